@@ -1,0 +1,6 @@
+//! Sans-I/O state machines: they take `now` and bytes and return actions. Nothing here opens a
+//! socket, reads a clock or sleeps, so every one of them runs in virtual time under test.
+
+#![forbid(unsafe_code)]
+
+pub mod stamps;

@@ -1,0 +1,131 @@
+//! Stamps of a packet's way through a node, on the clock that all packet stamps share, and the
+//! record of what became of one probe. Stamp points and their order are those of DESIGN.md
+//! section 1.
+
+use dwell_units::{Instant, Monotonic, Realtime};
+
+/// How deep in the machine a stamp was taken, from the shallowest to the deepest. A result always
+/// names its rung; nothing claims a rung that no stamp came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rung {
+    /// The program read the clock.
+    User,
+    /// The kernel's software stamp: at the driver when sending, on entry to the stack when
+    /// receiving.
+    KernelSw,
+    /// An eBPF program in the driver (XDP); receiving only.
+    Driver,
+    /// The network card.
+    Hw,
+}
+
+impl Rung {
+    /// The name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::KernelSw => "kernel-sw",
+            Self::Driver => "driver",
+            Self::Hw => "hw",
+        }
+    }
+}
+
+/// Where a kernel's TX stamp was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TxPoint {
+    /// Before the qdisc (`tx_sched`).
+    Sched,
+    /// After it, at the driver (`tx_kernel`).
+    Kernel,
+    /// In the card (`tx_hw`).
+    Hw,
+}
+
+/// Stamps of a packet on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxStamps {
+    /// `tx_app`: read by the program just before the send call.
+    pub app: Instant<Realtime>,
+    /// `tx_sched`, if asked for and delivered.
+    pub sched: Option<Instant<Realtime>>,
+    /// `tx_kernel`, if delivered.
+    pub kernel: Option<Instant<Realtime>>,
+    /// `tx_hw`, if the card delivered one.
+    pub hw: Option<Instant<Realtime>>,
+}
+
+/// Stamps of a packet on its way in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RxStamps {
+    /// `rx_hw`, if the card delivered one.
+    pub hw: Option<Instant<Realtime>>,
+    /// `rx_kernel`, if delivered.
+    pub kernel: Option<Instant<Realtime>>,
+    /// `rx_app`: read by the program right after the receive call.
+    pub app: Instant<Realtime>,
+}
+
+/// What the far end wrote into its reply (STAMP only).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// T2: when the far end received the probe, on *its* clock.
+    pub rx: Instant<Realtime>,
+    /// T3: when it sent the reply, on *its* clock.
+    pub tx: Instant<Realtime>,
+    /// The reply's own sequence number. A stateful reflector counts, a stateless one copies ours.
+    pub seq: u32,
+    /// TTL or hop limit with which the probe arrived there; `None` if it cannot tell (0).
+    pub ttl: Option<u8>,
+    /// Whether the far end proved (by its clock TLV) that it reads the very clock we read, which
+    /// alone makes T2 - T1 a one-way delay.
+    pub same_clock: bool,
+}
+
+/// What became of a probe. Lost, late and send-failed are states, never missing rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// A reply came within the time-out.
+    Received,
+    /// A reply came after the time-out. Supersedes the `Lost` of the same id.
+    Late,
+    /// No reply within the time-out.
+    Lost,
+    /// An extra reply to a probe that already had one. Not a probe of its own.
+    Duplicate,
+    /// The send call failed for good; not among the sent.
+    SendFailed,
+}
+
+impl State {
+    /// The name in rows and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Received => "received",
+            Self::Late => "late",
+            Self::Lost => "lost",
+            Self::Duplicate => "duplicate",
+            Self::SendFailed => "send-failed",
+        }
+    }
+}
+
+/// One row of what a pinger saw: the fate of a probe, with every stamp that came. Small and `Copy`,
+/// because a timing thread hands it over through a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The probe's id, counted from 0 without wrapping.
+    pub id: u64,
+    /// What became of it.
+    pub state: State,
+    /// The reply overtook that of an earlier probe (RFC 4737: its id is below the highest seen).
+    pub reordered: bool,
+    /// When the schedule wanted it sent.
+    pub intended: Instant<Monotonic>,
+    /// Stamps of the probe.
+    pub tx: TxStamps,
+    /// Stamps of the reply; `None` when there was none.
+    pub rx: Option<RxStamps>,
+    /// What the far end says.
+    pub remote: Option<Remote>,
+}

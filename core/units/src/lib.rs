@@ -1,0 +1,16 @@
+//! Quantities of a delay measurement: integer nanoseconds, instants that know their clock, rates,
+//! sizes and ratios, and the one grammar in which people write them.
+//!
+//! Everything else in dwell stands on this crate and it stands on nothing: it reads no clock and
+//! knows no packet. A bare number is never a quantity here; the `ping` command line, where bare
+//! numbers keep the meaning they have had for decades, converts at its own edge.
+
+#![forbid(unsafe_code)]
+
+mod quantity;
+mod text;
+mod time;
+
+pub use quantity::{BitRate, Bytes, PacketRate, Rate, Ratio};
+pub use text::UnitError;
+pub use time::{Clock, Instant, Monotonic, Nanos, Pairing, Realtime};

@@ -1,0 +1,326 @@
+//! Rates, sizes and ratios, and the texts of all quantities.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::text::{Unit, UnitError, parse, print};
+use crate::time::Nanos;
+
+/// A bit rate in bit/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BitRate(pub u64);
+
+/// A packet rate in packets per second, held in thousandths so that slow rates keep their digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketRate {
+    millipps: u64,
+}
+
+/// A rate as people give it: in bits or in packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rate {
+    /// `100Mbit/s`
+    Bits(BitRate),
+    /// `200pps`
+    Packets(PacketRate),
+}
+
+/// A size in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub u64);
+
+/// A share between 0 and 1, held in parts per million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ratio {
+    ppm: u32,
+}
+
+impl BitRate {
+    /// How long `size` takes at this rate, rounded up to the next nanosecond; `None` at rate 0.
+    pub fn transmission_time(self, size: Bytes) -> Option<Nanos> {
+        let bits = u128::from(size.0) * 8 * 1_000_000_000;
+        let ns = bits.checked_add(u128::from(self.0).checked_sub(1)?)? / u128::from(self.0);
+        Some(Nanos(i64::try_from(ns).unwrap_or(i64::MAX)))
+    }
+}
+
+impl PacketRate {
+    /// A rate of `millipps` packets in 1,000 seconds.
+    pub const fn from_millipps(millipps: u64) -> Self {
+        Self { millipps }
+    }
+
+    /// Packets per second.
+    pub fn as_f64(self) -> f64 {
+        self.millipps as f64 / 1e3
+    }
+
+    /// The gap between packets, to the nearest nanosecond; `None` at rate 0.
+    pub fn gap(self) -> Option<Nanos> {
+        let half = self.millipps / 2;
+        let ns = (1_000_000_000_000_u64.checked_add(half)?).checked_div(self.millipps)?;
+        Some(Nanos(ns as i64))
+    }
+}
+
+impl Rate {
+    /// The gap between departures of packets of `size`; `None` at rate 0.
+    pub fn gap(self, size: Bytes) -> Option<Nanos> {
+        match self {
+            Self::Bits(rate) => rate.transmission_time(size),
+            Self::Packets(rate) => rate.gap(),
+        }
+    }
+}
+
+impl Ratio {
+    /// Nothing.
+    pub const ZERO: Self = Self { ppm: 0 };
+    /// Everything.
+    pub const ONE: Self = Self { ppm: 1_000_000 };
+
+    /// The ratio of `ppm` parts in a million; `None` above one.
+    pub fn from_ppm(ppm: u32) -> Option<Self> {
+        (ppm <= 1_000_000).then_some(Self { ppm })
+    }
+
+    /// Parts per million.
+    pub fn ppm(self) -> u32 {
+        self.ppm
+    }
+
+    /// Between 0.0 and 1.0.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.ppm) / 1e6
+    }
+}
+
+// Spellings, largest first (printing picks the first that fits; parsing accepts all).
+const TIME: &[Unit] = &[
+    ("h", 3_600_000_000_000),
+    ("min", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+const TIME_IN: &[Unit] = &[
+    ("h", 3_600_000_000_000),
+    ("min", 60_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ns", 1),
+];
+const BIT_RATE: &[Unit] =
+    &[("Gbit/s", 1_000_000_000), ("Mbit/s", 1_000_000), ("kbit/s", 1_000), ("bit/s", 1)];
+const SIZE: &[Unit] = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+const SIZE_IN: &[Unit] = &[
+    ("GiB", 1 << 30),
+    ("GB", 1_000_000_000),
+    ("MiB", 1 << 20),
+    ("MB", 1_000_000),
+    ("KiB", 1 << 10),
+    ("kB", 1_000),
+    ("B", 1),
+];
+const PACKET_RATE: &[Unit] = &[("Mpps", 1_000_000_000), ("kpps", 1_000_000), ("pps", 1_000)];
+const PERCENT: &[Unit] = &[("%", 10_000)];
+
+impl FromStr for Nanos {
+    type Err = UnitError;
+
+    /// Reads `10ms`, `250us`, `1.5s`, `-3ns`; `min`, `m` and `h` too.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const LIMIT: &str = "a time is a whole number of ns, at most 292 years";
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let ns = parse(digits, TIME_IN, "10ms, 250us or 1.5s", LIMIT)?;
+        let ns = i64::try_from(ns)
+            .map_err(|_| UnitError::OutOfRange { text: text.to_owned(), limit: LIMIT })?;
+        Ok(Self(if negative { -ns } else { ns }))
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let text = match self.0 {
+            0 => "0s".to_owned(),
+            ns => print(ns.unsigned_abs(), TIME),
+        };
+        f.pad(&format!("{sign}{text}"))
+    }
+}
+
+impl FromStr for BitRate {
+    type Err = UnitError;
+
+    /// Reads `100Mbit/s`; units are `bit/s`, `kbit/s`, `Mbit/s` and `Gbit/s`, decimal.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse(text, BIT_RATE, "100Mbit/s", "a bit rate is a whole number of bit/s").map(Self)
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&print(self.0, BIT_RATE))
+    }
+}
+
+impl FromStr for PacketRate {
+    type Err = UnitError;
+
+    /// Reads `200pps`, `1.5kpps`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let limit = "a packet rate is a whole number of packets in 1,000 s";
+        parse(text, PACKET_RATE, "200pps", limit).map(Self::from_millipps)
+    }
+}
+
+impl fmt::Display for PacketRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&print(self.millipps, PACKET_RATE))
+    }
+}
+
+impl FromStr for Rate {
+    type Err = UnitError;
+
+    /// Reads a bit rate (`100Mbit/s`) or a packet rate (`200pps`).
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const EXAMPLE: &str = "100Mbit/s or 200pps";
+        let result = if text.trim_end().ends_with("pps") {
+            text.parse().map(Self::Packets)
+        } else {
+            text.parse().map(Self::Bits)
+        };
+        result.map_err(|error| match error {
+            UnitError::NoUnit { text, .. } => UnitError::NoUnit { text, example: EXAMPLE },
+            UnitError::UnknownUnit { text, unit, .. } => {
+                UnitError::UnknownUnit { text, unit, example: EXAMPLE }
+            }
+            UnitError::NotANumber { text, .. } => UnitError::NotANumber { text, example: EXAMPLE },
+            other => other,
+        })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bits(rate) => rate.fmt(f),
+            Self::Packets(rate) => rate.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = UnitError;
+
+    /// Reads `1400B`, `64KiB`, `1MB`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse(text, SIZE_IN, "1400B or 64KiB", "a size is a whole number of bytes").map(Self)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&print(self.0, SIZE))
+    }
+}
+
+impl FromStr for Ratio {
+    type Err = UnitError;
+
+    /// Reads `50%`, `0.1%`; at most `100%`, at least steps of `0.0001%`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const LIMIT: &str = "a share lies between 0% and 100%, in steps of 0.0001%";
+        let ppm = parse(text, PERCENT, "50%", LIMIT)?;
+        u32::try_from(ppm)
+            .ok()
+            .and_then(Self::from_ppm)
+            .ok_or(UnitError::OutOfRange { text: text.to_owned(), limit: LIMIT })
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.ppm / 10_000, self.ppm % 10_000);
+        let text = match rest {
+            0 => format!("{whole}%"),
+            _ => format!("{whole}.{}%", format!("{rest:04}").trim_end_matches('0')),
+        };
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_as_people_write_them() {
+        assert_eq!("10ms".parse(), Ok(Nanos::from_millis(10)));
+        assert_eq!("1.5s".parse(), Ok(Nanos::from_millis(1_500)));
+        assert_eq!("250us".parse(), Ok(Nanos::from_micros(250)));
+        assert_eq!("250µs".parse(), Ok(Nanos::from_micros(250)));
+        assert_eq!("-3ns".parse(), Ok(Nanos(-3)));
+        assert_eq!("100Mbit/s".parse(), Ok(BitRate(100_000_000)));
+        assert_eq!("1400B".parse(), Ok(Bytes(1_400)));
+        assert_eq!("64KiB".parse(), Ok(Bytes(65_536)));
+        assert_eq!("0.5pps".parse(), Ok(PacketRate::from_millipps(500)));
+        assert_eq!("50%".parse::<Ratio>().map(Ratio::ppm), Ok(500_000));
+        assert!(matches!("200pps".parse(), Ok(Rate::Packets(_))));
+    }
+
+    #[test]
+    fn a_bare_or_strange_number_says_what_would_be_right() {
+        let text = |r: Result<Nanos, UnitError>| r.unwrap_err().to_string();
+        assert_eq!(text("10".parse()), "'10' has no unit; write it like 10ms, 250us or 1.5s");
+        assert!(text("10parsec".parse()).contains("unknown unit 'parsec'"));
+        assert!(text("1.2.3s".parse()).contains("not a number"));
+        assert!(text("0.5ns".parse()).contains("out of range"));
+        assert!("101%".parse::<Ratio>().is_err());
+        assert!("ten".parse::<Rate>().unwrap_err().to_string().contains("200pps"));
+    }
+
+    #[test]
+    fn gaps_follow_from_rates() {
+        // S2's table: 576 B at 10 Mbit/s leave every 460.8 us.
+        assert_eq!(BitRate(10_000_000).transmission_time(Bytes(576)), Some(Nanos(460_800)));
+        assert_eq!(PacketRate::from_millipps(200_000).gap(), Some(Nanos(5_000_000)));
+        assert_eq!(BitRate(0).transmission_time(Bytes(1)), None);
+        assert_eq!(PacketRate::from_millipps(0).gap(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read_back(
+            ns in -i64::MAX..=i64::MAX, big in any::<u64>(), ppm in 0..=1_000_000_u32,
+        ) {
+            prop_assert_eq!(Nanos(ns).to_string().parse(), Ok(Nanos(ns)));
+            prop_assert_eq!(BitRate(big).to_string().parse(), Ok(BitRate(big)));
+            prop_assert_eq!(Bytes(big).to_string().parse(), Ok(Bytes(big)));
+            let pps = PacketRate::from_millipps(big);
+            prop_assert_eq!(pps.to_string().parse(), Ok(pps));
+            let ratio = Ratio::from_ppm(ppm).unwrap();
+            prop_assert_eq!(ratio.to_string().parse(), Ok(ratio));
+        }
+
+        #[test]
+        fn no_text_makes_a_parser_panic(text in "\\PC*") {
+            let _ = text.parse::<Nanos>();
+            let _ = text.parse::<Rate>();
+            let _ = text.parse::<Bytes>();
+            let _ = text.parse::<Ratio>();
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Durations and instants in integer nanoseconds. The clock is part of an instant's type, so that
+//! subtracting a CLOCK_MONOTONIC reading from a CLOCK_REALTIME stamp does not compile:
+//!
+//! ```compile_fail
+//! use dwell_units::{Instant, Monotonic, Realtime};
+//! let stamp = Instant::<Realtime>::from_nanos(5);
+//! let schedule = Instant::<Monotonic>::from_nanos(3);
+//! let nonsense = stamp - schedule;
+//! ```
+//!
+//! The only bridge between two clocks is a measured [`Pairing`].
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
+
+/// A signed duration in nanoseconds; covers 292 years either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub i64);
+
+impl Nanos {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// The longest duration there is; stands for "never" where a limit is asked for.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// `n` microseconds.
+    pub const fn from_micros(n: i64) -> Self {
+        Self(n * 1_000)
+    }
+
+    /// `n` milliseconds.
+    pub const fn from_millis(n: i64) -> Self {
+        Self(n * 1_000_000)
+    }
+
+    /// `n` seconds.
+    pub const fn from_secs(n: i64) -> Self {
+        Self(n * 1_000_000_000)
+    }
+
+    /// The nearest whole nanosecond of `seconds`; saturates, and NaN becomes 0. For edges that
+    /// speak floating-point seconds, such as ping's `-i`.
+    pub fn from_secs_f64(seconds: f64) -> Self {
+        Self((seconds * 1e9).round() as i64)
+    }
+
+    /// Seconds as floating point, for printing and for edges; exact to 2^53 ns (104 days).
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// Microseconds as floating point, for printing.
+    pub fn as_micros_f64(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+
+    /// The magnitude.
+    pub const fn abs(self) -> Self {
+        Self(self.0.saturating_abs())
+    }
+
+    /// Sum that stops at the ends of the range.
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Multiple that stops at the ends of the range.
+    pub const fn saturating_mul(self, factor: i64) -> Self {
+        Self(self.0.saturating_mul(factor))
+    }
+
+    /// Whether this is above zero.
+    pub const fn is_positive(self) -> bool {
+        self.0 > 0
+    }
+
+    /// As a [`std::time::Duration`]; negative becomes zero.
+    pub fn to_std(self) -> std::time::Duration {
+        std::time::Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl SubAssign for Nanos {
+    fn sub_assign(&mut self, other: Self) {
+        self.0 -= other.0;
+    }
+}
+
+impl Neg for Nanos {
+    type Output = Self;
+    fn neg(self) -> Self {
+        Self(-self.0)
+    }
+}
+
+/// Names a clock at the type level. Implemented by types without values.
+pub trait Clock: Copy + Ord + std::hash::Hash + fmt::Debug + 'static {
+    /// The name the kernel uses, for results and messages.
+    const NAME: &'static str;
+}
+
+/// CLOCK_REALTIME: the clock of every packet stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Realtime {}
+
+/// CLOCK_MONOTONIC: the clock of every schedule and time-out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Monotonic {}
+
+impl Clock for Realtime {
+    const NAME: &'static str = "CLOCK_REALTIME";
+}
+
+impl Clock for Monotonic {
+    const NAME: &'static str = "CLOCK_MONOTONIC";
+}
+
+/// A point on clock `C`, in nanoseconds since that clock's epoch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant<C: Clock>(i64, PhantomData<C>);
+
+impl<C: Clock> Instant<C> {
+    /// The clock's own zero.
+    pub const EPOCH: Self = Self::from_nanos(0);
+
+    /// The instant `nanos` after the clock's epoch.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos, PhantomData)
+    }
+
+    /// The instant of a `timespec`; `nsec` may exceed a second.
+    pub const fn from_parts(sec: i64, nsec: i64) -> Self {
+        Self::from_nanos(sec * 1_000_000_000 + nsec)
+    }
+
+    /// Nanoseconds since the clock's epoch.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Sum that stops at the ends of the range, so that "now + never" is never.
+    pub const fn saturating_add(self, duration: Nanos) -> Self {
+        Self::from_nanos(self.0.saturating_add(duration.0))
+    }
+}
+
+impl<C: Clock> fmt::Debug for Instant<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}ns", C::NAME, self.0)
+    }
+}
+
+impl<C: Clock> Sub for Instant<C> {
+    type Output = Nanos;
+    fn sub(self, earlier: Self) -> Nanos {
+        // Wrapping, because instants parsed from packets may be anything.
+        Nanos(self.0.wrapping_sub(earlier.0))
+    }
+}
+
+impl<C: Clock> Add<Nanos> for Instant<C> {
+    type Output = Self;
+    fn add(self, duration: Nanos) -> Self {
+        Self::from_nanos(self.0.wrapping_add(duration.0))
+    }
+}
+
+impl<C: Clock> Sub<Nanos> for Instant<C> {
+    type Output = Self;
+    fn sub(self, duration: Nanos) -> Self {
+        Self::from_nanos(self.0.wrapping_sub(duration.0))
+    }
+}
+
+/// The same moment read on both clocks: the tightest of many bracketed reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pairing {
+    /// The moment on CLOCK_REALTIME.
+    pub real: Instant<Realtime>,
+    /// The moment on CLOCK_MONOTONIC.
+    pub mono: Instant<Monotonic>,
+    /// Width of the bracket: the reads are at most this far apart.
+    pub width: Nanos,
+}
+
+impl Pairing {
+    /// Above this difference between two pairings somebody stepped a clock (DESIGN.md section 1).
+    pub const STEP: Nanos = Nanos(100);
+
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC.
+    pub fn offset(&self) -> Nanos {
+        Nanos(self.real.as_nanos() - self.mono.as_nanos())
+    }
+
+    /// A schedule's instant on the clock of the stamps. Valid while no clock is stepped.
+    pub fn to_real(&self, at: Instant<Monotonic>) -> Instant<Realtime> {
+        self.real + (at - self.mono)
+    }
+
+    /// How far CLOCK_REALTIME was stepped between this pairing and a `later` one, if it was: their
+    /// offsets differ by more than [`Self::STEP`] and by more than both brackets explain.
+    pub fn step_until(&self, later: &Pairing) -> Option<Nanos> {
+        let moved = later.offset() - self.offset();
+        let limit = Self::STEP.max(self.width + later.width);
+        (moved.abs() > limit).then_some(moved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairing(real: i64, mono: i64) -> Pairing {
+        Pairing {
+            real: Instant::from_nanos(real),
+            mono: Instant::from_nanos(mono),
+            width: Nanos(28),
+        }
+    }
+
+    #[test]
+    fn a_schedule_instant_moves_to_the_stamps_clock_by_the_measured_offset() {
+        let p = pairing(5_000, 1_000);
+        assert_eq!(p.to_real(Instant::from_nanos(1_250)), Instant::from_nanos(5_250));
+    }
+
+    #[test]
+    fn a_clock_step_is_seen_and_noise_within_the_limit_is_not() {
+        let start = pairing(5_000, 1_000);
+        assert_eq!(start.step_until(&pairing(9_090, 5_000)), None);
+        assert_eq!(start.step_until(&pairing(9_101, 5_000)), Some(Nanos(101)));
+        assert_eq!(start.step_until(&pairing(8_000, 5_000)), Some(Nanos(-1_000)));
+    }
+
+    #[test]
+    fn never_stays_never() {
+        let far = Instant::<Monotonic>::from_nanos(7).saturating_add(Nanos::MAX);
+        assert_eq!(far.as_nanos(), i64::MAX);
+    }
+}

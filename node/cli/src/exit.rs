@@ -1,0 +1,57 @@
+//! How a command ends.
+
+use std::io;
+
+/// The exit code of every dwell command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Measured, or done.
+    Measured = 0,
+    /// Failed while running: no reply at all, a full disk, a vanished interface.
+    Failed = 1,
+    /// The command line is wrong, or asks for something that cannot be.
+    Usage = 2,
+    /// Measured, but a stated threshold failed.
+    Threshold = 3,
+    /// Not supported here, or the privilege is missing.
+    Unsupported = 4,
+    /// Interrupted; what was measured is written.
+    Interrupted = 130,
+}
+
+/// A command that could not do what was asked: the exit code and the reason. The text names the
+/// flag, the value and what would be right.
+#[derive(Debug)]
+pub struct Failure {
+    /// How the process ends.
+    pub exit: Exit,
+    /// Why, with its causes.
+    pub error: anyhow::Error,
+}
+
+impl Failure {
+    /// The command line is wrong.
+    pub fn usage(text: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, error: anyhow::anyhow!(text.into()) }
+    }
+
+    /// This machine cannot, or we may not.
+    pub fn unsupported(text: impl Into<String>) -> Self {
+        Self { exit: Exit::Unsupported, error: anyhow::anyhow!(text.into()) }
+    }
+
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        self.error
+            .chain()
+            .filter_map(|cause| cause.downcast_ref::<io::Error>())
+            .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    /// Anything unforeseen is a runtime failure.
+    fn from(error: E) -> Self {
+        Self { exit: Exit::Failed, error: error.into() }
+    }
+}

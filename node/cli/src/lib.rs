@@ -1,0 +1,54 @@
+//! The commands that run on a node: their arguments, their talk, their exit codes.
+
+#![forbid(unsafe_code)]
+
+mod exit;
+
+pub mod doctor;
+pub mod lab;
+pub mod load;
+pub mod ping;
+pub mod reflect;
+
+pub use exit::{Exit, Failure};
+
+/// A command of a node.
+#[derive(Debug, clap::Subcommand)]
+pub enum NodeCommand {
+    /// Send probes and measure how long their replies take
+    Ping(ping::Args),
+    /// Answer probes
+    Reflect(reflect::Args),
+    /// Put load on this node or on the network
+    Load(load::Args),
+    /// Make and remove network namespaces that stand for machines
+    Lab(lab::Args),
+    /// Say what this node can measure, and how well
+    Doctor(doctor::Args),
+}
+
+impl NodeCommand {
+    /// Runs the command to its end.
+    pub fn run(self) -> Result<Exit, Failure> {
+        match self {
+            Self::Ping(args) => ping::run(args),
+            Self::Reflect(args) => reflect::run(args),
+            Self::Load(args) => load::run(args),
+            Self::Lab(args) => lab::run(args),
+            Self::Doctor(args) => doctor::run(args),
+        }
+    }
+}
+
+/// Prints a failure to standard error, cause by cause, and turns any outcome into the process's
+/// exit code. A reader that closed our standard output early had what it wanted: success.
+pub fn conclude(outcome: Result<Exit, Failure>) -> std::process::ExitCode {
+    let exit = outcome.unwrap_or_else(|failure| {
+        if failure.is_broken_pipe() {
+            return Exit::Measured;
+        }
+        eprintln!("dwell: {:#}", failure.error);
+        failure.exit
+    });
+    std::process::ExitCode::from(exit as u8)
+}

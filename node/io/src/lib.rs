@@ -1,0 +1,7 @@
+//! The kernel's facilities, one module each, with a safe surface and no policy: whatever can be
+//! decided without a system call belongs to `core`. The only crate of dwell with `unsafe`.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod clock;
+pub mod port;
