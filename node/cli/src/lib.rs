@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod exit;
+mod target;
 
 pub mod doctor;
 pub mod lab;
@@ -11,6 +12,7 @@ pub mod ping;
 pub mod reflect;
 
 pub use exit::{Exit, Failure};
+pub use target::{Scheme, Target, TargetError};
 
 /// A command of a node.
 #[derive(Debug, clap::Subcommand)]

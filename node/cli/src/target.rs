@@ -1,0 +1,241 @@
+//! Targets: a URL whose scheme names the protocol (DESIGN.md section 3). Only the text is judged
+//! here; names are resolved by whoever opens a socket.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// A protocol that dwell speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// STAMP (RFC 8762).
+    Stamp,
+    /// ICMP echo.
+    Icmp,
+    /// Plain echo over UDP.
+    Udp,
+    /// Plain echo over TCP.
+    Tcp,
+    /// S4's 24-byte round-trip message over UDP.
+    Roundtrip,
+    /// S3's request and acknowledge over UDP.
+    TextUdp,
+    /// S3's request and acknowledge over TCP.
+    TextTcp,
+}
+
+impl Scheme {
+    /// Every scheme, in the order of the documentation.
+    pub const ALL: [Self; 7] = [
+        Self::Stamp,
+        Self::Icmp,
+        Self::Udp,
+        Self::Tcp,
+        Self::Roundtrip,
+        Self::TextUdp,
+        Self::TextTcp,
+    ];
+
+    /// As it stands before `://`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stamp => "stamp",
+            Self::Icmp => "icmp",
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Roundtrip => "roundtrip",
+            Self::TextUdp => "text+udp",
+            Self::TextTcp => "text+tcp",
+        }
+    }
+
+    /// The port meant when none is given: only STAMP has one of its own (RFC 8762 section 4.1).
+    pub const fn default_port(self) -> Option<u16> {
+        match self {
+            Self::Stamp => Some(862),
+            _ => None,
+        }
+    }
+
+    /// Whether messages travel in a TCP stream.
+    pub const fn is_stream(self) -> bool {
+        matches!(self, Self::Tcp | Self::TextTcp)
+    }
+}
+
+/// Where probes go, or where a reflector listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The protocol.
+    pub scheme: Scheme,
+    /// Name or address, without brackets; an IPv6 zone (`%eth0`) stays in it.
+    pub host: String,
+    /// The port; 0 for ICMP, which has none.
+    pub port: u16,
+}
+
+/// Why a text is not a target. Reads after "invalid target: ".
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TargetError {
+    /// The scheme is none of ours.
+    #[error("unknown scheme '{0}'; known are stamp, icmp, udp, tcp, roundtrip, text+udp, text+tcp")]
+    Scheme(String),
+    /// No scheme where one is required.
+    #[error("'{0}' names no protocol; write it like stamp://{0}")]
+    NoScheme(String),
+    /// No host.
+    #[error(
+        "'{0}' names no host; write it like stamp://192.0.2.1:862 or stamp://[2001:db8::1]:862"
+    )]
+    NoHost(String),
+    /// A colon too many, or a bracket that does not close.
+    #[error(
+        "'{0}' is not HOST:PORT; put an IPv6 address in brackets, like stamp://[2001:db8::1]:862"
+    )]
+    Host(String),
+    /// The port is no port.
+    #[error("'{0}' is not a port; a port is a number from 1 to 65535")]
+    Port(String),
+    /// The protocol has no default port.
+    #[error("{scheme}:// has no default port; write it like {scheme}://{host}:7000")]
+    NoPort {
+        /// The protocol.
+        scheme: &'static str,
+        /// The host, in brackets if it needs them.
+        host: String,
+    },
+    /// ICMP has no ports.
+    #[error("icmp:// has no ports; write it like icmp://{0}")]
+    IcmpPort(String),
+    /// Something after the port.
+    #[error("'{0}' has a path, which no protocol here has; leave it out")]
+    Path(String),
+}
+
+impl Target {
+    /// Reads a URL whose scheme must be given, as a reflector needs it.
+    pub fn with_scheme(text: &str) -> Result<Self, TargetError> {
+        if text.contains("://") {
+            text.parse()
+        } else {
+            Err(TargetError::NoScheme(text.to_owned()))
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    /// Reads `scheme://host[:port]`; without a scheme it is STAMP.
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("stamp", text));
+        let scheme = Scheme::ALL
+            .into_iter()
+            .find(|s| s.name() == scheme)
+            .ok_or_else(|| TargetError::Scheme(scheme.to_owned()))?;
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if authority.contains('/') {
+            return Err(TargetError::Path(text.to_owned()));
+        }
+        let (host, port) = split_port(authority)?;
+        if host.is_empty() {
+            return Err(TargetError::NoHost(text.to_owned()));
+        }
+        if scheme == Scheme::Icmp {
+            return match port {
+                None => Ok(Self { scheme, host: host.to_owned(), port: 0 }),
+                Some(_) => Err(TargetError::IcmpPort(bracketed(host))),
+            };
+        }
+        let port = match port {
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|port| *port != 0)
+                .ok_or_else(|| TargetError::Port(text.to_owned()))?,
+            None => scheme.default_port().ok_or_else(|| TargetError::NoPort {
+                scheme: scheme.name(),
+                host: bracketed(host),
+            })?,
+        };
+        Ok(Self { scheme, host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme.name(), bracketed(&self.host))?;
+        if self.scheme != Scheme::Icmp {
+            write!(f, ":{}", self.port)?;
+        }
+        Ok(())
+    }
+}
+
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`; a bare IPv6 address is a host.
+fn split_port(authority: &str) -> Result<(&str, Option<&str>), TargetError> {
+    let bad = || TargetError::Host(authority.to_owned());
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or_else(bad)?;
+        return match after.strip_prefix(':') {
+            Some(port) => Ok((host, Some(port))),
+            None if after.is_empty() => Ok((host, None)),
+            None => Err(bad()),
+        };
+    }
+    match authority.matches(':').count() {
+        0 => Ok((authority, None)),
+        1 => Ok(authority.split_once(':').map(|(h, p)| (h, Some(p))).ok_or_else(bad)?),
+        _ if authority.parse::<std::net::Ipv6Addr>().is_ok() => Ok((authority, None)),
+        _ => Err(bad()),
+    }
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn target(scheme: Scheme, host: &str, port: u16) -> Result<Target, TargetError> {
+        Ok(Target { scheme, host: host.to_owned(), port })
+    }
+
+    #[test]
+    fn the_scheme_names_the_protocol_and_stamp_is_the_default() {
+        assert_eq!("n2".parse(), target(Scheme::Stamp, "n2", 862));
+        assert_eq!("stamp://[::]:8620".parse(), target(Scheme::Stamp, "::", 8620));
+        assert_eq!("stamp://::1".parse(), target(Scheme::Stamp, "::1", 862));
+        assert_eq!("icmp://192.0.2.1".parse(), target(Scheme::Icmp, "192.0.2.1", 0));
+        assert_eq!("text+udp://h:7".parse(), target(Scheme::TextUdp, "h", 7));
+        assert_eq!("udp://[fe80::1%eth0]:9".parse(), target(Scheme::Udp, "fe80::1%eth0", 9));
+        assert_eq!(Target::with_scheme("h"), Err(TargetError::NoScheme("h".into())));
+    }
+
+    #[test]
+    fn a_wrong_target_says_what_would_be_right() {
+        let error = |text: &str| text.parse::<Target>().unwrap_err().to_string();
+        assert!(error("gopher://h").contains("unknown scheme 'gopher'"));
+        assert!(error("udp://h:0").contains("from 1 to 65535"));
+        assert!(error("udp://h:70000").contains("'70000'"));
+        assert!(error("udp://h").contains("udp://h:7000"));
+        assert!(error("stamp://").contains("no host"));
+        assert!(error("stamp://a:b:c").contains("brackets"));
+        assert!(error("icmp://h:7").contains("no ports"));
+        assert!(error("stamp://h:1/x").contains("path"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic_and_what_is_printed_is_read_back(text in "\\PC*") {
+            if let Ok(target) = text.parse::<Target>() {
+                prop_assert_eq!(target.to_string().parse(), Ok(target));
+            }
+        }
+    }
+}
