@@ -9,7 +9,10 @@ use dwell_engine::stamps::{Sample, State};
 
 use crate::recent::Recent;
 
-/// Losses by direction: probes of the counted range for which no reply arrived, late or not.
+/// Losses by direction: probes of the counted range for which no reply arrived, late or not. Their
+/// sum is exact. The split is as good as the reflector's numbers: where packets overtake one
+/// another on the way there just before the end, or warm-up probes are lost together with probe 0,
+/// it may be off by those few.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossByDirection {
     /// Lost before the reflector counted them.
@@ -67,11 +70,7 @@ impl Directions {
         let seq = sample.remote.map(|remote| remote.seq);
         match sample.state {
             State::Received => self.received(sample.id, seq),
-            State::Duplicate => {
-                let first = self.numbers.get(sample.id);
-                self.duplicated_forward +=
-                    u64::from(first.zip(seq).is_some_and(|(first, seq)| first != seq));
-            }
+            State::Duplicate => self.answered(sample.id, seq),
             State::Lost => *self.lost_at(sample.id) += 1,
             State::Late => {
                 let lost = self.lost_at(sample.id);
@@ -84,21 +83,20 @@ impl Directions {
     /// `None` unless the reflector proved that it counts.
     pub(crate) fn loss(&self) -> Option<LossByDirection> {
         let newest = self.newest.filter(|_| self.stateful)?;
-        let reached_or_not = self.warm_up_counted.unwrap_or(self.warm_up_sent);
-        let arrivals_more_than_counted = i128::from(reached_or_not)
-            + i128::from(newest.duplicated_forward)
+        let warm_up = self.warm_up_counted.unwrap_or(self.warm_up_sent);
+        // What `seq - id` would be had every probe arrived, less what it is.
+        let missing = i128::from(warm_up) + i128::from(newest.duplicated_forward)
             - i128::from(newest.send_failed)
             - i128::from(newest.shift);
         let lost = self.lost_before_newest;
-        // Reordering on the way there moves the numbers by the packets overtaken, and they are the
-        // far end's to write; what was lost in all bounds them.
-        let forward = arrivals_more_than_counted.clamp(0, i128::from(lost)) as u64;
+        // The numbers are the far end's to write; what was lost in all bounds them.
+        let forward = missing.clamp(0, i128::from(lost)) as u64;
         Some(LossByDirection { forward, backward: lost - forward, unknown: self.lost_after_newest })
     }
 
     fn received(&mut self, id: u64, seq: Option<u32>) {
+        self.answered(id, seq);
         let Some(seq) = seq else { return };
-        self.numbers.put(id, seq);
         let shift = i64::from(seq.wrapping_sub(id as u32).cast_signed());
         self.stateful |= shift != 0;
         if id == 0 {
@@ -112,9 +110,20 @@ impl Directions {
                 duplicated_forward: self.duplicated_forward,
                 send_failed: self.send_failed,
             });
-            // Probes are given up in the order in which they were sent, so those given up by now
-            // were sent before this one.
+            // Probes are given up in the order in which they were sent, so those given up before a
+            // reply came in time were sent before it was asked for.
             self.lost_before_newest += std::mem::take(&mut self.lost_after_newest);
+        }
+    }
+
+    /// Two replies with different numbers mean that the probe arrived twice; two with the same,
+    /// that the reply did. A duplicate may be told before the reply that it repeats, when that one
+    /// waits for its kernel stamp.
+    fn answered(&mut self, id: u64, seq: Option<u32>) {
+        let Some(seq) = seq else { return };
+        match self.numbers.get(id) {
+            Some(first) => self.duplicated_forward += u64::from(first != seq),
+            None => self.numbers.put(id, seq),
         }
     }
 
@@ -166,8 +175,11 @@ mod tests {
         directions.record(&sample(1, State::Received, Some(2)));
         // A reply that was duplicated brings its number again and says nothing.
         directions.record(&sample(1, State::Duplicate, Some(2)));
-        directions.record(&sample(3, State::Received, Some(3)));
-        directions.record(&sample(2, State::Lost, None));
+        // The first reply to probe 2 waits for a stamp and is told after the second.
+        directions.record(&sample(2, State::Duplicate, Some(4)));
+        directions.record(&sample(2, State::Received, Some(3)));
+        directions.record(&sample(4, State::Received, Some(5)));
+        directions.record(&sample(3, State::Lost, None));
         let expected = LossByDirection { forward: 1, backward: 0, unknown: 0 };
         assert_eq!(directions.loss(), Some(expected));
     }

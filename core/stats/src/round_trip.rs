@@ -27,7 +27,8 @@ pub struct Packets {
 }
 
 /// Everything about a round-trip measurement so far. Samples are recorded in the order in which
-/// the pinger decided their fates, which for received ones is the order of arrival.
+/// the pinger tells their fates: for received ones the order of arrival, except that one whose
+/// kernel stamp is missing is told a little later. Only the RFC 3550 jitter depends on it.
 ///
 /// Late and duplicate replies are counted and enter no distribution: the figures are those of the
 /// received probes, and the loss and late counts say how many that leaves out. A void sample (a
