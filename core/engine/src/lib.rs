@@ -3,4 +3,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod pinger;
+pub mod protocol;
 pub mod stamps;
