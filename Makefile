@@ -52,8 +52,12 @@ man: ## regenerate docs/man from the command definition
 completions: ## regenerate docs/completions from the command definition
 	$(CARGO) run --quiet --locked -p dwell -- generate completions docs/completions
 
-bench-rtt: setup build ## round trips beside sockperf and C; says which goals are missed
+bench-rtt: setup build target/release/pingpong ## round trips beside sockperf and C; says which goals are missed
 	@target/release/rtt $(ARGS)
+
+target/release/pingpong: bench/c/pingpong.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -o $@ $<
 
 # Only builds when there is nothing to install, so that `sudo make install` needs no Rust.
 $(BINARIES):
