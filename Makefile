@@ -11,12 +11,12 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt setup peers man completions bench-rtt install clean
+.PHONY: help build run test lint fmt setup setup-run peers man completions bench-rtt install clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-run: setup build ## measure round trips in a two-node lab, idle and loaded (ARGS="--cycles 500000")
+run: setup-run build ## measure round trips in a two-node lab, idle and loaded (ARGS="--cycles 500000")
 	@target/release/roundtrip $(ARGS)
 
 test: setup peers lint ## everything CI runs
@@ -36,6 +36,9 @@ build: ## release binaries in target/release
 
 setup: ## install the system packages that are missing
 	@setup/install
+
+setup-run:
+	@setup/install run
 
 peers: $(PEER) ## build the peers that tests talk to
 

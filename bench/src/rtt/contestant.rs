@@ -143,7 +143,7 @@ impl Arena {
         let (serve, ready) = self.server_of(contestant);
         let server = Server::start(serve, Some(ready))?;
         let report = self.scratch.join("rtt-peak-memory.txt");
-        let mut client = self.lab.on(Node::N1, "/usr/bin/time");
+        let mut client = self.lab.on(Node::N1, "time");
         client.args(["--format", "%M", "--output"]).arg(&report);
         client.arg(self.lab.dwell());
         client.args(self.dwell_ping(contestant, count));

@@ -74,8 +74,9 @@ fn check_machine(machine: &Machine) -> Result<(), Failure> {
     if machine.cores < 2 {
         return Err(Failure::unsupported("the comparison needs two cores, and this is one"));
     }
-    for program in ["sockperf", "taskset"] {
-        let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+    for program in ["sockperf", "taskset", "time"] {
+        let mut version = Command::new(program);
+        let found = version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         if found.is_err() {
             return Err(Failure::unsupported(format!("{program} is not installed: make setup")));
         }
