@@ -79,8 +79,10 @@ impl Config {
         }
     }
 
-    const MIN_WINDOW: usize = 4_096;
-    const MAX_WINDOW: usize = 1 << 18;
+    /// Fewest probes remembered.
+    pub const MIN_WINDOW: usize = 4_096;
+    /// Most probes remembered; about 60 MB.
+    pub const MAX_WINDOW: usize = 1 << 18;
 }
 
 /// Probes and replies counted so far; warm-up excluded. `sent = received + lost + late +

@@ -4,4 +4,13 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod clock;
+pub mod cpu;
+pub mod icmp;
+pub mod machine;
 pub mod port;
+pub mod tcp;
+pub mod udp;
+
+mod address;
+mod message;
+mod socket;
