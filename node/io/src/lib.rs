@@ -4,4 +4,6 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod clock;
+pub mod netns;
 pub mod port;
+pub mod process;
