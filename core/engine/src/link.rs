@@ -7,8 +7,9 @@
 //! order of frames; a *reordered* frame skips delay and jitter (as netem does) and so overtakes
 //! those still under way.
 //!
-//! The n-th frame's luck depends on the seed and on n alone, not on when it came, so that a run
-//! can be repeated. Frames are kept in buffers made at the start: nothing is allocated later.
+//! The luck of the n-th frame depends on the seed and on n alone, not on when it came, so that a run
+//! can be repeated. Frames to a group address are counted apart and have luck of their own, because
+//! kernels send some by themselves whenever they like. Frames are kept in buffers made at the start: nothing is allocated later.
 
 use std::collections::VecDeque;
 
@@ -150,7 +151,8 @@ pub struct LinkCounters {
 #[derive(Debug)]
 pub struct Link {
     parameters: LinkParameters,
-    random: Xoshiro256PlusPlus,
+    /// For frames to one station, and for frames to a group.
+    random: [Xoshiro256PlusPlus; 2],
     counters: LinkCounters,
     /// When the transmitter is free again.
     free_at: Instant<Monotonic>,
@@ -183,9 +185,12 @@ impl Link {
     /// A link that draws its luck from `seed`.
     pub fn new(parameters: LinkParameters, seed: u64) -> Self {
         let frames = Self::QUEUE + parameters.frames_under_way();
+        let to_one = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut to_group = to_one.clone();
+        to_group.jump();
         Self {
             parameters,
-            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            random: [to_one, to_group],
             counters: LinkCounters::default(),
             free_at: Instant::EPOCH,
             last_departure: Instant::EPOCH,
@@ -200,7 +205,9 @@ impl Link {
     /// [`Self::FRAME`] overflow.
     pub fn arrive(&mut self, now: Instant<Monotonic>, frame: &[u8]) -> Fate {
         // Drawn for every frame alike, so that the luck of the next does not depend on this one.
-        let luck = Luck::draw(&mut self.random, &self.parameters);
+        // The lowest bit of the first octet marks a group address (IEEE 802, clause 8.2).
+        let group = frame.first().is_some_and(|octet| octet & 1 == 1);
+        let luck = Luck::draw(&mut self.random[usize::from(group)], &self.parameters);
         self.counters.arrived += 1;
         while self.transmitting.front().is_some_and(|end| *end <= now) {
             self.transmitting.pop_front();
@@ -551,15 +558,18 @@ mod tests {
         }
 
         #[test]
-        fn the_luck_of_a_frame_does_not_depend_on_when_it_came(
+        fn the_luck_of_a_frame_depends_neither_on_its_time_nor_on_group_frames_between(
             seed: u64, gaps in prop::collection::vec(0..1_000_000_i64, 1..300),
         ) {
             let parameters = LinkParameters { loss: percent(30), ..FAST };
-            let fates = |spread: bool| {
+            let fates = |disturbed: bool| {
                 let mut link = Link::new(parameters, seed);
                 let mut now = 0;
                 gaps.iter().map(|gap| {
-                    now += if spread { *gap } else { 0 };
+                    if disturbed {
+                        now += *gap;
+                        link.arrive(at(now), &[0xff; 60]);
+                    }
                     link.arrive(at(now), &frame(0, 60))
                 }).collect::<Vec<_>>()
             };

@@ -7,3 +7,4 @@ pub mod clock;
 pub mod netns;
 pub mod port;
 pub mod process;
+pub mod tap;

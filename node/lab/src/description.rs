@@ -22,6 +22,8 @@ pub struct Lab {
     pub state: LabState,
     /// Whether it lives in a user namespace instead of belonging to root.
     pub rootless: bool,
+    /// The release of iproute2 that made it.
+    pub iproute2: Option<String>,
     /// Its nodes, in the order in which they were given.
     pub nodes: Vec<Node>,
     /// Its links, likewise.
@@ -100,6 +102,8 @@ pub struct Counters {
     pub a_to_b: DirectionCounters,
     /// From `b` to `a`.
     pub b_to_a: DirectionCounters,
+    /// Events that are missing from the event log, for want of room (TAP links only).
+    pub events_lost: Option<u64>,
 }
 
 /// What a link did in one direction; `null` where its mechanism does not tell. Frames of address
@@ -118,13 +122,13 @@ pub struct DirectionCounters {
     pub lost: Option<u64>,
     /// Of the dropped, those that found no room.
     pub overflow: Option<u64>,
-    /// Of the dropped, those that the far end's kernel did not take.
+    /// Of the delivered, those that the far end did not take: its interface was down.
     pub refused: Option<u64>,
     /// Frames that got a copy.
     pub duplicated: Option<u64>,
     /// Frames that skipped the delay.
     pub reordered: Option<u64>,
-    /// Frames that the kernel dropped before the link saw them: its interface queue was full.
+    /// Frames that the sender's kernel dropped before the link saw them.
     pub interface_dropped: Option<u64>,
     /// The most that a frame left later than it should have, because the machine was late.
     pub lateness_max_ns: Option<i64>,

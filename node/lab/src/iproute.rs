@@ -88,7 +88,7 @@ impl Tool {
 }
 
 /// The release of iproute2, such as `iproute2-6.1.0`, for results.
-pub fn version() -> Option<String> {
+pub(crate) fn version() -> Option<String> {
     let text = Tool::Ip.ask(&["-V"]).ok()?;
     let text = String::from_utf8(text).ok()?;
     Some(text.split([' ', ',']).find(|word| word.starts_with("iproute2"))?.trim().to_owned())

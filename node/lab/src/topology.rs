@@ -348,3 +348,114 @@ fn is_node_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !reserved.contains(&name)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Topology, String> {
+        Topology::read(text, &LinkWishes::default()).map_err(|error| error.to_string())
+    }
+
+    fn parse(text: &str) -> Result<Topology, String> {
+        let topology = Topology::parse(text, "lab.toml").map_err(|error| error.to_string())?;
+        topology.check().map_err(|error| error.to_string())?;
+        Ok(topology)
+    }
+
+    fn joined(topology: &Topology) -> Vec<(usize, usize)> {
+        topology.links.iter().map(|edge| (edge.a, edge.b)).collect()
+    }
+
+    #[test]
+    fn a_line_joins_neighbours_and_a_star_joins_all_to_the_hub() {
+        assert_eq!(joined(&read("line:4").unwrap()), [(0, 1), (1, 2), (2, 3)]);
+        assert_eq!(joined(&read("star:4").unwrap()), [(0, 1), (0, 2), (0, 3)]);
+        assert_eq!(read("line:1").unwrap().nodes, ["n1"]);
+        assert_eq!(read("star:250").unwrap().nodes.len(), 250);
+    }
+
+    #[test]
+    fn a_wrong_word_or_number_says_what_would_be_right() {
+        for (text, right) in [
+            ("line:0", "1 to 250 nodes"),
+            ("star:0", "1 to 250 nodes"),
+            ("line:251", "1 to 250 nodes"),
+            ("line:99999999999999999999", "write it like line:3"),
+            ("star:x", "write it like star:3"),
+            ("line:-1", "write it like line:3"),
+            ("ring:5", "line:3, star:5 or the name of a TOML file"),
+            ("no-such-file.toml", "TOML file that is there"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(right), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_names_nodes_and_what_its_links_do() {
+        let text = r#"
+            version = 1
+            nodes = ["robot", "relay", "base"]
+            [[links]]
+            a = "robot"
+            b = "relay"
+            rate = "10Mbit/s"
+            delay = "5ms"
+            seed = 3
+            [[links]]
+            a = "relay"
+            b = "base"
+            mechanism = "tap"
+        "#;
+        let topology = parse(text).unwrap();
+        assert_eq!(joined(&topology), [(0, 1), (1, 2)]);
+        let first = &topology.links[0].wishes;
+        assert_eq!(first.rate, Some(BitRate(10_000_000)));
+        assert_eq!((first.delay, first.seed), (Some(Nanos::from_millis(5)), Some(3)));
+        assert_eq!(topology.links[1].wishes.mechanism, Some(Mechanism::Tap));
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_file_is_told_with_its_line() {
+        let two = "version = 1\nnodes = [\"a\", \"b\"]\n";
+        for (text, line, right) in [
+            ("version = 2\nnodes = []".to_owned(), 1, "write 1"),
+            ("version = 1\nnodes = [\n\"a\",\n\"b-c\"]".to_owned(), 4, "digits or underscores"),
+            ("version = 1\nnodes = [\"lo\"]".to_owned(), 2, "not all, default or lo"),
+            ("version = 1\nnodes = [\"a\", \"a\"]".to_owned(), 2, "there already"),
+            (format!("{two}[[links]]\na = \"a\"\nb = \"c\""), 5, "nodes are a, b"),
+            (format!("{two}[[links]]\na = \"a\"\nb = \"a\""), 5, "two different nodes"),
+            (format!("{two}[[links]]\na=\"a\"\nb=\"b\"\nrate = \"10\""), 6, "100Mbit/s"),
+            (format!("{two}[[links]]\na=\"a\"\nb=\"b\"\nrate = 10"), 6, "string"),
+            (format!("{two}[[links]]\na=\"a\"\nb=\"b\"\nspeed = 1"), 6, "expected one of"),
+            (format!("{two}[[links]]\na=\"a\"\nb=\"b\"\nmechanism=\"x\""), 6, "netem, tbf and tap"),
+        ] {
+            let error = parse(&text).unwrap_err();
+            assert!(error.starts_with(&format!("lab.toml, line {line}: ")), "{text}\n{error}");
+            assert!(error.contains(right), "{text}\n{error}");
+        }
+    }
+
+    #[test]
+    fn parameters_that_do_not_go_together_name_the_link() {
+        let wrong = |wishes| Topology::read("line:2", &wishes).unwrap_err().to_string();
+        let jitter = LinkWishes { jitter: Some(Nanos(5)), ..LinkWishes::default() };
+        assert!(wrong(jitter).starts_with("link n1 - n2: jitter is 5ns"));
+        let tbf = LinkWishes {
+            mechanism: Some(Mechanism::Tbf),
+            delay: Some(Nanos(5)),
+            ..LinkWishes::default()
+        };
+        assert!(wrong(tbf).contains("tbf gives a rate and nothing else"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "\\PC{0,200}") {
+            let _ = Topology::parse(&text, "lab.toml");
+        }
+    }
+}

@@ -13,6 +13,7 @@ use crate::down;
 use crate::emulation::Choice;
 use crate::error::LabError;
 use crate::holder;
+use crate::iproute;
 use crate::make::{self, netns_name};
 use crate::state::{LabDir, Lock};
 use crate::topology::{Edge, Mechanism, Topology};
@@ -89,6 +90,7 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
         name: name.to_owned(),
         state: LabState::Making,
         rootless,
+        iproute2: iproute::version(),
         nodes: topology.nodes.iter().enumerate().map(node).collect(),
         links: topology.links.iter().enumerate().map(&mut link).collect::<Result<_, _>>()?,
     })

@@ -4,9 +4,9 @@ mod show;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use dwell_lab::{LabDir, LabError, LinkWishes, Mechanism, Topology};
+use dwell_lab::{Lab, LabDir, LabError, LinkWishes, Mechanism, Topology};
 use dwell_units::{BitRate, Nanos, Ratio};
 
 use crate::{Exit, Failure};
@@ -34,6 +34,20 @@ enum LabCommand {
     Hold {
         /// Directory of the lab
         dir: PathBuf,
+    },
+    /// Print one lab with what its links did (started by `list`)
+    #[command(hide = true)]
+    Counters {
+        /// The lab
+        name: String,
+    },
+    /// Carry the frames of a TAP link (started by `up`)
+    #[command(hide = true)]
+    Link {
+        /// Directory of the lab
+        dir: PathBuf,
+        /// Number of the link, from 0
+        place: usize,
     },
 }
 
@@ -114,6 +128,14 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
             dwell_lab::hold(&lab_dir(&dir)?).map_err(failure)?;
             Ok(Exit::Measured)
         }
+        LabCommand::Counters { name } => {
+            show::json(&dwell_lab::counters(&name).map_err(failure)?)?;
+            Ok(Exit::Measured)
+        }
+        LabCommand::Link { dir, place } => {
+            dwell_lab::run_link(&lab_dir(&dir)?, place).map_err(failure)?;
+            Ok(Exit::Measured)
+        }
     }
 }
 
@@ -148,8 +170,27 @@ fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
 }
 
 fn list(args: &ListArgs) -> Result<Exit, Failure> {
-    let _ = args;
+    let labs = dwell_lab::list().map_err(failure)?;
+    if args.json {
+        let described = labs.into_iter().flatten().map(with_counters);
+        show::labs_json(described.collect::<Result<_, _>>()?)?;
+    } else {
+        show::labs(&labs)?;
+    }
     Ok(Exit::Measured)
+}
+
+/// The lab and what its links did, as far as that can be told: not of one that is not whole, and
+/// not of root's unless one is root. One process each, because looking into a rootless lab means
+/// going inside for good.
+fn with_counters(lab: Lab) -> Result<Lab, Failure> {
+    let own = std::env::current_exe()?;
+    let output = Command::new(own)
+        .args(["lab", "counters", &lab.name])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    Ok(serde_json::from_slice(&output.stdout).unwrap_or(lab))
 }
 
 fn down(name: Option<&str>) -> Result<Exit, Failure> {

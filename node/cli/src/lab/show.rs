@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use dwell_lab::{Lab, Link};
+use dwell_lab::{Lab, LabState, Link};
 use dwell_units::Ratio;
 use serde::Serialize;
 
@@ -33,6 +33,45 @@ pub(super) fn lab(lab: &Lab) -> io::Result<()> {
     }
     let (first, last) = (&lab.nodes[0].name, &lab.nodes[lab.nodes.len() - 1].name);
     writeln!(out, "try: dwell lab exec --lab {} {first} -- ping {last}", lab.name)
+}
+
+/// Prints a line per lab.
+pub(super) fn labs(labs: &[Result<Lab, String>]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for lab in labs {
+        match lab {
+            Err(name) => writeln!(out, "{name}: not whole; end it: dwell lab down {name}")?,
+            Ok(lab) => {
+                let rootless = if lab.rootless { " (rootless)" } else { "" };
+                let state = match lab.state {
+                    LabState::Making => ", not whole; end it with dwell lab down",
+                    LabState::Up => "",
+                };
+                let mut mechanisms: Vec<&str> =
+                    lab.links.iter().map(|link| link.mechanism.name()).collect();
+                mechanisms.sort_unstable();
+                mechanisms.dedup();
+                let (nodes, links) = (lab.nodes.len(), lab.links.len());
+                let by = mechanisms.join(", ");
+                writeln!(
+                    out,
+                    "{}{rootless}: {nodes} nodes, {links} links ({by}){state}",
+                    lab.name
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Prints all labs as one JSON object.
+pub(super) fn labs_json(labs: Vec<Lab>) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct Labs {
+        schema: &'static str,
+        labs: Vec<Lab>,
+    }
+    json(&Labs { schema: "dwell.labs/1", labs })
 }
 
 /// The mechanism of a link and what it does, in the words of the command line.
