@@ -10,7 +10,7 @@ use dwell_io::netns;
 
 use crate::error::LabError;
 use crate::holder::Holder;
-use crate::make::{all_namespaces, lab_of, netns_path};
+use crate::make::{all_namespaces, lab_of, netns_path, not_entered};
 use crate::state;
 
 /// Turns this process into `command` (program and arguments), run in `node` of `lab`: its exit
@@ -41,13 +41,7 @@ pub fn exec(
     if let Holder::Gone(_) = Holder::enter(&dir)? {
         return Err(LabError::NotWhole(lab.to_owned()));
     }
-    netns::enter(&netns_path(&node.netns)).map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => LabError::Unsupported(format!(
-            "lab '{lab}' belongs to root; run this as root, or make a lab of your own"
-        )),
-        std::io::ErrorKind::NotFound => LabError::NotWhole(lab.to_owned()),
-        _ => LabError::io(format!("entering {}", node.netns))(error),
-    })?;
+    netns::enter(&netns_path(&node.netns)).map_err(not_entered(lab, &node.netns))?;
     if let Err(error) = netns::overlay(&dir.file("hosts"), Path::new("/etc/hosts")) {
         note(format!("nodes have no names in here, only addresses: /etc/hosts: {error}"));
     }

@@ -11,7 +11,7 @@ use crate::description::{Counters, DirectionCounters, Lab, Link};
 use crate::error::LabError;
 use crate::holder::Holder;
 use crate::iproute::Tool;
-use crate::make::{end_at, netns_path};
+use crate::make::{end_at, netns_path, not_entered};
 use crate::state;
 use crate::topology::Mechanism;
 
@@ -47,12 +47,8 @@ pub fn counters(name: &str) -> Result<Lab, LabError> {
                 end_at(link, &node.name).is_some()
                     && matches!(link.mechanism, Mechanism::Tbf | Mechanism::Netem)
             });
-            netns::within(&netns_path(&node.netns), || Sent::read(shaped)).map_err(|error| {
-                match error.kind() {
-                    std::io::ErrorKind::NotFound => LabError::NotWhole(name.to_owned()),
-                    _ => LabError::io(format!("entering {}", node.netns))(error),
-                }
-            })?
+            netns::within(&netns_path(&node.netns), || Sent::read(shaped))
+                .map_err(not_entered(name, &node.netns))?
         })
         .collect::<Result<Vec<Sent>, LabError>>()?;
     let nodes: Vec<String> = lab.nodes.iter().map(|node| node.name.clone()).collect();

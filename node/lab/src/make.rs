@@ -77,7 +77,7 @@ fn in_every_node(
     let one = |place: usize| {
         let node = &lab.nodes[place];
         netns::within(&netns_path(&node.netns), || work(place))
-            .map_err(LabError::io(format!("entering {}", node.netns)))?
+            .map_err(not_entered(&lab.name, &node.netns))?
     };
     let share = |first: usize| (first..lab.nodes.len()).step_by(workers).try_for_each(one);
     thread::scope(|scope| {
@@ -183,6 +183,17 @@ fn tap_links(dir: &LabDir, lock: &Lock, lab: &Lab) -> Result<(), LabError> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     starting.into_iter().try_for_each(|link| link.ready().map(drop))
+}
+
+/// For `map_err` of entering a namespace.
+pub(crate) fn not_entered(lab: &str, netns: &str) -> impl FnOnce(io::Error) -> LabError {
+    move |error| match error.kind() {
+        io::ErrorKind::PermissionDenied => LabError::Unsupported(format!(
+            "lab '{lab}' belongs to root; run this as root, or make a lab of your own"
+        )),
+        io::ErrorKind::NotFound => LabError::NotWhole(lab.to_owned()),
+        _ => LabError::io(format!("entering {netns}"))(error),
+    }
 }
 
 /// The end of `link` that belongs to the node of that name.
