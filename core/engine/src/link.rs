@@ -79,6 +79,12 @@ impl LinkParameters {
         self.rate.is_some() && Self { rate: None, ..*self }.is_plain()
     }
 
+    /// Whether chance decides anything.
+    pub fn is_random(&self) -> bool {
+        let shares = [self.loss, self.duplicate, self.reorder];
+        self.jitter != Nanos::ZERO || shares.iter().any(|share| *share != Ratio::ZERO)
+    }
+
     /// Whether this describes a link.
     pub fn check(&self) -> Result<(), LinkError> {
         if self.rate == Some(BitRate(0)) {

@@ -513,64 +513,117 @@ fn a_link_ignores_the_terminals_interrupt_and_ends_when_asked() {
     lab.assert_nothing_is_left();
 }
 
+/// Somebody without any privilege, with a directory and a copy of the program of their own.
+struct Nobody {
+    home: tempfile::TempDir,
+    lab: String,
+}
+
+impl Nobody {
+    fn new(test: &str) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        fs::copy(DWELL, home.path().join("dwell-node")).unwrap();
+        let chown = Command::new("chown").args(["65534:65534", "."]).current_dir(&home).status();
+        assert!(chown.unwrap().success());
+        Self { home, lab: TestLab::reserve(test).name.clone() }
+    }
+
+    fn program(&self) -> String {
+        self.home.path().join("dwell-node").display().to_string()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", &self.program()])
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", self.home.path())
+            .current_dir("/")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn dwell(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn exec(&self, command: &[&str]) -> Output {
+        self.dwell(&[&["lab", "exec", "--lab", &self.lab, "n1", "--"], command].concat())
+    }
+
+    /// Makes a lab; `None`, and why, where user namespaces are forbidden.
+    fn up(&self, arguments: &[&str]) -> Option<Value> {
+        let up = ["lab", "up", "--name", &self.lab, "--json"];
+        let output = self.dwell(&[&up, arguments].concat());
+        if output.status.code() == Some(4) {
+            println!("SKIP: {}", said(&output));
+            return None;
+        }
+        assert!(output.status.success(), "{output:?}");
+        Some(serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    fn holder(&self) -> Handle {
+        let text =
+            fs::read_to_string(self.home.path().join("dwell").join(&self.lab).join("holder"));
+        Handle::open(text.unwrap().split(' ').next().unwrap().parse().unwrap()).unwrap()
+    }
+
+    fn down(&self) {
+        let down = self.dwell(&["lab", "down", &self.lab]);
+        assert!(down.status.success(), "{down:?}");
+        assert_eq!(fs::read_dir(self.home.path().join("dwell")).unwrap().count(), 0);
+    }
+}
+
+impl Drop for Nobody {
+    fn drop(&mut self) {
+        self.dwell(&["lab", "down", &self.lab]);
+    }
+}
+
 #[test]
-fn without_root_a_lab_lives_in_a_user_namespace_and_says_what_it_cannot() {
+fn without_root_a_lab_lives_in_a_user_namespace() {
     if !as_root() {
         return;
     }
-    // A directory that nobody may use, with a program that nobody may run.
-    let home = tempfile::tempdir().unwrap();
-    let program = home.path().join("dwell-node");
-    fs::copy(DWELL, &program).unwrap();
-    for arguments in [["65534:65534", "."], ["65534:65534", "dwell-node"]] {
-        Command::new("chown").args(arguments).current_dir(&home).status().unwrap();
-    }
-    let nobody = |arguments: &[&str]| {
-        Command::new("setpriv")
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
-            .arg(&program)
-            .args(arguments)
-            .env("XDG_RUNTIME_DIR", home.path())
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
-    };
-    let name = TestLab::reserve("nobody").name.clone();
-    let up = nobody(&["lab", "up", "line:3", "--name", &name, "--rate", "100Mbit/s", "--json"]);
-    if up.status.code() == Some(4) {
-        println!("SKIP: {}", said(&up));
+    let nobody = Nobody::new("nobody");
+    let Some(lab) = nobody.up(&["line:3", "--rate", "100Mbit/s", "--mechanism", "tbf"]) else {
         return;
-    }
-    assert!(up.status.success(), "{up:?}");
-    let lab: Value = serde_json::from_slice(&up.stdout).unwrap();
-    assert_eq!((&lab["rootless"], &lab["state"]), (&Value::Bool(true), &Value::from("up")));
-    let inside = |command: &[&str]| {
-        nobody(&[&["lab", "exec", "--lab", &name, "n1", "--"], command].concat())
     };
-    let hosts = inside(&["getent", "hosts", "n3"]);
+    assert_eq!((&lab["rootless"], &lab["state"]), (&Value::Bool(true), &Value::from("up")));
+    let hosts = nobody.exec(&["getent", "hosts", "n3"]);
     assert!(String::from_utf8_lossy(&hosts.stdout).contains("fd64:7765:6c6c:ffff::3"), "{hosts:?}");
-    let route = inside(&["ip", "route", "get", "198.19.0.3"]);
+    let route = nobody.exec(&["ip", "route", "get", "198.19.0.3"]);
     assert!(String::from_utf8_lossy(&route.stdout).contains("src 198.19.0.1"), "{route:?}");
-    let nested = program.display().to_string();
-    let nested = inside(&[&nested, "lab", "exec", "--lab", &name, "n2", "--", "true"]);
-    assert!(nested.status.success(), "from inside, too: {nested:?}");
-    let counters = nobody(&["lab", "list", "--json"]);
-    let counters: Value = serde_json::from_slice(&counters.stdout).unwrap();
-    let ours = counters["labs"].as_array().unwrap().iter().find(|lab| lab["name"] == *name);
+    let inner = [&nobody.program()[..], "lab", "exec", "--lab", &nobody.lab, "n2", "--", "true"];
+    let inner = nobody.exec(&inner);
+    assert!(inner.status.success(), "from inside, too: {inner:?}");
+    let all: Value =
+        serde_json::from_slice(&nobody.dwell(&["lab", "list", "--json"]).stdout).unwrap();
+    let ours = all["labs"].as_array().unwrap().iter().find(|lab| lab["name"] == *nobody.lab);
     let counters = &ours.unwrap()["links"][0]["counters"]["a_to_b"];
     assert!(counters["delivered"].is_u64(), "{ours:?}");
-
-    let tap = nobody(&["lab", "up", "line:2", "--mechanism", "tap", "--delay", "1ms"]);
-    assert_eq!(tap.status.code(), Some(4), "{tap:?}");
-    assert!(said(&tap).contains("as root"), "{}", said(&tap));
-
-    let holder = fs::read_to_string(home.path().join("dwell").join(&name).join("holder")).unwrap();
-    let holder = Handle::open(holder.split(' ').next().unwrap().parse().unwrap()).unwrap();
-    let down = nobody(&["lab", "down", &name]);
-    assert!(down.status.success(), "{down:?}");
+    let holder = nobody.holder();
+    nobody.down();
     assert!(holder.wait(dwell_units::Nanos::ZERO), "the holder has ended");
-    assert_eq!(fs::read_dir(home.path().join("dwell")).unwrap().count(), 0);
+}
+
+#[test]
+fn without_root_a_tap_link_is_refused_with_the_reason_and_nothing_is_left() {
+    if !as_root() {
+        return;
+    }
+    let nobody = Nobody::new("notap");
+    if nobody.up(&["line:1"]).is_none() {
+        return;
+    }
+    nobody.down();
+    let up = ["lab", "up", "line:2", "--mechanism", "tap", "--name", &nobody.lab];
+    let refused = nobody.dwell(&up);
+    assert_eq!(refused.status.code(), Some(4), "{refused:?}");
+    assert!(said(&refused).contains("run it as root"), "{}", said(&refused));
+    assert_eq!(fs::read_dir(nobody.home.path().join("dwell")).unwrap().count(), 0);
 }
 
 #[test]
@@ -578,37 +631,48 @@ fn a_rootless_lab_whose_holder_was_killed_is_removed_with_all_that_ran_in_it() {
     if !as_root() {
         return;
     }
-    let home = tempfile::tempdir().unwrap();
-    let program = home.path().join("dwell-node");
-    fs::copy(DWELL, &program).unwrap();
-    Command::new("chown").args(["65534:65534", "."]).current_dir(&home).status().unwrap();
-    let nobody = |arguments: &[&str]| {
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
-            .arg(&program)
-            .args(arguments)
-            .env("XDG_RUNTIME_DIR", home.path())
-            .current_dir("/")
-            .stdin(Stdio::null());
-        command
-    };
-    let name = TestLab::reserve("orphan").name.clone();
-    let up = nobody(&["lab", "up", "line:1", "--name", &name]).output().unwrap();
-    if up.status.code() == Some(4) {
-        println!("SKIP: {}", said(&up));
+    let nobody = Nobody::new("orphan");
+    if nobody.up(&["line:1"]).is_none() {
         return;
     }
-    let mut inside =
-        nobody(&["lab", "exec", "--lab", &name, "n1", "--", "sleep", "600"]).spawn().unwrap();
+    let sleep = ["lab", "exec", "--lab", &nobody.lab, "n1", "--", "sleep", "600"];
+    let mut inside = nobody.command(&sleep).spawn().unwrap();
     let comm = format!("/proc/{}/comm", inside.id());
     until("it sleeps", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
-    let holder = fs::read_to_string(home.path().join("dwell").join(&name).join("holder")).unwrap();
-    let holder = Handle::open(holder.split(' ').next().unwrap().parse().unwrap()).unwrap();
+    let holder = nobody.holder();
     holder.signal(Signal::Kill).unwrap();
     assert!(holder.wait(dwell_units::Nanos::from_secs(10)));
-    let down = nobody(&["lab", "down", &name]).output().unwrap();
-    assert!(down.status.success(), "{down:?}");
+    nobody.down();
     assert_eq!(inside.wait().unwrap().signal(), Some(15));
-    assert_eq!(fs::read_dir(home.path().join("dwell")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_says_which_nodes_there_are_and_a_process_knows_which_lab_it_is_in() {
+    if !as_root() {
+        return;
+    }
+    let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+    let text = r#"
+        version = 1
+        nodes = ["robot", "relay", "base"]
+        links = [
+            { a = "robot", b = "relay", rate = "10Mbit/s", mechanism = "tbf" },
+            { a = "relay", b = "base" },
+            { a = "base", b = "robot" },
+        ]
+    "#;
+    fs::write(file.path(), text).unwrap();
+    let lab = TestLab::up("file", &[file.path().to_str().unwrap()]);
+    let far = lab.socket("base", "[::]:7000");
+    let near = lab.socket("robot", "[::]:0");
+    near.send_to(b"hello", "[fd64:7765:6c6c:ffff::3]:7000").unwrap();
+    far.recv(&mut [0; 8]).unwrap();
+    let description = lab.describe();
+    assert_eq!(description["links"][0]["parameters"]["rate_bps"], 10_000_000);
+    assert_eq!(description["links"][2]["mechanism"], "veth");
+    assert_eq!(
+        netns::within(&lab.netns("relay"), dwell_lab::here).unwrap(),
+        Some(lab.name.clone())
+    );
+    assert_eq!(dwell_lab::here(), None, "not in a lab out here");
 }

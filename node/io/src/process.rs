@@ -207,19 +207,21 @@ pub fn detach(log: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts this thread before all ordinary ones (SCHED_FIFO, lowest priority) and lets its timers ring
-/// on time (slack 1 ns).
+/// Lets this thread's timers ring when they are due instead of when it suits the kernel (slack
+/// 1 ns).
+pub fn sharpen_timers() {
+    // SAFETY: prctl takes only integers here and acts on the calling thread.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
+}
+
+/// Puts this thread before all ordinary ones (SCHED_FIFO, lowest priority).
 ///
 /// # Errors
-/// SCHED_FIFO is not allowed here; the timers ring on time all the same.
-pub fn punctual() -> io::Result<()> {
+/// Not allowed here.
+pub fn go_first() -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 1 };
-    // SAFETY: prctl takes integers here; sched_setscheduler reads one sched_param. Both act on the
-    // calling thread only.
-    let rc = unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0);
-        libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority)
-    };
+    // SAFETY: reads one sched_param and acts on the calling thread.
+    let rc = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

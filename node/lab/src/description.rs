@@ -91,7 +91,8 @@ pub struct Parameters {
     pub duplicate_ratio: f64,
     /// Share of packets that skip the delay.
     pub reorder_ratio: f64,
-    /// Where the link's luck comes from, where it needs any; netem only has one when asked for.
+    /// Where the link's luck comes from; `null` where nothing is left to chance, or to a netem that
+    /// was given no seed.
     pub seed: Option<u64>,
 }
 

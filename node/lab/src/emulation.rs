@@ -119,7 +119,7 @@ fn netem(parameters: &LinkParameters, seed: Option<u64>) -> String {
     if let Some(rate) = parameters.rate {
         word("rate", format!("{}bit", rate.0));
     }
-    if let Some(seed) = seed {
+    if let Some(seed) = seed.filter(|_| parameters.is_random()) {
         word("seed", seed.to_string());
     }
     text

@@ -55,6 +55,16 @@ pub enum LabError {
     /// This machine cannot, or we may not.
     #[error("{0}")]
     Unsupported(String),
+    /// A lab could not be made, nor what was made of it be removed.
+    #[error("{error}; and what was made is not all gone ({rollback}): dwell lab down {name}")]
+    NotRolledBack {
+        /// The lab.
+        name: String,
+        /// Why it could not be made.
+        error: Box<LabError>,
+        /// Why it could not be removed.
+        rollback: Box<LabError>,
+    },
     /// ^C or SIGTERM came while the lab was being made; what was made is gone again.
     #[error("interrupted; what was made of the lab is gone again")]
     Interrupted,

@@ -11,9 +11,12 @@ use dwell_units::Nanos;
 
 use crate::background;
 use crate::error::LabError;
-use crate::state::{self, LabDir, Lock};
+use crate::state::{LabDir, Lock};
 
 const FILE: &str = "holder";
+
+/// How often the holder looks whether the lab is still remembered.
+const EVERY: Nanos = Nanos::from_secs(10);
 
 /// Starts the holder of the lab in `dir` and enters its namespaces.
 pub(crate) fn start(dir: &LabDir, lock: &Lock) -> Result<(), LabError> {
@@ -50,7 +53,8 @@ fn enter_process(pid: u32) -> Result<(), LabError> {
     netns::enter_process(pid).map_err(LabError::io("entering the namespaces of the lab"))
 }
 
-/// The process itself (`dwell lab hold DIR`): stays until it is asked to end.
+/// The process itself (`dwell lab hold DIR`): stays until it is asked to end, or until the lab's
+/// directory is gone.
 ///
 /// # Errors
 /// User namespaces are forbidden here.
@@ -66,13 +70,15 @@ pub fn hold(dir: &LabDir) -> Result<(), LabError> {
         ))
     };
     netns::become_root_of_new_namespaces().map_err(refused)?;
-    netns::private_run(&state::own_base()?).map_err(refused)?;
+    let base = dir.path().parent().unwrap_or(Path::new("/"));
+    netns::private_run(base).map_err(refused)?;
     fs::create_dir_all(crate::make::NETNS_DIR).map_err(LabError::io("making /run/netns"))?;
     let user = netns::inode(Path::new("/proc/self/ns/user"))
         .map_err(LabError::io("reading /proc/self/ns"))?;
     let own = process::Identity::own().map_err(LabError::io("reading /proc/self/stat"))?;
     dir.write_file(FILE, format!("{own} {user}").as_bytes())?;
     background::ready(dir, "holder.log")?;
-    while held.take(Nanos::from_secs(3_600)) != Some(Signal::Terminate) {}
+    // A lab that nobody can find any more is not kept.
+    while held.take(EVERY) != Some(Signal::Terminate) && dir.path().exists() {}
     Ok(())
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::addressing::End;
 use crate::description::{Counters, DirectionCounters, Lab, Link};
+use crate::down::names;
 use crate::error::LabError;
 use crate::holder::Holder;
 use crate::iproute::Tool;
@@ -15,14 +16,17 @@ use crate::make::{end_at, netns_path, not_entered};
 use crate::state;
 use crate::topology::Mechanism;
 
-/// All labs that can be seen, without counters; those whose making was cut short before anything
-/// was written of them only by name.
+/// All labs that can be seen, without counters; those of which nothing was written, or nothing
+/// that can be read, only by name.
 ///
 /// # Errors
-/// A lab's state cannot be read, or is damaged.
+/// The directories of labs cannot be read.
 pub fn list() -> Result<Vec<Result<Lab, String>>, LabError> {
-    let read = |dir: state::LabDir| Ok(dir.read()?.ok_or_else(|| dir.name().to_owned()));
-    state::all()?.into_iter().map(read).collect()
+    let describe = |name: String| {
+        let described = state::find(&name)?.and_then(|dir| dir.read().ok().flatten());
+        Ok(described.ok_or(name))
+    };
+    names()?.into_iter().map(describe).collect()
 }
 
 /// The lab of that name, with what its links did so far.
@@ -34,7 +38,7 @@ pub fn list() -> Result<Vec<Result<Lab, String>>, LabError> {
 /// There is no such lab, it is not whole, or it belongs to root.
 pub fn counters(name: &str) -> Result<Lab, LabError> {
     let no_such = |there_are| LabError::NoSuchLab { name: name.to_owned(), there_are };
-    let Some(dir) = state::find(name)? else { return Err(no_such(crate::down::names()?)) };
+    let Some(dir) = state::find(name)? else { return Err(no_such(names()?)) };
     let mut lab = dir.read()?.ok_or_else(|| LabError::NotWhole(name.to_owned()))?;
     if let Holder::Gone(_) = Holder::enter(&dir)? {
         return Err(LabError::NotWhole(name.to_owned()));

@@ -180,7 +180,7 @@ fn root_base() -> PathBuf {
 }
 
 /// Where somebody without privilege keeps labs: the first of these that is there and theirs.
-pub(crate) fn own_base() -> Result<PathBuf, LabError> {
+fn own_base() -> Result<PathBuf, LabError> {
     let mine = |path: &Path| -> Option<u32> {
         let owner = fs::metadata(path).ok()?.uid();
         (owner == fs::metadata("/proc/self").ok()?.uid()).then_some(owner)

@@ -35,12 +35,16 @@ pub fn up(topology: &Topology, name: Option<&str>) -> Result<Lab, LabError> {
     };
     let rootless = !netns::may_create();
     let (dir, lock) = LabDir::create(&name, rootless)?;
-    let made = make_all(&dir, &lock, topology, rootless, &held);
-    if made.is_err() {
-        // The first error is the one to tell; `down` can be tried again.
-        let _ = down::remove_all(&dir, &lock);
-    }
-    made
+    make_all(&dir, &lock, topology, rootless, &held).map_err(|error| {
+        match down::remove_all(&dir, &lock) {
+            Ok(_) => error,
+            Err(rollback) => LabError::NotRolledBack {
+                name,
+                error: Box::new(error),
+                rollback: Box::new(rollback),
+            },
+        }
+    })
 }
 
 fn make_all(
@@ -98,6 +102,9 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
 
 /// The seed of one link: where one was asked for, different for every link but always the same.
 fn seed(edge: &Edge, place: usize, mechanism: Mechanism) -> Result<Option<u64>, LabError> {
+    if !edge.wishes.parameters().is_random() {
+        return Ok(None);
+    }
     match (mechanism, edge.wishes.seed) {
         (Mechanism::Veth | Mechanism::Tbf, _) | (Mechanism::Netem, None) => Ok(None),
         (_, Some(seed)) => Ok(Some(seed.wrapping_add(place as u64))),

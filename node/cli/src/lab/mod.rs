@@ -52,6 +52,15 @@ enum LabCommand {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A TOML file names nodes and links:
+  version = 1
+  nodes = [\"robot\", \"relay\", \"base\"]
+  links = [
+    { a = \"robot\", b = \"relay\", rate = \"10Mbit/s\", delay = \"5ms\", loss = \"1%\" },
+    { a = \"relay\", b = \"base\" },
+  ]
+A link may also have jitter, duplicate, reorder, seed and mechanism. Flags go before the file.")]
 struct UpArgs {
     /// line:N (n1 - n2 - ... - nN), star:N (n1 is the hub), or a TOML file
     topology: String,

@@ -46,9 +46,10 @@ impl Carrier {
 
     /// Carries until an interface is gone.
     pub(super) fn run(mut self) {
+        process::sharpen_timers();
         if self.spins {
             // Refused in some containers; then departures are as punctual as the machine is idle.
-            let _ = process::punctual();
+            let _ = process::go_first();
         }
         let mut buffer = [0; Link::FRAME + 1];
         loop {
