@@ -3,6 +3,10 @@
 
 #![forbid(unsafe_code)]
 
+<<<<<<< HEAD
+pub mod link;
+=======
 pub mod pinger;
 pub mod protocol;
+>>>>>>> main
 pub mod stamps;

@@ -7,7 +7,10 @@ pub mod clock;
 pub mod cpu;
 pub mod icmp;
 pub mod machine;
+pub mod netns;
 pub mod port;
+pub mod process;
+pub mod tap;
 pub mod tcp;
 pub mod udp;
 

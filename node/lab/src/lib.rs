@@ -1,1 +1,33 @@
-//! To be written.
+//! Labs: network namespaces that stand for machines, links between them, and taking all of it away
+//! again. The product's command and the tests' fixture alike. Knows nothing of probes.
+
+#![forbid(unsafe_code)]
+
+mod addressing;
+mod background;
+mod description;
+mod down;
+mod emulation;
+mod enter;
+mod error;
+mod holder;
+mod iproute;
+mod link;
+mod list;
+mod make;
+mod routes;
+mod state;
+mod topology;
+mod up;
+
+pub use addressing::Addresses;
+pub use description::{Counters, DirectionCounters, Lab, LabState, Link, Node, Parameters, SCHEMA};
+pub use down::{Ended, down, named_or_only, names};
+pub use enter::{exec, here};
+pub use error::{LabError, TopologyError};
+pub use holder::hold;
+pub use link::run_link;
+pub use list::{counters, list};
+pub use state::LabDir;
+pub use topology::{LinkWishes, Mechanism, Topology};
+pub use up::up;

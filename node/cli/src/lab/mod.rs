@@ -1,12 +1,239 @@
-//! `dwell lab`.
+//! `dwell lab`: namespaces that stand for machines.
+
+mod show;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use dwell_lab::{Lab, LabDir, LabError, LinkWishes, Mechanism, Topology};
+use dwell_units::{BitRate, Nanos, Ratio};
 
 use crate::{Exit, Failure};
 
 /// Arguments of `lab`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum LabCommand {
+    /// Make a lab: nodes, links, addresses and routes
+    Up(UpArgs),
+    /// Run a command in a node, in place of this one
+    Exec(ExecArgs),
+    /// Say which labs there are
+    List(ListArgs),
+    /// End what runs in a lab and remove all of it
+    Down(DownArgs),
+    /// Keep the namespaces of a rootless lab (started by `up`)
+    #[command(hide = true)]
+    Hold {
+        /// Directory of the lab
+        dir: PathBuf,
+    },
+    /// Print one lab with what its links did (started by `list`)
+    #[command(hide = true)]
+    Counters {
+        /// The lab
+        name: String,
+    },
+    /// Carry the frames of a TAP link (started by `up`)
+    #[command(hide = true)]
+    Link {
+        /// Directory of the lab
+        dir: PathBuf,
+        /// Number of the link, from 0
+        place: usize,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A TOML file names nodes and links:
+  version = 1
+  nodes = [\"robot\", \"relay\", \"base\"]
+  links = [
+    { a = \"robot\", b = \"relay\", rate = \"10Mbit/s\", delay = \"5ms\", loss = \"1%\" },
+    { a = \"relay\", b = \"base\" },
+  ]
+A link may also have jitter, duplicate, reorder, seed and mechanism. Flags go before the file.")]
+struct UpArgs {
+    /// line:N (n1 - n2 - ... - nN), star:N (n1 is the hub), or a TOML file
+    topology: String,
+    /// Name of the lab: letters, digits and hyphens [default: a short random one]
+    #[arg(long)]
+    name: Option<String>,
+    /// Rate of every link, such as 10Mbit/s
+    #[arg(long)]
+    rate: Option<BitRate>,
+    /// Delay of every link, one way, such as 5ms
+    #[arg(long)]
+    delay: Option<Nanos>,
+    /// Variation of the delay, either way, such as 1ms
+    #[arg(long)]
+    jitter: Option<Nanos>,
+    /// Share of packets lost, such as 1%
+    #[arg(long)]
+    loss: Option<Ratio>,
+    /// Share of packets doubled, such as 1%
+    #[arg(long)]
+    duplicate: Option<Ratio>,
+    /// Share of packets that skip the delay, such as 1%
+    #[arg(long)]
+    reorder: Option<Ratio>,
+    /// Seed of what chance decides; the same seed, the same luck [default: random]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How links are emulated: netem, tbf or tap [default: the first of these that can do it]
+    #[arg(long)]
+    mechanism: Option<Mechanism>,
+    /// Print the lab as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct ExecArgs {
+    /// The lab [default: the only one there is]
+    #[arg(long)]
+    lab: Option<String>,
+    /// The node
+    node: String,
+    /// The command and its arguments
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    /// Print all of every lab as one JSON object, counters included
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct DownArgs {
+    /// The lab [default: the only one there is]
+    #[arg(conflicts_with = "all")]
+    name: Option<String>,
+    /// Every lab there is
+    #[arg(long)]
+    all: bool,
+}
 
 /// Runs the command.
-pub fn run(_args: Args) -> Result<Exit, Failure> {
-    Err(Failure::unsupported("lab is being written"))
+pub fn run(args: Args) -> Result<Exit, Failure> {
+    match args.command {
+        LabCommand::Up(args) => up(args),
+        LabCommand::Exec(args) => exec(&args),
+        LabCommand::List(args) => list(&args),
+        LabCommand::Down(DownArgs { all: true, .. }) => down_all(),
+        LabCommand::Down(DownArgs { name, .. }) => down(name.as_deref()),
+        LabCommand::Hold { dir } => {
+            dwell_lab::hold(&lab_dir(&dir)?).map_err(failure)?;
+            Ok(Exit::Measured)
+        }
+        LabCommand::Counters { name } => {
+            show::json(&dwell_lab::counters(&name).map_err(failure)?)?;
+            Ok(Exit::Measured)
+        }
+        LabCommand::Link { dir, place } => {
+            dwell_lab::run_link(&lab_dir(&dir)?, place).map_err(failure)?;
+            Ok(Exit::Measured)
+        }
+    }
+}
+
+fn up(args: UpArgs) -> Result<Exit, Failure> {
+    let wishes = LinkWishes {
+        rate: args.rate,
+        delay: args.delay,
+        jitter: args.jitter,
+        loss: args.loss,
+        duplicate: args.duplicate,
+        reorder: args.reorder,
+        seed: args.seed,
+        mechanism: args.mechanism,
+    };
+    let topology = Topology::read(&args.topology, &wishes).map_err(|e| failure(e.into()))?;
+    let lab = dwell_lab::up(&topology, args.name.as_deref()).map_err(failure)?;
+    if args.json {
+        show::json(&lab)?
+    } else {
+        show::lab(&lab)?
+    }
+    Ok(Exit::Measured)
+}
+
+fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
+    let lab = dwell_lab::named_or_only(args.lab.as_deref()).map_err(failure)?;
+    let mut note = |text| eprintln!("dwell: {text}");
+    match dwell_lab::exec(&lab, &args.node, &args.command, &mut note) {
+        Ok(never) => match never {},
+        Err(error) => Err(failure(error)),
+    }
+}
+
+fn list(args: &ListArgs) -> Result<Exit, Failure> {
+    let labs = dwell_lab::list().map_err(failure)?;
+    if args.json {
+        let described = labs.into_iter().flatten().map(with_counters);
+        show::labs_json(described.collect::<Result<_, _>>()?)?;
+    } else {
+        show::labs(&labs)?;
+    }
+    Ok(Exit::Measured)
+}
+
+/// The lab and what its links did, as far as that can be told: not of one that is not whole, and
+/// not of root's unless one is root. One process each, because looking into a rootless lab means
+/// going inside for good.
+fn with_counters(lab: Lab) -> Result<Lab, Failure> {
+    let own = std::env::current_exe()?;
+    let output = Command::new(own)
+        .args(["lab", "counters", &lab.name])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    Ok(serde_json::from_slice(&output.stdout).unwrap_or(lab))
+}
+
+fn down(name: Option<&str>) -> Result<Exit, Failure> {
+    let name = dwell_lab::named_or_only(name).map_err(failure)?;
+    for process in dwell_lab::down(&name).map_err(failure)? {
+        let place = process.node.map(|node| format!(" in {node}")).unwrap_or_default();
+        eprintln!("ended {} ({}), which still ran{place}", process.command, process.pid);
+    }
+    eprintln!("lab {name} is gone");
+    Ok(Exit::Measured)
+}
+
+/// One process per lab, because removing a rootless one means going inside for good.
+fn down_all() -> Result<Exit, Failure> {
+    let own = std::env::current_exe()?;
+    let mut exit = Exit::Measured;
+    for name in dwell_lab::names().map_err(failure)? {
+        if !Command::new(&own).args(["lab", "down", &name]).status()?.success() {
+            exit = Exit::Failed;
+        }
+    }
+    Ok(exit)
+}
+
+fn lab_dir(path: &std::path::Path) -> Result<LabDir, Failure> {
+    LabDir::at(path).ok_or_else(|| Failure::usage("this is the directory of a lab: DIR/NAME"))
+}
+
+fn failure(error: LabError) -> Failure {
+    let exit = match &error {
+        LabError::Unsupported(_) => Exit::Unsupported,
+        LabError::Interrupted => Exit::Interrupted,
+        error if error.is_usage() => Exit::Usage,
+        _ => Exit::Failed,
+    };
+    Failure { exit, error: error.into() }
 }

@@ -1,0 +1,585 @@
+//! One direction of an emulated link: what a wire with a rate, a delay and bad manners does to
+//! frames, in virtual time.
+//!
+//! In this order: a frame that finds the queue full is dropped (*overflow*); every other frame is
+//! held for its own transmission time behind those before it; then the wire may lose it, or carry
+//! it twice; then it travels for `delay` plus or minus `jitter`. Jitter alone never changes the
+//! order of frames; a *reordered* frame skips delay and jitter (as netem does) and so overtakes
+//! those still under way.
+//!
+//! The luck of the n-th frame depends on the seed and on n alone, not on when it came, so that a run
+//! can be repeated. Frames to a group address are counted apart and have luck of their own, because
+//! kernels send some by themselves whenever they like. Frames are kept in buffers made at the start: nothing is allocated later.
+
+use std::collections::VecDeque;
+
+use dwell_units::{BitRate, Bytes, Instant, Monotonic, Nanos, Ratio};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use thiserror::Error;
+
+/// What a link does to frames. The default is a wire that does nothing at all to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkParameters {
+    /// Bits per second, counted over the Ethernet frame without preamble and check sequence, as
+    /// tbf and netem count.
+    pub rate: Option<BitRate>,
+    /// Time of travel, after transmission.
+    pub delay: Nanos,
+    /// The delay varies evenly between `delay - jitter` and `delay + jitter`.
+    pub jitter: Nanos,
+    /// Share of frames that never arrive.
+    pub loss: Ratio,
+    /// Share of frames that arrive twice.
+    pub duplicate: Ratio,
+    /// Share of frames that skip the delay.
+    pub reorder: Ratio,
+}
+
+/// Why parameters describe no link. The texts name the parameter and what would be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum LinkError {
+    /// Nothing would ever arrive.
+    #[error("rate is 0; a link needs at least 1bit/s")]
+    NoRate,
+    /// Frames cannot arrive before they left.
+    #[error("{name} is {value}; it lies between 0s and {limit}")]
+    Time {
+        /// The parameter.
+        name: &'static str,
+        /// What was given.
+        value: Nanos,
+        /// The largest that is allowed.
+        limit: Nanos,
+    },
+    /// Jitter larger than the delay.
+    #[error("jitter is {jitter} and delay {delay}; jitter is at most the delay")]
+    Jitter {
+        /// What was given.
+        jitter: Nanos,
+        /// The delay it exceeds.
+        delay: Nanos,
+    },
+    /// Nothing to skip.
+    #[error("reorder needs a delay: reordered frames are those that skip it")]
+    ReorderWithoutDelay,
+}
+
+impl LinkParameters {
+    /// The longest delay: beyond it frames would pile up without an end in sight.
+    pub const MAX_DELAY: Nanos = Nanos::from_secs(60);
+
+    /// Whether frames pass untouched.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a rate is all that is asked for.
+    pub fn is_bare_rate(&self) -> bool {
+        self.rate.is_some() && Self { rate: None, ..*self }.is_plain()
+    }
+
+    /// Whether chance decides anything.
+    pub fn is_random(&self) -> bool {
+        let shares = [self.loss, self.duplicate, self.reorder];
+        self.jitter != Nanos::ZERO || shares.iter().any(|share| *share != Ratio::ZERO)
+    }
+
+    /// Whether this describes a link.
+    pub fn check(&self) -> Result<(), LinkError> {
+        if self.rate == Some(BitRate(0)) {
+            return Err(LinkError::NoRate);
+        }
+        for (name, value) in [("delay", self.delay), ("jitter", self.jitter)] {
+            if !(Nanos::ZERO..=Self::MAX_DELAY).contains(&value) {
+                return Err(LinkError::Time { name, value, limit: Self::MAX_DELAY });
+            }
+        }
+        if self.jitter > self.delay {
+            return Err(LinkError::Jitter { jitter: self.jitter, delay: self.delay });
+        }
+        if self.reorder != Ratio::ZERO && self.delay == Nanos::ZERO {
+            return Err(LinkError::ReorderWithoutDelay);
+        }
+        Ok(())
+    }
+
+    /// How many frames the wire can hold at once besides those that wait for transmission. With a
+    /// rate, as many of the shortest as fit into the delay, within reason.
+    pub fn frames_under_way(&self) -> usize {
+        const SHORTEST: Bytes = Bytes(60);
+        const WITHOUT_RATE: usize = 16_384;
+        const MOST: i64 = 65_536;
+        let Some(each) = self.rate.and_then(|rate| rate.transmission_time(SHORTEST)) else {
+            return WITHOUT_RATE;
+        };
+        ((self.delay + self.jitter).0 / each.0.max(1)).clamp(64, MOST) as usize
+    }
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It will depart.
+    Carried {
+        /// Twice.
+        duplicated: bool,
+        /// Ahead of its time.
+        reordered: bool,
+    },
+    /// The wire lost it.
+    Lost,
+    /// It found no room.
+    Overflow,
+}
+
+/// All that a link did. `arrived + duplicated = delivered + lost + overflow + under way`, where
+/// `under way` counts every copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Frames that came in.
+    pub arrived: u64,
+    /// Frames that went out, copies included.
+    pub delivered: u64,
+    /// Bytes of those.
+    pub delivered_bytes: u64,
+    /// Frames that the wire lost.
+    pub lost: u64,
+    /// Frames that got a copy.
+    pub duplicated: u64,
+    /// Frames that skipped the delay.
+    pub reordered: u64,
+    /// Frames that found no room.
+    pub overflow: u64,
+}
+
+/// One direction of a link.
+#[derive(Debug)]
+pub struct Link {
+    parameters: LinkParameters,
+    /// For frames to one station, and for frames to a group.
+    random: [Xoshiro256PlusPlus; 2],
+    counters: LinkCounters,
+    /// When the transmitter is free again.
+    free_at: Instant<Monotonic>,
+    /// No frame that keeps its place departs before this.
+    last_departure: Instant<Monotonic>,
+    /// Ends of transmission that still lie ahead, of frames in either queue below and of lost ones.
+    transmitting: VecDeque<Instant<Monotonic>>,
+    /// Frames in their order, by departure.
+    in_order: VecDeque<Held>,
+    /// Frames that skip the delay, by departure.
+    ahead: VecDeque<Held>,
+    store: Store,
+}
+
+/// A frame under way.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    departure: Instant<Monotonic>,
+    slot: usize,
+    len: usize,
+    copies: u8,
+}
+
+impl Link {
+    /// Frames that may wait for transmission; the next one overflows.
+    pub const QUEUE: usize = 100;
+    /// The longest frame: Ethernet header, VLAN tag and 1,500 bytes.
+    pub const FRAME: usize = 1_518;
+
+    /// A link that draws its luck from `seed`.
+    pub fn new(parameters: LinkParameters, seed: u64) -> Self {
+        let frames = Self::QUEUE + parameters.frames_under_way();
+        let to_one = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut to_group = to_one.clone();
+        to_group.jump();
+        Self {
+            parameters,
+            random: [to_one, to_group],
+            counters: LinkCounters::default(),
+            free_at: Instant::EPOCH,
+            last_departure: Instant::EPOCH,
+            transmitting: VecDeque::with_capacity(Self::QUEUE),
+            in_order: VecDeque::with_capacity(frames),
+            ahead: VecDeque::with_capacity(frames),
+            store: Store::new(frames),
+        }
+    }
+
+    /// Takes a frame that arrived `now` and decides what becomes of it. Frames longer than
+    /// [`Self::FRAME`] overflow.
+    pub fn arrive(&mut self, now: Instant<Monotonic>, frame: &[u8]) -> Fate {
+        // Drawn for every frame alike, so that the luck of the next does not depend on this one.
+        // The lowest bit of the first octet marks a group address (IEEE 802, clause 8.2).
+        let group = frame.first().is_some_and(|octet| octet & 1 == 1);
+        let luck = Luck::draw(&mut self.random[usize::from(group)], &self.parameters);
+        self.counters.arrived += 1;
+        while self.transmitting.front().is_some_and(|end| *end <= now) {
+            self.transmitting.pop_front();
+        }
+        if self.transmitting.len() >= Self::QUEUE || self.store.is_full() {
+            self.counters.overflow += 1;
+            return Fate::Overflow;
+        }
+        if frame.len() > Self::FRAME {
+            self.counters.overflow += 1;
+            return Fate::Overflow;
+        }
+        let end = self.transmit(now, frame.len());
+        if luck.lost {
+            self.counters.lost += 1;
+            return Fate::Lost;
+        }
+        self.counters.duplicated += u64::from(luck.duplicated);
+        self.counters.reordered += u64::from(luck.reordered);
+        let departure = if luck.reordered {
+            end
+        } else {
+            self.last_departure = self.last_departure.max(end + luck.travel);
+            self.last_departure
+        };
+        let held = Held {
+            departure,
+            slot: self.store.put(frame),
+            len: frame.len(),
+            copies: 1 + u8::from(luck.duplicated),
+        };
+        let queue = if luck.reordered { &mut self.ahead } else { &mut self.in_order };
+        queue.push_back(held);
+        Fate::Carried { duplicated: luck.duplicated, reordered: luck.reordered }
+    }
+
+    /// When the next frame departs, if one is under way.
+    pub fn next_departure(&self) -> Option<Instant<Monotonic>> {
+        let front = |queue: &VecDeque<Held>| queue.front().map(|held| held.departure);
+        match (front(&self.in_order), front(&self.ahead)) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Hands the next frame that is due by `now` to `deliver`, once per copy; `false` when none is
+    /// due.
+    pub fn depart(&mut self, now: Instant<Monotonic>, mut deliver: impl FnMut(&[u8])) -> bool {
+        let Some(departure) = self.next_departure().filter(|departure| *departure <= now) else {
+            return false;
+        };
+        let first =
+            |queue: &VecDeque<Held>| queue.front().is_some_and(|h| h.departure == departure);
+        let queue = if first(&self.in_order) { &mut self.in_order } else { &mut self.ahead };
+        let Some(held) = queue.pop_front() else { return false };
+        for _ in 0..held.copies {
+            deliver(self.store.frame(held.slot, held.len));
+            self.counters.delivered += 1;
+            self.counters.delivered_bytes += held.len as u64;
+        }
+        self.store.give_back(held.slot);
+        true
+    }
+
+    /// All that was done so far.
+    pub fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+
+    /// Puts a frame behind those that wait for transmission and returns when its own ends.
+    fn transmit(&mut self, now: Instant<Monotonic>, len: usize) -> Instant<Monotonic> {
+        let Some(rate) = self.parameters.rate else { return now };
+        let time = rate.transmission_time(Bytes(len as u64)).unwrap_or(Nanos::MAX);
+        self.free_at = self.free_at.max(now).saturating_add(time);
+        self.transmitting.push_back(self.free_at);
+        self.free_at
+    }
+}
+
+/// What chance has in store for one frame.
+struct Luck {
+    lost: bool,
+    duplicated: bool,
+    reordered: bool,
+    travel: Nanos,
+}
+
+impl Luck {
+    fn draw(random: &mut Xoshiro256PlusPlus, parameters: &LinkParameters) -> Self {
+        let mut below = |limit: u64| {
+            // Multiply and shift: the error against an even draw is below 2^-32 for the limits here.
+            ((u128::from(random.next_u64()) * u128::from(limit)) >> 64) as u64
+        };
+        let mut hit = |share: Ratio| below(1_000_000) < u64::from(share.ppm());
+        let (lost, duplicated, reordered) =
+            (hit(parameters.loss), hit(parameters.duplicate), hit(parameters.reorder));
+        let spread = below(2 * parameters.jitter.0.unsigned_abs() + 1);
+        let travel = parameters.delay - parameters.jitter + Nanos(spread as i64);
+        Self { lost, duplicated, reordered, travel }
+    }
+}
+
+/// Buffers for frames. The one given back last is taken first: its memory is warm.
+#[derive(Debug)]
+struct Store {
+    bytes: Vec<u8>,
+    free: Vec<usize>,
+}
+
+impl Store {
+    fn new(frames: usize) -> Self {
+        Self { bytes: vec![0; frames * Link::FRAME], free: (0..frames).rev().collect() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Copies `frame` into a free slot. There must be one, and the frame must fit.
+    fn put(&mut self, frame: &[u8]) -> usize {
+        let slot = self.free.pop().expect("checked by the caller: there is room");
+        self.bytes[slot * Link::FRAME..][..frame.len()].copy_from_slice(frame);
+        slot
+    }
+
+    fn frame(&self, slot: usize, len: usize) -> &[u8] {
+        &self.bytes[slot * Link::FRAME..][..len]
+    }
+
+    fn give_back(&mut self, slot: usize) {
+        self.free.push(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const FAST: LinkParameters = LinkParameters {
+        rate: None,
+        delay: Nanos::ZERO,
+        jitter: Nanos::ZERO,
+        loss: Ratio::ZERO,
+        duplicate: Ratio::ZERO,
+        reorder: Ratio::ZERO,
+    };
+
+    fn at(ns: i64) -> Instant<Monotonic> {
+        Instant::from_nanos(ns)
+    }
+
+    fn percent(n: u32) -> Ratio {
+        Ratio::from_ppm(n * 10_000).unwrap()
+    }
+
+    /// Lets everything depart exactly when it is due; returns (time, first four bytes as a number).
+    fn drain(link: &mut Link) -> Vec<(i64, u32)> {
+        let mut out = Vec::new();
+        while let Some(due) = link.next_departure() {
+            assert!(!link.depart(due - Nanos(1), |_| ()), "nothing departs before its time");
+            let mut number = 0;
+            let departed = link.depart(due, |frame| {
+                number = u32::from_be_bytes(frame[..4].try_into().unwrap());
+                out.push((due.as_nanos(), number));
+            });
+            assert!(departed);
+        }
+        out
+    }
+
+    fn frame(number: u32, len: usize) -> Vec<u8> {
+        let mut frame = vec![0; len];
+        frame[..4].copy_from_slice(&number.to_be_bytes());
+        frame
+    }
+
+    #[test]
+    fn every_frame_is_held_for_its_own_transmission_time() {
+        let ten_mbit = LinkParameters { rate: Some(BitRate(10_000_000)), ..FAST };
+        let mut link = Link::new(ten_mbit, 1);
+        link.arrive(at(0), &frame(0, 1_400));
+        assert_eq!(link.next_departure(), Some(at(1_120_000)), "a lone frame waits as well");
+        link.arrive(at(0), &frame(1, 576));
+        link.arrive(at(5_000_000), &frame(2, 1_400));
+        let expected = vec![(1_120_000, 0), (1_120_000 + 460_800, 1), (6_120_000, 2)];
+        assert_eq!(drain(&mut link), expected);
+    }
+
+    #[test]
+    fn delay_comes_after_transmission() {
+        let parameters = LinkParameters {
+            rate: Some(BitRate(100_000_000)),
+            delay: Nanos::from_millis(5),
+            ..FAST
+        };
+        let mut link = Link::new(parameters, 1);
+        link.arrive(at(1_000), &frame(7, 1_000));
+        assert_eq!(drain(&mut link), [(1_000 + 80_000 + 5_000_000, 7)]);
+    }
+
+    #[test]
+    fn a_full_queue_drops_the_tail_and_counts_it() {
+        let slow = LinkParameters { rate: Some(BitRate(1_000)), ..FAST };
+        let mut link = Link::new(slow, 1);
+        let fates: Vec<_> =
+            (0..Link::QUEUE as u32 + 3).map(|n| link.arrive(at(0), &frame(n, 100))).collect();
+        let overflowed = fates.iter().filter(|fate| **fate == Fate::Overflow).count();
+        assert_eq!(overflowed, 3);
+        assert_eq!(fates[Link::QUEUE], Fate::Overflow, "the tail is dropped, not the head");
+        assert_eq!(link.counters().overflow, 3);
+        assert_eq!(drain(&mut link).len(), Link::QUEUE);
+        // The queue is free again once the frames have been transmitted.
+        let later = at(1_000_000_000_000_000);
+        assert_ne!(link.arrive(later, &frame(0, 100)), Fate::Overflow);
+    }
+
+    #[test]
+    fn an_overlong_frame_is_dropped_and_does_not_harm() {
+        let mut link = Link::new(FAST, 1);
+        assert_eq!(link.arrive(at(0), &[0; Link::FRAME + 1]), Fate::Overflow);
+        assert_eq!(link.next_departure(), None);
+    }
+
+    #[test]
+    fn jitter_spreads_the_delay_evenly_within_its_bounds() {
+        let (delay, jitter) = (Nanos::from_millis(5), Nanos::from_millis(1));
+        let mut link = Link::new(LinkParameters { delay, jitter, ..FAST }, 3);
+        let travel = |n: u32, link: &mut Link| {
+            let now = i64::from(n) * 100_000_000;
+            link.arrive(at(now), &frame(n, 60));
+            drain(link)[0].0 - now
+        };
+        let travel: Vec<i64> = (0..1_000).map(|n| travel(n, &mut link)).collect();
+        let (least, most) = (travel.iter().min().unwrap(), travel.iter().max().unwrap());
+        assert!((4_000_000..4_100_000).contains(least), "{least}");
+        assert!((5_900_000..=6_000_000).contains(most), "{most}");
+        let below = travel.iter().filter(|t| **t < 5_000_000).count();
+        assert!((400..600).contains(&below), "{below} of 1,000 below the middle");
+    }
+
+    #[test]
+    fn jitter_alone_never_changes_the_order() {
+        let (delay, jitter) = (Nanos::from_millis(5), Nanos::from_millis(5));
+        let mut link = Link::new(LinkParameters { delay, jitter, ..FAST }, 3);
+        for n in 0..1_000 {
+            link.arrive(at(i64::from(n) * 10_000), &frame(n, 60));
+        }
+        let numbers: Vec<u32> = drain(&mut link).iter().map(|(_, n)| *n).collect();
+        assert_eq!(numbers, (0..1_000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_reordered_frame_skips_the_delay_and_overtakes() {
+        let parameters =
+            LinkParameters { delay: Nanos::from_millis(5), reorder: percent(10), ..FAST };
+        let mut link = Link::new(parameters, 4);
+        for n in 0..1_000_u32 {
+            let now = i64::from(n) * 100_000;
+            let fate = link.arrive(at(now), &frame(n, 60));
+            if fate == (Fate::Carried { duplicated: false, reordered: true }) {
+                assert!(link.next_departure() <= Some(at(now)));
+            }
+            while link.depart(at(now), |_| ()) {}
+        }
+        let reordered = link.counters().reordered;
+        assert!((60..140).contains(&reordered), "{reordered} of 1,000 at 10 %");
+    }
+
+    #[test]
+    fn loss_and_duplication_come_as_often_as_asked() {
+        let parameters = LinkParameters { loss: percent(10), duplicate: percent(5), ..FAST };
+        let mut link = Link::new(parameters, 5);
+        for n in 0..20_000 {
+            link.arrive(at(n), &frame(0, 60));
+            while link.depart(at(n), |_| ()) {}
+        }
+        let counted = link.counters();
+        assert!((1_800..2_200).contains(&counted.lost), "{counted:?}");
+        // 5 % of the 90 % that were not lost.
+        assert!((780..1_020).contains(&counted.duplicated), "{counted:?}");
+        assert_eq!(counted.delivered, counted.arrived - counted.lost + counted.duplicated);
+    }
+
+    #[test]
+    fn a_lost_frame_used_the_wire_all_the_same() {
+        let all_lost = LinkParameters { rate: Some(BitRate(8_000)), loss: Ratio::ONE, ..FAST };
+        let mut link = Link::new(all_lost, 1);
+        link.arrive(at(0), &frame(0, 1_000));
+        link.parameters.loss = Ratio::ZERO;
+        link.arrive(at(0), &frame(1, 1_000));
+        assert_eq!(drain(&mut link), [(2_000_000_000, 1)]);
+    }
+
+    #[test]
+    fn wrong_parameters_say_what_would_be_right() {
+        let text = |p: LinkParameters| p.check().unwrap_err().to_string();
+        assert!(text(LinkParameters { rate: Some(BitRate(0)), ..FAST }).contains("1bit/s"));
+        assert!(text(LinkParameters { delay: Nanos(-1), ..FAST }).contains("between 0s and 1min"));
+        assert!(text(LinkParameters { jitter: Nanos(1), ..FAST }).contains("at most the delay"));
+        assert!(text(LinkParameters { reorder: Ratio::ONE, ..FAST }).contains("needs a delay"));
+    }
+
+    prop_compose! {
+        fn parameters()(
+            rate in prop::option::of(1_000_000_u64..1_000_000_000), delay in 0..20_000_000_i64,
+            jitter in 0..=100_i64, ppm in prop::array::uniform3(0..=1_000_000_u32),
+        ) -> LinkParameters {
+            LinkParameters {
+                rate: rate.map(BitRate),
+                delay: Nanos(delay),
+                jitter: Nanos(delay * jitter / 100),
+                loss: Ratio::from_ppm(ppm[0]).unwrap(),
+                duplicate: Ratio::from_ppm(ppm[1]).unwrap(),
+                reorder: if delay == 0 { Ratio::ZERO } else { Ratio::from_ppm(ppm[2]).unwrap() },
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_frame_is_accounted_for_and_seeds_repeat(
+            parameters in parameters(), seed: u64,
+            arrivals in prop::collection::vec((0..200_000_i64, 60..1_519_usize), 1..400),
+        ) {
+            prop_assert_eq!(parameters.check(), Ok(()));
+            let run = || {
+                let mut link = Link::new(parameters, seed);
+                let mut now = 0;
+                let mut log = Vec::new();
+                let mut fates = Vec::new();
+                for (n, (gap, len)) in arrivals.iter().enumerate() {
+                    now += gap;
+                    while link.depart(at(now), |frame| log.push(frame.to_vec())) {}
+                    fates.push(link.arrive(at(now), &frame(n as u32, *len)));
+                }
+                let c = link.counters();
+                let held = |q: &VecDeque<Held>| q.iter().map(|h| u64::from(h.copies)).sum::<u64>();
+                let under_way = held(&link.in_order) + held(&link.ahead);
+                assert_eq!(c.arrived + c.duplicated, c.delivered + c.lost + c.overflow + under_way);
+                let rest = drain(&mut link);
+                (fates, log, rest)
+            };
+            prop_assert_eq!(run(), run());
+        }
+
+        #[test]
+        fn the_luck_of_a_frame_depends_neither_on_its_time_nor_on_group_frames_between(
+            seed: u64, gaps in prop::collection::vec(0..1_000_000_i64, 1..300),
+        ) {
+            let parameters = LinkParameters { loss: percent(30), ..FAST };
+            let fates = |disturbed: bool| {
+                let mut link = Link::new(parameters, seed);
+                let mut now = 0;
+                gaps.iter().map(|gap| {
+                    if disturbed {
+                        now += *gap;
+                        link.arrive(at(now), &[0xff; 60]);
+                    }
+                    link.arrive(at(now), &frame(0, 60))
+                }).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(fates(true), fates(false));
+        }
+    }
+}

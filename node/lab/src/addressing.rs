@@ -1,0 +1,96 @@
+//! Addresses of nodes and links. IPv4 out of 198.18.0.0/15, which RFC 2544 sets aside for
+//! measuring networks, so nobody's network has them; IPv6 out of one unique local prefix (RFC
+//! 4193). They are the same in every lab, because no lab can reach another.
+//!
+//! | what | IPv4 | IPv6 |
+//! |---|---|---|
+//! | node n (from 1), its own | `198.19.(n/256).(n%256)/32` | `fd64:7765:6c6c:ffff::n/128` |
+//! | link k (from 0) | `198.18.0.0 + 4k`, /30 | `fd64:7765:6c6c:(k+1)::/64` |
+//! | its ends a and b | .1 and .2 of that | ::1 and ::2 of that |
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+/// A node's or an interface's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Addresses {
+    /// IPv4.
+    pub v4: Ipv4Addr,
+    /// IPv6.
+    pub v6: Ipv6Addr,
+}
+
+/// Length of a link's IPv4 prefix.
+pub(crate) const LINK_V4_LEN: u8 = 30;
+/// Length of a link's IPv6 prefix.
+pub(crate) const LINK_V6_LEN: u8 = 64;
+
+/// The end of a link that an address belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    A = 1,
+    B = 2,
+}
+
+/// "dwell" in ASCII fills the 40 random bits of the prefix.
+const ULA: [u16; 3] = [0xfd64, 0x7765, 0x6c6c];
+
+/// The own addresses of the node at `place` in the list, from 0.
+pub(crate) fn node(place: usize) -> Addresses {
+    let number = place as u32 + 1;
+    let v4 = Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 19, 0, 0)) + number);
+    Addresses { v4, v6: ula(0xffff, number as u16) }
+}
+
+/// The addresses of one end of the link at `place` in the list, from 0.
+pub(crate) fn link_end(place: usize, end: End) -> Addresses {
+    let subnet = link_subnet(place);
+    Addresses {
+        v4: Ipv4Addr::from(u32::from(subnet.v4) + end as u32),
+        v6: ula(place as u16 + 1, end as u16),
+    }
+}
+
+/// The first address of the link's prefixes.
+pub(crate) fn link_subnet(place: usize) -> Addresses {
+    let v4 = Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 18, 0, 0)) + 4 * place as u32);
+    Addresses { v4, v6: ula(place as u16 + 1, 0) }
+}
+
+/// The hardware address of one end of a link: locally administered, and readable.
+pub(crate) fn hardware(place: usize, end: End) -> String {
+    format!("02:64:77:{:02x}:{:02x}:{:02x}", place >> 8, place & 0xff, end as u8)
+}
+
+fn ula(subnet: u16, host: u16) -> Ipv6Addr {
+    Ipv6Addr::new(ULA[0], ULA[1], ULA[2], subnet, 0, 0, 0, host)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::topology::{MOST_LINKS, MOST_NODES};
+
+    #[test]
+    fn no_two_things_of_the_largest_lab_share_an_address() {
+        let nodes = (0..MOST_NODES).map(node);
+        let ends = (0..MOST_LINKS).flat_map(|k| [link_end(k, End::A), link_end(k, End::B)]);
+        let all: Vec<Addresses> = nodes.chain(ends).collect();
+        let v4: HashSet<_> = all.iter().map(|a| a.v4).collect();
+        let v6: HashSet<_> = all.iter().map(|a| a.v6).collect();
+        assert_eq!((v4.len(), v6.len()), (all.len(), all.len()));
+        assert!(v4.iter().all(|a| matches!(a.octets(), [198, 18 | 19, ..])));
+    }
+
+    #[test]
+    fn addresses_are_those_of_the_table() {
+        assert_eq!(node(0).v4, Ipv4Addr::new(198, 19, 0, 1));
+        assert_eq!(node(249).v6.to_string(), "fd64:7765:6c6c:ffff::fa");
+        assert_eq!(link_end(64, End::B).v4, Ipv4Addr::new(198, 18, 1, 2));
+        assert_eq!(link_end(0, End::A).v6.to_string(), "fd64:7765:6c6c:1::1");
+        assert_eq!(hardware(258, End::A), "02:64:77:01:02:01");
+    }
+}

@@ -1,0 +1,92 @@
+//! dwell's own background processes of a lab: started with the lab's lock, ready when they let go
+//! of their standard error, remembered by an identity that no other process shares.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use dwell_io::process::{self, Handle, Identity, Signal};
+use dwell_units::Nanos;
+
+use crate::error::LabError;
+use crate::state::{LabDir, Lock};
+
+/// What the exit code 4 of every dwell command means.
+const UNSUPPORTED: i32 = 4;
+
+/// A background process that was started and may not be ready yet.
+pub(crate) struct Starting {
+    what: String,
+    child: std::process::Child,
+}
+
+/// Starts this program again as `lab ARGUMENTS`.
+pub(crate) fn start(what: String, arguments: &[&Path], lock: &Lock) -> Result<Starting, LabError> {
+    let own = std::env::current_exe().map_err(LabError::io("finding this program"))?;
+    let child = Command::new(own)
+        .arg("lab")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(lock.share()?)
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(LabError::io(format!("starting the {what}")))?;
+    Ok(Starting { what, child })
+}
+
+impl Starting {
+    /// Waits until the process is ready; returns its number.
+    pub(crate) fn ready(mut self) -> Result<u32, LabError> {
+        let mut said = String::new();
+        if let Some(mut errors) = self.child.stderr.take() {
+            errors
+                .read_to_string(&mut said)
+                .map_err(LabError::io(format!("waiting for the {}", self.what)))?;
+        }
+        if said.is_empty() {
+            return Ok(self.child.id());
+        }
+        let message = said.trim().trim_start_matches("dwell: ").to_owned();
+        match self.child.wait().ok().and_then(|status| status.code()) {
+            Some(UNSUPPORTED) => Err(LabError::Unsupported(message)),
+            _ => Err(LabError::Background { what: self.what, message }),
+        }
+    }
+}
+
+/// In the background process: writes down who we are, so that `down` can end us. To be called
+/// before anything else, while the lock is still shared.
+pub(crate) fn sign(dir: &LabDir, file: &str) -> Result<(), LabError> {
+    let own = Identity::own().map_err(LabError::io("reading /proc/self/stat"))?;
+    dir.write_file(file, own.to_string().as_bytes())
+}
+
+/// In the background process: says that all is ready, lets go of the lock and of the terminal.
+pub(crate) fn ready(dir: &LabDir, log: &str) -> Result<(), LabError> {
+    let _ = std::env::set_current_dir("/");
+    process::detach(&dir.file(log)).map_err(LabError::io("leaving the terminal"))
+}
+
+/// The process that signed `file`, if it still runs.
+pub(crate) fn signed(dir: &LabDir, file: &str) -> Option<(Identity, Handle)> {
+    let text = std::fs::read_to_string(dir.file(file)).ok()?;
+    let mut words = text.splitn(3, ' ');
+    let identity: Identity = format!("{} {}", words.next()?, words.next()?).parse().ok()?;
+    Some((identity, identity.open()?))
+}
+
+/// Ends processes: asks first, and insists after a while. Returns when all are gone.
+pub(crate) fn end(processes: &[Handle]) {
+    const PATIENCE: Nanos = Nanos::from_millis(2_000);
+    for process in processes {
+        let _ = process.signal(Signal::Terminate);
+    }
+    let asked = dwell_io::clock::monotonic();
+    for process in processes {
+        let left = PATIENCE - (dwell_io::clock::monotonic() - asked);
+        if !process.wait(left.max(Nanos::ZERO)) {
+            let _ = process.signal(Signal::Kill);
+            process.wait(PATIENCE);
+        }
+    }
+}

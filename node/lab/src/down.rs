@@ -1,0 +1,141 @@
+//! `lab down`: ends everything that runs in a lab and removes everything it consists of, whatever
+//! became of the process that made it.
+
+use std::collections::HashMap;
+use std::fs;
+
+use dwell_io::netns;
+use dwell_io::process::Handle;
+
+use crate::background;
+use crate::error::LabError;
+use crate::holder::Holder;
+use crate::iproute::Tool;
+use crate::make::{all_namespaces, lab_of, namespaces_of, netns_path};
+use crate::state::{self, LabDir, Lock};
+
+/// A process that was still running in a lab and had to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, as the kernel has it.
+    pub command: String,
+    /// The node it ran in; `None` where that can no longer be told.
+    pub node: Option<String>,
+}
+
+/// Removes the lab of that name, or what is left of it, and tells which processes had to end.
+///
+/// Must be called while the process has one thread: a rootless lab is entered, and this process
+/// stays inside.
+///
+/// # Errors
+/// There is no such lab, or something could not be removed; then it may be tried again.
+pub fn down(name: &str) -> Result<Vec<Ended>, LabError> {
+    match state::find(name)? {
+        Some(dir) => {
+            let lock = dir.lock()?;
+            remove_all(&dir, &lock)
+        }
+        None if !namespaces_of(name)?.is_empty() => remove_namespaces(name, None),
+        None => Err(LabError::NoSuchLab { name: name.to_owned(), there_are: names()? }),
+    }
+}
+
+/// The names of all labs that can be seen, also of those whose state is lost.
+pub fn names() -> Result<Vec<String>, LabError> {
+    let mut names: Vec<String> = state::all()?.iter().map(|dir| dir.name().to_owned()).collect();
+    let namespaces = all_namespaces()?;
+    names.extend(namespaces.iter().filter_map(|netns| Some(lab_of(netns)?.0.to_owned())));
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// The lab that is meant when `name` is left out: the only one.
+pub fn named_or_only(name: Option<&str>) -> Result<String, LabError> {
+    match (name, names()?) {
+        (Some(name), _) => Ok(name.to_owned()),
+        (None, mut all) if all.len() == 1 => Ok(all.remove(0)),
+        (None, there_are) => Err(LabError::WhichLab { there_are }),
+    }
+}
+
+/// Removes all of a lab, its directory last: as long as that is there, it can be tried again.
+pub(crate) fn remove_all(dir: &LabDir, lock: &Lock) -> Result<Vec<Ended>, LabError> {
+    let holder = Holder::enter(dir)?;
+    let mut ended = match holder {
+        Holder::Gone(Some(user)) => end_all(left_behind(dir.name(), user)),
+        _ => Vec::new(),
+    };
+    ended.extend(remove_namespaces(dir.name(), Some(lock))?);
+    background::end(&links(dir));
+    if let Holder::Running(holder) = holder {
+        background::end(&[holder]);
+    }
+    dir.remove()?;
+    Ok(ended)
+}
+
+/// Ends what runs in a lab's namespaces, and removes those.
+fn remove_namespaces(lab: &str, lock: Option<&Lock>) -> Result<Vec<Ended>, LabError> {
+    let namespaces = namespaces_of(lab)?;
+    let ended = end_all(running_in(&namespaces));
+    let lines = namespaces.iter().map(|(netns, _)| format!("netns del {netns}\n"));
+    Tool::Ip.batch(&lines.collect::<String>(), lock)?;
+    Ok(ended)
+}
+
+/// The processes of the lab's TAP links.
+fn links(dir: &LabDir) -> Vec<Handle> {
+    let Ok(entries) = fs::read_dir(dir.path()) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let pid_files = names.filter(|name| name.starts_with("link-") && name.ends_with(".pid"));
+    pid_files.filter_map(|file| Some(background::signed(dir, &file)?.1)).collect()
+}
+
+fn end_all(found: Vec<(Ended, Handle)>) -> Vec<Ended> {
+    let (ended, handles): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+    background::end(&handles);
+    ended
+}
+
+/// All other processes that run in one of the `namespaces`, each held fast before it was looked at.
+fn running_in(namespaces: &[(String, String)]) -> Vec<(Ended, Handle)> {
+    let by_inode: HashMap<u64, &str> = namespaces
+        .iter()
+        .filter_map(|(netns, node)| Some((netns::inode(&netns_path(netns)).ok()?, node.as_str())))
+        .collect();
+    processes(|pid| {
+        let inode = netns::inode(format!("/proc/{pid}/ns/net").as_ref()).ok()?;
+        by_inode.get(&inode).map(|node| Some((*node).to_owned()))
+    })
+}
+
+/// What a dead holder left: processes of its user namespace that `exec` started. Both are asked,
+/// because the number of a namespace may have been given to another one since.
+fn left_behind(lab: &str, user: u64) -> Vec<(Ended, Handle)> {
+    let mark = format!("DWELL_LAB={lab}");
+    processes(|pid| {
+        let same = netns::inode(format!("/proc/{pid}/ns/user").as_ref()).ok()? == user;
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let marked = environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes());
+        (same && marked).then_some(None)
+    })
+}
+
+/// Every other process of which `node` says that it is to end, and in which node it ran.
+fn processes(node: impl Fn(u32) -> Option<Option<String>>) -> Vec<(Ended, Handle)> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let found = pids.filter(|pid| *pid != std::process::id()).filter_map(|pid: u32| {
+        node(pid)?;
+        // Looked at again once it is held, because the number may have changed hands between.
+        let handle = Handle::open(pid).ok()?;
+        let node = node(pid)?;
+        let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        Some((Ended { pid, command: command.trim().to_owned(), node }, handle))
+    });
+    found.collect()
+}

@@ -1,0 +1,126 @@
+//! How links are emulated: which mechanism can do what is asked, found out by trying, and the
+//! queueing disciplines it takes.
+
+use std::fmt::Write as _;
+
+use dwell_engine::link::{Link as Wire, LinkParameters};
+use dwell_io::netns;
+use dwell_units::{Nanos, Ratio};
+
+use crate::addressing::End;
+use crate::description::Lab;
+use crate::error::LabError;
+use crate::iproute::Tool;
+use crate::make::end_at;
+use crate::topology::{LinkWishes, Mechanism};
+
+/// Chooses mechanisms, and remembers what was tried.
+#[derive(Default)]
+pub(crate) struct Choice {
+    tried: Vec<(String, bool)>,
+}
+
+impl Choice {
+    /// The mechanism for a link: the one asked for; else none where nothing is asked of the link,
+    /// netem where the kernel has it, tbf for a bare rate, and dwell's own TAP link for the rest.
+    pub(crate) fn mechanism(&mut self, wishes: &LinkWishes) -> Result<Mechanism, LabError> {
+        let parameters = wishes.parameters();
+        match wishes.mechanism {
+            Some(Mechanism::Netem) => {
+                let netem = netem(&parameters, wishes.seed);
+                self.works(&netem)?.then_some(Mechanism::Netem).ok_or_else(|| {
+                    LabError::Unsupported(format!(
+                        "this kernel or its tc refuses '{netem}'; leave --mechanism out, or load \
+                         the module: modprobe sch_netem"
+                    ))
+                })
+            }
+            Some(mechanism) => Ok(mechanism),
+            None if parameters.is_plain() => Ok(Mechanism::Veth),
+            None if self.works(&netem(&parameters, wishes.seed))? => Ok(Mechanism::Netem),
+            None if parameters.is_bare_rate() => Ok(Mechanism::Tbf),
+            None => Ok(Mechanism::Tap),
+        }
+    }
+
+    /// Whether tc and the kernel accept the discipline, tried in a namespace that ends at once.
+    fn works(&mut self, discipline: &str) -> Result<bool, LabError> {
+        if let Some((_, works)) = self.tried.iter().find(|(tried, _)| tried == discipline) {
+            return Ok(*works);
+        }
+        let line = format!("qdisc add dev lo root {discipline}\n");
+        let tried = std::thread::scope(|scope| {
+            let trial = scope.spawn(|| {
+                netns::leave_for_a_new_one().map_err(LabError::io("making a namespace"))?;
+                Tool::Tc.batch(&line, None)
+            });
+            trial.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        let works = match tried {
+            Ok(()) => true,
+            Err(LabError::Tool { .. }) => false,
+            Err(error) => return Err(error),
+        };
+        self.tried.push((discipline.to_owned(), works));
+        Ok(works)
+    }
+}
+
+/// The lines that put the links of a node under their disciplines. Each end shapes what it sends.
+pub(crate) fn qdiscs(lab: &Lab, place: usize) -> String {
+    let node = &lab.nodes[place].name;
+    let mut lines = String::new();
+    for link in &lab.links {
+        let interface = match end_at(link, node) {
+            Some(End::A) => &link.a_interface,
+            Some(End::B) => &link.b_interface,
+            None => continue,
+        };
+        let parameters = link.parameters.link_parameters();
+        let discipline = match link.mechanism {
+            Mechanism::Veth | Mechanism::Tap => continue,
+            Mechanism::Tbf => tbf(&parameters),
+            Mechanism::Netem => netem(&parameters, link.parameters.seed),
+        };
+        let _ = writeln!(lines, "qdisc add dev {interface} root {discipline}");
+    }
+    lines
+}
+
+/// A token bucket as deep as one frame, so that no burst passes faster than the rate allows, and a
+/// queue like that of a TAP link.
+fn tbf(parameters: &LinkParameters) -> String {
+    const MTU: usize = 1_600;
+    let rate = parameters.rate.map_or(0, |rate| rate.0);
+    format!("tbf rate {rate}bit burst {MTU} limit {}", Wire::QUEUE * MTU)
+}
+
+fn netem(parameters: &LinkParameters, seed: Option<u64>) -> String {
+    let mut text = format!("netem limit {}", Wire::QUEUE + parameters.frames_under_way());
+    let mut word = |name: &str, value: String| {
+        let _ = write!(text, " {name} {value}");
+    };
+    if parameters.delay != Nanos::ZERO {
+        let jitter = match parameters.jitter {
+            Nanos::ZERO => String::new(),
+            Nanos(ns) => format!(" {ns}ns"),
+        };
+        word("delay", format!("{}ns{jitter}", parameters.delay.0));
+    }
+    for (name, ratio) in [
+        ("loss", parameters.loss),
+        ("duplicate", parameters.duplicate),
+        ("reorder", parameters.reorder),
+    ] {
+        if ratio != Ratio::ZERO {
+            word(name, ratio.to_string());
+        }
+    }
+    if let Some(rate) = parameters.rate {
+        word("rate", format!("{}bit", rate.0));
+    }
+    if let Some(seed) = seed.filter(|_| parameters.is_random()) {
+        word("seed", seed.to_string());
+    }
+    text
+}

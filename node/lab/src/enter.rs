@@ -1,0 +1,80 @@
+//! Becoming a process of a node, and finding out whether one is.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use dwell_io::netns;
+
+use crate::error::LabError;
+use crate::holder::Holder;
+use crate::make::{all_namespaces, lab_of, netns_path, not_entered};
+use crate::state;
+
+/// Turns this process into `command` (program and arguments), run in `node` of `lab`: its exit
+/// code, its signals and its terminal are the command's. Names of nodes can be used as hosts there,
+/// and DWELL_LAB and DWELL_NODE tell it where it is. `note` takes what did not work but does not
+/// matter.
+///
+/// Must be called while the process has one thread.
+///
+/// # Errors
+/// There is no such lab or node, it is not whole, it may not be entered, or there is no such
+/// program.
+pub fn exec(
+    lab: &str,
+    node: &str,
+    command: &[OsString],
+    note: &mut dyn FnMut(String),
+) -> Result<Infallible, LabError> {
+    let Some(dir) = state::find(lab)? else {
+        let there_are = crate::down::names()?;
+        return Err(LabError::NoSuchLab { name: lab.to_owned(), there_are });
+    };
+    let Some(description) = dir.read()? else { return Err(LabError::NotWhole(lab.to_owned())) };
+    let Some(node) = description.node(node) else {
+        let (lab, node) = (lab.to_owned(), node.to_owned());
+        return Err(LabError::NoSuchNode { lab, node, nodes: some_nodes(&description.nodes) });
+    };
+    if let Holder::Gone(_) = Holder::enter(&dir)? {
+        return Err(LabError::NotWhole(lab.to_owned()));
+    }
+    netns::enter(&netns_path(&node.netns)).map_err(not_entered(lab, &node.netns))?;
+    if let Err(error) = netns::overlay(&dir.file("hosts"), Path::new("/etc/hosts")) {
+        note(format!("nodes have no names in here, only addresses: /etc/hosts: {error}"));
+    }
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(LabError::Unsupported("no command was given".to_owned()));
+    };
+    let error = Command::new(program)
+        .args(arguments)
+        .env("DWELL_LAB", lab)
+        .env("DWELL_NODE", &node.name)
+        .env(state::DIR_VARIABLE, dir.path())
+        .exec();
+    Err(LabError::io(format!("starting {}", program.display()))(error))
+}
+
+/// The lab that this process runs in, if it runs in one.
+pub fn here() -> Option<String> {
+    let own = netns::own_inode().ok()?;
+    let ours = |name: &String| netns::inode(&netns_path(name)).is_ok_and(|inode| inode == own);
+    all_namespaces()
+        .ok()?
+        .into_iter()
+        .filter(|name| lab_of(name).is_some())
+        .find(ours)
+        .and_then(|name| lab_of(&name).map(|(lab, _)| lab.to_owned()))
+}
+
+/// The names of nodes, cut where they would fill a screen.
+fn some_nodes(nodes: &[crate::description::Node]) -> String {
+    const SHOWN: usize = 12;
+    let names: Vec<&str> = nodes.iter().take(SHOWN).map(|node| node.name.as_str()).collect();
+    match nodes.last() {
+        Some(last) if nodes.len() > SHOWN => format!("{} ... {}", names.join(", "), last.name),
+        _ => names.join(", "),
+    }
+}

@@ -1,0 +1,144 @@
+//! The thread that carries frames from one TAP interface to the other when the engine says so. It
+//! sleeps until shortly before a departure and spins for the rest; it allocates nothing, takes no
+//! lock and writes to no file.
+
+use std::sync::Arc;
+
+use dwell_engine::link::{Fate, Link};
+use dwell_io::tap::{self, Tap};
+use dwell_io::{clock, process};
+use dwell_units::{Instant, Monotonic, Nanos};
+use rtrb::Producer;
+
+use super::books::Shared;
+use super::event::{Action, Event};
+
+/// What a sleep may be late by; spun away where a processor can be spared.
+const SPIN: Nanos = Nanos::from_micros(100);
+
+/// Frames taken from one side before the other and the departures have their turn.
+const BATCH: usize = 16;
+
+/// Both directions of a link.
+pub(super) struct Carrier {
+    taps: [Tap; 2],
+    /// Line 0 leads from tap 0 to tap 1, line 1 back.
+    lines: [Link; 2],
+    events: Producer<Event>,
+    shared: Arc<Shared>,
+    spins: bool,
+    refused: [u64; 2],
+    lateness: [Nanos; 2],
+    events_lost: u64,
+}
+
+impl Carrier {
+    pub(super) fn new(
+        taps: [Tap; 2],
+        lines: [Link; 2],
+        events: Producer<Event>,
+        shared: Arc<Shared>,
+        spins: bool,
+    ) -> Self {
+        let (refused, lateness) = ([0; 2], [Nanos::ZERO; 2]);
+        Self { taps, lines, events, shared, spins, refused, lateness, events_lost: 0 }
+    }
+
+    /// Carries until an interface is gone.
+    pub(super) fn run(mut self) {
+        process::sharpen_timers();
+        if self.spins {
+            // Refused in some containers; then departures are as punctual as the machine is idle.
+            let _ = process::go_first();
+        }
+        let mut buffer = [0; Link::FRAME + 1];
+        loop {
+            let mut busy = false;
+            for direction in 0..2 {
+                busy |= self.depart(direction);
+            }
+            for direction in 0..2 {
+                match self.arrive(direction, &mut buffer) {
+                    Ok(arrived) => busy |= arrived,
+                    Err(_) => return self.shared.say_gone(),
+                }
+            }
+            if busy {
+                self.publish();
+            } else {
+                self.rest();
+            }
+        }
+    }
+
+    /// Delivers what is due; whether anything was.
+    fn depart(&mut self, direction: usize) -> bool {
+        let (line, far) = (&mut self.lines[direction], &self.taps[1 - direction]);
+        let mut any = false;
+        while let Some(due) = line.next_departure() {
+            let now = clock::monotonic();
+            let refused = &mut self.refused[direction];
+            let departed = line.depart(now, |frame| {
+                // The far interface is down: a frame sent into the void.
+                *refused += u64::from(far.send(frame).is_err());
+            });
+            if !departed {
+                break;
+            }
+            self.lateness[direction] = self.lateness[direction].max(now - due);
+            any = true;
+        }
+        any
+    }
+
+    /// Takes what came in; whether anything did.
+    fn arrive(&mut self, direction: usize, buffer: &mut [u8]) -> std::io::Result<bool> {
+        for taken in 0..BATCH {
+            let Some(len) = self.taps[direction].receive(buffer)? else { return Ok(taken > 0) };
+            let frame = &buffer[..len];
+            let number = self.lines[direction].counters().arrived;
+            let fate = self.lines[direction].arrive(clock::monotonic(), frame);
+            let mut tell = |action| {
+                let event = Event::new(clock::realtime(), direction, number, action, frame);
+                self.events_lost += u64::from(self.events.push(event).is_err());
+            };
+            match fate {
+                Fate::Lost => tell(Action::Drop),
+                Fate::Overflow => tell(Action::Overflow),
+                Fate::Carried { duplicated, reordered } => {
+                    if duplicated {
+                        tell(Action::Duplicate);
+                    }
+                    if reordered {
+                        tell(Action::Reorder);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes the counters visible. After the events they count have been handed over: whoever sees
+    /// a count finds the event.
+    fn publish(&self) {
+        for direction in 0..2 {
+            self.shared.put(
+                direction,
+                self.lines[direction].counters(),
+                self.refused[direction],
+                self.lateness[direction],
+            );
+        }
+        self.shared.put_events_lost(self.events_lost);
+    }
+
+    /// Sleeps until a frame comes or the next departure is near.
+    fn rest(&self) {
+        let next = self.lines.iter().filter_map(Link::next_departure).min();
+        let spin = if self.spins { SPIN } else { Nanos::ZERO };
+        let until: Option<Instant<Monotonic>> = next.map(|next| next - spin);
+        if until.is_none_or(|until| until > clock::monotonic()) {
+            tap::wait([&self.taps[0], &self.taps[1]], until);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The process of a TAP link (`dwell lab link DIR K`): two interfaces, one thread that carries
+//! frames between them on time ([`carrier`]), and this one, which keeps the books ([`books`]).
+//!
+//! The interfaces are made in a namespace of the process's own and moved from there, so that the
+//! process does not keep the namespaces of the nodes alive: when one of those ends, its interface
+//! ends, and the process with it.
+
+mod books;
+mod carrier;
+mod event;
+mod frame;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use dwell_engine::link::Link;
+use dwell_io::netns;
+use dwell_io::process::{self, Signal};
+use dwell_io::tap::Tap;
+use dwell_units::Nanos;
+
+use crate::addressing::{self, End};
+use crate::background;
+use crate::description::{Counters, Lab};
+use crate::error::LabError;
+use crate::iproute::Tool;
+use crate::make::netns_name;
+use crate::state::LabDir;
+use crate::topology::Mechanism;
+
+use books::{Books, Shared};
+use carrier::Carrier;
+
+/// How often the books are brought up to date while something happens.
+const EVERY: Nanos = Nanos::from_millis(100);
+
+/// Events that may wait for the books to be written.
+const RING: usize = 65_536;
+
+/// Carries frames over link number `place` of the lab in `dir`, until SIGTERM or until the lab is
+/// gone. ^C does not concern it.
+///
+/// # Errors
+/// There is no such link, TAP interfaces are not allowed, or the interfaces cannot be moved.
+pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
+    background::sign(dir, &format!("link-{place}.pid"))?;
+    let missing = || LabError::NotWhole(dir.name().to_owned());
+    let lab = dir.read()?.ok_or_else(missing)?;
+    let link = lab.links.get(place).ok_or_else(missing)?;
+    let signals = [Signal::Hangup, Signal::Interrupt, Signal::Terminate, Signal::Report];
+    let held = process::hold(&signals).map_err(LabError::io("holding signals"))?;
+    let taps = interfaces(&lab, place)?;
+
+    let (events, waiting) = rtrb::RingBuffer::new(RING);
+    let shared = Arc::new(Shared::default());
+    let names = [format!("{}->{}", link.a, link.b), format!("{}->{}", link.b, link.a)];
+    let mut books = Books::open(dir, place, names, waiting, Arc::clone(&shared))?;
+    let parameters = link.parameters.link_parameters();
+    // The two directions draw from streams that have nothing to do with each other.
+    let seed = link.parameters.seed.unwrap_or_default();
+    let seeds = [seed, seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15];
+    let lines = seeds.map(|seed| Link::new(parameters, seed));
+    let carrier = Carrier::new(taps, lines, events, Arc::clone(&shared), has_a_processor(&lab));
+    std::thread::Builder::new()
+        .name("link".to_owned())
+        .spawn(move || carrier.run())
+        .map_err(LabError::io("starting a thread"))?;
+
+    books.write()?;
+    background::ready(dir, &format!("link-{place}.log"))?;
+    loop {
+        let signal = held.take(EVERY);
+        let last = signal == Some(Signal::Terminate) || shared.is_gone();
+        if let Err(error) = books.write_if_changed(signal == Some(Signal::Report) || last) {
+            // A full disk must not break the link; what was not written is tried again.
+            eprintln!("{error}");
+        }
+        if last {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether this link may spin and go before others: only while the links leave a processor free.
+fn has_a_processor(lab: &Lab) -> bool {
+    let links = lab.links.iter().filter(|link| link.mechanism == Mechanism::Tap).count();
+    std::thread::available_parallelism().is_ok_and(|processors| links < processors.get())
+}
+
+/// The two interfaces, each in its node under its name.
+fn interfaces(lab: &Lab, place: usize) -> Result<[Tap; 2], LabError> {
+    let link = &lab.links[place];
+    netns::leave_for_a_new_one().map_err(LabError::io("making a namespace"))?;
+    let create = |name: &str| {
+        Tap::create(name).map_err(|error| {
+            LabError::Unsupported(format!(
+                "link {} - {} needs a TAP interface, and /dev/net/tun gives none ({error}); run \
+                 it as root, or ask for a rate only",
+                link.a, link.b
+            ))
+        })
+    };
+    let taps = [create("a")?, create("b")?];
+    let mut lines = String::new();
+    for (from, end, node, to) in
+        [("a", End::A, &link.a, &link.a_interface), ("b", End::B, &link.b, &link.b_interface)]
+    {
+        let (address, netns) = (addressing::hardware(place, end), netns_name(&lab.name, node));
+        lines += &format!("link set dev {from} address {address}\n");
+        lines += &format!("link set dev {from} netns {netns} name {to}\n");
+    }
+    Tool::Ip.batch(&lines, None)?;
+    Ok(taps)
+}
+
+/// The counters that the process of link `place` keeps, brought up to date if it still runs.
+pub(crate) fn counters(dir: &LabDir, place: usize) -> Option<Counters> {
+    const PATIENCE: Nanos = Nanos::from_millis(500);
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+    let asked = dwell_io::clock::realtime();
+    let process = background::signed(dir, &format!("link-{place}.pid"));
+    let answers = process.is_some_and(|(_, process)| process.signal(Signal::Report).is_ok());
+    loop {
+        let page = books::read(Path::new(&dir.file(&format!("link-{place}.json"))))?;
+        let waited = dwell_io::clock::realtime() - asked;
+        if !answers || page.written_ns >= asked.as_nanos() || waited > PATIENCE {
+            return Some(page.counters);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}

@@ -1,0 +1,154 @@
+//! Which labs there are, and what their links did so far.
+
+use std::fs;
+use std::path::Path;
+
+use dwell_io::netns;
+use serde_json::Value;
+
+use crate::addressing::End;
+use crate::description::{Counters, DirectionCounters, Lab, Link};
+use crate::down::names;
+use crate::error::LabError;
+use crate::holder::Holder;
+use crate::iproute::Tool;
+use crate::make::{end_at, netns_path, not_entered};
+use crate::state;
+use crate::topology::Mechanism;
+
+/// All labs that can be seen, without counters; those of which nothing was written, or nothing
+/// that can be read, only by name.
+///
+/// # Errors
+/// The directories of labs cannot be read.
+pub fn list() -> Result<Vec<Result<Lab, String>>, LabError> {
+    let describe = |name: String| {
+        let described = state::find(&name)?.and_then(|dir| dir.read().ok().flatten());
+        Ok(described.ok_or(name))
+    };
+    names()?.into_iter().map(describe).collect()
+}
+
+/// The lab of that name, with what its links did so far.
+///
+/// Must be called while the process has one thread: a rootless lab is entered, and this process
+/// stays inside.
+///
+/// # Errors
+/// There is no such lab, it is not whole, or it belongs to root.
+pub fn counters(name: &str) -> Result<Lab, LabError> {
+    let no_such = |there_are| LabError::NoSuchLab { name: name.to_owned(), there_are };
+    let Some(dir) = state::find(name)? else { return Err(no_such(names()?)) };
+    let mut lab = dir.read()?.ok_or_else(|| LabError::NotWhole(name.to_owned()))?;
+    if let Holder::Gone(_) = Holder::enter(&dir)? {
+        return Err(LabError::NotWhole(name.to_owned()));
+    }
+    let sent = lab
+        .nodes
+        .iter()
+        .map(|node| {
+            let shaped = lab.links.iter().any(|link| {
+                end_at(link, &node.name).is_some()
+                    && matches!(link.mechanism, Mechanism::Tbf | Mechanism::Netem)
+            });
+            netns::within(&netns_path(&node.netns), || Sent::read(shaped))
+                .map_err(not_entered(name, &node.netns))?
+        })
+        .collect::<Result<Vec<Sent>, LabError>>()?;
+    let nodes: Vec<String> = lab.nodes.iter().map(|node| node.name.clone()).collect();
+    for (place, link) in lab.links.iter_mut().enumerate() {
+        let from = |node: &str| nodes.iter().position(|n| n == node).map(|n| &sent[n]);
+        let (Some(a), Some(b)) = (from(&link.a), from(&link.b)) else { continue };
+        let mut counters = match link.mechanism {
+            Mechanism::Tap => crate::link::counters(&dir, place),
+            Mechanism::Veth | Mechanism::Tbf | Mechanism::Netem => Some(Counters {
+                a_to_b: a.direction(link, End::A),
+                b_to_a: b.direction(link, End::B),
+                events_lost: None,
+            }),
+        };
+        if let Some(counters) = &mut counters {
+            counters.a_to_b.interface_dropped = a.dropped(&link.a_interface);
+            counters.b_to_a.interface_dropped = b.dropped(&link.b_interface);
+        }
+        link.counters = counters;
+    }
+    Ok(lab)
+}
+
+/// What a node's kernel counted on the way out.
+struct Sent {
+    /// /proc/net/dev.
+    interfaces: String,
+    /// `tc -s -j qdisc show`.
+    qdiscs: Value,
+}
+
+impl Sent {
+    /// Reads the counters of the calling thread's namespace.
+    fn read(shaped: bool) -> Result<Self, LabError> {
+        let path = Path::new("/proc/thread-self/net/dev");
+        let interfaces = fs::read_to_string(path).map_err(LabError::io("reading net/dev"))?;
+        let qdiscs = if shaped {
+            let text = Tool::Tc.ask(&["-s", "-j", "qdisc", "show"])?;
+            serde_json::from_slice(&text).unwrap_or_default()
+        } else {
+            Value::Null
+        };
+        Ok(Self { interfaces, qdiscs })
+    }
+
+    fn direction(&self, link: &Link, from: End) -> DirectionCounters {
+        let interface = match from {
+            End::A => &link.a_interface,
+            End::B => &link.b_interface,
+        };
+        if link.mechanism == Mechanism::Veth {
+            return DirectionCounters {
+                delivered: self.column(interface, 9).unwrap_or(0),
+                delivered_bytes: self.column(interface, 8).unwrap_or(0),
+                ..DirectionCounters::default()
+            };
+        }
+        let is_ours = |qdisc: &&Value| qdisc["dev"] == interface.as_str() && qdisc["root"] == true;
+        let qdisc = self.qdiscs.as_array().and_then(|all| all.iter().find(is_ours));
+        let number = |key: &str| qdisc.and_then(|qdisc| qdisc[key].as_u64()).unwrap_or(0);
+        let dropped = number("drops");
+        DirectionCounters {
+            delivered: number("packets"),
+            delivered_bytes: number("bytes"),
+            dropped,
+            // netem counts what it lost and what found no room in one.
+            overflow: (link.mechanism == Mechanism::Tbf).then_some(dropped),
+            ..DirectionCounters::default()
+        }
+    }
+
+    fn dropped(&self, interface: &str) -> Option<u64> {
+        self.column(interface, 11)
+    }
+
+    /// A column of the interface's row, from 0: bytes, packets, errs, drop and four more received,
+    /// then the same sent.
+    fn column(&self, interface: &str, column: usize) -> Option<u64> {
+        let mut rows = self.interfaces.lines().filter_map(|line| line.split_once(':'));
+        let (_, numbers) = rows.find(|(name, _)| name.trim() == interface)?;
+        numbers.split_whitespace().nth(column)?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_those_of_the_interface_asked_for() {
+        let interfaces = "Inter-|   Receive  |  Transmit\n face |bytes packets\n\
+                          n12: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n\
+                          n1: 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36\n";
+        let sent = Sent { interfaces: interfaces.to_owned(), qdiscs: Value::Null };
+        assert_eq!(sent.column("n1", 9), Some(30));
+        assert_eq!(sent.dropped("n12"), Some(12));
+        assert_eq!(sent.column("n2", 0), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! Shortest ways from every node to every other node and link, and as few routes as say the same:
+//! neighbouring prefixes that go the same way become one.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::addressing::{self, LINK_V4_LEN, LINK_V6_LEN};
+use crate::topology::Topology;
+
+/// A static route of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// `198.19.0.2/31` or the like.
+    pub(crate) prefix: String,
+    /// The link it leaves by.
+    pub(crate) link: usize,
+    /// Whether the prefix is IPv6.
+    pub(crate) v6: bool,
+}
+
+/// Who is joined to whom: for each node its (link, neighbour) pairs in the order of the links.
+pub(crate) struct Neighbours(Vec<Vec<(usize, usize)>>);
+
+impl Neighbours {
+    pub(crate) fn of(topology: &Topology) -> Self {
+        let mut all = vec![Vec::new(); topology.nodes.len()];
+        for (link, edge) in topology.links.iter().enumerate() {
+            all[edge.a].push((link, edge.b));
+            all[edge.b].push((link, edge.a));
+        }
+        Self(all)
+    }
+
+    /// The link by which `from` reaches each node first, breadth first; `None` for itself and for
+    /// nodes out of reach. Of equally short ways the one by the earlier link.
+    fn first_links(&self, from: usize) -> Vec<Option<Way>> {
+        let mut ways: Vec<Option<Way>> = vec![None; self.0.len()];
+        let mut waiting = VecDeque::from([from]);
+        while let Some(node) = waiting.pop_front() {
+            for &(link, neighbour) in &self.0[node] {
+                if neighbour == from || ways[neighbour].is_some() {
+                    continue;
+                }
+                let before = ways[node];
+                ways[neighbour] = Some(Way {
+                    link: before.map_or(link, |way| way.link),
+                    hops: before.map_or(1, |way| way.hops + 1),
+                });
+                waiting.push_back(neighbour);
+            }
+        }
+        ways
+    }
+}
+
+/// How a node is reached.
+#[derive(Clone, Copy)]
+struct Way {
+    link: usize,
+    hops: usize,
+}
+
+/// All routes that `node` needs besides those its own interfaces bring.
+pub(crate) fn routes(topology: &Topology, neighbours: &Neighbours, node: usize) -> Vec<Route> {
+    let ways = neighbours.first_links(node);
+    let mut v4 = Vec::new();
+    let mut v6 = Vec::new();
+    for (place, way) in ways.iter().enumerate() {
+        let Some(way) = way else { continue };
+        let own = addressing::node(place);
+        v4.push(Prefix::new_v4(own.v4, 32, way.link));
+        v6.push(Prefix::new_v6(own.v6, 128, way.link));
+    }
+    for (place, edge) in topology.links.iter().enumerate() {
+        if edge.a == node || edge.b == node {
+            continue;
+        }
+        let nearer = [ways[edge.a], ways[edge.b]].into_iter().flatten().min_by_key(|way| way.hops);
+        let Some(way) = nearer else { continue };
+        let subnet = addressing::link_subnet(place);
+        v4.push(Prefix::new_v4(subnet.v4, LINK_V4_LEN, way.link));
+        v6.push(Prefix::new_v6(subnet.v6, LINK_V6_LEN, way.link));
+    }
+    let v4 = joined(v4).into_iter().map(|prefix| prefix.route(false));
+    let v6 = joined(v6).into_iter().map(|prefix| prefix.route(true));
+    v4.chain(v6).collect()
+}
+
+/// A prefix and where it goes. The bits of either family start at the top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Prefix {
+    bits: u128,
+    len: u8,
+    link: usize,
+}
+
+impl Prefix {
+    fn new_v4(address: Ipv4Addr, len: u8, link: usize) -> Self {
+        Self { bits: u128::from(u32::from(address)) << 96, len, link }
+    }
+
+    fn new_v6(address: Ipv6Addr, len: u8, link: usize) -> Self {
+        Self { bits: u128::from(address), len, link }
+    }
+
+    /// The prefix that is exactly this one and `other`, if there is one.
+    fn join(self, other: Self) -> Option<Self> {
+        let half = 1_u128 << (128 - self.len);
+        let siblings = self.len == other.len
+            && self.link == other.link
+            && self.bits & half == 0
+            && self.bits | half == other.bits;
+        siblings.then(|| Self { len: self.len - 1, ..self })
+    }
+
+    fn route(self, v6: bool) -> Route {
+        let prefix = if v6 {
+            format!("{}/{}", Ipv6Addr::from(self.bits), self.len)
+        } else {
+            format!("{}/{}", Ipv4Addr::from((self.bits >> 96) as u32), self.len)
+        };
+        Route { prefix, link: self.link, v6 }
+    }
+}
+
+/// The fewest prefixes that cover the same addresses in the same way, and no other address.
+fn joined(mut prefixes: Vec<Prefix>) -> Vec<Prefix> {
+    prefixes.sort_unstable();
+    let mut out: Vec<Prefix> = Vec::new();
+    for mut prefix in prefixes {
+        while let Some(whole) = out.last().and_then(|last| last.join(prefix)) {
+            out.pop();
+            prefix = whole;
+        }
+        out.push(prefix);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::topology::{Edge, LinkWishes};
+
+    fn topology(nodes: usize, links: &[(usize, usize)]) -> Topology {
+        let edge = |&(a, b): &(usize, usize)| Edge { a, b, wishes: LinkWishes::default() };
+        Topology {
+            nodes: (1..=nodes).map(|n| format!("n{n}")).collect(),
+            links: links.iter().map(edge).collect(),
+        }
+    }
+
+    /// Where `node` sends a packet for the node at `to`: longest prefix first, as the kernel does.
+    fn next_hop(topology: &Topology, node: usize, to: usize) -> Option<usize> {
+        let bits = u128::from(addressing::node(to).v6);
+        let neighbours = Neighbours::of(topology);
+        let all = routes(topology, &neighbours, node);
+        let matching = all.iter().filter(|route| route.v6).filter_map(|route| {
+            let (address, len) = route.prefix.split_once('/')?;
+            let (address, len): (Ipv6Addr, u32) = (address.parse().ok()?, len.parse().ok()?);
+            let shift = 128 - len;
+            (u128::from(address) >> shift == bits >> shift).then_some((len, route.link))
+        });
+        let link = matching.max()?.1;
+        let edge = &topology.links[link];
+        Some(if edge.a == node { edge.b } else { edge.a })
+    }
+
+    #[test]
+    fn a_long_line_needs_few_routes() {
+        let line: Vec<_> = (1..250).map(|n| (n - 1, n)).collect();
+        let line = topology(250, &line);
+        let neighbours = Neighbours::of(&line);
+        let most = (0..250).map(|n| routes(&line, &neighbours, n).len()).max().unwrap();
+        assert!(most <= 100, "{most} routes in one node, of 996 destinations");
+    }
+
+    #[test]
+    fn the_shorter_way_round_a_ring_is_taken() {
+        let ring = topology(5, &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]);
+        assert_eq!(next_hop(&ring, 0, 2), Some(1));
+        assert_eq!(next_hop(&ring, 0, 3), Some(4));
+    }
+
+    #[test]
+    fn there_is_no_route_to_what_is_out_of_reach() {
+        let two_islands = topology(4, &[(0, 1), (2, 3)]);
+        assert_eq!(next_hop(&two_islands, 0, 1), Some(1));
+        assert_eq!(next_hop(&two_islands, 0, 2), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn following_the_routes_leads_to_every_node_of_a_connected_lab(
+            towards in prop::collection::vec(any::<prop::sample::Index>(), 1..30),
+            extra in prop::collection::vec((0..30_usize, 0..30_usize), 0..10),
+        ) {
+            let count = towards.len() + 1;
+            let tree = towards.iter().enumerate().map(|(n, to)| (to.index(n + 1), n + 1));
+            let mut links: Vec<(usize, usize)> = tree.collect();
+            for (a, b) in extra {
+                let (a, b) = (a % count, b % count);
+                if a != b && !links.contains(&(a, b)) && !links.contains(&(b, a)) {
+                    links.push((a, b));
+                }
+            }
+            let lab = topology(count, &links);
+            for from in 0..count {
+                for to in (0..count).filter(|to| *to != from) {
+                    let mut at = from;
+                    for _ in 0..count {
+                        at = if at == to { at } else { next_hop(&lab, at, to).unwrap() };
+                    }
+                    prop_assert_eq!(at, to, "from {} in {:?}", from, links);
+                }
+            }
+        }
+    }
+}

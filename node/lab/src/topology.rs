@@ -1,0 +1,461 @@
+//! Which nodes a lab has and which links join them, before any of it is made: `line:3`, `star:5`,
+//! or a TOML file.
+//!
+//! ```toml
+//! version = 1
+//! nodes = ["robot", "relay", "base"]
+//!
+//! [[links]]
+//! a = "robot"
+//! b = "relay"
+//! rate = "10Mbit/s"     # and delay, jitter, loss, duplicate, reorder, seed, mechanism
+//! delay = "5ms"
+//!
+//! [[links]]
+//! a = "relay"
+//! b = "base"
+//! ```
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::str::FromStr;
+
+use dwell_engine::link::LinkParameters;
+use dwell_units::{BitRate, Nanos, Ratio};
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::error::{TopologyError, ValueError};
+
+/// The most nodes of a lab.
+pub(crate) const MOST_NODES: usize = 250;
+/// The most links of a lab: as many subnets as the addresses allow.
+pub(crate) const MOST_LINKS: usize = 16_384;
+
+/// Nodes and links, in the order in which they were given.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    pub(crate) nodes: Vec<String>,
+    pub(crate) links: Vec<Edge>,
+}
+
+/// A link between two nodes, by their places in the list of nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Edge {
+    pub(crate) a: usize,
+    pub(crate) b: usize,
+    pub(crate) wishes: LinkWishes,
+}
+
+/// What is asked of a link; whatever is left open is nothing special.
+#[derive(Clone, Debug, Default)]
+pub struct LinkWishes {
+    /// Bits per second.
+    pub rate: Option<BitRate>,
+    /// Time of travel.
+    pub delay: Option<Nanos>,
+    /// Variation of the delay, either way.
+    pub jitter: Option<Nanos>,
+    /// Share of frames lost.
+    pub loss: Option<Ratio>,
+    /// Share of frames doubled.
+    pub duplicate: Option<Ratio>,
+    /// Share of frames that skip the delay.
+    pub reorder: Option<Ratio>,
+    /// Where the link's luck comes from.
+    pub seed: Option<u64>,
+    /// How the link is to be emulated; left open, the best that can do it.
+    pub mechanism: Option<Mechanism>,
+}
+
+/// How a link comes about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mechanism {
+    /// A plain veth pair.
+    Veth,
+    /// A veth pair with the kernel's netem at both ends.
+    Netem,
+    /// A veth pair with a token bucket at both ends: a rate, but no serialisation delay.
+    Tbf,
+    /// dwell's own process between two TAP interfaces.
+    Tap,
+}
+
+impl Mechanism {
+    /// The name in results and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Veth => "veth",
+            Self::Netem => "netem",
+            Self::Tbf => "tbf",
+            Self::Tap => "tap",
+        }
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Mechanism {
+    type Err = String;
+
+    /// Reads the name of a mechanism that one can ask for.
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Netem, Self::Tbf, Self::Tap]
+            .into_iter()
+            .find(|mechanism| mechanism.name() == text)
+            .ok_or_else(|| ValueError::Mechanism(text.to_owned()).to_string())
+    }
+}
+
+impl Topology {
+    /// Reads `line:N`, `star:N`, or the TOML file of that name; `over` goes before what the file
+    /// says of its links.
+    ///
+    /// # Errors
+    /// It is none of these, or asks for what cannot be.
+    pub fn read(text: &str, over: &LinkWishes) -> Result<Self, TopologyError> {
+        let mut topology = match text.split_once(':') {
+            Some(("line", count)) => Self::line(nodes(text, "line", count)?),
+            Some(("star", count)) => Self::star(nodes(text, "star", count)?),
+            _ if Path::new(text).is_file() => Self::file(Path::new(text))?,
+            _ => return Err(TopologyError::Unknown(text.to_owned())),
+        };
+        for edge in &mut topology.links {
+            edge.wishes = edge.wishes.clone().overridden_by(over);
+        }
+        topology.check()?;
+        Ok(topology)
+    }
+
+    fn line(count: usize) -> Self {
+        Self::numbered(count, |n| n - 1)
+    }
+
+    fn star(count: usize) -> Self {
+        Self::numbered(count, |_| 0)
+    }
+
+    /// Nodes n1, n2 ...; each but the first is joined to one before it.
+    fn numbered(count: usize, towards: impl Fn(usize) -> usize) -> Self {
+        let edge = |n| Edge { a: towards(n), b: n, wishes: LinkWishes::default() };
+        Self {
+            nodes: (1..=count).map(|n| format!("n{n}")).collect(),
+            links: (1..count).map(edge).collect(),
+        }
+    }
+
+    fn file(path: &Path) -> Result<Self, TopologyError> {
+        const LONGEST: u64 = 4 << 20;
+        let mut text = String::new();
+        File::open(path)
+            .and_then(|file| file.take(LONGEST).read_to_string(&mut text))
+            .map_err(|error| TopologyError::Read { path: path.to_owned(), error })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Reads the text of a topology file; `file` is its name, for messages.
+    fn parse(text: &str, file: &str) -> Result<Self, TopologyError> {
+        let wrong = |at: usize, message: String| TopologyError::File {
+            file: file.to_owned(),
+            line: 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count(),
+            message,
+        };
+        let read: TopologyFile = toml::from_str(text)
+            .map_err(|e| wrong(e.span().map_or(0, |s| s.start), e.message().to_owned()))?;
+        if *read.version.get_ref() != 1 {
+            let message = format!("version {} is not known here; write 1", read.version.get_ref());
+            return Err(wrong(read.version.span().start, message));
+        }
+        if read.nodes.len() > MOST_NODES {
+            let count = read.nodes.len() as u64;
+            return Err(TopologyError::Count { count, most: MOST_NODES });
+        }
+        let mut nodes: Vec<String> = Vec::new();
+        for node in read.nodes {
+            let (at, name) = (node.span().start, node.into_inner());
+            if !is_node_name(&name) {
+                return Err(wrong(
+                    at,
+                    format!(
+                        "'{name}' cannot be a node; a name is a letter and up to 14 letters, \
+                         digits or underscores, and not all, default or lo"
+                    ),
+                ));
+            }
+            if nodes.contains(&name) {
+                return Err(wrong(at, format!("node '{name}' is there already")));
+            }
+            nodes.push(name);
+        }
+        let mut seen = HashSet::new();
+        let mut links = Vec::new();
+        for link in read.links {
+            let place = |end: &Spanned<String>| {
+                let name = end.get_ref();
+                nodes.iter().position(|node| node == name).ok_or_else(|| {
+                    let known = nodes.join(", ");
+                    wrong(end.span().start, format!("there is no node '{name}'; nodes are {known}"))
+                })
+            };
+            let (a, b) = (place(&link.a)?, place(&link.b)?);
+            if a == b {
+                return Err(wrong(link.b.span().start, "a link joins two different nodes".into()));
+            }
+            if !seen.insert((a.min(b), a.max(b))) {
+                let message = format!("{} and {} are joined already", nodes[a], nodes[b]);
+                return Err(wrong(link.b.span().start, message));
+            }
+            links.push(Edge { a, b, wishes: link.wishes() });
+        }
+        Ok(Self { nodes, links })
+    }
+
+    fn check(&self) -> Result<(), TopologyError> {
+        let count = self.nodes.len();
+        if !(1..=MOST_NODES).contains(&count) {
+            return Err(TopologyError::Count { count: count as u64, most: MOST_NODES });
+        }
+        if self.links.len() > MOST_LINKS {
+            return Err(TopologyError::Links { count: self.links.len(), most: MOST_LINKS });
+        }
+        for edge in &self.links {
+            let link = || format!("{} - {}", self.nodes[edge.a], self.nodes[edge.b]);
+            let parameters = edge.wishes.parameters();
+            parameters.check().map_err(|error| TopologyError::Link { link: link(), error })?;
+            if edge.wishes.mechanism == Some(Mechanism::Tbf) && !parameters.is_bare_rate() {
+                let message = "tbf gives a rate and nothing else; leave the mechanism out, or \
+                               everything but the rate";
+                return Err(TopologyError::Mechanism { link: link(), message });
+            }
+            if edge.wishes.mechanism == Some(Mechanism::Netem) && parameters.is_plain() {
+                let message = "netem has nothing to do here; give a rate, a delay or a loss";
+                return Err(TopologyError::Mechanism { link: link(), message });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LinkWishes {
+    /// These wishes, except where `over` has its own.
+    fn overridden_by(self, over: &Self) -> Self {
+        Self {
+            rate: over.rate.or(self.rate),
+            delay: over.delay.or(self.delay),
+            jitter: over.jitter.or(self.jitter),
+            loss: over.loss.or(self.loss),
+            duplicate: over.duplicate.or(self.duplicate),
+            reorder: over.reorder.or(self.reorder),
+            seed: over.seed.or(self.seed),
+            mechanism: over.mechanism.or(self.mechanism),
+        }
+    }
+
+    /// What the link does to frames.
+    pub(crate) fn parameters(&self) -> LinkParameters {
+        LinkParameters {
+            rate: self.rate,
+            delay: self.delay.unwrap_or_default(),
+            jitter: self.jitter.unwrap_or_default(),
+            loss: self.loss.unwrap_or_default(),
+            duplicate: self.duplicate.unwrap_or_default(),
+            reorder: self.reorder.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TopologyFile {
+    version: Spanned<u32>,
+    nodes: Vec<Spanned<String>>,
+    #[serde(default)]
+    links: Vec<LinkEntry>,
+}
+
+/// A link of the file. Spelled out, because an unknown key is only refused in a flat structure.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkEntry {
+    a: Spanned<String>,
+    b: Spanned<String>,
+    #[serde(default, deserialize_with = "quoted")]
+    rate: Option<BitRate>,
+    #[serde(default, deserialize_with = "quoted")]
+    delay: Option<Nanos>,
+    #[serde(default, deserialize_with = "quoted")]
+    jitter: Option<Nanos>,
+    #[serde(default, deserialize_with = "quoted")]
+    loss: Option<Ratio>,
+    #[serde(default, deserialize_with = "quoted")]
+    duplicate: Option<Ratio>,
+    #[serde(default, deserialize_with = "quoted")]
+    reorder: Option<Ratio>,
+    #[serde(default)]
+    seed: Option<u64>,
+    #[serde(default, deserialize_with = "quoted")]
+    mechanism: Option<Mechanism>,
+}
+
+impl LinkEntry {
+    fn wishes(&self) -> LinkWishes {
+        LinkWishes {
+            rate: self.rate,
+            delay: self.delay,
+            jitter: self.jitter,
+            loss: self.loss,
+            duplicate: self.duplicate,
+            reorder: self.reorder,
+            seed: self.seed,
+            mechanism: self.mechanism,
+        }
+    }
+}
+
+/// A value that is written as text, in the one grammar of quantities.
+fn quoted<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
+}
+
+/// The number of nodes in `line:3`.
+fn nodes(text: &str, kind: &'static str, count: &str) -> Result<usize, TopologyError> {
+    let count: u64 =
+        count.parse().map_err(|_| TopologyError::NoCount { text: text.to_owned(), kind })?;
+    match usize::try_from(count) {
+        Ok(nodes) if (1..=MOST_NODES).contains(&nodes) => Ok(nodes),
+        _ => Err(TopologyError::Count { count, most: MOST_NODES }),
+    }
+}
+
+/// Nodes lend their names to interfaces, so they obey the rules of those.
+fn is_node_name(name: &str) -> bool {
+    let reserved = ["lo", "all", "default"];
+    name.len() <= 15
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !reserved.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Topology, String> {
+        Topology::read(text, &LinkWishes::default()).map_err(|error| error.to_string())
+    }
+
+    fn parse(text: &str) -> Result<Topology, String> {
+        let topology = Topology::parse(text, "lab.toml").map_err(|error| error.to_string())?;
+        topology.check().map_err(|error| error.to_string())?;
+        Ok(topology)
+    }
+
+    fn joined(topology: &Topology) -> Vec<(usize, usize)> {
+        topology.links.iter().map(|edge| (edge.a, edge.b)).collect()
+    }
+
+    #[test]
+    fn a_line_joins_neighbours_and_a_star_joins_all_to_the_hub() {
+        assert_eq!(joined(&read("line:4").unwrap()), [(0, 1), (1, 2), (2, 3)]);
+        assert_eq!(joined(&read("star:4").unwrap()), [(0, 1), (0, 2), (0, 3)]);
+        assert_eq!(read("line:1").unwrap().nodes, ["n1"]);
+        assert_eq!(read("star:250").unwrap().nodes.len(), 250);
+    }
+
+    #[test]
+    fn a_wrong_word_or_number_says_what_would_be_right() {
+        for (text, right) in [
+            ("line:0", "1 to 250 nodes"),
+            ("star:0", "1 to 250 nodes"),
+            ("line:251", "1 to 250 nodes"),
+            ("line:99999999999999999999", "write it like line:3"),
+            ("star:x", "write it like star:3"),
+            ("line:-1", "write it like line:3"),
+            ("ring:5", "line:3, star:5 or the name of a TOML file"),
+            ("no-such-file.toml", "TOML file that is there"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(right), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_names_nodes_and_what_its_links_do() {
+        let text = r#"
+            version = 1
+            nodes = ["robot", "relay", "base"]
+            [[links]]
+            a = "robot"
+            b = "relay"
+            rate = "10Mbit/s"
+            delay = "5ms"
+            seed = 3
+            [[links]]
+            a = "relay"
+            b = "base"
+            mechanism = "tap"
+        "#;
+        let topology = parse(text).unwrap();
+        assert_eq!(joined(&topology), [(0, 1), (1, 2)]);
+        let first = &topology.links[0].wishes;
+        assert_eq!(first.rate, Some(BitRate(10_000_000)));
+        assert_eq!((first.delay, first.seed), (Some(Nanos::from_millis(5)), Some(3)));
+        assert_eq!(topology.links[1].wishes.mechanism, Some(Mechanism::Tap));
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_file_is_told_with_its_line() {
+        let two = "version = 1\nnodes = [\"a\", \"b\"]\n";
+        for (text, line, right) in [
+            ("version = 2\nnodes = []".to_owned(), 1, "write 1"),
+            ("version = 1\nnodes = [\n\"a\",\n\"b-c\"]".to_owned(), 4, "digits or underscores"),
+            ("version = 1\nnodes = [\"lo\"]".to_owned(), 2, "not all, default or lo"),
+            ("version = 1\nnodes = [\"a\", \"a\"]".to_owned(), 2, "there already"),
+            (format!("{two}[[links]]\na = \"a\"\nb = \"c\""), 5, "nodes are a, b"),
+            (format!("{two}[[links]]\na = \"a\"\nb = \"a\""), 5, "two different nodes"),
+            (format!("{two}[[links]]\na=\"a\"\nb=\"b\"\nrate = \"10\""), 6, "100Mbit/s"),
+            (format!("{two}[[links]]\na=\"a\"\nb=\"b\"\nrate = 10"), 6, "string"),
+            (format!("{two}[[links]]\na=\"a\"\nb=\"b\"\nspeed = 1"), 6, "expected one of"),
+            (format!("{two}[[links]]\na=\"a\"\nb=\"b\"\nmechanism=\"x\""), 6, "netem, tbf and tap"),
+        ] {
+            let error = parse(&text).unwrap_err();
+            assert!(error.starts_with(&format!("lab.toml, line {line}: ")), "{text}\n{error}");
+            assert!(error.contains(right), "{text}\n{error}");
+        }
+    }
+
+    #[test]
+    fn parameters_that_do_not_go_together_name_the_link() {
+        let wrong = |wishes| Topology::read("line:2", &wishes).unwrap_err().to_string();
+        let jitter = LinkWishes { jitter: Some(Nanos(5)), ..LinkWishes::default() };
+        assert!(wrong(jitter).starts_with("link n1 - n2: jitter is 5ns"));
+        let tbf = LinkWishes {
+            mechanism: Some(Mechanism::Tbf),
+            delay: Some(Nanos(5)),
+            ..LinkWishes::default()
+        };
+        assert!(wrong(tbf).contains("tbf gives a rate and nothing else"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "\\PC{0,200}") {
+            let _ = Topology::parse(&text, "lab.toml");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `lab up`: from a topology to a lab that is there, or to nothing at all.
+
+use std::fs::File;
+use std::io::Read;
+
+use dwell_io::netns;
+use dwell_io::process::{self, Held, Signal};
+use dwell_units::Nanos;
+
+use crate::addressing::{self, End};
+use crate::description::{Lab, LabState, Link, Node, Parameters, SCHEMA};
+use crate::down;
+use crate::emulation::Choice;
+use crate::error::LabError;
+use crate::holder;
+use crate::iproute;
+use crate::make::{self, netns_name};
+use crate::state::{LabDir, Lock};
+use crate::topology::{Edge, Mechanism, Topology};
+
+/// Makes a lab called `name`, or with a short random name. Without the privilege for network
+/// namespaces it is made in a user namespace, which this process is in afterwards.
+///
+/// Must be called while the process has one thread.
+///
+/// # Errors
+/// Any; what was made is gone again then.
+pub fn up(topology: &Topology, name: Option<&str>) -> Result<Lab, LabError> {
+    let held = process::hold(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
+        .map_err(LabError::io("holding signals"))?;
+    let name = match name {
+        Some(name) if is_lab_name(name) => name.to_owned(),
+        Some(name) => return Err(LabError::Name(name.to_owned())),
+        None => random_name()?,
+    };
+    let rootless = !netns::may_create();
+    let (dir, lock) = LabDir::create(&name, rootless)?;
+    make_all(&dir, &lock, topology, rootless, &held).map_err(|error| {
+        match down::remove_all(&dir, &lock) {
+            Ok(_) => error,
+            Err(rollback) => LabError::NotRolledBack {
+                name,
+                error: Box::new(error),
+                rollback: Box::new(rollback),
+            },
+        }
+    })
+}
+
+fn make_all(
+    dir: &LabDir,
+    lock: &Lock,
+    topology: &Topology,
+    rootless: bool,
+    held: &Held,
+) -> Result<Lab, LabError> {
+    if rootless {
+        holder::start(dir, lock)?;
+    }
+    let mut lab = plan(dir, topology, rootless)?;
+    dir.write(&lab)?;
+    make::make(dir, lock, topology, &mut lab, &|| held.take(Nanos::ZERO).is_some())?;
+    Ok(lab)
+}
+
+/// What will be made.
+fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabError> {
+    let name = dir.name();
+    let node = |(place, node): (usize, &String)| Node {
+        name: node.clone(),
+        netns: netns_name(name, node),
+        addresses: addressing::node(place),
+    };
+    let mut choice = Choice::default();
+    let mut link = |(place, edge): (usize, &Edge)| -> Result<Link, LabError> {
+        let mechanism = choice.mechanism(&edge.wishes)?;
+        let (a, b) = (&topology.nodes[edge.a], &topology.nodes[edge.b]);
+        let log = dir.file(&format!("link-{place}.events"));
+        Ok(Link {
+            a: a.clone(),
+            b: b.clone(),
+            a_interface: b.clone(),
+            b_interface: a.clone(),
+            a_address: addressing::link_end(place, End::A),
+            b_address: addressing::link_end(place, End::B),
+            mechanism,
+            parameters: Parameters::new(&edge.wishes.parameters(), seed(edge, place, mechanism)?),
+            event_log: (mechanism == Mechanism::Tap).then(|| log.display().to_string()),
+            counters: None,
+        })
+    };
+    Ok(Lab {
+        schema: SCHEMA.to_owned(),
+        name: name.to_owned(),
+        state: LabState::Making,
+        rootless,
+        iproute2: iproute::version(),
+        nodes: topology.nodes.iter().enumerate().map(node).collect(),
+        links: topology.links.iter().enumerate().map(&mut link).collect::<Result<_, _>>()?,
+    })
+}
+
+/// The seed of one link: where one was asked for, different for every link but always the same.
+fn seed(edge: &Edge, place: usize, mechanism: Mechanism) -> Result<Option<u64>, LabError> {
+    if !edge.wishes.parameters().is_random() {
+        return Ok(None);
+    }
+    match (mechanism, edge.wishes.seed) {
+        (Mechanism::Veth | Mechanism::Tbf, _) | (Mechanism::Netem, None) => Ok(None),
+        (_, Some(seed)) => Ok(Some(seed.wrapping_add(place as u64))),
+        (Mechanism::Tap, None) => random().map(Some),
+    }
+}
+
+/// Lab names end up in names of namespaces; a node never has a hyphen, a lab may.
+fn is_lab_name(name: &str) -> bool {
+    (1..=20).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+/// Four characters that cannot be taken for one another.
+fn random_name() -> Result<String, LabError> {
+    const LETTERS: &[u8] = b"abcdefghjkmnpqrstuvwxyz";
+    const ALL: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
+    let mut bits = random()?;
+    let mut pick = |from: &[u8]| {
+        let n = from.len() as u64;
+        let letter = from[(bits % n) as usize];
+        bits /= n;
+        char::from(letter)
+    };
+    Ok([LETTERS, ALL, ALL, ALL].into_iter().map(&mut pick).collect())
+}
+
+fn random() -> Result<u64, LabError> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(LabError::io("reading /dev/urandom"))?;
+    // Within 53 bits, so that every reader of JSON gets the same number.
+    Ok(u64::from_ne_bytes(bytes) >> 11)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lab_names_fit_into_names_of_namespaces() {
+        for good in ["a", "demo", "rtt-2", "7"] {
+            assert!(is_lab_name(good), "{good}");
+        }
+        for bad in ["", "-a", "a-", "a/b", "a b", "..", "ä", &"x".repeat(21)] {
+            assert!(!is_lab_name(bad), "{bad}");
+        }
+        assert!(is_lab_name(&random_name().unwrap()));
+    }
+}
