@@ -3,10 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-<<<<<<< HEAD
 pub mod link;
-=======
 pub mod pinger;
 pub mod protocol;
->>>>>>> main
 pub mod stamps;
