@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod exit;
+mod stop;
 mod target;
 
 pub mod doctor;

@@ -44,18 +44,23 @@ pub struct Sent {
     pub key: Option<u32>,
 }
 
-/// Why a message could not be sent. No strings: this is the hot path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a message could not be sent. No strings inside: this is the hot path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The socket's buffer is full (EAGAIN, ENOBUFS).
+    #[error("the socket's buffer is full")]
     Full,
     /// The message does not fit (EMSGSIZE).
+    #[error("it is too long for the path; use a smaller -s")]
     TooLong,
     /// There is no way there (ENETUNREACH, EHOSTUNREACH, ENETDOWN).
+    #[error("there is no way to the target ({})", io::Error::from_raw_os_error(*.0))]
     Unreachable(i32),
     /// A TCP peer is gone (EPIPE, ECONNRESET).
+    #[error("the connection is closed")]
     Closed,
     /// Anything else, by errno.
+    #[error("{}", io::Error::from_raw_os_error(*.0))]
     Other(i32),
 }
 
@@ -66,8 +71,8 @@ pub struct Arrival {
     pub len: usize,
     /// Stamps of the message.
     pub rx: RxStamps,
-    /// TTL or hop limit it arrived with, if the socket was told to report it.
-    pub ttl: Option<u8>,
+    /// Which of several sockets it came on, counted from 0; 0 where there is one.
+    pub channel: u64,
 }
 
 /// News from a socket's error queue.

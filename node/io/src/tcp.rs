@@ -85,7 +85,7 @@ impl Port for TcpPort {
             Ok(came) if came.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(came) => {
                 let rx = RxStamps { hw: came.beside.hw, kernel: came.beside.kernel, app };
-                Ok(Some(Arrival { len: came.len, rx, ttl: None }))
+                Ok(Some(Arrival { len: came.len, rx, channel: 0 }))
             }
             Err(error) => nothing(error),
         }

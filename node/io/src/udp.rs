@@ -124,14 +124,14 @@ impl Link {
                 return nothing(io::Error::last_os_error());
             };
             let rx = RxStamps { hw: None, kernel: None, app };
-            return Ok(Some(Arrival { len, rx, ttl: None }));
+            return Ok(Some(Arrival { len, rx, channel: 0 }));
         }
         let came = message::receive(&self.fd, buffer, &mut self.control, flags);
         let app = realtime();
         match came {
             Ok(came) => {
                 let rx = RxStamps { hw: came.beside.hw, kernel: came.beside.kernel, app };
-                Ok(Some(Arrival { len: came.len, rx, ttl: came.beside.ttl }))
+                Ok(Some(Arrival { len: came.len, rx, channel: 0 }))
             }
             Err(error) => nothing(error),
         }

@@ -3,18 +3,20 @@
 //! rings, and a full ring is counted, never waited for.
 
 use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dwell_engine::pinger::{Counts, Pinger};
 use dwell_engine::protocol::Protocol;
-use dwell_engine::stamps::{Sample, TxPoint};
+use dwell_engine::stamps::{Rung, RxStamps, Sample, TxPoint};
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::port::{Notice, Port, SendError, Wait};
+use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, Wait};
 use dwell_units::{Instant, Monotonic, Nanos};
 use rtrb::Producer;
 
 /// Sleep until this long before a departure, then spin: a sleeping thread is woken 50 to 100 us
-/// late (see "Timers" in the doctor's output for this machine).
+/// late, and a spinning one is not.
 const SPIN: Nanos = Nanos::from_micros(150);
 
 /// Never asleep for longer than this, so that a stop is obeyed.
@@ -26,6 +28,9 @@ const STOP_GRACE: Nanos = Nanos::from_millis(200);
 /// Receive calls between two looks at the clock while spinning.
 const SPINS: usize = 8;
 
+/// Without replies, the error queue is looked at this often.
+const DRAIN: Nanos = Nanos::from_millis(1);
+
 /// Entries of the error queue taken at once.
 const NOTICES: usize = 32;
 
@@ -33,7 +38,7 @@ const NOTICES: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// Set to end the run early.
-    pub(super) stop: AtomicBool,
+    pub(super) stop: Arc<AtomicBool>,
     /// Samples that found the ring full.
     pub(super) dropped: AtomicU64,
     /// The id after the highest that was sent; warm-up ids are the upper half.
@@ -44,13 +49,22 @@ pub(super) struct Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// ICMP or the kernel says that a probe did not get there.
-    Unreachable(Notice),
+    Unreachable {
+        /// The errno it stands for.
+        errno: i32,
+        /// Who said so, if known.
+        from: Option<IpAddr>,
+    },
     /// A probe could not be sent.
     SendFailed(SendError),
-    /// Warm-up is over; the stamps that came during it.
+    /// Warm-up is over; the deepest rungs at which stamps came during it.
     Counting {
-        /// The deepest TX stamp point that delivered.
-        tx: Option<TxPoint>,
+        /// Of sending.
+        tx: Rung,
+        /// Of receiving.
+        rx: Rung,
+        /// Warm-up probes that left.
+        warm_up_sent: u64,
     },
 }
 
@@ -59,16 +73,14 @@ pub(super) enum News {
 pub(super) struct Manner {
     /// Never sleep.
     pub(super) busy_poll: bool,
-    /// In closed loop one receive call does all the waiting.
-    pub(super) closed_loop: bool,
     /// Kernel TX stamps were asked for.
     pub(super) tx_stamps: bool,
-    /// End after warm-up if no kernel TX stamp came in it.
+    /// End after warm-up if no kernel stamp came in it.
     pub(super) stamps_required: bool,
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ended {
     pub(super) counts: Counts,
     /// Probes without a fate when the run was stopped.
@@ -77,76 +89,197 @@ pub(super) struct Ended {
     pub(super) icmp_errors: u64,
     /// Kernel stamps were required and none came.
     pub(super) unstamped: bool,
-    /// The socket failed for good, by errno.
+    /// The socket failed for good, by errno; 0 is the end of a stream.
     pub(super) broken: Option<i32>,
 }
 
-/// The loop's own state.
+/// A pinger joined to a socket.
 pub(super) struct Driver<'a, P, Q> {
-    pub(super) port: &'a mut P,
-    pub(super) pinger: &'a mut Pinger<Q>,
+    pub(super) port: P,
+    pub(super) pinger: Pinger<Q>,
     pub(super) manner: Manner,
     pub(super) samples: Producer<Sample>,
     pub(super) news: Producer<News>,
     pub(super) shared: &'a Shared,
+    pub(super) heard: Heard,
+}
+
+/// What the error queue and the replies told so far.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    tx: Option<TxPoint>,
+    rx: Option<Rung>,
+    icmp_errors: u64,
+    send_failures: u64,
 }
 
 impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
     /// Runs until every probe has its fate, or a stop.
     pub(super) fn run(mut self, buffer: &mut [u8]) -> Ended {
-        let mut heard = Heard::default();
-        let mut stopping: Option<Instant<Monotonic>> = None;
+        let mut ended = Ended::default();
         let mut drained = monotonic();
-        let mut warm = self.pinger.is_warming_up();
-        let mut ended = Ended {
-            counts: Counts::default(),
-            abandoned: 0,
-            icmp_errors: 0,
-            unstamped: false,
-            broken: None,
-        };
+        let mut warm = true;
+        let mut give_up = None;
         loop {
             let now = monotonic();
-            self.with_pinger(|pinger, out| pinger.expire(now, out));
+            self.pinger.expire(now, &mut deliver(&mut self.samples, self.shared));
             if warm && !self.pinger.is_warming_up() && self.pinger.departure() <= Some(now) {
                 warm = false;
-                self.take_notices(&mut heard);
-                self.pinger.await_stamp(heard.deepest);
-                let _ = self.news.push(News::Counting { tx: heard.deepest });
-                ended.unstamped = self.manner.stamps_required && heard.deepest.is_none();
+                ended.unstamped = self.begin_counting() && self.manner.stamps_required;
             }
-            let Some(wake) = self.pinger.wake().filter(|_| !ended.unstamped) else { break };
-            if stopping.is_none() && self.shared.stop.load(Ordering::Relaxed) {
+            let Some(wake) = self.pinger.wake() else { break };
+            if give_up.is_none() && self.shared.stop.load(Ordering::Relaxed) {
                 self.pinger.stop();
-                stopping = Some(now + STOP_GRACE);
+                give_up = Some(now + STOP_GRACE);
             }
-            if stopping.is_some_and(|until| until <= now) {
+            if ended.unstamped || give_up.is_some_and(|until| until <= now) {
                 break;
             }
-            self.send_due(now, &mut heard);
-            match self.wait(now, wake, buffer) {
-                Ok(true) => {
-                    self.take_replies(buffer, &mut ended);
-                    if self.manner.tx_stamps {
-                        self.take_notices(&mut heard);
-                        drained = now;
-                    }
+            self.send_due(now);
+            match self.take_reply(now, wake, buffer) {
+                Ok(true) if self.manner.tx_stamps => {
+                    self.take_notices();
+                    drained = now;
                 }
-                Ok(false) if now - drained > Nanos::from_millis(1) => {
-                    self.take_notices(&mut heard);
+                Ok(true) => {}
+                Ok(false) if now - drained > DRAIN => {
+                    self.take_notices();
                     drained = now;
                 }
                 Ok(false) => {}
-                Err(error) => ended.broken = Some(error.raw_os_error().unwrap_or(libc_eio())),
-            }
-            if ended.broken.is_some() {
-                break;
+                Err(error) => {
+                    ended.broken = Some(error.raw_os_error().unwrap_or(0));
+                    break;
+                }
             }
         }
-        self.take_notices(&mut heard);
-        ended.abandoned = self.with_pinger(|pinger, out| pinger.abandon(out));
+        self.take_notices();
+        let out = &mut deliver(&mut self.samples, self.shared);
+        ended.abandoned = self.pinger.abandon(out);
         ended.counts = self.pinger.counts();
-        ended.icmp_errors = heard.errors;
+        ended.icmp_errors = self.heard.icmp_errors;
         ended
+    }
+
+    /// Warm-up is over: what it showed decides which stamp a reply waits for. Returns whether
+    /// there was none.
+    fn begin_counting(&mut self) -> bool {
+        self.take_notices();
+        self.pinger.await_stamp(self.heard.tx);
+        let tx = match self.heard.tx {
+            Some(TxPoint::Hw) => Rung::Hw,
+            Some(_) => Rung::KernelSw,
+            None => Rung::User,
+        };
+        let rx = self.heard.rx.unwrap_or(Rung::User);
+        let warm_up_sent = self.pinger.counts().warm_up_sent;
+        let _ = self.news.push(News::Counting { tx, rx, warm_up_sent });
+        tx == Rung::User && rx == Rung::User
+    }
+
+    /// Sends the probe that is due, if one is.
+    fn send_due(&mut self, now: Instant<Monotonic>) {
+        if self.pinger.departure().is_none_or(|due| now < due) {
+            return;
+        }
+        let mut out = deliver(&mut self.samples, self.shared);
+        let Some(token) = self.pinger.transmit(now, realtime(), &mut out) else { return };
+        match self.port.send(self.pinger.message()) {
+            Ok(Sent { app, key }) => self.pinger.sent(token, app, key, monotonic()),
+            Err(error) => {
+                self.pinger.send_failed(token, realtime(), monotonic(), &mut out);
+                if self.heard.send_failures == 0 {
+                    let _ = self.news.push(News::SendFailed(error));
+                }
+                self.heard.send_failures += 1;
+            }
+        }
+        self.shared.next_id.store(self.pinger.next_id(), Ordering::Relaxed);
+    }
+
+    /// Waits for a reply, at most until something else is to be done, and takes it. Returns
+    /// whether one came.
+    fn take_reply(
+        &mut self,
+        now: Instant<Monotonic>,
+        wake: Instant<Monotonic>,
+        buffer: &mut [u8],
+    ) -> io::Result<bool> {
+        let departure = self.pinger.departure();
+        let asleep_until = departure.map_or(wake, |due| wake.min(due - SPIN));
+        if self.manner.busy_poll || asleep_until <= now {
+            // Spinning: a departure is near, or sleep is not wanted.
+            for _ in 0..SPINS {
+                if let Some(arrival) = self.port.receive(buffer, Wait::No)? {
+                    self.hand_in(&arrival, buffer);
+                    return Ok(true);
+                }
+                if departure.is_some_and(|due| due <= monotonic()) {
+                    return Ok(false);
+                }
+            }
+            return Ok(false);
+        }
+        let arrival = if departure.is_none() && wake - now > NAP {
+            // One call does all the waiting: the way with the fewest system calls.
+            self.port.receive(buffer, Wait::AtMost(NAP))?
+        } else {
+            match self.port.receive(buffer, Wait::No)? {
+                None => {
+                    self.port.sleep_until(asleep_until.min(now + NAP));
+                    self.port.receive(buffer, Wait::No)?
+                }
+                some => some,
+            }
+        };
+        if let Some(arrival) = &arrival {
+            self.hand_in(arrival, buffer);
+        }
+        Ok(arrival.is_some())
+    }
+
+    fn hand_in(&mut self, arrival: &Arrival, buffer: &[u8]) {
+        let deepest = match arrival.rx {
+            RxStamps { hw: Some(_), .. } => Some(Rung::Hw),
+            RxStamps { kernel: Some(_), .. } => Some(Rung::KernelSw),
+            _ => None,
+        };
+        self.heard.rx = self.heard.rx.max(deepest);
+        let out = &mut deliver(&mut self.samples, self.shared);
+        let message = &buffer[..arrival.len];
+        // A message that is no reply of this run is counted by the pinger.
+        let _ = self.pinger.receive(message, arrival.channel, arrival.rx, monotonic(), out);
+    }
+
+    fn take_notices(&mut self) {
+        let Self { port, pinger, heard, samples, news, shared, .. } = self;
+        let mut out = deliver(samples, shared);
+        port.notices(NOTICES, &mut |notice| match notice {
+            Notice::TxStamp { key, point, at } => {
+                if point != TxPoint::Sched {
+                    let hw = heard.tx == Some(TxPoint::Hw);
+                    heard.tx = if hw { heard.tx } else { Some(point) };
+                }
+                pinger.tx_stamp(key, point, at, &mut out);
+            }
+            Notice::Error { errno, from, .. } => {
+                if heard.icmp_errors == 0 {
+                    let _ = news.push(News::Unreachable { errno, from });
+                }
+                heard.icmp_errors += 1;
+            }
+        });
+    }
+}
+
+/// Puts samples into the ring; one that finds it full is counted.
+fn deliver<'a>(
+    samples: &'a mut Producer<Sample>,
+    shared: &'a Shared,
+) -> impl FnMut(Sample) + use<'a> {
+    |sample| {
+        if samples.push(sample).is_err() {
+            shared.dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

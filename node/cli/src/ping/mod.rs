@@ -4,14 +4,22 @@
 //! it; [`session`] opens the socket and runs [`drive`], the timing loop, on a thread of its own;
 //! [`recorder`] turns its samples into metrics, rows and a progress line; [`report`] prints them.
 
+mod drive;
+mod framing;
 mod plan;
+mod recorder;
+mod report;
+mod session;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use clap::ArgAction;
+use dwell_stats::Threshold;
 use dwell_units::Nanos;
 
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, Scheme};
 
 /// Arguments of `ping`.
 #[derive(Debug, clap::Args)]
@@ -162,11 +170,55 @@ pub enum Pattern {
     Zero,
 }
 
+pub(crate) use session::key;
+
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
     let plan = plan::Plan::new(&args)?;
-    let _ = plan;
-    Err(Failure::unsupported("ping is being written"))
+    let thresholds = args
+        .fail_if
+        .iter()
+        .map(|text| text.parse::<Threshold>())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))?;
+    let shared = Arc::new(drive::Shared::default());
+    crate::stop::on_signal(&shared.stop)?;
+    let mut recorder = recorder::Recorder::new(&args, plan.target.scheme == Scheme::Roundtrip)?;
+    let outcome = session::run(&args, &plan, &shared, &mut recorder)?;
+    if outcome.ended.unstamped {
+        return Err(Failure::unsupported(
+            "--stamps kernel: this socket delivers no kernel stamps here; --stamps auto measures \
+             with the program's own",
+        ));
+    }
+    let interrupted = shared.stop.load(Ordering::Relaxed);
+    let dropped = shared.dropped.load(Ordering::Relaxed);
+    let summary = report::summary(&args, &plan, &recorder, &outcome, dropped);
+    if args.json {
+        use std::io::Write;
+        std::io::stdout().lock().write_all(summary.to_json().as_bytes())?;
+    } else if !args.jsonl {
+        report::print(&summary, &recorder)?;
+    }
+    if let Some(failure) = recorder.failure {
+        return Err(failure.into());
+    }
+    match outcome.ended.broken {
+        Some(0) => return Err(anyhow::anyhow!("{} closed the connection", plan.target).into()),
+        Some(errno) => {
+            let error = std::io::Error::from_raw_os_error(errno);
+            return Err(anyhow::Error::new(error).context("the socket failed").into());
+        }
+        None => {}
+    }
+    let counts = outcome.ended.counts;
+    if !interrupted && counts.received + counts.late == 0 {
+        eprintln!(
+            "dwell: {} gave no reply to {} probes within {}; is a reflector running there?",
+            plan.target, counts.sent, plan.config.timeout
+        );
+    }
+    Ok(report::verdict(&thresholds, &recorder, &outcome, interrupted))
 }
 
 /// A time as ping takes it: bare seconds, or with a unit.

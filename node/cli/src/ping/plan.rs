@@ -30,6 +30,7 @@ pub(super) struct Plan {
     pub(super) size: usize,
     pub(super) pattern: Pattern,
     pub(super) origin: Origin,
+    pub(super) authenticated: bool,
 }
 
 impl Plan {
@@ -44,7 +45,16 @@ impl Plan {
                 target.scheme.name()
             )));
         }
-        let authenticated = args.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some();
+        let authenticated = target.scheme == Scheme::Stamp
+            && (args.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some());
+        if let Some(cpu) = args.cpu
+            && !dwell_io::cpu::allowed().contains(&cpu)
+        {
+            return Err(Failure::usage(format!(
+                "invalid value {cpu} for --cpu: this process may run on {:?}",
+                dwell_io::cpu::allowed()
+            )));
+        }
         let size = size(target.scheme, args.size, authenticated)?;
         let config = config(args, target.scheme)?;
         Ok(Self {
@@ -53,6 +63,7 @@ impl Plan {
             size,
             pattern: args.pattern,
             origin: origin(args.from.as_deref()),
+            authenticated,
         })
     }
 

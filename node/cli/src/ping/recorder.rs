@@ -1,0 +1,275 @@
+//! Turns the timing loop's samples into metrics, rows and a progress line, ten times a second, so
+//! that a kill loses at most the last moment.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Instant as StdInstant;
+
+use anyhow::Context;
+use dwell_engine::stamps::{Rung, Sample, State};
+use dwell_io::clock;
+use dwell_record::RowFormat;
+use dwell_stats::{Metric, RoundTrip};
+use dwell_units::{Nanos, Pairing};
+use indicatif::{ProgressBar, ProgressStyle};
+use rtrb::Consumer;
+
+use super::Args;
+use super::drive::{News, Shared};
+use super::session::TICK;
+use crate::Failure;
+
+/// On anything but a terminal, talk at most this often.
+const PLAIN_LINE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Which stamps the measurement has, as the warm-up showed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rungs {
+    pub(super) tx: Rung,
+    pub(super) rx: Rung,
+    pub(super) warm_up_sent: u64,
+}
+
+impl Rungs {
+    /// The deepest rung that has stamps of both directions.
+    pub(super) fn near(self) -> Rung {
+        self.tx.min(self.rx)
+    }
+}
+
+/// See the module's documentation.
+pub(super) struct Recorder {
+    pub(super) rungs: Rungs,
+    pub(super) measured: RoundTrip,
+    counting: bool,
+    pub(super) start: Pairing,
+    pub(super) last: Pairing,
+    /// Samples of probes below this id were under way when a clock was stepped.
+    void_below: u64,
+    csv: Option<Rows>,
+    lines: Option<Rows>,
+    verbose: bool,
+    progress: Progress,
+    /// The first failure to write; measuring goes on without that output.
+    pub(super) failure: Option<anyhow::Error>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Recorder {
+    /// Opens the outputs, so that what cannot be written is told before anything is sent.
+    pub(super) fn new(args: &Args, s4: bool) -> Result<Self, Failure> {
+        let rungs = Rungs { tx: Rung::User, rx: Rung::User, warm_up_sent: 0 };
+        let start = clock::pair();
+        let format = if s4 { RowFormat::S4Csv } else { RowFormat::Csv };
+        let csv = args.csv.as_deref().map(|path| Rows::create(path, format)).transpose()?;
+        Ok(Self {
+            rungs,
+            measured: RoundTrip::new(Rung::User, 0),
+            counting: false,
+            start,
+            last: start,
+            void_below: 0,
+            csv,
+            lines: args.jsonl.then(Rows::standard_output),
+            verbose: args.verbose,
+            progress: Progress::new(args),
+            failure: None,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// Records until the timing loop has finished.
+    pub(super) fn follow(
+        &mut self,
+        mut samples: Consumer<Sample>,
+        mut news: Consumer<News>,
+        shared: &Shared,
+        finished: &dyn Fn() -> bool,
+    ) {
+        loop {
+            let last_turn = finished();
+            self.turn(&mut samples, &mut news, shared);
+            if last_turn {
+                break;
+            }
+            thread::park_timeout(TICK.to_std());
+        }
+        self.progress.end();
+    }
+
+    fn turn(&mut self, samples: &mut Consumer<Sample>, news: &mut Consumer<News>, shared: &Shared) {
+        let now = clock::pair();
+        if let Some(step) = self.last.step_until(&now) {
+            // What was under way when the clock moved, and what waits in the ring, is void.
+            self.void_below = shared.next_id.load(Ordering::Relaxed);
+            self.warn(format!("a clock was stepped by {step}; the samples it spoiled are void"));
+        }
+        self.last = now;
+        self.hear(news);
+        while let Ok(sample) = samples.pop() {
+            if !self.counting {
+                self.hear(news);
+            }
+            self.record(&sample);
+        }
+        self.write_out();
+        self.progress.show(&self.measured);
+    }
+
+    fn hear(&mut self, news: &mut Consumer<News>) {
+        while let Ok(news) = news.pop() {
+            match news {
+                News::Counting { tx, rx, warm_up_sent } => {
+                    self.rungs = Rungs { tx, rx, warm_up_sent };
+                    self.measured = RoundTrip::new(self.rungs.near(), warm_up_sent);
+                    self.counting = true;
+                }
+                News::Unreachable { errno, from } => {
+                    let who = from.map_or("the network".to_owned(), |from| from.to_string());
+                    let what = io::Error::from_raw_os_error(errno);
+                    self.warn(format!("{who} says: {what}"));
+                }
+                News::SendFailed(error) => self.warn(format!("a probe could not be sent: {error}")),
+            }
+        }
+    }
+
+    /// Tells the user now and the result later.
+    fn warn(&mut self, text: String) {
+        self.progress.say(&text);
+        self.warnings.push(text);
+    }
+
+    fn record(&mut self, sample: &Sample) {
+        let bridge = (sample.id >= self.void_below).then_some(&self.last);
+        self.measured.record(sample, bridge);
+        let near = self.rungs.near();
+        for rows in [&mut self.csv, &mut self.lines].into_iter().flatten() {
+            rows.format.append(&mut rows.text, sample, bridge, near);
+        }
+        if self.verbose && self.lines.is_none() {
+            self.progress.say(&describe(sample));
+        }
+    }
+
+    fn write_out(&mut self) {
+        for rows in [&mut self.csv, &mut self.lines] {
+            let Some(open) = rows else { continue };
+            if let Err(error) = open.write_out() {
+                self.progress.say(&format!("{error:#}; measuring goes on"));
+                self.failure.get_or_insert(error);
+                *rows = None;
+            }
+        }
+    }
+}
+
+fn describe(sample: &Sample) -> String {
+    let id = sample.id;
+    match sample.rx {
+        Some(rx) => {
+            let state = sample.state.name();
+            format!("id={id} {state} rtt={:.3} us", (rx.app - sample.tx.app).as_micros_f64())
+        }
+        None if sample.state == State::Lost => format!("id={id} lost"),
+        None => format!("id={id} {}", sample.state.name()),
+    }
+}
+
+/// An output of rows: whole lines are collected and written at every turn.
+struct Rows {
+    format: RowFormat,
+    text: Vec<u8>,
+    to: Box<dyn Write>,
+    name: PathBuf,
+}
+
+impl Rows {
+    fn create(path: &Path, format: RowFormat) -> Result<Self, Failure> {
+        let file = File::create(path).map_err(|error| {
+            Failure::from(
+                anyhow::Error::new(error).context(format!("cannot write --csv {}", path.display())),
+            )
+        })?;
+        let mut rows = Self { format, text: Vec::new(), to: Box::new(file), name: path.to_owned() };
+        format.append_header(&mut rows.text);
+        rows.write_out().map_err(Failure::from)?;
+        Ok(rows)
+    }
+
+    fn standard_output() -> Self {
+        let to = Box::new(io::stdout());
+        Self { format: RowFormat::JsonLines, text: Vec::new(), to, name: "standard output".into() }
+    }
+
+    fn write_out(&mut self) -> anyhow::Result<()> {
+        let written = self.to.write_all(&self.text).and_then(|()| self.to.flush());
+        self.text.clear();
+        written.with_context(|| format!("cannot write {}", self.name.display()))
+    }
+}
+
+/// A bar on a terminal, a plain line now and then elsewhere, nothing when not wanted.
+struct Progress {
+    bar: Option<ProgressBar>,
+    plain: Option<StdInstant>,
+}
+
+impl Progress {
+    fn new(args: &Args) -> Self {
+        let quiet = args.quiet || args.verbose || args.jsonl;
+        if quiet || !io::stderr().is_terminal() {
+            return Self { bar: None, plain: (!quiet).then(StdInstant::now) };
+        }
+        let (bar, template) = match args.count {
+            Some(count) => (
+                ProgressBar::new(count),
+                "{bar:24} {pos}/{len} probes  {per_sec}  {eta} left  {msg}",
+            ),
+            None => (ProgressBar::new_spinner(), "{spinner} {pos} probes  {elapsed}  {msg}"),
+        };
+        let style = ProgressStyle::with_template(template).expect("the template is constant");
+        Self { bar: Some(bar.with_style(style)), plain: None }
+    }
+
+    fn show(&mut self, measured: &RoundTrip) {
+        let due = self.plain.is_some_and(|last| last.elapsed() >= PLAIN_LINE);
+        if self.bar.is_none() && !due {
+            return;
+        }
+        let figures = measured.figures(Metric::Rtt);
+        let time = |value: Option<Nanos>| {
+            value.map_or("-".to_owned(), |ns| format!("{:.1} us", ns.as_micros_f64()))
+        };
+        let loss = measured.packets().loss_ratio().unwrap_or(0.0) * 100.0;
+        let text =
+            format!("median {}  p99 {}  loss {loss:.2}%", time(figures.p50), time(figures.p99));
+        let sent = measured.packets().sent();
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(sent);
+                bar.set_message(text);
+            }
+            None => {
+                eprintln!("{sent} probes  {text}");
+                self.plain = Some(StdInstant::now());
+            }
+        }
+    }
+
+    fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The end of a measurement: the summary object, the table and histogram for people, and how the
+//! command ends.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use dwell_engine::stamps::Rung;
+use dwell_io::{cpu, machine};
+use dwell_record::{Ends, Environment, Kind, Packets, Placement, Stamps, Summary, Trust, Waiting};
+use dwell_stats::{Figures, Metric, Threshold, Verdict, bins, render};
+use dwell_units::Nanos;
+use serde_json::{Value, json};
+
+use super::Args;
+use super::plan::Plan;
+use super::recorder::Recorder;
+use super::session::Outcome;
+use crate::Exit;
+
+/// Rows of the table, in the order in which people read them.
+const TABLE: [Metric; 14] = [
+    Metric::Rtt,
+    Metric::RttKernel,
+    Metric::RttHw,
+    Metric::RttIntended,
+    Metric::RttMinusResidence,
+    Metric::Residence,
+    Metric::OneWayForward,
+    Metric::OneWayBackward,
+    Metric::QueueingIn,
+    Metric::Ipdv,
+    Metric::IpdvForward,
+    Metric::IpdvBackward,
+    Metric::Pdv,
+    Metric::ScheduleError,
+];
+
+/// Everything the result says.
+pub(super) fn summary(
+    args: &Args,
+    plan: &Plan,
+    recorder: &Recorder,
+    outcome: &Outcome,
+    dropped: u64,
+) -> Summary {
+    let rungs = recorder.rungs;
+    let measured = &recorder.measured;
+    let mut trust = Trust::of(measured);
+    trust.note_clocks(&recorder.start, &recorder.last);
+    trust.planned = args.count;
+    trust.warm_up_sent = rungs.warm_up_sent;
+    trust.ring_dropped = dropped;
+    trust.warnings = warnings(recorder, outcome, dropped);
+    let counts = outcome.ended.counts;
+    let packets = Packets {
+        sent: counts.sent,
+        received: counts.received,
+        lost: counts.lost,
+        late: counts.late,
+        duplicate: counts.duplicate,
+        reordered: counts.reordered,
+        send_failed: counts.send_failed,
+    };
+    Summary {
+        kind: Kind::Ping,
+        target: plan.target.to_string(),
+        parameters: parameters(args, plan, outcome),
+        packets: Some(packets),
+        metrics: dwell_record::metrics(measured),
+        values: dwell_record::values(measured),
+        stamps: Stamps { tx: Some(rungs.tx), rx: Some(rungs.rx), near: Some(rungs.near()) },
+        engine: engine(args, plan).to_owned(),
+        trust,
+        environment: environment(args, outcome),
+    }
+}
+
+fn engine(args: &Args, plan: &Plan) -> &'static str {
+    match (plan.is_closed_loop(), args.busy_poll) {
+        (true, true) => "closed-loop, polling",
+        (true, false) => "closed-loop, blocking",
+        (false, true) => "open-loop, spin",
+        (false, false) => "open-loop, sleep-spin",
+    }
+}
+
+fn parameters(args: &Args, plan: &Plan, outcome: &Outcome) -> BTreeMap<String, Value> {
+    use dwell_engine::pinger::Departures;
+    let (interval, pause) = match plan.config.departures {
+        Departures::Open { interval } => (Some(interval.0), None),
+        Departures::Closed { pause, spacing } => {
+            ((spacing != Nanos::ZERO).then_some(spacing.0), Some(pause.0))
+        }
+    };
+    [
+        ("address", json!(outcome.peer.to_string())),
+        ("source", json!(outcome.local.ip().to_string())),
+        ("socket", json!(outcome.socket)),
+        ("count", json!(args.count)),
+        ("deadline_ns", json!(args.deadline.map(|time| time.0))),
+        ("interval_ns", json!(interval)),
+        ("pause_ns", json!(pause)),
+        ("mode", json!(if plan.is_closed_loop() { "closed-loop" } else { "open-loop" })),
+        ("payload_bytes", json!(plan.size)),
+        ("timeout_ns", json!(plan.config.timeout.0)),
+        ("warm_up", json!(plan.config.warm_up)),
+        ("warm_up_first_id", json!(-i64::from(plan.config.warm_up))),
+        ("pattern", json!(format!("{:?}", plan.pattern).to_lowercase())),
+        ("stamps", json!(format!("{:?}", args.stamps).to_lowercase())),
+        ("busy_poll", json!(args.busy_poll)),
+        ("authenticated", json!(plan.authenticated)),
+        ("dscp", json!(args.dscp)),
+        ("ttl", json!(args.ttl)),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+fn environment(args: &Args, outcome: &Outcome) -> Environment {
+    let machine = machine::facts();
+    let near = Placement {
+        cpu: outcome.placement.cpu.and_then(|cpu| u32::try_from(cpu).ok()),
+        waiting: Some(if args.busy_poll { Waiting::Polling } else { Waiting::Blocking }),
+        scheduling: None,
+    };
+    Environment {
+        kernel: machine.kernel,
+        cpu: machine.cpu,
+        cores: u32::try_from(cpu::allowed().len()).ok(),
+        governor: machine.governor,
+        clocksource: machine.clocksource,
+        interface: args.from.clone().filter(|from| from.parse::<std::net::IpAddr>().is_err()),
+        placement: Ends { near, far: None },
+        ..Environment::default()
+    }
+}
+
+fn warnings(recorder: &Recorder, outcome: &Outcome, dropped: u64) -> Vec<String> {
+    let mut warnings = recorder.warnings.clone();
+    let ended = &outcome.ended;
+    let counts = &ended.counts;
+    let mut note = |n: u64, text: &str| {
+        if n > 0 {
+            warnings.push(format!("{n} {text}"));
+        }
+    };
+    note(ended.abandoned, "probes were under way when the run was stopped; they are not counted");
+    note(ended.icmp_errors, "ICMP errors came");
+    note(dropped, "samples found the ring full; metrics lack them, packet counts do not");
+    note(counts.tx_stamp_missing, "replies have no kernel stamp of their probe");
+    note(counts.window_overrun, "probes were declared lost before their time-out");
+    note(counts.rejected.malformed, "messages were malformed and dropped");
+    note(counts.rejected.unknown, "messages answered no probe of this run and were dropped");
+    note(counts.rejected.unauthentic, "replies had a wrong HMAC and were dropped");
+    warnings
+}
+
+/// Prints the table and the histogram.
+pub(super) fn print(summary: &Summary, recorder: &Recorder) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let measured = &recorder.measured;
+    writeln!(out, "\n{}  {}  {}", summary.target, summary.engine, describe_stamps(recorder))?;
+    if let Some(packets) = &summary.packets {
+        let loss = packets_loss(packets).map_or("-".to_owned(), |l| format!("{:.3}%", l * 100.0));
+        writeln!(
+            out,
+            "{} sent, {} received, {} lost, {} late, {} duplicate, {} reordered, {} send-failed; \
+             loss {loss}",
+            packets.sent,
+            packets.received,
+            packets.lost,
+            packets.late,
+            packets.duplicate,
+            packets.reordered,
+            packets.send_failed
+        )?;
+    }
+    if let Some(loss) = measured.loss() {
+        writeln!(
+            out,
+            "lost on the way there {}, on the way back {}, unknown {}",
+            loss.forward, loss.backward, loss.unknown
+        )?;
+    }
+    let rows: Vec<_> = TABLE
+        .into_iter()
+        .map(|metric| (metric, measured.figures(metric)))
+        .filter(|(_, figures)| figures.count > 0)
+        .collect();
+    if !rows.is_empty() {
+        writeln!(
+            out,
+            "\n{:24}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}  us",
+            "", "min", "mean", "median", "p95", "p99", "p99.9", "max", "stddev"
+        )?;
+    }
+    for (metric, figures) in rows {
+        writeln!(out, "{:24}{}", metric.name().trim_end_matches("_ns"), cells(&figures))?;
+    }
+    if let Some(jitter) = measured.jitter() {
+        writeln!(out, "{:24}{:>20.3}", "jitter (RFC 3550)", jitter / 1e3)?;
+    }
+    let bars = render(&bins(measured.rtt(), 10), 40);
+    if !bars.is_empty() {
+        writeln!(out, "\nround-trip time\n{}", bars.trim_end())?;
+    }
+    for warning in &summary.trust.warnings {
+        writeln!(out, "note: {warning}")?;
+    }
+    Ok(())
+}
+
+fn packets_loss(packets: &Packets) -> Option<f64> {
+    (packets.sent > 0).then(|| packets.lost as f64 / packets.sent as f64)
+}
+
+fn describe_stamps(recorder: &Recorder) -> String {
+    let rungs = recorder.rungs;
+    match rungs.near() {
+        Rung::User if rungs.rx == Rung::User && rungs.tx == Rung::User => "user stamps".to_owned(),
+        _ => format!("stamps: tx {}, rx {}", rungs.tx.name(), rungs.rx.name()),
+    }
+}
+
+/// One row in microseconds; what n cannot support is a dash.
+fn cells(figures: &Figures) -> String {
+    let whole = |value: Option<Nanos>| value.map(|ns| ns.as_micros_f64());
+    let real = |value: Option<f64>| value.map(|ns| ns / 1e3);
+    [
+        whole(figures.min),
+        real(figures.mean),
+        whole(figures.p50),
+        whole(figures.p95),
+        whole(figures.p99),
+        whole(figures.p99_9),
+        whole(figures.max),
+        real(figures.stddev),
+    ]
+    .into_iter()
+    .map(|value| value.map_or(format!("{:>10}", "-"), |us| format!("{us:>10.3}")))
+    .collect()
+}
+
+/// How the command ends: whether anything was measured, and what the conditions say.
+pub(super) fn verdict(
+    thresholds: &[Threshold],
+    recorder: &Recorder,
+    outcome: &Outcome,
+    interrupted: bool,
+) -> Exit {
+    let mut failed = false;
+    for threshold in thresholds {
+        let verdict = threshold.judge(&recorder.measured);
+        if verdict.fails() {
+            match verdict {
+                Verdict::CannotTell => {
+                    eprintln!("dwell: --fail-if {threshold}: cannot tell, there are too few values")
+                }
+                Verdict::Fail(seen) | Verdict::Pass(seen) => {
+                    eprintln!("dwell: --fail-if {threshold}: it is {seen}");
+                }
+            }
+            failed = true;
+        }
+    }
+    let counts = &outcome.ended.counts;
+    if interrupted {
+        Exit::Interrupted
+    } else if counts.received + counts.late == 0 {
+        Exit::Failed
+    } else if failed {
+        Exit::Threshold
+    } else {
+        Exit::Measured
+    }
+}

@@ -1,0 +1,268 @@
+//! Opens what a plan needs and runs it: the timing loop on a thread of its own, the recorder on
+//! this one.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+
+use dwell_engine::pinger::Pinger;
+use dwell_engine::protocol::{self, IcmpEcho, PlainEcho, Protocol, TextStream, TextUdp};
+use dwell_io::clock::monotonic;
+use dwell_io::cpu::{self, Placement};
+use dwell_io::icmp::{IcmpPort, IcmpRung};
+use dwell_io::machine;
+use dwell_io::port::{Port, PortOptions, StampRequest};
+use dwell_io::tcp::TcpPort;
+use dwell_io::udp::UdpPort;
+use dwell_units::Nanos;
+use dwell_wire::hmac::Key;
+use dwell_wire::icmp::Family;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::drive::{Driver, Ended, Heard, Manner, Shared};
+use super::framing::{Framing, FreshPorts, StreamPort};
+use super::plan::Plan;
+use super::recorder::Recorder;
+use super::{Args, IcmpChoice, Pattern, StampChoice};
+use crate::{Failure, Scheme};
+
+/// Samples that the ring holds: a tenth of a second at 300,000 replies per second, and to spare.
+const RING: usize = 1 << 16;
+
+/// What came of a run.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) ended: Ended,
+    pub(super) placement: Placement,
+    pub(super) peer: SocketAddr,
+    pub(super) local: SocketAddr,
+    /// What answers to the protocol's name in the result, such as the kind of ICMP socket.
+    pub(super) socket: &'static str,
+}
+
+/// Resolves the target, opens the socket, measures.
+pub(super) fn run(
+    args: &Args,
+    plan: &Plan,
+    shared: &Arc<Shared>,
+    recorder: &mut Recorder,
+) -> Result<Outcome, Failure> {
+    let peer = resolve(args, plan)?;
+    let options = PortOptions {
+        source: plan.origin.source,
+        interface: plan.origin.interface.clone(),
+        ttl: args.ttl,
+        dscp: args.dscp,
+        stamps: match args.stamps {
+            StampChoice::User => StampRequest::User,
+            StampChoice::Auto | StampChoice::Kernel => StampRequest::Kernel,
+        },
+        sched_stamps: args.sched_stamps,
+    };
+    let opened = |error: io::Error| open_failure(error, plan, &options);
+    // Distinct per run is enough; nothing here is secret.
+    let seed = RandomState::new().build_hasher().finish();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let session: u64 = random.next_u64();
+    let mut payload = vec![0; plan.size].into_boxed_slice();
+    if plan.pattern == Pattern::Random {
+        random.fill_bytes(&mut payload);
+    }
+    let start = Start { args, plan, shared, recorder, peer };
+    match plan.target.scheme {
+        Scheme::Stamp => {
+            let session = protocol::Session {
+                ssid: (session as u16).max(1),
+                key: key(args.key_file.as_deref())?,
+                clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
+                synchronised: false,
+                size: plan.size,
+            };
+            let port = UdpPort::connect(peer, &options).map_err(opened)?;
+            start.measure(port, protocol::Stamp::new(session, &payload), "udp")
+        }
+        Scheme::Icmp => {
+            let port = icmp(args.icmp_socket, peer.ip(), &options, plan)?;
+            let socket = match port.rung() {
+                IcmpRung::Ping => "ping socket",
+                IcmpRung::Raw => "raw socket",
+            };
+            let family = if peer.is_ipv4() { Family::V4 } else { Family::V6 };
+            let id = port.kernel_id().unwrap_or(session as u16);
+            start.measure(port, IcmpEcho::new(family, session, id, payload), socket)
+        }
+        Scheme::Udp => {
+            let port = UdpPort::connect(peer, &options).map_err(opened)?;
+            start.measure(port, PlainEcho::new(session, payload), "udp")
+        }
+        Scheme::Roundtrip => {
+            let port = UdpPort::connect(peer, &options).map_err(opened)?;
+            start.measure(port, protocol::RoundTrip, "udp")
+        }
+        Scheme::TextUdp => {
+            let port = FreshPorts::connect(peer, options.clone()).map_err(opened)?;
+            start.measure(port, TextUdp::default(), "udp, a port per probe")
+        }
+        Scheme::Tcp => {
+            let stream = TcpPort::connect(peer, plan.config.timeout, &options).map_err(opened)?;
+            let port = StreamPort::new(stream, Framing::Fixed(plan.size), plan.size);
+            start.measure(port, PlainEcho::new(session, payload), "tcp")
+        }
+        Scheme::TextTcp => {
+            let stream = TcpPort::connect(peer, plan.config.timeout, &options)
+                .inspect(|_| eprintln!("connected to server"))
+                .inspect_err(|_| eprintln!("failed to connect to server"))
+                .map_err(opened)?;
+            let port = StreamPort::new(stream, Framing::acknowledges(), 64);
+            start.measure(port, TextStream::default(), "tcp")
+        }
+    }
+}
+
+/// All that is needed to start, whatever the protocol.
+struct Start<'a> {
+    args: &'a Args,
+    plan: &'a Plan,
+    shared: &'a Arc<Shared>,
+    recorder: &'a mut Recorder,
+    peer: SocketAddr,
+}
+
+impl Start<'_> {
+    fn measure<P: Port + Send, Q: Protocol + Send>(
+        self,
+        port: P,
+        protocol: Q,
+        socket: &'static str,
+    ) -> Result<Outcome, Failure> {
+        let Self { args, plan, shared, recorder, peer } = self;
+        let local = port.local_addr();
+        // A reply may be longer than a probe; one byte more shows that it is.
+        let mut buffer = vec![0; protocol.capacity().max(2_048) + 1];
+        let (samples, taken) = rtrb::RingBuffer::new(RING);
+        let (news, heard) = rtrb::RingBuffer::new(64);
+        let manner = Manner {
+            busy_poll: args.busy_poll,
+            tx_stamps: args.stamps != StampChoice::User,
+            stamps_required: args.stamps == StampChoice::Kernel && plan.config.warm_up > 0,
+        };
+        let main = std::thread::current();
+        let (ended, placement) = std::thread::scope(|scope| {
+            let timing = scope.spawn(move || -> io::Result<(Ended, Placement)> {
+                let placement = cpu::settle(args.cpu)?;
+                let pinger = Pinger::new(protocol, plan.config, monotonic());
+                let driver =
+                    Driver { port, pinger, manner, samples, news, shared, heard: Heard::default() };
+                let ended = driver.run(&mut buffer);
+                main.unpark();
+                Ok((ended, placement))
+            });
+            recorder.follow(taken, heard, shared, &|| timing.is_finished());
+            timing.join().expect("the timing loop does not panic")
+        })?;
+        Ok(Outcome { ended, placement, peer, local, socket })
+    }
+}
+
+fn resolve(args: &Args, plan: &Plan) -> Result<SocketAddr, Failure> {
+    let target = &plan.target;
+    let family = |address: &SocketAddr| match plan.origin.source {
+        _ if args.ipv4 => address.is_ipv4(),
+        _ if args.ipv6 => address.is_ipv6(),
+        Some(source) => address.is_ipv4() == source.is_ipv4(),
+        None => true,
+    };
+    let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(|error| {
+        Failure::usage(format!(
+            "cannot resolve '{}': {error}; give an address or a name that \
+                                resolves",
+            target.host
+        ))
+    })?;
+    addresses.into_iter().find(family).ok_or_else(|| {
+        let wanted =
+            if args.ipv6 || plan.origin.source.is_some_and(|s| s.is_ipv6()) { 6 } else { 4 };
+        Failure::usage(format!("'{}' has no IPv{wanted} address", target.host))
+    })
+}
+
+fn icmp(
+    choice: IcmpChoice,
+    peer: IpAddr,
+    options: &PortOptions,
+    plan: &Plan,
+) -> Result<IcmpPort, Failure> {
+    let ping = || IcmpPort::connect(peer, IcmpRung::Ping, options);
+    let raw = || IcmpPort::connect(peer, IcmpRung::Raw, options);
+    let opened = match choice {
+        IcmpChoice::Ping => ping(),
+        IcmpChoice::Raw => raw(),
+        IcmpChoice::Auto => ping().or_else(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => raw(),
+            _ => Err(error),
+        }),
+    };
+    opened.map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => Failure::unsupported(
+            "no ICMP socket is allowed here: widen net.ipv4.ping_group_range \
+             (sysctl -w net.ipv4.ping_group_range='0 2147483647'), or give CAP_NET_RAW (setcap \
+             cap_net_raw+ep on the program, or root)",
+        ),
+        _ => open_failure(error, plan, options),
+    })
+}
+
+/// A socket that cannot be opened, in words that name the flag.
+fn open_failure(error: io::Error, plan: &Plan, options: &PortOptions) -> Failure {
+    let target = &plan.target;
+    match (error.kind(), &options.interface, options.source) {
+        (io::ErrorKind::AddrNotAvailable, _, Some(source)) => {
+            Failure::usage(format!("invalid value for -I: {source} is no address of this machine"))
+        }
+        (_, Some(name), _) if error.raw_os_error() == Some(19) => {
+            Failure::usage(format!("invalid value for -I: there is no interface '{name}' here"))
+        }
+        (io::ErrorKind::PermissionDenied, Some(name), _) => Failure::unsupported(format!(
+            "may not bind to interface '{name}': that needs CAP_NET_RAW; -I takes an address too"
+        )),
+        (io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable, ..) => {
+            Failure::from(anyhow::anyhow!("no route to {target}: {error}"))
+        }
+        (io::ErrorKind::ConnectionRefused, ..) => Failure::from(anyhow::anyhow!(
+            "{target} refused the connection: nothing listens there; start `dwell reflect {target}` \
+             on it"
+        )),
+        (io::ErrorKind::TimedOut, ..) => Failure::from(anyhow::anyhow!(
+            "{target} did not answer within {}: no connection",
+            plan.config.timeout
+        )),
+        _ => Failure::from(anyhow::Error::new(error).context(format!("cannot open {target}"))),
+    }
+}
+
+/// The key of STAMP's authenticated mode, from the file or the environment, if there is one.
+pub(crate) fn key(file: Option<&Path>) -> Result<Option<Key>, Failure> {
+    use std::os::unix::fs::PermissionsExt;
+    let (text, source) = match (file, std::env::var("DWELL_KEY")) {
+        (Some(path), _) => {
+            let shown = path.display();
+            let reading = |error| Failure::usage(format!("--key-file {shown}: {error}"));
+            let mode = std::fs::metadata(path).map_err(reading)?.permissions().mode();
+            if mode & 0o077 != 0 {
+                return Err(Failure::usage(format!(
+                    "--key-file {shown}: others can read it; chmod 600 {shown}"
+                )));
+            }
+            (std::fs::read_to_string(path).map_err(reading)?, format!("--key-file {shown}"))
+        }
+        (None, Ok(text)) => (text, "DWELL_KEY".to_owned()),
+        (None, Err(_)) => return Ok(None),
+    };
+    Key::from_hex(&text).map(Some).map_err(|error| Failure::usage(format!("{source}: {error}")))
+}
+
+/// Asked of the plan: how long one may wait without hearing anything.
+pub(super) const TICK: Nanos = Nanos::from_millis(100);
