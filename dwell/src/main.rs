@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+mod generate;
+
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -10,11 +12,23 @@ use dwell_node_cli::NodeCommand;
 /// How long do packets stay, and where?
 #[derive(Debug, Parser)]
 #[command(name = "dwell", version)]
-struct Cli {
+struct Program {
     #[command(subcommand)]
-    command: NodeCommand,
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Node(NodeCommand),
+    /// Write the man pages or the shell completions
+    #[command(hide = true, subcommand)]
+    Generate(generate::Generate),
 }
 
 fn main() -> ExitCode {
-    dwell_node_cli::conclude(Cli::parse().command.run())
+    dwell_node_cli::conclude(match Program::parse().command {
+        Command::Node(command) => command.run(),
+        Command::Generate(what) => what.run(),
+    })
 }

@@ -4,4 +4,6 @@
 #![forbid(unsafe_code)]
 
 pub mod link;
+pub mod pinger;
+pub mod protocol;
 pub mod stamps;

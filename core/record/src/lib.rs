@@ -1,1 +1,19 @@
-//! To be written.
+//! What a measurement leaves behind: the summary object, and one row per probe as CSV or JSON lines.
+//!
+//! All are formats with a version, described for other programs in `docs/schema/`. This crate
+//! turns figures and samples into text; how they were measured and where the text goes is not
+//! known here.
+
+#![forbid(unsafe_code)]
+
+mod environment;
+mod row;
+mod rows;
+mod s4;
+mod summary;
+mod trust;
+
+pub use environment::{Ends, Environment, Placement, Scheduling, Waiting};
+pub use rows::RowFormat;
+pub use summary::{Figures, Kind, Packets, Scalar, Stamps, Summary, metrics, values};
+pub use trust::{Clocks, PairingRecord, Trust};

@@ -14,6 +14,15 @@ pub mod reflect;
 pub use exit::{Exit, Failure};
 pub use target::{Scheme, Target, TargetError};
 
+/// Measure how long packets stay, and where: the commands that run on a node
+#[derive(Debug, clap::Parser)]
+#[command(name = "dwell-node", version)]
+pub struct NodeProgram {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: NodeCommand,
+}
+
 /// A command of a node.
 #[derive(Debug, clap::Subcommand)]
 pub enum NodeCommand {

@@ -5,16 +5,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use dwell_node_cli::NodeCommand;
-
-/// Measure how long packets stay, and where: the commands that run on a node
-#[derive(Debug, Parser)]
-#[command(name = "dwell-node", version)]
-struct Cli {
-    #[command(subcommand)]
-    command: NodeCommand,
-}
+use dwell_node_cli::NodeProgram;
 
 fn main() -> ExitCode {
-    dwell_node_cli::conclude(Cli::parse().command.run())
+    dwell_node_cli::conclude(NodeProgram::parse().command.run())
 }

@@ -4,7 +4,16 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod clock;
+pub mod cpu;
+pub mod icmp;
+pub mod machine;
 pub mod netns;
 pub mod port;
 pub mod process;
 pub mod tap;
+pub mod tcp;
+pub mod udp;
+
+mod address;
+mod message;
+mod socket;

@@ -1,12 +1,186 @@
-//! `dwell ping`.
+//! `dwell ping`: sends probes and measures how long their replies take.
+//!
+//! [`plan`] turns the command line into what will be done and judges all that can be judged from
+//! it; [`session`] opens the socket and runs [`drive`], the timing loop, on a thread of its own;
+//! [`recorder`] turns its samples into metrics, rows and a progress line; [`report`] prints them.
+
+mod plan;
+
+use std::path::PathBuf;
+
+use clap::ArgAction;
+use dwell_units::Nanos;
 
 use crate::{Exit, Failure};
 
 /// Arguments of `ping`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(after_help = "\
+Bare numbers mean what they mean to ping: -i, -w and -W in seconds, -s in bytes. Everything else \
+takes a unit: 10ms, 250us, 1400B, 1%.\n\
+Exit codes: 0 measured, 1 no reply or a runtime failure, 2 usage, 3 a --fail-if condition held, \
+4 not supported or no privilege here, 130 interrupted (what was measured is printed).")]
+pub struct Args {
+    /// Whom to probe: stamp://HOST[:862], icmp://HOST, udp://HOST:PORT, tcp://HOST:PORT,
+    /// roundtrip://HOST:PORT, text+udp://HOST:PORT or text+tcp://HOST:PORT; HOST alone is STAMP
+    pub target: String,
+
+    /// Stop after this many probes
+    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+
+    /// Time between probes [default: 1s; text+udp and text+tcp see --pause]
+    #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
+    pub interval: Option<Nanos>,
+
+    /// Bytes of payload [default: 56 for icmp, 64 for stamp, udp and tcp; the others are fixed]
+    #[arg(short = 's', long, value_name = "BYTES", value_parser = bytes)]
+    pub size: Option<u64>,
+
+    /// Send no probe later than this after the first
+    #[arg(short = 'w', long, value_name = "TIME", value_parser = seconds)]
+    pub deadline: Option<Nanos>,
+
+    /// A reply after this is late
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
+    pub timeout: Nanos,
+
+    /// Send the next probe after the reply of the last, or its time-out
+    #[arg(long)]
+    pub closed_loop: bool,
+
+    /// In closed loop, wait this long after each reply [default: 0s; text+udp and text+tcp: 1s]
+    #[arg(long, value_name = "TIME")]
+    pub pause: Option<Nanos>,
+
+    /// Probes to send first, not counted [default: 5; text+udp and text+tcp: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub warm_up: Option<u32>,
+
+    /// Which stamps to use: the program's own, or the kernel's beside them where delivered
+    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
+    pub stamps: StampChoice,
+
+    /// Ask for the kernel's stamp before the queueing discipline as well (tx_sched)
+    #[arg(long)]
+    pub sched_stamps: bool,
+
+    /// Poll the socket without sleeping: the smallest delay, and a whole core
+    #[arg(long)]
+    pub busy_poll: bool,
+
+    /// Run the timing loop on this CPU
+    #[arg(long, value_name = "N")]
+    pub cpu: Option<usize>,
+
+    /// ICMP: which kind of socket
+    #[arg(long, value_enum, default_value_t = IcmpChoice::Auto)]
+    pub icmp_socket: IcmpChoice,
+
+    /// STAMP authenticated mode: file with the key in hexadecimal digits; others must not be able
+    /// to read it. The environment variable DWELL_KEY does the same
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+
+    /// What fills the payload
+    #[arg(long, value_enum, default_value_t = Pattern::Random)]
+    pub pattern: Pattern,
+
+    /// Use IPv4 only
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    pub ipv4: bool,
+
+    /// Use IPv6 only
+    #[arg(short = '6')]
+    pub ipv6: bool,
+
+    /// Local address or interface to send from
+    #[arg(short = 'I', long = "from", value_name = "ADDRESS|INTERFACE")]
+    pub from: Option<String>,
+
+    /// Time to live, or hop limit
+    #[arg(short = 't', long, value_name = "TTL", value_parser = clap::value_parser!(u8).range(1..))]
+    pub ttl: Option<u8>,
+
+    /// Differentiated services code point, 0 to 63
+    #[arg(long, value_name = "DSCP", value_parser = clap::value_parser!(u8).range(0..=63))]
+    pub dscp: Option<u8>,
+
+    /// Write a row per probe to this file
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
+    /// Print a JSON line per reply as it comes
+    #[arg(long, conflicts_with = "json")]
+    pub jsonl: bool,
+
+    /// Print the summary as one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Exit with 3 if this holds, like 'p99 > 10ms' or 'loss > 1%'; may be given again
+    #[arg(long, value_name = "CONDITION", action = ArgAction::Append)]
+    pub fail_if: Vec<String>,
+
+    /// No progress and no table
+    #[arg(short = 'q', long)]
+    pub quiet: bool,
+
+    /// Print every reply
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+}
+
+/// Which stamps to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum StampChoice {
+    /// The kernel's where it delivers them, else the program's
+    Auto,
+    /// The program's own clock reads only
+    User,
+    /// The kernel's; exit 4 if it delivers none
+    Kernel,
+}
+
+/// Which kind of ICMP socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum IcmpChoice {
+    /// A ping socket where allowed, else a raw one
+    Auto,
+    /// A ping socket (net.ipv4.ping_group_range)
+    Ping,
+    /// A raw socket (CAP_NET_RAW)
+    Raw,
+}
+
+/// What fills a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Pattern {
+    /// One random series, the same in every probe
+    Random,
+    /// Zeros
+    Zero,
+}
 
 /// Runs the command.
-pub fn run(_args: Args) -> Result<Exit, Failure> {
+pub fn run(args: Args) -> Result<Exit, Failure> {
+    let plan = plan::Plan::new(&args)?;
+    let _ = plan;
     Err(Failure::unsupported("ping is being written"))
+}
+
+/// A time as ping takes it: bare seconds, or with a unit.
+fn seconds(text: &str) -> Result<Nanos, String> {
+    let time = match text.parse::<f64>() {
+        Ok(seconds) if seconds.is_finite() => Nanos::from_secs_f64(seconds),
+        _ => text.parse::<Nanos>().map_err(|error| error.to_string())?,
+    };
+    if time.0 < 0 { Err(format!("'{text}' is negative; a time is 0 or more")) } else { Ok(time) }
+}
+
+/// A size as ping takes it: bare bytes, or with a unit.
+fn bytes(text: &str) -> Result<u64, String> {
+    text.parse::<u64>()
+        .or_else(|_| text.parse::<dwell_units::Bytes>().map(|size| size.0))
+        .map_err(|error| error.to_string())
 }

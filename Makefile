@@ -1,0 +1,80 @@
+# What a person types. `make help` lists it; CI runs `make test`.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Passed on to the experiment of `make run`, for instance ARGS="--cycles 500000".
+ARGS ?=
+
+PEER := target/peers/bin/stamp-suite
+BINARIES := target/release/dwell target/release/dwell-node
+root := $(DESTDIR)$(PREFIX)
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test lint fmt setup setup-run peers man completions bench-rtt install clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+run: setup-run build ## measure round trips in a two-node lab, idle and loaded (ARGS="--cycles 500000")
+	@target/release/roundtrip $(ARGS)
+
+test: setup peers lint ## everything CI runs
+	tests/run
+
+lint: ## formatting, clippy, documentation, what the node binary links
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+	tests/node-dependencies
+
+fmt: ## format the code
+	$(CARGO) fmt --all
+
+build: ## release binaries in target/release
+	$(CARGO) build --release --locked --bins
+
+setup: ## install the system packages that are missing
+	@setup/install
+
+setup-run:
+	@setup/install run
+
+peers: $(PEER) ## build the peers that tests talk to
+
+# A real STAMP sender and reflector. Only its behaviour matters, so the build is the quick one.
+$(PEER):
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --root target/peers \
+		--target-dir target/peers/build stamp-suite --version 1.0.0
+	@rm -rf target/peers/build
+
+man: ## regenerate docs/man from the command definition
+	@rm -f docs/man/*.1
+	$(CARGO) run --quiet --locked -p dwell -- generate man docs/man
+
+completions: ## regenerate docs/completions from the command definition
+	$(CARGO) run --quiet --locked -p dwell -- generate completions docs/completions
+
+bench-rtt: setup build target/release/pingpong ## round trips beside sockperf and C; says which goals are missed
+	@target/release/rtt $(ARGS)
+
+target/release/pingpong: bench/c/pingpong.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -o $@ $<
+
+# Only builds when there is nothing to install, so that `sudo make install` needs no Rust.
+$(BINARIES):
+	$(MAKE) build
+
+install: $(BINARIES) ## install binaries, man pages and completions under PREFIX (/usr/local)
+	install -D -m 755 -t $(root)/bin $(BINARIES)
+	install -D -m 644 -t $(root)/share/man/man1 docs/man/*.1
+	install -D -m 644 -t $(root)/share/zsh/site-functions docs/completions/_dwell*
+	install -D -m 644 -t $(root)/share/fish/vendor_completions.d docs/completions/*.fish
+	for shell in docs/completions/*.bash; do \
+		install -D -m 644 $$shell $(root)/share/bash-completion/completions/$$(basename $$shell .bash); \
+	done
+
+clean: ## remove what was built and measured
+	$(CARGO) clean
+	rm -rf results

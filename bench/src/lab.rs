@@ -1,0 +1,144 @@
+//! A lab of two nodes and one link, made by `dwell lab` and removed when it is dropped.
+
+use std::env;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use dwell_node_cli::Failure;
+use serde::Deserialize;
+
+/// One of the two nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// Where the probes start.
+    N1,
+    /// Where they are answered.
+    N2,
+}
+
+impl Node {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::N1 => "n1",
+            Self::N2 => "n2",
+        }
+    }
+}
+
+/// A lab that is up.
+#[derive(Debug)]
+pub struct Lab {
+    dwell: PathBuf,
+    up: Up,
+}
+
+/// What `dwell lab up --json` says of it, as far as it matters here.
+#[derive(Debug, Deserialize)]
+struct Up {
+    name: String,
+    rootless: bool,
+    nodes: Vec<UpNode>,
+    links: Vec<UpLink>,
+}
+
+#[derive(Debug, Deserialize)]
+struct UpNode {
+    name: String,
+    addresses: Addresses,
+}
+
+#[derive(Debug, Deserialize)]
+struct Addresses {
+    v4: Ipv4Addr,
+}
+
+#[derive(Debug, Deserialize)]
+struct UpLink {
+    mechanism: String,
+}
+
+impl Lab {
+    /// Makes the lab, its link limited to `rate` where one is given. A lab that cannot be made is
+    /// exit 4, with the reason that `dwell lab` gives.
+    pub fn up(rate: Option<&str>) -> Result<Self, Failure> {
+        let dwell = sibling("dwell")?;
+        let mut command = Command::new(&dwell);
+        command.args(["lab", "up", "line:2", "--json"]);
+        if let Some(rate) = rate {
+            command.args(["--rate", rate]);
+        }
+        let output = command.stdin(Stdio::null()).output().context("cannot start dwell lab up")?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            return Err(Failure::unsupported(format!(
+                "the two-node lab cannot be made here: {}",
+                why.trim()
+            )));
+        }
+        let up = serde_json::from_slice(&output.stdout)
+            .context("cannot read what dwell lab up --json printed")?;
+        Ok(Self { dwell, up })
+    }
+
+    /// A command that runs `program` on a node.
+    pub fn on(&self, node: Node, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(&self.dwell);
+        command.args(["lab", "exec", "--lab", &self.up.name, node.name(), "--"]);
+        command.arg(program.as_ref());
+        command
+    }
+
+    /// A `dwell` command on a node.
+    pub fn dwell_on(&self, node: Node) -> Command {
+        self.on(node, &self.dwell)
+    }
+
+    /// The `dwell` binary.
+    pub fn dwell(&self) -> &Path {
+        &self.dwell
+    }
+
+    /// A `dwell` command outside of the lab, on the machine that carries it.
+    pub fn dwell_outside(&self) -> Command {
+        Command::new(&self.dwell)
+    }
+
+    /// The address of a node.
+    pub fn address(&self, node: Node) -> Result<Ipv4Addr> {
+        let found = self.up.nodes.iter().find(|n| n.name == node.name());
+        Ok(found.with_context(|| format!("the lab has no {}", node.name()))?.addresses.v4)
+    }
+
+    /// What emulates the link: `tbf`, `netem`, `veth` ...
+    pub fn link_mechanism(&self) -> &str {
+        self.up.links.first().map_or("unknown", |link| &link.mechanism)
+    }
+
+    /// Whether it stands in a user namespace, without root.
+    pub fn is_rootless(&self) -> bool {
+        self.up.rootless
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let down = Command::new(&self.dwell)
+            .args(["lab", "down", &self.up.name])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status();
+        if !down.is_ok_and(|status| status.success()) {
+            eprintln!("the lab is still there; remove it: dwell lab down {}", self.up.name);
+        }
+    }
+}
+
+/// A program that was built beside this one.
+pub(crate) fn sibling(name: &str) -> Result<PathBuf> {
+    let here = env::current_exe().context("cannot tell where this program is")?;
+    let path = here.with_file_name(name);
+    anyhow::ensure!(path.exists(), "{} is not there; build it: make build", path.display());
+    Ok(path)
+}

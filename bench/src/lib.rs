@@ -1,0 +1,22 @@
+//! Experiments that drive the real binaries from outside: `roundtrip` repeats a published one,
+//! `rtt` holds dwell beside its peers. Both work in a two-node lab of their own and speak to dwell
+//! as a person does: command line in, JSON out.
+
+#![forbid(unsafe_code)]
+
+mod interrupt;
+mod lab;
+mod machine;
+mod process;
+mod summary;
+mod table;
+
+pub mod roundtrip;
+pub mod rtt;
+
+pub use interrupt::Interrupt;
+pub use lab::{Lab, Node};
+pub use machine::Machine;
+pub use process::{Finished, Server, finish};
+pub use summary::{RoundTrips, Summary};
+pub use table::Table;

@@ -1,0 +1,245 @@
+//! Child processes of an experiment: measurements that end by themselves, and servers that are
+//! stopped when they are no longer needed. Each runs in a process group of its own, so that a ^C on
+//! the terminal reaches the experiment alone, which passes it on exactly once.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Interrupt;
+
+/// How long a process may take to be ready, and to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(5);
+/// How often a running process and the interrupt are looked at. Coarse, to stay out of the way.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a measurement left on its standard output, and how it ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// All it printed.
+    pub stdout: String,
+}
+
+/// Runs `command` to its end; its talk goes to our standard error. An interrupt is passed on to it,
+/// and it gets the time to conclude.
+pub fn finish(mut command: Command, interrupt: &Interrupt) -> Result<Finished> {
+    let what = describe(&command);
+    let mut child = Owned(
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {what}"))?,
+    );
+    let mut pipe = child.0.stdout.take().context("no pipe to standard output")?;
+    let reader = thread::spawn(move || {
+        let mut text = Vec::new();
+        pipe.read_to_end(&mut text).map(|_| text)
+    });
+    while child.0.try_wait()?.is_none() {
+        if interrupt.came() {
+            child.end();
+            break;
+        }
+        thread::sleep(LOOK);
+    }
+    let status = child.0.wait()?;
+    let text = reader.join().map_err(|_| anyhow!("the reader of {what} died"))??;
+    Ok(Finished { status, stdout: String::from_utf8_lossy(&text).into_owned() })
+}
+
+/// A server or a load in the background, stopped at the latest when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Owned,
+    lines: Receiver<Line>,
+    what: String,
+    stdout: String,
+    talk: String,
+}
+
+#[derive(Debug)]
+enum Line {
+    Stdout(String),
+    Stderr(String),
+}
+
+impl Server {
+    /// Starts `command` and waits until a line with `ready` in it, where one is given, appears on
+    /// either of its outputs.
+    pub fn start(mut command: Command, ready: Option<&str>) -> Result<Self> {
+        let what = describe(&command);
+        let mut child = Owned(
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .process_group(0)
+                .spawn()
+                .with_context(|| format!("cannot start {what}"))?,
+        );
+        let (sender, lines) = mpsc::channel();
+        if let Some(pipe) = child.0.stdout.take() {
+            let sender = sender.clone();
+            thread::spawn(move || forward(pipe, |line| sender.send(Line::Stdout(line)).is_ok()));
+        }
+        if let Some(pipe) = child.0.stderr.take() {
+            thread::spawn(move || forward(pipe, |line| sender.send(Line::Stderr(line)).is_ok()));
+        }
+        let mut server = Self { child, lines, what, stdout: String::new(), talk: String::new() };
+        if let Some(ready) = ready {
+            server.await_line(ready)?;
+        }
+        Ok(server)
+    }
+
+    /// Asks the server to end and returns what it printed on its standard output.
+    pub fn stop(mut self) -> Result<String> {
+        if let Some(status) = self.child.0.try_wait()? {
+            self.drain();
+            bail!("{} ended before its time ({status}): {}", self.what, self.talk.trim());
+        }
+        self.child.end();
+        self.drain();
+        Ok(std::mem::take(&mut self.stdout))
+    }
+
+    fn await_line(&mut self, ready: &str) -> Result<()> {
+        let deadline = Instant::now() + GRACE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => {
+                    let (Line::Stdout(text) | Line::Stderr(text)) = &line;
+                    let found = text.contains(ready);
+                    self.keep(line);
+                    if found {
+                        return Ok(());
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("{} did not say '{ready}' within {GRACE:?}", self.what)
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("{} ended at its start: {}", self.what, self.talk.trim())
+                }
+            }
+        }
+    }
+
+    fn keep(&mut self, line: Line) {
+        let (into, text) = match line {
+            Line::Stdout(text) => (&mut self.stdout, text),
+            Line::Stderr(text) => (&mut self.talk, text),
+        };
+        into.push_str(&text);
+    }
+
+    /// Takes what is left in the pipes. The process has ended, so the readers end too.
+    fn drain(&mut self) {
+        let deadline = Instant::now() + GRACE;
+        while let Ok(line) =
+            self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            self.keep(line);
+        }
+    }
+}
+
+/// A child that does not outlive us.
+#[derive(Debug)]
+struct Owned(Child);
+
+impl Owned {
+    /// SIGINT, some grace, then SIGKILL.
+    fn end(&mut self) {
+        let pid = Pid::from_child(&self.0);
+        let deadline = Instant::now() + GRACE;
+        if matches!(self.0.try_wait(), Ok(None)) {
+            // It may end between the look and the signal; it is not reaped yet, so the id is its own.
+            let _ = kill_process(pid, Signal::INT);
+        }
+        while matches!(self.0.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                let _ = self.0.kill();
+                let _ = self.0.wait();
+                return;
+            }
+            thread::sleep(LOOK / 5);
+        }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Hands on every line, with its end, until the pipe closes or nobody listens.
+fn forward(pipe: impl Read, mut hand_on: impl FnMut(String) -> bool) {
+    let mut reader = BufReader::new(pipe);
+    let mut line = Vec::new();
+    while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
+        if !hand_on(String::from_utf8_lossy(&line).into_owned()) {
+            return;
+        }
+        line.clear();
+    }
+}
+
+/// The command as a person would type it.
+fn describe(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_server_is_ready_when_it_says_so_and_its_last_words_are_kept() {
+        let script = "trap 'echo summary; exit 0' INT; echo listening on x >&2; \
+                      while :; do sleep 0.01; done";
+        let server = Server::start(sh(script), Some("listening on")).unwrap();
+        assert_eq!(server.stop().unwrap(), "summary\n");
+    }
+
+    #[test]
+    fn a_server_that_dies_at_its_start_is_an_error_with_its_words() {
+        let error = Server::start(sh("echo no port >&2; exit 4"), Some("listening")).unwrap_err();
+        assert!(error.to_string().contains("no port"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_died_meanwhile_is_an_error_when_it_is_stopped() {
+        let server = Server::start(sh("echo listening; exec 1>&-; exit 3"), Some("listening"));
+        let mut server = server.unwrap();
+        server.child.0.wait().unwrap();
+        let error = server.stop().unwrap_err();
+        assert!(error.to_string().contains("before its time"), "{error}");
+    }
+
+    #[test]
+    fn a_measurement_hands_back_what_it_printed_and_how_it_ended() {
+        let interrupt = Interrupt::catch().unwrap();
+        let finished = finish(sh("echo result; exit 3"), &interrupt).unwrap();
+        assert_eq!((finished.stdout.as_str(), finished.status.code()), ("result\n", Some(3)));
+    }
+}

@@ -1,0 +1,251 @@
+//! Who is measured, and how each is started: the same 64-byte message, the same cores, the same way
+//! of waiting, at both ends.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::sockperf;
+use crate::lab::sibling;
+use crate::{Interrupt, Lab, Node, Server, Summary, finish};
+
+const PORT: u16 = 7200;
+const SIZE: &str = "64";
+/// sockperf measures for a time, not for a count.
+const SOCKPERF_SECONDS: &str = "1";
+
+/// A program and its settings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contestant {
+    /// Unique; rows of goals and the JSON object use it.
+    pub(super) name: &'static str,
+    program: Program,
+    wait: Wait,
+    /// Core of the client and core of the server.
+    cores: (u8, u8),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Program {
+    Dwell { scheme: &'static str, stamps: Stamps },
+    C { stamps: Stamps },
+    Sockperf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stamps {
+    /// The program's own clock reads.
+    User,
+    /// The kernel's stamps too, of every packet, kept.
+    Kernel,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wait {
+    Busy,
+    Blocking,
+}
+
+const TWO: (u8, u8) = (0, 1);
+const ONE: (u8, u8) = (0, 0);
+
+const fn dwell(name: &'static str, wait: Wait, cores: (u8, u8), stamps: Stamps) -> Contestant {
+    Contestant { name, program: Program::Dwell { scheme: "udp", stamps }, wait, cores }
+}
+
+const fn c(name: &'static str, wait: Wait, cores: (u8, u8), stamps: Stamps) -> Contestant {
+    Contestant { name, program: Program::C { stamps }, wait, cores }
+}
+
+const fn sockperf(name: &'static str, wait: Wait, cores: (u8, u8)) -> Contestant {
+    Contestant { name, program: Program::Sockperf, wait, cores }
+}
+
+/// All of them, those that are compared next to each other.
+pub(super) const ALL: [Contestant; 12] = [
+    dwell("dwell busy", Wait::Busy, TWO, Stamps::User),
+    c("C busy", Wait::Busy, TWO, Stamps::User),
+    sockperf("sockperf busy", Wait::Busy, TWO),
+    dwell("dwell busy, kernel stamps", Wait::Busy, TWO, Stamps::Kernel),
+    c("C busy, kernel stamps", Wait::Busy, TWO, Stamps::Kernel),
+    Contestant {
+        name: "dwell stamp:// busy",
+        program: Program::Dwell { scheme: "stamp", stamps: Stamps::User },
+        wait: Wait::Busy,
+        cores: TWO,
+    },
+    dwell("dwell blocking, two cores", Wait::Blocking, TWO, Stamps::User),
+    c("C blocking, two cores", Wait::Blocking, TWO, Stamps::User),
+    sockperf("sockperf blocking, two cores", Wait::Blocking, TWO),
+    dwell("dwell blocking, one core", Wait::Blocking, ONE, Stamps::User),
+    c("C blocking, one core", Wait::Blocking, ONE, Stamps::User),
+    sockperf("sockperf blocking, one core", Wait::Blocking, ONE),
+];
+
+/// One measurement of one contestant, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub(super) struct RoundTrip {
+    /// The median.
+    pub(super) p50: f64,
+    /// One in a hundred is longer.
+    pub(super) p99: f64,
+}
+
+/// Where the contestants meet.
+#[derive(Debug)]
+pub(super) struct Arena {
+    lab: Lab,
+    server: Ipv4Addr,
+    c_program: PathBuf,
+    scratch: PathBuf,
+}
+
+impl Arena {
+    /// A lab with an unlimited link; `scratch` is a directory for what the contestants write.
+    pub(super) fn new(lab: Lab, scratch: &Path) -> Result<Self> {
+        let server = lab.address(Node::N2)?;
+        let scratch = fs::canonicalize(scratch)
+            .with_context(|| format!("cannot use directory {}", scratch.display()))?;
+        Ok(Self { lab, server, c_program: sibling("pingpong")?, scratch })
+    }
+
+    /// Measures `count` round trips (sockperf: one second of them).
+    pub(super) fn measure(
+        &self,
+        contestant: &Contestant,
+        count: u64,
+        interrupt: &Interrupt,
+    ) -> Result<RoundTrip> {
+        let (serve, ready) = self.server_of(contestant);
+        let server = Server::start(serve, Some(ready))?;
+        let log = self.scratch.join("rtt-contestant.csv");
+        let client = self.client_of(contestant, count, &log);
+        let finished = finish(client, interrupt)?;
+        ensure!(finished.status.success(), "{}: {}", contestant.name, finished.status);
+        let measured = match contestant.program {
+            Program::Dwell { .. } => dwell_round_trip(&finished.stdout),
+            Program::C { .. } => {
+                serde_json::from_str(&finished.stdout).context("pingpong printed no JSON object")
+            }
+            Program::Sockperf => sockperf::read_log(&log),
+        };
+        server.stop()?;
+        measured.with_context(|| contestant.name)
+    }
+
+    /// Peak memory of `dwell ping` over `count` closed-loop cycles, in KiB.
+    pub(super) fn peak_memory_kib(&self, count: u64, interrupt: &Interrupt) -> Result<u64> {
+        let contestant = &ALL[0];
+        let (serve, ready) = self.server_of(contestant);
+        let server = Server::start(serve, Some(ready))?;
+        let report = self.scratch.join("rtt-peak-memory.txt");
+        let mut client = self.lab.on(Node::N1, "time");
+        client.args(["--format", "%M", "--output"]).arg(&report);
+        client.arg(self.lab.dwell());
+        client.args(self.dwell_ping(contestant, count));
+        let finished = finish(client, interrupt)?;
+        ensure!(finished.status.success(), "time dwell ping: {}", finished.status);
+        server.stop()?;
+        let text = fs::read_to_string(&report)?;
+        text.trim().parse().with_context(|| format!("'{}' is no size in KiB", text.trim()))
+    }
+
+    /// The server's command, and the words that say that it is ready.
+    fn server_of(&self, contestant: &Contestant) -> (Command, &'static str) {
+        let core = contestant.cores.1;
+        let busy = contestant.wait == Wait::Busy;
+        match contestant.program {
+            Program::Dwell { scheme, .. } => {
+                let mut command = self.lab.dwell_on(Node::N2);
+                command.args(["reflect", &self.url(scheme), "--cpu", &core.to_string()]);
+                command.args(["--stamps", "user"]);
+                command.args(busy.then_some("--busy-poll"));
+                (command, "listening on")
+            }
+            Program::C { .. } => {
+                let mut command = self.pinned(Node::N2, core, &self.c_program);
+                command.arg("server").arg(self.server.to_string()).arg(PORT.to_string());
+                command.args(busy.then_some("busy"));
+                (command, "listening on")
+            }
+            Program::Sockperf => {
+                let mut command = self.pinned(Node::N2, core, Path::new("sockperf"));
+                command.args(["server", "-i", &self.server.to_string()]);
+                command.args(["-p", &PORT.to_string()]);
+                command.args(busy.then_some("--nonblocked"));
+                (command, "using recvfrom()")
+            }
+        }
+    }
+
+    fn client_of(&self, contestant: &Contestant, count: u64, log: &Path) -> Command {
+        let core = contestant.cores.0;
+        let busy = contestant.wait == Wait::Busy;
+        match contestant.program {
+            Program::Dwell { stamps, .. } => {
+                let mut command = self.lab.dwell_on(Node::N1);
+                command.args(self.dwell_ping(contestant, count));
+                if stamps == Stamps::Kernel {
+                    command.arg("--csv").arg(log);
+                }
+                command
+            }
+            Program::C { stamps } => {
+                let mut command = self.pinned(Node::N1, core, &self.c_program);
+                command.arg("client").arg(self.server.to_string()).arg(PORT.to_string());
+                command.args([SIZE, &count.to_string()]);
+                command.args(busy.then_some("busy"));
+                command.args((stamps == Stamps::Kernel).then_some("stamps"));
+                command
+            }
+            Program::Sockperf => {
+                let mut command = self.pinned(Node::N1, core, Path::new("sockperf"));
+                command.args(["ping-pong", "-i", &self.server.to_string()]);
+                command.args(["-p", &PORT.to_string(), "-m", SIZE, "-t", SOCKPERF_SECONDS]);
+                command.arg("--full-rtt").arg("--full-log").arg(log);
+                command.args(busy.then_some("--nonblocked"));
+                command
+            }
+        }
+    }
+
+    /// The arguments of `dwell` that make it ping.
+    fn dwell_ping(&self, contestant: &Contestant, count: u64) -> Vec<String> {
+        let Program::Dwell { scheme, stamps } = contestant.program else {
+            return Vec::new();
+        };
+        let stamps = match stamps {
+            Stamps::User => "user",
+            Stamps::Kernel => "kernel",
+        };
+        let (url, count) = (self.url(scheme), count.to_string());
+        let core = contestant.cores.0.to_string();
+        let mut words = vec!["ping", &url, "--closed-loop", "-c", &count, "--stamps", stamps];
+        words.extend(["--cpu", &core, "-q", "--json"]);
+        // The size of a STAMP probe of dwell is 64 bytes by itself.
+        words.extend(if scheme == "udp" { ["-s", SIZE].as_slice() } else { &[] });
+        words.extend((contestant.wait == Wait::Busy).then_some("--busy-poll"));
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    fn url(&self, scheme: &str) -> String {
+        format!("{scheme}://{}:{PORT}", self.server)
+    }
+
+    fn pinned(&self, node: Node, core: u8, program: &Path) -> Command {
+        let mut command = self.lab.on(node, "taskset");
+        command.args(["-c", &core.to_string()]).arg(program);
+        command
+    }
+}
+
+fn dwell_round_trip(json: &str) -> Result<RoundTrip> {
+    let summary = Summary::parse(json)?;
+    let r = summary.round_trips()?;
+    let both = r.p50.zip(r.p99).map(|(p50, p99)| RoundTrip { p50, p99 });
+    both.context("too few round trips for a p99")
+}

@@ -1,0 +1,183 @@
+//! Round trips of dwell beside sockperf and a minimal C program. All contestants run in every
+//! round, one after the other, so that whatever disturbs the machine disturbs all of them; the
+//! medians over rounds are compared, as ratios, because absolute times do not carry to another day.
+
+mod contestant;
+mod goals;
+mod sockperf;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use dwell_node_cli::{Exit, Failure};
+use serde_json::json;
+
+use crate::{Interrupt, Lab, Machine, Table};
+use contestant::{ALL, Arena, RoundTrip};
+use goals::{GOALS, MEMORY_CYCLES, Unit, Verdict, judge_memory, median};
+
+/// Compare round trips of dwell with sockperf and a minimal C program
+#[derive(Debug, clap::Parser)]
+#[command(name = "rtt", version)]
+pub struct Args {
+    /// Rounds; each runs every contestant once
+    #[arg(long, value_name = "N", default_value_t = 7,
+          value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    rounds: u64,
+    /// Round trips per measurement (sockperf: one second of them)
+    #[arg(long, value_name = "N", default_value_t = 20_000,
+          value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    count: u64,
+    /// Print one JSON object instead of the tables
+    #[arg(long)]
+    json: bool,
+    /// Directory for what the contestants write
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    output: PathBuf,
+}
+
+/// Measures, prints and judges. Exit 3 names the goals that were missed.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let machine = Machine::read();
+    check_machine(&machine)?;
+    let interrupt = Interrupt::catch()?;
+    fs::create_dir_all(&args.output)
+        .with_context(|| format!("--output {}: cannot make it", args.output.display()))?;
+    let arena = Arena::new(Lab::up(None)?, &args.output)?;
+    let mut results = Results::new(machine, args);
+    let outcome = results.fill(&arena, args, &interrupt);
+    drop(arena);
+    if args.json {
+        println!("{:#}", results.to_json());
+    } else {
+        results.print();
+    }
+    if interrupt.came() {
+        return Ok(Exit::Interrupted);
+    }
+    outcome?;
+    let verdicts = results.verdicts();
+    let missed: Vec<&str> = verdicts.iter().filter(|v| !v.reached).map(|v| v.goal).collect();
+    if missed.is_empty() {
+        return Ok(Exit::Measured);
+    }
+    Err(Failure {
+        exit: Exit::Threshold,
+        error: anyhow::anyhow!("goals missed: {}", missed.join("; ")),
+    })
+}
+
+fn check_machine(machine: &Machine) -> Result<(), Failure> {
+    if machine.cores < 2 {
+        return Err(Failure::unsupported("the comparison needs two cores, and this is one"));
+    }
+    for program in ["sockperf", "taskset", "time"] {
+        let mut version = Command::new(program);
+        let found = version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if found.is_err() {
+            return Err(Failure::unsupported(format!("{program} is not installed: make setup")));
+        }
+    }
+    Ok(())
+}
+
+/// What came out, round by round.
+#[derive(Debug)]
+struct Results {
+    machine: Machine,
+    count: u64,
+    rounds: BTreeMap<&'static str, Vec<RoundTrip>>,
+    peak_memory_kib: Option<u64>,
+}
+
+impl Results {
+    fn new(machine: Machine, args: &Args) -> Self {
+        Self { machine, count: args.count, rounds: BTreeMap::new(), peak_memory_kib: None }
+    }
+
+    fn fill(&mut self, arena: &Arena, args: &Args, interrupt: &Interrupt) -> Result<()> {
+        let mut order = ALL;
+        for round in 1..=args.rounds {
+            eprintln!("round {round} of {}", args.rounds);
+            for contestant in &order {
+                let measured = arena.measure(contestant, args.count, interrupt)?;
+                self.rounds.entry(contestant.name).or_default().push(measured);
+            }
+            // Nobody always comes first, or always after the same neighbour's heat.
+            order.rotate_left(1);
+        }
+        self.peak_memory_kib = Some(arena.peak_memory_kib(MEMORY_CYCLES, interrupt)?);
+        Ok(())
+    }
+
+    /// Median over rounds of one figure of a contestant.
+    fn median(&self, name: &str, figure: impl Fn(&RoundTrip) -> f64) -> Option<f64> {
+        median(&self.rounds.get(name)?.iter().map(figure).collect::<Vec<_>>())
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
+        let p50 = |name| self.median(name, |r| r.p50);
+        let judged =
+            GOALS.iter().filter_map(|goal| Some(goal.judge(p50(goal.of)?, p50(goal.than)?)));
+        judged.chain(self.peak_memory_kib.map(judge_memory)).collect()
+    }
+
+    fn print(&self) {
+        println!("{}", self.machine);
+        println!(
+            "64 B over veth; medians over rounds of {} round trips each, in us, as the program \
+             sees them\n",
+            self.count
+        );
+        let mut table = Table::new(["contestant", "rounds", "p50", "p99"]);
+        let micros = |nanos: Option<f64>| format!("{:.2}", nanos.unwrap_or_default() / 1e3);
+        for contestant in ALL {
+            if let Some(rounds) = self.rounds.get(contestant.name) {
+                table.row([
+                    contestant.name.to_owned(),
+                    rounds.len().to_string(),
+                    micros(self.median(contestant.name, |r| r.p50)),
+                    micros(self.median(contestant.name, |r| r.p99)),
+                ]);
+            }
+        }
+        println!("{table}");
+        let mut table = Table::new(["goal (p50)", "value", "at most", ""]);
+        for verdict in self.verdicts() {
+            let text = |value: f64| match verdict.unit {
+                Unit::Ratio => format!("{value:.3}"),
+                Unit::Ns => format!("{:.2} us", value / 1e3),
+                Unit::KiB => format!("{:.1} MB", value * 1024.0 / 1e6),
+            };
+            let word = if verdict.reached { "reached" } else { "missed" };
+            table.row([
+                verdict.goal.to_owned(),
+                text(verdict.value),
+                text(verdict.limit),
+                word.to_owned(),
+            ]);
+        }
+        println!("{table}");
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        let contestants = ALL.iter().filter_map(|contestant| {
+            let rounds = self.rounds.get(contestant.name)?;
+            Some(json!({
+                "name": contestant.name,
+                "p50_ns": rounds.iter().map(|r| r.p50).collect::<Vec<_>>(),
+                "p99_ns": rounds.iter().map(|r| r.p99).collect::<Vec<_>>(),
+            }))
+        });
+        json!({
+            "schema": "dwell.bench-rtt/1",
+            "machine": self.machine,
+            "count": self.count,
+            "contestants": contestants.collect::<Vec<_>>(),
+            "goals": self.verdicts(),
+        })
+    }
+}

@@ -1,0 +1,691 @@
+//! The pinger: decides when probes leave, recognises their replies, and tells the fate of each.
+//!
+//! The caller owns the socket and the clocks. It asks [`Pinger::wake`] how long it may wait, calls
+//! [`Pinger::transmit`] when a probe is due, hands in replies, kernel stamps and the passing of
+//! time, and receives a [`Sample`] for every fate as soon as it is known. Spurious calls are
+//! harmless. Nothing allocates after construction.
+//!
+//! Probes are matched by id, never by order: a late or duplicate reply changes the fate of its own
+//! probe and of no other. (S4's master matches by order, and one late reply spoils every later
+//! cycle.)
+
+use std::collections::VecDeque;
+
+use dwell_units::{Instant, Monotonic, Nanos, Realtime};
+
+use crate::protocol::{Protocol, Reject, WireId};
+use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamps};
+
+/// How long a reply may wait for the kernel's stamp of its probe before it is told without.
+const STAMP_GRACE: Nanos = Nanos::from_millis(20);
+
+/// Replies that may wait for a stamp at the same time; the oldest is told without when full.
+const STAMP_QUEUE: usize = 1_024;
+
+/// When probes leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departures {
+    /// Open loop: on an absolute schedule, one every `interval`, whatever comes back.
+    Open {
+        /// Time between intended departures; positive.
+        interval: Nanos,
+    },
+    /// Closed loop: after the reply of the last probe or its time-out.
+    Closed {
+        /// Wait this long after the reply (S3.3).
+        pause: Nanos,
+        /// Never closer than this to the last departure.
+        spacing: Nanos,
+    },
+}
+
+/// What to send and how long to wait for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// When probes leave.
+    pub departures: Departures,
+    /// Number of counted probes; `None` is until stopped.
+    pub count: Option<u64>,
+    /// No probe leaves later than this after the first counted one.
+    pub duration: Option<Nanos>,
+    /// A reply after this is late.
+    pub timeout: Nanos,
+    /// Probes before the first counted one. They carry the ids just below 0 and leave no sample.
+    pub warm_up: u32,
+    /// Time between warm-up probes.
+    pub warm_up_interval: Nanos,
+}
+
+impl Config {
+    /// Probes that can be on their way or recently resolved at the same time: room for twice what
+    /// the time-out allows, so that late replies are recognised for one more time-out.
+    fn window(&self) -> usize {
+        let in_flight = match self.departures {
+            Departures::Open { interval } => self.timeout.0 / interval.0.max(1),
+            Departures::Closed { .. } => 1,
+        };
+        let wanted = usize::try_from(in_flight).unwrap_or(0).saturating_mul(2).saturating_add(64);
+        wanted.clamp(Self::MIN_WINDOW, Self::MAX_WINDOW).next_power_of_two()
+    }
+
+    /// Whether all probes that the time-out allows fit the window. If not, probes are declared
+    /// lost before their time-out.
+    pub fn fits_window(&self) -> bool {
+        match self.departures {
+            Departures::Open { interval } => {
+                self.timeout.0 / interval.0.max(1) < Self::MAX_WINDOW as i64
+            }
+            Departures::Closed { .. } => true,
+        }
+    }
+
+    /// Fewest probes remembered.
+    pub const MIN_WINDOW: usize = 4_096;
+    /// Most probes remembered; about 60 MB.
+    pub const MAX_WINDOW: usize = 1 << 18;
+}
+
+/// Probes and replies counted so far; warm-up excluded. `sent = received + lost + late +
+/// outstanding`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Probes that left.
+    pub sent: u64,
+    /// Answered within the time-out.
+    pub received: u64,
+    /// Not answered within the time-out, nor later.
+    pub lost: u64,
+    /// Answered after the time-out.
+    pub late: u64,
+    /// Extra replies.
+    pub duplicate: u64,
+    /// Received ones that a later probe's reply had overtaken (RFC 4737).
+    pub reordered: u64,
+    /// Probes that the socket refused for good.
+    pub send_failed: u64,
+    /// Messages that are no reply to any probe of this run, by reason.
+    pub rejected: Rejected,
+    /// Replies told without the kernel TX stamp that was expected.
+    pub tx_stamp_missing: u64,
+    /// Probes declared lost early because the window was full.
+    pub window_overrun: u64,
+    /// Replies that came with a kernel TX stamp in warm-up.
+    pub warm_up_tx_stamped: u64,
+    /// Warm-up probes that left.
+    pub warm_up_sent: u64,
+    /// Warm-up probes that were answered.
+    pub warm_up_received: u64,
+}
+
+/// Messages that were dropped, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rejected {
+    /// Not of the protocol's form.
+    pub malformed: u64,
+    /// Another session's, or an id that was never sent or is long forgotten.
+    pub unknown: u64,
+    /// The HMAC does not match.
+    pub unauthentic: u64,
+}
+
+/// The right to report what became of one send action. Made by [`Pinger::transmit`], used up by
+/// [`Pinger::sent`] or [`Pinger::send_failed`]; it cannot be copied, so one probe has one stamp.
+#[derive(Debug)]
+#[must_use = "report what became of the send: Pinger::sent or Pinger::send_failed"]
+pub struct TxToken {
+    id: u64,
+    intended: Instant<Monotonic>,
+}
+
+impl TxToken {
+    /// The probe's id.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Free,
+    InFlight,
+    /// Answered in time, waiting for the kernel's stamp of the probe.
+    Stamping,
+    Received,
+    Late,
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    id: u64,
+    fate: Fate,
+    reordered: bool,
+    key: Option<u32>,
+    deadline: Instant<Monotonic>,
+    intended: Instant<Monotonic>,
+    tx: TxStamps,
+    rx: Option<RxStamps>,
+    remote: Option<Remote>,
+}
+
+impl Slot {
+    const FREE: Self = Self {
+        id: u64::MAX / 2,
+        fate: Fate::Free,
+        reordered: false,
+        key: None,
+        deadline: Instant::EPOCH,
+        intended: Instant::EPOCH,
+        tx: TxStamps { app: Instant::EPOCH, sched: None, kernel: None, hw: None },
+        rx: None,
+        remote: None,
+    };
+
+    fn sample(&self, state: State) -> Sample {
+        Sample {
+            id: self.id,
+            state,
+            reordered: self.reordered,
+            intended: self.intended,
+            tx: self.tx,
+            rx: self.rx,
+            remote: self.remote,
+        }
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Pinger<P> {
+    protocol: P,
+    config: Config,
+    message: Box<[u8]>,
+    /// Length of the message of the last send action.
+    message_len: usize,
+    slots: Box<[Slot]>,
+    /// Ids by the kernel's stamp key.
+    keys: Box<[u64]>,
+    /// Replies waiting for a stamp, with the time at which they are told without.
+    stamping: VecDeque<(u64, Instant<Monotonic>)>,
+    /// The deepest stamp point that a reply waits for.
+    awaited: Option<TxPoint>,
+    /// The id of the next probe. Warm-up ids lie just below 0, wrapping.
+    next_id: u64,
+    /// Everything before this id has a fate.
+    oldest: u64,
+    next_departure: Option<Instant<Monotonic>>,
+    last_departure: Option<Instant<Monotonic>>,
+    end: Option<Instant<Monotonic>>,
+    stopped: bool,
+    highest_received: Option<u64>,
+    counts: Counts,
+}
+
+impl<P: Protocol> Pinger<P> {
+    /// A pinger whose first (warm-up) probe is due at `start`.
+    pub fn new(protocol: P, config: Config, start: Instant<Monotonic>) -> Self {
+        let window = config.window();
+        let first = 0_u64.wrapping_sub(u64::from(config.warm_up));
+        let message = vec![0; protocol.capacity()].into_boxed_slice();
+        Self {
+            protocol,
+            config,
+            message,
+            message_len: 0,
+            slots: vec![Slot::FREE; window].into_boxed_slice(),
+            keys: vec![u64::MAX / 2; window].into_boxed_slice(),
+            stamping: VecDeque::with_capacity(STAMP_QUEUE),
+            awaited: None,
+            next_id: first,
+            oldest: first,
+            next_departure: Some(start),
+            last_departure: None,
+            end: None,
+            stopped: false,
+            highest_received: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The protocol, for what it learned.
+    pub fn protocol(&self) -> &P {
+        &self.protocol
+    }
+
+    /// Probes whose fate is still open.
+    pub fn outstanding(&self) -> u64 {
+        self.counts.sent - self.counts.received - self.counts.lost - self.counts.late
+    }
+
+    /// The id after the highest that was sent.
+    pub fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Whether the warm-up is still going on.
+    pub fn is_warming_up(&self) -> bool {
+        is_warm_up(self.next_id)
+    }
+
+    /// From now on a reply is told only when the stamp at `point` of its probe has come, or has
+    /// not come for 20 ms. `None` (the start) waits for nothing.
+    pub fn await_stamp(&mut self, point: Option<TxPoint>) {
+        self.awaited = point;
+    }
+
+    /// When the next probe is due; `None` when none will leave without further news.
+    pub fn departure(&self) -> Option<Instant<Monotonic>> {
+        self.next_departure
+    }
+
+    /// When the caller must come back at the latest if nothing arrives: a departure, a time-out or
+    /// the end of waiting for a stamp. `None` when all is done.
+    pub fn wake(&self) -> Option<Instant<Monotonic>> {
+        let timeout = (self.oldest != self.next_id).then(|| self.slot(self.oldest).deadline);
+        let stamp = self.stamping.front().map(|(_, until)| *until);
+        [self.next_departure, timeout, stamp].into_iter().flatten().min()
+    }
+
+    /// Starts a probe if one is due: writes its message and returns the token of the send action.
+    /// The message is read with [`Pinger::message`].
+    pub fn transmit(
+        &mut self,
+        now: Instant<Monotonic>,
+        stamp: Instant<Realtime>,
+        out: &mut impl FnMut(Sample),
+    ) -> Option<TxToken> {
+        let intended = self.next_departure.filter(|due| *due <= now)?;
+        if self.ends_before(intended) {
+            self.next_departure = None;
+            return None;
+        }
+        let id = self.next_id;
+        self.make_room(id, out);
+        self.next_departure = None;
+        self.message_len = self.protocol.write(id, stamp, &mut self.message);
+        Some(TxToken { id, intended })
+    }
+
+    /// The message of the last [`Pinger::transmit`].
+    pub fn message(&self) -> &[u8] {
+        &self.message[..self.message_len]
+    }
+
+    /// The probe left: `app` is the clock just before the send call, `key` the name under which
+    /// the kernel will report its stamps, `now` the time after the call.
+    pub fn sent(
+        &mut self,
+        token: TxToken,
+        app: Instant<Realtime>,
+        key: Option<u32>,
+        now: Instant<Monotonic>,
+    ) {
+        let TxToken { id, intended } = token;
+        *self.slot_mut(id) = Slot {
+            id,
+            fate: Fate::InFlight,
+            key,
+            deadline: now.saturating_add(self.config.timeout),
+            intended,
+            tx: TxStamps { app, sched: None, kernel: None, hw: None },
+            ..Slot::FREE
+        };
+        if let Some(key) = key {
+            let index = key as usize & (self.keys.len() - 1);
+            self.keys[index] = id;
+        }
+        if is_warm_up(id) {
+            self.counts.warm_up_sent += 1;
+        } else {
+            self.counts.sent += 1;
+        }
+        self.advance(id, intended, now);
+    }
+
+    /// The socket refused the probe for good.
+    pub fn send_failed(
+        &mut self,
+        token: TxToken,
+        app: Instant<Realtime>,
+        now: Instant<Monotonic>,
+        out: &mut impl FnMut(Sample),
+    ) {
+        let TxToken { id, intended } = token;
+        let slot = Slot {
+            id,
+            intended,
+            tx: TxStamps { app, sched: None, kernel: None, hw: None },
+            ..Slot::FREE
+        };
+        *self.slot_mut(id) = slot;
+        if !is_warm_up(id) {
+            self.counts.send_failed += 1;
+            out(slot.sample(State::SendFailed));
+        }
+        self.advance(id, intended, now);
+        if let Departures::Closed { pause, spacing } = self.config.departures {
+            // No reply will come for this one; a socket that refuses is not asked in a tight loop.
+            self.depart_after(now, pause.max(spacing).max(Nanos::from_millis(10)));
+        }
+        self.skip_resolved();
+    }
+
+    /// A message arrived. Returns the id of the probe it answers, or why it answers none.
+    pub fn receive(
+        &mut self,
+        message: &[u8],
+        channel: u64,
+        rx: RxStamps,
+        now: Instant<Monotonic>,
+        out: &mut impl FnMut(Sample),
+    ) -> Result<u64, Reject> {
+        let reply = self.protocol.read(message, channel).inspect_err(|reject| {
+            *match reject {
+                Reject::Malformed => &mut self.counts.rejected.malformed,
+                Reject::Unknown => &mut self.counts.rejected.unknown,
+                Reject::Unauthentic => &mut self.counts.rejected.unauthentic,
+            } += 1;
+        })?;
+        let Some(id) = self.known(reply.id) else {
+            self.counts.rejected.unknown += 1;
+            return Err(Reject::Unknown);
+        };
+        if is_warm_up(id) {
+            self.warm_up_reply(id, rx, reply.remote);
+            return Ok(id);
+        }
+        let in_time = now <= self.slot(id).deadline;
+        match self.slot(id).fate {
+            Fate::InFlight if in_time => self.reply_in_time(id, rx, reply.remote, now, out),
+            Fate::InFlight => {
+                // Its time-out has passed, but nobody has looked at the clock since.
+                self.lose(id, now, out);
+                self.reply_late(id, rx, reply.remote, out);
+            }
+            Fate::Lost => self.reply_late(id, rx, reply.remote, out),
+            Fate::Stamping | Fate::Received | Fate::Late => {
+                self.counts.duplicate += 1;
+                let slot = *self.slot(id);
+                let duplicate = Slot { rx: Some(rx), remote: reply.remote, ..slot };
+                out(duplicate.sample(State::Duplicate));
+            }
+            Fate::Free => {
+                // The socket said that this probe did not leave, yet somebody answers its id.
+                self.counts.rejected.unknown += 1;
+                return Err(Reject::Unknown);
+            }
+        }
+        self.skip_resolved();
+        Ok(id)
+    }
+
+    /// The kernel stamped a probe on its way out.
+    pub fn tx_stamp(
+        &mut self,
+        key: u32,
+        point: TxPoint,
+        at: Instant<Realtime>,
+        out: &mut impl FnMut(Sample),
+    ) {
+        let id = self.keys[key as usize & (self.keys.len() - 1)];
+        let awaited = self.awaited;
+        let slot = self.slot_mut(id);
+        if slot.id != id || slot.key != Some(key) {
+            return;
+        }
+        let (place, first) = match point {
+            TxPoint::Sched => (&mut slot.tx.sched, false),
+            TxPoint::Kernel => (&mut slot.tx.kernel, true),
+            TxPoint::Hw => (&mut slot.tx.hw, true),
+        };
+        *place = Some(at);
+        let complete = slot.fate == Fate::Stamping && awaited.is_none_or(|p| p == point);
+        if first && is_warm_up(id) {
+            self.counts.warm_up_tx_stamped += 1;
+        }
+        if complete {
+            self.told(id, out);
+        }
+    }
+
+    /// Time has passed: time-outs and missing stamps.
+    pub fn expire(&mut self, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
+        while let Some((id, _)) = self.stamping.front().copied().filter(|(_, until)| *until <= now)
+        {
+            self.stamping.pop_front();
+            self.told_without_stamp(id, out);
+        }
+        while self.oldest != self.next_id {
+            let slot = self.slot(self.oldest);
+            if slot.fate == Fate::InFlight {
+                if slot.deadline > now {
+                    break;
+                }
+                self.lose(self.oldest, now, out);
+            }
+            self.oldest = self.oldest.wrapping_add(1);
+        }
+        // A probe that will never leave must not keep the caller waiting for it.
+        if self.next_departure.is_some_and(|due| self.ends_before(due)) {
+            self.next_departure = None;
+        }
+    }
+
+    /// No further probe leaves; replies still count.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+        self.next_departure = None;
+    }
+
+    /// Tells what is only waiting for a stamp, and forgets the probes without a fate: an
+    /// interrupted run neither counts them as sent nor invents that they were lost. Returns how
+    /// many those are.
+    pub fn abandon(&mut self, out: &mut impl FnMut(Sample)) -> u64 {
+        self.stop();
+        while let Some((id, _)) = self.stamping.pop_front() {
+            self.told_without_stamp(id, out);
+        }
+        let open = self.outstanding();
+        self.counts.sent -= open;
+        self.oldest = self.next_id;
+        open
+    }
+
+    fn slot(&self, id: u64) -> &Slot {
+        &self.slots[id as usize & (self.slots.len() - 1)]
+    }
+
+    fn slot_mut(&mut self, id: u64) -> &mut Slot {
+        let mask = self.slots.len() - 1;
+        &mut self.slots[id as usize & mask]
+    }
+
+    /// Whether the run is over before a counted probe that is due at `due`.
+    fn ends_before(&self, due: Instant<Monotonic>) -> bool {
+        let complete = self.config.count.is_some_and(|count| self.next_id >= count);
+        let over = self.end.is_some_and(|end| due >= end);
+        self.stopped || !self.is_warming_up() && (complete || over)
+    }
+
+    /// The slot of a new probe may still hold one without a fate, when the caller stalled or asked
+    /// for more probes in flight than fit.
+    fn make_room(&mut self, id: u64, out: &mut impl FnMut(Sample)) {
+        let old = *self.slot(id);
+        match old.fate {
+            Fate::InFlight => {
+                self.counts.window_overrun += 1;
+                self.lose(old.id, old.deadline, out);
+            }
+            Fate::Stamping => self.told_without_stamp(old.id, out),
+            _ => {}
+        }
+        self.skip_resolved();
+    }
+
+    /// After a send action: the next id and its departure.
+    fn advance(&mut self, id: u64, intended: Instant<Monotonic>, now: Instant<Monotonic>) {
+        self.next_id = id.wrapping_add(1);
+        self.last_departure = Some(now);
+        if self.next_id == 0 {
+            // The first counted probe: a moment for the last warm-up reply, then the schedule.
+            self.begin_counting(now + self.config.warm_up_interval);
+            return;
+        }
+        if is_warm_up(id) {
+            self.next_departure = Some(intended + self.config.warm_up_interval);
+            return;
+        }
+        if id == 0 && self.config.warm_up == 0 {
+            self.end = self.config.duration.map(|d| intended.saturating_add(d));
+        }
+        self.next_departure = match self.config.departures {
+            Departures::Open { interval } => Some(intended.saturating_add(interval)),
+            Departures::Closed { .. } => None,
+        };
+        if self.next_departure.is_some_and(|due| self.ends_before(due)) {
+            self.next_departure = None;
+        }
+    }
+
+    fn begin_counting(&mut self, start: Instant<Monotonic>) {
+        self.next_departure = Some(start);
+        if self.end.is_none() {
+            self.end = self.config.duration.map(|d| start.saturating_add(d));
+        }
+    }
+
+    /// Closed loop: the next probe leaves `pause` after `now`, but keeps the spacing.
+    fn depart_after(&mut self, now: Instant<Monotonic>, pause: Nanos) {
+        let Departures::Closed { spacing, .. } = self.config.departures else { return };
+        let due = now.saturating_add(pause);
+        let spaced = self.last_departure.map_or(due, |last| last.saturating_add(spacing));
+        let due = due.max(spaced);
+        self.next_departure = (!self.ends_before(due)).then_some(due);
+    }
+
+    /// Closed loop: whether `id` is the probe that the next departure waits for.
+    fn is_current(&self, id: u64) -> bool {
+        self.next_id.wrapping_sub(1) == id && self.next_departure.is_none()
+    }
+
+    /// The full id of a wire id: the youngest sent probe that has these bits.
+    fn known(&self, id: WireId) -> Option<u64> {
+        let latest = self.next_id.wrapping_sub(1);
+        let age = latest.wrapping_sub(id.value) & id.mask();
+        let full = latest.wrapping_sub(age);
+        // A slot that holds this very id proves that it was sent.
+        (self.slot(full).id == full).then_some(full)
+    }
+
+    fn warm_up_reply(&mut self, id: u64, rx: RxStamps, remote: Option<Remote>) {
+        let slot = self.slot_mut(id);
+        if slot.fate == Fate::InFlight {
+            *slot = Slot { fate: Fate::Received, rx: Some(rx), remote, ..*slot };
+            self.counts.warm_up_received += 1;
+        }
+    }
+
+    fn reply_in_time(
+        &mut self,
+        id: u64,
+        rx: RxStamps,
+        remote: Option<Remote>,
+        now: Instant<Monotonic>,
+        out: &mut impl FnMut(Sample),
+    ) {
+        self.counts.received += 1;
+        let reordered = self.highest_received.is_some_and(|highest| id < highest);
+        self.counts.reordered += u64::from(reordered);
+        self.highest_received = self.highest_received.max(Some(id));
+        let awaited = self.awaited;
+        let slot = self.slot_mut(id);
+        *slot = Slot { reordered, rx: Some(rx), remote, ..*slot };
+        let stamped = match awaited {
+            Some(TxPoint::Sched) => slot.tx.sched.is_some(),
+            Some(TxPoint::Kernel) => slot.tx.kernel.is_some(),
+            Some(TxPoint::Hw) => slot.tx.hw.is_some(),
+            None => true,
+        };
+        if stamped || slot.key.is_none() {
+            slot.fate = Fate::Received;
+            out(slot.sample(State::Received));
+        } else {
+            slot.fate = Fate::Stamping;
+            if self.stamping.len() == STAMP_QUEUE
+                && let Some((oldest, _)) = self.stamping.pop_front()
+            {
+                self.told_without_stamp(oldest, out);
+            }
+            self.stamping.push_back((id, now.saturating_add(STAMP_GRACE)));
+        }
+        if let Departures::Closed { pause, .. } = self.config.departures
+            && self.is_current(id)
+        {
+            self.depart_after(now, pause);
+        }
+    }
+
+    fn reply_late(
+        &mut self,
+        id: u64,
+        rx: RxStamps,
+        remote: Option<Remote>,
+        out: &mut impl FnMut(Sample),
+    ) {
+        self.counts.lost -= 1;
+        self.counts.late += 1;
+        let slot = self.slot_mut(id);
+        *slot = Slot { fate: Fate::Late, rx: Some(rx), remote, ..*slot };
+        out(slot.sample(State::Late));
+    }
+
+    fn lose(&mut self, id: u64, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
+        let slot = self.slot_mut(id);
+        slot.fate = Fate::Lost;
+        let sample = slot.sample(State::Lost);
+        if is_warm_up(id) {
+            return;
+        }
+        self.counts.lost += 1;
+        out(sample);
+        if let Departures::Closed { pause, .. } = self.config.departures
+            && self.is_current(id)
+        {
+            self.depart_after(now, pause);
+        }
+    }
+
+    /// The awaited stamp came.
+    fn told(&mut self, id: u64, out: &mut impl FnMut(Sample)) {
+        self.stamping.retain(|(waiting, _)| *waiting != id);
+        let slot = self.slot_mut(id);
+        slot.fate = Fate::Received;
+        out(slot.sample(State::Received));
+    }
+
+    fn told_without_stamp(&mut self, id: u64, out: &mut impl FnMut(Sample)) {
+        if self.slot(id).fate == Fate::Stamping {
+            self.counts.tx_stamp_missing += 1;
+            self.told(id, out);
+        }
+    }
+
+    fn skip_resolved(&mut self) {
+        while self.oldest != self.next_id && self.slot(self.oldest).fate != Fate::InFlight {
+            self.oldest = self.oldest.wrapping_add(1);
+        }
+    }
+}
+
+/// Warm-up ids are the upper half of the range: they count up to 0 from below.
+fn is_warm_up(id: u64) -> bool {
+    id > u64::MAX / 2
+}
+
+#[cfg(test)]
+mod tests;

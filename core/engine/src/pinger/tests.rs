@@ -1,0 +1,360 @@
+//! The pinger in virtual time, against a link and a responder that misbehave on purpose.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::protocol::Reply;
+
+/// CLOCK_REALTIME minus CLOCK_MONOTONIC in these tests.
+const OFFSET: i64 = 1_700_000_000_000_000_000;
+const MS: i64 = 1_000_000;
+
+/// A 4-byte message: the low 32 bits of the id.
+#[derive(Debug)]
+struct Plain;
+
+impl Protocol for Plain {
+    fn capacity(&self) -> usize {
+        4
+    }
+
+    fn write(&mut self, id: u64, _now: Instant<Realtime>, message: &mut [u8]) -> usize {
+        message.copy_from_slice(&(id as u32).to_be_bytes());
+        4
+    }
+
+    fn read(&mut self, message: &[u8], _channel: u64) -> Result<Reply, Reject> {
+        let id = message.try_into().map_err(|_| Reject::Malformed)?;
+        Ok(Reply { id: WireId::low(u32::from_be_bytes(id).into(), 32), remote: None })
+    }
+}
+
+/// What the network and the responder do to a probe: the delays of the replies that come.
+type Fates = fn(id: i64, sent: i64) -> Vec<i64>;
+
+struct World {
+    now: i64,
+    pinger: Pinger<Plain>,
+    replies: BinaryHeap<Reverse<(i64, u64)>>,
+    samples: Vec<Sample>,
+    departures: Vec<(i64, i64)>,
+}
+
+fn open(count: u64, interval: i64, timeout: i64) -> Config {
+    Config {
+        departures: Departures::Open { interval: Nanos(interval) },
+        count: Some(count),
+        duration: None,
+        timeout: Nanos(timeout),
+        warm_up: 0,
+        warm_up_interval: Nanos(MS),
+    }
+}
+
+fn closed(count: u64, pause: i64, timeout: i64) -> Config {
+    let departures = Departures::Closed { pause: Nanos(pause), spacing: Nanos::ZERO };
+    Config { departures, ..open(count, 0, timeout) }
+}
+
+impl World {
+    fn new(config: Config) -> Self {
+        Self {
+            now: 0,
+            pinger: Pinger::new(Plain, config, Instant::from_nanos(0)),
+            replies: BinaryHeap::new(),
+            samples: Vec::new(),
+            departures: Vec::new(),
+        }
+    }
+
+    fn mono(&self) -> Instant<Monotonic> {
+        Instant::from_nanos(self.now)
+    }
+
+    fn real(&self) -> Instant<Realtime> {
+        Instant::from_nanos(OFFSET + self.now)
+    }
+
+    /// One turn of a caller's loop at the present time.
+    fn turn(&mut self, fates: Fates) {
+        let (mono, real) = (self.mono(), self.real());
+        let out = &mut |sample| self.samples.push(sample);
+        while let Some(Reverse((_, id))) = self.replies.peek().filter(|r| r.0.0 <= self.now) {
+            let rx = RxStamps { hw: None, kernel: None, app: real };
+            let message = (*id as u32).to_be_bytes();
+            self.pinger.receive(&message, 0, rx, mono, out).expect("a reply of this run");
+            self.replies.pop();
+        }
+        self.pinger.expire(mono, out);
+        if let Some(token) = self.pinger.transmit(mono, real, out) {
+            let id = token.id();
+            self.departures.push((id as i64, self.now));
+            for delay in fates(id as i64, self.now) {
+                self.replies.push(Reverse((self.now + delay, id)));
+            }
+            self.pinger.sent(token, real, None, mono);
+        }
+    }
+
+    /// Runs until the pinger has nothing left to wait for, then delivers what is still on its way.
+    fn run(mut self, fates: Fates) -> Self {
+        for _ in 0..1_000_000 {
+            self.turn(fates);
+            let Some(wake) = self.pinger.wake() else { break };
+            let arrival = self.replies.peek().map_or(i64::MAX, |r| r.0.0);
+            self.now = self.now.max(wake.as_nanos().min(arrival));
+        }
+        assert_eq!(self.pinger.wake(), None, "the run ended");
+        while let Some(Reverse((at, _))) = self.replies.peek() {
+            self.now = *at;
+            self.turn(fates);
+        }
+        self
+    }
+
+    fn states(&self, state: State) -> Vec<u64> {
+        self.samples.iter().filter(|s| s.state == state).map(|s| s.id).collect()
+    }
+}
+
+fn rtt(sample: &Sample) -> i64 {
+    (sample.rx.expect("a reply").app - sample.tx.app).0
+}
+
+#[test]
+fn a_constant_delay_is_measured_exactly_and_departures_keep_the_schedule() {
+    let world = World::new(open(100, 10 * MS, 1_000 * MS)).run(|_, _| vec![3 * MS]);
+    assert_eq!(world.states(State::Received), (0..100).collect::<Vec<_>>());
+    assert!(world.samples.iter().all(|s| rtt(s) == 3 * MS));
+    assert!(world.departures.iter().all(|(id, at)| *at == id * 10 * MS));
+}
+
+#[test]
+fn lost_probes_are_states_and_not_missing_rows() {
+    let fates: Fates = |id, _| if id % 3 == 0 { vec![] } else { vec![MS] };
+    let world = World::new(open(30, 10 * MS, 50 * MS)).run(fates);
+    assert_eq!(world.samples.len(), 30);
+    assert_eq!(world.states(State::Lost), (0..30).step_by(3).collect::<Vec<_>>());
+    let counts = world.pinger.counts();
+    assert_eq!((counts.sent, counts.received, counts.lost), (30, 20, 10));
+}
+
+#[test]
+fn a_late_reply_is_late_and_disturbs_no_later_probe() {
+    // S4's master reads the late reply of cycle 5 as that of cycle 6, and so on for ever.
+    let fates: Fates = |id, _| if id == 5 { vec![120 * MS] } else { vec![MS] };
+    for config in [closed(50, 0, 100 * MS), open(50, 10 * MS, 100 * MS)] {
+        // In closed loop the other 44 cycles take 44 ms, so that the late reply comes in the middle.
+        let world = World::new(config).run(fates);
+        assert_eq!(world.states(State::Late), [5]);
+        assert_eq!(world.states(State::Lost), [5], "the time-out was told when it happened");
+        let received = world.states(State::Received);
+        assert_eq!(received.len(), 49);
+        assert!(
+            world.samples.iter().filter(|s| s.state == State::Received).all(|s| rtt(s) == MS),
+            "no later cycle was matched to the late reply"
+        );
+        let counts = world.pinger.counts();
+        assert_eq!((counts.sent, counts.received, counts.lost, counts.late), (50, 49, 0, 1));
+    }
+}
+
+#[test]
+fn duplicates_are_extra_and_never_count_as_received() {
+    let world = World::new(open(10, 10 * MS, 50 * MS)).run(|_, _| vec![MS, 2 * MS, 2 * MS]);
+    let counts = world.pinger.counts();
+    assert_eq!((counts.sent, counts.received, counts.duplicate), (10, 10, 20));
+    assert_eq!(world.states(State::Duplicate).len(), 20);
+}
+
+#[test]
+fn an_overtaken_reply_is_reordered_and_still_received() {
+    let fates: Fates = |id, _| if id == 3 { vec![15 * MS] } else { vec![MS] };
+    let world = World::new(open(10, 10 * MS, 50 * MS)).run(fates);
+    let reordered: Vec<_> = world.samples.iter().filter(|s| s.reordered).map(|s| s.id).collect();
+    assert_eq!(reordered, [3]);
+    assert_eq!(world.pinger.counts().received, 10);
+}
+
+#[test]
+fn a_stalled_responder_does_not_stop_an_open_loop() {
+    // All replies between 100 and 300 ms are held until 300 ms.
+    let fates: Fates = |_, sent| {
+        let stalled = (100 * MS..300 * MS).contains(&sent);
+        vec![if stalled { 300 * MS - sent } else { MS }]
+    };
+    let world = World::new(open(50, 10 * MS, 1_000 * MS)).run(fates);
+    assert_eq!(world.pinger.counts().received, 50);
+    assert!(world.departures.iter().all(|(id, at)| *at == id * 10 * MS));
+    let worst = world.samples.iter().map(rtt).max();
+    assert_eq!(worst, Some(200 * MS), "the stall is in the delays, not hidden by waiting");
+}
+
+#[test]
+fn a_closed_loop_sends_after_the_reply_and_the_pause() {
+    let world = World::new(closed(4, 7 * MS, 100 * MS)).run(|_, _| vec![2 * MS]);
+    let at: Vec<_> = world.departures.iter().map(|(_, at)| *at).collect();
+    assert_eq!(at, [0, 9 * MS, 18 * MS, 27 * MS]);
+}
+
+#[test]
+fn a_closed_loop_goes_on_after_a_time_out() {
+    let world =
+        World::new(closed(3, 0, 100 * MS)).run(|id, _| if id == 1 { vec![] } else { vec![MS] });
+    let at: Vec<_> = world.departures.iter().map(|(_, at)| *at).collect();
+    assert_eq!(at, [0, MS, 101 * MS]);
+}
+
+#[test]
+fn warm_up_probes_leave_no_sample_and_no_count() {
+    let config = Config { warm_up: 5, ..open(10, 10 * MS, 50 * MS) };
+    let world = World::new(config).run(|id, _| if id == -2 { vec![] } else { vec![MS] });
+    assert_eq!(world.departures.len(), 15);
+    assert_eq!(world.departures[0].0, -5);
+    assert_eq!(world.samples.len(), 10);
+    let counts = world.pinger.counts();
+    assert_eq!((counts.sent, counts.received, counts.lost), (10, 10, 0));
+    assert_eq!((counts.warm_up_sent, counts.warm_up_received), (5, 4));
+}
+
+#[test]
+fn a_reply_to_a_probe_never_sent_is_rejected() {
+    let mut world = World::new(open(3, 10 * MS, 50 * MS));
+    world.turn(|_, _| vec![]);
+    let rx = RxStamps { hw: None, kernel: None, app: world.real() };
+    let now = world.mono();
+    for (message, reject) in
+        [(&[0, 0, 0, 9][..], Reject::Unknown), (&[1, 2, 3][..], Reject::Malformed)]
+    {
+        let result = world.pinger.receive(message, 0, rx, now, &mut |_| panic!("no sample"));
+        assert_eq!(result, Err(reject));
+    }
+    assert_eq!(world.pinger.counts().rejected.unknown, 1);
+    assert_eq!(world.pinger.counts().rejected.malformed, 1);
+    assert_eq!(world.pinger.counts().received, 0);
+}
+
+#[test]
+fn a_stepped_realtime_clock_moves_no_departure_and_no_time_out() {
+    // The stamps jump by an hour; the schedule and the time-outs are CLOCK_MONOTONIC's.
+    let mut world = World::new(open(5, 10 * MS, 50 * MS));
+    let mut samples = Vec::new();
+    for turn in 0..5_i64 {
+        let step = if turn >= 2 { 3_600_000 * MS } else { 0 };
+        let now = Instant::from_nanos(turn * 10 * MS);
+        let stamp = |after: i64| Instant::from_nanos(OFFSET + step + turn * 10 * MS + after);
+        let token = world.pinger.transmit(now, stamp(0), &mut |_| {}).expect("due by the schedule");
+        let message = (token.id() as u32).to_be_bytes();
+        world.pinger.sent(token, stamp(0), None, now);
+        let rx = RxStamps { hw: None, kernel: None, app: stamp(MS) };
+        let later = now + Nanos(MS);
+        world.pinger.receive(&message, 0, rx, later, &mut |s| samples.push(s)).unwrap();
+    }
+    assert_eq!(samples.len(), 5);
+    assert!(samples.iter().all(|s| s.state == State::Received));
+    assert_eq!(world.pinger.wake(), None);
+}
+
+#[test]
+fn a_reply_waits_for_the_stamp_of_its_own_probe() {
+    let mut world = World::new(open(2, 10 * MS, 50 * MS));
+    world.pinger.await_stamp(Some(TxPoint::Kernel));
+    let mut samples = Vec::new();
+    let (now, real) = (world.mono(), world.real());
+    let token = world.pinger.transmit(now, real, &mut |_| {}).unwrap();
+    world.pinger.sent(token, real, Some(70), now);
+    let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
+    world.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
+    assert_eq!(samples, [], "told only with its stamp");
+    world.pinger.tx_stamp(71, TxPoint::Kernel, real, &mut |s| samples.push(s));
+    assert_eq!(samples, [], "another packet's stamp is not its own");
+    world.pinger.tx_stamp(70, TxPoint::Kernel, real + Nanos(9), &mut |s| samples.push(s));
+    assert_eq!(samples.len(), 1);
+    assert_eq!(samples[0].tx.kernel, Some(real + Nanos(9)));
+    assert_eq!(world.pinger.counts().tx_stamp_missing, 0);
+}
+
+#[test]
+fn a_stamp_that_does_not_come_is_absent_and_counted() {
+    let mut world = World::new(open(1, 10 * MS, 500 * MS));
+    world.pinger.await_stamp(Some(TxPoint::Kernel));
+    let mut samples = Vec::new();
+    let (now, real) = (world.mono(), world.real());
+    let token = world.pinger.transmit(now, real, &mut |_| {}).unwrap();
+    world.pinger.sent(token, real, Some(1), now);
+    let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
+    world.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
+    let wake = world.pinger.wake().expect("the end of the wait for the stamp");
+    assert_eq!(wake, now + Nanos(MS) + STAMP_GRACE);
+    world.pinger.expire(wake, &mut |s| samples.push(s));
+    assert_eq!(samples.len(), 1);
+    assert_eq!((samples[0].state, samples[0].tx.kernel), (State::Received, None));
+    assert_eq!(world.pinger.counts().tx_stamp_missing, 1);
+    assert_eq!(world.pinger.wake(), None);
+}
+
+#[test]
+fn probes_under_way_at_an_interrupt_are_neither_sent_nor_lost() {
+    let mut world = World::new(open(100, 10 * MS, 1_000 * MS));
+    for _ in 0..3 {
+        world.turn(|_, _| vec![]);
+        world.now += 10 * MS;
+    }
+    assert_eq!(world.pinger.abandon(&mut |_| {}), 3);
+    assert_eq!(world.pinger.counts().sent, 0);
+    assert_eq!(world.pinger.counts().lost, 0);
+    assert_eq!(world.pinger.wake(), None);
+}
+
+#[test]
+fn a_failed_send_is_its_own_state_and_is_not_sent() {
+    let mut world = World::new(open(2, 10 * MS, 50 * MS));
+    let mut samples = Vec::new();
+    let (now, real) = (world.mono(), world.real());
+    let token = world.pinger.transmit(now, real, &mut |_| {}).unwrap();
+    world.pinger.send_failed(token, real, now, &mut |s| samples.push(s));
+    assert_eq!(samples[0].state, State::SendFailed);
+    assert_eq!((world.pinger.counts().sent, world.pinger.counts().send_failed), (0, 1));
+    let world = world.run(|_, _| vec![MS]);
+    assert_eq!(world.states(State::Received), [1]);
+}
+
+#[test]
+fn the_run_ends_when_its_time_is_over() {
+    let config =
+        Config { duration: Some(Nanos(95 * MS)), count: None, ..open(0, 10 * MS, MS * 50) };
+    let world = World::new(config).run(|_, _| vec![MS]);
+    assert_eq!(world.pinger.counts().sent, 10, "at 0, 10 ... 90 ms");
+}
+
+proptest! {
+    /// Whatever the network does, every probe has exactly one fate and the counts add up.
+    #[test]
+    fn fates_are_disjoint_and_add_up(seed in any::<u64>(), closed_loop in any::<bool>()) {
+        // The seed decides through a hash, because `Fates` is a plain function.
+        std::thread_local!(static SEED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+        SEED.set(seed);
+        let fates: Fates = |id, _| {
+            let mut x = SEED.get() ^ (id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut next = || { x ^= x << 13; x ^= x >> 7; x ^= x << 17; x };
+            let copies = [0, 1, 1, 1, 1, 2, 3][(next() % 7) as usize];
+            (0..copies).map(|_| (next() % 80) as i64 * MS).collect()
+        };
+        let config = if closed_loop { closed(200, 0, 50 * MS) } else { open(200, 3 * MS, 50 * MS) };
+        let world = World::new(config).run(fates);
+        let counts = world.pinger.counts();
+        prop_assert_eq!(counts.sent, 200);
+        prop_assert_eq!(counts.received + counts.lost + counts.late, 200);
+        prop_assert_eq!(world.states(State::Received).len() as u64, counts.received);
+        prop_assert_eq!(world.states(State::Late).len() as u64, counts.late);
+        prop_assert_eq!(world.states(State::Lost).len() as u64, counts.lost + counts.late);
+        prop_assert_eq!(world.states(State::Duplicate).len() as u64, counts.duplicate);
+        let mut fated = world.states(State::Received);
+        fated.extend(world.states(State::Lost));
+        fated.sort_unstable();
+        prop_assert_eq!(fated, (0..200).collect::<Vec<_>>());
+    }
+}

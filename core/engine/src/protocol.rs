@@ -1,0 +1,67 @@
+//! What the pinger needs of a protocol: a message for an id, and the id of a message.
+
+use dwell_units::{Instant, Realtime};
+
+use crate::stamps::Remote;
+
+/// A probe id as far as the wire carries it: the low `bits` of the full one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WireId {
+    /// The bits that came.
+    pub value: u64,
+    /// How many they are, 1 to 64.
+    pub bits: u32,
+}
+
+impl WireId {
+    /// All 64 bits.
+    pub const fn full(value: u64) -> Self {
+        Self { value, bits: 64 }
+    }
+
+    /// The low `bits` bits.
+    pub const fn low(value: u64, bits: u32) -> Self {
+        Self { value, bits }
+    }
+
+    /// The bits that count.
+    pub const fn mask(self) -> u64 {
+        u64::MAX >> (64 - self.bits)
+    }
+}
+
+/// A well-formed reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The probe it answers.
+    pub id: WireId,
+    /// What the far end says of its own stamps.
+    pub remote: Option<Remote>,
+}
+
+/// Why a message is no reply. A plain enum: this is the hot path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reject {
+    /// Not of the protocol's form.
+    Malformed,
+    /// Not of this run: another session, or an id that was never sent.
+    Unknown,
+    /// The HMAC does not match.
+    Unauthentic,
+}
+
+/// A protocol that probes can be sent in. Implementations keep what a run needs (session, key,
+/// padding) and allocate nothing per message.
+pub trait Protocol {
+    /// Bytes to reserve for a message.
+    fn capacity(&self) -> usize;
+
+    /// Writes the probe `id` into `message` (of [`Protocol::capacity`] bytes) and returns its
+    /// length. `now` is the clock as close before sending as the protocol allows: the T1 of those
+    /// that carry one.
+    fn write(&mut self, id: u64, now: Instant<Realtime>, message: &mut [u8]) -> usize;
+
+    /// Reads a message. `channel` tells on which of several sockets it came, where that is what
+    /// identifies it.
+    fn read(&mut self, message: &[u8], channel: u64) -> Result<Reply, Reject>;
+}

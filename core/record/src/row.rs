@@ -1,0 +1,79 @@
+//! The columns of a sample, the same in CSV and in JSON lines.
+
+use dwell_engine::stamps::{Rung, Sample, State};
+use dwell_stats::Delays;
+use dwell_units::{Instant, Nanos, Pairing, Realtime};
+
+/// The numeric columns, in order, after `id`, `state`, `reordered` and `void`. Delays first, then
+/// the stamps they are made of, in nanoseconds since the epoch of CLOCK_REALTIME (T2 and T3 on the
+/// far end's clock).
+pub(crate) const NUMBERS: [&str; 18] = [
+    "rtt_ns",
+    "rtt_intended_ns",
+    "rtt_kernel_ns",
+    "rtt_hw_ns",
+    "schedule_error_ns",
+    "residence_ns",
+    "one_way_forward_ns",
+    "one_way_backward_ns",
+    "intended_ns",
+    "tx_app_ns",
+    "tx_sched_ns",
+    "tx_kernel_ns",
+    "tx_hw_ns",
+    "t2_ns",
+    "t3_ns",
+    "rx_hw_ns",
+    "rx_kernel_ns",
+    "rx_app_ns",
+];
+
+/// One event in the life of a probe.
+pub(crate) struct Row {
+    pub(crate) id: u64,
+    pub(crate) state: &'static str,
+    pub(crate) reordered: bool,
+    /// A clock was stepped: there are stamps but no delays.
+    pub(crate) void: bool,
+    /// In the order of [`NUMBERS`].
+    pub(crate) numbers: [Option<i64>; NUMBERS.len()],
+}
+
+impl Row {
+    /// See [`Delays::of`] for `bridge` and `near`.
+    pub(crate) fn of(sample: &Sample, bridge: Option<&Pairing>, near: Rung) -> Self {
+        let delays = Delays::of(sample, bridge, near);
+        let (tx, rx, remote) = (&sample.tx, sample.rx, sample.remote);
+        // What could not be sent has no time of sending.
+        let sent = sample.state != State::SendFailed;
+        let ns = |delay: Option<Nanos>| delay.map(|delay| delay.0);
+        let at = |stamp: Option<Instant<Realtime>>| stamp.map(Instant::as_nanos);
+        let numbers = [
+            ns(delays.rtt),
+            ns(delays.rtt_intended),
+            ns(delays.rtt_kernel),
+            ns(delays.rtt_hw),
+            ns(delays.schedule_error),
+            ns(delays.residence),
+            ns(delays.one_way_forward),
+            ns(delays.one_way_backward),
+            at(bridge.map(|bridge| bridge.to_real(sample.intended))),
+            at(sent.then_some(tx.app)),
+            at(tx.sched),
+            at(tx.kernel),
+            at(tx.hw),
+            at(remote.map(|remote| remote.rx)),
+            at(remote.map(|remote| remote.tx)),
+            at(rx.and_then(|rx| rx.hw)),
+            at(rx.and_then(|rx| rx.kernel)),
+            at(rx.map(|rx| rx.app)),
+        ];
+        Self {
+            id: sample.id,
+            state: sample.state.name(),
+            reordered: sample.reordered,
+            void: bridge.is_none(),
+            numbers,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Rows that are written while a measurement runs. A row is an event: the `late` reply of a probe
+//! comes in a row of its own and supersedes the `lost` of the same id, a `duplicate` adds to the
+//! row before it. Rows come in the order in which fates were decided, which with probes in flight
+//! is not that of their ids.
+
+use std::io::Write;
+
+use dwell_engine::stamps::{Rung, Sample, State};
+use dwell_stats::Delays;
+use dwell_units::Pairing;
+
+use crate::row::{NUMBERS, Row};
+use crate::s4;
+
+/// A format of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowFormat {
+    /// S4's round-trip CSV, seconds. One row per probe and none per event: a probe that was lost
+    /// stays `nan` when its reply comes late after all.
+    S4Csv,
+    /// Comma-separated nanoseconds, empty where not to be had.
+    Csv,
+    /// One JSON object per line, null where not to be had; described by
+    /// `docs/schema/dwell.sample-1.schema.json`.
+    JsonLines,
+}
+
+const INFALLIBLE: &str = "a vector takes any bytes";
+
+impl RowFormat {
+    /// Appends what a file begins with.
+    pub fn append_header(self, out: &mut Vec<u8>) {
+        match self {
+            Self::S4Csv => out.extend_from_slice(s4::HEADER),
+            Self::Csv => {
+                let names = NUMBERS.join(",");
+                writeln!(out, "id,state,reordered,void,{names}").expect(INFALLIBLE);
+            }
+            Self::JsonLines => {}
+        }
+    }
+
+    /// Appends the row of `sample`, if it has one. Whole lines only; allocates nothing but room in
+    /// `out`, which is for the caller to write and reuse.
+    ///
+    /// `bridge` leads from the schedule's clock to the stamps' and is `None` for a void sample;
+    /// `near` is the rung of our stamps in one-way delays (see [`Delays::of`]).
+    pub fn append(self, out: &mut Vec<u8>, sample: &Sample, bridge: Option<&Pairing>, near: Rung) {
+        match self {
+            Self::S4Csv => match sample.state {
+                State::Received => {
+                    s4::append(out, sample.id, Delays::of(sample, bridge, near).rtt);
+                }
+                State::Lost | State::SendFailed => s4::append(out, sample.id, None),
+                State::Late | State::Duplicate => {}
+            },
+            Self::Csv => append_csv(out, &Row::of(sample, bridge, near)),
+            Self::JsonLines => append_json(out, &Row::of(sample, bridge, near)),
+        }
+    }
+}
+
+fn append_csv(out: &mut Vec<u8>, row: &Row) {
+    let Row { id, state, reordered, void, numbers } = row;
+    write!(out, "{id},{state},{reordered},{void}").expect(INFALLIBLE);
+    for number in numbers {
+        match number {
+            Some(number) => write!(out, ",{number}").expect(INFALLIBLE),
+            None => out.push(b','),
+        }
+    }
+    out.push(b'\n');
+}
+
+fn append_json(out: &mut Vec<u8>, row: &Row) {
+    let Row { id, state, reordered, void, numbers } = row;
+    write!(out, r#"{{"id":{id},"state":"{state}","reordered":{reordered},"void":{void}"#)
+        .expect(INFALLIBLE);
+    for (name, number) in NUMBERS.iter().zip(numbers) {
+        match number {
+            Some(number) => write!(out, r#","{name}":{number}"#).expect(INFALLIBLE),
+            None => write!(out, r#","{name}":null"#).expect(INFALLIBLE),
+        }
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::stamps::{Remote, RxStamps, TxStamps};
+    use dwell_units::{Instant, Nanos, Realtime};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BRIDGE: Pairing = Pairing {
+        real: Instant::from_nanos(1_000),
+        mono: Instant::from_nanos(0),
+        width: Nanos(28),
+    };
+
+    fn at(nanos: i64) -> Instant<Realtime> {
+        Instant::from_nanos(nanos)
+    }
+
+    fn received() -> Sample {
+        Sample {
+            id: 7,
+            state: State::Received,
+            reordered: true,
+            intended: Instant::from_nanos(500),
+            tx: TxStamps { app: at(1_510), sched: None, kernel: Some(at(1_520)), hw: None },
+            rx: Some(RxStamps { hw: None, kernel: Some(at(1_900)), app: at(1_950) }),
+            remote: Some(Remote {
+                rx: at(1_600),
+                tx: at(1_700),
+                seq: 7,
+                ttl: None,
+                same_clock: true,
+            }),
+        }
+    }
+
+    fn text(format: RowFormat, samples: &[Sample], bridge: Option<&Pairing>) -> String {
+        let mut out = Vec::new();
+        format.append_header(&mut out);
+        samples.iter().for_each(|s| format.append(&mut out, s, bridge, Rung::KernelSw));
+        String::from_utf8(out).unwrap()
+    }
+
+    fn without_reply(state: State) -> Sample {
+        Sample { state, reordered: false, rx: None, remote: None, ..received() }
+    }
+
+    #[test]
+    fn the_csv_has_a_unit_in_every_column_and_nothing_where_nothing_is_known() {
+        let lines = text(RowFormat::Csv, &[received(), without_reply(State::Lost)], Some(&BRIDGE));
+        let expected = "\
+            id,state,reordered,void,rtt_ns,rtt_intended_ns,rtt_kernel_ns,rtt_hw_ns,\
+            schedule_error_ns,residence_ns,one_way_forward_ns,one_way_backward_ns,intended_ns,\
+            tx_app_ns,tx_sched_ns,tx_kernel_ns,tx_hw_ns,t2_ns,t3_ns,rx_hw_ns,rx_kernel_ns,rx_app_ns\n\
+            7,received,true,false,440,450,380,,10,100,80,200,1500,1510,,1520,,1600,1700,,1900,1950\n\
+            7,lost,false,false,,,,,10,,,,1500,1510,,1520,,,,,,\n";
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_void_row_keeps_its_stamps_and_loses_its_delays() {
+        let lines = text(RowFormat::Csv, &[received()], None);
+        let row = lines.lines().nth(1).unwrap();
+        assert_eq!(row, "7,received,true,true,,,,,,,,,,1510,,1520,,1600,1700,,1900,1950");
+        let s4 = text(RowFormat::S4Csv, &[received()], None);
+        assert_eq!(s4.lines().nth(1), Some("         7,        nan"));
+    }
+
+    #[test]
+    fn a_probe_that_was_not_sent_has_no_time_of_sending() {
+        let lines = text(RowFormat::Csv, &[without_reply(State::SendFailed)], Some(&BRIDGE));
+        let row = lines.lines().nth(1).unwrap();
+        assert!(row.starts_with("7,send-failed,false,false,,,,,,,,,1500,,,"), "{row}");
+    }
+
+    #[test]
+    fn s4_has_one_row_per_probe_whatever_comes_after() {
+        let late = Sample { state: State::Late, ..received() };
+        let duplicate = Sample { state: State::Duplicate, id: 8, ..received() };
+        let second = Sample { id: 8, ..received() };
+        let samples = [without_reply(State::Lost), second, late, duplicate];
+        let expected = "id,roundtrip_time [s]\n         7,        nan\n         8,0.000000440\n";
+        assert_eq!(text(RowFormat::S4Csv, &samples, Some(&BRIDGE)), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn csv_and_json_lines_say_the_same(
+            tx in any::<i64>(), rx in any::<i64>(), t2 in any::<i64>(), t3 in any::<i64>(),
+            kernel in proptest::option::of(any::<i64>()), id in any::<u64>(), void in any::<bool>(),
+        ) {
+            let mut sample = received();
+            sample.id = id;
+            sample.tx.app = at(tx);
+            sample.rx = Some(RxStamps { hw: None, kernel: kernel.map(at), app: at(rx) });
+            sample.remote = sample.remote.map(|r| Remote { rx: at(t2), tx: at(t3), ..r });
+            let bridge = (!void).then_some(&BRIDGE);
+            let csv = text(RowFormat::Csv, &[sample], bridge);
+            let json = text(RowFormat::JsonLines, &[sample], bridge);
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            let (names, row) = csv.trim_end().split_once('\n').unwrap();
+            prop_assert_eq!(names.split(',').count(), row.split(',').count());
+            for (name, cell) in names.split(',').zip(row.split(',')) {
+                let other = match &json[name] {
+                    serde_json::Value::Null => String::new(),
+                    serde_json::Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                prop_assert_eq!(cell, other, "{}", name);
+            }
+        }
+    }
+}

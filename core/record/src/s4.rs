@@ -1,0 +1,54 @@
+//! The round-trip CSV of S4, byte for byte (S4.2): a header, then `%10d,%11.9lf` with the round-trip
+//! time in seconds for each cycle. A cycle that failed has the NaN of C's printf in the same
+//! eleven columns: `        nan`.
+//!
+//! Seconds are written from whole nanoseconds; no digit passes through floating point.
+
+use std::io::Write;
+
+use dwell_units::Nanos;
+
+pub(crate) const HEADER: &[u8] = b"id,roundtrip_time [s]\n";
+
+/// Appends the row of cycle `id`; `None` is a failed cycle.
+pub(crate) fn append(out: &mut Vec<u8>, id: u64, round_trip: Option<Nanos>) {
+    const INFALLIBLE: &str = "a vector takes any bytes";
+    let Some(Nanos(ns)) = round_trip else {
+        return writeln!(out, "{id:>10},{:>11}", "nan").expect(INFALLIBLE);
+    };
+    let sign = if ns < 0 { "-" } else { "" };
+    let (seconds, rest) = (ns.unsigned_abs() / 1_000_000_000, ns.unsigned_abs() % 1_000_000_000);
+    // One digit, a point and nine digits fill the eleven columns, so padding never occurs.
+    writeln!(out, "{id:>10},{sign}{seconds}.{rest:09}").expect(INFALLIBLE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(id: u64, round_trip: Option<i64>) -> String {
+        let mut out = Vec::new();
+        append(&mut out, id, round_trip.map(Nanos));
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn rows_are_those_that_s4_published() {
+        // The first rows of its measurement without load, and one of its longest.
+        assert_eq!(line(0, Some(5_618_705)), "         0,0.005618705\n");
+        assert_eq!(line(1, Some(276_924)), "         1,0.000276924\n");
+        assert_eq!(line(49_999, Some(249_729)), "     49999,0.000249729\n");
+    }
+
+    #[test]
+    fn a_failed_cycle_is_what_printf_makes_of_nan() {
+        assert_eq!(line(3, None), "         3,        nan\n");
+    }
+
+    #[test]
+    fn numbers_wider_than_their_columns_are_written_in_full() {
+        assert_eq!(line(12_345_678_901, Some(12_000_000_001)), "12345678901,12.000000001\n");
+        assert_eq!(line(0, Some(-1)), "         0,-0.000000001\n");
+        assert_eq!(line(0, Some(i64::MIN)), "         0,-9223372036.854775808\n");
+    }
+}

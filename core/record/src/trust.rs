@@ -1,0 +1,83 @@
+//! The part of a summary that says how far its numbers can be trusted.
+
+use dwell_stats::{Resolution, RoundTrip};
+use dwell_units::{Nanos, Pairing};
+use serde::{Serialize, Serializer};
+
+use crate::summary::Figures;
+
+/// Reasons to trust the numbers, or not to.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Trust {
+    /// Actual minus intended time of sending; null when nothing was sent on a schedule.
+    pub schedule_error_ns: Option<Figures>,
+    /// How many probes the command meant to send; null when it had no end.
+    pub planned: Option<u64>,
+    /// Probes sent first and counted nowhere.
+    pub warm_up_sent: u64,
+    /// Samples lost because the ring to the recording thread was full.
+    pub ring_dropped: u64,
+    /// Samples that measure nothing because a clock was stepped.
+    pub void: u64,
+    /// The delay that this machine adds to every round trip by itself; null when not measured.
+    pub floor_ns: Option<i64>,
+    /// How true percentiles are: `exact` (an observed value) or `0.1%`; null without percentiles.
+    #[serde(serialize_with = "resolution_name")]
+    pub percentile_resolution: Option<Resolution>,
+    /// The two clocks at start and end; null when the command needed no pairing.
+    pub clocks: Option<Clocks>,
+    /// How far CLOCK_REALTIME was stepped meanwhile; null when it was not.
+    pub clock_step_ns: Option<i64>,
+    /// What a reader must know before quoting a number, in plain words.
+    pub warnings: Vec<String>,
+}
+
+/// Pairings of CLOCK_REALTIME and CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Clocks {
+    /// Before the first probe.
+    pub start: PairingRecord,
+    /// After the last.
+    pub end: PairingRecord,
+}
+
+/// One pairing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PairingRecord {
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC.
+    pub offset_ns: i64,
+    /// Width of the bracket within which both were read.
+    pub width_ns: i64,
+}
+
+impl Trust {
+    /// What a round-trip measurement says of itself; the rest is for its caller to fill in.
+    pub fn of(measured: &RoundTrip) -> Self {
+        let schedule_error = measured.figures(dwell_stats::Metric::ScheduleError);
+        Self {
+            schedule_error_ns: (schedule_error.count > 0).then(|| schedule_error.into()),
+            void: measured.void(),
+            percentile_resolution: Some(measured.resolution()),
+            ..Self::default()
+        }
+    }
+
+    /// Notes the pairings at start and end, and the step between them if there was one.
+    pub fn note_clocks(&mut self, start: &Pairing, end: &Pairing) {
+        self.clocks = Some(Clocks { start: start.into(), end: end.into() });
+        self.clock_step_ns = start.step_until(end).map(|Nanos(step)| step);
+    }
+}
+
+impl From<&Pairing> for PairingRecord {
+    fn from(pairing: &Pairing) -> Self {
+        Self { offset_ns: pairing.offset().0, width_ns: pairing.width.0 }
+    }
+}
+
+fn resolution_name<S: Serializer>(
+    resolution: &Option<Resolution>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    resolution.map(Resolution::name).serialize(serializer)
+}

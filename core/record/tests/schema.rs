@@ -1,0 +1,238 @@
+//! What this crate writes is what `docs/schema/` describes, and the schemas refuse what is not.
+
+use std::path::Path;
+
+use dwell_engine::stamps::{Remote, Rung, RxStamps, Sample, State, TxStamps};
+use dwell_record::{
+    Environment, Figures, Kind, Packets, Placement, RowFormat, Scalar, Scheduling, Stamps, Summary,
+    Trust, Waiting, metrics, values,
+};
+use dwell_stats::RoundTrip;
+use dwell_units::{Instant, Nanos, Pairing};
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+const BRIDGE: Pairing =
+    Pairing { real: Instant::from_nanos(0), mono: Instant::from_nanos(0), width: Nanos(28) };
+
+fn schema(name: &str) -> Validator {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema").join(name);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    jsonschema::draft202012::meta::validate(&schema).unwrap();
+    jsonschema::draft202012::new(&schema).unwrap()
+}
+
+fn summary_schema() -> Validator {
+    schema("dwell.summary-1.schema.json")
+}
+
+fn errors(schema: &Validator, object: &Value) -> Vec<String> {
+    schema.iter_errors(object).map(|e| format!("{}: {e}", e.instance_path())).collect()
+}
+
+fn sample(id: u64, state: State) -> Sample {
+    let answered = !matches!(state, State::Lost | State::SendFailed);
+    let tx = Instant::from_nanos(id as i64 * 1_000_000 + 5);
+    let rx = tx + Nanos(250_000 + (id as i64 * 7_919) % 10_000);
+    Sample {
+        id,
+        state,
+        reordered: false,
+        intended: Instant::from_nanos(id as i64 * 1_000_000),
+        tx: TxStamps { app: tx, sched: None, kernel: Some(tx + Nanos(900)), hw: None },
+        rx: answered.then_some(RxStamps { hw: None, kernel: Some(rx - Nanos(900)), app: rx }),
+        remote: answered.then_some(Remote {
+            rx: tx + Nanos(100_000),
+            tx: tx + Nanos(110_000),
+            seq: id as u32 + 3,
+            ttl: Some(64),
+            same_clock: true,
+        }),
+    }
+}
+
+fn summary_of(measured: &RoundTrip) -> Summary {
+    let mut trust = Trust::of(measured);
+    trust.planned = Some(2_000);
+    trust.note_clocks(&BRIDGE, &BRIDGE);
+    trust.warnings.push("the CPU may change its frequency".to_owned());
+    let mut environment = Environment { kernel: Some("6.1.0".to_owned()), ..Default::default() };
+    environment.placement.near = Placement {
+        cpu: Some(1),
+        waiting: Some(Waiting::Polling),
+        scheduling: Some(Scheduling::Fifo),
+    };
+    Summary {
+        kind: Kind::Ping,
+        target: "stamp://192.0.2.1:862".to_owned(),
+        parameters: [
+            ("interval_ns".to_owned(), json!(1_000_000)),
+            ("warm_up_ids".to_owned(), json!([-2, -1])),
+        ]
+        .into(),
+        packets: Some(measured.packets().into()),
+        metrics: metrics(measured),
+        values: values(measured),
+        stamps: Stamps {
+            tx: Some(Rung::KernelSw),
+            rx: Some(Rung::KernelSw),
+            near: Some(Rung::KernelSw),
+        },
+        engine: "udp".to_owned(),
+        trust,
+        environment,
+    }
+}
+
+/// A measurement with something of everything.
+fn measured() -> RoundTrip {
+    let mut measured = RoundTrip::new(Rung::KernelSw, 3);
+    for id in 0..2_000 {
+        measured.record(&sample(id, State::Received), Some(&BRIDGE));
+    }
+    let rest = [State::Lost, State::Lost, State::SendFailed];
+    for (id, state) in (2_000..).zip(rest) {
+        measured.record(&sample(id, state), Some(&BRIDGE));
+    }
+    measured.record(&sample(2_000, State::Late), Some(&BRIDGE));
+    measured.record(&sample(5, State::Duplicate), Some(&BRIDGE));
+    measured
+}
+
+fn parsed(summary: &Summary) -> Value {
+    serde_json::from_str(&summary.to_json()).unwrap()
+}
+
+#[test]
+fn a_full_summary_is_valid() {
+    let object = parsed(&summary_of(&measured()));
+    assert_eq!(errors(&summary_schema(), &object), Vec::<String>::new(), "{object:#}");
+    assert_eq!(object["schema"], "dwell.summary/1");
+    assert_eq!(object["packets"]["sent"], 2_002);
+    assert_eq!(object["metrics"]["rtt_ns"]["count"], 2_000);
+    assert!(object["metrics"]["rtt_ns"]["p99_9"].is_i64(), "observed values are whole numbers");
+    assert_eq!(object["stamps"]["tx"], "kernel-sw");
+    assert_eq!(object["trust"]["percentile_resolution"], "exact");
+    assert_eq!(object["trust"]["schedule_error_ns"]["count"], 2_002);
+}
+
+#[test]
+fn a_summary_without_a_single_reply_is_valid() {
+    let mut nothing = RoundTrip::new(Rung::User, 0);
+    nothing.record(&sample(0, State::Lost), None);
+    let object = parsed(&summary_of(&nothing));
+    assert_eq!(errors(&summary_schema(), &object), Vec::<String>::new(), "{object:#}");
+    assert_eq!(object["values"]["loss_ratio"], 1.0);
+    assert_eq!(object["values"]["jitter_rfc3550_ns"], Value::Null);
+}
+
+#[test]
+fn a_summary_of_a_command_that_sends_no_probes_is_valid() {
+    let summary = Summary {
+        kind: Kind::Reflect,
+        target: "stamp://[::]:862 stamp://0.0.0.0:862".to_owned(),
+        packets: None,
+        metrics: Default::default(),
+        values: [
+            ("answered".to_owned(), Some(Scalar::Count(u64::MAX))),
+            ("not_a_number".to_owned(), Some(Scalar::Real(f64::NAN))),
+        ]
+        .into(),
+        stamps: Stamps::default(),
+        trust: Trust::default(),
+        environment: Environment::default(),
+        ..summary_of(&measured())
+    };
+    let object = parsed(&summary);
+    assert_eq!(errors(&summary_schema(), &object), Vec::<String>::new(), "{object:#}");
+    assert_eq!(object["values"]["not_a_number"], Value::Null);
+}
+
+#[test]
+fn keys_come_in_the_order_of_the_design_each_time() {
+    let (first, second) = (summary_of(&measured()).to_json(), summary_of(&measured()).to_json());
+    assert_eq!(first, second);
+    let top: Vec<_> = first
+        .lines()
+        .filter_map(|line| line.strip_prefix("  \"")?.split_once('"'))
+        .map(|(key, _)| key)
+        .collect();
+    let expected = [
+        "schema",
+        "kind",
+        "target",
+        "parameters",
+        "packets",
+        "metrics",
+        "values",
+        "stamps",
+        "engine",
+        "trust",
+        "environment",
+    ];
+    assert_eq!(top, expected);
+}
+
+#[test]
+fn a_broken_summary_is_refused() {
+    type Break = fn(&mut Value);
+    let breaks: [(&str, Break); 11] = [
+        ("another version", |o| o["schema"] = json!("dwell.summary/2")),
+        ("a missing part", |o| drop(o.as_object_mut().unwrap().remove("trust"))),
+        ("an unknown part", |o| o["extra"] = json!(1)),
+        ("an unknown kind", |o| o["kind"] = json!("pong")),
+        ("an unknown counter", |o| o["packets"]["stray"] = json!(1)),
+        ("a negative counter", |o| o["packets"]["lost"] = json!(-1)),
+        ("a metric without a unit", |o| o["metrics"]["rtt"] = o["metrics"]["rtt_ns"].clone()),
+        ("a time as text", |o| o["metrics"]["rtt_ns"]["p50"] = json!("250us")),
+        ("a time in fractions", |o| o["metrics"]["rtt_ns"]["max"] = json!(0.5)),
+        ("a rung that is none", |o| o["stamps"]["rx"] = json!("kernel")),
+        ("an unknown fact", |o| o["environment"]["weather"] = json!("mild")),
+    ];
+    let (schema, good) = (summary_schema(), parsed(&summary_of(&measured())));
+    for (what, change) in breaks {
+        let mut object = good.clone();
+        change(&mut object);
+        assert!(!schema.is_valid(&object), "{what} passed");
+    }
+}
+
+#[test]
+fn every_line_of_samples_is_valid_and_a_broken_one_is_refused() {
+    let schema = schema("dwell.sample-1.schema.json");
+    let states = [State::Received, State::Late, State::Lost, State::Duplicate, State::SendFailed];
+    let mut out = Vec::new();
+    RowFormat::JsonLines.append_header(&mut out);
+    for (id, state) in (0..).zip(states) {
+        for bridge in [Some(&BRIDGE), None] {
+            RowFormat::JsonLines.append(&mut out, &sample(id, state), bridge, Rung::KernelSw);
+        }
+    }
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(text.lines().count(), 10);
+    for line in text.lines() {
+        let object: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(errors(&schema, &object), Vec::<String>::new(), "{line}");
+        let mut broken = object.clone();
+        broken["rtt"] = json!(5);
+        assert!(!schema.is_valid(&broken));
+        let mut broken = object;
+        broken.as_object_mut().unwrap().remove("rtt_ns");
+        assert!(!schema.is_valid(&broken));
+    }
+}
+
+#[test]
+fn figures_and_counters_reach_the_object_unchanged() {
+    let measured = measured();
+    let from = measured.figures(dwell_stats::Metric::Rtt);
+    let to = Figures::from(from);
+    assert_eq!((to.count, to.mean, to.stddev), (from.count, from.mean, from.stddev));
+    let observed = [from.min, from.p50, from.p90, from.p95, from.p99, from.p99_9, from.max];
+    let written = [to.min, to.p50, to.p90, to.p95, to.p99, to.p99_9, to.max];
+    assert_eq!(observed.map(|v| v.map(|v| v.0)), written);
+    let packets = Packets::from(measured.packets());
+    assert_eq!(packets.sent, packets.received + packets.lost + packets.late);
+    assert_eq!((packets.late, packets.duplicate, packets.send_failed), (1, 1, 1));
+}

@@ -1,0 +1,190 @@
+//! The delays of one probe: every difference of its stamps that means something, and none that
+//! does not.
+
+use dwell_engine::stamps::{Rung, RxStamps, Sample, State, TxStamps};
+use dwell_units::{Instant, Nanos, Pairing, Realtime};
+
+/// The delays of one probe; absent where a stamp is missing. Definitions are those of
+/// [`crate::Metric`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delays {
+    /// See [`crate::Metric::Rtt`].
+    pub rtt: Option<Nanos>,
+    /// See [`crate::Metric::RttKernel`].
+    pub rtt_kernel: Option<Nanos>,
+    /// See [`crate::Metric::RttHw`].
+    pub rtt_hw: Option<Nanos>,
+    /// See [`crate::Metric::RttIntended`].
+    pub rtt_intended: Option<Nanos>,
+    /// See [`crate::Metric::RttMinusResidence`].
+    pub rtt_minus_residence: Option<Nanos>,
+    /// See [`crate::Metric::Residence`].
+    pub residence: Option<Nanos>,
+    /// See [`crate::Metric::OneWayForward`].
+    pub one_way_forward: Option<Nanos>,
+    /// See [`crate::Metric::OneWayBackward`].
+    pub one_way_backward: Option<Nanos>,
+    /// T2 - T1 across two clocks: a delay plus an unknown offset. Only differences of two of these
+    /// mean anything.
+    pub forward_plus_offset: Option<Nanos>,
+    /// T4 - T3 across two clocks: a delay minus the same offset.
+    pub backward_minus_offset: Option<Nanos>,
+    /// See [`crate::Metric::QueueingIn`].
+    pub queueing_in: Option<Nanos>,
+    /// See [`crate::Metric::ScheduleError`].
+    pub schedule_error: Option<Nanos>,
+}
+
+impl Delays {
+    /// The delays of `sample`, whatever its state.
+    ///
+    /// `bridge` leads from the schedule's clock to that of the stamps; without one a clock was
+    /// stepped, the sample is void and there is no delay at all. `near` is the rung of our own
+    /// stamps wherever they are set against the far end's (which are of whatever rung the far end
+    /// has); a sample without stamps of that rung has none of those delays, because figures of two
+    /// rungs must not mix in one distribution.
+    pub fn of(sample: &Sample, bridge: Option<&Pairing>, near: Rung) -> Self {
+        let Some(bridge) = bridge else { return Self::default() };
+        if sample.state == State::SendFailed {
+            return Self::default();
+        }
+        let intended = bridge.to_real(sample.intended);
+        let tx = sample.tx;
+        let sent = Self { schedule_error: Some(tx.app - intended), ..Self::default() };
+        let Some(rx) = sample.rx else { return sent };
+        let ends = at_rung(&tx, &rx, near);
+        let remote = sample.remote;
+        let residence = remote.map(|r| r.tx - r.rx);
+        let forward_plus_offset = ends.zip(remote).map(|((t1, _), r)| r.rx - t1);
+        let backward_minus_offset = ends.zip(remote).map(|((_, t4), r)| t4 - r.tx);
+        let one_clock = remote.is_some_and(|r| r.same_clock);
+        Self {
+            rtt: Some(rx.app - tx.app),
+            rtt_kernel: between(tx.kernel, rx.kernel),
+            rtt_hw: between(tx.hw, rx.hw),
+            rtt_intended: Some(rx.app - intended),
+            // What the far end wrote may be anything, so the difference saturates.
+            rtt_minus_residence: ends
+                .zip(residence)
+                .map(|((t1, t4), residence)| Nanos((t4 - t1).0.saturating_sub(residence.0))),
+            residence,
+            one_way_forward: forward_plus_offset.filter(|_| one_clock),
+            one_way_backward: backward_minus_offset.filter(|_| one_clock),
+            forward_plus_offset,
+            backward_minus_offset,
+            queueing_in: rx.kernel.map(|kernel| rx.app - kernel),
+            ..sent
+        }
+    }
+}
+
+fn between(from: Option<Instant<Realtime>>, to: Option<Instant<Realtime>>) -> Option<Nanos> {
+    Some(to? - from?)
+}
+
+/// Our own T1 and T4 at `rung`. The driver's rung exists on the way in only, so there its pair is
+/// the kernel's.
+fn at_rung(
+    tx: &TxStamps,
+    rx: &RxStamps,
+    rung: Rung,
+) -> Option<(Instant<Realtime>, Instant<Realtime>)> {
+    match rung {
+        Rung::User => Some((tx.app, rx.app)),
+        Rung::KernelSw | Rung::Driver => tx.kernel.zip(rx.kernel),
+        Rung::Hw => tx.hw.zip(rx.hw),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::stamps::Remote;
+
+    use super::*;
+
+    fn at(nanos: i64) -> Instant<Realtime> {
+        Instant::from_nanos(nanos)
+    }
+
+    /// CLOCK_MONOTONIC reads 1,000,000 less than CLOCK_REALTIME.
+    const BRIDGE: Pairing = Pairing {
+        real: Instant::from_nanos(1_000_000),
+        mono: Instant::from_nanos(0),
+        width: Nanos(28),
+    };
+
+    fn sample() -> Sample {
+        Sample {
+            id: 0,
+            state: State::Received,
+            reordered: false,
+            intended: Instant::from_nanos(100),
+            tx: TxStamps { app: at(1_000_130), sched: None, kernel: Some(at(1_000_140)), hw: None },
+            rx: Some(RxStamps { hw: None, kernel: Some(at(1_000_940)), app: at(1_000_990) }),
+            remote: Some(Remote {
+                rx: at(7_000_000),
+                tx: at(7_000_300),
+                seq: 0,
+                ttl: None,
+                same_clock: false,
+            }),
+        }
+    }
+
+    #[test]
+    fn each_delay_is_the_difference_of_its_own_stamps() {
+        let delays = Delays::of(&sample(), Some(&BRIDGE), Rung::KernelSw);
+        let expected = Delays {
+            rtt: Some(Nanos(860)),
+            rtt_kernel: Some(Nanos(800)),
+            rtt_hw: None,
+            rtt_intended: Some(Nanos(890)),
+            rtt_minus_residence: Some(Nanos(500)),
+            residence: Some(Nanos(300)),
+            one_way_forward: None,
+            one_way_backward: None,
+            forward_plus_offset: Some(Nanos(5_999_860)),
+            backward_minus_offset: Some(Nanos(-5_999_360)),
+            queueing_in: Some(Nanos(50)),
+            schedule_error: Some(Nanos(30)),
+        };
+        assert_eq!(delays, expected);
+    }
+
+    #[test]
+    fn a_one_way_delay_needs_one_clock() {
+        let mut sample = sample();
+        let remote =
+            Remote { rx: at(1_000_500), tx: at(1_000_600), same_clock: true, seq: 0, ttl: None };
+        sample.remote = Some(remote);
+        let delays = Delays::of(&sample, Some(&BRIDGE), Rung::User);
+        assert_eq!(delays.one_way_forward, Some(Nanos(370)));
+        assert_eq!(delays.one_way_backward, Some(Nanos(390)));
+    }
+
+    #[test]
+    fn a_sample_without_stamps_of_the_rung_lends_none_from_another() {
+        let delays = Delays::of(&sample(), Some(&BRIDGE), Rung::Hw);
+        assert_eq!((delays.rtt_minus_residence, delays.forward_plus_offset), (None, None));
+        assert_eq!((delays.rtt, delays.residence), (Some(Nanos(860)), Some(Nanos(300))));
+    }
+
+    #[test]
+    fn a_lost_probe_has_a_schedule_error_and_a_failed_or_void_one_has_nothing() {
+        let lost = Sample { state: State::Lost, rx: None, remote: None, ..sample() };
+        let only = Delays { schedule_error: Some(Nanos(30)), ..Delays::default() };
+        assert_eq!(Delays::of(&lost, Some(&BRIDGE), Rung::User), only);
+        let failed = Sample { state: State::SendFailed, ..lost };
+        assert_eq!(Delays::of(&failed, Some(&BRIDGE), Rung::User), Delays::default());
+        assert_eq!(Delays::of(&sample(), None, Rung::User), Delays::default());
+    }
+
+    #[test]
+    fn hostile_far_stamps_do_not_overflow() {
+        for (rx, tx) in [(i64::MIN, i64::MAX), (i64::MAX, i64::MIN), (0, i64::MIN)] {
+            let remote = Remote { rx: at(rx), tx: at(tx), seq: 0, ttl: None, same_clock: true };
+            let sample = Sample { remote: Some(remote), ..sample() };
+            Delays::of(&sample, Some(&BRIDGE), Rung::User);
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! A distribution of signed nanoseconds, built one value at a time in bounded memory.
+//!
+//! Percentiles are nearest-rank, so each is a value that was observed. This holds exactly up to
+//! [`EXACT_LIMIT`] values; beyond, values are counted in logarithmic bins of three significant
+//! digits (HdrHistogram), and a percentile is then at most 0.1 % off the observed value it stands
+//! for and never outside the observed range. Count, extremes and mean stay exact throughout.
+//! Memory: at most 512 KiB exact, or at most 900 KiB in bins whatever is recorded (half that for a
+//! delay, which is not negative).
+
+use dwell_units::Nanos;
+use hdrhistogram::Histogram;
+
+/// Up to this many values are kept as they are; one more, and they move into bins.
+pub const EXACT_LIMIT: usize = 65_536;
+
+/// The share of values that lie at or below a percentile, in parts per million, so that ranks are
+/// computed without rounding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Quantile {
+    ppm: u32,
+}
+
+/// How true the percentiles of a distribution are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resolution {
+    /// Each is an observed value.
+    Exact,
+    /// Each is at most 0.1 % off an observed value.
+    PerMille,
+}
+
+/// The figures by which a distribution is reported. Absent is what the number of values does not
+/// support.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// How many values there are.
+    pub count: u64,
+    /// The smallest.
+    pub min: Option<Nanos>,
+    /// Arithmetic mean in nanoseconds.
+    pub mean: Option<f64>,
+    /// Sample standard deviation (n - 1) in nanoseconds; needs two values.
+    pub stddev: Option<f64>,
+    /// The median.
+    pub p50: Option<Nanos>,
+    /// The 90th percentile.
+    pub p90: Option<Nanos>,
+    /// The 95th percentile.
+    pub p95: Option<Nanos>,
+    /// The 99th percentile.
+    pub p99: Option<Nanos>,
+    /// The 99.9th percentile.
+    pub p99_9: Option<Nanos>,
+    /// The largest.
+    pub max: Option<Nanos>,
+}
+
+/// A distribution of signed nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    count: u64,
+    min: i64,
+    max: i64,
+    sum: i128,
+    // Welford's running mean and sum of squared differences from it.
+    mean: f64,
+    squares: f64,
+    values: Values,
+}
+
+#[derive(Clone, Debug)]
+enum Values {
+    Exact(Vec<i64>),
+    Binned(Box<Binned>),
+}
+
+/// Counts by magnitude, for each sign.
+#[derive(Clone, Debug)]
+struct Binned {
+    below_zero: Histogram<u64>,
+    from_zero: Histogram<u64>,
+}
+
+impl Quantile {
+    /// The median.
+    pub const P50: Self = Self { ppm: 500_000 };
+    /// 90 %.
+    pub const P90: Self = Self { ppm: 900_000 };
+    /// 95 %.
+    pub const P95: Self = Self { ppm: 950_000 };
+    /// 99 %.
+    pub const P99: Self = Self { ppm: 990_000 };
+    /// 99.9 %.
+    pub const P99_9: Self = Self { ppm: 999_000 };
+
+    /// The quantile of `ppm` parts in a million; `None` above one.
+    pub const fn from_ppm(ppm: u32) -> Option<Self> {
+        if ppm <= 1_000_000 { Some(Self { ppm }) } else { None }
+    }
+
+    /// The nearest rank among `n` sorted values, counted from 1: the smallest rank at or below
+    /// which at least this share lies. `None` when n (1 - q) < 1: fewer than one value is expected
+    /// above, so the number would be the maximum by another name (DESIGN.md section 5).
+    pub fn rank(self, n: u64) -> Option<u64> {
+        const ONE: u128 = 1_000_000;
+        let (n, ppm) = (u128::from(n), u128::from(self.ppm));
+        (n * (ONE - ppm) >= ONE).then(|| (n * ppm).div_ceil(ONE).max(1) as u64)
+    }
+}
+
+impl Resolution {
+    /// The name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::PerMille => "0.1%",
+        }
+    }
+}
+
+impl Figures {
+    /// The same figures with every value moved down by `base`; spread is unchanged. Turns delay
+    /// into PDV when `base` is the smallest delay (RFC 5481 section 4.2). Where percentiles are
+    /// 0.1 % off, that is 0.1 % of the value before it was moved.
+    pub fn relative_to(self, base: Nanos) -> Self {
+        let less = |value: Option<Nanos>| value.map(|v| Nanos(v.0.saturating_sub(base.0)));
+        Self {
+            count: self.count,
+            min: less(self.min),
+            mean: self.mean.map(|mean| mean - base.0 as f64),
+            stddev: self.stddev,
+            p50: less(self.p50),
+            p90: less(self.p90),
+            p95: less(self.p95),
+            p99: less(self.p99),
+            p99_9: less(self.p99_9),
+            max: less(self.max),
+        }
+    }
+}
+
+impl Default for Distribution {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Distribution {
+    /// An empty distribution; takes no memory for values until there are some.
+    pub const fn new() -> Self {
+        Self {
+            count: 0,
+            min: i64::MAX,
+            max: i64::MIN,
+            sum: 0,
+            mean: 0.0,
+            squares: 0.0,
+            values: Values::Exact(Vec::new()),
+        }
+    }
+
+    /// Adds a value.
+    pub fn record(&mut self, value: Nanos) {
+        let value = value.0;
+        self.count += 1;
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.sum += i128::from(value);
+        let before = value as f64 - self.mean;
+        self.mean += before / self.count as f64;
+        self.squares += before * (value as f64 - self.mean);
+        match &mut self.values {
+            Values::Exact(values) if values.len() < EXACT_LIMIT => values.push(value),
+            Values::Exact(values) => {
+                let mut binned = Binned::new();
+                values.iter().for_each(|&value| binned.record(value));
+                binned.record(value);
+                self.values = Values::Binned(Box::new(binned));
+            }
+            Values::Binned(binned) => binned.record(value),
+        }
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The smallest value.
+    pub fn min(&self) -> Option<Nanos> {
+        (self.count > 0).then_some(Nanos(self.min))
+    }
+
+    /// The largest value.
+    pub fn max(&self) -> Option<Nanos> {
+        (self.count > 0).then_some(Nanos(self.max))
+    }
+
+    /// Arithmetic mean in nanoseconds.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+
+    /// Sample standard deviation (n - 1) in nanoseconds; `None` below two values.
+    pub fn stddev(&self) -> Option<f64> {
+        (self.count > 1).then(|| (self.squares / (self.count - 1) as f64).max(0.0).sqrt())
+    }
+
+    /// The nearest-rank percentile; `None` where the count does not support it (see
+    /// [`Quantile::rank`]).
+    pub fn percentile(&self, quantile: Quantile) -> Option<Nanos> {
+        let rank = quantile.rank(self.count)?;
+        let value = match &self.values {
+            Values::Exact(values) => {
+                let mut values = values.clone();
+                *values.select_nth_unstable(rank as usize - 1).1
+            }
+            Values::Binned(binned) => binned.ranked(rank).clamp(self.min, self.max),
+        };
+        Some(Nanos(value))
+    }
+
+    /// How true [`Self::percentile`] is now.
+    pub fn resolution(&self) -> Resolution {
+        match self.values {
+            Values::Exact(_) => Resolution::Exact,
+            Values::Binned(_) => Resolution::PerMille,
+        }
+    }
+
+    /// All figures at once.
+    pub fn figures(&self) -> Figures {
+        Figures {
+            count: self.count,
+            min: self.min(),
+            mean: self.mean(),
+            stddev: self.stddev(),
+            p50: self.percentile(Quantile::P50),
+            p90: self.percentile(Quantile::P90),
+            p95: self.percentile(Quantile::P95),
+            p99: self.percentile(Quantile::P99),
+            p99_9: self.percentile(Quantile::P99_9),
+            max: self.max(),
+        }
+    }
+
+    /// Calls `each` with every value and how often it occurs, in no particular order; a value may
+    /// come more than once. Values are as true as [`Self::resolution`] says.
+    pub fn for_each(&self, mut each: impl FnMut(Nanos, u64)) {
+        match &self.values {
+            Values::Exact(values) => values.iter().for_each(|&value| each(Nanos(value), 1)),
+            Values::Binned(binned) => {
+                binned.for_each(|value, n| each(Nanos(value.clamp(self.min, self.max)), n));
+            }
+        }
+    }
+}
+
+impl Binned {
+    fn new() -> Self {
+        let histogram = || Histogram::new(3).expect("three digits are within 0..=5");
+        Self { below_zero: histogram(), from_zero: histogram() }
+    }
+
+    fn record(&mut self, value: i64) {
+        let histogram = if value < 0 { &mut self.below_zero } else { &mut self.from_zero };
+        // The histogram grows to any magnitude up to i64::MAX, which i64::MIN is cut to.
+        let magnitude = value.unsigned_abs().min(i64::MAX as u64);
+        histogram.record(magnitude).expect("an automatically growing histogram takes any i64");
+    }
+
+    /// The value of `rank`, counted from 1 at the smallest.
+    fn ranked(&self, rank: u64) -> i64 {
+        let below = self.below_zero.len();
+        if rank <= below {
+            -magnitude_ranked(&self.below_zero, below - rank + 1)
+        } else {
+            magnitude_ranked(&self.from_zero, rank - below)
+        }
+    }
+
+    fn for_each(&self, mut each: impl FnMut(i64, u64)) {
+        for bin in self.below_zero.iter_recorded() {
+            let middle = middle(&self.below_zero, bin.value_iterated_to());
+            each(-middle, bin.count_at_value());
+        }
+        for bin in self.from_zero.iter_recorded() {
+            let middle = middle(&self.from_zero, bin.value_iterated_to());
+            each(middle, bin.count_at_value());
+        }
+    }
+}
+
+fn magnitude_ranked(histogram: &Histogram<u64>, rank: u64) -> i64 {
+    let mut seen = 0;
+    let bin = histogram.iter_recorded().find(|bin| {
+        seen += bin.count_at_value();
+        seen >= rank
+    });
+    bin.map_or(0, |bin| middle(histogram, bin.value_iterated_to()))
+}
+
+/// The middle of the bin that holds `value`.
+fn middle(histogram: &Histogram<u64>, value: u64) -> i64 {
+    i64::try_from(histogram.median_equivalent(value)).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const QUANTILES: [Quantile; 5] =
+        [Quantile::P50, Quantile::P90, Quantile::P95, Quantile::P99, Quantile::P99_9];
+
+    fn of(values: &[i64]) -> Distribution {
+        let mut distribution = Distribution::new();
+        values.iter().for_each(|&value| distribution.record(Nanos(value)));
+        distribution
+    }
+
+    /// The definition, word by word: the smallest value with at least the share at or below it.
+    fn naive_percentile(values: &[i64], quantile: Quantile) -> Option<i64> {
+        let (n, q) = (values.len() as u64, u64::from(quantile.ppm));
+        if n * (1_000_000 - q) < 1_000_000 {
+            return None;
+        }
+        let at_or_below = |limit| values.iter().filter(|&&value| value <= limit).count() as u64;
+        values.iter().copied().filter(|&value| at_or_below(value) * 1_000_000 >= n * q).min()
+    }
+
+    #[test]
+    fn an_empty_distribution_has_no_figures() {
+        assert_eq!(Distribution::new().figures(), Figures::default());
+    }
+
+    #[test]
+    fn one_value_has_a_mean_but_no_spread_and_no_percentile() {
+        let figures = of(&[7]).figures();
+        assert_eq!((figures.min, figures.max), (Some(Nanos(7)), Some(Nanos(7))));
+        assert_eq!((figures.mean, figures.stddev, figures.p50), (Some(7.0), None, None));
+    }
+
+    #[test]
+    fn a_percentile_needs_one_value_expected_above_it() {
+        // 0.1 and 0.001 have no exact binary form; the limits must not move by that.
+        assert_eq!(Quantile::P90.rank(9), None);
+        assert_eq!(Quantile::P90.rank(10), Some(9));
+        assert_eq!(Quantile::P99_9.rank(999), None);
+        assert_eq!(Quantile::P99_9.rank(1_000), Some(999));
+        assert_eq!(Quantile::P50.rank(2), Some(1));
+        assert_eq!(Quantile::from_ppm(1_000_000).unwrap().rank(u64::MAX), None);
+        assert_eq!(Quantile::from_ppm(0).unwrap().rank(1), Some(1));
+    }
+
+    #[test]
+    fn values_move_into_bins_when_one_too_many_comes_and_none_is_lost() {
+        let mut distribution = of(&(0..EXACT_LIMIT as i64).collect::<Vec<_>>());
+        assert_eq!(distribution.resolution(), Resolution::Exact);
+        distribution.record(Nanos(EXACT_LIMIT as i64));
+        assert_eq!(distribution.resolution(), Resolution::PerMille);
+        let mut total = 0;
+        distribution.for_each(|_, n| total += n);
+        assert_eq!(total, EXACT_LIMIT as u64 + 1);
+        let p50 = distribution.percentile(Quantile::P50).unwrap().0;
+        assert!((p50 - 32_768).abs() <= 33, "{p50}");
+    }
+
+    #[test]
+    fn stddev_survives_a_small_spread_on_a_large_value() {
+        // 1,000 s with 1 us of spread: the sum of squares would have no digit left for it.
+        let values: Vec<_> = (0..1_000).map(|i| 1_000_000_000_000 + i % 2 * 1_000).collect();
+        let stddev = of(&values).stddev().unwrap();
+        assert!((stddev - 500.250_187).abs() < 1e-3, "{stddev}");
+    }
+
+    #[test]
+    fn delay_variation_is_the_delay_above_its_minimum() {
+        let delay = of(&[30, 10, 20, 60]).figures();
+        let variation = delay.relative_to(Nanos(10));
+        assert_eq!(variation, of(&[20, 0, 10, 50]).figures());
+    }
+
+    #[test]
+    fn memory_stays_below_a_megabyte_for_values_of_every_size() {
+        let mut binned = Binned::new();
+        for shift in 0..63 {
+            binned.record(1 << shift);
+            binned.record(-(1 << shift));
+        }
+        binned.record(i64::MIN);
+        binned.record(i64::MAX);
+        let counters = binned.from_zero.distinct_values() + binned.below_zero.distinct_values();
+        assert!(counters * size_of::<u64>() <= 1 << 20, "{counters} counters");
+        assert!(EXACT_LIMIT * size_of::<i64>() <= 1 << 20);
+    }
+
+    /// Values from one to ten digits and both signs, or any at all.
+    fn values(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<i64>> {
+        let value = prop_oneof![
+            8 => (0..10_u32, 0..10_000_000_000_i64, any::<bool>()).prop_map(|(e, v, negative)| {
+                let v = v / 10_i64.pow(e);
+                if negative { -v } else { v }
+            }),
+            1 => any::<i64>(),
+        ];
+        proptest::collection::vec(value, len)
+    }
+
+    proptest! {
+        #[test]
+        fn exact_figures_equal_the_definitions(values in values(1..400)) {
+            let distribution = of(&values);
+            for q in QUANTILES {
+                let naive = naive_percentile(&values, q).map(Nanos);
+                prop_assert_eq!(distribution.percentile(q), naive);
+            }
+            let n = values.len() as f64;
+            let mean = values.iter().map(|&v| i128::from(v)).sum::<i128>() as f64 / n;
+            prop_assert_eq!(distribution.mean(), Some(mean));
+            let squares: f64 = values.iter().map(|&v| (v as f64 - mean).powi(2)).sum();
+            if values.len() > 1 {
+                let naive = (squares / (n - 1.0)).sqrt();
+                let stddev = distribution.stddev().unwrap();
+                prop_assert!((stddev - naive).abs() <= naive * 1e-9 + 1e-6, "{stddev} {naive}");
+            }
+        }
+
+        #[test]
+        fn binned_percentiles_are_within_a_thousandth(values in values(1_000..1_400)) {
+            let mut binned = Binned::new();
+            values.iter().for_each(|&value| binned.record(value));
+            let mut sorted = values;
+            sorted.sort_unstable();
+            for rank in [1, 2, 500, 900, 990, sorted.len()] {
+                let (exact, got) = (sorted[rank - 1], binned.ranked(rank as u64));
+                prop_assert!(got.abs_diff(exact) <= exact.unsigned_abs() / 1_000, "{exact} {got}");
+            }
+        }
+    }
+}

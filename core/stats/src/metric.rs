@@ -1,0 +1,97 @@
+//! The names under which delay distributions appear in results and on the command line.
+
+/// A delay distribution of a round trip. All are of received probes only, except
+/// [`Metric::ScheduleError`], which every probe sent has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Metric {
+    /// Round-trip delay as the program saw it: `rx_app` minus `tx_app`.
+    Rtt,
+    /// As the kernel saw it: `rx_kernel` minus `tx_kernel`; where both stamps came.
+    RttKernel,
+    /// As the network card saw it: `rx_hw` minus `tx_hw`; where both stamps came.
+    RttHw,
+    /// `rx_app` minus the intended time of sending, so that a stall of the sender is not hidden.
+    RttIntended,
+    /// Round-trip delay without the residence, at the near rung of the measurement.
+    RttMinusResidence,
+    /// The reflector's T3 - T2, on its clock.
+    Residence,
+    /// T2 minus our send stamp at the near rung; where both ends read one clock.
+    OneWayForward,
+    /// Our receive stamp at the near rung minus T3; where both ends read one clock.
+    OneWayBackward,
+    /// RFC 3393, of [`Metric::Rtt`], as a magnitude.
+    Ipdv,
+    /// RFC 3393 on the way there (T2 minus our send stamp at the near rung), as a magnitude; a
+    /// constant difference of the clocks cancels.
+    IpdvForward,
+    /// RFC 3393 on the way back (our receive stamp at the near rung minus T3), as a magnitude.
+    IpdvBackward,
+    /// RFC 5481: [`Metric::Rtt`] minus its minimum.
+    Pdv,
+    /// Time in the socket buffer and to wake up: `rx_app` minus `rx_kernel`.
+    QueueingIn,
+    /// Actual minus intended time of sending.
+    ScheduleError,
+}
+
+impl Metric {
+    /// Every metric, in the order of results.
+    pub const ALL: [Self; 14] = [
+        Self::Rtt,
+        Self::RttKernel,
+        Self::RttHw,
+        Self::RttIntended,
+        Self::RttMinusResidence,
+        Self::Residence,
+        Self::OneWayForward,
+        Self::OneWayBackward,
+        Self::Ipdv,
+        Self::IpdvForward,
+        Self::IpdvBackward,
+        Self::Pdv,
+        Self::QueueingIn,
+        Self::ScheduleError,
+    ];
+
+    /// The name in results; all are in nanoseconds.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rtt => "rtt_ns",
+            Self::RttKernel => "rtt_kernel_ns",
+            Self::RttHw => "rtt_hw_ns",
+            Self::RttIntended => "rtt_intended_ns",
+            Self::RttMinusResidence => "rtt_minus_residence_ns",
+            Self::Residence => "residence_ns",
+            Self::OneWayForward => "one_way_forward_ns",
+            Self::OneWayBackward => "one_way_backward_ns",
+            Self::Ipdv => "ipdv_ns",
+            Self::IpdvForward => "ipdv_forward_ns",
+            Self::IpdvBackward => "ipdv_backward_ns",
+            Self::Pdv => "pdv_ns",
+            Self::QueueingIn => "queueing_in_ns",
+            Self::ScheduleError => "schedule_error_ns",
+        }
+    }
+
+    /// The metric of this name, with or without `_ns`.
+    pub fn named(name: &str) -> Option<Self> {
+        let bare = name.strip_suffix("_ns").unwrap_or(name);
+        Self::ALL.into_iter().find(|metric| metric.name().strip_suffix("_ns") == Some(bare))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_found_by_its_name_with_and_without_the_unit() {
+        for metric in Metric::ALL {
+            assert_eq!(Metric::named(metric.name()), Some(metric));
+            assert_eq!(Metric::named(metric.name().trim_end_matches("_ns")), Some(metric));
+        }
+        assert_eq!(Metric::named("rtt_us"), None);
+        assert_eq!(Metric::named("rtt_ns_ns"), None);
+    }
+}

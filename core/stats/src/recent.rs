@@ -1,0 +1,55 @@
+//! A bounded memory of something per probe id: the last few thousand ids.
+
+/// How many successive ids are remembered. A power of two.
+const WINDOW: usize = 4_096;
+
+/// Remembers one `T` per id, for the newest [`WINDOW`] ids.
+#[derive(Clone, Debug)]
+pub(crate) struct Recent<T> {
+    // Empty until the first use, so that a metric nobody feeds costs nothing.
+    slots: Vec<Option<(u64, T)>>,
+}
+
+impl<T: Copy> Recent<T> {
+    pub(crate) const fn new() -> Self {
+        Self { slots: Vec::new() }
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<T> {
+        let (held, value) = (*self.slots.get(slot(id))?)?;
+        (held == id).then_some(value)
+    }
+
+    /// Remembers `value` for `id`, unless a newer id has taken its place already.
+    pub(crate) fn put(&mut self, id: u64, value: T) {
+        if self.slots.is_empty() {
+            self.slots = vec![None; WINDOW];
+        }
+        let slot = &mut self.slots[slot(id)];
+        if slot.is_none_or(|(held, _)| held <= id) {
+            *slot = Some((id, value));
+        }
+    }
+}
+
+fn slot(id: u64) -> usize {
+    id as usize % WINDOW
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_forgotten_when_a_newer_one_needs_its_place_and_not_the_other_way_round() {
+        let mut recent = Recent::new();
+        assert_eq!(recent.get(5), None);
+        recent.put(5, 'a');
+        recent.put(6, 'b');
+        recent.put(5 + WINDOW as u64, 'c');
+        recent.put(5, 'd');
+        assert_eq!(recent.get(5), None);
+        assert_eq!(recent.get(6), Some('b'));
+        assert_eq!(recent.get(5 + WINDOW as u64), Some('c'));
+    }
+}

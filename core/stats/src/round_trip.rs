@@ -1,0 +1,385 @@
+//! All that is known about a stream of probes: its counters, its delays, its losses by direction.
+
+use dwell_engine::stamps::{Rung, Sample, State};
+use dwell_units::Pairing;
+
+use crate::delays::Delays;
+use crate::direction::{Directions, LossByDirection};
+use crate::distribution::{Distribution, Figures, Resolution};
+use crate::metric::Metric;
+use crate::variation::{Ipdv, Jitter};
+
+/// How many probes ended in which state. Warm-up probes are not among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packets {
+    /// Answered within the time-out.
+    pub received: u64,
+    /// Not answered within the time-out, nor since.
+    pub lost: u64,
+    /// Answered after the time-out.
+    pub late: u64,
+    /// Extra replies. Not probes of their own.
+    pub duplicate: u64,
+    /// Of those received, the ones whose reply came after that of a later probe.
+    pub reordered: u64,
+    /// Probes that could not be sent. Not among the sent.
+    pub send_failed: u64,
+}
+
+/// Everything about a round-trip measurement so far. Samples are recorded in the order in which
+/// the pinger tells their fates: for received ones the order of arrival, except that one whose
+/// kernel stamp is missing is told a little later. Only the RFC 3550 jitter depends on it.
+///
+/// Late and duplicate replies are counted and enter no distribution: the figures are those of the
+/// received probes, and the loss and late counts say how many that leaves out. A void sample (a
+/// clock was stepped) is counted in its state and enters no distribution either.
+#[derive(Clone, Debug)]
+pub struct RoundTrip {
+    near: Rung,
+    packets: Packets,
+    void: u64,
+    rtt: Distribution,
+    rtt_kernel: Distribution,
+    rtt_hw: Distribution,
+    rtt_intended: Distribution,
+    rtt_minus_residence: Distribution,
+    residence: Distribution,
+    one_way_forward: Distribution,
+    one_way_backward: Distribution,
+    queueing_in: Distribution,
+    schedule_error: Distribution,
+    ipdv: Ipdv,
+    ipdv_forward: Ipdv,
+    ipdv_backward: Ipdv,
+    jitter: Jitter,
+    directions: Directions,
+}
+
+impl Packets {
+    /// Probes sent: received, lost and late.
+    pub fn sent(&self) -> u64 {
+        self.received + self.lost + self.late
+    }
+
+    /// Lost of the sent, between 0 and 1; `None` when none was sent.
+    pub fn loss_ratio(&self) -> Option<f64> {
+        share(self.lost, self.sent())
+    }
+}
+
+impl RoundTrip {
+    /// A measurement in which nothing has happened yet.
+    ///
+    /// `near` is the deepest rung at which both our TX and our RX stamps are delivered, as the
+    /// warm-up showed: the rung of our side in every figure that also needs the far end's stamps.
+    /// `warm_up_sent` probes were sent before probe 0 and are not recorded here; a reflector that
+    /// counts has counted them too.
+    pub fn new(near: Rung, warm_up_sent: u64) -> Self {
+        Self {
+            near,
+            packets: Packets::default(),
+            void: 0,
+            rtt: Distribution::new(),
+            rtt_kernel: Distribution::new(),
+            rtt_hw: Distribution::new(),
+            rtt_intended: Distribution::new(),
+            rtt_minus_residence: Distribution::new(),
+            residence: Distribution::new(),
+            one_way_forward: Distribution::new(),
+            one_way_backward: Distribution::new(),
+            queueing_in: Distribution::new(),
+            schedule_error: Distribution::new(),
+            ipdv: Ipdv::new(),
+            ipdv_forward: Ipdv::new(),
+            ipdv_backward: Ipdv::new(),
+            jitter: Jitter::default(),
+            directions: Directions::new(warm_up_sent),
+        }
+    }
+
+    /// Takes the fate of a probe in. `bridge` leads from the schedule's clock to the stamps'; it is
+    /// `None` for a void sample.
+    pub fn record(&mut self, sample: &Sample, bridge: Option<&Pairing>) {
+        self.packets.count(sample);
+        self.directions.record(sample);
+        // A late reply supersedes a loss, and its sending was recorded with that.
+        if !matches!(sample.state, State::Received | State::Lost) {
+            return;
+        }
+        if bridge.is_none() {
+            self.void += 1;
+            return;
+        }
+        let delays = Delays::of(sample, bridge, self.near);
+        let simple = [
+            (&mut self.schedule_error, delays.schedule_error),
+            (&mut self.rtt, delays.rtt),
+            (&mut self.rtt_kernel, delays.rtt_kernel),
+            (&mut self.rtt_hw, delays.rtt_hw),
+            (&mut self.rtt_intended, delays.rtt_intended),
+            (&mut self.rtt_minus_residence, delays.rtt_minus_residence),
+            (&mut self.residence, delays.residence),
+            (&mut self.one_way_forward, delays.one_way_forward),
+            (&mut self.one_way_backward, delays.one_way_backward),
+            (&mut self.queueing_in, delays.queueing_in),
+        ];
+        for (distribution, delay) in simple {
+            if let Some(delay) = delay {
+                distribution.record(delay);
+            }
+        }
+        let by_pair = [
+            (&mut self.ipdv, delays.rtt),
+            (&mut self.ipdv_forward, delays.forward_plus_offset),
+            (&mut self.ipdv_backward, delays.backward_minus_offset),
+        ];
+        for (ipdv, delay) in by_pair {
+            if let Some(delay) = delay {
+                ipdv.record(sample.id, delay);
+            }
+        }
+        if let Some(rtt) = delays.rtt {
+            self.jitter.record(rtt);
+        }
+    }
+
+    /// How many probes ended in which state.
+    pub fn packets(&self) -> Packets {
+        self.packets
+    }
+
+    /// Of the received and lost, how many entered no distribution because a clock was stepped.
+    pub fn void(&self) -> u64 {
+        self.void
+    }
+
+    /// Losses by direction; `None` unless the far end is a STAMP reflector that proved to count.
+    pub fn loss(&self) -> Option<LossByDirection> {
+        self.directions.loss()
+    }
+
+    /// RFC 3550 jitter of the round-trip delay in nanoseconds, in order of arrival.
+    pub fn jitter(&self) -> Option<f64> {
+        self.jitter.nanos()
+    }
+
+    /// Round-trip delays as the program saw them, for progress and for a histogram.
+    pub fn rtt(&self) -> &Distribution {
+        &self.rtt
+    }
+
+    /// The figures of one metric; all absent when nothing is known of it.
+    pub fn figures(&self, metric: Metric) -> Figures {
+        let figures = self.distribution(metric).figures();
+        match (metric, self.rtt.min()) {
+            (Metric::Pdv, Some(min)) => figures.relative_to(min),
+            _ => figures,
+        }
+    }
+
+    /// The figures of every metric of which anything is known, in the order of results.
+    pub fn metrics(&self) -> impl Iterator<Item = (Metric, Figures)> + '_ {
+        Metric::ALL
+            .into_iter()
+            .filter(|&metric| self.distribution(metric).count() > 0)
+            .map(|metric| (metric, self.figures(metric)))
+    }
+
+    /// The scalar results by name; `None` where not to be had.
+    pub fn values(&self) -> [(&'static str, Option<f64>); 4] {
+        let of_sent = |n: fn(LossByDirection) -> u64| share(n(self.loss()?), self.packets.sent());
+        [
+            ("loss_ratio", self.packets.loss_ratio()),
+            ("loss_forward_ratio", of_sent(|loss| loss.forward)),
+            ("loss_backward_ratio", of_sent(|loss| loss.backward)),
+            ("jitter_rfc3550_ns", self.jitter()),
+        ]
+    }
+
+    /// The coarsest resolution of any percentile.
+    pub fn resolution(&self) -> Resolution {
+        let all = Metric::ALL.into_iter().map(|metric| self.distribution(metric).resolution());
+        all.max().unwrap_or(Resolution::Exact)
+    }
+
+    /// The distribution behind a metric; PDV is the round-trip delay's, moved.
+    fn distribution(&self, metric: Metric) -> &Distribution {
+        match metric {
+            Metric::Rtt | Metric::Pdv => &self.rtt,
+            Metric::RttKernel => &self.rtt_kernel,
+            Metric::RttHw => &self.rtt_hw,
+            Metric::RttIntended => &self.rtt_intended,
+            Metric::RttMinusResidence => &self.rtt_minus_residence,
+            Metric::Residence => &self.residence,
+            Metric::OneWayForward => &self.one_way_forward,
+            Metric::OneWayBackward => &self.one_way_backward,
+            Metric::Ipdv => self.ipdv.magnitudes(),
+            Metric::IpdvForward => self.ipdv_forward.magnitudes(),
+            Metric::IpdvBackward => self.ipdv_backward.magnitudes(),
+            Metric::QueueingIn => &self.queueing_in,
+            Metric::ScheduleError => &self.schedule_error,
+        }
+    }
+}
+
+impl Packets {
+    fn count(&mut self, sample: &Sample) {
+        match sample.state {
+            State::Received => {
+                self.received += 1;
+                self.reordered += u64::from(sample.reordered);
+            }
+            State::Lost => self.lost += 1,
+            State::Late => {
+                self.lost = self.lost.saturating_sub(1);
+                self.late += 1;
+            }
+            State::Duplicate => self.duplicate += 1,
+            State::SendFailed => self.send_failed += 1,
+        }
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use dwell_engine::stamps::{Remote, RxStamps, TxStamps};
+    use dwell_units::{Instant, Nanos};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BRIDGE: Pairing =
+        Pairing { real: Instant::from_nanos(0), mono: Instant::from_nanos(0), width: Nanos(28) };
+
+    /// Probe `id`, due every millisecond and sent 5 ns late, answered after `rtt`.
+    fn sample(id: u64, state: State, rtt: Option<i64>) -> Sample {
+        let due = id as i64 * 1_000_000;
+        let tx = Instant::from_nanos(due + 5);
+        Sample {
+            id,
+            state,
+            reordered: false,
+            intended: Instant::from_nanos(due),
+            tx: TxStamps { app: tx, sched: None, kernel: None, hw: None },
+            rx: rtt.map(|rtt| RxStamps { hw: None, kernel: None, app: tx + Nanos(rtt) }),
+            remote: rtt.map(|rtt| Remote {
+                rx: tx + Nanos(77_000 + rtt / 4),
+                tx: tx + Nanos(77_000 + rtt / 4 + 10),
+                seq: id as u32,
+                ttl: None,
+                same_clock: false,
+            }),
+        }
+    }
+
+    #[test]
+    fn a_late_reply_moves_its_probe_from_lost_to_late_and_enters_no_delay() {
+        let mut all = RoundTrip::new(Rung::User, 0);
+        all.record(&sample(0, State::Lost, None), Some(&BRIDGE));
+        all.record(&sample(1, State::Received, Some(400)), Some(&BRIDGE));
+        all.record(&sample(0, State::Late, Some(9_000_000)), Some(&BRIDGE));
+        all.record(&sample(1, State::Duplicate, Some(700)), Some(&BRIDGE));
+        let packets = all.packets();
+        assert_eq!((packets.sent(), packets.received, packets.lost, packets.late), (2, 1, 0, 1));
+        assert_eq!((packets.duplicate, packets.loss_ratio()), (1, Some(0.0)));
+        assert_eq!(all.rtt().max(), Some(Nanos(400)));
+        assert_eq!(all.figures(Metric::ScheduleError).count, 2, "one for each probe sent");
+    }
+
+    #[test]
+    fn a_void_sample_is_counted_and_measures_nothing() {
+        let mut all = RoundTrip::new(Rung::User, 0);
+        all.record(&sample(0, State::Received, Some(400)), None);
+        assert_eq!((all.packets().received, all.void()), (1, 1));
+        assert_eq!(all.metrics().count(), 0);
+        assert_eq!(all.jitter(), None);
+    }
+
+    #[test]
+    fn variation_by_direction_needs_no_common_clock() {
+        let mut all = RoundTrip::new(Rung::User, 0);
+        all.record(&sample(0, State::Received, Some(400)), Some(&BRIDGE));
+        all.record(&sample(1, State::Received, Some(800)), Some(&BRIDGE));
+        assert_eq!(all.figures(Metric::IpdvForward).max, Some(Nanos(100)));
+        assert_eq!(all.figures(Metric::IpdvBackward).max, Some(Nanos(300)));
+        assert_eq!(all.figures(Metric::Ipdv).max, Some(Nanos(400)));
+        assert_eq!(all.figures(Metric::OneWayForward).count, 0);
+        assert_eq!(all.figures(Metric::RttMinusResidence).min, Some(Nanos(390)));
+        assert_eq!(all.figures(Metric::Pdv).max, Some(Nanos(400)));
+        assert_eq!(all.figures(Metric::Pdv).min, Some(Nanos(0)));
+    }
+
+    #[test]
+    fn metrics_of_stamps_that_never_came_are_absent_from_the_list() {
+        let mut all = RoundTrip::new(Rung::User, 0);
+        all.record(&sample(0, State::Received, Some(400)), Some(&BRIDGE));
+        let names: Vec<_> = all.metrics().map(|(metric, _)| metric.name()).collect();
+        let expected = [
+            "rtt_ns",
+            "rtt_intended_ns",
+            "rtt_minus_residence_ns",
+            "residence_ns",
+            "pdv_ns",
+            "schedule_error_ns",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn nothing_sent_has_no_loss_ratio() {
+        let values = RoundTrip::new(Rung::User, 0).values();
+        assert!(values.iter().all(|(_, value)| value.is_none()), "{values:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn counters_agree_with_the_last_fate_of_every_probe(
+            events in proptest::collection::vec((0..40_u64, 0..3_u8, any::<bool>()), 0..200),
+        ) {
+            let mut all = RoundTrip::new(Rung::User, 0);
+            let mut fates: BTreeMap<u64, State> = BTreeMap::new();
+            let (mut duplicates, mut reordered) = (0, 0);
+            for (id, choice, overtaken) in events {
+                // What may happen next to this probe, as a pinger would tell it.
+                let state = match (fates.get(&id), choice) {
+                    (None, 0) => State::Lost,
+                    (None, 1) => State::SendFailed,
+                    (None, _) => State::Received,
+                    (Some(State::Lost), _) => State::Late,
+                    (Some(State::SendFailed), _) => continue,
+                    (Some(_), _) => State::Duplicate,
+                };
+                let rtt = (!matches!(state, State::Lost | State::SendFailed)).then_some(100);
+                let overtaken = overtaken && state == State::Received;
+                let event = Sample { reordered: overtaken, ..sample(id, state, rtt) };
+                all.record(&event, Some(&BRIDGE));
+                reordered += u64::from(overtaken);
+                if state == State::Duplicate {
+                    duplicates += 1;
+                } else {
+                    fates.insert(id, state);
+                }
+            }
+            let count = |state| fates.values().filter(|&&s| s == state).count() as u64;
+            let expected = Packets {
+                received: count(State::Received),
+                lost: count(State::Lost),
+                late: count(State::Late),
+                duplicate: duplicates,
+                reordered,
+                send_failed: count(State::SendFailed),
+            };
+            prop_assert_eq!(all.packets(), expected);
+            let sent = fates.len() as u64 - expected.send_failed;
+            prop_assert_eq!(expected.sent(), sent);
+            prop_assert_eq!(all.figures(Metric::ScheduleError).count, sent);
+            prop_assert_eq!(all.figures(Metric::Rtt).count, expected.received);
+        }
+    }
+}

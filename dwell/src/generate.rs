@@ -1,0 +1,128 @@
+//! `dwell generate`: man pages and shell completions, both from the one command definition. What it
+//! writes is committed under `docs/`, and a test compares it with a fresh run.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+use dwell_node_cli::{Exit, Failure, NodeProgram};
+
+use crate::Program;
+
+/// What to generate.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Generate {
+    /// Write a man page per command
+    Man(Directory),
+    /// Write completions for bash, zsh and fish
+    Completions(Directory),
+}
+
+/// Where to write.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Directory {
+    /// Directory to write to; made if it is not there
+    #[arg(value_name = "DIR")]
+    path: PathBuf,
+}
+
+impl Generate {
+    /// Writes the files for both binaries.
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let (Self::Man(directory) | Self::Completions(directory)) = &self;
+        let directory = directory.path.as_path();
+        fs::create_dir_all(directory)
+            .with_context(|| format!("cannot make directory {}", directory.display()))?;
+        for program in [Program::command(), NodeProgram::command()] {
+            match self {
+                Self::Man(_) => man_pages(program, directory),
+                Self::Completions(_) => completions(program, directory),
+            }
+            .with_context(|| format!("cannot write to {}", directory.display()))?;
+        }
+        Ok(Exit::Measured)
+    }
+}
+
+fn completions(program: Command, directory: &Path) -> io::Result<()> {
+    let name = program.get_name().to_owned();
+    let mut program = visible(&program);
+    for (shell, file) in [
+        (Shell::Bash, format!("{name}.bash")),
+        (Shell::Zsh, format!("_{name}")),
+        (Shell::Fish, format!("{name}.fish")),
+    ] {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut program, &name, &mut script);
+        fs::write(directory.join(file), script)?;
+    }
+    Ok(())
+}
+
+/// The part of a command that people type; the generators complete hidden subcommands too.
+fn visible(command: &Command) -> Command {
+    let mut shown = Command::new(command.get_name().to_owned())
+        .args(command.get_arguments().cloned())
+        .subcommands(command.get_subcommands().filter(|c| !c.is_hide_set()).map(visible));
+    if let Some(about) = command.get_about() {
+        shown = shown.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        shown = shown.version(version.to_owned());
+    }
+    shown
+}
+
+/// A page for the program and one for each of its commands, `dwell-lab-up.1` for `dwell lab up`.
+fn man_pages(program: Command, directory: &Path) -> io::Result<()> {
+    let mut program = program.disable_help_subcommand(true);
+    program.build();
+    man_page_tree(&program, directory)
+}
+
+fn man_page_tree(command: &Command, directory: &Path) -> io::Result<()> {
+    for below in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        man_page_tree(below, directory)?;
+    }
+    let man = Man::new(command.clone())
+        .source(concat!("dwell ", env!("CARGO_PKG_VERSION")))
+        .manual("dwell manual");
+    let mut page = File::create(directory.join(man.get_filename()))?;
+    man.render(&mut page)?;
+    page.write_all(exit_status().as_bytes())
+}
+
+/// The section that every page ends with.
+fn exit_status() -> String {
+    let mut roff = Roff::new();
+    roff.control("SH", ["EXIT STATUS"]);
+    for exit in [
+        Exit::Measured,
+        Exit::Failed,
+        Exit::Usage,
+        Exit::Threshold,
+        Exit::Unsupported,
+        Exit::Interrupted,
+    ] {
+        roff.control("TP", []);
+        roff.text([bold((exit as u8).to_string())]);
+        roff.text([roman(meaning(exit))]);
+    }
+    roff.render()
+}
+
+fn meaning(exit: Exit) -> &'static str {
+    match exit {
+        Exit::Measured => "Measured, or done. A server that was asked to stop has done its job.",
+        Exit::Failed => "Failed while running; no reply at all is such a failure.",
+        Exit::Usage => "The command line is wrong, or asks for something that cannot be.",
+        Exit::Threshold => "Measured, but a stated threshold failed.",
+        Exit::Unsupported => "Not supported here, or the privilege is missing.",
+        Exit::Interrupted => "Interrupted; what was measured until then is written.",
+    }
+}

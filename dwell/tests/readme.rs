@@ -1,0 +1,78 @@
+//! The README's examples work as typed: every block marked `sh example`, in order, through `sh`.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::{env, fs};
+
+const TEST: &str = "the_examples_of_the_readme_work_as_typed";
+
+#[test]
+fn the_examples_of_the_readme_work_as_typed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let examples = examples(&fs::read_to_string(root.join("README.md")).unwrap());
+    assert!(examples.len() >= 5, "the README has {} examples, not five", examples.len());
+    if !is_root() {
+        println!("SKIP {TEST}: an example makes a link that needs root");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for example in &examples {
+        let (status, printed) = typed(example, directory.path());
+        if !status.success() {
+            remove_labs(example);
+            panic!("{status}:\n{example}\n--- it printed:\n{printed}");
+        }
+    }
+}
+
+/// The content of every fenced block that is marked `sh example`.
+fn examples(readme: &str) -> Vec<String> {
+    let mut examples = Vec::new();
+    let mut lines = readme.lines();
+    while lines.by_ref().any(|line| line == "```sh example") {
+        let block = lines.by_ref().take_while(|line| *line != "```");
+        examples.push(block.collect::<Vec<_>>().join("\n"));
+    }
+    examples
+}
+
+/// Runs an example as a person would type it, but bounded, stopping at the first failure, and
+/// ending what it left in the background. Returns its status and all it printed.
+fn typed(example: &str, directory: &Path) -> (ExitStatus, String) {
+    let binaries = Path::new(env!("CARGO_BIN_EXE_dwell")).parent().unwrap();
+    let path = env::join_paths(
+        std::iter::once(binaries.to_owned())
+            .chain(env::split_paths(&env::var_os("PATH").unwrap_or_default())),
+    );
+    // A file, not a pipe: nobody waits for a background process to close it.
+    let log = directory.join("log");
+    let file = File::create(&log).unwrap();
+    let mut shell = Command::new("timeout")
+        .args(["--kill-after=5", "60", "sh", "-ec", example])
+        .current_dir(directory)
+        .env("PATH", path.unwrap())
+        .stdin(Stdio::null())
+        .stdout(file.try_clone().unwrap())
+        .stderr(file)
+        .spawn()
+        .unwrap();
+    let status = shell.wait().unwrap();
+    // `timeout` made a process group of its own; whoever is left in it was the example's.
+    let group = format!("-{}", shell.id());
+    drop(Command::new("kill").args(["-KILL", "--", &group]).output());
+    (status, fs::read_to_string(log).unwrap())
+}
+
+/// Leaves nothing behind of an example that failed half-way.
+fn remove_labs(example: &str) {
+    let names = example.split("--name ").skip(1).filter_map(|rest| rest.split_whitespace().next());
+    for name in names {
+        drop(Command::new(env!("CARGO_BIN_EXE_dwell")).args(["lab", "down", name]).output());
+    }
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output().unwrap();
+    id.stdout == b"0\n"
+}

@@ -1,0 +1,152 @@
+//! From the command line to what will be done. Everything that can be judged without opening a
+//! socket is judged here, so that a wrong command line is exit 2 before anything is sent.
+
+use std::net::IpAddr;
+
+use dwell_engine::pinger::{Config, Departures};
+use dwell_units::Nanos;
+
+use super::{Args, Pattern};
+use crate::{Failure, Scheme, Target};
+
+/// The largest UDP payload over IPv4 (65,535 - 20 - 8), the limit for every protocol here.
+const MAX_SIZE: u64 = 65_507;
+
+/// Where probes leave from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// Local address.
+    pub(super) source: Option<IpAddr>,
+    /// Interface.
+    pub(super) interface: Option<String>,
+}
+
+/// What will be done, with every default filled in.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) target: Target,
+    pub(super) config: Config,
+    /// Bytes of payload as the protocol counts them.
+    pub(super) size: usize,
+    pub(super) pattern: Pattern,
+    pub(super) origin: Origin,
+}
+
+impl Plan {
+    pub(super) fn new(args: &Args) -> Result<Self, Failure> {
+        let target: Target = args
+            .target
+            .parse()
+            .map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
+        if args.key_file.is_some() && target.scheme != Scheme::Stamp {
+            return Err(Failure::usage(format!(
+                "--key-file is for stamp:// only; {}:// has no authenticated mode",
+                target.scheme.name()
+            )));
+        }
+        let authenticated = args.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some();
+        let size = size(target.scheme, args.size, authenticated)?;
+        let config = config(args, target.scheme)?;
+        Ok(Self {
+            target,
+            config,
+            size,
+            pattern: args.pattern,
+            origin: origin(args.from.as_deref()),
+        })
+    }
+
+    /// Whether probes wait for replies.
+    pub(super) fn is_closed_loop(&self) -> bool {
+        matches!(self.config.departures, Departures::Closed { .. })
+    }
+}
+
+/// The protocol's payload sizes: least, default, and whether it may be chosen.
+fn size(scheme: Scheme, asked: Option<u64>, authenticated: bool) -> Result<usize, Failure> {
+    let (least, default, fixed) = match scheme {
+        Scheme::Stamp if authenticated => (112, 152, false),
+        Scheme::Stamp => (44, 64, false),
+        Scheme::Icmp => (0, 56, false),
+        Scheme::Udp | Scheme::Tcp => (16, 64, false),
+        Scheme::Roundtrip => (24, 24, true),
+        Scheme::TextUdp | Scheme::TextTcp => (7, 7, true),
+    };
+    let name = scheme.name();
+    let size = asked.unwrap_or(default);
+    let wrong = |right: String| Failure::usage(format!("invalid value {size} for -s: {right}"));
+    if fixed && size != default {
+        return Err(wrong(format!("a {name}:// message has {default} bytes; leave -s out")));
+    }
+    if size < least {
+        return Err(wrong(format!("{name}:// needs at least {least} bytes")));
+    }
+    if size > MAX_SIZE {
+        return Err(wrong(format!("at most {MAX_SIZE} bytes fit a datagram")));
+    }
+    if scheme == Scheme::Stamp && (1..4).contains(&(size - least)) {
+        return Err(wrong(format!(
+            "beyond its {least} bytes a STAMP packet grows by TLVs of at least 4 bytes; \
+             use {least} or {} and more",
+            least + 4
+        )));
+    }
+    Ok(size as usize)
+}
+
+fn config(args: &Args, scheme: Scheme) -> Result<Config, Failure> {
+    let text = matches!(scheme, Scheme::TextUdp | Scheme::TextTcp);
+    let closed = args.closed_loop || text;
+    if args.pause.is_some() && !closed {
+        return Err(Failure::usage("--pause is for --closed-loop; in open loop use -i"));
+    }
+    if args.pause.is_some_and(|pause| pause < Nanos::ZERO) {
+        return Err(Failure::usage("invalid value for --pause: a time is 0 or more"));
+    }
+    if args.timeout == Nanos::ZERO {
+        return Err(Failure::usage("invalid value 0 for -W: a reply needs time, like -W 1s"));
+    }
+    let departures = if closed {
+        // S3 pauses after each reply; -i asks for spacing instead.
+        let default_pause =
+            if text && args.interval.is_none() { Nanos::from_secs(1) } else { Nanos::ZERO };
+        Departures::Closed {
+            pause: args.pause.unwrap_or(default_pause),
+            spacing: args.interval.unwrap_or(Nanos::ZERO),
+        }
+    } else {
+        let interval = args.interval.unwrap_or(Nanos::from_secs(1));
+        if interval == Nanos::ZERO {
+            return Err(Failure::usage(
+                "invalid value 0 for -i: in open loop probes need an interval, like -i 10us; \
+                 --closed-loop sends as fast as replies come",
+            ));
+        }
+        Departures::Open { interval }
+    };
+    let config = Config {
+        departures,
+        count: args.count,
+        duration: args.deadline,
+        timeout: args.timeout,
+        warm_up: args.warm_up.unwrap_or(if text { 1 } else { 5 }),
+        warm_up_interval: Nanos::from_millis(if text { 100 } else { 10 }),
+    };
+    if !config.fits_window() {
+        return Err(Failure::usage(format!(
+            "-W {} with -i leaves more than {} probes without a fate; choose a shorter -W",
+            args.timeout,
+            Config::MAX_WINDOW
+        )));
+    }
+    Ok(config)
+}
+
+/// `-I` is an address if it reads as one, else an interface.
+fn origin(from: Option<&str>) -> Origin {
+    let Some(text) = from else { return Origin::default() };
+    match text.parse() {
+        Ok(address) => Origin { source: Some(address), interface: None },
+        Err(_) => Origin { source: None, interface: Some(text.to_owned()) },
+    }
+}

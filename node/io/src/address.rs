@@ -1,0 +1,105 @@
+//! Socket addresses in the kernel's form and back.
+
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// An address in the kernel's form, with its length.
+#[derive(Clone, Copy)]
+pub(crate) struct RawAddress {
+    pub(crate) storage: libc::sockaddr_storage,
+    pub(crate) len: libc::socklen_t,
+}
+
+impl RawAddress {
+    /// Room for any address.
+    pub(crate) fn empty() -> Self {
+        Self {
+            // SAFETY: sockaddr_storage is plain data for which all zeros is a valid value.
+            storage: unsafe { mem::zeroed() },
+            len: mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t,
+        }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const libc::sockaddr {
+        (&raw const self.storage).cast()
+    }
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
+        (&raw mut self.storage).cast()
+    }
+
+    /// The address, if it is one of IP.
+    pub(crate) fn to_std(self) -> Option<SocketAddr> {
+        match i32::from(self.storage.ss_family) {
+            libc::AF_INET => {
+                // SAFETY: the family says that the storage, which is large enough and aligned for
+                // every sockaddr, holds a sockaddr_in.
+                let v4 = unsafe { *(&raw const self.storage).cast::<libc::sockaddr_in>() };
+                let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+                Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
+            }
+            libc::AF_INET6 => {
+                // SAFETY: as above, for sockaddr_in6.
+                let v6 = unsafe { *(&raw const self.storage).cast::<libc::sockaddr_in6>() };
+                let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+                let port = u16::from_be(v6.sin6_port);
+                Some(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<SocketAddr> for RawAddress {
+    fn from(address: SocketAddr) -> Self {
+        let mut raw = Self::empty();
+        match address {
+            SocketAddr::V4(v4) => {
+                let sin = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as libc::sa_family_t,
+                    sin_port: v4.port().to_be(),
+                    sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
+                    sin_zero: [0; 8],
+                };
+                // SAFETY: sockaddr_storage is at least as large and as aligned as sockaddr_in.
+                unsafe { (&raw mut raw.storage).cast::<libc::sockaddr_in>().write(sin) };
+                raw.len = mem::size_of::<libc::sockaddr_in>() as libc::socklen_t;
+            }
+            SocketAddr::V6(v6) => {
+                let sin6 = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                    sin6_port: v6.port().to_be(),
+                    sin6_flowinfo: v6.flowinfo(),
+                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                    sin6_scope_id: v6.scope_id(),
+                };
+                // SAFETY: sockaddr_storage is at least as large and as aligned as sockaddr_in6.
+                unsafe { (&raw mut raw.storage).cast::<libc::sockaddr_in6>().write(sin6) };
+                raw.len = mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+            }
+        }
+        raw
+    }
+}
+
+/// The address that means "any" in the family of `like`.
+pub(crate) fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_kernels_form() {
+        for text in ["192.0.2.1:7", "[2001:db8::1]:862", "[::1]:65535", "0.0.0.0:0"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(RawAddress::from(address).to_std(), Some(address));
+        }
+        assert_eq!(RawAddress::empty().to_std(), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! ICMP echo sockets: the ping socket, and the raw socket as the other rung.
+
+use std::ffi::c_int;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use dwell_units::{Instant, Monotonic};
+
+use crate::address::unspecified;
+use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, Wait};
+use crate::socket;
+use crate::udp::Link;
+
+/// ICMP_FILTER and ICMP6_FILTER (linux/icmp.h, linux/icmpv6.h), and the echo reply types.
+const ICMP_FILTER: c_int = 1;
+const ICMPV6_FILTER: c_int = 1;
+const ECHO_REPLY: u32 = 0;
+const ECHO_REPLY_V6: u32 = 129;
+
+/// A kind of ICMP socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpRung {
+    /// SOCK_DGRAM: the kernel chooses the id and delivers our own replies only.
+    Ping,
+    /// SOCK_RAW: needs CAP_NET_RAW, sees every echo reply.
+    Raw,
+}
+
+/// An ICMP socket connected to the host that it probes. Messages are whole ICMP messages, from
+/// the type on.
+#[derive(Debug)]
+pub struct IcmpPort {
+    link: Link,
+    rung: IcmpRung,
+    v4: bool,
+    local: SocketAddr,
+}
+
+impl IcmpPort {
+    /// Opens a socket of this kind.
+    pub fn connect(peer: IpAddr, rung: IcmpRung, options: &PortOptions) -> io::Result<Self> {
+        let protocol = if peer.is_ipv4() { libc::IPPROTO_ICMP } else { libc::IPPROTO_ICMPV6 };
+        let kind = match rung {
+            IcmpRung::Ping => libc::SOCK_DGRAM,
+            IcmpRung::Raw => libc::SOCK_RAW,
+        };
+        let fd = socket::open(peer, kind, protocol)?;
+        socket::apply(&fd, peer, options)?;
+        if rung == IcmpRung::Raw {
+            if peer.is_ipv4() {
+                socket::set(&fd, libc::SOL_RAW, ICMP_FILTER, !(1_u32 << ECHO_REPLY))?;
+            } else {
+                let mut block = [u32::MAX; 8];
+                block[(ECHO_REPLY_V6 / 32) as usize] &= !(1 << (ECHO_REPLY_V6 % 32));
+                socket::set(&fd, libc::IPPROTO_ICMPV6, ICMPV6_FILTER, block)?;
+            }
+        }
+        let source = options.source.unwrap_or_else(|| unspecified(peer));
+        socket::bind(&fd, SocketAddr::new(source, 0))?;
+        socket::connect(&fd, SocketAddr::new(peer, 0))?;
+        let local = socket::local_addr(&fd)?;
+        Ok(Self { link: Link::new(fd, peer, options)?, rung, v4: peer.is_ipv4(), local })
+    }
+
+    /// The kind of socket.
+    pub fn rung(&self) -> IcmpRung {
+        self.rung
+    }
+
+    /// The echo id that replies will carry, if the kernel chose it.
+    pub fn kernel_id(&self) -> Option<u16> {
+        (self.rung == IcmpRung::Ping).then(|| self.local.port())
+    }
+}
+
+impl Port for IcmpPort {
+    fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
+        self.link.send(message)
+    }
+
+    /// A raw IPv4 socket delivers the IP header, which is cut off here.
+    fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
+        let Some(arrival) = self.link.receive(buffer, wait)? else { return Ok(None) };
+        if self.rung == IcmpRung::Ping || !self.v4 {
+            return Ok(Some(arrival));
+        }
+        let header = buffer.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
+        if !(20..=arrival.len).contains(&header) {
+            return Ok(Some(Arrival { len: 0, ..arrival }));
+        }
+        buffer.copy_within(header..arrival.len, 0);
+        Ok(Some(Arrival { len: arrival.len - header, ..arrival }))
+    }
+
+    fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
+        self.link.notices(limit, each);
+    }
+
+    fn sleep_until(&mut self, until: Instant<Monotonic>) {
+        socket::sleep_until(&self.link.fd, until);
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+}

@@ -1,0 +1,48 @@
+//! Facts about this machine that belong beside a measurement. What cannot be read is absent.
+
+use std::fs;
+
+/// What the machine is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// CPU model.
+    pub cpu: Option<String>,
+    /// Frequency governor of the first CPU.
+    pub governor: Option<String>,
+    /// The kernel's clock source.
+    pub clocksource: Option<String>,
+}
+
+/// Reads them.
+pub fn facts() -> Machine {
+    Machine {
+        kernel: line("/proc/sys/kernel/osrelease"),
+        cpu: cpu_model(),
+        governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        clocksource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    }
+}
+
+/// Identifies the running kernel, and so its clocks, until it is booted again.
+pub fn boot_id() -> Option<[u8; 16]> {
+    let text = line("/proc/sys/kernel/random/boot_id")?;
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
+}
+
+fn line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn cpu_model() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let (_, model) = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| matches!(key.trim(), "model name" | "Model" | "Hardware"))?;
+    Some(model.trim().to_owned())
+}

@@ -1,0 +1,243 @@
+//! recvmsg with control data: stamps, TTL, TOS, destination address, and the error queue.
+//!
+//! The control data's parser is total: it trusts the kernel's lengths no further than the buffer.
+
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use dwell_engine::stamps::TxPoint;
+use dwell_units::{Instant, Realtime};
+
+use crate::address::RawAddress;
+use crate::port::Notice;
+
+/// Room for every control message that is asked for here, several times over.
+const CONTROL: usize = 512;
+
+/// Values of `sock_extended_err.ee_origin` (linux/errqueue.h).
+const ORIGIN_ICMP: u8 = 2;
+const ORIGIN_ICMP6: u8 = 3;
+const ORIGIN_TIMESTAMPING: u8 = 4;
+
+/// A control buffer, aligned as the kernel's cmsghdr wants it.
+#[repr(align(16))]
+pub(crate) struct Control([u8; CONTROL]);
+
+impl Control {
+    pub(crate) fn new() -> Box<Self> {
+        Box::new(Self([0; CONTROL]))
+    }
+}
+
+/// What came beside a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Beside {
+    pub(crate) kernel: Option<Instant<Realtime>>,
+    pub(crate) hw: Option<Instant<Realtime>>,
+    pub(crate) ttl: Option<u8>,
+    pub(crate) tos: Option<u8>,
+    pub(crate) to: Option<IpAddr>,
+    /// errno, origin, type, code, info, data, offender.
+    error: Option<Extended>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extended {
+    errno: u32,
+    origin: u8,
+    kind: (u8, u8),
+    info: u32,
+    data: u32,
+    offender: Option<IpAddr>,
+}
+
+/// A message that came through recvmsg.
+pub(crate) struct Came {
+    pub(crate) len: usize,
+    pub(crate) from: RawAddress,
+    pub(crate) beside: Beside,
+}
+
+/// Takes one message with what came beside it.
+pub(crate) fn receive(
+    fd: &OwnedFd,
+    buffer: &mut [u8],
+    control: &mut Control,
+    flags: libc::c_int,
+) -> io::Result<Came> {
+    let mut from = RawAddress::empty();
+    let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: msghdr is plain data for which all zeros is valid.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_name = from.as_mut_ptr().cast();
+    header.msg_namelen = from.len;
+    header.msg_iov = &mut iov;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = control.0.len() as _;
+    // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
+    // call and is borrowed exclusively.
+    let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &mut header, flags) };
+    let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
+    from.len = header.msg_namelen;
+    let used = (header.msg_controllen as usize).min(CONTROL);
+    Ok(Came { len, from, beside: parse(&control.0[..used]) })
+}
+
+/// Takes up to `limit` entries of the error queue.
+pub(crate) fn notices(
+    fd: &OwnedFd,
+    control: &mut Control,
+    limit: usize,
+    each: &mut dyn FnMut(Notice),
+) {
+    for _ in 0..limit {
+        // The offending packet's bytes are not wanted; OPT_TSONLY leaves them out anyway.
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        let Ok(came) = receive(fd, &mut [], control, flags) else { return };
+        let Some(error) = came.beside.error else { continue };
+        match error.origin {
+            ORIGIN_TIMESTAMPING => stamps(&came.beside, &error, each),
+            origin => each(Notice::Error {
+                errno: i32::try_from(error.errno).unwrap_or(libc::EIO),
+                icmp: matches!(origin, ORIGIN_ICMP | ORIGIN_ICMP6),
+                kind: error.kind,
+                from: error.offender,
+            }),
+        }
+    }
+}
+
+/// A queue entry carries a software stamp, a hardware stamp, or both; `ee_info` says where the
+/// software one was taken (SCM_TSTAMP_SND 0, SCHED 1, ACK 2), `ee_data` is the OPT_ID key.
+fn stamps(beside: &Beside, error: &Extended, each: &mut dyn FnMut(Notice)) {
+    let point = match error.info {
+        0 => TxPoint::Kernel,
+        1 => TxPoint::Sched,
+        _ => return,
+    };
+    let key = error.data;
+    if let Some(at) = beside.kernel {
+        each(Notice::TxStamp { key, point, at });
+    }
+    if let Some(at) = beside.hw {
+        each(Notice::TxStamp { key, point: TxPoint::Hw, at });
+    }
+}
+
+/// Reads control messages: a chain of (length, level, type, data), each aligned to a word.
+fn parse(mut rest: &[u8]) -> Beside {
+    const WORD: usize = mem::size_of::<usize>();
+    const HEADER: usize = mem::size_of::<libc::cmsghdr>();
+    let mut beside = Beside::default();
+    while rest.len() >= HEADER {
+        let len = usize::from_ne_bytes(rest[..WORD].try_into().expect("a word"));
+        if len < HEADER || len > rest.len() {
+            break;
+        }
+        let level = int(rest, WORD);
+        let kind = int(rest, WORD + 4);
+        if let (Some(level), Some(kind)) = (level, kind) {
+            take(&mut beside, level, kind, &rest[HEADER..len]);
+        }
+        let step = len.div_ceil(WORD) * WORD;
+        rest = rest.get(step..).unwrap_or(&[]);
+    }
+    beside
+}
+
+fn take(beside: &mut Beside, level: i32, kind: i32, data: &[u8]) {
+    match (level, kind) {
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
+            beside.kernel = timespec(data, 0);
+            beside.hw = timespec(data, 2);
+        }
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+            beside.ttl = int(data, 0).and_then(|ttl| u8::try_from(ttl).ok());
+        }
+        // IP_TOS comes as one byte, IPV6_TCLASS as an int.
+        (libc::IPPROTO_IP, libc::IP_TOS) => beside.tos = data.first().copied(),
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            beside.tos = int(data, 0).and_then(|tos| u8::try_from(tos).ok());
+        }
+        // in_pktinfo: interface, local address, destination address.
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            beside.to = data.get(8..12).and_then(ipv4).map(IpAddr::V4);
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            beside.to = data.get(..16).and_then(ipv6).map(IpAddr::V6);
+        }
+        (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+            beside.error = extended(data);
+        }
+        _ => {}
+    }
+}
+
+/// The timespec number `index` of three; all zeros means that there is none.
+fn timespec(data: &[u8], index: usize) -> Option<Instant<Realtime>> {
+    const WORD: usize = mem::size_of::<libc::c_long>();
+    let word = |at: usize| {
+        let bytes = data.get(at..at + WORD)?.try_into().ok()?;
+        Some(libc::c_long::from_ne_bytes(bytes) as i64)
+    };
+    let (sec, nsec) = (word(index * 2 * WORD)?, word((index * 2 + 1) * WORD)?);
+    let sane = (0..=9_000_000_000).contains(&sec) && (0..1_000_000_000).contains(&nsec);
+    (sane && (sec, nsec) != (0, 0)).then(|| Instant::from_parts(sec, nsec))
+}
+
+/// `sock_extended_err` and, behind it, the address of who reported the error.
+fn extended(data: &[u8]) -> Option<Extended> {
+    let offender = match int(data, 16).map(|family| family & 0xffff) {
+        Some(libc::AF_INET) => data.get(20..24).and_then(ipv4).map(IpAddr::V4),
+        Some(libc::AF_INET6) => data.get(24..40).and_then(ipv6).map(IpAddr::V6),
+        _ => None,
+    };
+    Some(Extended {
+        errno: int(data, 0)? as u32,
+        origin: *data.get(4)?,
+        kind: (*data.get(5)?, *data.get(6)?),
+        info: int(data, 8)? as u32,
+        data: int(data, 12)? as u32,
+        offender,
+    })
+}
+
+fn int(data: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn ipv4(bytes: &[u8]) -> Option<Ipv4Addr> {
+    Some(<[u8; 4]>::try_from(bytes).ok()?.into())
+}
+
+fn ipv6(bytes: &[u8]) -> Option<Ipv6Addr> {
+    Some(<[u8; 16]>::try_from(bytes).ok()?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_data_makes_the_parser_panic() {
+        // Deterministic noise (xorshift64), every length, with plausible headers mixed in.
+        let mut x = 0x9e37_79b9_7f4a_7c15_u64;
+        for round in 0..20_000_usize {
+            let mut data = [0_u8; 128];
+            for byte in &mut data {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                *byte = x as u8;
+            }
+            if round % 2 == 0 {
+                data[..8].copy_from_slice(&((round % 140) as u64).to_ne_bytes());
+                data[8..16].copy_from_slice(&[0, 0, 0, 0, (round % 64) as u8, 0, 0, 0]);
+            }
+            let _ = parse(&data[..round % 129]);
+        }
+    }
+}

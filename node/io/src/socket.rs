@@ -1,0 +1,174 @@
+//! Opening sockets and setting their options: what all kinds of sockets here share.
+
+use std::ffi::c_int;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use dwell_units::{Instant, Monotonic, Nanos};
+
+use crate::address::RawAddress;
+use crate::clock::monotonic;
+use crate::port::{PortOptions, SendError, StampRequest};
+
+/// Flags of linux/net_tstamp.h that libc does not name.
+const SOF_TIMESTAMPING_OPT_ID: u32 = 1 << 7;
+const SOF_TIMESTAMPING_TX_SCHED: u32 = 1 << 8;
+const SOF_TIMESTAMPING_OPT_TSONLY: u32 = 1 << 11;
+
+/// Turns a C return value into a result.
+pub(crate) fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A new socket, closed on exec.
+pub(crate) fn open(like: IpAddr, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    let family = if like.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: socket() takes plain integers.
+    let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
+    // SAFETY: `fd` was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets an option whose value is plain data.
+pub(crate) fn set<T: Copy>(fd: &OwnedFd, level: c_int, name: c_int, value: T) -> io::Result<()> {
+    let size = mem::size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads `size` bytes of `value`, which outlives the call.
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size) };
+    check(result).map(drop)
+}
+
+pub(crate) fn bind(fd: &OwnedFd, to: SocketAddr) -> io::Result<()> {
+    let raw = RawAddress::from(to);
+    // SAFETY: `raw` holds an address of `raw.len` bytes and outlives the call.
+    check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len) }).map(drop)
+}
+
+pub(crate) fn connect(fd: &OwnedFd, to: SocketAddr) -> io::Result<()> {
+    let raw = RawAddress::from(to);
+    // SAFETY: `raw` holds an address of `raw.len` bytes and outlives the call.
+    check(unsafe { libc::connect(fd.as_raw_fd(), raw.as_ptr(), raw.len) }).map(drop)
+}
+
+pub(crate) fn local_addr(fd: &OwnedFd) -> io::Result<SocketAddr> {
+    let mut raw = RawAddress::empty();
+    let mut len = raw.len;
+    // SAFETY: `raw` has room for `len` bytes, and the kernel writes no more than that.
+    check(unsafe { libc::getsockname(fd.as_raw_fd(), raw.as_mut_ptr(), &mut len) })?;
+    raw.to_std().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
+}
+
+/// Applies what every probing socket may be asked for. `peer` tells the family.
+pub(crate) fn apply(fd: &OwnedFd, peer: IpAddr, options: &PortOptions) -> io::Result<()> {
+    if let Some(interface) = &options.interface {
+        let result = {
+            let name = interface.as_bytes();
+            let len = name.len() as libc::socklen_t;
+            // SAFETY: the kernel reads `len` bytes of `name`, which outlives the call.
+            unsafe {
+                libc::setsockopt(
+                    fd.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    libc::SO_BINDTODEVICE,
+                    name.as_ptr().cast(),
+                    len,
+                )
+            }
+        };
+        check(result)?;
+    }
+    if let Some(ttl) = options.ttl {
+        match peer {
+            IpAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_TTL, c_int::from(ttl))?,
+            IpAddr::V6(_) => {
+                set(fd, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, c_int::from(ttl))?;
+            }
+        }
+    }
+    if let Some(dscp) = options.dscp {
+        let tos = c_int::from(dscp) << 2;
+        match peer {
+            IpAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_TOS, tos)?,
+            IpAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos)?,
+        }
+    }
+    Ok(())
+}
+
+/// Queues ICMP errors on the socket's error queue, where they name their packet.
+pub(crate) fn receive_errors(fd: &OwnedFd, like: IpAddr) -> io::Result<()> {
+    match like {
+        IpAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1 as c_int),
+        IpAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1 as c_int),
+    }
+}
+
+/// Asks for stamps of packets received and, with `tx`, sent. Switching them on is asynchronous:
+/// the first packets may come without.
+pub(crate) fn request_stamps(
+    fd: &OwnedFd,
+    request: StampRequest,
+    tx: bool,
+    sched: bool,
+) -> io::Result<()> {
+    if request == StampRequest::User {
+        return Ok(());
+    }
+    let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE
+        | libc::SOF_TIMESTAMPING_SOFTWARE
+        | libc::SOF_TIMESTAMPING_RX_HARDWARE
+        | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+    if tx {
+        flags |= libc::SOF_TIMESTAMPING_TX_SOFTWARE
+            | libc::SOF_TIMESTAMPING_TX_HARDWARE
+            | SOF_TIMESTAMPING_OPT_ID
+            | SOF_TIMESTAMPING_OPT_TSONLY;
+        if sched {
+            flags |= SOF_TIMESTAMPING_TX_SCHED;
+        }
+    }
+    set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
+}
+
+/// Sets how long a blocking receive call waits, if that changed since the last time.
+pub(crate) fn receive_timeout(fd: &OwnedFd, current: &mut Nanos, wait: Nanos) -> io::Result<()> {
+    if *current == wait {
+        return Ok(());
+    }
+    // Zero would mean "for ever".
+    let micros = (wait.0 / 1_000).max(1);
+    let time = libc::timeval { tv_sec: micros / 1_000_000, tv_usec: micros % 1_000_000 };
+    set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, time)?;
+    *current = wait;
+    Ok(())
+}
+
+/// Sleeps until the socket has a message or an error, or `until` has come.
+pub(crate) fn sleep_until(fd: &OwnedFd, until: Instant<Monotonic>) {
+    let left = (until - monotonic()).0.max(0);
+    let time = libc::timespec { tv_sec: left / 1_000_000_000, tv_nsec: left % 1_000_000_000 };
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one pollfd and one timespec, both valid for the call; no signal mask. An early
+    // return (a signal) is allowed by this function's contract.
+    unsafe { libc::ppoll(&mut poll, 1, &time, std::ptr::null()) };
+}
+
+/// What the errno of a send call means to a prober. `Err(errno)`: an ICMP error about an earlier
+/// packet, which the call reported instead of sending.
+pub(crate) fn send_error(errno: c_int) -> Result<SendError, c_int> {
+    match errno {
+        libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::EPROTO => Err(errno),
+        libc::EAGAIN | libc::ENOBUFS => Ok(SendError::Full),
+        libc::EMSGSIZE => Ok(SendError::TooLong),
+        libc::ENETUNREACH | libc::ENETDOWN => Ok(SendError::Unreachable(errno)),
+        libc::EPIPE | libc::ECONNRESET => Ok(SendError::Closed),
+        other => Ok(SendError::Other(other)),
+    }
+}
+
+/// The errno of the call that just failed.
+pub(crate) fn errno() -> c_int {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}

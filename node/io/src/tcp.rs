@@ -1,0 +1,163 @@
+//! TCP connections: a prober's and a reflector's. A "message" here is a piece of the stream;
+//! framing is the caller's. Stamps of sending are the program's own (rung `user`), because the
+//! kernel keys them by stream offset; RX stamps are those of the last segment.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+
+use dwell_engine::stamps::RxStamps;
+use dwell_units::{Instant, Monotonic, Nanos};
+
+use crate::address::unspecified;
+use crate::clock::realtime;
+use crate::message::{self, Control};
+use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
+use crate::socket;
+use crate::udp::{nothing, receive_flags};
+
+/// A connection to the peer that is probed.
+pub struct TcpPort {
+    fd: OwnedFd,
+    local: SocketAddr,
+    control: Box<Control>,
+    timeout: Nanos,
+}
+
+impl std::fmt::Debug for TcpPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TcpPort").field("fd", &self.fd).finish_non_exhaustive()
+    }
+}
+
+impl TcpPort {
+    /// Connects to `peer`; gives up after `timeout`.
+    pub fn connect(peer: SocketAddr, timeout: Nanos, options: &PortOptions) -> io::Result<Self> {
+        let fd = socket::open(peer.ip(), libc::SOCK_STREAM, 0)?;
+        socket::apply(&fd, peer.ip(), options)?;
+        if options.source.is_some() {
+            let source = options.source.unwrap_or_else(|| unspecified(peer.ip()));
+            socket::bind(&fd, SocketAddr::new(source, 0))?;
+        }
+        // For connect(), the send time-out is the connection's.
+        let micros = (timeout.0 / 1_000).max(1);
+        let time = libc::timeval { tv_sec: micros / 1_000_000, tv_usec: micros % 1_000_000 };
+        socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, time)?;
+        socket::connect(&fd, peer).map_err(|error| match error.raw_os_error() {
+            Some(libc::EINPROGRESS) => io::Error::from_raw_os_error(libc::ETIMEDOUT),
+            _ => error,
+        })?;
+        socket::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1_i32)?;
+        let rx_only = StampRequest::Kernel;
+        if options.stamps == rx_only {
+            socket::request_stamps(&fd, rx_only, false, false)?;
+        }
+        Ok(Self {
+            local: socket::local_addr(&fd)?,
+            fd,
+            control: Control::new(),
+            timeout: Nanos::MAX,
+        })
+    }
+}
+
+impl Port for TcpPort {
+    fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
+        let app = realtime();
+        let mut rest = message;
+        while !rest.is_empty() {
+            match send_some(&self.fd, rest) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(libc::EINTR) => {}
+                Err(errno) => {
+                    return Err(socket::send_error(errno).unwrap_or(SendError::Closed));
+                }
+            }
+        }
+        Ok(Sent { app, key: None })
+    }
+
+    fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
+        let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
+        let came = message::receive(&self.fd, buffer, &mut self.control, flags);
+        let app = realtime();
+        match came {
+            Ok(came) if came.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(came) => {
+                let rx = RxStamps { hw: came.beside.hw, kernel: came.beside.kernel, app };
+                Ok(Some(Arrival { len: came.len, rx, ttl: None }))
+            }
+            Err(error) => nothing(error),
+        }
+    }
+
+    fn notices(&mut self, _limit: usize, _each: &mut dyn FnMut(Notice)) {}
+
+    fn sleep_until(&mut self, until: Instant<Monotonic>) {
+        socket::sleep_until(&self.fd, until);
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+/// One send call on a stream; the errno on failure. No SIGPIPE.
+fn send_some(fd: &OwnedFd, message: &[u8]) -> Result<usize, i32> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: the kernel reads `message.len()` bytes of `message`.
+    let sent = unsafe {
+        libc::send(fd.as_raw_fd(), message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL)
+    };
+    usize::try_from(sent).map_err(|_| socket::errno())
+}
+
+/// Listens on `address`; an IPv6 socket takes IPv6 only. Non-blocking.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let fd = socket::open(address.ip(), libc::SOCK_STREAM, 0)?;
+    if address.is_ipv6() {
+        socket::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1_i32)?;
+    }
+    // So that a reflector can be started again at once.
+    socket::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1_i32)?;
+    socket::bind(&fd, address)?;
+    use std::os::fd::AsRawFd;
+    // SAFETY: listen() takes plain integers.
+    socket::check(unsafe { libc::listen(fd.as_raw_fd(), 128) })?;
+    let listener = TcpListener::from(fd);
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// A reflector's end of a connection.
+#[derive(Debug)]
+pub struct TcpConn {
+    stream: TcpStream,
+    /// Who connected.
+    pub peer: SocketAddr,
+}
+
+impl TcpConn {
+    /// Takes over an accepted connection. `wait` bounds every receive call; `None` never waits.
+    pub fn new(stream: TcpStream, peer: SocketAddr, wait: Option<Nanos>) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(wait.is_none())?;
+        stream.set_read_timeout(wait.map(Nanos::to_std))?;
+        stream.set_write_timeout(Some(Nanos::from_secs(1).to_std()))?;
+        Ok(Self { stream, peer })
+    }
+
+    /// Takes what is there; `None` when nothing came, an error at the end of the stream.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match self.stream.read(buffer) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => Ok(Some(len)),
+            Err(error) => nothing(error),
+        }
+    }
+
+    /// Sends all of `message`, or fails within a second.
+    pub fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        self.stream.write_all(message)
+    }
+}

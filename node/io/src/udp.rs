@@ -1,0 +1,499 @@
+//! UDP sockets: the connected one of a prober and the listening one of a reflector.
+
+use std::ffi::c_int;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use dwell_engine::stamps::RxStamps;
+use dwell_units::{Instant, Monotonic, Nanos};
+
+use crate::address::{RawAddress, unspecified};
+use crate::clock::realtime;
+use crate::message::{self, Control};
+use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
+use crate::socket;
+
+/// Asked of the kernel for receiving; the default 208 KiB, not the CPU, decides loss (PEERS.md).
+const RECEIVE_BUFFER: c_int = 4 << 20;
+
+/// Times a send is tried again when the call reports a pending ICMP error instead of sending.
+const RESENDS: usize = 4;
+
+/// A UDP socket connected to the peer that it probes.
+#[derive(Debug)]
+pub struct UdpPort {
+    link: Link,
+    local: SocketAddr,
+}
+
+impl UdpPort {
+    /// Opens a socket that sends to `peer`.
+    pub fn connect(peer: SocketAddr, options: &PortOptions) -> io::Result<Self> {
+        let fd = socket::open(peer.ip(), libc::SOCK_DGRAM, 0)?;
+        socket::apply(&fd, peer.ip(), options)?;
+        let source = options.source.unwrap_or_else(|| unspecified(peer.ip()));
+        socket::bind(&fd, SocketAddr::new(source, 0))?;
+        socket::connect(&fd, peer)?;
+        Ok(Self { local: socket::local_addr(&fd)?, link: Link::new(fd, peer.ip(), options)? })
+    }
+}
+
+impl Port for UdpPort {
+    fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
+        self.link.send(message)
+    }
+
+    fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
+        self.link.receive(buffer, wait)
+    }
+
+    fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
+        self.link.notices(limit, each);
+    }
+
+    fn sleep_until(&mut self, until: Instant<Monotonic>) {
+        socket::sleep_until(&self.link.fd, until);
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+/// A connected datagram socket with its stamps: what UDP and ICMP probing share.
+pub(crate) struct Link {
+    pub(crate) fd: OwnedFd,
+    control: Box<Control>,
+    /// Kernel stamps were asked for, so receiving needs control data.
+    stamped: bool,
+    /// The kernel's OPT_ID counter: it counts the sends that succeeded (net/ipv4/ip_output.c,
+    /// `__ip_append_data`, takes a key and gives it back when the send fails).
+    next_key: u32,
+    timeout: Nanos,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("fd", &self.fd).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    pub(crate) fn new(fd: OwnedFd, peer: IpAddr, options: &PortOptions) -> io::Result<Self> {
+        socket::receive_errors(&fd, peer)?;
+        socket::request_stamps(&fd, options.stamps, true, options.sched_stamps)?;
+        // Best effort: a smaller buffer only matters to bursts.
+        let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
+        let stamped = options.stamps == StampRequest::Kernel;
+        Ok(Self { fd, control: Control::new(), stamped, next_key: 0, timeout: Nanos::MAX })
+    }
+
+    pub(crate) fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
+        let mut pending = 0;
+        for _ in 0..=RESENDS {
+            let app = realtime();
+            // SAFETY: the kernel reads `message.len()` bytes of `message`.
+            let sent = unsafe {
+                libc::send(self.fd.as_raw_fd(), message.as_ptr().cast(), message.len(), 0)
+            };
+            if sent >= 0 {
+                let key = self.stamped.then_some(self.next_key);
+                self.next_key = self.next_key.wrapping_add(1);
+                return Ok(Sent { app, key });
+            }
+            match socket::send_error(socket::errno()) {
+                // The error itself waits in the error queue, where it names its packet.
+                Err(errno) => pending = errno,
+                Ok(error) => return Err(error),
+            }
+        }
+        Err(SendError::Unreachable(pending))
+    }
+
+    pub(crate) fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
+        let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
+        if !self.stamped {
+            // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer`.
+            let len = unsafe {
+                libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags)
+            };
+            let app = realtime();
+            let Ok(len) = usize::try_from(len) else {
+                return nothing(io::Error::last_os_error());
+            };
+            let rx = RxStamps { hw: None, kernel: None, app };
+            return Ok(Some(Arrival { len, rx, ttl: None }));
+        }
+        let came = message::receive(&self.fd, buffer, &mut self.control, flags);
+        let app = realtime();
+        match came {
+            Ok(came) => {
+                let rx = RxStamps { hw: came.beside.hw, kernel: came.beside.kernel, app };
+                Ok(Some(Arrival { len: came.len, rx, ttl: came.beside.ttl }))
+            }
+            Err(error) => nothing(error),
+        }
+    }
+
+    pub(crate) fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
+        message::notices(&self.fd, &mut self.control, limit, each);
+    }
+}
+
+/// The flags of a receive call, after setting its time-out.
+pub(crate) fn receive_flags(fd: &OwnedFd, current: &mut Nanos, wait: Wait) -> io::Result<c_int> {
+    match wait {
+        Wait::No => Ok(libc::MSG_DONTWAIT),
+        Wait::AtMost(wait) => socket::receive_timeout(fd, current, wait).map(|()| 0),
+    }
+}
+
+/// Errors that only mean "no message now": none came, a signal did, or an ICMP error is reported
+/// (it waits in the error queue).
+pub(crate) fn nothing<T>(error: io::Error) -> io::Result<Option<T>> {
+    match error.raw_os_error() {
+        Some(
+            libc::EAGAIN
+            | libc::EINTR
+            | libc::ECONNREFUSED
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EPROTO
+            | libc::EMSGSIZE,
+        ) => Ok(None),
+        _ => Err(error),
+    }
+}
+
+/// How a reflector's socket is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerOptions {
+    /// Which stamps to ask for; only those of receiving are used.
+    pub stamps: StampRequest,
+    /// Report TTL and TOS of requests.
+    pub metadata: bool,
+}
+
+/// A UDP socket that answers whoever asks.
+pub struct UdpServer {
+    fd: OwnedFd,
+    local: SocketAddr,
+    control: Option<Box<Control>>,
+    timeout: Nanos,
+}
+
+/// A request that arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Bytes written to the caller's buffer.
+    pub len: usize,
+    /// Who asked.
+    pub from: SocketAddr,
+    /// The address it was sent to, if the socket is bound to all addresses.
+    pub to: Option<IpAddr>,
+    /// Stamps of the request.
+    pub rx: RxStamps,
+    /// TTL or hop limit it arrived with.
+    pub ttl: Option<u8>,
+    /// TOS or traffic class it arrived with.
+    pub tos: Option<u8>,
+}
+
+impl UdpServer {
+    /// Opens a socket on `address`. An IPv6 socket takes IPv6 only.
+    pub fn bind(address: SocketAddr, options: ServerOptions) -> io::Result<Self> {
+        let fd = socket::open(address.ip(), libc::SOCK_DGRAM, 0)?;
+        let on: c_int = 1;
+        let everywhere = address.ip().is_unspecified();
+        let (v4, v6) = (libc::IPPROTO_IP, libc::IPPROTO_IPV6);
+        if address.is_ipv6() {
+            socket::set(&fd, v6, libc::IPV6_V6ONLY, on)?;
+        }
+        if options.metadata {
+            if address.is_ipv4() {
+                socket::set(&fd, v4, libc::IP_RECVTTL, on)?;
+                socket::set(&fd, v4, libc::IP_RECVTOS, on)?;
+            } else {
+                socket::set(&fd, v6, libc::IPV6_RECVHOPLIMIT, on)?;
+                socket::set(&fd, v6, libc::IPV6_RECVTCLASS, on)?;
+            }
+        }
+        if everywhere {
+            if address.is_ipv4() {
+                socket::set(&fd, v4, libc::IP_PKTINFO, on)?;
+            } else {
+                socket::set(&fd, v6, libc::IPV6_RECVPKTINFO, on)?;
+            }
+        }
+        socket::request_stamps(&fd, options.stamps, false, false)?;
+        if socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
+            let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
+        }
+        socket::bind(&fd, address)?;
+        let beside = options.metadata || everywhere || options.stamps == StampRequest::Kernel;
+        Ok(Self {
+            local: socket::local_addr(&fd)?,
+            fd,
+            control: beside.then(Control::new),
+            timeout: Nanos::MAX,
+        })
+    }
+
+    /// The address it is bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Takes one request; `None` when none came.
+    pub fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Request>> {
+        let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
+        let Some(control) = &mut self.control else {
+            return self.receive_bare(buffer, flags);
+        };
+        let came = message::receive(&self.fd, buffer, control, flags);
+        let app = realtime();
+        let came = match came {
+            Ok(came) => came,
+            Err(error) => return nothing(error),
+        };
+        let Some(from) = came.from.to_std() else { return Ok(None) };
+        let message::Beside { kernel, hw, ttl, tos, to, .. } = came.beside;
+        let rx = RxStamps { hw, kernel, app };
+        Ok(Some(Request { len: came.len, from, to, rx, ttl, tos }))
+    }
+
+    /// Answers a request, from the address it was sent to.
+    pub fn reply(&mut self, message: &[u8], request: &Request) -> Result<(), SendError> {
+        for _ in 0..=RESENDS {
+            let sent = match request.to {
+                None => self.send_to(message, request.from),
+                Some(source) => self.send_from(message, request.from, source),
+            };
+            if sent >= 0 {
+                return Ok(());
+            }
+            // An unconnected socket is told of no ICMP error, but a signal may interrupt.
+            match socket::send_error(socket::errno()) {
+                Err(_) => {}
+                Ok(error) => return Err(error),
+            }
+        }
+        Err(SendError::Unreachable(libc::EHOSTUNREACH))
+    }
+
+    fn receive_bare(&mut self, buffer: &mut [u8], flags: c_int) -> io::Result<Option<Request>> {
+        let mut raw = RawAddress::empty();
+        let mut len = raw.len;
+        // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer` and at most `len`
+        // bytes of address to `raw`, both borrowed exclusively.
+        let received = unsafe {
+            libc::recvfrom(
+                self.fd.as_raw_fd(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                flags,
+                raw.as_mut_ptr(),
+                &mut len,
+            )
+        };
+        let app = realtime();
+        let Ok(len) = usize::try_from(received) else {
+            return nothing(io::Error::last_os_error());
+        };
+        let Some(from) = raw.to_std() else { return Ok(None) };
+        let rx = RxStamps { hw: None, kernel: None, app };
+        Ok(Some(Request { len, from, to: None, rx, ttl: None, tos: None }))
+    }
+
+    fn send_to(&self, message: &[u8], to: SocketAddr) -> isize {
+        let raw = RawAddress::from(to);
+        // SAFETY: `message` and `raw` are valid for the lengths given and outlive the call.
+        unsafe {
+            libc::sendto(
+                self.fd.as_raw_fd(),
+                message.as_ptr().cast(),
+                message.len(),
+                0,
+                raw.as_ptr(),
+                raw.len,
+            )
+        }
+    }
+
+    fn send_from(&self, message: &[u8], to: SocketAddr, source: IpAddr) -> isize {
+        let mut raw = RawAddress::from(to);
+        let mut control = PacketInfo::new(source);
+        let mut iov =
+            libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+        // SAFETY: msghdr is plain data for which all zeros is valid.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_name = raw.as_mut_ptr().cast();
+        header.msg_namelen = raw.len;
+        header.msg_iov = &mut iov;
+        header.msg_iovlen = 1;
+        header.msg_control = control.bytes.as_mut_ptr().cast();
+        header.msg_controllen = control.len as _;
+        // SAFETY: every pointer in `header` points to memory of the stated length that outlives
+        // the call; sendmsg only reads it.
+        unsafe { libc::sendmsg(self.fd.as_raw_fd(), &header, 0) }
+    }
+}
+
+/// A control message that chooses the source address of one packet.
+#[repr(align(16))]
+struct PacketInfo {
+    bytes: [u8; 64],
+    len: usize,
+}
+
+impl PacketInfo {
+    fn new(source: IpAddr) -> Self {
+        const HEADER: usize = mem::size_of::<libc::cmsghdr>();
+        const WORD: usize = mem::size_of::<usize>();
+        let mut bytes = [0; 64];
+        let (level, kind, data) = match source {
+            IpAddr::V4(v4) => {
+                // in_pktinfo: interface 0 (any), ipi_spec_dst, ipi_addr (ignored when sending).
+                bytes[HEADER + 4..HEADER + 8].copy_from_slice(&v4.octets());
+                (libc::IPPROTO_IP, libc::IP_PKTINFO, 12)
+            }
+            IpAddr::V6(v6) => {
+                // in6_pktinfo: the address, interface 0 (any).
+                bytes[HEADER..HEADER + 16].copy_from_slice(&v6.octets());
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, 20)
+            }
+        };
+        bytes[..WORD].copy_from_slice(&(HEADER + data).to_ne_bytes());
+        bytes[WORD..WORD + 4].copy_from_slice(&level.to_ne_bytes());
+        bytes[WORD + 4..WORD + 8].copy_from_slice(&kind.to_ne_bytes());
+        Self { bytes, len: HEADER + data.div_ceil(WORD) * WORD }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::stamps::TxPoint;
+
+    use super::*;
+    use crate::clock::monotonic;
+
+    const WAIT: Wait = Wait::AtMost(Nanos::from_millis(500));
+
+    fn pair(address: &str, stamps: StampRequest) -> (UdpPort, UdpServer) {
+        let address = address.parse().unwrap();
+        let options = ServerOptions { stamps, metadata: true };
+        let server = UdpServer::bind(SocketAddr::new(address, 0), options).unwrap();
+        let options = PortOptions { stamps, ttl: Some(77), dscp: Some(46), ..Default::default() };
+        let port = UdpPort::connect(server.local_addr(), &options).unwrap();
+        (port, server)
+    }
+
+    /// Waits for the stamps of packet `key`, at most a second.
+    fn stamp_of(port: &mut UdpPort, key: u32) -> Option<Instant<dwell_units::Realtime>> {
+        let until = monotonic() + Nanos::from_secs(1);
+        let mut stamp = None;
+        while stamp.is_none() && monotonic() < until {
+            port.notices(32, &mut |notice| match notice {
+                Notice::TxStamp { key: k, point: TxPoint::Kernel, at } if k == key => {
+                    stamp = Some(at);
+                }
+                _ => {}
+            });
+        }
+        stamp
+    }
+
+    #[test]
+    fn ttl_and_tos_arrive_with_a_request_in_both_families() {
+        for address in ["127.0.0.1", "::1"] {
+            let (mut port, mut server) = pair(address, StampRequest::User);
+            port.send(b"probe").unwrap();
+            let mut buffer = [0; 64];
+            let request = server.receive(&mut buffer, WAIT).unwrap().expect("the request");
+            assert_eq!(&buffer[..request.len], b"probe");
+            assert_eq!((request.ttl, request.tos), (Some(77), Some(46 << 2)), "{address}");
+        }
+    }
+
+    #[test]
+    fn kernel_stamps_join_their_packet_and_lie_in_packet_order() {
+        for address in ["127.0.0.1", "::1"] {
+            let (mut port, mut server) = pair(address, StampRequest::Kernel);
+            let mut buffer = [0; 64];
+            // Switching stamps on is asynchronous: go on until one packet has both.
+            let mut proven = false;
+            let until = monotonic() + Nanos::from_secs(2);
+            while monotonic() < until {
+                let sent = port.send(b"probe").unwrap();
+                let request = server.receive(&mut buffer, WAIT).unwrap().expect("the request");
+                let Some(rx) = request.rx.kernel else { continue };
+                let Some(tx) = stamp_of(&mut port, sent.key.unwrap()) else { continue };
+                assert!(sent.app <= tx, "tx_app {:?} tx_kernel {tx:?}", sent.app);
+                assert!(tx <= rx && rx <= request.rx.app);
+                proven = true;
+                break;
+            }
+            assert!(proven, "no packet over {address} had both kernel stamps");
+        }
+    }
+
+    #[test]
+    fn keys_stay_joined_after_refused_and_oversized_sends() {
+        let (mut port, server) = pair("127.0.0.1", StampRequest::Kernel);
+        let address = server.local_addr();
+        drop(server);
+        // Refused: the next send call reports it, and the packet is sent again.
+        for _ in 0..3 {
+            port.send(b"to nobody").unwrap();
+        }
+        assert_eq!(port.send(&[0; 65_508]), Err(SendError::TooLong));
+        let mut refused = 0;
+        port.notices(32, &mut |n| {
+            refused += i32::from(matches!(n, Notice::Error { icmp: true, .. }))
+        });
+        assert!(refused > 0, "the ICMP error is a notice");
+        let mut server = UdpServer::bind(address, ServerOptions::default()).unwrap();
+        let mut joined = false;
+        let until = monotonic() + Nanos::from_secs(2);
+        while monotonic() < until {
+            let sent = port.send(b"to somebody").unwrap();
+            let after = realtime();
+            let Some(at) = stamp_of(&mut port, sent.key.unwrap()) else { continue };
+            assert!(
+                sent.app <= at && at <= after + Nanos::from_millis(1),
+                "another packet's stamp"
+            );
+            joined = true;
+            break;
+        }
+        assert!(joined, "no stamp after the failures");
+        assert!(server.receive(&mut [0; 64], WAIT).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_server_on_all_addresses_answers_from_the_one_that_was_asked() {
+        let any = ServerOptions::default();
+        let mut server = UdpServer::bind("0.0.0.0:0".parse().unwrap(), any).unwrap();
+        let port = server.local_addr().port();
+        let asked = SocketAddr::new("127.0.0.2".parse().unwrap(), port);
+        let mut prober = UdpPort::connect(asked, &PortOptions::default()).unwrap();
+        prober.send(b"who").unwrap();
+        let mut buffer = [0; 64];
+        let request = server.receive(&mut buffer, WAIT).unwrap().expect("the request");
+        assert_eq!(request.to, Some("127.0.0.2".parse().unwrap()));
+        server.reply(b"me", &request).unwrap();
+        // A connected socket takes replies from the asked address only.
+        let reply = prober.receive(&mut buffer, WAIT).unwrap().expect("the reply");
+        assert_eq!(&buffer[..reply.len], b"me");
+    }
+
+    #[test]
+    fn waiting_ends_without_a_message() {
+        let (mut port, _server) = pair("127.0.0.1", StampRequest::User);
+        let wait = Wait::AtMost(Nanos::from_millis(5));
+        assert_eq!(port.receive(&mut [0; 64], wait).unwrap(), None);
+        assert_eq!(port.receive(&mut [0; 64], Wait::No).unwrap(), None);
+    }
+}
