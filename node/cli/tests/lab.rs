@@ -62,6 +62,7 @@ impl TestLab {
         assert!(output.status.success(), "{output:?}");
         let all: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(all["schema"], "dwell.labs/1");
+        assert_follows_the_schema(&all);
         let labs = all["labs"].as_array().unwrap();
         labs.iter().find(|lab| lab["name"] == self.name.as_str()).expect("the lab").clone()
     }
@@ -124,13 +125,28 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+fn assert_follows_the_schema(printed: &Value) {
+    let path = "../../docs/schema/dwell.lab-1.schema.json";
+    let text = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let schema = serde_json::from_slice(&text).unwrap();
+    let schema = jsonschema::draft202012::new(&schema).unwrap();
+    let errors: Vec<String> =
+        schema.iter_errors(printed).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:?}\n{printed}");
+}
+
 /// Whether these tests can run; says why if not.
 fn as_root() -> bool {
     let may = netns::may_create() && Path::new("/dev/net/tun").exists();
     if !may {
-        println!("SKIP: needs root and /dev/net/tun");
+        skip("needs root and /dev/net/tun");
     }
     may
+}
+
+fn skip(reason: &str) {
+    // The test runner names threads after their tests.
+    println!("SKIP {}: {reason}", std::thread::current().name().unwrap_or("lab"));
 }
 
 /// Waits until `condition` holds.
@@ -556,11 +572,13 @@ impl Nobody {
         let up = ["lab", "up", "--name", &self.lab, "--json"];
         let output = self.dwell(&[&up, arguments].concat());
         if output.status.code() == Some(4) {
-            println!("SKIP: {}", said(&output));
+            skip(said(&output).trim());
             return None;
         }
         assert!(output.status.success(), "{output:?}");
-        Some(serde_json::from_slice(&output.stdout).unwrap())
+        let lab = serde_json::from_slice(&output.stdout).unwrap();
+        assert_follows_the_schema(&lab);
+        Some(lab)
     }
 
     fn holder(&self) -> Handle {
