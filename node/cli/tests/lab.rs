@@ -88,7 +88,7 @@ impl TestLab {
         Path::new("/run/dwell/labs").join(&self.name)
     }
 
-    /// Living processes that name the lab or run in one of its namespaces.
+    /// Processes of the lab's links: they have its directory on their command line.
     fn processes(&self) -> Vec<String> {
         let entries = fs::read_dir("/proc").unwrap().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -583,14 +583,14 @@ impl Nobody {
 
     fn holder(&self) -> Handle {
         let text =
-            fs::read_to_string(self.home.path().join("dwell").join(&self.lab).join("holder"));
+            fs::read_to_string(self.home.path().join("dwell/labs").join(&self.lab).join("holder"));
         Handle::open(text.unwrap().split(' ').next().unwrap().parse().unwrap()).unwrap()
     }
 
     fn down(&self) {
         let down = self.dwell(&["lab", "down", &self.lab]);
         assert!(down.status.success(), "{down:?}");
-        assert_eq!(fs::read_dir(self.home.path().join("dwell")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(self.home.path().join("dwell/labs")).unwrap().count(), 0);
     }
 }
 
@@ -641,7 +641,7 @@ fn without_root_a_tap_link_is_refused_with_the_reason_and_nothing_is_left() {
     let refused = nobody.dwell(&up);
     assert_eq!(refused.status.code(), Some(4), "{refused:?}");
     assert!(said(&refused).contains("run it as root"), "{}", said(&refused));
-    assert_eq!(fs::read_dir(nobody.home.path().join("dwell")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(nobody.home.path().join("dwell/labs")).unwrap().count(), 0);
 }
 
 #[test]
