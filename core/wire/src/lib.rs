@@ -1,1 +1,37 @@
-//! To be written.
+//! Packet formats: what goes over the wire, and nothing about when or why.
+//!
+//! Every parser takes any bytes and never panics; every `emit` writes into a caller's buffer and
+//! allocates nothing. Fields that a reflector only echoes stay raw, so that it echoes them bit for
+//! bit. Offsets are from the start of the payload.
+
+#![forbid(unsafe_code)]
+
+pub mod echo;
+pub mod hmac;
+pub mod icmp;
+pub mod roundtrip;
+pub mod stamp;
+pub mod text;
+pub mod timestamp;
+pub mod tlv;
+
+/// Why bytes are not a packet of a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// Fewer bytes than the format has at least.
+    #[error("too short")]
+    TooShort,
+    /// A constant field has another value.
+    #[error("not of this format")]
+    Mismatch,
+}
+
+/// The `N` bytes at `at`; `None` beyond the end.
+fn bytes<const N: usize>(message: &[u8], at: usize) -> Option<[u8; N]> {
+    message.get(at..at + N)?.try_into().ok()
+}
+
+/// The field of `N` bytes at `at`.
+fn field<const N: usize>(message: &[u8], at: usize) -> Result<[u8; N], WireError> {
+    bytes(message, at).ok_or(WireError::TooShort)
+}

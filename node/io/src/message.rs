@@ -178,10 +178,11 @@ fn take(beside: &mut Beside, level: i32, kind: i32, data: &[u8]) {
 
 /// The timespec number `index` of three; all zeros means that there is none.
 fn timespec(data: &[u8], index: usize) -> Option<Instant<Realtime>> {
-    const WORD: usize = mem::size_of::<libc::c_long>();
+    // C's long is as wide as a pointer on every Linux.
+    const WORD: usize = mem::size_of::<isize>();
     let word = |at: usize| {
         let bytes = data.get(at..at + WORD)?.try_into().ok()?;
-        Some(libc::c_long::from_ne_bytes(bytes) as i64)
+        Some(isize::from_ne_bytes(bytes) as i64)
     };
     let (sec, nsec) = (word(index * 2 * WORD)?, word((index * 2 + 1) * WORD)?);
     let sane = (0..=9_000_000_000).contains(&sec) && (0..1_000_000_000).contains(&nsec);

@@ -1,5 +1,15 @@
 //! What the pinger needs of a protocol: a message for an id, and the id of a message.
 
+mod echo;
+mod roundtrip;
+mod stamp;
+mod text;
+
+pub use echo::{IcmpEcho, PlainEcho};
+pub use roundtrip::RoundTrip;
+pub use stamp::{Session, Stamp};
+pub use text::{TextStream, TextUdp};
+
 use dwell_units::{Instant, Realtime};
 
 use crate::stamps::Remote;

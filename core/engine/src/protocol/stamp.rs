@@ -1,0 +1,146 @@
+//! STAMP: the session-sender's side (RFC 8762 section 4.2).
+
+use dwell_units::{Instant, Nanos, Realtime};
+use dwell_wire::hmac::Key;
+use dwell_wire::stamp::{self, Mode, Request};
+use dwell_wire::timestamp::{self, ErrorEstimate};
+use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, kind};
+
+use super::{Protocol, Reject, Reply, WireId};
+use crate::stamps::Remote;
+
+/// What a STAMP session is made of.
+#[derive(Debug)]
+pub struct Session {
+    /// Identifies the session; new for every run, so that a stateful reflector starts anew.
+    pub ssid: u16,
+    /// Authenticates packets, if there is one.
+    pub key: Option<Key>,
+    /// Identity of the clock we read; a reflector that returns the same reads the same clock.
+    pub clock: Option<[u8; 12]>,
+    /// Whether our clock is synchronised to UTC.
+    pub synchronised: bool,
+    /// Bytes of a packet, TLVs included.
+    pub size: usize,
+}
+
+/// Sends requests of one session, reads its replies.
+#[derive(Debug)]
+pub struct Stamp {
+    session: Session,
+    mode: Mode,
+    /// The packet without sequence number, T1 and HMACs.
+    template: Box<[u8]>,
+    error: u16,
+    /// Where the HMAC TLV lies in the TLV area, if there is one.
+    hmac_at: Option<usize>,
+    /// The last T1: tells the era of the far end's timestamps.
+    pivot: Instant<Realtime>,
+    /// TLVs of a reply are walked over in a copy, because a walk marks what is malformed.
+    scratch: Box<[u8]>,
+}
+
+impl Stamp {
+    /// Lays out the packets: the clock TLV where the size has room for it (under HMAC if there is
+    /// a key), then padding, filled from `padding`.
+    pub fn new(session: Session, padding: &[u8]) -> Self {
+        let mode = match session.key {
+            Some(_) => Mode::Authenticated,
+            None => Mode::Unauthenticated,
+        };
+        let mut template = vec![0; session.size.max(mode.base())].into_boxed_slice();
+        let room = template.len() - mode.base();
+        let clock_len = tlv::HEADER + NODE_CLOCK_LEN;
+        let hmac_len = if session.key.is_some() { tlv::HEADER + 16 } else { 0 };
+        let left = room.checked_sub(clock_len + hmac_len);
+        // What is left must be nothing or a whole padding TLV.
+        let with_clock =
+            session.clock.is_some() && left.is_some_and(|n| n == 0 || n >= tlv::HEADER);
+        let mut hmac_at = None;
+        let mut area = &mut template[mode.base()..];
+        if with_clock {
+            let (value, rest) = tlv::begin(area, kind::NODE_CLOCK, NODE_CLOCK_LEN as u16);
+            value[..4].copy_from_slice(&NODE_CLOCK_MAGIC);
+            area = rest;
+            if session.key.is_some() {
+                hmac_at = Some(clock_len);
+                area = tlv::begin(area, kind::HMAC, 16).1;
+            }
+        }
+        if area.len() >= tlv::HEADER {
+            let len = (area.len() - tlv::HEADER) as u16;
+            let (value, _) = tlv::begin(area, kind::EXTRA_PADDING, len);
+            value.iter_mut().zip(padding).for_each(|(to, from)| *to = *from);
+        }
+        // The program's stamp is read within a few microseconds of its use.
+        let error = ErrorEstimate::covering(Nanos::from_micros(1), session.synchronised).to_bits();
+        let scratch = vec![0; room].into_boxed_slice();
+        Self { session, mode, template, error, hmac_at, pivot: Instant::EPOCH, scratch }
+    }
+
+    /// Whether the reflector's clock TLV says that it reads our clock. With a key, extensions whose
+    /// HMAC does not hold are not believed.
+    fn same_clock(&mut self, message: &[u8]) -> bool {
+        let Some(clock) = self.session.clock else { return false };
+        let tlvs = message.get(self.mode.base()..).unwrap_or(&[]);
+        let tlvs = &tlvs[..tlvs.len().min(self.scratch.len())];
+        let area = &mut self.scratch[..tlvs.len()];
+        area.copy_from_slice(tlvs);
+        if let Some(key) = &self.session.key {
+            let seq = [message[0], message[1], message[2], message[3]];
+            if !matches!(tlv::verify(key, seq, area), Integrity::Good(_)) {
+                return false;
+            }
+        }
+        let mut same = false;
+        tlv::walk(area, |tlv| {
+            same |= tlv.kind == kind::NODE_CLOCK
+                && *tlv.flags & (tlv::UNRECOGNISED | tlv::MALFORMED | tlv::INTEGRITY) == 0
+                && tlv.value.split_first_chunk() == Some((&NODE_CLOCK_MAGIC, &clock[..]));
+        });
+        same
+    }
+}
+
+impl Protocol for Stamp {
+    fn capacity(&self) -> usize {
+        self.template.len()
+    }
+
+    fn write(&mut self, id: u64, now: Instant<Realtime>, message: &mut [u8]) -> usize {
+        let base = self.mode.base();
+        message[base..].copy_from_slice(&self.template[base..]);
+        let seq = id as u32;
+        self.pivot = now;
+        let timestamp = timestamp::write_ntp(now);
+        Request { seq, timestamp, error: self.error, ssid: self.session.ssid }
+            .emit(message, self.mode);
+        if let Some(key) = &self.session.key {
+            if let Some(at) = self.hmac_at {
+                tlv::sign(key, seq.to_be_bytes(), &mut message[base..], at);
+            }
+            stamp::sign(key, message);
+        }
+        message.len()
+    }
+
+    fn read(&mut self, message: &[u8], _channel: u64) -> Result<Reply, Reject> {
+        let reply = stamp::Reply::parse(message, self.mode).map_err(|_| Reject::Malformed)?;
+        if self.session.key.as_ref().is_some_and(|key| !stamp::verify(key, message)) {
+            return Err(Reject::Unauthentic);
+        }
+        // Peers without RFC 8972 leave the session identifier 0.
+        if reply.ssid != self.session.ssid && reply.ssid != 0 {
+            return Err(Reject::Unknown);
+        }
+        let format = reply.estimate().format;
+        let remote = Remote {
+            rx: timestamp::read(reply.t2, format, self.pivot),
+            tx: timestamp::read(reply.t3, format, self.pivot),
+            seq: reply.seq,
+            ttl: (reply.ttl != 0).then_some(reply.ttl),
+            same_clock: self.same_clock(message),
+        };
+        Ok(Reply { id: WireId::low(reply.sender_seq.into(), 32), remote: Some(remote) })
+    }
+}

@@ -1,0 +1,32 @@
+//! dwell's mark in the payload of protocols that echo bytes: plain UDP and TCP echo, ICMP.
+//! Bytes 0-7 session, 8-15 probe id, both big-endian; the rest is the sender's.
+
+use crate::{WireError, field};
+
+/// Bytes of the mark: the smallest payload of plain echo.
+pub const LEN: usize = 16;
+
+/// What identifies a probe among echoes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Random per run, so that another run's echoes are not taken for ours.
+    pub session: u64,
+    /// The probe.
+    pub id: u64,
+}
+
+impl Mark {
+    /// Reads the mark at the start of `payload`.
+    pub fn parse(payload: &[u8]) -> Result<Self, WireError> {
+        Ok(Self {
+            session: u64::from_be_bytes(field(payload, 0)?),
+            id: u64::from_be_bytes(field(payload, 8)?),
+        })
+    }
+
+    /// Writes the mark to the start of `payload`, which has at least [`LEN`] bytes.
+    pub fn emit(&self, payload: &mut [u8]) {
+        payload[..8].copy_from_slice(&self.session.to_be_bytes());
+        payload[8..16].copy_from_slice(&self.id.to_be_bytes());
+    }
+}

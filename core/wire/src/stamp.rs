@@ -1,0 +1,274 @@
+//! STAMP test packets (RFC 8762 sections 4.2 and 4.3), unauthenticated and authenticated, with the
+//! session identifier of RFC 8972 section 3.
+//!
+//! Readers are lenient as TWAMP-light peers need it (RFC 5357 appendix I): a request of 14 bytes
+//! and a reply of 38 bytes are read, because the fields lie at the same places.
+
+use crate::hmac::{self, Key};
+use crate::timestamp::ErrorEstimate;
+use crate::{WireError, bytes, field};
+
+/// Where the fields lie: RFC 8762 figures 2 to 6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// 44 bytes.
+    Unauthenticated,
+    /// 112 bytes, the last 16 of them an HMAC over the others.
+    Authenticated,
+}
+
+impl Mode {
+    /// Bytes of a packet before its TLVs.
+    pub const fn base(self) -> usize {
+        match self {
+            Self::Unauthenticated => 44,
+            Self::Authenticated => 112,
+        }
+    }
+
+    /// Bytes of the shortest request that is answered.
+    const fn least_request(self) -> usize {
+        match self {
+            Self::Unauthenticated => 14,
+            Self::Authenticated => 112,
+        }
+    }
+
+    /// Bytes of the shortest reply that is read.
+    const fn least_reply(self) -> usize {
+        match self {
+            Self::Unauthenticated => 38,
+            Self::Authenticated => 112,
+        }
+    }
+
+    /// Offset of the sender's timestamp in a request and of T3 in a reply; the error estimate and
+    /// the SSID follow.
+    const fn timestamp(self) -> usize {
+        match self {
+            Self::Unauthenticated => 4,
+            Self::Authenticated => 16,
+        }
+    }
+}
+
+/// Bytes that the HMAC of a packet covers.
+const SIGNED: usize = 96;
+
+/// A sender's packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Sequence number.
+    pub seq: u32,
+    /// T1, as it stands in the packet; a reflector copies it.
+    pub timestamp: u64,
+    /// Error estimate, as it stands in the packet.
+    pub error: u16,
+    /// Session identifier; 0 when the packet is too short to have one.
+    pub ssid: u16,
+}
+
+impl Request {
+    /// Reads a request.
+    pub fn parse(packet: &[u8], mode: Mode) -> Result<Self, WireError> {
+        if packet.len() < mode.least_request() {
+            return Err(WireError::TooShort);
+        }
+        let at = mode.timestamp();
+        Ok(Self {
+            seq: u32::from_be_bytes(field(packet, 0)?),
+            timestamp: u64::from_be_bytes(field(packet, at)?),
+            error: u16::from_be_bytes(field(packet, at + 8)?),
+            ssid: bytes(packet, at + 10).map_or(0, u16::from_be_bytes),
+        })
+    }
+
+    /// Writes the base packet; TLVs behind it are the caller's.
+    pub fn emit(&self, packet: &mut [u8], mode: Mode) {
+        let at = mode.timestamp();
+        packet[..mode.base()].fill(0);
+        packet[..4].copy_from_slice(&self.seq.to_be_bytes());
+        packet[at..at + 8].copy_from_slice(&self.timestamp.to_be_bytes());
+        packet[at + 8..at + 10].copy_from_slice(&self.error.to_be_bytes());
+        packet[at + 10..at + 12].copy_from_slice(&self.ssid.to_be_bytes());
+    }
+}
+
+/// A reflector's packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The reflector's own sequence number, or the sender's again if it keeps no state.
+    pub seq: u32,
+    /// T3.
+    pub t3: u64,
+    /// Error estimate of T2 and T3.
+    pub error: u16,
+    /// Session identifier.
+    pub ssid: u16,
+    /// T2.
+    pub t2: u64,
+    /// The request's sequence number.
+    pub sender_seq: u32,
+    /// The request's T1, bit for bit.
+    pub sender_timestamp: u64,
+    /// The request's error estimate, bit for bit.
+    pub sender_error: u16,
+    /// TTL or hop limit the request arrived with; 0 if the packet is too short to say.
+    pub ttl: u8,
+}
+
+/// Offsets of the fields that only a reply has: T2, sender's seq, T1, error, TTL.
+const fn reply_offsets(mode: Mode) -> (usize, usize, usize, usize, usize) {
+    match mode {
+        Mode::Unauthenticated => (16, 24, 28, 36, 40),
+        Mode::Authenticated => (32, 48, 64, 72, 80),
+    }
+}
+
+impl Reply {
+    /// Reads a reply.
+    pub fn parse(packet: &[u8], mode: Mode) -> Result<Self, WireError> {
+        if packet.len() < mode.least_reply() {
+            return Err(WireError::TooShort);
+        }
+        let at = mode.timestamp();
+        let (t2, seq, t1, error, ttl) = reply_offsets(mode);
+        Ok(Self {
+            seq: u32::from_be_bytes(field(packet, 0)?),
+            t3: u64::from_be_bytes(field(packet, at)?),
+            error: u16::from_be_bytes(field(packet, at + 8)?),
+            ssid: u16::from_be_bytes(field(packet, at + 10)?),
+            t2: u64::from_be_bytes(field(packet, t2)?),
+            sender_seq: u32::from_be_bytes(field(packet, seq)?),
+            sender_timestamp: u64::from_be_bytes(field(packet, t1)?),
+            sender_error: u16::from_be_bytes(field(packet, error)?),
+            ttl: packet.get(ttl).copied().unwrap_or(0),
+        })
+    }
+
+    /// Writes as much of the base packet as `packet` has room for: a reply is never longer than
+    /// its request. At least the 38 bytes of a TWAMP-light reply are wanted by readers, but a
+    /// shorter request gets a shorter reply.
+    pub fn emit(&self, packet: &mut [u8], mode: Mode) {
+        let mut whole = [0; 112];
+        let at = mode.timestamp();
+        let (t2, seq, t1, error, ttl) = reply_offsets(mode);
+        whole[..4].copy_from_slice(&self.seq.to_be_bytes());
+        whole[at..at + 8].copy_from_slice(&self.t3.to_be_bytes());
+        whole[at + 8..at + 10].copy_from_slice(&self.error.to_be_bytes());
+        whole[at + 10..at + 12].copy_from_slice(&self.ssid.to_be_bytes());
+        whole[t2..t2 + 8].copy_from_slice(&self.t2.to_be_bytes());
+        whole[seq..seq + 4].copy_from_slice(&self.sender_seq.to_be_bytes());
+        whole[t1..t1 + 8].copy_from_slice(&self.sender_timestamp.to_be_bytes());
+        whole[error..error + 2].copy_from_slice(&self.sender_error.to_be_bytes());
+        whole[ttl] = self.ttl;
+        let len = packet.len().min(mode.base());
+        packet[..len].copy_from_slice(&whole[..len]);
+    }
+
+    /// The error estimate of T2 and T3.
+    pub fn estimate(&self) -> ErrorEstimate {
+        ErrorEstimate::from_bits(self.error)
+    }
+}
+
+/// Writes the HMAC of an authenticated packet.
+pub fn sign(key: &Key, packet: &mut [u8]) {
+    let (signed, rest) = packet.split_at_mut(SIGNED);
+    rest[..hmac::LEN].copy_from_slice(&key.sign(&[signed]));
+}
+
+/// Whether the HMAC of an authenticated packet holds.
+pub fn verify(key: &Key, packet: &[u8]) -> bool {
+    packet.get(SIGNED..SIGNED + hmac::LEN).is_some_and(|tag| key.verify(&[&packet[..SIGNED]], tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MODES: [Mode; 2] = [Mode::Unauthenticated, Mode::Authenticated];
+
+    #[test]
+    fn fields_lie_where_rfc_8762_puts_them() {
+        let reply = Reply {
+            seq: 0x01020304,
+            t3: 0x1111_1111_1111_1111,
+            error: 0x2222,
+            ssid: 0x3333,
+            t2: 0x4444_4444_4444_4444,
+            sender_seq: 0x05060708,
+            sender_timestamp: 0x5555_5555_5555_5555,
+            sender_error: 0x6666,
+            ttl: 64,
+        };
+        let mut packet = [0; 44];
+        reply.emit(&mut packet, Mode::Unauthenticated);
+        assert_eq!(packet[..4], [1, 2, 3, 4]);
+        assert_eq!(packet[4..12], [0x11; 8]);
+        assert_eq!(packet[12..16], [0x22, 0x22, 0x33, 0x33]);
+        assert_eq!(packet[16..24], [0x44; 8]);
+        assert_eq!(packet[24..28], [5, 6, 7, 8]);
+        assert_eq!(packet[28..36], [0x55; 8]);
+        assert_eq!(packet[36..44], [0x66, 0x66, 0, 0, 64, 0, 0, 0]);
+        let mut packet = [0; 112];
+        reply.emit(&mut packet, Mode::Authenticated);
+        assert_eq!((packet[16], packet[32], packet[48], packet[64]), (0x11, 0x44, 5, 0x55));
+        assert_eq!((packet[72], packet[80]), (0x66, 64));
+    }
+
+    #[test]
+    fn a_twamp_light_reply_of_38_bytes_is_read() {
+        let mut packet = [0; 38];
+        packet[24..28].copy_from_slice(&7_u32.to_be_bytes());
+        let reply = Reply::parse(&packet, Mode::Unauthenticated).unwrap();
+        assert_eq!((reply.sender_seq, reply.ttl), (7, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            seq: u32, timestamp: u64, error: u16, ssid: u16, t2: u64, sender_seq: u32, t1: u64,
+            sender_error: u16, ttl: u8,
+        ) {
+            for mode in MODES {
+                let mut packet = vec![0xff; mode.base()];
+                let request = Request { seq, timestamp, error, ssid };
+                request.emit(&mut packet, mode);
+                prop_assert_eq!(Request::parse(&packet, mode), Ok(request));
+                let reply = Reply {
+                    seq, t3: timestamp, error, ssid, t2, sender_seq, sender_timestamp: t1,
+                    sender_error, ttl,
+                };
+                reply.emit(&mut packet, mode);
+                prop_assert_eq!(Reply::parse(&packet, mode), Ok(reply));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(packet in prop::collection::vec(any::<u8>(), 0..130)) {
+            for mode in MODES {
+                let _ = Request::parse(&packet, mode);
+                if let Ok(reply) = Reply::parse(&packet, mode) {
+                    let mut again = packet.clone();
+                    reply.emit(&mut again, mode);
+                    prop_assert_eq!(Reply::parse(&again, mode), Ok(reply));
+                }
+            }
+            let _ = verify(&Key::new(b"key"), &packet);
+        }
+
+        #[test]
+        fn an_authenticated_packet_tolerates_no_change(seq: u32, bit in 0..896_usize) {
+            let key = Key::new(b"0123456789abcdef");
+            let mut packet = [0; 112];
+            Request { seq, timestamp: 5, error: 1, ssid: 9 }.emit(&mut packet, Mode::Authenticated);
+            sign(&key, &mut packet);
+            prop_assert!(verify(&key, &packet));
+            packet[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(!verify(&key, &packet));
+        }
+    }
+}

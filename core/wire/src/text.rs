@@ -1,0 +1,76 @@
+//! S3's messages (S3.3): the client writes `request`, the server writes `acknowledge`. They carry
+//! no id. A line end after them is accepted.
+
+/// What the client writes.
+pub const REQUEST: &[u8] = b"request";
+
+/// What the server writes.
+pub const ACKNOWLEDGE: &[u8] = b"acknowledge";
+
+/// Whether a datagram is `word`, with or without a line end.
+pub fn is(word: &[u8], datagram: &[u8]) -> bool {
+    datagram
+        .strip_prefix(word)
+        .is_some_and(|rest| rest.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0)))
+}
+
+/// Finds whole words in a stream that arrives in pieces. Holds how much of the word has been seen,
+/// so nothing is buffered; what is neither word nor line end is counted and skipped.
+#[derive(Clone, Debug)]
+pub struct Splitter {
+    word: &'static [u8],
+    seen: usize,
+    /// Bytes that belonged to no word.
+    pub strays: u64,
+}
+
+impl Splitter {
+    /// A splitter for this word.
+    pub fn new(word: &'static [u8]) -> Self {
+        Self { word, seen: 0, strays: 0 }
+    }
+
+    /// Takes the next byte; true when it completes a word.
+    pub fn take(&mut self, byte: u8) -> bool {
+        if byte == self.word[self.seen] {
+            self.seen += 1;
+            if self.seen == self.word.len() {
+                self.seen = 0;
+                return true;
+            }
+            return false;
+        }
+        // No proper prefix of either word is also its suffix, so a mismatch starts over.
+        self.strays += self.seen as u64;
+        self.seen = usize::from(byte == self.word[0]);
+        self.strays += u64::from(self.seen == 0 && !matches!(byte, b'\r' | b'\n' | 0));
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(pieces: &[&[u8]]) -> (usize, u64) {
+        let mut splitter = Splitter::new(ACKNOWLEDGE);
+        let found =
+            pieces.iter().flat_map(|p| p.iter()).filter(|byte| splitter.take(**byte)).count();
+        (found, splitter.strays)
+    }
+
+    #[test]
+    fn datagrams_are_words_with_or_without_a_line_end() {
+        assert!(is(REQUEST, b"request"));
+        assert!(is(REQUEST, b"request\r\n"));
+        assert!(!is(REQUEST, b"requests"));
+        assert!(!is(REQUEST, b"req"));
+    }
+
+    #[test]
+    fn words_are_found_however_the_stream_is_cut() {
+        assert_eq!(words(&[b"acknow", b"ledge\r\nacknowledgeack"]), (2, 0));
+        assert_eq!(words(&[b"xxacknowleacknowledge"]), (1, 2 + 8));
+        assert_eq!(words(&[b""]), (0, 0));
+    }
+}

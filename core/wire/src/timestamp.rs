@@ -1,0 +1,143 @@
+//! 64-bit timestamps of STAMP packets (RFC 8762 section 4.2.1): NTP's 32.32 fixed point, or PTPv2's
+//! truncated seconds and nanoseconds; and the error estimate that says which.
+
+use dwell_units::{Instant, Nanos, Realtime};
+
+/// Seconds from NTP's epoch (1900) to Unix's (1970).
+const NTP_TO_UNIX: i64 = 2_208_988_800;
+
+/// How a timestamp's 64 bits are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Seconds since 1900 and their binary fraction.
+    Ntp,
+    /// Seconds since 1970 and nanoseconds.
+    Ptp,
+}
+
+/// Reads a timestamp. Its 32-bit seconds wrap (NTP's in 2036): the era is the one that brings it
+/// nearest to `pivot`.
+pub fn read(bits: u64, format: Format, pivot: Instant<Realtime>) -> Instant<Realtime> {
+    let (seconds, low) = ((bits >> 32) as u32, bits as u32);
+    let (epoch, nanos) = match format {
+        Format::Ntp => (NTP_TO_UNIX, fraction_to_nanos(low)),
+        Format::Ptp => (0, i64::from(low.min(999_999_999))),
+    };
+    let now = pivot.as_nanos().div_euclid(1_000_000_000);
+    // The distance to the pivot, modulo 2^32, as a signed number.
+    let ahead = seconds.wrapping_sub((now + epoch) as u32) as i32;
+    Instant::from_nanos(
+        (now + i64::from(ahead)).saturating_mul(1_000_000_000).saturating_add(nanos),
+    )
+}
+
+/// Writes a timestamp in NTP's format, to the nearest 2^-32 s.
+pub fn write_ntp(at: Instant<Realtime>) -> u64 {
+    let seconds = at.as_nanos().div_euclid(1_000_000_000) + NTP_TO_UNIX;
+    let nanos = at.as_nanos().rem_euclid(1_000_000_000) as u64;
+    let fraction = ((nanos << 32) + 500_000_000) / 1_000_000_000;
+    (u64::from(seconds as u32) << 32) | fraction
+}
+
+/// Writes a timestamp in PTPv2's truncated format.
+pub fn write_ptp(at: Instant<Realtime>) -> u64 {
+    let seconds = at.as_nanos().div_euclid(1_000_000_000);
+    let nanos = at.as_nanos().rem_euclid(1_000_000_000) as u64;
+    (u64::from(seconds as u32) << 32) | nanos
+}
+
+fn fraction_to_nanos(fraction: u32) -> i64 {
+    ((u64::from(fraction) * 1_000_000_000 + (1 << 31)) >> 32) as i64
+}
+
+/// How far a clock may be from UTC (RFC 4656 section 4.1.2; Z is RFC 8186's).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorEstimate {
+    /// The clock is synchronised to an outside source.
+    pub synchronised: bool,
+    /// The format of the timestamps of this packet.
+    pub format: Format,
+    /// error = multiplier * 2^-32 * 2^scale seconds.
+    pub scale: u8,
+    /// Never 0.
+    pub multiplier: u8,
+}
+
+impl ErrorEstimate {
+    /// The smallest estimate that covers `bound`, for NTP timestamps.
+    pub fn covering(bound: Nanos, synchronised: bool) -> Self {
+        let mut units = ((bound.0.max(1) as u128) << 32).div_ceil(1_000_000_000);
+        let mut scale = 0;
+        while units > 255 && scale < 63 {
+            units = units.div_ceil(2);
+            scale += 1;
+        }
+        let multiplier = units.clamp(1, 255) as u8;
+        Self { synchronised, format: Format::Ntp, scale, multiplier }
+    }
+
+    /// Reads the field.
+    pub fn from_bits(bits: u16) -> Self {
+        Self {
+            synchronised: bits & 0x8000 != 0,
+            format: if bits & 0x4000 != 0 { Format::Ptp } else { Format::Ntp },
+            scale: (bits >> 8 & 0x3f) as u8,
+            multiplier: bits as u8,
+        }
+    }
+
+    /// The field.
+    pub fn to_bits(self) -> u16 {
+        u16::from(self.synchronised) << 15
+            | u16::from(self.format == Format::Ptp) << 14
+            | u16::from(self.scale & 0x3f) << 8
+            | u16::from(self.multiplier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ntp_goes_on_after_its_seconds_wrap_in_2036() {
+        let wrap = Instant::from_nanos((0x1_0000_0000 - NTP_TO_UNIX) * 1_000_000_000);
+        assert_eq!(write_ntp(wrap), 0);
+        let before = wrap - Nanos::from_secs(5);
+        assert_eq!(read(write_ntp(wrap), Format::Ntp, before), wrap);
+        assert_eq!(read(write_ntp(before), Format::Ntp, wrap), before);
+    }
+
+    #[test]
+    fn an_error_estimate_covers_its_bound_and_is_never_zero() {
+        for bound in [0, 1, 100, 1_000, 1_000_000, 5_000_000_000_i64] {
+            let estimate = ErrorEstimate::covering(Nanos(bound), true);
+            assert_ne!(estimate.multiplier, 0);
+            let covered =
+                f64::from(estimate.multiplier) * 2_f64.powi(i32::from(estimate.scale) - 32);
+            assert!(covered >= bound as f64 / 1e9, "{bound} ns {estimate:?}");
+            assert_eq!(ErrorEstimate::from_bits(estimate.to_bits()), estimate);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn timestamps_survive_within_a_nanosecond(ns in 0..4_000_000_000_000_000_000_i64, off in -60_i64..60) {
+            let at = Instant::from_nanos(ns);
+            let pivot = at + Nanos::from_secs(off * 86_400 * 365);
+            let ntp = read(write_ntp(at), Format::Ntp, pivot);
+            prop_assert!((ntp - at).0.abs() <= 1);
+            prop_assert_eq!(read(write_ptp(at), Format::Ptp, pivot), at);
+        }
+
+        #[test]
+        fn any_bits_are_read_without_panic(bits: u64, estimate: u16, ns: i64) {
+            let pivot = Instant::from_nanos(ns);
+            let _ = read(bits, Format::Ntp, pivot);
+            let _ = read(bits, Format::Ptp, pivot);
+            prop_assert_eq!(ErrorEstimate::from_bits(estimate).to_bits(), estimate);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! STAMP's extensions (RFC 8972 section 4): 0 flags, 1 type, 2 u16 length, 4 value.
+//!
+//! A reflector answers TLVs in place, in the copy of the request that becomes its reply, so there
+//! is one walk over mutable bytes and nothing is built anew.
+
+use crate::hmac::{self, Key};
+
+/// Bytes before a value.
+pub const HEADER: usize = 4;
+
+/// Flag: not understood. The sender sets it, a reflector that understands clears it.
+pub const UNRECOGNISED: u8 = 0x80;
+/// Flag: the length reaches beyond the packet, or does not fit the type.
+pub const MALFORMED: u8 = 0x40;
+/// Flag: the HMAC TLV did not verify.
+pub const INTEGRITY: u8 = 0x20;
+
+/// Types (RFC 8972 section 5.1 and its registry).
+pub mod kind {
+    /// Bytes without meaning.
+    pub const EXTRA_PADDING: u8 = 1;
+    /// Timestamp information: synchronisation and method at both ends.
+    pub const TIMESTAMP_INFORMATION: u8 = 3;
+    /// Class of service.
+    pub const CLASS_OF_SERVICE: u8 = 4;
+    /// Direct measurement: packet counters.
+    pub const DIRECT_MEASUREMENT: u8 = 5;
+    /// HMAC over the TLVs before it.
+    pub const HMAC: u8 = 8;
+    /// dwell's own, of the experimental range: whose clock the reflector reads.
+    pub const NODE_CLOCK: u8 = 240;
+}
+
+/// Bytes of the value of a node clock TLV: 4 of magic, 12 of identity.
+pub const NODE_CLOCK_LEN: usize = 16;
+/// Starts the value of a node clock TLV, because others use type 240 for other things.
+pub const NODE_CLOCK_MAGIC: [u8; 4] = *b"dwll";
+
+/// A TLV in place.
+#[derive(Debug)]
+pub struct Tlv<'a> {
+    /// Flags.
+    pub flags: &'a mut u8,
+    /// Type, see [`kind`].
+    pub kind: u8,
+    /// Value.
+    pub value: &'a mut [u8],
+    /// Where the TLV starts in the area walked over.
+    pub offset: usize,
+}
+
+/// Walks over the TLVs in `area`. A rest that is no whole TLV gets the malformed flag and ends the
+/// walk; returns whether all were whole.
+pub fn walk(area: &mut [u8], mut each: impl FnMut(Tlv<'_>)) -> bool {
+    let mut offset = 0;
+    while offset < area.len() {
+        let rest = &mut area[offset..];
+        let Some((header, body)) = rest.split_at_mut_checked(HEADER) else {
+            rest[0] |= MALFORMED;
+            return false;
+        };
+        let [flags, kind, high, low] = header else { return false };
+        let len = usize::from(u16::from_be_bytes([*high, *low]));
+        let Some(value) = body.get_mut(..len) else {
+            *flags |= MALFORMED;
+            return false;
+        };
+        each(Tlv { flags, kind: *kind, value, offset });
+        offset += HEADER + len;
+    }
+    true
+}
+
+/// Writes the header of a TLV as a sender does, and returns the place of its value and the rest.
+pub fn begin(area: &mut [u8], kind: u8, len: u16) -> (&mut [u8], &mut [u8]) {
+    area[0] = UNRECOGNISED;
+    area[1] = kind;
+    area[2..4].copy_from_slice(&len.to_be_bytes());
+    area[HEADER..].split_at_mut(usize::from(len))
+}
+
+/// What the HMAC TLV of a packet says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Integrity {
+    /// There is nothing to protect: no TLV, or padding only (RFC 8972 section 4.8).
+    Nothing,
+    /// Verified. The HMAC TLV starts at this offset.
+    Good(usize),
+    /// Missing or wrong.
+    Bad,
+}
+
+/// Verifies the HMAC TLV: over the sequence number and all TLVs before it; only padding may follow
+/// (RFC 8972 section 4.8).
+pub fn verify(key: &Key, seq: [u8; 4], area: &mut [u8]) -> Integrity {
+    let (mut others, mut tag, mut after) = (false, None, false);
+    let whole = walk(area, |tlv| match tlv.kind {
+        kind::HMAC if tag.is_none() => {
+            tag = <[u8; hmac::LEN]>::try_from(&*tlv.value).ok().map(|tag| (tlv.offset, tag));
+        }
+        kind::EXTRA_PADDING => {}
+        _ => {
+            others = true;
+            after |= tag.is_some();
+        }
+    });
+    match tag {
+        None if whole && !others => Integrity::Nothing,
+        Some((at, tag)) if whole && !after && key.verify(&[&seq, &area[..at]], &tag) => {
+            Integrity::Good(at)
+        }
+        _ => Integrity::Bad,
+    }
+}
+
+/// Writes the tag of the HMAC TLV at `at`.
+pub fn sign(key: &Key, seq: [u8; 4], area: &mut [u8], at: usize) {
+    let tag = key.sign(&[&seq, &area[..at]]);
+    area[at + HEADER..at + HEADER + hmac::LEN].copy_from_slice(&tag);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn area(values: &[(u8, usize)]) -> Vec<u8> {
+        let mut area = vec![0; values.iter().map(|(_, len)| HEADER + len).sum()];
+        let mut rest = &mut area[..];
+        for (kind, len) in values {
+            rest = begin(rest, *kind, *len as u16).1;
+        }
+        area
+    }
+
+    #[test]
+    fn a_signed_area_verifies_and_a_changed_one_does_not() {
+        let key = Key::new(b"0123456789abcdef");
+        let mut tlvs = area(&[(kind::NODE_CLOCK, 16), (kind::HMAC, 16), (kind::EXTRA_PADDING, 7)]);
+        sign(&key, [0, 0, 0, 1], &mut tlvs, 20);
+        assert_eq!(verify(&key, [0, 0, 0, 1], &mut tlvs), Integrity::Good(20));
+        assert_eq!(
+            verify(&key, [0, 0, 0, 2], &mut tlvs),
+            Integrity::Bad,
+            "another sequence number"
+        );
+        tlvs[6] ^= 1;
+        assert_eq!(verify(&key, [0, 0, 0, 1], &mut tlvs), Integrity::Bad);
+    }
+
+    #[test]
+    fn only_padding_needs_no_hmac() {
+        let key = Key::new(b"0123456789abcdef");
+        assert_eq!(verify(&key, [0; 4], &mut []), Integrity::Nothing);
+        assert_eq!(verify(&key, [0; 4], &mut area(&[(1, 9)])), Integrity::Nothing);
+        assert_eq!(verify(&key, [0; 4], &mut area(&[(240, 16)])), Integrity::Bad);
+    }
+
+    #[test]
+    fn a_length_beyond_the_packet_is_marked_malformed() {
+        let mut tlvs = area(&[(1, 2), (4, 4)]);
+        tlvs[9] = 200;
+        let mut seen = Vec::new();
+        assert!(!walk(&mut tlvs, |tlv| seen.push(tlv.kind)));
+        assert_eq!(seen, [1]);
+        assert_eq!(tlvs[6], UNRECOGNISED | MALFORMED);
+    }
+
+    proptest! {
+        #[test]
+        fn any_area_ends_the_walk(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut total = 0;
+            walk(&mut bytes, |tlv| total += HEADER + tlv.value.len());
+            prop_assert!(total <= bytes.len());
+            let _ = verify(&Key::new(b"k"), [0; 4], &mut bytes);
+        }
+    }
+}
