@@ -62,6 +62,7 @@ impl TestLab {
         assert!(output.status.success(), "{output:?}");
         let all: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(all["schema"], "dwell.labs/1");
+        assert_follows_the_schema(&all);
         let labs = all["labs"].as_array().unwrap();
         labs.iter().find(|lab| lab["name"] == self.name.as_str()).expect("the lab").clone()
     }
@@ -87,7 +88,7 @@ impl TestLab {
         Path::new("/run/dwell/labs").join(&self.name)
     }
 
-    /// Living processes that name the lab or run in one of its namespaces.
+    /// Processes of the lab's links: they have its directory on their command line.
     fn processes(&self) -> Vec<String> {
         let entries = fs::read_dir("/proc").unwrap().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -124,13 +125,28 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+fn assert_follows_the_schema(printed: &Value) {
+    let path = "../../docs/schema/dwell.lab-1.schema.json";
+    let text = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let schema = serde_json::from_slice(&text).unwrap();
+    let schema = jsonschema::draft202012::new(&schema).unwrap();
+    let errors: Vec<String> =
+        schema.iter_errors(printed).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:?}\n{printed}");
+}
+
 /// Whether these tests can run; says why if not.
 fn as_root() -> bool {
     let may = netns::may_create() && Path::new("/dev/net/tun").exists();
     if !may {
-        println!("SKIP: needs root and /dev/net/tun");
+        skip("needs root and /dev/net/tun");
     }
     may
+}
+
+fn skip(reason: &str) {
+    // The test runner names threads after their tests.
+    println!("SKIP {}: {reason}", std::thread::current().name().unwrap_or("lab"));
 }
 
 /// Waits until `condition` holds.
@@ -556,23 +572,25 @@ impl Nobody {
         let up = ["lab", "up", "--name", &self.lab, "--json"];
         let output = self.dwell(&[&up, arguments].concat());
         if output.status.code() == Some(4) {
-            println!("SKIP: {}", said(&output));
+            skip(said(&output).trim());
             return None;
         }
         assert!(output.status.success(), "{output:?}");
-        Some(serde_json::from_slice(&output.stdout).unwrap())
+        let lab = serde_json::from_slice(&output.stdout).unwrap();
+        assert_follows_the_schema(&lab);
+        Some(lab)
     }
 
     fn holder(&self) -> Handle {
         let text =
-            fs::read_to_string(self.home.path().join("dwell").join(&self.lab).join("holder"));
+            fs::read_to_string(self.home.path().join("dwell/labs").join(&self.lab).join("holder"));
         Handle::open(text.unwrap().split(' ').next().unwrap().parse().unwrap()).unwrap()
     }
 
     fn down(&self) {
         let down = self.dwell(&["lab", "down", &self.lab]);
         assert!(down.status.success(), "{down:?}");
-        assert_eq!(fs::read_dir(self.home.path().join("dwell")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(self.home.path().join("dwell/labs")).unwrap().count(), 0);
     }
 }
 
@@ -623,7 +641,7 @@ fn without_root_a_tap_link_is_refused_with_the_reason_and_nothing_is_left() {
     let refused = nobody.dwell(&up);
     assert_eq!(refused.status.code(), Some(4), "{refused:?}");
     assert!(said(&refused).contains("run it as root"), "{}", said(&refused));
-    assert_eq!(fs::read_dir(nobody.home.path().join("dwell")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(nobody.home.path().join("dwell/labs")).unwrap().count(), 0);
 }
 
 #[test]

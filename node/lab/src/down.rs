@@ -34,10 +34,10 @@ pub struct Ended {
 /// There is no such lab, or something could not be removed; then it may be tried again.
 pub fn down(name: &str) -> Result<Vec<Ended>, LabError> {
     match state::find(name)? {
-        Some(dir) => {
-            let lock = dir.lock()?;
-            remove_all(&dir, &lock)
-        }
+        Some(dir) => match dir.lock()? {
+            Some(lock) => remove_all(&dir, &lock),
+            None => Ok(Vec::new()),
+        },
         None if !namespaces_of(name)?.is_empty() => remove_namespaces(name, None),
         None => Err(LabError::NoSuchLab { name: name.to_owned(), there_are: names()? }),
     }

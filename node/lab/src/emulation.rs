@@ -103,9 +103,9 @@ fn netem(parameters: &LinkParameters, seed: Option<u64>) -> String {
     if parameters.delay != Nanos::ZERO {
         let jitter = match parameters.jitter {
             Nanos::ZERO => String::new(),
-            Nanos(ns) => format!(" {ns}ns"),
+            jitter => format!(" {}", microseconds(jitter)),
         };
-        word("delay", format!("{}ns{jitter}", parameters.delay.0));
+        word("delay", format!("{}{jitter}", microseconds(parameters.delay)));
     }
     for (name, ratio) in [
         ("loss", parameters.loss),
@@ -123,4 +123,45 @@ fn netem(parameters: &LinkParameters, seed: Option<u64>) -> String {
         word("seed", seed.to_string());
     }
     text
+}
+
+/// netem in iproute2 6.1 takes no unit below the microsecond, but fractions of it.
+fn microseconds(time: Nanos) -> String {
+    let (whole, rest) = (time.0 / 1_000, time.0 % 1_000);
+    format!("{whole}.{rest:03}us")
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_units::BitRate;
+
+    use super::*;
+
+    fn ratio(text: &str) -> Ratio {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn netem_is_told_everything_in_words_that_tc_knows() {
+        let parameters = LinkParameters {
+            rate: Some(BitRate(10_000_000)),
+            delay: Nanos::from_millis(5),
+            jitter: Nanos::from_millis(1),
+            loss: ratio("1%"),
+            duplicate: ratio("0.5%"),
+            reorder: ratio("0.0001%"),
+        };
+        let expected = "netem limit 225 delay 5000.000us 1000.000us loss 1% duplicate 0.5% \
+                        reorder 0.0001% rate 10000000bit seed 7";
+        assert_eq!(netem(&parameters, Some(7)), expected);
+        let plain = LinkParameters { delay: Nanos::from_millis(5), ..LinkParameters::default() };
+        assert!(!netem(&plain, Some(7)).contains("seed"), "nothing here is left to chance");
+    }
+
+    #[test]
+    fn a_token_bucket_holds_one_frame_so_that_no_burst_passes_faster_than_the_rate() {
+        let parameters =
+            LinkParameters { rate: Some(BitRate(10_000_000)), ..LinkParameters::default() };
+        assert_eq!(tbf(&parameters), "tbf rate 10000000bit burst 1600 limit 160000");
+    }
 }

@@ -1,7 +1,7 @@
 //! Becoming a process of a node, and finding out whether one is.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -13,8 +13,8 @@ use crate::holder::Holder;
 use crate::make::{all_namespaces, lab_of, netns_path, not_entered};
 use crate::state;
 
-/// Turns this process into `command` (program and arguments), run in `node` of `lab`: its exit
-/// code, its signals and its terminal are the command's. Names of nodes can be used as hosts there,
+/// Turns this process into `program`, run in `node` of `lab`: its exit code, its signals and its
+/// terminal are the program's. Names of nodes can be used as hosts there,
 /// and DWELL_LAB and DWELL_NODE tell it where it is. `note` takes what did not work but does not
 /// matter.
 ///
@@ -26,7 +26,8 @@ use crate::state;
 pub fn exec(
     lab: &str,
     node: &str,
-    command: &[OsString],
+    program: &OsStr,
+    arguments: &[OsString],
     note: &mut dyn FnMut(String),
 ) -> Result<Infallible, LabError> {
     let Some(dir) = state::find(lab)? else {
@@ -45,9 +46,6 @@ pub fn exec(
     if let Err(error) = netns::overlay(&dir.file("hosts"), Path::new("/etc/hosts")) {
         note(format!("nodes have no names in here, only addresses: /etc/hosts: {error}"));
     }
-    let Some((program, arguments)) = command.split_first() else {
-        return Err(LabError::Unsupported("no command was given".to_owned()));
-    };
     let error = Command::new(program)
         .args(arguments)
         .env("DWELL_LAB", lab)

@@ -192,6 +192,13 @@ impl LabError {
         )
     }
 
+    /// The lab belongs to root, and we are not root.
+    pub(crate) fn not_ours(lab: &str) -> Self {
+        Self::Unsupported(format!(
+            "lab '{lab}' belongs to root; run this as root, or make a lab of your own"
+        ))
+    }
+
     /// For `map_err`: an I/O error with what was being done.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();

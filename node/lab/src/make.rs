@@ -188,9 +188,7 @@ fn tap_links(dir: &LabDir, lock: &Lock, lab: &Lab) -> Result<(), LabError> {
 /// For `map_err` of entering a namespace.
 pub(crate) fn not_entered(lab: &str, netns: &str) -> impl FnOnce(io::Error) -> LabError {
     move |error| match error.kind() {
-        io::ErrorKind::PermissionDenied => LabError::Unsupported(format!(
-            "lab '{lab}' belongs to root; run this as root, or make a lab of your own"
-        )),
+        io::ErrorKind::PermissionDenied => LabError::not_ours(lab),
         io::ErrorKind::NotFound => LabError::NotWhole(lab.to_owned()),
         _ => LabError::io(format!("entering {netns}"))(error),
     }

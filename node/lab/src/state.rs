@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! /run/dwell/labs/NAME/            root's labs
-//! $XDG_RUNTIME_DIR/dwell/NAME/     everybody else's; or ~/.local/state/dwell, or /tmp/dwell-UID
+//! $XDG_RUNTIME_DIR/dwell/labs/     everybody else's; or ~/.local/state/dwell, or /tmp/dwell-UID
 //!   lock          held by whoever makes or removes the lab, and by every child of theirs
 //!   lab.json      the lab (dwell.lab/1), first of all as an intent
 //!   hosts         /etc/hosts of its nodes
@@ -51,7 +51,12 @@ impl LabDir {
         }
         let base = if rootless { own_base()? } else { root_base() };
         let what = || format!("making {}", base.display());
-        fs::create_dir_all(&base).map_err(LabError::io(what()))?;
+        let mode = if rootless { 0o700 } else { 0o755 };
+        let made = fs::DirBuilder::new().recursive(true).mode(mode).create(&base);
+        made.map_err(LabError::io(what()))?;
+        if rootless && own_base()? != base {
+            return Err(LabError::Busy(name.to_owned()));
+        }
         let path = base.join(name);
         match fs::create_dir(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -60,7 +65,7 @@ impl LabDir {
             made => made.map_err(LabError::io(what()))?,
         }
         let dir = Self { name: name.to_owned(), path };
-        let lock = dir.lock()?;
+        let lock = dir.lock()?.ok_or_else(|| LabError::Busy(name.to_owned()))?;
         Ok((dir, lock))
     }
 
@@ -71,12 +76,12 @@ impl LabDir {
     }
 
     /// The lab's name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// A file or directory in it.
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
@@ -84,33 +89,41 @@ impl LabDir {
         &self.path
     }
 
-    /// Takes the lock, waiting a while for a lab that is just being made or removed.
-    pub(crate) fn lock(&self) -> Result<Lock, LabError> {
+    /// Takes the lock, waiting a while for a lab that is just being made or removed; `None` when it
+    /// was removed meanwhile.
+    pub(crate) fn lock(&self) -> Result<Option<Lock>, LabError> {
         const PATIENCE: Duration = Duration::from_secs(30);
-        let what = || format!("locking {}", self.path.display());
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.file("lock"))
-            .map_err(LabError::io(what()))?;
+        const PAUSE: Duration = Duration::from_millis(10);
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::PermissionDenied => LabError::not_ours(&self.name),
+            _ => LabError::io(format!("locking {}", self.path.display()))(error),
+        };
+        let path = self.file("lock");
+        let file = match OpenOptions::new().create(true).append(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(failed)?,
+        };
         let since = Instant::now();
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Lock(file)),
+                Ok(()) => break,
                 Err(TryLockError::WouldBlock) if since.elapsed() < PATIENCE => {
-                    std::thread::sleep(Duration::from_millis(20));
+                    std::thread::sleep(PAUSE);
                 }
                 Err(TryLockError::WouldBlock) => return Err(LabError::Busy(self.name.clone())),
-                Err(TryLockError::Error(error)) => return Err(LabError::io(what())(error)),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
         }
+        let ours = file.metadata().map_err(failed)?.ino();
+        let current = fs::metadata(&path).map(|file| file.ino());
+        Ok((current.ok() == Some(ours)).then_some(Lock(file)))
     }
 
     /// What was written of the lab; `None` when its making was cut short before that.
     ///
     /// # Errors
     /// The file cannot be read, or is not what dwell writes.
-    pub fn read(&self) -> Result<Option<Lab>, LabError> {
+    pub(crate) fn read(&self) -> Result<Option<Lab>, LabError> {
         let path = self.file("lab.json");
         match fs::read(&path) {
             Ok(bytes) => match serde_json::from_slice(&bytes) {
@@ -132,7 +145,7 @@ impl LabDir {
     ///
     /// # Errors
     /// The disk is full, or the lab is gone.
-    pub fn write_file(&self, name: &str, content: &[u8]) -> Result<(), LabError> {
+    pub(crate) fn write_file(&self, name: &str, content: &[u8]) -> Result<(), LabError> {
         let (path, draft) = (self.file(name), self.file(&format!("{name}.new")));
         let write = || {
             File::create(&draft)?.write_all(content)?;
@@ -143,7 +156,17 @@ impl LabDir {
 
     /// Forgets the lab.
     pub(crate) fn remove(&self) -> Result<(), LabError> {
-        match fs::remove_dir_all(&self.path) {
+        // Whoever waits for the lock may bring the file back while the directory is being emptied;
+        // they do so once.
+        const TRIES: usize = 3;
+        let mut outcome = Ok(());
+        for _ in 0..TRIES {
+            outcome = fs::remove_dir_all(&self.path);
+            if !matches!(&outcome, Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty) {
+                break;
+            }
+        }
+        match outcome {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(LabError::io(format!("removing {}", self.path.display()))(error))
             }
@@ -168,7 +191,7 @@ pub(crate) fn all() -> Result<Vec<LabDir>, LabError> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(LabError::io(format!("reading {}", base.display()))(error)),
         };
-        let paths = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+        let paths = entries.flatten().map(|entry| entry.path()).filter(|path| is_lab(path));
         dirs.extend(paths.filter_map(|path| LabDir::at(&path)));
     }
     dirs.sort_by(|one, other| one.name.cmp(&other.name));
@@ -181,32 +204,91 @@ fn root_base() -> PathBuf {
 
 /// Where somebody without privilege keeps labs: the first of these that is there and theirs.
 fn own_base() -> Result<PathBuf, LabError> {
-    let mine = |path: &Path| -> Option<u32> {
-        let owner = fs::metadata(path).ok()?.uid();
-        (owner == fs::metadata("/proc/self").ok()?.uid()).then_some(owner)
-    };
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     // Inside a rootless lab we are root by name, and only this tells whose labs these are.
     if let Some(base) = variable(DIR_VARIABLE).and_then(|dir| dir.parent().map(Path::to_owned)) {
         return Ok(base);
     }
-    if let Some(runtime) = variable("XDG_RUNTIME_DIR").filter(|path| mine(path).is_some()) {
-        return Ok(runtime.join("dwell"));
-    }
-    if let Some(home) = variable("HOME").filter(|path| mine(path).is_some()) {
-        return Ok(home.join(".local/state/dwell"));
-    }
-    // In a directory that everybody may write to, only one that is ours alone will do.
     let me = fs::metadata("/proc/self").map_err(LabError::io("reading /proc/self"))?.uid();
+    let owner = |path: &Path| fs::symlink_metadata(path).ok().map(|file| file.uid());
+    if let Some(runtime) = variable("XDG_RUNTIME_DIR").filter(|path| owner(path) == Some(me)) {
+        return Ok(runtime.join("dwell/labs"));
+    }
+    if let Some(home) = variable("HOME").filter(|path| owner(path) == Some(me)) {
+        return Ok(home.join(".local/state/dwell/labs"));
+    }
+    // Everybody may write to where this lies, so somebody else may have been first.
     let path = std::env::temp_dir().join(format!("dwell-{me}"));
-    match fs::DirBuilder::new().mode(0o700).create(&path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(LabError::io(format!("making {}", path.display()))(error))
+    let ours = fs::symlink_metadata(&path).map(|file| file.is_dir() && file.uid() == me);
+    if ours.unwrap_or(true) {
+        return Ok(path.join("labs"));
+    }
+    Err(LabError::Unsupported(format!(
+        "{} is not a directory of yours; set XDG_RUNTIME_DIR to one that is",
+        path.display()
+    )))
+}
+
+/// Lab names end up in names of namespaces; a node never has a hyphen, a lab may.
+pub(crate) fn is_lab_name(name: &str) -> bool {
+    (1..=20).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+/// Whether this is a directory that [`LabDir::create`] made: whatever else somebody put beside the
+/// labs is never touched. One without a lock was cut short before it got one, and is empty.
+fn is_lab(path: &Path) -> bool {
+    let is_name = path.file_name().and_then(|name| name.to_str()).is_some_and(is_lab_name);
+    let is_dir = fs::symlink_metadata(path).is_ok_and(|file| file.is_dir());
+    let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    is_name && is_dir && (path.join("lock").exists() || is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lab_names_fit_into_names_of_namespaces() {
+        for good in ["a", "demo", "rtt-2", "7"] {
+            assert!(is_lab_name(good), "{good}");
         }
-        _ if mine(&path).is_some() => Ok(path),
-        _ => Err(LabError::Unsupported(format!(
-            "{} belongs to somebody else; set XDG_RUNTIME_DIR to a directory of yours",
-            path.display()
-        ))),
+        for bad in ["", "-a", "a-", "a/b", "a b", "..", "ä", &"x".repeat(21)] {
+            assert!(!is_lab_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_no_lab_is_left_alone() {
+        let base = tempfile::tempdir().unwrap();
+        let make = |name: &str, file: Option<&str>| {
+            let path = base.path().join(name);
+            fs::create_dir(&path).unwrap();
+            file.map(|file| File::create(path.join(file)).unwrap());
+            path
+        };
+        assert!(is_lab(&make("whole", Some("lock"))));
+        assert!(is_lab(&make("cut-short", None)));
+        assert!(!is_lab(&make("holiday-pictures", Some("beach.jpg"))));
+        assert!(!is_lab(&make("not_a_name", Some("lock"))));
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(base.path().join("whole"), &link).unwrap();
+        assert!(!is_lab(&link));
+    }
+
+    #[test]
+    fn a_lock_on_a_lab_that_was_removed_meanwhile_is_none() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = LabDir::at(&base.path().join("lab")).unwrap();
+        fs::create_dir(dir.path()).unwrap();
+        let first = dir.lock().unwrap().expect("nobody else has it");
+        let waiting = dir.clone();
+        let second = std::thread::spawn(move || waiting.lock());
+        // Whether the other thread is waiting already or comes later, it must not get a lock.
+        dir.remove().unwrap();
+        drop(first);
+        assert!(matches!(second.join().unwrap(), Ok(None)));
     }
 }

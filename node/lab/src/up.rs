@@ -15,7 +15,7 @@ use crate::error::LabError;
 use crate::holder;
 use crate::iproute;
 use crate::make::{self, netns_name};
-use crate::state::{LabDir, Lock};
+use crate::state::{LabDir, Lock, is_lab_name};
 use crate::topology::{Edge, Mechanism, Topology};
 
 /// Makes a lab called `name`, or with a short random name. Without the privilege for network
@@ -112,14 +112,6 @@ fn seed(edge: &Edge, place: usize, mechanism: Mechanism) -> Result<Option<u64>, 
     }
 }
 
-/// Lab names end up in names of namespaces; a node never has a hyphen, a lab may.
-fn is_lab_name(name: &str) -> bool {
-    (1..=20).contains(&name.len())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
-        && !name.starts_with('-')
-        && !name.ends_with('-')
-}
-
 /// Four characters that cannot be taken for one another.
 fn random_name() -> Result<String, LabError> {
     const LETTERS: &[u8] = b"abcdefghjkmnpqrstuvwxyz";
@@ -148,13 +140,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lab_names_fit_into_names_of_namespaces() {
-        for good in ["a", "demo", "rtt-2", "7"] {
-            assert!(is_lab_name(good), "{good}");
-        }
-        for bad in ["", "-a", "a-", "a/b", "a b", "..", "ä", &"x".repeat(21)] {
-            assert!(!is_lab_name(bad), "{bad}");
-        }
-        assert!(is_lab_name(&random_name().unwrap()));
+    fn a_random_name_is_a_name() {
+        let name = random_name().unwrap();
+        assert!(is_lab_name(&name), "{name}");
     }
 }

@@ -172,7 +172,10 @@ fn up(args: UpArgs) -> Result<Exit, Failure> {
 fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
     let lab = dwell_lab::named_or_only(args.lab.as_deref()).map_err(failure)?;
     let mut note = |text| eprintln!("dwell: {text}");
-    match dwell_lab::exec(&lab, &args.node, &args.command, &mut note) {
+    let [program, arguments @ ..] = &args.command[..] else {
+        return Err(Failure::usage("no command was given; write it like lab exec n1 -- ping n2"));
+    };
+    match dwell_lab::exec(&lab, &args.node, program, arguments, &mut note) {
         Ok(never) => match never {},
         Err(error) => Err(failure(error)),
     }

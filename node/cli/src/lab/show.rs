@@ -44,7 +44,7 @@ pub(super) fn labs(labs: &[Result<Lab, String>]) -> io::Result<()> {
             Ok(lab) => {
                 let rootless = if lab.rootless { " (rootless)" } else { "" };
                 let state = match lab.state {
-                    LabState::Making => ", not whole; end it with dwell lab down",
+                    LabState::Making => ", being made, or cut short",
                     LabState::Up => "",
                 };
                 let mut mechanisms: Vec<&str> =
