@@ -6,4 +6,5 @@
 pub mod link;
 pub mod pinger;
 pub mod protocol;
+pub mod reflector;
 pub mod stamps;

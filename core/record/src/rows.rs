@@ -16,7 +16,7 @@ use crate::s4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFormat {
     /// S4's round-trip CSV, seconds. One row per probe and none per event: a probe that was lost
-    /// stays `nan` when its reply comes late after all.
+    /// stays `NaN` when its reply comes late after all.
     S4Csv,
     /// Comma-separated nanoseconds, empty where not to be had.
     Csv,
@@ -150,7 +150,7 @@ mod tests {
         let row = lines.lines().nth(1).unwrap();
         assert_eq!(row, "7,received,true,true,,,,,,,,,,1510,,1520,,1600,1700,,1900,1950");
         let s4 = text(RowFormat::S4Csv, &[received()], None);
-        assert_eq!(s4.lines().nth(1), Some("         7,        nan"));
+        assert_eq!(s4.lines().nth(1), Some("         7,        NaN"));
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         let duplicate = Sample { state: State::Duplicate, id: 8, ..received() };
         let second = Sample { id: 8, ..received() };
         let samples = [without_reply(State::Lost), second, late, duplicate];
-        let expected = "id,roundtrip_time [s]\n         7,        nan\n         8,0.000000440\n";
+        let expected = "id,roundtrip_time [s]\n         7,        NaN\n         8,0.000000440\n";
         assert_eq!(text(RowFormat::S4Csv, &samples, Some(&BRIDGE)), expected);
     }
 

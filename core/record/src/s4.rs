@@ -1,6 +1,6 @@
 //! The round-trip CSV of S4, byte for byte (S4.2): a header, then `%10d,%11.9lf` with the round-trip
-//! time in seconds for each cycle. A cycle that failed has the NaN of C's printf in the same
-//! eleven columns: `        nan`.
+//! time in seconds for each cycle. A cycle that failed is NaN in the same
+//! eleven columns: `        NaN`.
 //!
 //! Seconds are written from whole nanoseconds; no digit passes through floating point.
 
@@ -14,7 +14,7 @@ pub(crate) const HEADER: &[u8] = b"id,roundtrip_time [s]\n";
 pub(crate) fn append(out: &mut Vec<u8>, id: u64, round_trip: Option<Nanos>) {
     const INFALLIBLE: &str = "a vector takes any bytes";
     let Some(Nanos(ns)) = round_trip else {
-        return writeln!(out, "{id:>10},{:>11}", "nan").expect(INFALLIBLE);
+        return writeln!(out, "{id:>10},{:>11}", "NaN").expect(INFALLIBLE);
     };
     let sign = if ns < 0 { "-" } else { "" };
     let (seconds, rest) = (ns.unsigned_abs() / 1_000_000_000, ns.unsigned_abs() % 1_000_000_000);
@@ -41,8 +41,8 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_cycle_is_what_printf_makes_of_nan() {
-        assert_eq!(line(3, None), "         3,        nan\n");
+    fn a_failed_cycle_is_a_nan_as_wide_as_a_number() {
+        assert_eq!(line(3, None), "         3,        NaN\n");
     }
 
     #[test]

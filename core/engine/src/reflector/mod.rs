@@ -1,0 +1,82 @@
+//! The reflector: turns a request into its reply, in place, so that a reply is never longer than
+//! its request. (The one exception is S3's `acknowledge`, 11 bytes for the 7 of `request`: both fit
+//! the shortest Ethernet frame, so nothing is amplified on the wire.)
+
+mod limit;
+mod plain;
+mod stamp;
+
+pub use limit::Limiter;
+pub use plain::{echo, roundtrip, text};
+pub use stamp::{StampConfig, StampReflector};
+
+use std::net::{IpAddr, SocketAddr};
+
+use dwell_units::{Instant, Monotonic, Realtime};
+
+/// What is known of a request beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta {
+    /// Who asked.
+    pub from: SocketAddr,
+    /// T2: the deepest stamp of its arrival.
+    pub rx: Instant<Realtime>,
+    /// TTL or hop limit it arrived with.
+    pub ttl: Option<u8>,
+    /// TOS or traffic class it arrived with.
+    pub tos: Option<u8>,
+    /// The present, for sessions to age.
+    pub now: Instant<Monotonic>,
+}
+
+/// Why a request gets no reply. A plain enum: this is the hot path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not of the protocol's form.
+    Malformed,
+    /// Its HMAC does not hold, or it has none and a key is set.
+    Unauthentic,
+    /// Its source asks faster than the limit.
+    Limited,
+    /// Answering could go on for ever, or reach many.
+    Loop,
+}
+
+/// Whether answering `from` could make two reflectors talk for ever, or talk to many: the source
+/// port is one that is reflected on here (`own_ports`), or echo's, chargen's or STAMP's; the
+/// request came from or was sent `to` a group.
+pub fn is_loop(from: SocketAddr, to: Option<IpAddr>, own_ports: &[u16]) -> bool {
+    const ECHO: u16 = 7;
+    const CHARGEN: u16 = 19;
+    const STAMP: u16 = 862;
+    is_group(from.ip())
+        || to.is_some_and(is_group)
+        || matches!(from.port(), 0 | ECHO | CHARGEN | STAMP)
+        || own_ports.contains(&from.port())
+}
+
+/// Whether an address stands for many. A subnet's broadcast address is not to be told from a
+/// host's here; the kernel refuses to send there.
+pub fn is_group(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),
+        IpAddr::V6(v6) => v6.is_multicast() || v6.is_unspecified(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_reflectors_never_talk_for_ever() {
+        let from = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert!(!is_loop(from("192.0.2.1:40000"), None, &[862, 7007]));
+        for asker in ["192.0.2.1:7", "192.0.2.1:19", "192.0.2.1:862", "[2001:db8::1]:7007"] {
+            assert!(is_loop(from(asker), None, &[7007]), "{asker}");
+        }
+        assert!(is_loop(from("224.0.0.1:40000"), None, &[]));
+        assert!(is_loop(from("192.0.2.1:40000"), Some("255.255.255.255".parse().unwrap()), &[]));
+        assert!(is_loop(from("[fe80::1]:40000"), Some("ff02::1".parse().unwrap()), &[]));
+    }
+}

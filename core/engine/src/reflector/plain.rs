@@ -1,0 +1,43 @@
+//! Replies that need no state: plain echo, S4's round trip, S3's acknowledge.
+
+use dwell_wire::text::{ACKNOWLEDGE, REQUEST, is};
+
+use super::Refusal;
+
+/// Plain echo returns what came. An empty message is none.
+pub fn echo(message: &[u8]) -> Result<usize, Refusal> {
+    if message.is_empty() { Err(Refusal::Malformed) } else { Ok(message.len()) }
+}
+
+/// S4: REQ becomes ACK; anything else, a short read included, is not answered. (S4's slave
+/// answers even those.)
+pub fn roundtrip(message: &mut [u8]) -> Result<usize, Refusal> {
+    dwell_wire::roundtrip::acknowledge(message).map_err(|_| Refusal::Malformed)?;
+    Ok(message.len())
+}
+
+/// S3: `request` becomes `acknowledge`. `buffer` holds the request of `len` bytes and has room for
+/// the reply.
+pub fn text(buffer: &mut [u8], len: usize) -> Result<usize, Refusal> {
+    if !is(REQUEST, &buffer[..len]) {
+        return Err(Refusal::Malformed);
+    }
+    buffer[..ACKNOWLEDGE.len()].copy_from_slice(ACKNOWLEDGE);
+    Ok(ACKNOWLEDGE.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_requests_are_answered() {
+        assert_eq!(echo(b""), Err(Refusal::Malformed));
+        assert_eq!(roundtrip(&mut [0; 24]), Err(Refusal::Malformed));
+        let mut buffer = *b"request-----";
+        assert_eq!(text(&mut buffer, 12), Err(Refusal::Malformed));
+        assert_eq!(text(&mut buffer, 7), Ok(11));
+        assert_eq!(&buffer[..11], b"acknowledge");
+        assert_eq!(text(&mut buffer, 11), Err(Refusal::Malformed), "a reply is not answered");
+    }
+}

@@ -1,0 +1,334 @@
+//! STAMP's session-reflector (RFC 8762 section 4.3, RFC 8972 section 4).
+//!
+//! Two steps: [`StampReflector::answer`] does everything that takes time, and
+//! [`StampReflector::finish`] writes T3 and the HMACs right before the send call.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use dwell_units::{Instant, Monotonic, Nanos, Realtime};
+use dwell_wire::hmac::Key;
+use dwell_wire::stamp::{self, Mode, Reply, Request};
+use dwell_wire::timestamp::{self, ErrorEstimate};
+use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, Tlv, kind};
+
+use super::{Meta, Refusal};
+
+/// Sessions remembered at the same time; the longest idle makes room for a new one.
+const SESSIONS: usize = 4_096;
+
+/// How a reflector answers.
+#[derive(Debug, Default)]
+pub struct StampConfig {
+    /// Answer authenticated packets only, with this key.
+    pub key: Option<Key>,
+    /// Copy the sender's sequence number instead of counting own ones.
+    pub stateless: bool,
+    /// Identity of the clock that T2 and T3 are read from.
+    pub clock: Option<[u8; 12]>,
+    /// Whether that clock is synchronised to UTC.
+    pub synchronised: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    /// Requests received, which is the number of replies sent before the next.
+    received: u32,
+    last: Instant<Monotonic>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct StampReflector {
+    config: StampConfig,
+    mode: Mode,
+    error: u16,
+    sessions: HashMap<(SocketAddr, u16), Session>,
+}
+
+/// A reply that lacks only T3 and its HMACs.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "finish it"]
+pub struct Unfinished {
+    reply: Reply,
+    /// Where the HMAC TLV lies in the TLV area.
+    hmac_at: Option<usize>,
+}
+
+impl StampReflector {
+    /// A reflector without sessions.
+    pub fn new(config: StampConfig) -> Self {
+        let mode = match config.key {
+            Some(_) => Mode::Authenticated,
+            None => Mode::Unauthenticated,
+        };
+        let error = ErrorEstimate::covering(Nanos::from_micros(1), config.synchronised).to_bits();
+        Self { config, mode, error, sessions: HashMap::new() }
+    }
+
+    /// Sessions remembered.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Checks the request in `packet` and answers its TLVs in place.
+    pub fn answer(&mut self, packet: &mut [u8], meta: &Meta) -> Result<Unfinished, Refusal> {
+        if self.config.key.as_ref().is_some_and(|key| !stamp::verify(key, packet)) {
+            return Err(Refusal::Unauthentic);
+        }
+        let request = Request::parse(packet, self.mode).map_err(|_| Refusal::Malformed)?;
+        let base = packet.len().min(self.mode.base());
+        let area = &mut packet[base..];
+        let integrity = match &self.config.key {
+            Some(key) => tlv::verify(key, request.seq.to_be_bytes(), area),
+            None => Integrity::Nothing,
+        };
+        let session = self.session(meta, request.ssid);
+        let mut hmac_at = None;
+        match integrity {
+            Integrity::Bad => {
+                tlv::walk(area, |tlv| *tlv.flags |= tlv::INTEGRITY);
+            }
+            Integrity::Good(at) => {
+                hmac_at = Some(at);
+                tlv::walk(area, |tlv| self.answer_tlv(tlv, meta, session));
+            }
+            Integrity::Nothing => {
+                tlv::walk(area, |tlv| self.answer_tlv(tlv, meta, session));
+            }
+        }
+        let reply = Reply {
+            seq: session.map_or(request.seq, |session| session.received.wrapping_sub(1)),
+            t3: 0,
+            error: self.error,
+            ssid: request.ssid,
+            t2: timestamp::write_ntp(meta.rx),
+            sender_seq: request.seq,
+            sender_timestamp: request.timestamp,
+            sender_error: request.error,
+            ttl: meta.ttl.unwrap_or(0),
+        };
+        Ok(Unfinished { reply, hmac_at })
+    }
+
+    /// Writes the reply, sent at `t3`, over the request in `packet`.
+    pub fn finish(&self, unfinished: Unfinished, packet: &mut [u8], t3: Instant<Realtime>) {
+        let reply = Reply { t3: timestamp::write_ntp(t3), ..unfinished.reply };
+        reply.emit(packet, self.mode);
+        if let Some(key) = &self.config.key {
+            if let Some(at) = unfinished.hmac_at {
+                tlv::sign(key, reply.seq.to_be_bytes(), &mut packet[self.mode.base()..], at);
+            }
+            stamp::sign(key, packet);
+        }
+    }
+
+    /// Counts the request in its session; `None` when no state is kept.
+    fn session(&mut self, meta: &Meta, ssid: u16) -> Option<Session> {
+        if self.config.stateless {
+            return None;
+        }
+        let key = (meta.from, ssid);
+        if self.sessions.len() >= SESSIONS && !self.sessions.contains_key(&key) {
+            let idle = self.sessions.iter().min_by_key(|(_, session)| session.last);
+            if let Some(idle) = idle.map(|(key, _)| *key) {
+                self.sessions.remove(&idle);
+            }
+        }
+        let session = self.sessions.entry(key).or_insert(Session { received: 0, last: meta.now });
+        session.received = session.received.wrapping_add(1);
+        session.last = meta.now;
+        Some(*session)
+    }
+
+    /// Fills in what the TLV asks for and clears its flag; what is not understood keeps it set.
+    fn answer_tlv(&self, tlv: Tlv<'_>, meta: &Meta, session: Option<Session>) {
+        let understood = match (tlv.kind, tlv.value.len()) {
+            (kind::EXTRA_PADDING, _) => true,
+            (kind::HMAC, 16) => self.config.key.is_some(),
+            (kind::TIMESTAMP_INFORMATION, 4) => {
+                // Section 4.3: synchronisation (1 NTP, 5 free-running) and method (2 software), in
+                // and out.
+                let source = if self.config.synchronised { 1 } else { 5 };
+                tlv.value.copy_from_slice(&[source, 2, source, 2]);
+                true
+            }
+            (kind::CLASS_OF_SERVICE, 4) => {
+                // Section 4.4: DSCP1 (6 bits) is the sender's; DSCP2 (6) and ECN (2) are what the
+                // request arrived with; RP (2) is 1, because replies are not marked with DSCP1.
+                let tos = u16::from(meta.tos.unwrap_or(0));
+                let wanted = u16::from_be_bytes([tlv.value[0], tlv.value[1]]) & 0xfc00;
+                let field = wanted | (tos >> 2) << 4 | (tos & 3) << 2 | 1;
+                tlv.value[..2].copy_from_slice(&field.to_be_bytes());
+                meta.tos.is_some()
+            }
+            (kind::DIRECT_MEASUREMENT, 12) => session.is_some_and(|session| {
+                // Section 4.5: packets received, and transmitted with this one.
+                tlv.value[4..8].copy_from_slice(&session.received.to_be_bytes());
+                tlv.value[8..12].copy_from_slice(&session.received.to_be_bytes());
+                true
+            }),
+            (kind::NODE_CLOCK, NODE_CLOCK_LEN) => {
+                let ours = tlv.value.starts_with(&NODE_CLOCK_MAGIC);
+                match self.config.clock {
+                    Some(clock) if ours => {
+                        tlv.value[4..].copy_from_slice(&clock);
+                        true
+                    }
+                    _ => false,
+                }
+            }
+            (
+                kind::TIMESTAMP_INFORMATION
+                | kind::CLASS_OF_SERVICE
+                | kind::DIRECT_MEASUREMENT
+                | kind::HMAC,
+                _,
+            ) => {
+                *tlv.flags |= tlv::MALFORMED;
+                true
+            }
+            _ => false,
+        };
+        if understood {
+            *tlv.flags &= !tlv::UNRECOGNISED;
+        } else {
+            *tlv.flags |= tlv::UNRECOGNISED;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{self, Protocol, Reject};
+
+    const CLOCK: [u8; 12] = *b"this machine";
+
+    fn meta(port: u16) -> Meta {
+        Meta {
+            from: SocketAddr::new("192.0.2.1".parse().unwrap(), port),
+            rx: Instant::from_nanos(1_700_000_000_000_001_000),
+            ttl: Some(63),
+            tos: Some(0xb9),
+            now: Instant::from_nanos(5),
+        }
+    }
+
+    fn config(key: bool, stateless: bool) -> StampConfig {
+        let key = key.then(|| Key::new(b"0123456789abcdef"));
+        StampConfig { key, stateless, clock: Some(CLOCK), synchronised: false }
+    }
+
+    fn sender(key: bool, size: usize) -> protocol::Stamp {
+        let key = key.then(|| Key::new(b"0123456789abcdef"));
+        let session =
+            protocol::Session { ssid: 7, key, clock: Some(CLOCK), synchronised: false, size };
+        protocol::Stamp::new(session, &[0xaa; 2_000])
+    }
+
+    const T1: Instant<Realtime> = Instant::from_nanos(1_700_000_000_000_000_000);
+    const T3: Instant<Realtime> = Instant::from_nanos(1_700_000_000_000_005_000);
+
+    fn round(
+        sender: &mut protocol::Stamp,
+        reflector: &mut StampReflector,
+        id: u64,
+        spoil: impl Fn(&mut [u8]),
+    ) -> Result<Result<protocol::Reply, Reject>, Refusal> {
+        let mut packet = vec![0; sender.capacity()];
+        sender.write(id, T1, &mut packet);
+        spoil(&mut packet);
+        let unfinished = reflector.answer(&mut packet, &meta(4_000))?;
+        reflector.finish(unfinished, &mut packet, T3);
+        Ok(sender.read(&packet, 0))
+    }
+
+    #[test]
+    fn a_pair_measures_in_both_modes_and_sizes() {
+        for (key, size) in
+            [(false, 44), (false, 64), (false, 65 + 4), (true, 112), (true, 152), (true, 1_400)]
+        {
+            let mut sender = sender(key, size);
+            let mut reflector = StampReflector::new(config(key, false));
+            for id in 0..3 {
+                let reply = round(&mut sender, &mut reflector, id, |_| {}).unwrap().unwrap();
+                let remote = reply.remote.unwrap();
+                assert_eq!((reply.id.value, remote.seq), (id, id as u32), "{key} {size}");
+                assert_eq!(remote.ttl, Some(63));
+                assert!((remote.tx - T3).0.abs() <= 1);
+                assert!((remote.rx - meta(0).rx).0.abs() <= 1);
+                let room = size >= if key { 152 } else { 64 };
+                assert_eq!(remote.same_clock, room, "{key} {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_stateful_reflector_counts_and_a_stateless_one_copies() {
+        let seq = |stateless| {
+            let mut sender = sender(false, 44);
+            let mut reflector = StampReflector::new(config(false, stateless));
+            let reply = round(&mut sender, &mut reflector, u64::MAX, |_| {}).unwrap().unwrap();
+            reply.remote.unwrap().seq
+        };
+        assert_eq!(seq(false), 0);
+        assert_eq!(seq(true), u32::MAX);
+    }
+
+    #[test]
+    fn with_a_key_only_authentic_packets_are_answered_or_believed() {
+        let mut reflector = StampReflector::new(config(true, false));
+        let refused = round(&mut sender(true, 152), &mut reflector, 1, |p| p[0] ^= 1);
+        assert_eq!(refused.unwrap_err(), Refusal::Unauthentic);
+        let refused = round(&mut sender(false, 64), &mut reflector, 1, |_| {});
+        assert_eq!(refused.unwrap_err(), Refusal::Unauthentic);
+        assert_eq!(reflector.sessions(), 0, "a forged packet makes no session");
+        // A changed TLV: the base holds, the extension is marked and not believed.
+        let reply = round(&mut sender(true, 152), &mut reflector, 1, |p| p[118] ^= 1);
+        assert!(!reply.unwrap().unwrap().remote.unwrap().same_clock);
+    }
+
+    #[test]
+    fn known_tlvs_are_answered_and_unknown_ones_flagged() {
+        let mut packet = vec![0; 44 + 8 + 8 + 16 + 6];
+        let area = &mut packet[44..];
+        let (_, area) = tlv::begin(area, kind::TIMESTAMP_INFORMATION, 4);
+        let (value, area) = tlv::begin(area, kind::CLASS_OF_SERVICE, 4);
+        value[0] = 46 << 2;
+        let (_, area) = tlv::begin(area, kind::DIRECT_MEASUREMENT, 12);
+        let (_, _) = tlv::begin(area, 200, 2);
+        let mut reflector = StampReflector::new(config(false, false));
+        let _ = reflector.answer(&mut packet, &meta(4_000)).unwrap();
+        let mut seen = Vec::new();
+        tlv::walk(&mut packet[44..], |tlv| seen.push((tlv.kind, *tlv.flags, tlv.value.to_vec())));
+        assert_eq!(seen[0], (3, 0, vec![5, 2, 5, 2]));
+        // DSCP1 46 as asked, DSCP2 46 and ECN 1 as arrived (TOS 0xb9), RP 1.
+        let field = 46_u16 << 10 | 46 << 4 | 1 << 2 | 1;
+        assert_eq!(seen[1], (4, 0, [field.to_be_bytes().to_vec(), vec![0, 0]].concat()));
+        assert_eq!(seen[2].1, 0);
+        assert_eq!(seen[2].2[4..], [0, 0, 0, 1, 0, 0, 0, 1]);
+        assert_eq!(seen[3], (200, tlv::UNRECOGNISED, vec![0, 0]));
+    }
+
+    #[test]
+    fn any_bytes_get_at_most_as_many_back_and_sessions_stay_bounded() {
+        let mut reflector = StampReflector::new(config(false, false));
+        let mut x = 0x2545_f491_4f6c_dd1d_u64;
+        for round in 0..20_000_u32 {
+            let mut packet = vec![0; (round % 150) as usize];
+            for byte in &mut packet {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                *byte = x as u8;
+            }
+            let len = packet.len();
+            if let Ok(unfinished) = reflector.answer(&mut packet, &meta(round as u16)) {
+                reflector.finish(unfinished, &mut packet, T3);
+            }
+            assert_eq!(packet.len(), len);
+        }
+        assert!(reflector.sessions() <= SESSIONS);
+    }
+}
