@@ -28,7 +28,7 @@ pub struct NodeProgram {
 #[derive(Debug, clap::Subcommand)]
 pub enum NodeCommand {
     /// Send probes and measure how long their replies take
-    Ping(ping::Args),
+    Ping(Box<ping::Args>),
     /// Answer probes
     Reflect(reflect::Args),
     /// Put load on this node or on the network
@@ -43,7 +43,7 @@ impl NodeCommand {
     /// Runs the command to its end.
     pub fn run(self) -> Result<Exit, Failure> {
         match self {
-            Self::Ping(args) => ping::run(args),
+            Self::Ping(args) => ping::run(&args),
             Self::Reflect(args) => reflect::run(args),
             Self::Load(args) => load::run(args),
             Self::Lab(args) => lab::run(args),

@@ -112,8 +112,9 @@ fn send_some(fd: &OwnedFd, message: &[u8]) -> Result<usize, i32> {
     usize::try_from(sent).map_err(|_| socket::errno())
 }
 
-/// Listens on `address`; an IPv6 socket takes IPv6 only. Non-blocking.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+/// Listens on `address`; an IPv6 socket takes IPv6 only. Accepting waits at most `wait`, or not at
+/// all.
+pub fn listen(address: SocketAddr, wait: Option<Nanos>) -> io::Result<TcpListener> {
     let fd = socket::open(address.ip(), libc::SOCK_STREAM, 0)?;
     if address.is_ipv6() {
         socket::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1_i32)?;
@@ -124,8 +125,12 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     use std::os::fd::AsRawFd;
     // SAFETY: listen() takes plain integers.
     socket::check(unsafe { libc::listen(fd.as_raw_fd(), 128) })?;
+    if let Some(wait) = wait {
+        let mut unset = Nanos::MAX;
+        socket::receive_timeout(&fd, &mut unset, wait)?;
+    }
     let listener = TcpListener::from(fd);
-    listener.set_nonblocking(true)?;
+    listener.set_nonblocking(wait.is_none())?;
     Ok(listener)
 }
 

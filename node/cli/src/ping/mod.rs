@@ -173,8 +173,8 @@ pub enum Pattern {
 pub(crate) use session::key;
 
 /// Runs the command.
-pub fn run(args: Args) -> Result<Exit, Failure> {
-    let plan = plan::Plan::new(&args)?;
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let plan = plan::Plan::new(args)?;
     let thresholds = args
         .fail_if
         .iter()
@@ -183,8 +183,8 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         .map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))?;
     let shared = Arc::new(drive::Shared::default());
     crate::stop::on_signal(&shared.stop)?;
-    let mut recorder = recorder::Recorder::new(&args, plan.target.scheme == Scheme::Roundtrip)?;
-    let outcome = session::run(&args, &plan, &shared, &mut recorder)?;
+    let mut recorder = recorder::Recorder::new(args, plan.target.scheme == Scheme::Roundtrip)?;
+    let outcome = session::run(args, &plan, &shared, &mut recorder)?;
     if outcome.ended.unstamped {
         return Err(Failure::unsupported(
             "--stamps kernel: this socket delivers no kernel stamps here; --stamps auto measures \
@@ -193,7 +193,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     }
     let interrupted = shared.stop.load(Ordering::Relaxed);
     let dropped = shared.dropped.load(Ordering::Relaxed);
-    let summary = report::summary(&args, &plan, &recorder, &outcome, dropped);
+    let summary = report::summary(args, &plan, &recorder, &outcome, dropped);
     if args.json {
         use std::io::Write;
         std::io::stdout().lock().write_all(summary.to_json().as_bytes())?;

@@ -1,12 +1,340 @@
-//! `dwell reflect`.
+//! `dwell reflect`: answers probes.
+//!
+//! [`udp`] and [`tcp`] join the engine's reflectors to sockets; this file reads the command line,
+//! opens the sockets, starts the threads and prints the counters at the end.
 
-use crate::{Exit, Failure};
+mod counters;
+mod tcp;
+mod udp;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use dwell_io::port::{StampRequest, Wait};
+use dwell_io::{cpu, machine};
+use dwell_record::{Ends, Environment, Kind, Placement, Scalar, Stamps, Summary, Trust, Waiting};
+use dwell_units::{Nanos, PacketRate};
+use serde_json::json;
+
+use crate::ping::StampChoice;
+use crate::{Exit, Failure, Scheme, Target};
+use counters::Counters;
+
+/// A receive call waits at most this long, so that a stop is obeyed.
+const NAP: Nanos = Nanos::from_millis(100);
+
+/// Answered per second and source, unless `--limit` says otherwise.
+const DEFAULT_LIMIT: PacketRate = PacketRate::from_millipps(100_000_000);
 
 /// Arguments of `reflect`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(after_help = "\
+Exit codes: 0 stopped by SIGINT or SIGTERM, 1 a socket cannot be opened or failed, 2 usage, \
+4 not supported or no privilege here.")]
+pub struct Args {
+    /// What to answer and where: stamp://, udp://, tcp://, roundtrip://, text+udp:// or
+    /// text+tcp://ADDRESS:PORT [default: stamp://[::]:862 and stamp://0.0.0.0:862]
+    pub urls: Vec<String>,
+
+    /// STAMP: answer authenticated packets only, with the key in this file (hexadecimal digits;
+    /// others must not be able to read it). The environment variable DWELL_KEY does the same
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+
+    /// STAMP: copy the sender's sequence number instead of counting per session
+    #[arg(long)]
+    pub stateless: bool,
+
+    /// Which stamp is T2
+    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
+    pub stamps: StampChoice,
+
+    /// Replies per second and source address and port, like 1000pps, or off
+    /// [default: off on loopback and in dwell's labs, else 100kpps]
+    #[arg(long, value_name = "RATE|off")]
+    pub limit: Option<String>,
+
+    /// Answer even source ports 7, 19, 862 and those reflected on here
+    #[arg(long)]
+    pub allow_any_port: bool,
+
+    /// Poll the sockets without sleeping: the smallest delay, and a whole core
+    #[arg(long)]
+    pub busy_poll: bool,
+
+    /// Run on this CPU
+    #[arg(long, value_name = "N")]
+    pub cpu: Option<usize>,
+
+    /// Print the summary as one JSON object at the end
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print nothing but errors and the summary
+    #[arg(short = 'q', long)]
+    pub quiet: bool,
+}
+
+/// A socket to open.
+#[derive(Clone, Debug)]
+struct Listen {
+    url: String,
+    scheme: Scheme,
+    address: SocketAddr,
+    limit: Option<PacketRate>,
+}
+
+/// Something that answers; polled, or run by a thread of its own.
+trait Service: Send {
+    /// Answers at most one message. Returns whether there was one.
+    fn turn(&mut self, wait: Wait) -> io::Result<bool>;
+}
 
 /// Runs the command.
-pub fn run(_args: Args) -> Result<Exit, Failure> {
-    Err(Failure::unsupported("reflect is being written"))
+pub fn run(args: Args) -> Result<Exit, Failure> {
+    let listens = listens(&args)?;
+    if let Some(cpu) = args.cpu
+        && !cpu::allowed().contains(&cpu)
+    {
+        return Err(Failure::usage(format!(
+            "invalid value {cpu} for --cpu: this process may run on {:?}",
+            cpu::allowed()
+        )));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    crate::stop::on_signal(&stop)?;
+    let own_ports: Arc<[u16]> = match args.allow_any_port {
+        true => [].into(),
+        false => listens.iter().map(|listen| listen.address.port()).collect(),
+    };
+    let mut opened: Vec<(Listen, Arc<Counters>)> = Vec::new();
+    let mut services: Vec<Box<dyn Service>> = Vec::new();
+    for listen in listens {
+        let counters = Arc::new(Counters::default());
+        match open(&args, &listen, &own_ports, &counters, &stop) {
+            Ok(service) => services.push(service),
+            // Half of the default is answered on a machine without the other family.
+            Err(error) if args.urls.is_empty() && no_family(&error) => {
+                eprintln!("dwell: {} is left out: {error}", listen.url);
+                continue;
+            }
+            Err(error) => return Err(open_failure(error, &listen)),
+        }
+        if !args.quiet {
+            let limit = listen.limit.map_or("off".to_owned(), |rate| rate.to_string());
+            eprintln!("listening on {} (limit {limit})", listen.url);
+        }
+        opened.push((listen, counters));
+    }
+    if opened.is_empty() {
+        return Err(Failure::unsupported("neither IPv4 nor IPv6 is to be had here"));
+    }
+    serve(services, &args, &stop)?;
+    let summary = summary(&args, &opened);
+    if args.json {
+        use std::io::Write;
+        io::stdout().lock().write_all(summary.to_json().as_bytes())?;
+    } else {
+        print(&opened)?;
+    }
+    Ok(Exit::Measured)
+}
+
+/// One thread polls all, or every socket has a thread that sleeps in the kernel.
+fn serve(
+    mut services: Vec<Box<dyn Service>>,
+    args: &Args,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let stopped = || stop.load(Ordering::Relaxed);
+    if args.busy_poll {
+        cpu::settle(args.cpu)?;
+        while !stopped() {
+            for service in &mut services {
+                service.turn(Wait::No)?;
+            }
+        }
+        return Ok(());
+    }
+    thread::scope(|scope| {
+        let threads: Vec<_> = services
+            .into_iter()
+            .map(|mut service| {
+                scope.spawn(move || -> io::Result<()> {
+                    cpu::settle(args.cpu)?;
+                    while !stopped() {
+                        if let Err(error) = service.turn(Wait::AtMost(NAP)) {
+                            stop.store(true, Ordering::Relaxed);
+                            return Err(error);
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no service panics"))
+    })?;
+    Ok(())
+}
+
+/// The sockets that the command line asks for.
+fn listens(args: &Args) -> Result<Vec<Listen>, Failure> {
+    let default = ["stamp://[::]:862".to_owned(), "stamp://0.0.0.0:862".to_owned()];
+    let urls = if args.urls.is_empty() { &default[..] } else { &args.urls };
+    let limit = match args.limit.as_deref() {
+        None => None,
+        Some("off") => Some(None),
+        Some(text) => Some(Some(text.parse::<PacketRate>().map_err(|error| {
+            Failure::usage(format!("invalid value for --limit: {error}, or off"))
+        })?)),
+    };
+    let in_lab = limit.is_none() && dwell_lab::here().is_some();
+    let mut listens = Vec::new();
+    for url in urls {
+        let target = Target::with_scheme(url)
+            .map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
+        if target.scheme == Scheme::Icmp {
+            return Err(Failure::usage(
+                "icmp:// needs no reflector: the kernel answers echo requests by itself \
+                 (net.ipv4.icmp_echo_ignore_all says whether it does)",
+            ));
+        }
+        let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(|error| {
+            Failure::usage(format!("cannot resolve '{}': {error}; give an address", target.host))
+        })?;
+        for address in addresses {
+            let trusted = in_lab || address.ip().is_loopback();
+            listens.push(Listen {
+                url: format!("{}://{address}", target.scheme.name()),
+                scheme: target.scheme,
+                address,
+                limit: limit.unwrap_or((!trusted).then_some(DEFAULT_LIMIT)),
+            });
+        }
+    }
+    Ok(listens)
+}
+
+fn open(
+    args: &Args,
+    listen: &Listen,
+    own_ports: &Arc<[u16]>,
+    counters: &Arc<Counters>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Box<dyn Service>, io::Error> {
+    if listen.scheme.is_stream() {
+        let wait = (!args.busy_poll).then_some(NAP);
+        let place = tcp::Place { wait, cpu: args.cpu, stop: Arc::clone(stop) };
+        let listener = dwell_io::tcp::listen(listen.address, wait)?;
+        return Ok(Box::new(tcp::TcpService::new(listener, listen.scheme, place, counters)));
+    }
+    let key = match listen.scheme {
+        Scheme::Stamp => crate::ping::key(args.key_file.as_deref()).map_err(|failure| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{:#}", failure.error))
+        })?,
+        _ => None,
+    };
+    let stamps = match args.stamps {
+        StampChoice::User => StampRequest::User,
+        StampChoice::Auto | StampChoice::Kernel => StampRequest::Kernel,
+    };
+    let rules = udp::Rules {
+        limit: listen.limit,
+        own_ports: (!args.allow_any_port).then(|| Arc::clone(own_ports)),
+    };
+    let answer = udp::Answer::new(listen.scheme, key, args.stateless);
+    Ok(Box::new(udp::UdpService::bind(listen.address, answer, stamps, rules, counters)?))
+}
+
+fn no_family(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
+}
+
+fn open_failure(error: io::Error, listen: &Listen) -> Failure {
+    let Listen { url, scheme, address, .. } = listen;
+    match error.kind() {
+        io::ErrorKind::InvalidInput => Failure::usage(error.to_string()),
+        io::ErrorKind::PermissionDenied => Failure::unsupported(format!(
+            "may not listen on port {}: either choose another, like {}://{}:{}, or allow it \
+             (setcap cap_net_bind_service+ep on the program, or sysctl -w \
+             net.ipv4.ip_unprivileged_port_start={})",
+            address.port(),
+            scheme.name(),
+            if address.is_ipv6() { "[::]" } else { "0.0.0.0" },
+            u32::from(address.port()) + 10_000,
+            address.port(),
+        )),
+        io::ErrorKind::AddrInUse => Failure::from(anyhow::anyhow!(
+            "{url} is in use: another reflector runs there, or choose another port"
+        )),
+        io::ErrorKind::AddrNotAvailable => {
+            Failure::usage(format!("{url}: {} is no address of this machine", address.ip()))
+        }
+        _ => Failure::from(anyhow::Error::new(error).context(format!("cannot open {url}"))),
+    }
+}
+
+fn print(opened: &[(Listen, Arc<Counters>)]) -> io::Result<()> {
+    use std::io::Write;
+    let mut out = io::stdout().lock();
+    let width = opened.iter().map(|(listen, _)| listen.url.len()).max().unwrap_or(0);
+    write!(out, "{:width$}", "")?;
+    for (name, _) in Counters::default().read() {
+        write!(out, "{name:>13}")?;
+    }
+    writeln!(out)?;
+    for (listen, counters) in opened {
+        write!(out, "{:width$}", listen.url)?;
+        for (_, count) in counters.read() {
+            write!(out, "{count:>13}")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn summary(args: &Args, opened: &[(Listen, Arc<Counters>)]) -> Summary {
+    let mut totals: BTreeMap<String, u64> = BTreeMap::new();
+    for (name, count) in opened.iter().flat_map(|(_, counters)| counters.read()) {
+        *totals.entry(name.to_owned()).or_default() += count;
+    }
+    let urls: Vec<_> = opened.iter().map(|(listen, _)| listen.url.clone()).collect();
+    let parameters = [
+        ("urls", json!(urls)),
+        ("stateless", json!(args.stateless)),
+        ("busy_poll", json!(args.busy_poll)),
+        ("stamps", json!(format!("{:?}", args.stamps).to_lowercase())),
+        ("limit", json!(args.limit)),
+    ];
+    let near = Placement {
+        cpu: args.cpu.and_then(|cpu| u32::try_from(cpu).ok()),
+        waiting: Some(if args.busy_poll { Waiting::Polling } else { Waiting::Blocking }),
+        scheduling: None,
+    };
+    let facts = machine::facts();
+    Summary {
+        kind: Kind::Reflect,
+        target: urls.join(" "),
+        parameters: parameters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
+        packets: None,
+        metrics: BTreeMap::new(),
+        values: totals.into_iter().map(|(k, v)| (k, Some(Scalar::Count(v)))).collect(),
+        stamps: Stamps::default(),
+        engine: if args.busy_poll { "one thread, polling" } else { "a thread per socket" }.into(),
+        trust: Trust::default(),
+        environment: Environment {
+            kernel: facts.kernel,
+            cpu: facts.cpu,
+            cores: u32::try_from(cpu::allowed().len()).ok(),
+            governor: facts.governor,
+            clocksource: facts.clocksource,
+            placement: Ends { near, far: None },
+            ..Environment::default()
+        },
+    }
 }

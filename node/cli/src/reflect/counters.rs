@@ -1,0 +1,48 @@
+//! What a reflecting socket counts. Written by its thread, read at the end by another.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dwell_engine::reflector::Refusal;
+
+/// Counters of one socket.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) requests: AtomicU64,
+    pub(super) replies: AtomicU64,
+    malformed: AtomicU64,
+    unauthentic: AtomicU64,
+    limited: AtomicU64,
+    looping: AtomicU64,
+    pub(super) send_failed: AtomicU64,
+}
+
+impl Counters {
+    /// Counts a request that gets no reply.
+    pub(super) fn refuse(&self, refusal: Refusal) {
+        add(match refusal {
+            Refusal::Malformed => &self.malformed,
+            Refusal::Unauthentic => &self.unauthentic,
+            Refusal::Limited => &self.limited,
+            Refusal::Loop => &self.looping,
+        });
+    }
+
+    /// All of them, by name.
+    pub(super) fn read(&self) -> [(&'static str, u64); 7] {
+        [
+            ("requests", &self.requests),
+            ("replies", &self.replies),
+            ("malformed", &self.malformed),
+            ("unauthentic", &self.unauthentic),
+            ("limited", &self.limited),
+            ("looping", &self.looping),
+            ("send_failed", &self.send_failed),
+        ]
+        .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
+    }
+}
+
+/// Adds one.
+pub(super) fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,130 @@
+//! A TCP socket that answers one protocol on every connection.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use dwell_io::cpu;
+use dwell_io::port::Wait;
+use dwell_io::tcp::TcpConn;
+use dwell_units::Nanos;
+use dwell_wire::text::{ACKNOWLEDGE, REQUEST, Splitter};
+
+use super::Service;
+use super::counters::{Counters, add};
+use crate::Scheme;
+
+/// Connections served at the same time; more are closed at once.
+const CONNECTIONS: usize = 256;
+
+/// How connections are served.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// Bound of a receive call; `None`: never wait, all are polled by one thread.
+    pub(super) wait: Option<Nanos>,
+    pub(super) cpu: Option<usize>,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+/// See the module's documentation.
+pub(super) struct TcpService {
+    listener: TcpListener,
+    scheme: Scheme,
+    place: Place,
+    counters: Arc<Counters>,
+    /// Connections that are polled here.
+    polled: Vec<Connection>,
+    /// Connections that have a thread.
+    threads: Arc<AtomicUsize>,
+}
+
+impl TcpService {
+    pub(super) fn new(
+        listener: TcpListener,
+        scheme: Scheme,
+        place: Place,
+        counters: &Arc<Counters>,
+    ) -> Self {
+        let counters = Arc::clone(counters);
+        Self { listener, scheme, place, counters, polled: Vec::new(), threads: Arc::default() }
+    }
+
+    fn accept(&mut self) -> io::Result<bool> {
+        use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+        let (stream, peer) = match self.listener.accept() {
+            Ok(accepted) => accepted,
+            Err(e) if matches!(e.kind(), WouldBlock | Interrupted | ConnectionAborted) => {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        if self.polled.len() + self.threads.load(Ordering::Relaxed) >= CONNECTIONS {
+            return Ok(true);
+        }
+        let Ok(conn) = TcpConn::new(stream, peer, self.place.wait) else { return Ok(true) };
+        let mut connection = Connection::new(conn, self.scheme, Arc::clone(&self.counters));
+        if self.place.wait.is_none() {
+            self.polled.push(connection);
+            return Ok(true);
+        }
+        let (threads, place) = (Arc::clone(&self.threads), self.place.clone());
+        threads.fetch_add(1, Ordering::Relaxed);
+        thread::spawn(move || {
+            // A CPU that was allowed at the start and is not any more costs speed only.
+            let _ = cpu::settle(place.cpu);
+            while !place.stop.load(Ordering::Relaxed) && connection.turn().is_ok() {}
+            threads.fetch_sub(1, Ordering::Relaxed);
+        });
+        Ok(true)
+    }
+}
+
+impl Service for TcpService {
+    fn turn(&mut self, _wait: Wait) -> io::Result<bool> {
+        let accepted = self.accept()?;
+        // A connection that ends is no failure of the service.
+        self.polled.retain_mut(|connection| connection.turn().is_ok());
+        Ok(accepted)
+    }
+}
+
+/// One connection.
+struct Connection {
+    conn: TcpConn,
+    /// Finds requests; plain echo has none to find.
+    splitter: Option<Splitter>,
+    counters: Arc<Counters>,
+    buffer: Box<[u8]>,
+}
+
+impl Connection {
+    fn new(conn: TcpConn, scheme: Scheme, counters: Arc<Counters>) -> Self {
+        let splitter = (scheme == Scheme::TextTcp).then(|| Splitter::new(REQUEST));
+        Self { conn, splitter, counters, buffer: vec![0; 65_536].into_boxed_slice() }
+    }
+
+    /// Answers what came; an error ends the connection.
+    fn turn(&mut self) -> io::Result<()> {
+        let Some(len) = self.conn.receive(&mut self.buffer)? else { return Ok(()) };
+        let Some(splitter) = &mut self.splitter else {
+            add(&self.counters.requests);
+            self.conn.send(&self.buffer[..len])?;
+            add(&self.counters.replies);
+            return Ok(());
+        };
+        for byte in &self.buffer[..len] {
+            if splitter.take(*byte) {
+                add(&self.counters.requests);
+                self.conn.send(ACKNOWLEDGE)?;
+                add(&self.counters.replies);
+            }
+        }
+        if splitter.strays > 0 {
+            self.counters.refuse(dwell_engine::reflector::Refusal::Malformed);
+            splitter.strays = 0;
+        }
+        Ok(())
+    }
+}

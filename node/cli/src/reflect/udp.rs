@@ -1,0 +1,131 @@
+//! A UDP socket that answers one protocol.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use dwell_engine::reflector::{self, Limiter, Meta, Refusal, StampConfig, StampReflector};
+use dwell_io::clock::{monotonic, realtime};
+use dwell_io::machine;
+use dwell_io::port::{StampRequest, Wait};
+use dwell_io::udp::{Request, ServerOptions, UdpServer};
+use dwell_units::PacketRate;
+use dwell_wire::hmac::Key;
+
+use super::Service;
+use super::counters::{Counters, add};
+use crate::Scheme;
+
+/// The largest datagram.
+const LARGEST: usize = 65_535;
+
+/// Whom to answer.
+#[derive(Debug)]
+pub(super) struct Rules {
+    pub(super) limit: Option<PacketRate>,
+    /// Ports reflected on here; `None` answers any port.
+    pub(super) own_ports: Option<Arc<[u16]>>,
+}
+
+/// How to answer.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Stamp(Box<StampReflector>),
+    Echo,
+    Roundtrip,
+    Text,
+}
+
+impl Answer {
+    pub(super) fn new(scheme: Scheme, key: Option<Key>, stateless: bool) -> Self {
+        match scheme {
+            Scheme::Stamp => {
+                let clock = machine::boot_id().and_then(|id| id[..12].try_into().ok());
+                let config = StampConfig { key, stateless, clock, synchronised: false };
+                Self::Stamp(Box::new(StampReflector::new(config)))
+            }
+            Scheme::Roundtrip => Self::Roundtrip,
+            Scheme::TextUdp => Self::Text,
+            _ => Self::Echo,
+        }
+    }
+}
+
+/// See the module's documentation.
+pub(super) struct UdpService {
+    server: UdpServer,
+    answer: Answer,
+    limiter: Option<Limiter>,
+    own_ports: Option<Arc<[u16]>>,
+    counters: Arc<Counters>,
+    buffer: Box<[u8]>,
+}
+
+impl UdpService {
+    pub(super) fn bind(
+        address: SocketAddr,
+        answer: Answer,
+        stamps: StampRequest,
+        rules: Rules,
+        counters: &Arc<Counters>,
+    ) -> io::Result<Self> {
+        // Only STAMP says when and with which TTL a request came.
+        let metadata = matches!(answer, Answer::Stamp(_));
+        let stamps = if metadata { stamps } else { StampRequest::User };
+        Ok(Self {
+            server: UdpServer::bind(address, ServerOptions { stamps, metadata })?,
+            answer,
+            limiter: rules.limit.and_then(Limiter::new),
+            own_ports: rules.own_ports,
+            counters: Arc::clone(counters),
+            buffer: vec![0; LARGEST].into_boxed_slice(),
+        })
+    }
+
+    /// Decides and writes the reply; returns its length.
+    fn reply(&mut self, request: &Request) -> Result<usize, Refusal> {
+        let Request { len, from, to, rx, ttl, tos } = *request;
+        if let Some(own_ports) = &self.own_ports
+            && reflector::is_loop(from, to, own_ports)
+        {
+            return Err(Refusal::Loop);
+        }
+        let packet = &mut self.buffer[..len];
+        let limiter = &mut self.limiter;
+        let mut allow = || {
+            let allowed = limiter.as_mut().is_none_or(|limit| limit.allows(from, monotonic()));
+            if allowed { Ok(()) } else { Err(Refusal::Limited) }
+        };
+        match &mut self.answer {
+            Answer::Stamp(stamp) => {
+                let rx = rx.hw.or(rx.kernel).unwrap_or(rx.app);
+                let meta = Meta { from, rx, ttl, tos, now: monotonic() };
+                let unfinished = stamp.answer(packet, &meta)?;
+                allow()?;
+                stamp.finish(unfinished, packet, realtime());
+                Ok(len)
+            }
+            Answer::Echo => reflector::echo(packet).and_then(|len| allow().map(|()| len)),
+            Answer::Roundtrip => reflector::roundtrip(packet).and_then(|len| allow().map(|()| len)),
+            Answer::Text => {
+                let len = reflector::text(&mut self.buffer, len)?;
+                allow().map(|()| len)
+            }
+        }
+    }
+}
+
+impl Service for UdpService {
+    fn turn(&mut self, wait: Wait) -> io::Result<bool> {
+        let Some(request) = self.server.receive(&mut self.buffer, wait)? else { return Ok(false) };
+        match self.reply(&request) {
+            Ok(len) => {
+                let sent = self.server.reply(&self.buffer[..len], &request);
+                add(if sent.is_ok() { &self.counters.replies } else { &self.counters.send_failed });
+            }
+            Err(refusal) => self.counters.refuse(refusal),
+        }
+        add(&self.counters.requests);
+        Ok(true)
+    }
+}
