@@ -32,10 +32,104 @@ complete -c dwell -n "__fish_dwell_needs_command" -f -a "load" -d 'Put load on t
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "doctor" -d 'Say what this node can measure, and how well'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand reflect" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand load" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand lab" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s c -l count -d 'Stop after this many probes' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s i -l interval -d 'Time between probes [default: 1s; text+udp and text+tcp see --pause]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s s -l size -d 'Bytes of payload [default: 56 for icmp, 64 for stamp, udp and tcp; the others are fixed]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s w -l deadline -d 'Send no probe later than this after the first' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s W -l timeout -d 'A reply after this is late' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l pause -d 'In closed loop, wait this long after each reply [default: 0s; text+udp and text+tcp: 1s]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l warm-up -d 'Probes to send first, not counted [default: 5; text+udp and text+tcp: 1]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l stamps -d 'Which stamps to use: the program\'s own, or the kernel\'s beside them where delivered' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
+user\t'The program\'s own clock reads only'
+kernel\t'The kernel\'s; exit 4 if it delivers none'"
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l cpu -d 'Run the timing loop on this CPU' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l icmp-socket -d 'ICMP: which kind of socket' -r -f -a "auto\t'A ping socket where allowed, else a raw one'
+ping\t'A ping socket (net.ipv4.ping_group_range)'
+raw\t'A raw socket (CAP_NET_RAW)'"
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l key-file -d 'STAMP authenticated mode: file with the key in hexadecimal digits; others must not be able to read it. The environment variable DWELL_KEY does the same' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l pattern -d 'What fills the payload' -r -f -a "random\t'One random series, the same in every probe'
+zero\t'Zeros'"
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s I -l from -d 'Local address or interface to send from' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s t -l ttl -d 'Time to live, or hop limit' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l dscp -d 'Differentiated services code point, 0 to 63' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l csv -d 'Write a row per probe to this file' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l fail-if -d 'Exit with 3 if this holds, like \'p99 > 10ms\' or \'loss > 1%\'; may be given again' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l closed-loop -d 'Send the next probe after the reply of the last, or its time-out'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l sched-stamps -d 'Ask for the kernel\'s stamp before the queueing discipline as well (tx_sched)'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l busy-poll -d 'Poll the socket without sleeping: the smallest delay, and a whole core'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s 4 -d 'Use IPv4 only'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s 6 -d 'Use IPv6 only'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l jsonl -d 'Print a JSON line per reply as it comes'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l json -d 'Print the summary as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s q -l quiet -d 'No progress and no table'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s v -l verbose -d 'Print every reply'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l key-file -d 'STAMP: answer authenticated packets only, with the key in this file (hexadecimal digits; others must not be able to read it). The environment variable DWELL_KEY does the same' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l stamps -d 'Which stamp is T2' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
+user\t'The program\'s own clock reads only'
+kernel\t'The kernel\'s; exit 4 if it delivers none'"
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l limit -d 'Replies per second and source address and port, like 1000pps, or off [default: off on loopback and in dwell\'s labs, else 100kpps]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l cpu -d 'Run on this CPU' -r
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l stateless -d 'STAMP: copy the sender\'s sequence number instead of counting per session'
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l allow-any-port -d 'Answer even source ports 7, 19, 862 and those reflected on here'
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l busy-poll -d 'Poll the sockets without sleeping: the smallest delay, and a whole core'
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l json -d 'Print the summary as one JSON object at the end'
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -s q -l quiet -d 'Print nothing but errors and the summary'
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "cpu" -d 'Burn CPU time at a level'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "traffic" -d 'Send UDP traffic at a rate'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "sink" -d 'Receive and count the traffic'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from cpu" -l level -d 'Share of each CPU to burn, above 0% and up to 100%' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from cpu" -l cpu -d 'Burn this CPU; may be given again [default: one burner per CPU]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from cpu" -l duration -d 'Stop after this time [default: until stopped]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from cpu" -l json -d 'Print the summary as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from cpu" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l flows -d 'Number of flows, each with a source port of its own' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l rate -d 'Rate of all flows together, like 80Mbit/s (counted over IP packets) or 200pps' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l distribution -d 'Gaps between packets: constant, poisson or pareto(SHAPE)' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l size -d 'Size of the UDP payload' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l seed -d 'Seed of the gaps' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l duration -d 'Stop after this time [default: until stopped]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l count -d 'Stop after this many packets' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l json -d 'Print the summary as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from sink" -l duration -d 'Stop after this time [default: until stopped]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from sink" -l json -d 'Print the summary as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from sink" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "cpu" -d 'Burn CPU time at a level'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "traffic" -d 'Send UDP traffic at a rate'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "sink" -d 'Receive and count the traffic'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "up" -d 'Make a lab: nodes, links, addresses and routes'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "exec" -d 'Run a command in a node, in place of this one'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "list" -d 'Say which labs there are'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "down" -d 'End what runs in a lab and remove all of it'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l name -d 'Name of the lab: letters, digits and hyphens [default: a short random one]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l rate -d 'Rate of every link, such as 10Mbit/s' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l delay -d 'Delay of every link, one way, such as 5ms' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l jitter -d 'Variation of the delay, either way, such as 1ms' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l loss -d 'Share of packets lost, such as 1%' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l duplicate -d 'Share of packets doubled, such as 1%' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l reorder -d 'Share of packets that skip the delay, such as 1%' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l seed -d 'Seed of what chance decides; the same seed, the same luck [default: random]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l mechanism -d 'How links are emulated: netem, tbf or tap [default: the first of these that can do it]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l json -d 'Print the lab as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from exec" -l lab -d 'The lab [default: the only one there is]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from exec" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from list" -l json -d 'Print all of every lab as one JSON object, counters included'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from down" -l all -d 'Every lab there is'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from down" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "up" -d 'Make a lab: nodes, links, addresses and routes'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "exec" -d 'Run a command in a node, in place of this one'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "list" -d 'Say which labs there are'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "down" -d 'End what runs in a lab and remove all of it'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "ping" -d 'Send probes and measure how long their replies take'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "reflect" -d 'Answer probes'
@@ -43,3 +137,10 @@ complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_su
 complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "doctor" -d 'Say what this node can measure, and how well'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "cpu" -d 'Burn CPU time at a level'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "traffic" -d 'Send UDP traffic at a rate'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "sink" -d 'Receive and count the traffic'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "up" -d 'Make a lab: nodes, links, addresses and routes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "exec" -d 'Run a command in a node, in place of this one'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "list" -d 'Say which labs there are'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "down" -d 'End what runs in a lab and remove all of it'

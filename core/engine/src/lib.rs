@@ -3,8 +3,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod burner;
 pub mod link;
 pub mod pinger;
 pub mod protocol;
 pub mod reflector;
+pub mod schedule;
 pub mod stamps;

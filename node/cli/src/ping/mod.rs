@@ -1,8 +1,8 @@
 //! `dwell ping`: sends probes and measures how long their replies take.
 //!
-//! [`plan`] turns the command line into what will be done and judges all that can be judged from
-//! it; [`session`] opens the socket and runs [`drive`], the timing loop, on a thread of its own;
-//! [`recorder`] turns its samples into metrics, rows and a progress line; [`report`] prints them.
+//! `plan` turns the command line into what will be done and judges all that can be judged from
+//! it; `session` opens the socket and runs `drive`, the timing loop, on a thread of its own;
+//! `recorder` turns its samples into metrics, rows and a progress line; `report` prints them.
 
 mod drive;
 mod framing;

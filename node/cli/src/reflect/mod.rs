@@ -1,6 +1,6 @@
 //! `dwell reflect`: answers probes.
 //!
-//! [`udp`] and [`tcp`] join the engine's reflectors to sockets; this file reads the command line,
+//! `udp` and `tcp` join the engine's reflectors to sockets; this file reads the command line,
 //! opens the sockets, starts the threads and prints the counters at the end.
 
 mod counters;

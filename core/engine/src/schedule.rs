@@ -1,0 +1,143 @@
+//! Departure schedules: when the packets of a flow leave, computed ahead, reproducible by seed.
+
+use std::fmt;
+use std::str::FromStr;
+
+use dwell_units::Nanos;
+use rand::SeedableRng;
+use rand_distr::{Distribution as _, Exp1, Pareto};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use thiserror::Error;
+
+/// How the gaps between departures are distributed, around their mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gaps {
+    /// All alike.
+    Constant,
+    /// Exponential: departures are a Poisson process.
+    Poisson,
+    /// Pareto of this shape (S2.5): bursts and long pauses.
+    Pareto(f64),
+}
+
+/// Why a text is not a distribution of gaps.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum GapsError {
+    /// None of the known ones.
+    #[error(
+        "'{0}' is no distribution; known are constant, poisson and pareto(SHAPE), like pareto(1.5)"
+    )]
+    Unknown(String),
+    /// The mean would be infinite.
+    #[error("'{0}': a Pareto distribution has a mean, and so a rate, only if its shape is above 1")]
+    Shape(String),
+}
+
+impl FromStr for Gaps {
+    type Err = GapsError;
+
+    fn from_str(text: &str) -> Result<Self, GapsError> {
+        let shape = |text: &str| text.strip_prefix("pareto(")?.strip_suffix(')')?.parse().ok();
+        match text {
+            "constant" => Ok(Self::Constant),
+            "poisson" => Ok(Self::Poisson),
+            _ => match shape(text) {
+                Some(shape) if shape > 1.0 && f64::is_finite(shape) => Ok(Self::Pareto(shape)),
+                Some(_) => Err(GapsError::Shape(text.to_owned())),
+                None => Err(GapsError::Unknown(text.to_owned())),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Gaps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Constant => f.write_str("constant"),
+            Self::Poisson => f.write_str("poisson"),
+            Self::Pareto(shape) => write!(f, "pareto({shape})"),
+        }
+    }
+}
+
+/// The departures of one flow, as times after its start. Endless.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    gaps: Gaps,
+    /// Nanoseconds.
+    mean: f64,
+    rng: Xoshiro256PlusPlus,
+    sent: u64,
+    at: f64,
+}
+
+impl Schedule {
+    /// A schedule whose gaps have this mean; the first departure is at `phase`.
+    pub fn new(gaps: Gaps, mean: f64, phase: Nanos, seed: u64) -> Self {
+        let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        Self { gaps, mean, rng, sent: 0, at: phase.0 as f64 }
+    }
+
+    fn gap(&mut self) -> f64 {
+        match self.gaps {
+            Gaps::Constant => self.mean,
+            Gaps::Poisson => {
+                let unit: f64 = Exp1.sample(&mut self.rng);
+                unit * self.mean
+            }
+            Gaps::Pareto(shape) => {
+                // A Pareto distribution of scale x has the mean x shape / (shape - 1).
+                let scale = self.mean * (shape - 1.0) / shape;
+                Pareto::new(scale, shape).map_or(self.mean, |pareto| pareto.sample(&mut self.rng))
+            }
+        }
+    }
+}
+
+impl Iterator for Schedule {
+    type Item = Nanos;
+
+    /// The next departure. Fractions of a nanosecond are kept, so that the rate does not drift.
+    fn next(&mut self) -> Option<Nanos> {
+        if self.sent > 0 {
+            self.at += self.gap();
+        }
+        self.sent += 1;
+        Some(Nanos(self.at.round() as i64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_gap_is_the_one_asked_for() {
+        for (gaps, tolerance) in
+            [(Gaps::Constant, 1e-9), (Gaps::Poisson, 0.02), (Gaps::Pareto(2.5), 0.02)]
+        {
+            let last = Schedule::new(gaps, 46_080.3, Nanos::ZERO, 42).nth(200_000).unwrap();
+            let mean = last.0 as f64 / 200_000.0;
+            assert!((mean / 46_080.3 - 1.0).abs() <= tolerance, "{gaps}: {mean}");
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_departures() {
+        let take = |seed| -> Vec<_> {
+            Schedule::new(Gaps::Pareto(1.5), 1e6, Nanos(7), seed).take(100).collect()
+        };
+        assert_eq!(take(1), take(1));
+        assert_ne!(take(1), take(2));
+        assert_eq!(take(1)[0], Nanos(7));
+    }
+
+    #[test]
+    fn distributions_are_read_and_printed() {
+        for text in ["constant", "poisson", "pareto(1.5)"] {
+            assert_eq!(text.parse::<Gaps>().unwrap().to_string(), text);
+        }
+        assert!("pareto(1)".parse::<Gaps>().unwrap_err().to_string().contains("above 1"));
+        assert!("weibull".parse::<Gaps>().unwrap_err().to_string().contains("known are"));
+    }
+}
