@@ -29,8 +29,9 @@ takes a unit: 10ms, 250us, 1400B, 1%.\n\
 Exit codes: 0 measured, 1 no reply or a runtime failure, 2 usage, 3 a --fail-if condition held, \
 4 not supported or no privilege here, 130 interrupted (what was measured is printed).")]
 pub struct Args {
-    /// Whom to probe: stamp://HOST[:862], icmp://HOST, udp://HOST:PORT, tcp://HOST:PORT,
-    /// roundtrip://HOST:PORT, text+udp://HOST:PORT or text+tcp://HOST:PORT; HOST alone is STAMP
+    /// Whom to probe: stamp://HOST:PORT (862 if left out), icmp://HOST, udp://HOST:PORT,
+    /// tcp://HOST:PORT, roundtrip://HOST:PORT, text+udp://HOST:PORT or text+tcp://HOST:PORT; HOST
+    /// alone is STAMP
     pub target: String,
 
     /// Stop after this many probes

@@ -38,7 +38,7 @@ Exit codes: 0 stopped by SIGINT or SIGTERM, 1 a socket cannot be opened or faile
 4 not supported or no privilege here.")]
 pub struct Args {
     /// What to answer and where: stamp://, udp://, tcp://, roundtrip://, text+udp:// or
-    /// text+tcp://ADDRESS:PORT [default: stamp://[::]:862 and stamp://0.0.0.0:862]
+    /// text+tcp://ADDRESS:PORT [default: STAMP on port 862 of all addresses, IPv6 and IPv4]
     pub urls: Vec<String>,
 
     /// STAMP: answer authenticated packets only, with the key in this file (hexadecimal digits;
