@@ -148,7 +148,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__doctor)
-            opts="-h --help"
+            opts="-h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -130,6 +130,7 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_se
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "list" -d 'Say which labs there are'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "down" -d 'End what runs in a lab and remove all of it'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand doctor" -l json -d 'Print the findings as one JSON object'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "ping" -d 'Send probes and measure how long their replies take'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "reflect" -d 'Answer probes'

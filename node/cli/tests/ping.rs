@@ -1,0 +1,413 @@
+//! `dwell ping` and `dwell reflect` from outside, on loopback and in a lab, beside real peers.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+use std::{env, fs};
+
+use dwell_io::process::{Handle, Signal};
+use serde_json::Value;
+
+const DWELL: &str = env!("CARGO_BIN_EXE_dwell-node");
+const KEY: &str = "00112233445566778899aabbccddeeff";
+
+fn dwell(arguments: &[&str]) -> Output {
+    Command::new(DWELL).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let value: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let path = "../../docs/schema/dwell.summary-1.schema.json";
+    let schema = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let schema: Value = serde_json::from_slice(&schema).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<_> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}\n{text}");
+    value
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A server of ours or another's, ended when the test ends.
+struct Server {
+    child: Child,
+}
+
+impl Server {
+    /// `dwell reflect` on free ports of these URLs (`{}` stands for the port); returns the URLs.
+    fn reflect(schemes: &[&str], host: &str, more: &[&str]) -> (Self, Vec<String>) {
+        let urls: Vec<_> =
+            schemes.iter().map(|scheme| format!("{scheme}://{host}:{}", free_port(host))).collect();
+        let mut command = Command::new(DWELL);
+        command.arg("reflect").args(&urls).args(more);
+        (Self::ready(command, "listening on", urls.len()), urls)
+    }
+
+    /// Starts a server that says `word` on standard error `times` times when it is ready.
+    fn ready(mut command: Command, word: &str, times: usize) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let lines = stderr.lines().map_while(Result::ok);
+        let seen = lines.filter(|line| line.contains(word)).take(times).count();
+        assert_eq!(seen, times, "the server is ready");
+        Self { child }
+    }
+
+    /// Stops it as ^C does; returns what it printed.
+    fn stop(mut self) -> Output {
+        signal(&self.child, Signal::Interrupt);
+        let mut stdout = Vec::new();
+        std::io::copy(&mut self.child.stdout.take().unwrap(), &mut stdout).unwrap();
+        let status = self.child.wait().unwrap();
+        Output { status, stdout, stderr: Vec::new() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn signal(child: &Child, signal: Signal) {
+    Handle::open(child.id()).unwrap().signal(signal).unwrap();
+}
+
+/// A port that was free a moment ago.
+fn free_port(host: &str) -> u16 {
+    UdpSocket::bind(format!("{host}:0")).unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn every_protocol_is_measured_in_both_families() {
+    let schemes = ["stamp", "udp", "tcp", "roundtrip", "text+udp", "text+tcp"];
+    for host in ["127.0.0.1", "[::1]"] {
+        let (server, urls) = Server::reflect(&schemes, host, &["--json"]);
+        for url in &urls {
+            let output = dwell(&["ping", url, "-c", "50", "-i", "0.001", "--json"]);
+            assert_eq!(output.status.code(), Some(0), "{url} {}", said(&output));
+            let result = json(&output);
+            assert_eq!(result["packets"]["received"], 50, "{url}");
+            assert!(result["metrics"]["rtt_ns"]["p50"].as_i64().unwrap() > 0);
+            assert_eq!(result["metrics"]["rtt_ns"]["p99_9"], Value::Null, "n = 50 supports none");
+            if url.starts_with("stamp") {
+                assert!(result["metrics"]["residence_ns"]["count"] == 50);
+                assert!(result["metrics"]["one_way_forward_ns"]["count"] == 50, "one clock");
+                assert_eq!(result["values"]["loss_forward_ratio"], 0.0);
+            }
+        }
+        let output = server.stop();
+        assert_eq!(output.status.code(), Some(0), "a server that is stopped did its job");
+        assert_eq!(json(&output)["values"]["malformed"], 0);
+    }
+}
+
+#[test]
+fn authenticated_mode_needs_the_same_key_at_both_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = |name: &str, text: &str, mode| -> PathBuf {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    let good = key("good", KEY, 0o600);
+    let wrong = key("wrong", &KEY.replace('0', "1"), 0o600);
+    let open = key("open", KEY, 0o644);
+    let [good, wrong, open] = [&good, &wrong, &open].map(|path| path.to_str().unwrap());
+    let (_server, urls) = Server::reflect(&["stamp"], "127.0.0.1", &["--key-file", good]);
+    let ping = |more: &[&str]| {
+        let base = ["ping", &urls[0], "-c", "5", "-i", "0.01", "-W", "0.2", "--json"];
+        dwell(&[&base[..], more].concat())
+    };
+    let measured = ping(&["--key-file", good]);
+    assert_eq!(measured.status.code(), Some(0), "{}", said(&measured));
+    assert_eq!(json(&measured)["metrics"]["one_way_forward_ns"]["count"], 5);
+    for refused in [ping(&[]), ping(&["--key-file", wrong])] {
+        assert_eq!(refused.status.code(), Some(1));
+        assert_eq!(json(&refused)["packets"]["lost"], 5, "the result is printed all the same");
+    }
+    let readable = ping(&["--key-file", open]);
+    assert_eq!(readable.status.code(), Some(2));
+    assert!(said(&readable).contains("chmod 600"), "{}", said(&readable));
+}
+
+#[test]
+fn a_late_reply_disturbs_no_later_cycle() {
+    // S4's master matches by order: after one late reply every later cycle fails.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let url = format!("roundtrip://{}", socket.local_addr().unwrap());
+    let slave = thread::spawn(move || {
+        let mut buffer = [0; 64];
+        let mut held: Option<([u8; 24], std::net::SocketAddr)> = None;
+        for _ in 0..21 {
+            let (len, from) = socket.recv_from(&mut buffer).unwrap();
+            let mut reply: [u8; 24] = buffer[..len].try_into().unwrap();
+            reply[20..].copy_from_slice(b"ACK\0");
+            if reply[16] == 5 {
+                held = Some((reply, from));
+                continue;
+            }
+            socket.send_to(&reply, from).unwrap();
+            // The reply of cycle 5 comes after that of cycle 8.
+            if let Some((late, to)) = held.take_if(|_| reply[16] == 8) {
+                socket.send_to(&late, to).unwrap();
+            }
+        }
+    });
+    let arguments =
+        ["ping", &url, "-c", "20", "--closed-loop", "-W", "0.1", "--warm-up", "1", "--json"];
+    let output = dwell(&arguments);
+    slave.join().unwrap();
+    let packets = &json(&output)["packets"];
+    assert_eq!(packets["received"], 19, "{packets}");
+    assert_eq!((&packets["late"], &packets["lost"]), (&Value::from(1), &Value::from(0)));
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_2_and_says_what_would_be_right() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["gopher://127.0.0.1"], "unknown scheme"),
+        (&["udp://127.0.0.1:0"], "from 1 to 65535"),
+        (&["udp://127.0.0.1:70000"], "from 1 to 65535"),
+        (&["udp://127.0.0.1"], "no default port"),
+        (&["stamp://127.0.0.1", "-s", "43"], "at least 44"),
+        (&["stamp://127.0.0.1", "-s", "45"], "44 or 48"),
+        (&["udp://127.0.0.1:9", "-s", "65508"], "65507"),
+        (&["roundtrip://127.0.0.1:9", "-s", "30"], "leave -s out"),
+        (&["stamp://no-such-host.invalid"], "cannot resolve"),
+        (&["udp://127.0.0.1:9", "-i", "0"], "--closed-loop"),
+        (&["udp://127.0.0.1:9", "-c", "0"], "0"),
+        (&["udp://127.0.0.1:9", "--cpu", "4000"], "--cpu"),
+        (&["udp://127.0.0.1:9", "--pause", "10"], "unit"),
+        (&["udp://127.0.0.1:9", "--fail-if", "p99 > 10"], "--fail-if"),
+        (&["udp://127.0.0.1:9", "--key-file", "x"], "stamp://"),
+        (&["udp://127.0.0.1:9", "-I", "nonesuch0"], "nonesuch0"),
+    ];
+    for (arguments, text) in cases {
+        let output = dwell(&[&["ping"], *arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?} {}", said(&output));
+        assert!(said(&output).contains(text), "{arguments:?} said {}", said(&output));
+        assert!(!said(&output).contains("panicked"));
+    }
+    let reflect = dwell(&["reflect", "icmp://127.0.0.1"]);
+    assert_eq!(reflect.status.code(), Some(2));
+    assert!(said(&reflect).contains("kernel answers"));
+    assert_eq!(dwell(&["reflect", "127.0.0.1"]).status.code(), Some(2), "no scheme");
+}
+
+#[test]
+fn a_silent_target_is_exit_1_with_the_result_printed() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("udp://{}", socket.local_addr().unwrap());
+    let output = dwell(&["ping", &url, "-c", "3", "-i", "0.01", "-W", "0.1", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("no reply"));
+    assert_eq!(json(&output)["packets"]["lost"], 3);
+}
+
+#[test]
+fn a_condition_that_holds_is_exit_3() {
+    let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
+    let base = ["ping", &urls[0], "-c", "20", "-i", "0.001", "--json", "--fail-if"];
+    assert_eq!(dwell(&[&base[..], &["p50 > 1ns"]].concat()).status.code(), Some(3));
+    assert_eq!(dwell(&[&base[..], &["p50 > 10s"]].concat()).status.code(), Some(0));
+}
+
+#[test]
+fn an_interrupt_prints_what_was_measured() {
+    let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
+    let child = Command::new(DWELL)
+        .args(["ping", &urls[0], "-i", "0.005", "--jsonl"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut child = Server { child };
+    let stdout = child.child.stdout.take().unwrap();
+    // The first line proves that probes are under way.
+    let first = BufReader::new(stdout).lines().next().unwrap().unwrap();
+    assert!(serde_json::from_str::<Value>(&first).unwrap()["rtt_ns"].is_i64(), "{first}");
+    signal(&child.child, Signal::Interrupt);
+    assert_eq!(child.child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_full_disk_costs_the_rows_and_not_the_result() {
+    let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
+    let output =
+        dwell(&["ping", &urls[0], "-c", "5", "-i", "0.01", "--json", "--csv", "/dev/full"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("/dev/full"), "{}", said(&output));
+}
+
+/// The peer of crates.io that `make peers` builds, in the target directory.
+fn stamp_suite(test: &str) -> Option<PathBuf> {
+    let target = Path::new(DWELL).parent().and_then(Path::parent).unwrap();
+    let program = target.join("peers/bin/stamp-suite");
+    if !program.exists() {
+        println!("SKIP {test}: stamp-suite is not built (make peers)");
+        return None;
+    }
+    Some(program)
+}
+
+#[test]
+fn another_implementations_sender_is_answered_in_both_modes() {
+    let Some(peer) = stamp_suite("another_implementations_sender_is_answered_in_both_modes") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let key = dir.path().join("key");
+    fs::write(&key, KEY).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let key = key.to_str().unwrap();
+    for (ours, theirs) in [
+        (vec!["--json"], vec!["-A", "O"]),
+        (vec!["--json", "--key-file", key], vec!["-A", "A", "--hmac-key", KEY]),
+    ] {
+        let (server, urls) = Server::reflect(&["stamp"], "127.0.0.1", &ours);
+        let port = urls[0].rsplit(':').next().unwrap();
+        let output = Command::new(&peer)
+            .args(["-r", "127.0.0.1", "-p", port, "-c", "10", "-d", "10"])
+            .args(&theirs)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("Packets received: 10"), "{theirs:?} {text} {}", said(&output));
+        assert_eq!(json(&server.stop())["values"]["replies"], 10);
+    }
+}
+
+#[test]
+fn another_implementations_reflector_is_measured() {
+    let Some(peer) = stamp_suite("another_implementations_reflector_is_measured") else { return };
+    let port = free_port("127.0.0.1").to_string();
+    let mut command = Command::new(peer);
+    command.args(["-i", "-S", "127.0.0.1", "-o", &port]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = Server { child: command.spawn().unwrap() };
+    let url = format!("stamp://127.0.0.1:{port}");
+    // It says nothing when it is ready, so the first answered probe does.
+    let ready =
+        (0..50).any(|_| dwell(&["ping", &url, "-c", "1", "-W", "0.1", "-q"]).status.success());
+    assert!(ready, "the peer answers");
+    let output = dwell(&["ping", &url, "-c", "50", "-i", "0.002", "--json"]);
+    drop(server);
+    let result = json(&output);
+    assert_eq!(result["packets"]["received"], 50);
+    assert_eq!(result["metrics"]["residence_ns"]["count"], 50);
+    assert_eq!(
+        result["metrics"]["one_way_forward_ns"],
+        Value::Null,
+        "its clock is not proven ours"
+    );
+}
+
+#[test]
+fn scapy_reads_our_packets() {
+    const TEST: &str = "scapy_reads_our_packets";
+    let python = "/usr/bin/python3";
+    let import = Command::new(python).args(["-c", "import scapy.contrib.stamp"]).output();
+    if !import.is_ok_and(|output| output.status.success()) {
+        println!("SKIP {TEST}: python3-scapy is not installed (make setup)");
+        return;
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let url = format!("stamp://{}", socket.local_addr().unwrap());
+    let pinger =
+        thread::spawn(move || dwell(&["ping", &url, "-c", "1", "-W", "0.1", "--warm-up", "0"]));
+    let mut packet = [0; 200];
+    let (len, _) = socket.recv_from(&mut packet).unwrap();
+    pinger.join().unwrap();
+    let hex: String = packet[..len].iter().map(|byte| format!("{byte:02x}")).collect();
+    // It takes the length from the UDP header.
+    let script = "import sys
+from scapy.contrib.stamp import STAMPSessionSenderTestUnauthenticated as S
+from scapy.layers.inet import UDP
+b = bytes.fromhex(sys.argv[1])
+p = S(b, _parent=UDP(len=8 + len(b)))
+print(p.seq, p.ssid != 0, len(p.tlv_objects), p.tlv_objects[0].type)";
+    let output = Command::new(python).args(["-c", script, &hex]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0 True 1 240", "{}", said(&output));
+}
+
+#[test]
+fn what_the_link_dropped_is_exactly_what_is_reported_lost_and_its_delay_is_in_the_rtt() {
+    const TEST: &str =
+        "what_the_link_dropped_is_exactly_what_is_reported_lost_and_its_delay_is_in_the_rtt";
+    let name = format!("t{}-loss", std::process::id());
+    let up = dwell(&[
+        "lab",
+        "up",
+        "line:2",
+        "--name",
+        &name,
+        "--mechanism",
+        "tap",
+        "--delay",
+        "5ms",
+        "--loss",
+        "5%",
+        "--seed",
+        "7",
+    ]);
+    if up.status.code() == Some(4) {
+        println!("SKIP {TEST}: {}", said(&up));
+        return;
+    }
+    assert!(up.status.success(), "{}", said(&up));
+    let outcome = std::panic::catch_unwind(|| exact_loss(&name));
+    assert!(dwell(&["lab", "down", &name]).status.success());
+    outcome.unwrap();
+}
+
+fn exact_loss(name: &str) {
+    let exec = |node: &'static str| ["lab", "exec", "--lab", name, node, "--", DWELL];
+    let mut reflector = Command::new(DWELL);
+    reflector.args(exec("n2")).args(["reflect", "roundtrip://0.0.0.0:7100"]);
+    let _reflector = Server::ready(reflector, "listening on", 1);
+    let csv = env::temp_dir().join(format!("{name}.csv"));
+    let ping =
+        ["ping", "-4", "roundtrip://n2:7100", "-c", "1000", "-i", "0.002", "-W", "0.3", "--json"];
+    let rows = ["--warm-up", "0", "--csv", csv.to_str().unwrap()];
+    let output = dwell(&[&exec("n1")[..], &ping, &rows].concat());
+    let result = json(&output);
+    let reported: BTreeSet<u32> = fs::read_to_string(&csv)
+        .unwrap()
+        .lines()
+        .filter_map(|row| row.split_once(',').filter(|(_, rtt)| rtt.trim() == "NaN"))
+        .map(|(id, _)| id.trim().parse().unwrap())
+        .collect();
+    fs::remove_file(&csv).unwrap();
+    let list = dwell(&["lab", "list", "--json"]);
+    let list: Value = serde_json::from_slice(&list.stdout).unwrap();
+    let lab = list["labs"].as_array().unwrap().iter().find(|lab| lab["name"] == name).unwrap();
+    let log = fs::read_to_string(lab["links"][0]["event_log"].as_str().unwrap()).unwrap();
+    let dropped: BTreeSet<u32> = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|event| event["action"] == "drop" && event["proto"] == 17)
+        .map(|event| {
+            let head = event["payload_head"].as_str().unwrap();
+            u32::from_str_radix(&head[32..40], 16).unwrap().swap_bytes()
+        })
+        .collect();
+    assert!(dropped.len() > 20, "5 % both ways of 1,000: {}", dropped.len());
+    assert_eq!(reported, dropped);
+    assert_eq!(result["packets"]["lost"], dropped.len());
+    let median = result["metrics"]["rtt_ns"]["p50"].as_f64().unwrap();
+    assert!((median / 10e6 - 1.0).abs() < 0.05, "10 ms of delay, {median} ns measured");
+}
