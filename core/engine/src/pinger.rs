@@ -317,7 +317,7 @@ impl<P: Protocol> Pinger<P> {
     }
 
     /// The probe left: `app` is the clock just before the send call, `key` the name under which
-    /// the kernel will report its stamps, `now` the time after the call.
+    /// the kernel will report its stamps, `now` the time from which its time-out counts.
     pub fn sent(
         &mut self,
         token: TxToken,

@@ -56,23 +56,25 @@ struct Extended {
 /// A message that came through recvmsg.
 pub(crate) struct Came {
     pub(crate) len: usize,
-    pub(crate) from: RawAddress,
     pub(crate) beside: Beside,
 }
 
-/// Takes one message with what came beside it.
+/// Takes one message with what came beside it, and its sender's address where `from` has room for
+/// one. A connected socket does without: asking costs time in the loop that waits for a reply.
 pub(crate) fn receive(
     fd: &OwnedFd,
     buffer: &mut [u8],
     control: &mut Control,
+    from: Option<&mut RawAddress>,
     flags: libc::c_int,
 ) -> io::Result<Came> {
-    let mut from = RawAddress::empty();
     let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: msghdr is plain data for which all zeros is valid.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    header.msg_name = from.as_mut_ptr().cast();
-    header.msg_namelen = from.len;
+    if let Some(from) = from {
+        header.msg_name = from.as_mut_ptr().cast();
+        header.msg_namelen = from.len;
+    }
     header.msg_iov = &mut iov;
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
@@ -81,9 +83,8 @@ pub(crate) fn receive(
     // call and is borrowed exclusively.
     let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &mut header, flags) };
     let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
-    from.len = header.msg_namelen;
     let used = (header.msg_controllen as usize).min(CONTROL);
-    Ok(Came { len, from, beside: parse(&control.0[..used]) })
+    Ok(Came { len, beside: parse(&control.0[..used]) })
 }
 
 /// Takes up to `limit` entries of the error queue.
@@ -96,7 +97,7 @@ pub(crate) fn notices(
     for _ in 0..limit {
         // The offending packet's bytes are not wanted; OPT_TSONLY leaves them out anyway.
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        let Ok(came) = receive(fd, &mut [], control, flags) else { return };
+        let Ok(came) = receive(fd, &mut [], control, None, flags) else { return };
         let Some(error) = came.beside.error else { continue };
         match error.origin {
             ORIGIN_TIMESTAMPING => stamps(&came.beside, &error, each),

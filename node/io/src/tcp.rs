@@ -79,7 +79,7 @@ impl Port for TcpPort {
 
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
         let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
-        let came = message::receive(&self.fd, buffer, &mut self.control, flags);
+        let came = message::receive(&self.fd, buffer, &mut self.control, None, flags);
         let app = realtime();
         match came {
             Ok(came) if came.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),

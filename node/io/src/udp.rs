@@ -126,7 +126,7 @@ impl Link {
             let rx = RxStamps { hw: None, kernel: None, app };
             return Ok(Some(Arrival { len, rx, channel: 0 }));
         }
-        let came = message::receive(&self.fd, buffer, &mut self.control, flags);
+        let came = message::receive(&self.fd, buffer, &mut self.control, None, flags);
         let app = realtime();
         match came {
             Ok(came) => {
@@ -252,13 +252,14 @@ impl UdpServer {
         let Some(control) = &mut self.control else {
             return self.receive_bare(buffer, flags);
         };
-        let came = message::receive(&self.fd, buffer, control, flags);
+        let mut from = RawAddress::empty();
+        let came = message::receive(&self.fd, buffer, control, Some(&mut from), flags);
         let app = realtime();
         let came = match came {
             Ok(came) => came,
             Err(error) => return nothing(error),
         };
-        let Some(from) = came.from.to_std() else { return Ok(None) };
+        let Some(from) = from.to_std() else { return Ok(None) };
         let message::Beside { kernel, hw, ttl, tos, to, .. } = came.beside;
         let rx = RxStamps { hw, kernel, app };
         Ok(Some(Request { len: came.len, from, to, rx, ttl, tos }))

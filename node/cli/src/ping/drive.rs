@@ -127,7 +127,9 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
                 warm = false;
                 ended.unstamped = self.begin_counting() && self.manner.stamps_required;
             }
-            let Some(wake) = self.pinger.wake() else { break };
+            if self.pinger.wake().is_none() {
+                break;
+            }
             if give_up.is_none() && self.shared.stop.load(Ordering::Relaxed) {
                 self.pinger.stop();
                 give_up = Some(now + STOP_GRACE);
@@ -136,7 +138,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
                 break;
             }
             self.send_due(now);
-            match self.take_reply(now, wake, buffer) {
+            match self.take_reply(now, buffer) {
                 Ok(true) if self.manner.tx_stamps => {
                     self.take_notices();
                     drained = now;
@@ -185,7 +187,9 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         let mut out = deliver(&mut self.samples, self.shared);
         let Some(token) = self.pinger.transmit(now, realtime(), &mut out) else { return };
         match self.port.send(self.pinger.message()) {
-            Ok(Sent { app, key }) => self.pinger.sent(token, app, key, monotonic()),
+            // No clock is read between the send call and the wait for the reply: with both ends on
+            // one core the far end runs only when we wait.
+            Ok(Sent { app, key }) => self.pinger.sent(token, app, key, now),
             Err(error) => {
                 self.pinger.send_failed(token, realtime(), monotonic(), &mut out);
                 if self.heard.send_failures == 0 {
@@ -199,12 +203,8 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
 
     /// Waits for a reply, at most until something else is to be done, and takes it. Returns
     /// whether one came.
-    fn take_reply(
-        &mut self,
-        now: Instant<Monotonic>,
-        wake: Instant<Monotonic>,
-        buffer: &mut [u8],
-    ) -> io::Result<bool> {
+    fn take_reply(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<bool> {
+        let Some(wake) = self.pinger.wake() else { return Ok(false) };
         let departure = self.pinger.departure();
         let asleep_until = departure.map_or(wake, |due| wake.min(due - SPIN));
         if self.manner.busy_poll || asleep_until <= now {
