@@ -252,6 +252,60 @@ fn a_full_disk_costs_the_rows_and_not_the_result() {
     assert!(said(&output).contains("/dev/full"), "{}", said(&output));
 }
 
+#[test]
+fn socat_is_measured_as_a_udp_and_a_tcp_echo() {
+    const TEST: &str = "socat_is_measured_as_a_udp_and_a_tcp_echo";
+    if Command::new("socat").arg("-V").output().is_err() {
+        println!("SKIP {TEST}: socat is not installed (make setup)");
+        return;
+    }
+    for (host, v6) in [("127.0.0.1", ""), ("[::1]", "6")] {
+        let (udp, tcp) = (free_port(host), free_port(host));
+        let flag = if v6.is_empty() { "4" } else { "6" };
+        let listeners = [
+            ("udp", udp, format!("UDP{flag}-RECVFROM:{udp},bind={host},fork"), "EXEC:cat"),
+            ("tcp", tcp, format!("TCP{flag}-LISTEN:{tcp},bind={host},fork"), "PIPE"),
+        ];
+        for (scheme, port, listen, echo) in listeners {
+            let mut command = Command::new("socat");
+            // -dd says when it listens.
+            command.args(["-dd", &listen, echo]).stdin(Stdio::null()).stdout(Stdio::null());
+            command.stderr(Stdio::null());
+            let _server = Server { child: command.spawn().unwrap() };
+            let url = format!("{scheme}://{host}:{port}");
+            let one = ["ping", &url, "-c", "1", "-W", "0.2", "--warm-up", "0", "-q"];
+            let ready = (0..100).any(|_| dwell(&one).status.success());
+            assert!(ready, "{url} answers");
+            let arguments = ["ping", &url, "-c", "20", "-i", "0.02", "--warm-up", "1", "--json"];
+            let output = dwell(&arguments);
+            assert_eq!(json(&output)["packets"]["received"], 20, "{url} {}", said(&output));
+        }
+    }
+}
+
+#[test]
+fn ping_and_dwell_agree_on_the_median() {
+    const TEST: &str = "ping_and_dwell_agree_on_the_median";
+    let theirs =
+        Command::new("ping").args(["-n", "-c", "200", "-i", "0.005", "127.0.0.1"]).output();
+    let Ok(theirs) = theirs.inspect_err(|_| println!("SKIP {TEST}: ping is not installed")) else {
+        return;
+    };
+    let text = String::from_utf8_lossy(&theirs.stdout);
+    let mut times: Vec<f64> = text
+        .lines()
+        .filter_map(|line| line.split_once("time=")?.1.split(' ').next()?.parse().ok())
+        .collect();
+    assert!(times.len() >= 190, "{text}");
+    times.sort_by(f64::total_cmp);
+    let ping_us = times[times.len() / 2] * 1e3;
+    let ours = dwell(&["ping", "icmp://127.0.0.1", "-c", "200", "-i", "0.005", "--json"]);
+    let ours = json(&ours);
+    let ours_us = ours["metrics"]["rtt_ns"]["p50"].as_f64().unwrap() / 1e3;
+    // ping prints whole microseconds of a figure between the kernel's and the program's.
+    assert!((ours_us - ping_us).abs() < 25.0, "ping {ping_us} us, dwell {ours_us} us");
+}
+
 /// The peer of crates.io that `make peers` builds, in the target directory.
 fn stamp_suite(test: &str) -> Option<PathBuf> {
     let target = Path::new(DWELL).parent().and_then(Path::parent).unwrap();
