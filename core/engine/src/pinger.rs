@@ -443,7 +443,8 @@ impl<P: Protocol> Pinger<P> {
             TxPoint::Kernel => (&mut slot.tx.kernel, true),
             TxPoint::Hw => (&mut slot.tx.hw, true),
         };
-        *place = Some(at);
+        // A stream may send a message again: its first departure counts.
+        place.get_or_insert(at);
         let complete = slot.fate == Fate::Stamping && awaited.is_none_or(|p| p == point);
         if first && is_warm_up(id) {
             self.counts.warm_up_tx_stamped += 1;

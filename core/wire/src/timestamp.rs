@@ -64,6 +64,12 @@ pub struct ErrorEstimate {
 }
 
 impl ErrorEstimate {
+    /// The estimate of a clock that is at most `utc_error` from UTC; of one that is not
+    /// synchronised to it when `None`, whose error nobody knows (1 us stands for reading it).
+    pub fn of_clock(utc_error: Option<Nanos>) -> Self {
+        Self::covering(utc_error.unwrap_or(Nanos::from_micros(1)), utc_error.is_some())
+    }
+
     /// The smallest estimate that covers `bound`, for NTP timestamps.
     pub fn covering(bound: Nanos, synchronised: bool) -> Self {
         let mut units = ((bound.0.max(1) as u128) << 32).div_ceil(1_000_000_000);

@@ -3,20 +3,30 @@
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// An address in the kernel's form, with its length.
+/// An address of IP in the kernel's form, with its length. The larger of the two forms is room for
+/// both; the kernel cuts what does not fit, such as an address of another family.
 #[derive(Clone, Copy)]
 pub(crate) struct RawAddress {
-    pub(crate) storage: libc::sockaddr_storage,
+    storage: libc::sockaddr_in6,
     pub(crate) len: libc::socklen_t,
 }
 
+const _: () = assert!(
+    mem::size_of::<libc::sockaddr_in>() <= mem::size_of::<libc::sockaddr_in6>()
+        && mem::align_of::<libc::sockaddr_in>() <= mem::align_of::<libc::sockaddr_in6>()
+);
+
 impl RawAddress {
-    /// Room for any address.
+    /// The length to offer the kernel when it is to write an address here.
+    pub(crate) const ROOM: libc::socklen_t =
+        mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+
+    /// Room for an address.
     pub(crate) fn empty() -> Self {
         Self {
-            // SAFETY: sockaddr_storage is plain data for which all zeros is a valid value.
+            // SAFETY: sockaddr_in6 is plain data for which all zeros is a valid value.
             storage: unsafe { mem::zeroed() },
-            len: mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t,
+            len: Self::ROOM,
         }
     }
 
@@ -30,17 +40,16 @@ impl RawAddress {
 
     /// The address, if it is one of IP.
     pub(crate) fn to_std(self) -> Option<SocketAddr> {
-        match i32::from(self.storage.ss_family) {
+        match i32::from(self.storage.sin6_family) {
             libc::AF_INET => {
                 // SAFETY: the family says that the storage, which is large enough and aligned for
-                // every sockaddr, holds a sockaddr_in.
+                // it (checked above), holds a sockaddr_in.
                 let v4 = unsafe { *(&raw const self.storage).cast::<libc::sockaddr_in>() };
                 let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
                 Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
             }
             libc::AF_INET6 => {
-                // SAFETY: as above, for sockaddr_in6.
-                let v6 = unsafe { *(&raw const self.storage).cast::<libc::sockaddr_in6>() };
+                let v6 = self.storage;
                 let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
                 let port = u16::from_be(v6.sin6_port);
                 Some(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
@@ -61,21 +70,18 @@ impl From<SocketAddr> for RawAddress {
                     sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
                     sin_zero: [0; 8],
                 };
-                // SAFETY: sockaddr_storage is at least as large and as aligned as sockaddr_in.
+                // SAFETY: sockaddr_in6 is at least as large and as aligned (checked above).
                 unsafe { (&raw mut raw.storage).cast::<libc::sockaddr_in>().write(sin) };
                 raw.len = mem::size_of::<libc::sockaddr_in>() as libc::socklen_t;
             }
             SocketAddr::V6(v6) => {
-                let sin6 = libc::sockaddr_in6 {
+                raw.storage = libc::sockaddr_in6 {
                     sin6_family: libc::AF_INET6 as libc::sa_family_t,
                     sin6_port: v6.port().to_be(),
                     sin6_flowinfo: v6.flowinfo(),
                     sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                     sin6_scope_id: v6.scope_id(),
                 };
-                // SAFETY: sockaddr_storage is at least as large and as aligned as sockaddr_in6.
-                unsafe { (&raw mut raw.storage).cast::<libc::sockaddr_in6>().write(sin6) };
-                raw.len = mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t;
             }
         }
         raw

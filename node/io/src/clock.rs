@@ -41,6 +41,18 @@ pub fn pair() -> Pairing {
     )
 }
 
+/// How far CLOCK_REALTIME may be from UTC, as whoever disciplines it (NTP, PTP) told the kernel;
+/// `None` when nobody does (adjtimex(2): TIME_ERROR or STA_UNSYNC).
+pub fn utc_error() -> Option<Nanos> {
+    // SAFETY: timex is plain data for which all zeros is valid and asks for no change.
+    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel reads and writes one timex, exclusively borrowed.
+    let state = unsafe { libc::adjtimex(&mut timex) };
+    let synchronised =
+        state >= 0 && state != libc::TIME_ERROR && timex.status & libc::STA_UNSYNC == 0;
+    synchronised.then(|| Nanos::from_micros(timex.maxerror))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

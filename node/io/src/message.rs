@@ -71,9 +71,11 @@ pub(crate) fn receive(
     let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: msghdr is plain data for which all zeros is valid.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    let mut name_len = None;
     if let Some(from) = from {
         header.msg_name = from.as_mut_ptr().cast();
         header.msg_namelen = from.len;
+        name_len = Some(&mut from.len);
     }
     header.msg_iov = &mut iov;
     header.msg_iovlen = 1;
@@ -83,6 +85,9 @@ pub(crate) fn receive(
     // call and is borrowed exclusively.
     let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &mut header, flags) };
     let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
+    if let Some(name_len) = name_len {
+        *name_len = header.msg_namelen.min(RawAddress::ROOM);
+    }
     let used = (header.msg_controllen as usize).min(CONTROL);
     Ok(Came { len, beside: parse(&control.0[..used]) })
 }

@@ -1,7 +1,8 @@
 //! TCP connections: a prober's and a reflector's. A "message" here is a piece of the stream;
-//! framing is the caller's. Stamps of sending are the program's own (rung `user`), because the
-//! kernel keys them by stream offset; RX stamps are those of the last segment.
+//! framing is the caller's. The TX stamp of a message is that of its last byte's first departure,
+//! its RX stamps are those of its last segment.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -16,12 +17,51 @@ use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequ
 use crate::socket;
 use crate::udp::{nothing, receive_flags};
 
+/// Messages whose stamp may still come; the oldest is forgotten.
+const UNSTAMPED: usize = 1_024;
+
 /// A connection to the peer that is probed.
 pub struct TcpPort {
     fd: OwnedFd,
     local: SocketAddr,
     control: Box<Control>,
     timeout: Nanos,
+    departures: Option<Departures>,
+}
+
+/// The kernel names stamps of a stream by the offset of a message's last byte, counted from when
+/// stamps were asked for (SOF_TIMESTAMPING_OPT_ID in Documentation/networking/timestamping.rst).
+/// This is the list of who that is.
+struct Departures {
+    /// Bytes sent so far.
+    offset: u32,
+    /// Messages sent so far.
+    messages: u32,
+    /// Offset of the last byte, and number of the message; oldest first.
+    unstamped: VecDeque<(u32, u32)>,
+}
+
+impl Departures {
+    fn new() -> Self {
+        Self { offset: 0, messages: 0, unstamped: VecDeque::with_capacity(UNSTAMPED) }
+    }
+
+    /// A message of `len` bytes was sent; returns its number.
+    fn note(&mut self, len: usize) -> u32 {
+        self.offset = self.offset.wrapping_add(len as u32);
+        let number = self.messages;
+        self.messages = number.wrapping_add(1);
+        if self.unstamped.len() == UNSTAMPED {
+            self.unstamped.pop_front();
+        }
+        self.unstamped.push_back((self.offset.wrapping_sub(1), number));
+        number
+    }
+
+    /// The message whose last byte is at `offset`. It stays listed: its stamps are several.
+    fn at(&self, offset: u32) -> Option<u32> {
+        self.unstamped.iter().rev().find(|(last, _)| *last == offset).map(|(_, number)| *number)
+    }
 }
 
 impl std::fmt::Debug for TcpPort {
@@ -48,15 +88,15 @@ impl TcpPort {
             _ => error,
         })?;
         socket::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1_i32)?;
-        let rx_only = StampRequest::Kernel;
-        if options.stamps == rx_only {
-            socket::request_stamps(&fd, rx_only, false, false)?;
-        }
+        // Nothing was sent yet, so the kernel's offsets count from the first message.
+        socket::request_stamps(&fd, options.stamps, true, options.sched_stamps)?;
+        let stamped = options.stamps == StampRequest::Kernel;
         Ok(Self {
             local: socket::local_addr(&fd)?,
             fd,
             control: Control::new(),
             timeout: Nanos::MAX,
+            departures: stamped.then(Departures::new),
         })
     }
 }
@@ -74,7 +114,8 @@ impl Port for TcpPort {
                 }
             }
         }
-        Ok(Sent { app, key: None })
+        let key = self.departures.as_mut().map(|departures| departures.note(message.len()));
+        Ok(Sent { app, key })
     }
 
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
@@ -91,7 +132,17 @@ impl Port for TcpPort {
         }
     }
 
-    fn notices(&mut self, _limit: usize, _each: &mut dyn FnMut(Notice)) {}
+    fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
+        let Some(departures) = &self.departures else { return };
+        message::notices(&self.fd, &mut self.control, limit, &mut |notice| match notice {
+            Notice::TxStamp { key: offset, point, at } => {
+                if let Some(key) = departures.at(offset) {
+                    each(Notice::TxStamp { key, point, at });
+                }
+            }
+            error => each(error),
+        });
+    }
 
     fn sleep_until(&mut self, until: Instant<Monotonic>) {
         socket::sleep_until(&self.fd, until);

@@ -182,6 +182,8 @@ pub struct UdpServer {
     local: SocketAddr,
     control: Option<Box<Control>>,
     timeout: Nanos,
+    /// Who sent the last request, as the kernel said it: the reply needs no conversion.
+    asker: RawAddress,
 }
 
 /// A request that arrived.
@@ -238,6 +240,7 @@ impl UdpServer {
             fd,
             control: beside.then(Control::new),
             timeout: Nanos::MAX,
+            asker: RawAddress::empty(),
         })
     }
 
@@ -252,25 +255,31 @@ impl UdpServer {
         let Some(control) = &mut self.control else {
             return self.receive_bare(buffer, flags);
         };
-        let mut from = RawAddress::empty();
-        let came = message::receive(&self.fd, buffer, control, Some(&mut from), flags);
+        self.asker.len = RawAddress::ROOM;
+        let came = message::receive(&self.fd, buffer, control, Some(&mut self.asker), flags);
         let app = realtime();
         let came = match came {
             Ok(came) => came,
             Err(error) => return nothing(error),
         };
-        let Some(from) = from.to_std() else { return Ok(None) };
+        let Some(from) = self.asker.to_std() else { return Ok(None) };
         let message::Beside { kernel, hw, ttl, tos, to, .. } = came.beside;
         let rx = RxStamps { hw, kernel, app };
         Ok(Some(Request { len: came.len, from, to, rx, ttl, tos }))
     }
 
-    /// Answers a request, from the address it was sent to.
-    pub fn reply(&mut self, message: &[u8], request: &Request) -> Result<(), SendError> {
+    /// Answers `request`, which must be the last that was received here: from the address that it
+    /// was sent to, marked with `tos` if given.
+    pub fn reply(
+        &mut self,
+        message: &[u8],
+        request: &Request,
+        tos: Option<u8>,
+    ) -> Result<(), SendError> {
         for _ in 0..=RESENDS {
-            let sent = match request.to {
-                None => self.send_to(message, request.from),
-                Some(source) => self.send_from(message, request.from, source),
+            let sent = match (request.to, tos) {
+                (None, None) => self.send_plain(message),
+                (source, tos) => self.send_beside(message, Beside::new(request.from, source, tos)),
             };
             if sent >= 0 {
                 return Ok(());
@@ -285,91 +294,105 @@ impl UdpServer {
     }
 
     fn receive_bare(&mut self, buffer: &mut [u8], flags: c_int) -> io::Result<Option<Request>> {
-        let mut raw = RawAddress::empty();
-        let mut len = raw.len;
+        let mut len = RawAddress::ROOM;
         // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer` and at most `len`
-        // bytes of address to `raw`, both borrowed exclusively.
+        // bytes of address to `asker`, both borrowed exclusively.
         let received = unsafe {
             libc::recvfrom(
                 self.fd.as_raw_fd(),
                 buffer.as_mut_ptr().cast(),
                 buffer.len(),
                 flags,
-                raw.as_mut_ptr(),
+                self.asker.as_mut_ptr(),
                 &mut len,
             )
         };
         let app = realtime();
-        let Ok(len) = usize::try_from(received) else {
+        let Ok(received) = usize::try_from(received) else {
             return nothing(io::Error::last_os_error());
         };
-        let Some(from) = raw.to_std() else { return Ok(None) };
+        self.asker.len = len.min(RawAddress::ROOM);
+        let Some(from) = self.asker.to_std() else { return Ok(None) };
         let rx = RxStamps { hw: None, kernel: None, app };
-        Ok(Some(Request { len, from, to: None, rx, ttl: None, tos: None }))
+        Ok(Some(Request { len: received, from, to: None, rx, ttl: None, tos: None }))
     }
 
-    fn send_to(&self, message: &[u8], to: SocketAddr) -> isize {
-        let raw = RawAddress::from(to);
-        // SAFETY: `message` and `raw` are valid for the lengths given and outlive the call.
+    fn send_plain(&self, message: &[u8]) -> isize {
+        // SAFETY: `message` and `asker` are valid for the lengths given and outlive the call.
         unsafe {
             libc::sendto(
                 self.fd.as_raw_fd(),
                 message.as_ptr().cast(),
                 message.len(),
                 0,
-                raw.as_ptr(),
-                raw.len,
+                self.asker.as_ptr(),
+                self.asker.len,
             )
         }
     }
 
-    fn send_from(&self, message: &[u8], to: SocketAddr, source: IpAddr) -> isize {
-        let mut raw = RawAddress::from(to);
-        let mut control = PacketInfo::new(source);
+    fn send_beside(&mut self, message: &[u8], mut beside: Beside) -> isize {
         let mut iov =
             libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
         // SAFETY: msghdr is plain data for which all zeros is valid.
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        header.msg_name = raw.as_mut_ptr().cast();
-        header.msg_namelen = raw.len;
+        header.msg_name = self.asker.as_mut_ptr().cast();
+        header.msg_namelen = self.asker.len;
         header.msg_iov = &mut iov;
         header.msg_iovlen = 1;
-        header.msg_control = control.bytes.as_mut_ptr().cast();
-        header.msg_controllen = control.len as _;
+        header.msg_control = beside.bytes.as_mut_ptr().cast();
+        header.msg_controllen = beside.len as _;
         // SAFETY: every pointer in `header` points to memory of the stated length that outlives
         // the call; sendmsg only reads it.
         unsafe { libc::sendmsg(self.fd.as_raw_fd(), &header, 0) }
     }
 }
 
-/// A control message that chooses the source address of one packet.
+/// Control messages that go with one reply: the address it leaves from, and its TOS.
 #[repr(align(16))]
-struct PacketInfo {
-    bytes: [u8; 64],
+struct Beside {
+    bytes: [u8; 96],
     len: usize,
 }
 
-impl PacketInfo {
-    fn new(source: IpAddr) -> Self {
+impl Beside {
+    fn new(to: SocketAddr, source: Option<IpAddr>, tos: Option<u8>) -> Self {
+        let mut beside = Self { bytes: [0; 96], len: 0 };
+        match source {
+            Some(IpAddr::V4(v4)) => {
+                // in_pktinfo: interface 0 (any), ipi_spec_dst, ipi_addr (ignored when sending).
+                let mut info = [0; 12];
+                info[4..8].copy_from_slice(&v4.octets());
+                beside.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            Some(IpAddr::V6(v6)) => {
+                // in6_pktinfo: the address, interface 0 (any; the scope id of the peer decides).
+                let mut info = [0; 20];
+                info[..16].copy_from_slice(&v6.octets());
+                beside.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }
+            None => {}
+        }
+        if let Some(tos) = tos {
+            let (level, kind) = match to {
+                SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+                SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            };
+            beside.push(level, kind, &c_int::from(tos).to_ne_bytes());
+        }
+        beside
+    }
+
+    /// Appends a control message: length, level, type, data, padding to a word.
+    fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) {
         const HEADER: usize = mem::size_of::<libc::cmsghdr>();
         const WORD: usize = mem::size_of::<usize>();
-        let mut bytes = [0; 64];
-        let (level, kind, data) = match source {
-            IpAddr::V4(v4) => {
-                // in_pktinfo: interface 0 (any), ipi_spec_dst, ipi_addr (ignored when sending).
-                bytes[HEADER + 4..HEADER + 8].copy_from_slice(&v4.octets());
-                (libc::IPPROTO_IP, libc::IP_PKTINFO, 12)
-            }
-            IpAddr::V6(v6) => {
-                // in6_pktinfo: the address, interface 0 (any).
-                bytes[HEADER..HEADER + 16].copy_from_slice(&v6.octets());
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, 20)
-            }
-        };
-        bytes[..WORD].copy_from_slice(&(HEADER + data).to_ne_bytes());
-        bytes[WORD..WORD + 4].copy_from_slice(&level.to_ne_bytes());
-        bytes[WORD + 4..WORD + 8].copy_from_slice(&kind.to_ne_bytes());
-        Self { bytes, len: HEADER + data.div_ceil(WORD) * WORD }
+        let room = &mut self.bytes[self.len..];
+        room[..WORD].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
+        room[WORD..WORD + 4].copy_from_slice(&level.to_ne_bytes());
+        room[WORD + 4..WORD + 8].copy_from_slice(&kind.to_ne_bytes());
+        room[HEADER..HEADER + data.len()].copy_from_slice(data);
+        self.len += HEADER + data.len().div_ceil(WORD) * WORD;
     }
 }
 
@@ -484,7 +507,7 @@ mod tests {
         let mut buffer = [0; 64];
         let request = server.receive(&mut buffer, WAIT).unwrap().expect("the request");
         assert_eq!(request.to, Some("127.0.0.2".parse().unwrap()));
-        server.reply(b"me", &request).unwrap();
+        server.reply(b"me", &request, None).unwrap();
         // A connected socket takes replies from the asked address only.
         let reply = prober.receive(&mut buffer, WAIT).unwrap().expect("the reply");
         assert_eq!(&buffer[..reply.len], b"me");

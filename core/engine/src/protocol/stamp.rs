@@ -18,8 +18,8 @@ pub struct Session {
     pub key: Option<Key>,
     /// Identity of the clock we read; a reflector that returns the same reads the same clock.
     pub clock: Option<[u8; 12]>,
-    /// Whether our clock is synchronised to UTC.
-    pub synchronised: bool,
+    /// How far our clock may be from UTC; `None` when it is not synchronised.
+    pub utc_error: Option<Nanos>,
     /// Bytes of a packet, TLVs included.
     pub size: usize,
 }
@@ -73,7 +73,7 @@ impl Stamp {
             value.iter_mut().zip(padding).for_each(|(to, from)| *to = *from);
         }
         // The program's stamp is read within a few microseconds of its use.
-        let error = ErrorEstimate::covering(Nanos::from_micros(1), session.synchronised).to_bits();
+        let error = ErrorEstimate::of_clock(session.utc_error).to_bits();
         let scratch = vec![0; room].into_boxed_slice();
         Self { session, mode, template, error, hmac_at, pivot: Instant::EPOCH, scratch }
     }

@@ -26,8 +26,8 @@ pub struct StampConfig {
     pub stateless: bool,
     /// Identity of the clock that T2 and T3 are read from.
     pub clock: Option<[u8; 12]>,
-    /// Whether that clock is synchronised to UTC.
-    pub synchronised: bool,
+    /// How far that clock may be from UTC; `None` when it is not synchronised.
+    pub utc_error: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,9 @@ pub struct Unfinished {
     reply: Reply,
     /// Where the HMAC TLV lies in the TLV area.
     hmac_at: Option<usize>,
+    /// The TOS or traffic class that the request wants its reply to be marked with (DSCP1 of a
+    /// Class of Service TLV).
+    pub tos: Option<u8>,
 }
 
 impl StampReflector {
@@ -62,8 +65,14 @@ impl StampReflector {
             Some(_) => Mode::Authenticated,
             None => Mode::Unauthenticated,
         };
-        let error = ErrorEstimate::covering(Nanos::from_micros(1), config.synchronised).to_bits();
+        let error = ErrorEstimate::of_clock(config.utc_error).to_bits();
         Self { config, mode, error, sessions: HashMap::new() }
+    }
+
+    /// Tells how far the clock may be from UTC now.
+    pub fn set_utc_error(&mut self, utc_error: Option<Nanos>) {
+        self.config.utc_error = utc_error;
+        self.error = ErrorEstimate::of_clock(utc_error).to_bits();
     }
 
     /// Sessions remembered.
@@ -85,16 +94,17 @@ impl StampReflector {
         };
         let session = self.session(meta, request.ssid);
         let mut hmac_at = None;
+        let mut tos = None;
         match integrity {
             Integrity::Bad => {
                 tlv::walk(area, |tlv| *tlv.flags |= tlv::INTEGRITY);
             }
             Integrity::Good(at) => {
                 hmac_at = Some(at);
-                tlv::walk(area, |tlv| self.answer_tlv(tlv, meta, session));
+                tlv::walk(area, |tlv| self.answer_tlv(tlv, meta, session, &mut tos));
             }
             Integrity::Nothing => {
-                tlv::walk(area, |tlv| self.answer_tlv(tlv, meta, session));
+                tlv::walk(area, |tlv| self.answer_tlv(tlv, meta, session, &mut tos));
             }
         }
         let reply = Reply {
@@ -108,7 +118,7 @@ impl StampReflector {
             sender_error: request.error,
             ttl: meta.ttl.unwrap_or(0),
         };
-        Ok(Unfinished { reply, hmac_at })
+        Ok(Unfinished { reply, hmac_at, tos })
     }
 
     /// Writes the reply, sent at `t3`, over the request in `packet`.
@@ -142,24 +152,33 @@ impl StampReflector {
     }
 
     /// Fills in what the TLV asks for and clears its flag; what is not understood keeps it set.
-    fn answer_tlv(&self, tlv: Tlv<'_>, meta: &Meta, session: Option<Session>) {
+    /// `tos` is set to the marking of the reply that it asks for.
+    fn answer_tlv(
+        &self,
+        tlv: Tlv<'_>,
+        meta: &Meta,
+        session: Option<Session>,
+        tos: &mut Option<u8>,
+    ) {
         let understood = match (tlv.kind, tlv.value.len()) {
             (kind::EXTRA_PADDING, _) => true,
             (kind::HMAC, 16) => self.config.key.is_some(),
             (kind::TIMESTAMP_INFORMATION, 4) => {
                 // Section 4.3: synchronisation (1 NTP, 5 free-running) and method (2 software), in
                 // and out.
-                let source = if self.config.synchronised { 1 } else { 5 };
+                let source = if self.config.utc_error.is_some() { 1 } else { 5 };
                 tlv.value.copy_from_slice(&[source, 2, source, 2]);
                 true
             }
             (kind::CLASS_OF_SERVICE, 4) => {
-                // Section 4.4: DSCP1 (6 bits) is the sender's; DSCP2 (6) and ECN (2) are what the
-                // request arrived with; RP (2) is 1, because replies are not marked with DSCP1.
-                let tos = u16::from(meta.tos.unwrap_or(0));
+                // Section 4.4: DSCP1 (6 bits) is what the sender wants the reply to be marked
+                // with; DSCP2 (6) and ECN (2) are what the request arrived with; RP (2) is 0,
+                // because every marking is allowed here.
+                let arrived = u16::from(meta.tos.unwrap_or(0));
                 let wanted = u16::from_be_bytes([tlv.value[0], tlv.value[1]]) & 0xfc00;
-                let field = wanted | (tos >> 2) << 4 | (tos & 3) << 2 | 1;
+                let field = wanted | (arrived >> 2) << 4 | (arrived & 3) << 2;
                 tlv.value[..2].copy_from_slice(&field.to_be_bytes());
+                *tos = Some((wanted >> 8) as u8);
                 meta.tos.is_some()
             }
             (kind::DIRECT_MEASUREMENT, 12) => session.is_some_and(|session| {
@@ -217,13 +236,12 @@ mod tests {
 
     fn config(key: bool, stateless: bool) -> StampConfig {
         let key = key.then(|| Key::new(b"0123456789abcdef"));
-        StampConfig { key, stateless, clock: Some(CLOCK), synchronised: false }
+        StampConfig { key, stateless, clock: Some(CLOCK), utc_error: None }
     }
 
     fn sender(key: bool, size: usize) -> protocol::Stamp {
         let key = key.then(|| Key::new(b"0123456789abcdef"));
-        let session =
-            protocol::Session { ssid: 7, key, clock: Some(CLOCK), synchronised: false, size };
+        let session = protocol::Session { ssid: 7, key, clock: Some(CLOCK), utc_error: None, size };
         protocol::Stamp::new(session, &[0xaa; 2_000])
     }
 
@@ -299,12 +317,13 @@ mod tests {
         let (_, area) = tlv::begin(area, kind::DIRECT_MEASUREMENT, 12);
         let (_, _) = tlv::begin(area, 200, 2);
         let mut reflector = StampReflector::new(config(false, false));
-        let _ = reflector.answer(&mut packet, &meta(4_000)).unwrap();
+        let unfinished = reflector.answer(&mut packet, &meta(4_000)).unwrap();
+        assert_eq!(unfinished.tos, Some(46 << 2), "the reply is marked with DSCP1");
         let mut seen = Vec::new();
         tlv::walk(&mut packet[44..], |tlv| seen.push((tlv.kind, *tlv.flags, tlv.value.to_vec())));
         assert_eq!(seen[0], (3, 0, vec![5, 2, 5, 2]));
-        // DSCP1 46 as asked, DSCP2 46 and ECN 1 as arrived (TOS 0xb9), RP 1.
-        let field = 46_u16 << 10 | 46 << 4 | 1 << 2 | 1;
+        // DSCP1 46 as asked, DSCP2 46 and ECN 1 as arrived (TOS 0xb9), RP 0.
+        let field = 46_u16 << 10 | 46 << 4 | 1 << 2;
         assert_eq!(seen[1], (4, 0, [field.to_be_bytes().to_vec(), vec![0, 0]].concat()));
         assert_eq!(seen[2].1, 0);
         assert_eq!(seen[2].2[4..], [0, 0, 0, 1, 0, 0, 0, 1]);

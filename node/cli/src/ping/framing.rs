@@ -127,12 +127,13 @@ impl Port for FreshPorts {
         let mut port = UdpPort::connect(self.peer, &self.options)
             .map_err(|error| SendError::Other(error.raw_os_error().unwrap_or(0)))?;
         let sent = port.send(message)?;
+        // The first packet of its socket has key 0; the number of the send tells them apart.
+        let key = sent.key.map(|_| number as u32);
         if self.ports.len() == OPEN_PORTS {
             self.ports.pop_front();
         }
         self.ports.push_back((number, port));
-        // Every port has a key counter of its own, so stamps are not joined here.
-        Ok(Sent { key: None, ..sent })
+        Ok(Sent { key, ..sent })
     }
 
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
@@ -149,11 +150,12 @@ impl Port for FreshPorts {
     }
 
     fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
-        for (_, port) in &mut self.ports {
-            port.notices(limit, &mut |notice| {
-                if matches!(notice, Notice::Error { .. }) {
-                    each(notice);
+        for (number, port) in &mut self.ports {
+            port.notices(limit, &mut |notice| match notice {
+                Notice::TxStamp { point, at, .. } => {
+                    each(Notice::TxStamp { key: *number as u32, point, at });
                 }
+                error => each(error),
             });
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use dwell_engine::pinger::Pinger;
 use dwell_engine::protocol::{self, IcmpEcho, PlainEcho, Protocol, TextStream, TextUdp};
-use dwell_io::clock::monotonic;
+use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
 use dwell_io::icmp::{IcmpPort, IcmpRung};
 use dwell_io::machine;
@@ -78,7 +78,7 @@ pub(super) fn run(
                 ssid: (session as u16).max(1),
                 key: key(args.key_file.as_deref())?,
                 clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
-                synchronised: false,
+                utc_error: clock::utc_error(),
                 size: plan.size,
             };
             let port = UdpPort::connect(peer, &options).map_err(opened)?;

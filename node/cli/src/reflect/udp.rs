@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dwell_engine::reflector::{self, Limiter, Meta, Refusal, StampConfig, StampReflector};
-use dwell_io::clock::{monotonic, realtime};
+use dwell_io::clock::{self, monotonic, realtime};
 use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::udp::{Request, ServerOptions, UdpServer};
-use dwell_units::PacketRate;
+use dwell_units::{Instant, Monotonic, Nanos, PacketRate};
 use dwell_wire::hmac::Key;
 
 use super::Service;
@@ -18,6 +18,9 @@ use crate::Scheme;
 
 /// The largest datagram.
 const LARGEST: usize = 65_535;
+
+/// How often a clock is asked whether it is synchronised: that changes while a reflector runs.
+const CLOCK_CHECK: Nanos = Nanos::from_secs(16);
 
 /// Whom to answer.
 #[derive(Debug)]
@@ -41,7 +44,8 @@ impl Answer {
         match scheme {
             Scheme::Stamp => {
                 let clock = machine::boot_id().and_then(|id| id[..12].try_into().ok());
-                let config = StampConfig { key, stateless, clock, synchronised: false };
+                let utc_error = clock::utc_error();
+                let config = StampConfig { key, stateless, clock, utc_error };
                 Self::Stamp(Box::new(StampReflector::new(config)))
             }
             Scheme::Roundtrip => Self::Roundtrip,
@@ -59,6 +63,7 @@ pub(super) struct UdpService {
     own_ports: Option<Arc<[u16]>>,
     counters: Arc<Counters>,
     buffer: Box<[u8]>,
+    clock_checked: Instant<Monotonic>,
 }
 
 impl UdpService {
@@ -79,11 +84,12 @@ impl UdpService {
             own_ports: rules.own_ports,
             counters: Arc::clone(counters),
             buffer: vec![0; LARGEST].into_boxed_slice(),
+            clock_checked: monotonic(),
         })
     }
 
-    /// Decides and writes the reply; returns its length.
-    fn reply(&mut self, request: &Request) -> Result<usize, Refusal> {
+    /// Decides and writes the reply; returns its length and marking.
+    fn reply(&mut self, request: &Request) -> Result<(usize, Option<u8>), Refusal> {
         let Request { len, from, to, rx, ttl, tos } = *request;
         if let Some(own_ports) = &self.own_ports
             && reflector::is_loop(from, to, own_ports)
@@ -96,22 +102,27 @@ impl UdpService {
             let allowed = limiter.as_mut().is_none_or(|limit| limit.allows(from, monotonic()));
             if allowed { Ok(()) } else { Err(Refusal::Limited) }
         };
-        match &mut self.answer {
+        let len = match &mut self.answer {
             Answer::Stamp(stamp) => {
                 let rx = rx.hw.or(rx.kernel).unwrap_or(rx.app);
-                let meta = Meta { from, rx, ttl, tos, now: monotonic() };
+                let now = monotonic();
+                if now - self.clock_checked > CLOCK_CHECK {
+                    stamp.set_utc_error(clock::utc_error());
+                    self.clock_checked = now;
+                }
+                let meta = Meta { from, rx, ttl, tos, now };
                 let unfinished = stamp.answer(packet, &meta)?;
                 allow()?;
+                let tos = unfinished.tos;
                 stamp.finish(unfinished, packet, realtime());
-                Ok(len)
+                return Ok((len, tos));
             }
-            Answer::Echo => reflector::echo(packet).and_then(|len| allow().map(|()| len)),
-            Answer::Roundtrip => reflector::roundtrip(packet).and_then(|len| allow().map(|()| len)),
-            Answer::Text => {
-                let len = reflector::text(&mut self.buffer, len)?;
-                allow().map(|()| len)
-            }
-        }
+            Answer::Echo => reflector::echo(packet)?,
+            Answer::Roundtrip => reflector::roundtrip(packet)?,
+            Answer::Text => reflector::text(&mut self.buffer, len)?,
+        };
+        allow()?;
+        Ok((len, None))
     }
 }
 
@@ -119,8 +130,8 @@ impl Service for UdpService {
     fn turn(&mut self, wait: Wait) -> io::Result<bool> {
         let Some(request) = self.server.receive(&mut self.buffer, wait)? else { return Ok(false) };
         match self.reply(&request) {
-            Ok(len) => {
-                let sent = self.server.reply(&self.buffer[..len], &request);
+            Ok((len, tos)) => {
+                let sent = self.server.reply(&self.buffer[..len], &request, tos);
                 add(if sent.is_ok() { &self.counters.replies } else { &self.counters.send_failed });
             }
             Err(refusal) => self.counters.refuse(refusal),
