@@ -722,7 +722,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__ping)
-            opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --busy-poll --cpu --icmp-socket --key-file --pattern --from --ttl --dscp --csv --jsonl --json --fail-if --quiet --verbose --help"
+            opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --cpu --scheduling --busy-poll --icmp-socket --key-file --pattern --from --ttl --dscp --csv --jsonl --json --fail-if --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -784,6 +784,10 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
                 --icmp-socket)
                     COMPREPLY=($(compgen -W "auto ping raw" -- "${cur}"))
                     return 0
@@ -832,7 +836,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__reflect)
-            opts="-q -h --key-file --stateless --stamps --limit --allow-any-port --busy-poll --cpu --json --quiet --help"
+            opts="-q -h --key-file --stateless --stamps --limit --allow-any-port --cpu --scheduling --busy-poll --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -852,6 +856,10 @@ _dwell() {
                     ;;
                 --cpu)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
                     return 0
                     ;;
                 *)

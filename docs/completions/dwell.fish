@@ -42,7 +42,10 @@ complete -c dwell -n "__fish_dwell_using_subcommand ping" -l warm-up -d 'Probes 
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l stamps -d 'Which stamps to use: the program\'s own, or the kernel\'s beside them where delivered' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
 user\t'The program\'s own clock reads only'
 kernel\t'The kernel\'s; exit 4 if it delivers none'"
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -l cpu -d 'Run the timing loop on this CPU' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l cpu -d 'Run on this CPU' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+other\t'Like every ordinary program'
+fifo\t'Before all ordinary programs; exit 4 where not allowed'"
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l icmp-socket -d 'ICMP: which kind of socket' -r -f -a "auto\t'A ping socket where allowed, else a raw one'
 ping\t'A ping socket (net.ipv4.ping_group_range)'
 raw\t'A raw socket (CAP_NET_RAW)'"
@@ -56,7 +59,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand ping" -l csv -d 'Write a row
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l fail-if -d 'Exit with 3 if this holds, like \'p99 > 10ms\' or \'loss > 1%\'; may be given again' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l closed-loop -d 'Send the next probe after the reply of the last, or its time-out'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l sched-stamps -d 'Ask for the kernel\'s stamp before the queueing discipline as well (tx_sched)'
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -l busy-poll -d 'Poll the socket without sleeping: the smallest delay, and a whole core'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s 4 -d 'Use IPv4 only'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s 6 -d 'Use IPv6 only'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l jsonl -d 'Print a JSON line per reply as it comes'
@@ -70,9 +73,12 @@ user\t'The program\'s own clock reads only'
 kernel\t'The kernel\'s; exit 4 if it delivers none'"
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l limit -d 'Replies per second and source address and port, like 1000pps, or off [default: off on loopback and in dwell\'s labs, else 100kpps]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l cpu -d 'Run on this CPU' -r
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+other\t'Like every ordinary program'
+fifo\t'Before all ordinary programs; exit 4 where not allowed'"
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l stateless -d 'STAMP: copy the sender\'s sequence number instead of counting per session'
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l allow-any-port -d 'Answer even source ports 7, 19, 862 and those reflected on here'
-complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l busy-poll -d 'Poll the sockets without sleeping: the smallest delay, and a whole core'
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l json -d 'Print the summary as one JSON object at the end'
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -s q -l quiet -d 'Print nothing but errors and the summary'
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+mod environment;
 mod exit;
+mod place;
 mod stop;
 mod target;
 
@@ -13,6 +15,7 @@ pub mod ping;
 pub mod reflect;
 
 pub use exit::{Exit, Failure};
+pub use place::{PlaceArgs, SchedulingChoice};
 pub use target::{Scheme, Target, TargetError};
 
 /// Measure how long packets stay, and where: the commands that run on a node

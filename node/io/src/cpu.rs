@@ -1,15 +1,48 @@
-//! The place of a timing thread: its CPU, its timer slack, its memory.
+//! The place of a timing thread: its CPU, its scheduling class, its timer slack, its memory.
 
 use std::io;
 use std::mem;
 
 use dwell_units::Nanos;
 
+/// A scheduling class (sched(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    /// SCHED_OTHER: shares the CPU with everybody.
+    #[default]
+    Other,
+    /// SCHED_FIFO: runs before all ordinary threads until it sleeps.
+    Fifo,
+    /// SCHED_RR
+    RoundRobin,
+    /// SCHED_BATCH
+    Batch,
+    /// SCHED_IDLE
+    Idle,
+    /// SCHED_DEADLINE
+    Deadline,
+}
+
+/// Whether a thread wants to run before all ordinary ones (SCHED_FIFO, lowest priority). Not for
+/// threads that never sleep: the kernel stops those for 50 ms of every second (sched_rt_runtime_us).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RealTime {
+    /// No.
+    #[default]
+    No,
+    /// Where allowed.
+    IfAllowed,
+    /// Yes; an error where it is not allowed.
+    Required,
+}
+
 /// What a timing thread asked for and got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The only CPU it may run on, if it was pinned.
     pub cpu: Option<usize>,
+    /// How it is scheduled, if that could be found out.
+    pub class: Option<Class>,
     /// Timers fire at their time, not up to 50 us later.
     pub precise_timers: bool,
     /// Its memory stays in RAM.
@@ -47,16 +80,54 @@ pub fn pin(cpu: usize) -> io::Result<()> {
 }
 
 /// Makes the calling thread a timing thread: pinned if a CPU is given, with precise timers and
-/// locked memory where allowed. Only a CPU that cannot be had is an error.
-pub fn settle(cpu: Option<usize>) -> io::Result<Placement> {
+/// locked memory where allowed. Only a CPU or a class that was required and cannot be had is an
+/// error.
+pub fn settle(cpu: Option<usize>, real_time: RealTime) -> io::Result<Placement> {
     if let Some(cpu) = cpu {
         pin(cpu)?;
     }
-    // SAFETY: PR_SET_TIMERSLACK takes one integer, in ns.
-    let slack = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_usize) };
+    match real_time {
+        RealTime::No => {}
+        // What came of it is read back below.
+        RealTime::IfAllowed => drop(go_first()),
+        RealTime::Required => go_first()?,
+    }
     // SAFETY: mlockall takes flags only.
     let locked = unsafe { libc::mlockall(libc::MCL_CURRENT) };
-    Ok(Placement { cpu, precise_timers: slack == 0, locked: locked == 0 })
+    Ok(Placement { cpu, class: class(), precise_timers: sharpen_timers(), locked: locked == 0 })
+}
+
+/// Lets this thread's timers ring when they are due instead of when it suits the kernel (slack
+/// 1 ns). Returns whether they will.
+pub fn sharpen_timers() -> bool {
+    // SAFETY: PR_SET_TIMERSLACK takes one integer, in ns, and acts on the calling thread.
+    let slack = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+    slack == 0
+}
+
+/// Puts this thread before all ordinary ones (SCHED_FIFO, lowest priority).
+///
+/// # Errors
+/// Not allowed here.
+pub fn go_first() -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: reads one sched_param and acts on the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The calling thread's scheduling class.
+fn class() -> Option<Class> {
+    // SAFETY: takes the number of a thread; 0 is the calling one.
+    match unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK {
+        libc::SCHED_OTHER => Some(Class::Other),
+        libc::SCHED_FIFO => Some(Class::Fifo),
+        libc::SCHED_RR => Some(Class::RoundRobin),
+        libc::SCHED_BATCH => Some(Class::Batch),
+        libc::SCHED_IDLE => Some(Class::Idle),
+        libc::SCHED_DEADLINE => Some(Class::Deadline),
+        _ => None,
+    }
 }
 
 fn cpu_time(clock: libc::clockid_t) -> Nanos {
@@ -79,10 +150,24 @@ mod tests {
     fn a_thread_can_be_pinned_to_a_cpu_it_is_allowed_and_to_no_other() {
         let cpus = allowed();
         let last = *cpus.last().expect("at least one CPU");
-        let pinned = std::thread::spawn(move || (settle(Some(last)), allowed()));
+        let pinned = std::thread::spawn(move || (settle(Some(last), RealTime::No), allowed()));
         let (placement, now) = pinned.join().unwrap();
         assert_eq!(placement.unwrap().cpu, Some(last));
         assert_eq!(now, [last]);
         assert!(pin(libc::CPU_SETSIZE as usize + 1).is_err());
+    }
+
+    #[test]
+    fn the_class_that_is_reported_is_the_one_that_was_got() {
+        let settled = |real_time| std::thread::spawn(move || settle(None, real_time)).join();
+        let class = |real_time| settled(real_time).unwrap().map(|p| p.class);
+        assert_eq!(class(RealTime::No).unwrap(), Some(Class::Other));
+        match class(RealTime::Required) {
+            Ok(required) => {
+                assert_eq!(required, Some(Class::Fifo));
+                assert_eq!(class(RealTime::IfAllowed).unwrap(), Some(Class::Fifo));
+            }
+            Err(_) => assert_eq!(class(RealTime::IfAllowed).unwrap(), Some(Class::Other)),
+        }
     }
 }

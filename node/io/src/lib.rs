@@ -3,9 +3,11 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod bpf;
 pub mod clock;
 pub mod cpu;
 pub mod icmp;
+pub mod interface;
 pub mod machine;
 pub mod netns;
 pub mod port;
@@ -15,5 +17,6 @@ pub mod tcp;
 pub mod udp;
 
 mod address;
+mod ethtool;
 mod message;
 mod socket;

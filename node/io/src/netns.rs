@@ -27,6 +27,19 @@ pub fn within<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> io::Resu
     })
 }
 
+/// Runs `work` on a fresh thread in a network namespace of its own, with nothing in it but a
+/// loopback that is down; processes started by `work` are born there as well. The namespace ends
+/// with the thread and those processes.
+///
+/// # Errors
+/// EPERM without the privilege.
+pub fn within_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    on_a_thread(|| {
+        leave_for_a_new_one()?;
+        Ok(work())
+    })
+}
+
 /// Moves the calling thread into the network namespace at `path`. For a process with one thread
 /// that is about to become another program.
 ///

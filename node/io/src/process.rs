@@ -207,24 +207,6 @@ pub fn detach(log: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets this thread's timers ring when they are due instead of when it suits the kernel (slack
-/// 1 ns).
-pub fn sharpen_timers() {
-    // SAFETY: prctl takes only integers here and acts on the calling thread.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
-}
-
-/// Puts this thread before all ordinary ones (SCHED_FIFO, lowest priority).
-///
-/// # Errors
-/// Not allowed here.
-pub fn go_first() -> io::Result<()> {
-    let priority = libc::sched_param { sched_priority: 1 };
-    // SAFETY: reads one sched_param and acts on the calling thread.
-    let rc = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) };
-    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};

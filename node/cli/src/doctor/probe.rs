@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::cpu;
+use dwell_io::cpu::{self, RealTime};
 use dwell_io::icmp::{IcmpPort, IcmpRung};
 use dwell_io::port::{Notice, Port, PortOptions, StampRequest, Wait};
+use dwell_io::tcp::{TcpConn, TcpPort};
 use dwell_io::udp::{ServerOptions, UdpPort, UdpServer};
 use dwell_stats::Distribution;
 use dwell_units::Nanos;
@@ -56,13 +57,15 @@ pub(super) fn clock_read() -> Nanos {
     Nanos(costs[costs.len() / 2])
 }
 
-/// Sleeps until a time 1 ms ahead, in three ways.
+/// Sleeps until a time 1 ms ahead, in five ways; one that is not allowed has count 0.
 pub(super) fn timers() -> Vec<Lateness> {
-    let lateness = |method, precise: bool, spin: Nanos| {
+    let spin = Nanos::from_micros(150);
+    let lateness = |method, precise: Option<RealTime>, spin: Nanos| {
         let sleeper = thread::spawn(move || {
-            if precise {
-                // What cannot be had shows in the figures.
-                let _ = cpu::settle(None);
+            if let Some(real_time) = precise
+                && cpu::settle(None, real_time).is_err()
+            {
+                return Distribution::default().figures();
             }
             let mut late = Distribution::default();
             for _ in 0..SLEEPS {
@@ -85,9 +88,11 @@ pub(super) fn timers() -> Vec<Lateness> {
         }
     };
     vec![
-        lateness("sleep", false, Nanos::ZERO),
-        lateness("sleep, timer slack 1 ns", true, Nanos::ZERO),
-        lateness("sleep to 150 us before, then spin", true, Nanos::from_micros(150)),
+        lateness("sleep", None, Nanos::ZERO),
+        lateness("sleep, timer slack 1 ns", Some(RealTime::No), Nanos::ZERO),
+        lateness("sleep, slack 1 ns, SCHED_FIFO", Some(RealTime::Required), Nanos::ZERO),
+        lateness("sleep to 150 us before, then spin", Some(RealTime::No), spin),
+        lateness("the same, SCHED_FIFO", Some(RealTime::Required), spin),
     ]
 }
 
@@ -98,6 +103,8 @@ pub(super) fn stamps() -> Vec<StampsSeen> {
     vec![
         seen("UDP IPv4", udp(v4)),
         seen("UDP IPv6", udp(v6)),
+        seen("TCP IPv4", tcp(v4)),
+        seen("TCP IPv6", tcp(v6)),
         seen("ICMP ping, IPv4", echo(v4, IcmpRung::Ping)),
         seen("ICMP raw, IPv4", echo(v4, IcmpRung::Raw)),
         seen("ICMP ping, IPv6", echo(v6, IcmpRung::Ping)),
@@ -129,6 +136,25 @@ fn udp(address: IpAddr) -> io::Result<(bool, bool)> {
     let tx = until_stamped(&mut port, b"probe", |_| {
         let request = server.receive(&mut [0; 64], Wait::AtMost(Nanos::from_millis(10)));
         rx |= request.is_ok_and(|r| r.is_some_and(|r| r.rx.kernel.is_some()));
+        rx
+    });
+    Ok((tx, rx))
+}
+
+fn tcp(address: IpAddr) -> io::Result<(bool, bool)> {
+    let listener = dwell_io::tcp::listen(SocketAddr::new(address, 0), Some(PATIENCE))?;
+    let mut port = TcpPort::connect(listener.local_addr()?, PATIENCE, &STAMPED)?;
+    let (stream, peer) = listener.accept()?;
+    let mut far = TcpConn::new(stream, peer, Some(PATIENCE))?;
+    let mut buffer = [0; 64];
+    let mut rx = false;
+    let tx = until_stamped(&mut port, b"probe", |port| {
+        if let Ok(Some(len)) = far.receive(&mut buffer)
+            && far.send(&buffer[..len]).is_ok()
+        {
+            let reply = port.receive(&mut buffer, Wait::AtMost(Nanos::from_millis(10)));
+            rx |= reply.is_ok_and(|r| r.is_some_and(|r| r.rx.kernel.is_some()));
+        }
         rx
     });
     Ok((tx, rx))
@@ -171,11 +197,15 @@ fn until_stamped<P: Port>(
 
 /// SCHED_FIFO, on a thread that ends at once.
 pub(super) fn real_time() -> io::Result<()> {
-    thread::spawn(dwell_io::process::go_first).join().expect("asking does not panic")
+    thread::spawn(cpu::go_first).join().expect("asking does not panic")
 }
 
 pub(super) fn locked_memory() -> io::Result<()> {
-    match thread::spawn(|| cpu::settle(None)).join().expect("asking does not panic")?.locked {
+    match thread::spawn(|| cpu::settle(None, RealTime::No))
+        .join()
+        .expect("asking does not panic")?
+        .locked
+    {
         true => Ok(()),
         false => Err(io::Error::other("the limit of locked memory is too low (ulimit -l)")),
     }

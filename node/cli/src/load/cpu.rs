@@ -37,13 +37,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     if args.level == Ratio::ZERO {
         return Err(Failure::usage("invalid value 0% for --level: burn 1% to 100%"));
     }
-    let allowed = cpu::allowed();
-    if let Some(wrong) = args.cpu.iter().find(|cpu| !allowed.contains(cpu)) {
-        return Err(Failure::usage(format!(
-            "invalid value {wrong} for --cpu: this process may run on {allowed:?}"
-        )));
-    }
-    let cpus = if args.cpu.is_empty() { allowed } else { args.cpu.clone() };
+    args.cpu.iter().try_for_each(|cpu| crate::place::check_cpu(*cpu))?;
+    let cpus = if args.cpu.is_empty() { cpu::allowed() } else { args.cpu.clone() };
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
     eprintln!("burning {} of CPU {cpus:?}", args.level);

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use dwell_io::machine;
-use dwell_record::{Environment, Kind, Scalar, Stamps, Summary, Trust};
+use dwell_record::{Kind, Placement, Scalar, Stamps, Summary, Trust};
 use serde_json::Value;
 
+use crate::environment::environment;
 use crate::{Exit, Failure, Scheme, Target};
 
 /// Arguments of `load`.
@@ -59,7 +59,6 @@ fn conclude(
         }
         return warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"));
     }
-    let facts = machine::facts();
     let named = |(name, value): &(&str, Value)| ((*name).to_owned(), value.clone());
     let summary = Summary {
         kind: Kind::Load,
@@ -71,14 +70,7 @@ fn conclude(
         stamps: Stamps::default(),
         engine: engine.to_owned(),
         trust: Trust { warnings, ..Trust::default() },
-        environment: Environment {
-            kernel: facts.kernel,
-            cpu: facts.cpu,
-            cores: u32::try_from(dwell_io::cpu::allowed().len()).ok(),
-            governor: facts.governor,
-            clocksource: facts.clocksource,
-            ..Environment::default()
-        },
+        environment: environment(None, Placement::default()),
     };
     out.write_all(summary.to_json().as_bytes())
 }

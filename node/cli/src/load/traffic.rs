@@ -9,7 +9,7 @@ use std::thread;
 
 use dwell_engine::schedule::{Gaps, Schedule};
 use dwell_io::clock::monotonic;
-use dwell_io::cpu;
+use dwell_io::cpu::{self, RealTime};
 use dwell_io::port::{Notice, Port, PortOptions};
 use dwell_io::udp::UdpPort;
 use dwell_record::Scalar;
@@ -107,7 +107,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         args.seed,
         ip_size + 14
     );
-    cpu::settle(None)?;
+    cpu::settle(None, RealTime::No)?;
     let sent = send(args, &mut flows, size, &stop);
     let mut refused = 0_u64;
     for flow in &mut flows {

@@ -5,6 +5,7 @@
 //! `recorder` turns its samples into metrics, rows and a progress line; `report` prints them.
 
 mod drive;
+mod floor;
 mod framing;
 mod plan;
 mod recorder;
@@ -19,7 +20,7 @@ use clap::ArgAction;
 use dwell_stats::Threshold;
 use dwell_units::Nanos;
 
-use crate::{Exit, Failure, Scheme};
+use crate::{Exit, Failure, PlaceArgs, Scheme};
 
 /// Arguments of `ping`.
 #[derive(Debug, clap::Args)]
@@ -74,13 +75,9 @@ pub struct Args {
     #[arg(long)]
     pub sched_stamps: bool,
 
-    /// Poll the socket without sleeping: the smallest delay, and a whole core
-    #[arg(long)]
-    pub busy_poll: bool,
-
-    /// Run the timing loop on this CPU
-    #[arg(long, value_name = "N")]
-    pub cpu: Option<usize>,
+    /// Where and how the timing loop runs.
+    #[command(flatten)]
+    pub place: PlaceArgs,
 
     /// ICMP: which kind of socket
     #[arg(long, value_enum, default_value_t = IcmpChoice::Auto)]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dwell_engine::stamps::Rung;
-use dwell_io::{cpu, machine};
-use dwell_record::{Ends, Environment, Kind, Packets, Placement, Stamps, Summary, Trust, Waiting};
+use dwell_io::interface::{self, Interface};
+use dwell_record::{Kind, Packets, Stamps, Summary, Trust};
 use dwell_stats::{Figures, Metric, Threshold, Verdict, bins, render};
 use dwell_units::Nanos;
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use super::plan::Plan;
 use super::recorder::Recorder;
 use super::session::Outcome;
 use crate::Exit;
+use crate::environment::environment;
 
 /// Rows of the table, in the order in which people read them.
 const TABLE: [Metric; 14] = [
@@ -50,6 +51,7 @@ pub(super) fn summary(
     trust.planned = args.count;
     trust.warm_up_sent = rungs.warm_up_sent;
     trust.ring_dropped = dropped;
+    trust.floor_ns = outcome.floor.map(|floor| floor.0);
     trust.warnings = warnings(recorder, outcome, dropped);
     let counts = outcome.ended.counts;
     let packets = Packets {
@@ -71,12 +73,12 @@ pub(super) fn summary(
         stamps: Stamps { tx: Some(rungs.tx), rx: Some(rungs.rx), near: Some(rungs.near()) },
         engine: engine(args, plan).to_owned(),
         trust,
-        environment: environment(args, outcome),
+        environment: environment(interface(plan, outcome), args.place.record(outcome.placement)),
     }
 }
 
 fn engine(args: &Args, plan: &Plan) -> &'static str {
-    match (plan.is_closed_loop(), args.busy_poll) {
+    match (plan.is_closed_loop(), args.place.busy_poll) {
         (true, true) => "closed-loop, polling",
         (true, false) => "closed-loop, blocking",
         (false, true) => "open-loop, spin",
@@ -107,7 +109,7 @@ fn parameters(args: &Args, plan: &Plan, outcome: &Outcome) -> BTreeMap<String, V
         ("warm_up_first_id", json!(-i64::from(plan.config.warm_up))),
         ("pattern", json!(format!("{:?}", plan.pattern).to_lowercase())),
         ("stamps", json!(format!("{:?}", args.stamps).to_lowercase())),
-        ("busy_poll", json!(args.busy_poll)),
+        ("busy_poll", json!(args.place.busy_poll)),
         ("authenticated", json!(plan.authenticated)),
         ("dscp", json!(args.dscp)),
         ("ttl", json!(args.ttl)),
@@ -117,22 +119,11 @@ fn parameters(args: &Args, plan: &Plan, outcome: &Outcome) -> BTreeMap<String, V
     .collect()
 }
 
-fn environment(args: &Args, outcome: &Outcome) -> Environment {
-    let machine = machine::facts();
-    let near = Placement {
-        cpu: outcome.placement.cpu.and_then(|cpu| u32::try_from(cpu).ok()),
-        waiting: Some(if args.busy_poll { Waiting::Polling } else { Waiting::Blocking }),
-        scheduling: None,
-    };
-    Environment {
-        kernel: machine.kernel,
-        cpu: machine.cpu,
-        cores: u32::try_from(cpu::allowed().len()).ok(),
-        governor: machine.governor,
-        clocksource: machine.clocksource,
-        interface: args.from.clone().filter(|from| from.parse::<std::net::IpAddr>().is_err()),
-        placement: Ends { near, far: None },
-        ..Environment::default()
+/// The interface is the one that `-I` names, else the one that the routing table chooses.
+fn interface(plan: &Plan, outcome: &Outcome) -> Option<Interface> {
+    match &plan.origin.interface {
+        Some(name) => interface::all().ok()?.into_iter().find(|found| found.name == *name),
+        None => interface::towards(outcome.peer).ok()?,
     }
 }
 

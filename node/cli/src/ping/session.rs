@@ -23,6 +23,7 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::drive::{Driver, Ended, Heard, Manner, Shared};
+use super::floor;
 use super::framing::{Framing, FreshPorts, StreamPort};
 use super::plan::Plan;
 use super::recorder::Recorder;
@@ -37,6 +38,8 @@ const RING: usize = 1 << 16;
 pub(super) struct Outcome {
     pub(super) ended: Ended,
     pub(super) placement: Placement,
+    /// What the program itself adds to a round trip.
+    pub(super) floor: Option<Nanos>,
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
     /// What answers to the protocol's name in the result, such as the kind of ICMP socket.
@@ -145,25 +148,27 @@ impl Start<'_> {
         let (samples, taken) = rtrb::RingBuffer::new(RING);
         let (news, heard) = rtrb::RingBuffer::new(64);
         let manner = Manner {
-            busy_poll: args.busy_poll,
+            busy_poll: args.place.busy_poll,
             tx_stamps: args.stamps != StampChoice::User,
             stamps_required: args.stamps == StampChoice::Kernel && plan.config.warm_up > 0,
         };
         let main = std::thread::current();
-        let (ended, placement) = std::thread::scope(|scope| {
-            let timing = scope.spawn(move || -> io::Result<(Ended, Placement)> {
-                let placement = cpu::settle(args.cpu)?;
+        let real_time = args.place.real_time(plan.mostly_sleeps());
+        let (ended, placement, floor) = std::thread::scope(|scope| {
+            let timing = scope.spawn(move || -> io::Result<(Ended, Placement, Option<Nanos>)> {
+                let placement = cpu::settle(args.place.cpu, real_time)?;
+                let floor = floor::measure();
                 let pinger = Pinger::new(protocol, plan.config, monotonic());
                 let driver =
                     Driver { port, pinger, manner, samples, news, shared, heard: Heard::default() };
                 let ended = driver.run(&mut buffer);
                 main.unpark();
-                Ok((ended, placement))
+                Ok((ended, placement, floor))
             });
             recorder.follow(taken, heard, shared, &|| timing.is_finished());
             timing.join().expect("the timing loop does not panic")
         })?;
-        Ok(Outcome { ended, placement, peer, local, socket })
+        Ok(Outcome { ended, placement, floor, peer, local, socket })
     }
 }
 

@@ -15,14 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use dwell_io::cpu::{self, Placement};
 use dwell_io::port::{StampRequest, Wait};
-use dwell_io::{cpu, machine};
-use dwell_record::{Ends, Environment, Kind, Placement, Scalar, Stamps, Summary, Trust, Waiting};
+use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
 use dwell_units::{Nanos, PacketRate};
 use serde_json::json;
 
+use crate::environment::environment;
 use crate::ping::StampChoice;
-use crate::{Exit, Failure, Scheme, Target};
+use crate::{Exit, Failure, PlaceArgs, Scheme, Target};
 use counters::Counters;
 
 /// A receive call waits at most this long, so that a stop is obeyed.
@@ -63,13 +64,9 @@ pub struct Args {
     #[arg(long)]
     pub allow_any_port: bool,
 
-    /// Poll the sockets without sleeping: the smallest delay, and a whole core
-    #[arg(long)]
-    pub busy_poll: bool,
-
-    /// Run on this CPU
-    #[arg(long, value_name = "N")]
-    pub cpu: Option<usize>,
+    /// Where and how the reflecting threads run.
+    #[command(flatten)]
+    pub place: PlaceArgs,
 
     /// Print the summary as one JSON object at the end
     #[arg(long)]
@@ -98,14 +95,7 @@ trait Service: Send {
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
     let listens = listens(&args)?;
-    if let Some(cpu) = args.cpu
-        && !cpu::allowed().contains(&cpu)
-    {
-        return Err(Failure::usage(format!(
-            "invalid value {cpu} for --cpu: this process may run on {:?}",
-            cpu::allowed()
-        )));
-    }
+    args.place.check()?;
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
     let own_ports: Arc<[u16]> = match args.allow_any_port {
@@ -134,8 +124,8 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     if opened.is_empty() {
         return Err(Failure::unsupported("neither IPv4 nor IPv6 is to be had here"));
     }
-    serve(services, &args, &stop)?;
-    let summary = summary(&args, &opened);
+    let placement = serve(services, &args, &stop)?;
+    let summary = summary(&args, &opened, placement);
     if args.json {
         use std::io::Write;
         io::stdout().lock().write_all(summary.to_json().as_bytes())?;
@@ -145,41 +135,46 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     Ok(Exit::Measured)
 }
 
-/// One thread polls all, or every socket has a thread that sleeps in the kernel.
+/// One thread polls all, or every socket has a thread that sleeps in the kernel. Returns how the
+/// threads were placed, which is the same for all.
 fn serve(
     mut services: Vec<Box<dyn Service>>,
     args: &Args,
     stop: &AtomicBool,
-) -> Result<(), Failure> {
+) -> Result<Placement, Failure> {
+    // A reflector works as much as it is asked to: whoever asks must not starve this machine.
+    let real_time = args.place.real_time(false);
     let stopped = || stop.load(Ordering::Relaxed);
-    if args.busy_poll {
-        cpu::settle(args.cpu)?;
+    if args.place.busy_poll {
+        let placement = cpu::settle(args.place.cpu, real_time)?;
         while !stopped() {
             for service in &mut services {
                 service.turn(Wait::No)?;
             }
         }
-        return Ok(());
+        return Ok(placement);
     }
-    thread::scope(|scope| {
+    let placement = thread::scope(|scope| {
         let threads: Vec<_> = services
             .into_iter()
             .map(|mut service| {
-                scope.spawn(move || -> io::Result<()> {
-                    cpu::settle(args.cpu)?;
+                scope.spawn(move || -> io::Result<Placement> {
+                    let placement = cpu::settle(args.place.cpu, real_time)?;
                     while !stopped() {
                         if let Err(error) = service.turn(Wait::AtMost(NAP)) {
                             stop.store(true, Ordering::Relaxed);
                             return Err(error);
                         }
                     }
-                    Ok(())
+                    Ok(placement)
                 })
             })
             .collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("no service panics"))
+        let placements =
+            threads.into_iter().map(|thread| thread.join().expect("no service panics"));
+        placements.collect::<io::Result<Vec<_>>>()
     })?;
-    Ok(())
+    Ok(placement.first().copied().unwrap_or_default())
 }
 
 /// The sockets that the command line asks for.
@@ -228,8 +223,8 @@ fn open(
     stop: &Arc<AtomicBool>,
 ) -> Result<Box<dyn Service>, io::Error> {
     if listen.scheme.is_stream() {
-        let wait = (!args.busy_poll).then_some(NAP);
-        let place = tcp::Place { wait, cpu: args.cpu, stop: Arc::clone(stop) };
+        let wait = (!args.place.busy_poll).then_some(NAP);
+        let place = tcp::Place { wait, args: args.place, stop: Arc::clone(stop) };
         let listener = dwell_io::tcp::listen(listen.address, wait)?;
         return Ok(Box::new(tcp::TcpService::new(listener, listen.scheme, place, counters)));
     }
@@ -298,7 +293,7 @@ fn print(opened: &[(Listen, Arc<Counters>)]) -> io::Result<()> {
     Ok(())
 }
 
-fn summary(args: &Args, opened: &[(Listen, Arc<Counters>)]) -> Summary {
+fn summary(args: &Args, opened: &[(Listen, Arc<Counters>)], placement: Placement) -> Summary {
     let mut totals: BTreeMap<String, u64> = BTreeMap::new();
     for (name, count) in opened.iter().flat_map(|(_, counters)| counters.read()) {
         *totals.entry(name.to_owned()).or_default() += count;
@@ -307,16 +302,10 @@ fn summary(args: &Args, opened: &[(Listen, Arc<Counters>)]) -> Summary {
     let parameters = [
         ("urls", json!(urls)),
         ("stateless", json!(args.stateless)),
-        ("busy_poll", json!(args.busy_poll)),
+        ("busy_poll", json!(args.place.busy_poll)),
         ("stamps", json!(format!("{:?}", args.stamps).to_lowercase())),
         ("limit", json!(args.limit)),
     ];
-    let near = Placement {
-        cpu: args.cpu.and_then(|cpu| u32::try_from(cpu).ok()),
-        waiting: Some(if args.busy_poll { Waiting::Polling } else { Waiting::Blocking }),
-        scheduling: None,
-    };
-    let facts = machine::facts();
     Summary {
         kind: Kind::Reflect,
         target: urls.join(" "),
@@ -325,16 +314,9 @@ fn summary(args: &Args, opened: &[(Listen, Arc<Counters>)]) -> Summary {
         metrics: BTreeMap::new(),
         values: totals.into_iter().map(|(k, v)| (k, Some(Scalar::Count(v)))).collect(),
         stamps: Stamps::default(),
-        engine: if args.busy_poll { "one thread, polling" } else { "a thread per socket" }.into(),
+        engine: if args.place.busy_poll { "one thread, polling" } else { "a thread per socket" }
+            .into(),
         trust: Trust::default(),
-        environment: Environment {
-            kernel: facts.kernel,
-            cpu: facts.cpu,
-            cores: u32::try_from(cpu::allowed().len()).ok(),
-            governor: facts.governor,
-            clocksource: facts.clocksource,
-            placement: Ends { near, far: None },
-            ..Environment::default()
-        },
+        environment: environment(None, args.place.record(placement)),
     }
 }

@@ -14,7 +14,7 @@ use dwell_wire::text::{ACKNOWLEDGE, REQUEST, Splitter};
 
 use super::Service;
 use super::counters::{Counters, add};
-use crate::Scheme;
+use crate::{PlaceArgs, Scheme};
 
 /// Connections served at the same time; more are closed at once.
 const CONNECTIONS: usize = 256;
@@ -24,7 +24,7 @@ const CONNECTIONS: usize = 256;
 pub(super) struct Place {
     /// Bound of a receive call; `None`: never wait, all are polled by one thread.
     pub(super) wait: Option<Nanos>,
-    pub(super) cpu: Option<usize>,
+    pub(super) args: PlaceArgs,
     pub(super) stop: Arc<AtomicBool>,
 }
 
@@ -72,8 +72,8 @@ impl TcpService {
         let (threads, place) = (Arc::clone(&self.threads), self.place.clone());
         threads.fetch_add(1, Ordering::Relaxed);
         thread::spawn(move || {
-            // A CPU that was allowed at the start and is not any more costs speed only.
-            let _ = cpu::settle(place.cpu);
+            // A CPU or a class that was allowed at the start and is not any more costs speed only.
+            let _ = cpu::settle(place.args.cpu, place.args.real_time(false));
             while !place.stop.load(Ordering::Relaxed) && connection.turn().is_ok() {}
             threads.fetch_sub(1, Ordering::Relaxed);
         });

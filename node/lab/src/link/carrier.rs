@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dwell_engine::link::{Fate, Link};
 use dwell_io::tap::{self, Tap};
-use dwell_io::{clock, process};
+use dwell_io::{clock, cpu};
 use dwell_units::{Instant, Monotonic, Nanos};
 use rtrb::Producer;
 
@@ -46,10 +46,10 @@ impl Carrier {
 
     /// Carries until an interface is gone.
     pub(super) fn run(mut self) {
-        process::sharpen_timers();
+        cpu::sharpen_timers();
         if self.spins {
             // Refused in some containers; then departures are as punctual as the machine is idle.
-            let _ = process::go_first();
+            let _ = cpu::go_first();
         }
         let mut buffer = [0; Link::FRAME + 1];
         loop {

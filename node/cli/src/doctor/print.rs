@@ -1,0 +1,97 @@
+//! What the doctor found, for people.
+
+use std::io::{self, Write};
+
+use super::Findings;
+
+/// Prints all of it.
+pub(super) fn findings(out: &mut impl Write, found: &Findings) -> io::Result<()> {
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+    let mark = |ok: bool| if ok { "ok      " } else { "missing " };
+    writeln!(out, "machine")?;
+    writeln!(
+        out,
+        "  kernel {}, {} CPUs, {}",
+        text(&found.machine.kernel),
+        found.machine.cores,
+        text(&found.machine.cpu)
+    )?;
+    writeln!(out, "  governor {}", text(&found.machine.governor))?;
+    writeln!(out, "clocks")?;
+    writeln!(
+        out,
+        "  source {}, a read costs {} ns, both clocks are paired within {} ns",
+        text(&found.clocks.source),
+        found.clocks.read_ns,
+        found.clocks.pairing_width_ns
+    )?;
+    match found.clocks.utc_error_ns {
+        Some(ns) => writeln!(out, "  synchronised to UTC within {:.3} ms", ns as f64 / 1e6)?,
+        None => writeln!(out, "  not synchronised to UTC")?,
+    }
+    writeln!(
+        out,
+        "timers: lateness of an absolute 1 ms sleep, us{:>14}{:>10}{:>10}",
+        "median", "p99", "max"
+    )?;
+    for timer in &found.timers {
+        let us =
+            |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e3));
+        writeln!(
+            out,
+            "  {:42}{:>14}{:>10}{:>10}  n {}",
+            timer.method,
+            us(timer.p50_ns),
+            us(timer.p99_ns),
+            us(timer.max_ns),
+            timer.count
+        )?;
+    }
+    writeln!(out, "kernel stamps on loopback")?;
+    for seen in &found.stamps {
+        let (tx, rx) = (mark(seen.tx), mark(seen.rx));
+        writeln!(
+            out,
+            "  {:20} sending {tx} receiving {rx}{}",
+            seen.socket,
+            seen.reason.as_deref().unwrap_or("")
+        )?;
+    }
+    writeln!(out, "interfaces: what their drivers say")?;
+    for interface in &found.interfaces {
+        let mtu = interface.mtu.map_or("unknown".to_owned(), |mtu| format!("{mtu} B"));
+        writeln!(
+            out,
+            "  {:16} {} driver {}, qdisc {}, MTU {mtu}",
+            interface.name,
+            if interface.up { "up  " } else { "down" },
+            text(&interface.driver),
+            text(&interface.qdisc),
+        )?;
+        let told = [
+            ("sending by the kernel", interface.tx_software_stamps),
+            ("sending by the card", interface.tx_hardware_stamps),
+            ("receiving by the card", interface.rx_hardware_stamps),
+        ];
+        let able: Vec<_> =
+            told.iter().filter(|(_, able)| *able == Some(true)).map(|(name, _)| *name).collect();
+        let able = if able.is_empty() { "none told".to_owned() } else { able.join(", ") };
+        writeln!(out, "                   stamps: {able}")?;
+        if let Some(offloads) = &interface.offloads {
+            writeln!(out, "                   offloads on: {}", offloads.join(" "))?;
+        }
+    }
+    writeln!(out, "abilities")?;
+    for ability in &found.abilities {
+        let reason = ability.reason.as_deref().unwrap_or("");
+        writeln!(out, "  {} {:34} {reason}", mark(ability.available), ability.name)?;
+    }
+    writeln!(out, "advice")?;
+    for advice in &found.advice {
+        writeln!(out, "  - {advice}")?;
+    }
+    if found.advice.is_empty() {
+        writeln!(out, "  nothing to mend")?;
+    }
+    Ok(())
+}

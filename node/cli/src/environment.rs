@@ -1,0 +1,26 @@
+//! The part of every result that says what machine it was measured on.
+
+use dwell_io::interface::Interface;
+use dwell_io::{cpu, machine};
+use dwell_record::{Ends, Environment, Placement};
+
+/// This machine, the interface that packets leave or come by, and how the timing thread ran.
+pub(crate) fn environment(interface: Option<Interface>, near: Placement) -> Environment {
+    let machine = machine::facts();
+    let mut environment = Environment {
+        kernel: machine.kernel,
+        cpu: machine.cpu,
+        cores: u32::try_from(cpu::allowed().len()).ok(),
+        governor: machine.governor,
+        clocksource: machine.clocksource,
+        placement: Ends { near, far: None },
+        ..Environment::default()
+    };
+    if let Some(found) = interface {
+        environment.interface = Some(found.name);
+        environment.driver = found.driver;
+        environment.offloads = found.offloads;
+        environment.qdisc = found.qdisc;
+    }
+    environment
+}

@@ -1,0 +1,30 @@
+//! The floor: what this program and this machine add to every round trip by themselves.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use dwell_io::port::{Port, PortOptions, Wait};
+use dwell_io::udp::{ServerOptions, UdpPort, UdpServer};
+use dwell_stats::Distribution;
+use dwell_units::Nanos;
+
+/// Datagrams sent.
+const TRIES: usize = 200;
+
+/// The median time from before the send call to after the receive call of a 64-byte datagram that
+/// the calling thread sends to itself over loopback: one send, one receive and nothing between
+/// them. No delay below it can be told from none. Takes about a millisecond; `None` where there is
+/// no loopback.
+pub(super) fn measure() -> Option<Nanos> {
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut far = UdpServer::bind(loopback, ServerOptions::default()).ok()?;
+    let mut near = UdpPort::connect(far.local_addr(), &PortOptions::default()).ok()?;
+    let mut delays = Distribution::default();
+    let mut buffer = [0; 64];
+    for _ in 0..TRIES {
+        let sent = near.send(&[0; 64]).ok()?;
+        // Over loopback a datagram is there when the send call returns.
+        let came = far.receive(&mut buffer, Wait::No).ok()??;
+        delays.record(came.rx.app - sent.app);
+    }
+    delays.figures().p50
+}

@@ -1,0 +1,140 @@
+//! eBPF as far as finding out whether it is to be had: the smallest program there is, loaded and
+//! attached (bpf(2)).
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::socket::errno;
+
+/// Commands, program types, attach types and flags of linux/bpf.h and linux/if_link.h.
+const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_PROG_TYPE_XDP: u32 = 6;
+const BPF_PROG_TYPE_NETFILTER: u32 = 32;
+const BPF_XDP: u32 = 37;
+const BPF_NETFILTER: u32 = 45;
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+
+/// Where a program can sit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// In or before the driver.
+    Xdp,
+    /// At the hooks of netfilter, such as PRE_ROUTING.
+    Netfilter,
+}
+
+/// How XDP is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// By the driver, before there is a socket buffer.
+    Native,
+    /// By the kernel, on any interface.
+    Generic,
+}
+
+/// A loaded program that lets every packet pass.
+#[derive(Debug)]
+pub struct Pass(OwnedFd);
+
+/// A program that sits on an interface until this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping detaches"]
+pub struct Attached(#[expect(dead_code, reason = "held for its drop")] OwnedFd);
+
+/// struct bpf_insn.
+#[repr(C)]
+struct Instruction {
+    code: u8,
+    registers: u8,
+    offset: i16,
+    immediate: i32,
+}
+
+impl Instruction {
+    const fn new(code: u8, immediate: i32) -> Self {
+        Self { code, registers: 0, offset: 0, immediate }
+    }
+}
+
+/// r0 = verdict; exit.
+const fn returning(verdict: i32) -> [Instruction; 2] {
+    const MOV64_R0_IMM: u8 = 0xb7;
+    const EXIT: u8 = 0x95;
+    [Instruction::new(MOV64_R0_IMM, verdict), Instruction::new(EXIT, 0)]
+}
+
+impl Pass {
+    /// Loads it.
+    ///
+    /// # Errors
+    /// EPERM without CAP_BPF and CAP_NET_ADMIN; EINVAL where the kernel has no such hook.
+    pub fn load(hook: Hook) -> io::Result<Self> {
+        let (kind, attach, verdict) = match hook {
+            Hook::Xdp => (BPF_PROG_TYPE_XDP, BPF_XDP, 2), // XDP_PASS
+            Hook::Netfilter => (BPF_PROG_TYPE_NETFILTER, BPF_NETFILTER, 1), // NF_ACCEPT
+        };
+        let program = returning(verdict);
+        let licence = c"Dual BSD/GPL";
+        let mut attr = Attr::new();
+        attr.put(0, kind);
+        attr.put(4, program.len() as u32);
+        attr.put_pointer(8, program.as_ptr().cast());
+        attr.put_pointer(16, licence.as_ptr().cast());
+        attr.put(68, attach);
+        // The instructions and the licence live until the call returns.
+        attr.call(BPF_PROG_LOAD).map(Self)
+    }
+
+    /// Attaches a program for [`Hook::Xdp`] to interface number `index`.
+    ///
+    /// # Errors
+    /// The driver has no native XDP, another program is attached, no privilege.
+    pub fn attach_xdp(&self, index: u32, mode: XdpMode) -> io::Result<Attached> {
+        let mut attr = Attr::new();
+        attr.put(0, self.0.as_raw_fd() as u32);
+        attr.put(4, index);
+        attr.put(8, BPF_XDP);
+        attr.put(
+            12,
+            match mode {
+                XdpMode::Native => XDP_FLAGS_DRV_MODE,
+                XdpMode::Generic => XDP_FLAGS_SKB_MODE,
+            },
+        );
+        attr.call(BPF_LINK_CREATE).map(Attached)
+    }
+}
+
+/// union bpf_attr, by offset; what is not set is zero.
+#[repr(align(8))]
+struct Attr([u8; 128]);
+
+impl Attr {
+    fn new() -> Self {
+        Self([0; 128])
+    }
+
+    fn put(&mut self, at: usize, value: u32) {
+        self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    /// Pointers are 64 bits wide on every machine.
+    fn put_pointer(&mut self, at: usize, pointer: *const u8) {
+        self.0[at..at + 8].copy_from_slice(&(pointer as usize as u64).to_ne_bytes());
+    }
+
+    fn call(&mut self, command: libc::c_long) -> io::Result<OwnedFd> {
+        // SAFETY: the kernel reads the attribute of the stated size and what its pointers point
+        // to, which the callers keep alive; both commands return a descriptor or -1.
+        let fd = unsafe {
+            libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len() as libc::c_long)
+        };
+        if fd < 0 {
+            return Err(io::Error::from_raw_os_error(errno()));
+        }
+        // SAFETY: the kernel just made this descriptor (close-on-exec) for us alone.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    }
+}

@@ -1,0 +1,123 @@
+//! What an interface's driver says of itself (ETHTOOL ioctls, linux/ethtool.h): its name, the
+//! offloads that are switched on, and where it can stamp packets.
+//!
+//! The structures are read as words out of a buffer larger than each of them, so that no length
+//! that a driver reports is trusted further than the buffer.
+
+use std::ffi::c_int;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsRawFd;
+
+use crate::socket;
+
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETHTOOL_GET_TS_INFO: u32 = 0x41;
+/// The string set with the names of features.
+const ETH_SS_FEATURES: u32 = 4;
+/// Bytes of a name in a string set.
+const ETH_GSTRING_LEN: usize = 32;
+/// More features than any kernel has (64 in 2026).
+const MOST_FEATURES: usize = 256;
+
+/// Where a driver says that it can stamp packets. It is a promise: only a stamp that came proves
+/// it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamping {
+    /// The driver stamps sent packets by the kernel's clock.
+    pub tx_software: bool,
+    /// The card stamps sent packets.
+    pub tx_hardware: bool,
+    /// The card stamps received packets.
+    pub rx_hardware: bool,
+}
+
+/// The driver of interface `name`.
+pub(crate) fn driver(name: &str) -> io::Result<String> {
+    let mut words = [0; 64];
+    words[0] = ETHTOOL_GDRVINFO;
+    ask(name, &mut words)?;
+    Ok(text(&bytes(&words)[4..36]))
+}
+
+/// Where the driver of interface `name` can stamp.
+pub(crate) fn stamping(name: &str) -> io::Result<Stamping> {
+    let mut words = [0; 64];
+    words[0] = ETHTOOL_GET_TS_INFO;
+    ask(name, &mut words)?;
+    let flags = words[1];
+    Ok(Stamping {
+        tx_software: flags & libc::SOF_TIMESTAMPING_TX_SOFTWARE != 0,
+        tx_hardware: flags & libc::SOF_TIMESTAMPING_TX_HARDWARE != 0,
+        rx_hardware: flags & libc::SOF_TIMESTAMPING_RX_HARDWARE != 0,
+    })
+}
+
+/// The offloads of interface `name` that are switched on, by ethtool's names: all features that
+/// merge, split or checksum packets.
+pub(crate) fn offloads(name: &str) -> io::Result<Vec<String>> {
+    let mut count = [0; 64];
+    count[0] = ETHTOOL_GSSET_INFO;
+    put_u64(&mut count, 2, 1 << ETH_SS_FEATURES);
+    ask(name, &mut count)?;
+    let features = (count[4] as usize).min(MOST_FEATURES);
+
+    let mut names = vec![0; 3 + MOST_FEATURES * ETH_GSTRING_LEN / 4];
+    names[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_FEATURES, features as u32]);
+    ask(name, &mut names)?;
+    let names = bytes(&names);
+    let names = names[12..].chunks_exact(ETH_GSTRING_LEN).take(features).map(text);
+
+    // Per 32 features four words: available, requested, active, never changed.
+    let blocks = features.div_ceil(32);
+    let mut states = vec![0; 2 + MOST_FEATURES / 32 * 4];
+    states[..2].copy_from_slice(&[ETHTOOL_GFEATURES, blocks as u32]);
+    ask(name, &mut states)?;
+    let active = |index: usize| states[2 + index / 32 * 4 + 2] >> (index % 32) & 1 == 1;
+
+    let told = ["segmentation", "gro", "lro", "checksum"];
+    Ok(names
+        .enumerate()
+        .filter(|(index, name)| active(*index) && told.iter().any(|part| name.contains(part)))
+        .map(|(_, name)| name)
+        .collect())
+}
+
+/// Asks the driver; `words` starts with the command and is overwritten by the answer.
+fn ask(name: &str, words: &mut [u32]) -> io::Result<()> {
+    let any = socket::open(IpAddr::V4(Ipv4Addr::UNSPECIFIED), libc::SOCK_DGRAM, 0)?;
+    // SAFETY: ifreq is plain data for which all zeros is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() || name.bytes().any(|byte| byte == 0) {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    // SAFETY: `request` names the interface with a terminating zero; the kernel reads and writes
+    // the structure of the command, which every caller gives more room than it has, in `words`,
+    // borrowed exclusively for the call.
+    let result = unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) };
+    socket::check(result as c_int).map(drop)
+}
+
+fn put_u64(words: &mut [u32], at: usize, value: u64) {
+    let bytes = value.to_ne_bytes();
+    for (word, four) in words[at..at + 2].iter_mut().zip(bytes.chunks_exact(4)) {
+        *word = u32::from_ne_bytes(four.try_into().expect("four bytes"));
+    }
+}
+
+fn bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// A name that ends at its first zero.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}

@@ -1,0 +1,155 @@
+//! Network interfaces: which one leads to a host, and what stands between a socket and its wire.
+
+use std::io;
+use std::net::SocketAddr;
+
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
+use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
+
+use crate::ethtool;
+pub use crate::ethtool::Stamping;
+
+/// A network interface. What could not be found out is `None`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number, unique in its network namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// It is switched on.
+    pub up: bool,
+    /// The largest IP packet, in bytes.
+    pub mtu: Option<u32>,
+    /// Its root queueing discipline.
+    pub qdisc: Option<String>,
+    /// Its driver.
+    pub driver: Option<String>,
+    /// Offloads that merge, split or checksum packets and are switched on, by ethtool's names.
+    pub offloads: Option<Vec<String>>,
+    /// Where its driver says that it can stamp packets.
+    pub stamping: Option<Stamping>,
+}
+
+/// All interfaces of this network namespace, by number.
+pub fn all() -> io::Result<Vec<Interface>> {
+    let messages = ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
+    let links = messages.into_iter().filter_map(|message| match message {
+        RouteNetlinkMessage::NewLink(link) => Some(interface(link)),
+        _ => None,
+    });
+    let mut links: Vec<_> = links.collect();
+    links.sort_by_key(|link| link.index);
+    Ok(links)
+}
+
+/// The interface by which packets to `peer` leave, as the routing table says now; for an address
+/// of this machine, the loopback interface.
+pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
+    let mut route = RouteMessage::default();
+    let (family, address, bits) = match peer {
+        SocketAddr::V4(v4) => (libc::AF_INET, RouteAddress::Inet(*v4.ip()), 32),
+        SocketAddr::V6(v6) => (libc::AF_INET6, RouteAddress::Inet6(*v6.ip()), 128),
+    };
+    if let SocketAddr::V6(v6) = peer
+        && v6.scope_id() != 0
+    {
+        // A link-local address says itself by which interface it is reached.
+        route.attributes.push(RouteAttribute::Oif(v6.scope_id()));
+    }
+    route.header.address_family = (family as u8).into();
+    route.header.destination_prefix_length = bits;
+    route.attributes.push(RouteAttribute::Destination(address));
+    let messages = ask(RouteNetlinkMessage::GetRoute(route), 0)?;
+    let index = messages.into_iter().find_map(|message| match message {
+        RouteNetlinkMessage::NewRoute(route) => {
+            route.attributes.into_iter().find_map(|attribute| match attribute {
+                RouteAttribute::Oif(index) => Some(index),
+                _ => None,
+            })
+        }
+        _ => None,
+    });
+    let Some(index) = index else { return Ok(None) };
+    Ok(all()?.into_iter().find(|interface| interface.index == index))
+}
+
+fn interface(link: LinkMessage) -> Interface {
+    let mut found = Interface {
+        index: link.header.index,
+        name: String::new(),
+        up: link.header.flags.contains(LinkFlags::Up),
+        mtu: None,
+        qdisc: None,
+        driver: None,
+        offloads: None,
+        stamping: None,
+    };
+    for attribute in link.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => found.name = name,
+            LinkAttribute::Mtu(mtu) => found.mtu = Some(mtu),
+            LinkAttribute::Qdisc(qdisc) => found.qdisc = Some(qdisc),
+            _ => {}
+        }
+    }
+    // The loopback interface has no driver to ask; some drivers do not answer.
+    found.driver = ethtool::driver(&found.name).ok().filter(|name| !name.is_empty());
+    found.offloads = ethtool::offloads(&found.name).ok();
+    found.stamping = ethtool::stamping(&found.name).ok();
+    found
+}
+
+/// Sends one request to rtnetlink and collects its answer.
+fn ask(request: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    let mut message = NetlinkMessage::from(request);
+    message.header.flags = NLM_F_REQUEST | flags;
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    let mut answers = Vec::new();
+    loop {
+        let (datagram, _) = socket.recv_from_full()?;
+        let mut rest = &datagram[..];
+        while !rest.is_empty() {
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+            // Messages are aligned to four bytes; a length of 0 would go on for ever.
+            let len = (message.header.length as usize).next_multiple_of(4).max(16);
+            rest = rest.get(len..).unwrap_or(&[]);
+            match message.payload {
+                NetlinkPayload::InnerMessage(answer) => answers.push(answer),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                _ => return Ok(answers),
+            }
+        }
+        if flags & NLM_F_DUMP == 0 {
+            return Ok(answers);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loopback_address_is_reached_by_the_loopback_interface() {
+        for peer in ["127.0.0.1:9", "127.9.9.9:9", "[::1]:9"] {
+            let found = towards(peer.parse().unwrap()).unwrap().expect("a route to loopback");
+            assert_eq!(found.name, "lo", "{peer}");
+            assert!(found.up && found.mtu.is_some_and(|mtu| mtu >= 1_280), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_has_no_driver() {
+        assert!(ethtool::driver("no-such-thing").is_err());
+        assert!(ethtool::driver(&"x".repeat(100)).is_err());
+    }
+}
