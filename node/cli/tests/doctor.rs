@@ -45,7 +45,7 @@ fn what_the_doctor_finds_follows_its_schema_and_comes_from_doing() {
 
 #[test]
 fn a_burner_burns_the_level_asked_within_three_points() {
-    for level in [20, 50] {
+    for level in [1, 20, 50, 80] {
         let text = format!("{level}%");
         let arguments =
             ["load", "cpu", "--level", &text, "--cpu", "0", "--duration", "2s", "--json"];

@@ -145,7 +145,12 @@ fn authenticated_mode_needs_the_same_key_at_both_ends() {
 #[test]
 fn a_late_reply_disturbs_no_later_cycle() {
     // S4's master matches by order: after one late reply every later cycle fails.
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for host in ["127.0.0.1:0", "[::1]:0"] {
+        late_reply(UdpSocket::bind(host).unwrap());
+    }
+}
+
+fn late_reply(socket: UdpSocket) {
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let url = format!("roundtrip://{}", socket.local_addr().unwrap());
     let slave = thread::spawn(move || {
@@ -286,11 +291,18 @@ fn socat_is_measured_as_a_udp_and_a_tcp_echo() {
 #[test]
 fn ping_and_dwell_agree_on_the_median() {
     const TEST: &str = "ping_and_dwell_agree_on_the_median";
-    let theirs =
-        Command::new("ping").args(["-n", "-c", "200", "-i", "0.005", "127.0.0.1"]).output();
-    let Ok(theirs) = theirs.inspect_err(|_| println!("SKIP {TEST}: ping is not installed")) else {
+    if Command::new("ping").arg("-V").output().is_err() {
+        println!("SKIP {TEST}: ping is not installed (make setup)");
         return;
-    };
+    }
+    for (host, url) in [("127.0.0.1", "icmp://127.0.0.1"), ("::1", "icmp://[::1]")] {
+        same_median(host, url);
+    }
+}
+
+fn same_median(host: &str, url: &str) {
+    let theirs =
+        Command::new("ping").args(["-n", "-c", "200", "-i", "0.005", host]).output().unwrap();
     let text = String::from_utf8_lossy(&theirs.stdout);
     let mut times: Vec<f64> = text
         .lines()
@@ -299,7 +311,7 @@ fn ping_and_dwell_agree_on_the_median() {
     assert!(times.len() >= 190, "{text}");
     times.sort_by(f64::total_cmp);
     let ping_us = times[times.len() / 2] * 1e3;
-    let ours = dwell(&["ping", "icmp://127.0.0.1", "-c", "200", "-i", "0.005", "--json"]);
+    let ours = dwell(&["ping", url, "-c", "200", "-i", "0.005", "--json"]);
     let ours = json(&ours);
     let ours_us = ours["metrics"]["rtt_ns"]["p50"].as_f64().unwrap() / 1e3;
     // ping prints whole microseconds of a figure between the kernel's and the program's.
@@ -327,46 +339,63 @@ fn another_implementations_sender_is_answered_in_both_modes() {
     fs::write(&key, KEY).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     let key = key.to_str().unwrap();
-    for (ours, theirs) in [
-        (vec!["--json"], vec!["-A", "O"]),
-        (vec!["--json", "--key-file", key], vec!["-A", "A", "--hmac-key", KEY]),
-    ] {
-        let (server, urls) = Server::reflect(&["stamp"], "127.0.0.1", &ours);
-        let port = urls[0].rsplit(':').next().unwrap();
-        let output = Command::new(&peer)
-            .args(["-r", "127.0.0.1", "-p", port, "-c", "10", "-d", "10"])
-            .args(&theirs)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(text.contains("Packets received: 10"), "{theirs:?} {text} {}", said(&output));
-        assert_eq!(json(&server.stop())["values"]["replies"], 10);
+    for (host, theirs_host, any) in [("127.0.0.1", "127.0.0.1", "0.0.0.0"), ("[::1]", "::1", "::")]
+    {
+        for (ours, theirs) in [
+            (vec!["--json"], vec!["-A", "O"]),
+            (vec!["--json", "--key-file", key], vec!["-A", "A", "--hmac-key", KEY]),
+        ] {
+            let (server, urls) = Server::reflect(&["stamp"], host, &ours);
+            let port = urls[0].rsplit(':').next().unwrap();
+            let output = Command::new(&peer)
+                .args(["-r", theirs_host, "-S", any, "-p", port, "-c", "10", "-d", "10"])
+                .args(&theirs)
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("Packets received: 10"), "{theirs:?} {text} {}", said(&output));
+            assert_eq!(json(&server.stop())["values"]["replies"], 10);
+        }
     }
 }
 
 #[test]
-fn another_implementations_reflector_is_measured() {
-    let Some(peer) = stamp_suite("another_implementations_reflector_is_measured") else { return };
-    let port = free_port("127.0.0.1").to_string();
-    let mut command = Command::new(peer);
-    command.args(["-i", "-S", "127.0.0.1", "-o", &port]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let server = Server { child: command.spawn().unwrap() };
-    let url = format!("stamp://127.0.0.1:{port}");
-    // It says nothing when it is ready, so the first answered probe does.
-    let ready =
-        (0..50).any(|_| dwell(&["ping", &url, "-c", "1", "-W", "0.1", "-q"]).status.success());
-    assert!(ready, "the peer answers");
-    let output = dwell(&["ping", &url, "-c", "50", "-i", "0.002", "--json"]);
-    drop(server);
-    let result = json(&output);
-    assert_eq!(result["packets"]["received"], 50);
-    assert_eq!(result["metrics"]["residence_ns"]["count"], 50);
-    assert_eq!(
-        result["metrics"]["one_way_forward_ns"],
-        Value::Null,
-        "its clock is not proven ours"
-    );
+fn another_implementations_reflector_is_measured_in_both_modes() {
+    const TEST: &str = "another_implementations_reflector_is_measured_in_both_modes";
+    let Some(peer) = stamp_suite(TEST) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let key = dir.path().join("key");
+    fs::write(&key, KEY).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let key = key.to_str().unwrap();
+    for (host, theirs_host) in [("127.0.0.1", "127.0.0.1"), ("[::1]", "::1")] {
+        for (ours, theirs) in [
+            (vec![], vec!["-A", "O"]),
+            (vec!["--key-file", key], vec!["-A", "A", "--hmac-key", KEY]),
+        ] {
+            let port = free_port(host).to_string();
+            let mut command = Command::new(&peer);
+            command.args(["-i", "-S", theirs_host, "-o", &port]).args(&theirs);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let server = Server { child: command.spawn().unwrap() };
+            let url = format!("stamp://{host}:{port}");
+            let ping = |more: &[&str]| dwell(&[&["ping", &url], &ours[..], more].concat());
+            // It says nothing when it is ready, so the first answered probe does.
+            let ready = (0..50).any(|_| ping(&["-c", "1", "-W", "0.1", "-q"]).status.success());
+            assert!(ready, "the peer answers {ours:?} at {url}");
+            let output = ping(&["-c", "50", "-i", "0.002", "--json"]);
+            drop(server);
+            let result = json(&output);
+            assert_eq!(result["packets"]["received"], 50);
+            assert_eq!(result["parameters"]["authenticated"], !ours.is_empty());
+            assert_eq!(result["metrics"]["residence_ns"]["count"], 50);
+            assert_eq!(
+                result["metrics"]["one_way_forward_ns"],
+                Value::Null,
+                "its clock is not proven ours"
+            );
+        }
+    }
 }
 
 #[test]
@@ -431,37 +460,40 @@ fn what_the_link_dropped_is_exactly_what_is_reported_lost_and_its_delay_is_in_th
 fn exact_loss(name: &str) {
     let exec = |node: &'static str| ["lab", "exec", "--lab", name, node, "--", DWELL];
     let mut reflector = Command::new(DWELL);
-    reflector.args(exec("n2")).args(["reflect", "roundtrip://0.0.0.0:7100"]);
-    let _reflector = Server::ready(reflector, "listening on", 1);
-    let csv = env::temp_dir().join(format!("{name}.csv"));
-    let ping =
-        ["ping", "-4", "roundtrip://n2:7100", "-c", "1000", "-i", "0.002", "-W", "0.3", "--json"];
-    let rows = ["--warm-up", "0", "--csv", csv.to_str().unwrap()];
-    let output = dwell(&[&exec("n1")[..], &ping, &rows].concat());
-    let result = json(&output);
-    let reported: BTreeSet<u32> = fs::read_to_string(&csv)
-        .unwrap()
-        .lines()
-        .filter_map(|row| row.split_once(',').filter(|(_, rtt)| rtt.trim() == "NaN"))
-        .map(|(id, _)| id.trim().parse().unwrap())
-        .collect();
-    fs::remove_file(&csv).unwrap();
+    let urls = ["roundtrip://0.0.0.0:7100", "roundtrip://[::]:7100"];
+    reflector.args(exec("n2")).arg("reflect").args(urls);
+    let _reflector = Server::ready(reflector, "listening on", 2);
     let list = dwell(&["lab", "list", "--json"]);
     let list: Value = serde_json::from_slice(&list.stdout).unwrap();
     let lab = list["labs"].as_array().unwrap().iter().find(|lab| lab["name"] == name).unwrap();
-    let log = fs::read_to_string(lab["links"][0]["event_log"].as_str().unwrap()).unwrap();
-    let dropped: BTreeSet<u32> = log
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap())
-        .filter(|event| event["action"] == "drop" && event["proto"] == 17)
-        .map(|event| {
-            let head = event["payload_head"].as_str().unwrap();
-            u32::from_str_radix(&head[32..40], 16).unwrap().swap_bytes()
-        })
-        .collect();
-    assert!(dropped.len() > 20, "5 % both ways of 1,000: {}", dropped.len());
-    assert_eq!(reported, dropped);
-    assert_eq!(result["packets"]["lost"], dropped.len());
-    let median = result["metrics"]["rtt_ns"]["p50"].as_f64().unwrap();
-    assert!((median / 10e6 - 1.0).abs() < 0.05, "10 ms of delay, {median} ns measured");
+    let log = lab["links"][0]["event_log"].as_str().unwrap();
+    let events = || fs::read_to_string(log).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
+    for family in ["-4", "-6"] {
+        let before = events().len();
+        let csv = env::temp_dir().join(format!("{name}{family}.csv"));
+        let ping = ["ping", family, "roundtrip://n2:7100", "-c", "1000", "-i", "0.002"];
+        let rows = ["-W", "0.3", "--warm-up", "0", "--json", "--csv", csv.to_str().unwrap()];
+        let result = json(&dwell(&[&exec("n1")[..], &ping, &rows].concat()));
+        let reported: BTreeSet<u32> = fs::read_to_string(&csv)
+            .unwrap()
+            .lines()
+            .filter_map(|row| row.split_once(',').filter(|(_, rtt)| rtt.trim() == "NaN"))
+            .map(|(id, _)| id.trim().parse().unwrap())
+            .collect();
+        fs::remove_file(&csv).unwrap();
+        let dropped: BTreeSet<u32> = events()[before..]
+            .iter()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .filter(|event| event["action"] == "drop" && event["proto"] == 17)
+            .map(|event| {
+                let head = event["payload_head"].as_str().unwrap();
+                u32::from_str_radix(&head[32..40], 16).unwrap().swap_bytes()
+            })
+            .collect();
+        assert!(dropped.len() > 20, "{family}: 5 % both ways of 1,000: {}", dropped.len());
+        assert_eq!(reported, dropped, "{family}");
+        assert_eq!(result["packets"]["lost"], dropped.len());
+        let median = result["metrics"]["rtt_ns"]["p50"].as_f64().unwrap();
+        assert!((median / 10e6 - 1.0).abs() < 0.05, "10 ms of delay, {median} ns measured");
+    }
 }
