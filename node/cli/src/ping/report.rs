@@ -144,6 +144,10 @@ fn warnings(recorder: &Recorder, outcome: &Outcome, dropped: u64) -> Vec<String>
     note(counts.rejected.malformed, "messages were malformed and dropped");
     note(counts.rejected.unknown, "messages answered no probe of this run and were dropped");
     note(counts.rejected.unauthentic, "replies had a wrong HMAC and were dropped");
+    if let Some(other) = outcome.alternative.filter(|_| counts.received + counts.late == 0) {
+        let (ip, flag) = (other.ip(), if other.is_ipv4() { "-4" } else { "-6" });
+        warnings.push(format!("{} did not answer; the name is {ip} too: try {flag}", outcome.peer));
+    }
     warnings
 }
 

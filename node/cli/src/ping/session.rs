@@ -41,6 +41,8 @@ pub(super) struct Outcome {
     /// What the program itself adds to a round trip.
     pub(super) floor: Option<Nanos>,
     pub(super) peer: SocketAddr,
+    /// The first address of the other family that the target's name has, if it was not ruled out.
+    pub(super) alternative: Option<SocketAddr>,
     pub(super) local: SocketAddr,
     /// What answers to the protocol's name in the result, such as the kind of ICMP socket.
     pub(super) socket: &'static str,
@@ -53,7 +55,7 @@ pub(super) fn run(
     shared: &Arc<Shared>,
     recorder: &mut Recorder,
 ) -> Result<Outcome, Failure> {
-    let peer = resolve(args, plan)?;
+    let (peer, alternative) = resolve(args, plan)?;
     let options = PortOptions {
         source: plan.origin.source,
         interface: plan.origin.interface.clone(),
@@ -74,7 +76,7 @@ pub(super) fn run(
     if plan.pattern == Pattern::Random {
         random.fill_bytes(&mut payload);
     }
-    let start = Start { args, plan, shared, recorder, peer };
+    let start = Start { args, plan, shared, recorder, peer, alternative };
     match plan.target.scheme {
         Scheme::Stamp => {
             let session = protocol::Session {
@@ -132,6 +134,7 @@ struct Start<'a> {
     shared: &'a Arc<Shared>,
     recorder: &'a mut Recorder,
     peer: SocketAddr,
+    alternative: Option<SocketAddr>,
 }
 
 impl Start<'_> {
@@ -141,7 +144,7 @@ impl Start<'_> {
         protocol: Q,
         socket: &'static str,
     ) -> Result<Outcome, Failure> {
-        let Self { args, plan, shared, recorder, peer } = self;
+        let Self { args, plan, shared, recorder, peer, alternative } = self;
         let local = port.local_addr();
         // A reply may be longer than a probe; one byte more shows that it is.
         let mut buffer = vec![0; protocol.capacity().max(2_048) + 1];
@@ -168,11 +171,12 @@ impl Start<'_> {
             recorder.follow(taken, heard, shared, &|| timing.is_finished());
             timing.join().expect("the timing loop does not panic")
         })?;
-        Ok(Outcome { ended, placement, floor, peer, local, socket })
+        Ok(Outcome { ended, placement, floor, peer, alternative, local, socket })
     }
 }
 
-fn resolve(args: &Args, plan: &Plan) -> Result<SocketAddr, Failure> {
+/// The address to probe, and the first of the other family if there is one.
+fn resolve(args: &Args, plan: &Plan) -> Result<(SocketAddr, Option<SocketAddr>), Failure> {
     let target = &plan.target;
     let family = |address: &SocketAddr| match plan.origin.source {
         _ if args.ipv4 => address.is_ipv4(),
@@ -187,11 +191,14 @@ fn resolve(args: &Args, plan: &Plan) -> Result<SocketAddr, Failure> {
             target.host
         ))
     })?;
-    addresses.into_iter().find(family).ok_or_else(|| {
+    let mut addresses: Vec<_> = addresses.filter(family).collect();
+    if addresses.is_empty() {
         let wanted =
             if args.ipv6 || plan.origin.source.is_some_and(|s| s.is_ipv6()) { 6 } else { 4 };
-        Failure::usage(format!("'{}' has no IPv{wanted} address", target.host))
-    })
+        return Err(Failure::usage(format!("'{}' has no IPv{wanted} address", target.host)));
+    }
+    let peer = addresses.remove(0);
+    Ok((peer, addresses.into_iter().find(|other| other.is_ipv4() != peer.is_ipv4())))
 }
 
 fn icmp(
