@@ -5,7 +5,7 @@ use dwell_io::{cpu, machine};
 use dwell_record::{Ends, Environment, Placement};
 
 /// This machine, the interface that packets leave or come by, and how the timing thread ran.
-pub(crate) fn environment(interface: Option<Interface>, near: Placement) -> Environment {
+pub(crate) fn environment(interface: Option<&Interface>, near: Placement) -> Environment {
     let machine = machine::facts();
     let mut environment = Environment {
         kernel: machine.kernel,
@@ -17,10 +17,10 @@ pub(crate) fn environment(interface: Option<Interface>, near: Placement) -> Envi
         ..Environment::default()
     };
     if let Some(found) = interface {
-        environment.interface = Some(found.name);
-        environment.driver = found.driver;
-        environment.offloads = found.offloads;
-        environment.qdisc = found.qdisc;
+        environment.interface = Some(found.name.clone());
+        environment.driver = found.driver.clone();
+        environment.offloads = found.offloads.clone();
+        environment.qdisc = found.qdisc.clone();
     }
     environment
 }

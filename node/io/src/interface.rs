@@ -76,6 +76,13 @@ pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
     Ok(all()?.into_iter().find(|interface| interface.index == index))
 }
 
+impl Interface {
+    /// Whether its driver says that the card stamps packets both ways.
+    pub fn has_stamping_card(&self) -> bool {
+        self.stamping.is_some_and(|able| able.tx_hardware && able.rx_hardware)
+    }
+}
+
 fn interface(link: LinkMessage) -> Interface {
     let mut found = Interface {
         index: link.header.index,

@@ -13,8 +13,11 @@ pub enum StampRequest {
     /// None: only the program's own clock reads. Leaves the kernel's fast path alone.
     #[default]
     User,
-    /// Software stamps for RX and TX, and hardware stamps where the interface delivers them.
+    /// The kernel's software stamps.
     Kernel,
+    /// The kernel's and the network card's. Asking a card that has none costs 0.25 us per round
+    /// trip, so ask only one whose driver says that it has them.
+    Card,
 }
 
 /// How to open a socket that sends probes.

@@ -116,15 +116,18 @@ pub(crate) fn request_stamps(
     if request == StampRequest::User {
         return Ok(());
     }
-    let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE
-        | libc::SOF_TIMESTAMPING_SOFTWARE
-        | libc::SOF_TIMESTAMPING_RX_HARDWARE
-        | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+    let card = request == StampRequest::Card;
+    let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    if card {
+        flags |= libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+    }
     if tx {
         flags |= libc::SOF_TIMESTAMPING_TX_SOFTWARE
-            | libc::SOF_TIMESTAMPING_TX_HARDWARE
             | SOF_TIMESTAMPING_OPT_ID
             | SOF_TIMESTAMPING_OPT_TSONLY;
+        if card {
+            flags |= libc::SOF_TIMESTAMPING_TX_HARDWARE;
+        }
         if sched {
             flags |= SOF_TIMESTAMPING_TX_SCHED;
         }

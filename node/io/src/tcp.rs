@@ -90,7 +90,7 @@ impl TcpPort {
         socket::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1_i32)?;
         // Nothing was sent yet, so the kernel's offsets count from the first message.
         socket::request_stamps(&fd, options.stamps, true, options.sched_stamps)?;
-        let stamped = options.stamps == StampRequest::Kernel;
+        let stamped = options.stamps != StampRequest::User;
         Ok(Self {
             local: socket::local_addr(&fd)?,
             fd,

@@ -86,7 +86,7 @@ impl Link {
         socket::request_stamps(&fd, options.stamps, true, options.sched_stamps)?;
         // Best effort: a smaller buffer only matters to bursts.
         let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
-        let stamped = options.stamps == StampRequest::Kernel;
+        let stamped = options.stamps != StampRequest::User;
         Ok(Self { fd, control: Control::new(), stamped, next_key: 0, timeout: Nanos::MAX })
     }
 
@@ -234,7 +234,7 @@ impl UdpServer {
             let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
         }
         socket::bind(&fd, address)?;
-        let beside = options.metadata || everywhere || options.stamps == StampRequest::Kernel;
+        let beside = options.metadata || everywhere || options.stamps != StampRequest::User;
         Ok(Self {
             local: socket::local_addr(&fd)?,
             fd,

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dwell_engine::stamps::Rung;
-use dwell_io::interface::{self, Interface};
 use dwell_record::{Kind, Packets, Stamps, Summary, Trust};
 use dwell_stats::{Figures, Metric, Threshold, Verdict, bins, render};
 use dwell_units::Nanos;
@@ -73,7 +72,7 @@ pub(super) fn summary(
         stamps: Stamps { tx: Some(rungs.tx), rx: Some(rungs.rx), near: Some(rungs.near()) },
         engine: engine(args, plan).to_owned(),
         trust,
-        environment: environment(interface(plan, outcome), args.place.record(outcome.placement)),
+        environment: environment(outcome.interface.as_ref(), args.place.record(outcome.placement)),
     }
 }
 
@@ -117,14 +116,6 @@ fn parameters(args: &Args, plan: &Plan, outcome: &Outcome) -> BTreeMap<String, V
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
     .collect()
-}
-
-/// The interface is the one that `-I` names, else the one that the routing table chooses.
-fn interface(plan: &Plan, outcome: &Outcome) -> Option<Interface> {
-    match &plan.origin.interface {
-        Some(name) => interface::all().ok()?.into_iter().find(|found| found.name == *name),
-        None => interface::towards(outcome.peer).ok()?,
-    }
 }
 
 fn warnings(recorder: &Recorder, outcome: &Outcome, dropped: u64) -> Vec<String> {

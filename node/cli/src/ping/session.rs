@@ -12,8 +12,10 @@ use dwell_engine::protocol::{self, IcmpEcho, PlainEcho, Protocol, TextStream, Te
 use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
 use dwell_io::icmp::{IcmpPort, IcmpRung};
+use dwell_io::interface::{self, Interface};
 use dwell_io::machine;
 use dwell_io::port::{Port, PortOptions, StampRequest};
+use dwell_io::process;
 use dwell_io::tcp::TcpPort;
 use dwell_io::udp::UdpPort;
 use dwell_units::Nanos;
@@ -44,6 +46,8 @@ pub(super) struct Outcome {
     /// The first address of the other family that the target's name has, if it was not ruled out.
     pub(super) alternative: Option<SocketAddr>,
     pub(super) local: SocketAddr,
+    /// The interface that probes leave by.
+    pub(super) interface: Option<Interface>,
     /// What answers to the protocol's name in the result, such as the kind of ICMP socket.
     pub(super) socket: &'static str,
 }
@@ -56,6 +60,7 @@ pub(super) fn run(
     recorder: &mut Recorder,
 ) -> Result<Outcome, Failure> {
     let (peer, alternative) = resolve(args, plan)?;
+    let interface = interface(plan, peer);
     let options = PortOptions {
         source: plan.origin.source,
         interface: plan.origin.interface.clone(),
@@ -63,6 +68,7 @@ pub(super) fn run(
         dscp: args.dscp,
         stamps: match args.stamps {
             StampChoice::User => StampRequest::User,
+            _ if interface.as_ref().is_some_and(Interface::has_stamping_card) => StampRequest::Card,
             StampChoice::Auto | StampChoice::Kernel => StampRequest::Kernel,
         },
         sched_stamps: args.sched_stamps,
@@ -76,7 +82,7 @@ pub(super) fn run(
     if plan.pattern == Pattern::Random {
         random.fill_bytes(&mut payload);
     }
-    let start = Start { args, plan, shared, recorder, peer, alternative };
+    let start = Start { args, plan, shared, recorder, peer, alternative, interface };
     match plan.target.scheme {
         Scheme::Stamp => {
             let session = protocol::Session {
@@ -135,6 +141,7 @@ struct Start<'a> {
     recorder: &'a mut Recorder,
     peer: SocketAddr,
     alternative: Option<SocketAddr>,
+    interface: Option<Interface>,
 }
 
 impl Start<'_> {
@@ -144,7 +151,7 @@ impl Start<'_> {
         protocol: Q,
         socket: &'static str,
     ) -> Result<Outcome, Failure> {
-        let Self { args, plan, shared, recorder, peer, alternative } = self;
+        let Self { args, plan, shared, recorder, peer, alternative, interface } = self;
         let local = port.local_addr();
         // A reply may be longer than a probe; one byte more shows that it is.
         let mut buffer = vec![0; protocol.capacity().max(2_048) + 1];
@@ -160,6 +167,8 @@ impl Start<'_> {
         let (ended, placement, floor) = std::thread::scope(|scope| {
             let timing = scope.spawn(move || -> io::Result<(Ended, Placement, Option<Nanos>)> {
                 let placement = cpu::settle(args.place.cpu, real_time)?;
+                // Without it the measurement is only slower.
+                let _ = process::own_descriptors();
                 let floor = floor::measure();
                 let pinger = Pinger::new(protocol, plan.config, monotonic());
                 let driver =
@@ -171,7 +180,7 @@ impl Start<'_> {
             recorder.follow(taken, heard, shared, &|| timing.is_finished());
             timing.join().expect("the timing loop does not panic")
         })?;
-        Ok(Outcome { ended, placement, floor, peer, alternative, local, socket })
+        Ok(Outcome { ended, placement, floor, peer, alternative, local, interface, socket })
     }
 }
 
@@ -199,6 +208,14 @@ fn resolve(args: &Args, plan: &Plan) -> Result<(SocketAddr, Option<SocketAddr>),
     }
     let peer = addresses.remove(0);
     Ok((peer, addresses.into_iter().find(|other| other.is_ipv4() != peer.is_ipv4())))
+}
+
+/// The interface is the one that `-I` names, else the one that the routing table chooses.
+fn interface(plan: &Plan, peer: SocketAddr) -> Option<Interface> {
+    match &plan.origin.interface {
+        Some(name) => interface::all().ok()?.into_iter().find(|found| found.name == *name),
+        None => interface::towards(peer).ok()?,
+    }
 }
 
 fn icmp(

@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use dwell_io::cpu::{self, Placement};
+use dwell_io::interface::{self, Interface};
 use dwell_io::port::{StampRequest, Wait};
+use dwell_io::process;
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
 use dwell_units::{Nanos, PacketRate};
 use serde_json::json;
@@ -160,6 +162,8 @@ fn serve(
             .map(|mut service| {
                 scope.spawn(move || -> io::Result<Placement> {
                     let placement = cpu::settle(args.place.cpu, real_time)?;
+                    // Threads of connections are this one's, and share its table.
+                    let _ = process::own_descriptors();
                     while !stopped() {
                         if let Err(error) = service.turn(Wait::AtMost(NAP)) {
                             stop.store(true, Ordering::Relaxed);
@@ -236,6 +240,7 @@ fn open(
     };
     let stamps = match args.stamps {
         StampChoice::User => StampRequest::User,
+        _ if has_stamping_card() => StampRequest::Card,
         StampChoice::Auto | StampChoice::Kernel => StampRequest::Kernel,
     };
     let rules = udp::Rules {
@@ -244,6 +249,11 @@ fn open(
     };
     let answer = udp::Answer::new(listen.scheme, key, args.stateless);
     Ok(Box::new(udp::UdpService::bind(listen.address, answer, stamps, rules, counters)?))
+}
+
+/// Whether any card here stamps packets: requests may come by all of them.
+fn has_stamping_card() -> bool {
+    interface::all().is_ok_and(|all| all.iter().any(Interface::has_stamping_card))
 }
 
 fn no_family(error: &io::Error) -> bool {
