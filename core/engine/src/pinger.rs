@@ -134,7 +134,6 @@ pub struct Rejected {
 #[must_use = "report what became of the send: Pinger::sent or Pinger::send_failed"]
 pub struct TxToken {
     id: u64,
-    intended: Instant<Monotonic>,
 }
 
 impl TxToken {
@@ -292,7 +291,8 @@ impl<P: Protocol> Pinger<P> {
     }
 
     /// Starts a probe if one is due: writes its message and returns the token of the send action.
-    /// The message is read with [`Pinger::message`].
+    /// The message is read with [`Pinger::message`]. Its time-out counts from `now`. All that can be
+    /// done before the probe leaves is done here, so that nothing keeps it from being answered.
     pub fn transmit(
         &mut self,
         now: Instant<Monotonic>,
@@ -306,9 +306,21 @@ impl<P: Protocol> Pinger<P> {
         }
         let id = self.next_id;
         self.make_room(id, out);
-        self.next_departure = None;
         self.message_len = self.protocol.write(id, stamp, &mut self.message);
-        Some(TxToken { id, intended })
+        *self.slot_mut(id) = Slot {
+            id,
+            fate: Fate::InFlight,
+            deadline: now.saturating_add(self.config.timeout),
+            intended,
+            ..Slot::FREE
+        };
+        if is_warm_up(id) {
+            self.counts.warm_up_sent += 1;
+        } else {
+            self.counts.sent += 1;
+        }
+        self.advance(id, intended, now);
+        Some(TxToken { id })
     }
 
     /// The message of the last [`Pinger::transmit`].
@@ -317,34 +329,16 @@ impl<P: Protocol> Pinger<P> {
     }
 
     /// The probe left: `app` is the clock just before the send call, `key` the name under which
-    /// the kernel will report its stamps, `now` the time from which its time-out counts.
-    pub fn sent(
-        &mut self,
-        token: TxToken,
-        app: Instant<Realtime>,
-        key: Option<u32>,
-        now: Instant<Monotonic>,
-    ) {
-        let TxToken { id, intended } = token;
-        *self.slot_mut(id) = Slot {
-            id,
-            fate: Fate::InFlight,
-            key,
-            deadline: now.saturating_add(self.config.timeout),
-            intended,
-            tx: TxStamps { app, sched: None, kernel: None, hw: None },
-            ..Slot::FREE
-        };
+    /// the kernel will report its stamps.
+    pub fn sent(&mut self, token: TxToken, app: Instant<Realtime>, key: Option<u32>) {
+        let TxToken { id } = token;
+        let slot = self.slot_mut(id);
+        slot.tx.app = app;
+        slot.key = key;
         if let Some(key) = key {
             let index = key as usize & (self.keys.len() - 1);
             self.keys[index] = id;
         }
-        if is_warm_up(id) {
-            self.counts.warm_up_sent += 1;
-        } else {
-            self.counts.sent += 1;
-        }
-        self.advance(id, intended, now);
     }
 
     /// The socket refused the probe for good.
@@ -355,19 +349,18 @@ impl<P: Protocol> Pinger<P> {
         now: Instant<Monotonic>,
         out: &mut impl FnMut(Sample),
     ) {
-        let TxToken { id, intended } = token;
-        let slot = Slot {
-            id,
-            intended,
-            tx: TxStamps { app, sched: None, kernel: None, hw: None },
-            ..Slot::FREE
-        };
-        *self.slot_mut(id) = slot;
-        if !is_warm_up(id) {
+        let TxToken { id } = token;
+        let slot = self.slot_mut(id);
+        slot.tx.app = app;
+        slot.fate = Fate::Free;
+        let sample = slot.sample(State::SendFailed);
+        if is_warm_up(id) {
+            self.counts.warm_up_sent -= 1;
+        } else {
+            self.counts.sent -= 1;
             self.counts.send_failed += 1;
-            out(slot.sample(State::SendFailed));
+            out(sample);
         }
-        self.advance(id, intended, now);
         if let Departures::Closed { pause, spacing } = self.config.departures {
             // No reply will come for this one; a socket that refuses is not asked in a tight loop.
             self.depart_after(now, pause.max(spacing).max(Nanos::from_millis(10)));

@@ -143,7 +143,7 @@ impl<Q: Protocol, R: Responder> Pair<Q, R> {
         self.pinger.expire(now, out);
         if let Some(token) = self.pinger.transmit(now, real, out) {
             let message = self.pinger.message().to_vec();
-            self.pinger.sent(token, real, None, now);
+            self.pinger.sent(token, real, None);
             self.departures.push(self.now);
             let channel = self.sent[Way::There as usize];
             self.launch(Way::There, channel, &message);

@@ -4,8 +4,6 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use crate::socket::errno;
-
 /// Commands, program types, attach types and flags of linux/bpf.h and linux/if_link.h.
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_LINK_CREATE: libc::c_long = 28;
@@ -132,7 +130,7 @@ impl Attr {
             libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len() as libc::c_long)
         };
         if fd < 0 {
-            return Err(io::Error::from_raw_os_error(errno()));
+            return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel just made this descriptor (close-on-exec) for us alone.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })

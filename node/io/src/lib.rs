@@ -17,6 +17,7 @@ pub mod tcp;
 pub mod udp;
 
 mod address;
+mod calls;
 mod ethtool;
 mod message;
 mod socket;

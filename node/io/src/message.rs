@@ -5,12 +5,14 @@
 use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use dwell_engine::stamps::TxPoint;
+use dwell_engine::stamps::{RxStamps, TxPoint};
 use dwell_units::{Instant, Realtime};
 
 use crate::address::RawAddress;
+use crate::calls;
+use crate::clock::realtime;
 use crate::port::Notice;
 
 /// Room for every control message that is asked for here, several times over.
@@ -56,7 +58,15 @@ struct Extended {
 /// A message that came through recvmsg.
 pub(crate) struct Came {
     pub(crate) len: usize,
+    /// The clock right after the call.
+    app: Instant<Realtime>,
     pub(crate) beside: Beside,
+}
+
+impl Came {
+    pub(crate) fn rx(&self) -> RxStamps {
+        RxStamps { hw: self.beside.hw, kernel: self.beside.kernel, app: self.app }
+    }
 }
 
 /// Takes one message with what came beside it, and its sender's address where `from` has room for
@@ -83,13 +93,13 @@ pub(crate) fn receive(
     header.msg_controllen = control.0.len() as _;
     // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
     // call and is borrowed exclusively.
-    let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &mut header, flags) };
-    let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
+    let len = unsafe { calls::receive_message(fd, &mut header, flags) }?;
+    let app = realtime();
     if let Some(name_len) = name_len {
         *name_len = header.msg_namelen.min(RawAddress::ROOM);
     }
     let used = (header.msg_controllen as usize).min(CONTROL);
-    Ok(Came { len, beside: parse(&control.0[..used]) })
+    Ok(Came { len, app, beside: parse(&control.0[..used]) })
 }
 
 /// Takes up to `limit` entries of the error queue.

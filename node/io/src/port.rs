@@ -111,6 +111,8 @@ pub enum Wait {
     /// At most this long, asleep in the kernel. The kernel's timers may return late, and a signal
     /// may return early: the caller looks at the clock.
     AtMost(Nanos),
+    /// Until a message comes, a signal does, or the socket is shut. Spares the kernel a timer.
+    Forever,
 }
 
 /// A socket that sends probes to one peer and receives its replies.

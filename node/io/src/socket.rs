@@ -135,13 +135,14 @@ pub(crate) fn request_stamps(
     set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
 }
 
-/// Sets how long a blocking receive call waits, if that changed since the last time.
+/// Sets how long a blocking receive call waits, if that changed since the last time;
+/// [`Nanos::MAX`], which sockets start with, is for ever.
 pub(crate) fn receive_timeout(fd: &OwnedFd, current: &mut Nanos, wait: Nanos) -> io::Result<()> {
     if *current == wait {
         return Ok(());
     }
-    // Zero would mean "for ever".
-    let micros = (wait.0 / 1_000).max(1);
+    // Zero means "for ever".
+    let micros = if wait == Nanos::MAX { 0 } else { (wait.0 / 1_000).max(1) };
     let time = libc::timeval { tv_sec: micros / 1_000_000, tv_usec: micros % 1_000_000 };
     set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, time)?;
     *current = wait;
@@ -169,9 +170,4 @@ pub(crate) fn send_error(errno: c_int) -> Result<SendError, c_int> {
         libc::EPIPE | libc::ECONNRESET => Ok(SendError::Closed),
         other => Ok(SendError::Other(other)),
     }
-}
-
-/// The errno of the call that just failed.
-pub(crate) fn errno() -> c_int {
-    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }

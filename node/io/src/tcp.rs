@@ -7,10 +7,10 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
-use dwell_engine::stamps::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::address::unspecified;
+use crate::calls;
 use crate::clock::realtime;
 use crate::message::{self, Control};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
@@ -106,11 +106,12 @@ impl Port for TcpPort {
         let app = realtime();
         let mut rest = message;
         while !rest.is_empty() {
-            match send_some(&self.fd, rest) {
+            match calls::send(&self.fd, rest, libc::MSG_NOSIGNAL) {
                 Ok(sent) => rest = &rest[sent..],
-                Err(libc::EINTR) => {}
-                Err(errno) => {
-                    return Err(socket::send_error(errno).unwrap_or(SendError::Closed));
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let known = socket::send_error(calls::errno(&error));
+                    return Err(known.unwrap_or(SendError::Closed));
                 }
             }
         }
@@ -120,14 +121,9 @@ impl Port for TcpPort {
 
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
         let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
-        let came = message::receive(&self.fd, buffer, &mut self.control, None, flags);
-        let app = realtime();
-        match came {
+        match message::receive(&self.fd, buffer, &mut self.control, None, flags) {
             Ok(came) if came.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(came) => {
-                let rx = RxStamps { hw: came.beside.hw, kernel: came.beside.kernel, app };
-                Ok(Some(Arrival { len: came.len, rx, channel: 0 }))
-            }
+            Ok(came) => Ok(Some(Arrival { len: came.len, rx: came.rx(), channel: 0 })),
             Err(error) => nothing(error),
         }
     }
@@ -151,16 +147,6 @@ impl Port for TcpPort {
     fn local_addr(&self) -> SocketAddr {
         self.local
     }
-}
-
-/// One send call on a stream; the errno on failure. No SIGPIPE.
-fn send_some(fd: &OwnedFd, message: &[u8]) -> Result<usize, i32> {
-    use std::os::fd::AsRawFd;
-    // SAFETY: the kernel reads `message.len()` bytes of `message`.
-    let sent = unsafe {
-        libc::send(fd.as_raw_fd(), message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL)
-    };
-    usize::try_from(sent).map_err(|_| socket::errno())
 }
 
 /// Listens on `address`; an IPv6 socket takes IPv6 only. Accepting waits at most `wait`, or not at

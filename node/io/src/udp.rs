@@ -10,6 +10,7 @@ use dwell_engine::stamps::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::address::{RawAddress, unspecified};
+use crate::calls;
 use crate::clock::realtime;
 use crate::message::{self, Control};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
@@ -94,16 +95,12 @@ impl Link {
         let mut pending = 0;
         for _ in 0..=RESENDS {
             let app = realtime();
-            // SAFETY: the kernel reads `message.len()` bytes of `message`.
-            let sent = unsafe {
-                libc::send(self.fd.as_raw_fd(), message.as_ptr().cast(), message.len(), 0)
-            };
-            if sent >= 0 {
+            let Err(error) = calls::send(&self.fd, message, 0) else {
                 let key = self.stamped.then_some(self.next_key);
                 self.next_key = self.next_key.wrapping_add(1);
                 return Ok(Sent { app, key });
-            }
-            match socket::send_error(socket::errno()) {
+            };
+            match socket::send_error(calls::errno(&error)) {
                 // The error itself waits in the error queue, where it names its packet.
                 Err(errno) => pending = errno,
                 Ok(error) => return Err(error),
@@ -115,24 +112,16 @@ impl Link {
     pub(crate) fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
         let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
         if !self.stamped {
-            // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer`.
-            let len = unsafe {
-                libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags)
+            return match calls::receive(&self.fd, buffer, flags) {
+                Ok(len) => {
+                    let rx = RxStamps { hw: None, kernel: None, app: realtime() };
+                    Ok(Some(Arrival { len, rx, channel: 0 }))
+                }
+                Err(error) => nothing(error),
             };
-            let app = realtime();
-            let Ok(len) = usize::try_from(len) else {
-                return nothing(io::Error::last_os_error());
-            };
-            let rx = RxStamps { hw: None, kernel: None, app };
-            return Ok(Some(Arrival { len, rx, channel: 0 }));
         }
-        let came = message::receive(&self.fd, buffer, &mut self.control, None, flags);
-        let app = realtime();
-        match came {
-            Ok(came) => {
-                let rx = RxStamps { hw: came.beside.hw, kernel: came.beside.kernel, app };
-                Ok(Some(Arrival { len: came.len, rx, channel: 0 }))
-            }
+        match message::receive(&self.fd, buffer, &mut self.control, None, flags) {
+            Ok(came) => Ok(Some(Arrival { len: came.len, rx: came.rx(), channel: 0 })),
             Err(error) => nothing(error),
         }
     }
@@ -147,6 +136,7 @@ pub(crate) fn receive_flags(fd: &OwnedFd, current: &mut Nanos, wait: Wait) -> io
     match wait {
         Wait::No => Ok(libc::MSG_DONTWAIT),
         Wait::AtMost(wait) => socket::receive_timeout(fd, current, wait).map(|()| 0),
+        Wait::Forever => socket::receive_timeout(fd, current, Nanos::MAX).map(|()| 0),
     }
 }
 
@@ -172,7 +162,7 @@ pub(crate) fn nothing<T>(error: io::Error) -> io::Result<Option<T>> {
 pub struct ServerOptions {
     /// Which stamps to ask for; only those of receiving are used.
     pub stamps: StampRequest,
-    /// Report TTL and TOS of requests.
+    /// Report when requests came, with which TTL and TOS.
     pub metadata: bool,
 }
 
@@ -184,6 +174,8 @@ pub struct UdpServer {
     timeout: Nanos,
     /// Who sent the last request, as the kernel said it: the reply needs no conversion.
     asker: RawAddress,
+    /// Stamps or metadata are wanted.
+    timed: bool,
 }
 
 /// A request that arrived.
@@ -195,8 +187,8 @@ pub struct Request {
     pub from: SocketAddr,
     /// The address it was sent to, if the socket is bound to all addresses.
     pub to: Option<IpAddr>,
-    /// Stamps of the request.
-    pub rx: RxStamps,
+    /// Stamps of the request, if stamps or metadata were asked for.
+    pub rx: Option<RxStamps>,
     /// TTL or hop limit it arrived with.
     pub ttl: Option<u8>,
     /// TOS or traffic class it arrived with.
@@ -234,14 +226,20 @@ impl UdpServer {
             let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
         }
         socket::bind(&fd, address)?;
-        let beside = options.metadata || everywhere || options.stamps != StampRequest::User;
+        let timed = options.metadata || options.stamps != StampRequest::User;
         Ok(Self {
             local: socket::local_addr(&fd)?,
             fd,
-            control: beside.then(Control::new),
+            control: (timed || everywhere).then(Control::new),
             timeout: Nanos::MAX,
             asker: RawAddress::empty(),
+            timed,
         })
+    }
+
+    /// A handle that ends a receive call of another thread, for good.
+    pub fn shutter(&self) -> io::Result<Shutter> {
+        self.fd.try_clone().map(Shutter)
     }
 
     /// The address it is bound to.
@@ -256,15 +254,13 @@ impl UdpServer {
             return self.receive_bare(buffer, flags);
         };
         self.asker.len = RawAddress::ROOM;
-        let came = message::receive(&self.fd, buffer, control, Some(&mut self.asker), flags);
-        let app = realtime();
-        let came = match came {
+        let came = match message::receive(&self.fd, buffer, control, Some(&mut self.asker), flags) {
             Ok(came) => came,
             Err(error) => return nothing(error),
         };
-        let Some(from) = self.asker.to_std() else { return Ok(None) };
-        let message::Beside { kernel, hw, ttl, tos, to, .. } = came.beside;
-        let rx = RxStamps { hw, kernel, app };
+        let Some(from) = self.from() else { return Ok(None) };
+        let rx = self.timed.then(|| came.rx());
+        let message::Beside { ttl, tos, to, .. } = came.beside;
         Ok(Some(Request { len: came.len, from, to, rx, ttl, tos }))
     }
 
@@ -278,14 +274,12 @@ impl UdpServer {
     ) -> Result<(), SendError> {
         for _ in 0..=RESENDS {
             let sent = match (request.to, tos) {
-                (None, None) => self.send_plain(message),
+                (None, None) => calls::send_to(&self.fd, message, &self.asker),
                 (source, tos) => self.send_beside(message, Beside::new(request.from, source, tos)),
             };
-            if sent >= 0 {
-                return Ok(());
-            }
+            let Err(error) = sent else { return Ok(()) };
             // An unconnected socket is told of no ICMP error, but a signal may interrupt.
-            match socket::send_error(socket::errno()) {
+            match socket::send_error(calls::errno(&error)) {
                 Err(_) => {}
                 Ok(error) => return Err(error),
             }
@@ -294,44 +288,20 @@ impl UdpServer {
     }
 
     fn receive_bare(&mut self, buffer: &mut [u8], flags: c_int) -> io::Result<Option<Request>> {
-        let mut len = RawAddress::ROOM;
-        // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer` and at most `len`
-        // bytes of address to `asker`, both borrowed exclusively.
-        let received = unsafe {
-            libc::recvfrom(
-                self.fd.as_raw_fd(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                flags,
-                self.asker.as_mut_ptr(),
-                &mut len,
-            )
+        let received = match calls::receive_from(&self.fd, buffer, &mut self.asker, flags) {
+            Ok(received) => received,
+            Err(error) => return nothing(error),
         };
-        let app = realtime();
-        let Ok(received) = usize::try_from(received) else {
-            return nothing(io::Error::last_os_error());
-        };
-        self.asker.len = len.min(RawAddress::ROOM);
-        let Some(from) = self.asker.to_std() else { return Ok(None) };
-        let rx = RxStamps { hw: None, kernel: None, app };
-        Ok(Some(Request { len: received, from, to: None, rx, ttl: None, tos: None }))
+        let Some(from) = self.from() else { return Ok(None) };
+        Ok(Some(Request { len: received, from, to: None, rx: None, ttl: None, tos: None }))
     }
 
-    fn send_plain(&self, message: &[u8]) -> isize {
-        // SAFETY: `message` and `asker` are valid for the lengths given and outlive the call.
-        unsafe {
-            libc::sendto(
-                self.fd.as_raw_fd(),
-                message.as_ptr().cast(),
-                message.len(),
-                0,
-                self.asker.as_ptr(),
-                self.asker.len,
-            )
-        }
+    /// Who sent the last message; nobody when the socket was shut.
+    fn from(&self) -> Option<SocketAddr> {
+        if self.asker.len == 0 { None } else { self.asker.to_std() }
     }
 
-    fn send_beside(&mut self, message: &[u8], mut beside: Beside) -> isize {
+    fn send_beside(&mut self, message: &[u8], mut beside: Beside) -> io::Result<usize> {
         let mut iov =
             libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
         // SAFETY: msghdr is plain data for which all zeros is valid.
@@ -343,8 +313,21 @@ impl UdpServer {
         header.msg_control = beside.bytes.as_mut_ptr().cast();
         header.msg_controllen = beside.len as _;
         // SAFETY: every pointer in `header` points to memory of the stated length that outlives
-        // the call; sendmsg only reads it.
-        unsafe { libc::sendmsg(self.fd.as_raw_fd(), &header, 0) }
+        // the call.
+        unsafe { calls::send_message(&self.fd, &header) }
+    }
+}
+
+/// Ends receive calls on a [`UdpServer`].
+#[derive(Debug)]
+pub struct Shutter(OwnedFd);
+
+impl Shutter {
+    /// From now on receive calls return at once, with nothing.
+    pub fn shut(&self) {
+        // SAFETY: takes plain integers. Linux shuts an unconnected socket too, though it then
+        // says ENOTCONN (net/ipv4/af_inet.c, inet_shutdown).
+        unsafe { libc::shutdown(self.0.as_raw_fd(), libc::SHUT_RD) };
     }
 }
 
@@ -452,10 +435,11 @@ mod tests {
             while monotonic() < until {
                 let sent = port.send(b"probe").unwrap();
                 let request = server.receive(&mut buffer, WAIT).unwrap().expect("the request");
-                let Some(rx) = request.rx.kernel else { continue };
+                let stamps = request.rx.unwrap();
+                let Some(rx) = stamps.kernel else { continue };
                 let Some(tx) = stamp_of(&mut port, sent.key.unwrap()) else { continue };
                 assert!(sent.app <= tx, "tx_app {:?} tx_kernel {tx:?}", sent.app);
-                assert!(tx <= rx && rx <= request.rx.app);
+                assert!(tx <= rx && rx <= stamps.app);
                 proven = true;
                 break;
             }

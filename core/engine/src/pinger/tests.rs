@@ -95,7 +95,7 @@ impl World {
             for delay in fates(id as i64, self.now) {
                 self.replies.push(Reverse((self.now + delay, id)));
             }
-            self.pinger.sent(token, real, None, mono);
+            self.pinger.sent(token, real, None);
         }
     }
 
@@ -248,7 +248,7 @@ fn a_stepped_realtime_clock_moves_no_departure_and_no_time_out() {
         let stamp = |after: i64| Instant::from_nanos(OFFSET + step + turn * 10 * MS + after);
         let token = world.pinger.transmit(now, stamp(0), &mut |_| {}).expect("due by the schedule");
         let message = (token.id() as u32).to_be_bytes();
-        world.pinger.sent(token, stamp(0), None, now);
+        world.pinger.sent(token, stamp(0), None);
         let rx = RxStamps { hw: None, kernel: None, app: stamp(MS) };
         let later = now + Nanos(MS);
         world.pinger.receive(&message, 0, rx, later, &mut |s| samples.push(s)).unwrap();
@@ -265,7 +265,7 @@ fn a_reply_waits_for_the_stamp_of_its_own_probe() {
     let mut samples = Vec::new();
     let (now, real) = (world.mono(), world.real());
     let token = world.pinger.transmit(now, real, &mut |_| {}).unwrap();
-    world.pinger.sent(token, real, Some(70), now);
+    world.pinger.sent(token, real, Some(70));
     let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
     world.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
     assert_eq!(samples, [], "told only with its stamp");
@@ -284,7 +284,7 @@ fn a_stamp_that_does_not_come_is_absent_and_counted() {
     let mut samples = Vec::new();
     let (now, real) = (world.mono(), world.real());
     let token = world.pinger.transmit(now, real, &mut |_| {}).unwrap();
-    world.pinger.sent(token, real, Some(1), now);
+    world.pinger.sent(token, real, Some(1));
     let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
     world.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
     let wake = world.pinger.wake().expect("the end of the wait for the stamp");

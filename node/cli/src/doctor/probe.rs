@@ -135,7 +135,7 @@ fn udp(address: IpAddr) -> io::Result<(bool, bool)> {
     let mut rx = false;
     let tx = until_stamped(&mut port, b"probe", |_| {
         let request = server.receive(&mut [0; 64], Wait::AtMost(Nanos::from_millis(10)));
-        rx |= request.is_ok_and(|r| r.is_some_and(|r| r.rx.kernel.is_some()));
+        rx |= request.is_ok_and(|r| r.and_then(|r| r.rx?.kernel).is_some());
         rx
     });
     Ok((tx, rx))

@@ -186,10 +186,11 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         }
         let mut out = deliver(&mut self.samples, self.shared);
         let Some(token) = self.pinger.transmit(now, realtime(), &mut out) else { return };
+        self.shared.next_id.store(self.pinger.next_id(), Ordering::Relaxed);
         match self.port.send(self.pinger.message()) {
-            // No clock is read between the send call and the wait for the reply: with both ends on
+            // Little is done between the send call and the wait for the reply: with both ends on
             // one core the far end runs only when we wait.
-            Ok(Sent { app, key }) => self.pinger.sent(token, app, key, now),
+            Ok(Sent { app, key }) => self.pinger.sent(token, app, key),
             Err(error) => {
                 self.pinger.send_failed(token, realtime(), monotonic(), &mut out);
                 if self.heard.send_failures == 0 {
@@ -198,7 +199,6 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
                 self.heard.send_failures += 1;
             }
         }
-        self.shared.next_id.store(self.pinger.next_id(), Ordering::Relaxed);
     }
 
     /// Waits for a reply, at most until something else is to be done, and takes it. Returns

@@ -19,6 +19,7 @@ use dwell_io::cpu::{self, Placement};
 use dwell_io::interface::{self, Interface};
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::process;
+use dwell_io::udp::Shutter;
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
 use dwell_units::{Nanos, PacketRate};
 use serde_json::json;
@@ -28,7 +29,7 @@ use crate::ping::StampChoice;
 use crate::{Exit, Failure, PlaceArgs, Scheme, Target};
 use counters::Counters;
 
-/// A receive call waits at most this long, so that a stop is obeyed.
+/// A stop is obeyed within this time.
 const NAP: Nanos = Nanos::from_millis(100);
 
 /// Answered per second and source, unless `--limit` says otherwise.
@@ -92,6 +93,9 @@ struct Listen {
 trait Service: Send {
     /// Answers at most one message. Returns whether there was one.
     fn turn(&mut self, wait: Wait) -> io::Result<bool>;
+
+    /// What ends a turn that waits for ever, if there is such a one.
+    fn shutter(&self) -> io::Result<Option<Shutter>>;
 }
 
 /// Runs the command.
@@ -156,6 +160,10 @@ fn serve(
         }
         return Ok(placement);
     }
+    let shutters: Vec<_> = services
+        .iter()
+        .filter_map(|service| service.shutter().transpose())
+        .collect::<Result<_, _>>()?;
     let placement = thread::scope(|scope| {
         let threads: Vec<_> = services
             .into_iter()
@@ -165,7 +173,7 @@ fn serve(
                     // Threads of connections are this one's, and share its table.
                     let _ = process::own_descriptors();
                     while !stopped() {
-                        if let Err(error) = service.turn(Wait::AtMost(NAP)) {
+                        if let Err(error) = service.turn(Wait::Forever) {
                             stop.store(true, Ordering::Relaxed);
                             return Err(error);
                         }
@@ -174,6 +182,12 @@ fn serve(
                 })
             })
             .collect();
+        while !stopped() && threads.iter().all(|thread| !thread.is_finished()) {
+            thread::sleep(NAP.to_std());
+        }
+        // One that failed stops all.
+        stop.store(true, Ordering::Relaxed);
+        shutters.iter().for_each(Shutter::shut);
         let placements =
             threads.into_iter().map(|thread| thread.join().expect("no service panics"));
         placements.collect::<io::Result<Vec<_>>>()

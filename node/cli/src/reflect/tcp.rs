@@ -9,6 +9,7 @@ use std::thread;
 use dwell_io::cpu;
 use dwell_io::port::Wait;
 use dwell_io::tcp::TcpConn;
+use dwell_io::udp::Shutter;
 use dwell_units::Nanos;
 use dwell_wire::text::{ACKNOWLEDGE, REQUEST, Splitter};
 
@@ -82,6 +83,11 @@ impl TcpService {
 }
 
 impl Service for TcpService {
+    /// Accepting and receiving are bounded in time.
+    fn shutter(&self) -> io::Result<Option<Shutter>> {
+        Ok(None)
+    }
+
     fn turn(&mut self, _wait: Wait) -> io::Result<bool> {
         let accepted = self.accept()?;
         // A connection that ends is no failure of the service.

@@ -8,7 +8,7 @@ use dwell_engine::reflector::{self, Limiter, Meta, Refusal, StampConfig, StampRe
 use dwell_io::clock::{self, monotonic, realtime};
 use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
-use dwell_io::udp::{Request, ServerOptions, UdpServer};
+use dwell_io::udp::{Request, ServerOptions, Shutter, UdpServer};
 use dwell_units::{Instant, Monotonic, Nanos, PacketRate};
 use dwell_wire::hmac::Key;
 
@@ -104,7 +104,7 @@ impl UdpService {
         };
         let len = match &mut self.answer {
             Answer::Stamp(stamp) => {
-                let rx = rx.hw.or(rx.kernel).unwrap_or(rx.app);
+                let rx = rx.map_or_else(realtime, |rx| rx.hw.or(rx.kernel).unwrap_or(rx.app));
                 let now = monotonic();
                 if now - self.clock_checked > CLOCK_CHECK {
                     stamp.set_utc_error(clock::utc_error());
@@ -127,6 +127,10 @@ impl UdpService {
 }
 
 impl Service for UdpService {
+    fn shutter(&self) -> io::Result<Option<Shutter>> {
+        self.server.shutter().map(Some)
+    }
+
     fn turn(&mut self, wait: Wait) -> io::Result<bool> {
         let Some(request) = self.server.receive(&mut self.buffer, wait)? else { return Ok(false) };
         match self.reply(&request) {
