@@ -64,7 +64,7 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s 4 -d 'Use
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s 6 -d 'Use IPv6 only'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l jsonl -d 'Print a JSON line per reply as it comes'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l json -d 'Print the summary as one JSON object'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s q -l quiet -d 'No progress and no table'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s q -l quiet -d 'No progress, only the result'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s v -l verbose -d 'Print every reply'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l key-file -d 'STAMP: answer authenticated packets only, with the key in this file (hexadecimal digits; others must not be able to read it). The environment variable DWELL_KEY does the same' -r -F

@@ -97,6 +97,11 @@ impl RoundTrip {
         }
     }
 
+    /// The rung of our side became known only now, with the first reply: no delay was recorded yet.
+    pub fn set_near(&mut self, near: Rung) {
+        self.near = near;
+    }
+
     /// Takes the fate of a probe in. `bridge` leads from the schedule's clock to the stamps'; it is
     /// `None` for a void sample.
     pub fn record(&mut self, sample: &Sample, bridge: Option<&Pairing>) {

@@ -258,6 +258,53 @@ fn a_full_disk_costs_the_rows_and_not_the_result() {
 }
 
 #[test]
+fn replies_that_come_after_the_warm_up_still_tell_their_rung() {
+    // Every reply waits for eight more requests: 80 ms, and the warm-up takes 50.
+    const REQUESTS: usize = 5 + 30;
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let url = format!("udp://{}", socket.local_addr().unwrap());
+    let echo = thread::spawn(move || {
+        let mut buffer = [0; 256];
+        let mut held = std::collections::VecDeque::new();
+        for n in 1..=REQUESTS {
+            let (len, from) = socket.recv_from(&mut buffer).unwrap();
+            held.push_back((buffer[..len].to_vec(), from));
+            while held.len() > 8 || n == REQUESTS && !held.is_empty() {
+                let (reply, to) = held.pop_front().unwrap();
+                socket.send_to(&reply, to).unwrap();
+            }
+        }
+    });
+    let output = dwell(&["ping", &url, "-c", "30", "-i", "10ms", "--json"]);
+    echo.join().unwrap();
+    let result = json(&output);
+    assert_eq!(result["packets"]["received"], 30, "{}", said(&output));
+    assert_eq!(result["metrics"]["rtt_kernel_ns"]["count"], 30);
+    assert_eq!(
+        (&result["stamps"]["tx"], &result["stamps"]["rx"]),
+        (&"kernel-sw".into(), &"kernel-sw".into())
+    );
+}
+
+#[test]
+fn a_reader_of_json_lines_that_has_enough_ends_the_run_with_success() {
+    let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
+    let mut ping = Command::new(DWELL)
+        .args(["ping", &urls[0], "-i", "1ms", "--jsonl"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(ping.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    serde_json::from_str::<Value>(&line).unwrap();
+    // Without a count it would go on for ever.
+    assert_eq!(ping.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn socat_is_measured_as_a_udp_and_a_tcp_echo() {
     const TEST: &str = "socat_is_measured_as_a_udp_and_a_tcp_echo";
     if Command::new("socat").arg("-V").output().is_err() {

@@ -57,12 +57,12 @@ pub(super) enum News {
     },
     /// A probe could not be sent.
     SendFailed(SendError),
-    /// Warm-up is over; the deepest rungs at which stamps came during it.
+    /// Warm-up is over; the deepest rungs at which stamps came during it, if it could tell.
     Counting {
-        /// Of sending.
-        tx: Rung,
-        /// Of receiving.
-        rx: Rung,
+        /// Of sending; unknown when nothing was sent.
+        tx: Option<Rung>,
+        /// Of receiving; unknown when no reply came.
+        rx: Option<Rung>,
         /// Warm-up probes that left.
         warm_up_sent: u64,
     },
@@ -163,20 +163,23 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         ended
     }
 
-    /// Warm-up is over: what it showed decides which stamp a reply waits for. Returns whether
-    /// there was none.
+    /// Warm-up is over: what it showed decides which stamp a reply waits for. Returns whether it
+    /// showed that there is none.
     fn begin_counting(&mut self) -> bool {
         self.take_notices();
-        self.pinger.await_stamp(self.heard.tx);
+        let counts = self.pinger.counts();
+        let untried = counts.warm_up_sent == 0 && self.manner.tx_stamps;
+        // Untried, a stamp is hoped for: one that does not come is counted.
+        self.pinger.await_stamp(self.heard.tx.or(untried.then_some(TxPoint::Kernel)));
         let tx = match self.heard.tx {
-            Some(TxPoint::Hw) => Rung::Hw,
-            Some(_) => Rung::KernelSw,
-            None => Rung::User,
+            Some(TxPoint::Hw) => Some(Rung::Hw),
+            Some(_) => Some(Rung::KernelSw),
+            None => (!untried).then_some(Rung::User),
         };
-        let rx = self.heard.rx.unwrap_or(Rung::User);
-        let warm_up_sent = self.pinger.counts().warm_up_sent;
-        let _ = self.news.push(News::Counting { tx, rx, warm_up_sent });
-        tx == Rung::User && rx == Rung::User
+        let unanswered = counts.warm_up_received == 0 && self.manner.tx_stamps;
+        let rx = self.heard.rx.or((!unanswered).then_some(Rung::User));
+        let _ = self.news.push(News::Counting { tx, rx, warm_up_sent: counts.warm_up_sent });
+        (tx, rx) == (Some(Rung::User), Some(Rung::User))
     }
 
     /// Sends the probe that is due, if one is.

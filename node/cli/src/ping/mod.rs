@@ -128,7 +128,7 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION", action = ArgAction::Append)]
     pub fail_if: Vec<String>,
 
-    /// No progress and no table
+    /// No progress, only the result
     #[arg(short = 'q', long)]
     pub quiet: bool,
 
@@ -183,11 +183,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     crate::stop::on_signal(&shared.stop)?;
     let mut recorder = recorder::Recorder::new(args, plan.target.scheme == Scheme::Roundtrip)?;
     let outcome = session::run(args, &plan, &shared, &mut recorder)?;
-    if outcome.ended.unstamped {
+    let unstamped = recorder.rungs.is_unstamped() && args.stamps == StampChoice::Kernel;
+    if outcome.ended.unstamped || unstamped {
         return Err(Failure::unsupported(
             "--stamps kernel: this socket delivers no kernel stamps here; --stamps auto measures \
              with the program's own",
         ));
+    }
+    if recorder.reader_gone && recorder.failure.is_none() {
+        return Ok(Exit::Measured);
     }
     let interrupted = shared.stop.load(Ordering::Relaxed);
     let dropped = shared.dropped.load(Ordering::Relaxed);
@@ -212,8 +216,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let counts = outcome.ended.counts;
     if !interrupted && counts.received + counts.late == 0 {
         eprintln!(
-            "dwell: {} gave no reply to {} probes within {}; is a reflector running there?",
-            plan.target, counts.sent, plan.config.timeout
+            "dwell: {} gave no reply within {}, probes sent: {}; is a reflector running there?",
+            plan.target, plan.config.timeout, counts.sent
         );
     }
     Ok(report::verdict(&thresholds, &recorder, &outcome, interrupted))

@@ -25,18 +25,48 @@ use crate::Failure;
 /// On anything but a terminal, talk at most this often.
 const PLAIN_LINE: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Which stamps the measurement has, as the warm-up showed.
-#[derive(Clone, Copy, Debug)]
+/// Which stamps the measurement has, as the warm-up showed, or else the first reply; `None` until
+/// then.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rungs {
-    pub(super) tx: Rung,
-    pub(super) rx: Rung,
+    tx: Option<Rung>,
+    rx: Option<Rung>,
     pub(super) warm_up_sent: u64,
 }
 
 impl Rungs {
+    /// The deepest stamps of packets sent.
+    pub(super) fn tx(self) -> Rung {
+        self.tx.unwrap_or(Rung::User)
+    }
+
+    /// The deepest stamps of packets received.
+    pub(super) fn rx(self) -> Rung {
+        self.rx.unwrap_or(Rung::User)
+    }
+
     /// The deepest rung that has stamps of both directions.
     pub(super) fn near(self) -> Rung {
-        self.tx.min(self.rx)
+        self.tx().min(self.rx())
+    }
+
+    /// It is known that there are no stamps but the program's own.
+    pub(super) fn is_unstamped(self) -> bool {
+        (self.tx, self.rx) == (Some(Rung::User), Some(Rung::User))
+    }
+
+    /// Learns from a reply what is not known yet. Returns whether it was news.
+    fn learn(&mut self, sample: &Sample) -> bool {
+        let (Some(rx), State::Received) = (sample.rx, sample.state) else { return false };
+        let known = (self.tx, self.rx);
+        let rung = |kernel: bool, hw: bool| match (hw, kernel) {
+            (true, _) => Rung::Hw,
+            (false, true) => Rung::KernelSw,
+            (false, false) => Rung::User,
+        };
+        self.tx.get_or_insert(rung(sample.tx.kernel.is_some(), sample.tx.hw.is_some()));
+        self.rx.get_or_insert(rung(rx.kernel.is_some(), rx.hw.is_some()));
+        known != (self.tx, self.rx)
     }
 }
 
@@ -55,18 +85,19 @@ pub(super) struct Recorder {
     progress: Progress,
     /// The first failure to write; measuring goes on without that output.
     pub(super) failure: Option<anyhow::Error>,
+    /// Whoever read our JSON lines has had enough.
+    pub(super) reader_gone: bool,
     pub(super) warnings: Vec<String>,
 }
 
 impl Recorder {
     /// Opens the outputs, so that what cannot be written is told before anything is sent.
     pub(super) fn new(args: &Args, s4: bool) -> Result<Self, Failure> {
-        let rungs = Rungs { tx: Rung::User, rx: Rung::User, warm_up_sent: 0 };
         let start = clock::pair();
         let format = if s4 { RowFormat::S4Csv } else { RowFormat::Csv };
         let csv = args.csv.as_deref().map(|path| Rows::create(path, format)).transpose()?;
         Ok(Self {
-            rungs,
+            rungs: Rungs::default(),
             measured: RoundTrip::new(Rung::User, 0),
             counting: false,
             start,
@@ -77,6 +108,7 @@ impl Recorder {
             verbose: args.verbose,
             progress: Progress::new(args),
             failure: None,
+            reader_gone: false,
             warnings: Vec::new(),
         })
     }
@@ -116,6 +148,9 @@ impl Recorder {
             self.record(&sample);
         }
         self.write_out();
+        if self.reader_gone && self.csv.is_none() {
+            shared.stop.store(true, Ordering::Relaxed);
+        }
         self.progress.show(&self.measured);
     }
 
@@ -144,6 +179,9 @@ impl Recorder {
     }
 
     fn record(&mut self, sample: &Sample) {
+        if self.rungs.learn(sample) {
+            self.measured.set_near(self.rungs.near());
+        }
         let bridge = (sample.id >= self.void_below).then_some(&self.last);
         self.measured.record(sample, bridge);
         let near = self.rungs.near();
@@ -158,13 +196,20 @@ impl Recorder {
     fn write_out(&mut self) {
         for rows in [&mut self.csv, &mut self.lines] {
             let Some(open) = rows else { continue };
-            if let Err(error) = open.write_out() {
-                self.progress.say(&format!("{error:#}; measuring goes on"));
-                self.failure.get_or_insert(error);
-                *rows = None;
+            let Err(error) = open.write_out() else { continue };
+            *rows = None;
+            if is_broken_pipe(&error) {
+                self.reader_gone = true;
+                continue;
             }
+            self.progress.say(&format!("{error:#}; measuring goes on"));
+            self.failure.get_or_insert(error);
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn describe(sample: &Sample) -> String {

@@ -69,7 +69,7 @@ pub(super) fn summary(
         packets: Some(packets),
         metrics: dwell_record::metrics(measured),
         values: dwell_record::values(measured),
-        stamps: Stamps { tx: Some(rungs.tx), rx: Some(rungs.rx), near: Some(rungs.near()) },
+        stamps: Stamps { tx: Some(rungs.tx()), rx: Some(rungs.rx()), near: Some(rungs.near()) },
         engine: engine(args, plan).to_owned(),
         trust,
         environment: environment(outcome.interface.as_ref(), args.place.record(outcome.placement)),
@@ -124,17 +124,21 @@ fn warnings(recorder: &Recorder, outcome: &Outcome, dropped: u64) -> Vec<String>
     let counts = &ended.counts;
     let mut note = |n: u64, text: &str| {
         if n > 0 {
-            warnings.push(format!("{n} {text}"));
+            warnings.push(format!("{text}: {n}"));
         }
     };
-    note(ended.abandoned, "probes were under way when the run was stopped; they are not counted");
-    note(ended.icmp_errors, "ICMP errors came");
-    note(dropped, "samples found the ring full; metrics lack them, packet counts do not");
-    note(counts.tx_stamp_missing, "replies have no kernel stamp of their probe");
-    note(counts.window_overrun, "probes were declared lost before their time-out");
-    note(counts.rejected.malformed, "messages were malformed and dropped");
-    note(counts.rejected.unknown, "messages answered no probe of this run and were dropped");
-    note(counts.rejected.unauthentic, "replies had a wrong HMAC and were dropped");
+    note(
+        counts.late,
+        "late replies, which enter no figure, so that delays look shorter than they are",
+    );
+    note(ended.abandoned, "probes under way when the run was stopped, not counted");
+    note(ended.icmp_errors, "ICMP errors");
+    note(dropped, "samples that found the ring full; metrics lack them, packet counts do not");
+    note(counts.tx_stamp_missing, "replies without the kernel stamp of their probe");
+    note(counts.window_overrun, "probes declared lost before their time-out");
+    note(counts.rejected.malformed, "malformed messages dropped");
+    note(counts.rejected.unknown, "messages dropped that answer no probe of this run");
+    note(counts.rejected.unauthentic, "replies with a wrong HMAC dropped");
     if let Some(other) = outcome.alternative.filter(|_| counts.received + counts.late == 0) {
         let (ip, flag) = (other.ip(), if other.is_ipv4() { "-4" } else { "-6" });
         warnings.push(format!("{} did not answer; the name is {ip} too: try {flag}", outcome.peer));
@@ -202,10 +206,9 @@ fn packets_loss(packets: &Packets) -> Option<f64> {
 }
 
 fn describe_stamps(recorder: &Recorder) -> String {
-    let rungs = recorder.rungs;
-    match rungs.near() {
-        Rung::User if rungs.rx == Rung::User && rungs.tx == Rung::User => "user stamps".to_owned(),
-        _ => format!("stamps: tx {}, rx {}", rungs.tx.name(), rungs.rx.name()),
+    match (recorder.rungs.tx(), recorder.rungs.rx()) {
+        (Rung::User, Rung::User) => "user stamps".to_owned(),
+        (tx, rx) => format!("stamps: tx {}, rx {}", tx.name(), rx.name()),
     }
 }
 
