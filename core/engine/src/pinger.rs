@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use crate::protocol::{Protocol, Reject, WireId};
-use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamps};
+use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamp, TxStamps};
 
 /// How long a reply may wait for the kernel's stamp of its probe before it is told without.
 const STAMP_GRACE: Nanos = Nanos::from_millis(20);
@@ -109,8 +109,6 @@ pub struct Counts {
     pub tx_stamp_missing: u64,
     /// Probes declared lost early because the window was full.
     pub window_overrun: u64,
-    /// Replies that came with a kernel TX stamp in warm-up.
-    pub warm_up_tx_stamped: u64,
     /// Warm-up probes that left.
     pub warm_up_sent: u64,
     /// Warm-up probes that were answered.
@@ -246,6 +244,12 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
+    /// Moves the first departure, before anything was sent.
+    pub fn start_at(&mut self, start: Instant<Monotonic>) {
+        debug_assert!(self.last_departure.is_none(), "nothing was sent yet");
+        self.next_departure = Some(start);
+    }
+
     /// What was counted so far.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -350,6 +354,7 @@ impl<P: Protocol> Pinger<P> {
         out: &mut impl FnMut(Sample),
     ) {
         let TxToken { id } = token;
+        self.protocol.unsent(id);
         let slot = self.slot_mut(id);
         slot.tx.app = app;
         slot.fate = Fate::Free;
@@ -417,32 +422,21 @@ impl<P: Protocol> Pinger<P> {
         Ok(id)
     }
 
-    /// The kernel stamped a probe on its way out.
-    pub fn tx_stamp(
-        &mut self,
-        key: u32,
-        point: TxPoint,
-        at: Instant<Realtime>,
-        out: &mut impl FnMut(Sample),
-    ) {
+    /// The kernel stamped the probe that it knows by `key` on its way out.
+    pub fn tx_stamp(&mut self, key: u32, stamp: TxStamp, out: &mut impl FnMut(Sample)) {
         let id = self.keys[key as usize & (self.keys.len() - 1)];
         let awaited = self.awaited;
         let slot = self.slot_mut(id);
         if slot.id != id || slot.key != Some(key) {
             return;
         }
-        let (place, first) = match point {
-            TxPoint::Sched => (&mut slot.tx.sched, false),
-            TxPoint::Kernel => (&mut slot.tx.kernel, true),
-            TxPoint::Hw => (&mut slot.tx.hw, true),
-        };
         // A stream may send a message again: its first departure counts.
-        place.get_or_insert(at);
-        let complete = slot.fate == Fate::Stamping && awaited.is_none_or(|p| p == point);
-        if first && is_warm_up(id) {
-            self.counts.warm_up_tx_stamped += 1;
+        match stamp {
+            TxStamp::Sched(at) => drop(slot.tx.sched.get_or_insert(at)),
+            TxStamp::Kernel(at) => drop(slot.tx.kernel.get_or_insert(at)),
+            TxStamp::Hw(at) => drop(slot.tx.hw.get_or_insert(at)),
         }
-        if complete {
+        if slot.fate == Fate::Stamping && awaited.is_none_or(|point| point == stamp.point()) {
             self.told(id, out);
         }
     }

@@ -2,7 +2,7 @@
 //! record of what became of one probe. Stamp points and their order are those of DESIGN.md
 //! section 1.
 
-use dwell_units::{Instant, Monotonic, Realtime};
+use dwell_units::{Card, Instant, Monotonic, Realtime};
 
 /// How deep in the machine a stamp was taken, from the shallowest to the deepest. A result always
 /// names its rung; nothing claims a rung that no stamp came from.
@@ -42,6 +42,28 @@ pub enum TxPoint {
     Hw,
 }
 
+/// A kernel's TX stamp of one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxStamp {
+    /// `tx_sched`
+    Sched(Instant<Realtime>),
+    /// `tx_kernel`
+    Kernel(Instant<Realtime>),
+    /// `tx_hw`
+    Hw(Instant<Card>),
+}
+
+impl TxStamp {
+    /// Where it was taken.
+    pub const fn point(self) -> TxPoint {
+        match self {
+            Self::Sched(_) => TxPoint::Sched,
+            Self::Kernel(_) => TxPoint::Kernel,
+            Self::Hw(_) => TxPoint::Hw,
+        }
+    }
+}
+
 /// Stamps of a packet on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxStamps {
@@ -52,14 +74,14 @@ pub struct TxStamps {
     /// `tx_kernel`, if delivered.
     pub kernel: Option<Instant<Realtime>>,
     /// `tx_hw`, if the card delivered one.
-    pub hw: Option<Instant<Realtime>>,
+    pub hw: Option<Instant<Card>>,
 }
 
 /// Stamps of a packet on its way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RxStamps {
     /// `rx_hw`, if the card delivered one.
-    pub hw: Option<Instant<Realtime>>,
+    pub hw: Option<Instant<Card>>,
     /// `rx_kernel`, if delivered.
     pub kernel: Option<Instant<Realtime>>,
     /// `rx_app`: read by the program right after the receive call.

@@ -65,7 +65,7 @@ impl Responder for StampReflector {
         let from = SocketAddr::from(([192, 0, 2, 1], 4_000));
         let (rx, now) = (Instant::from_nanos(real), Instant::from_nanos(now));
         let meta = Meta { from, rx, ttl: Some(64), tos: Some(0), now };
-        let unfinished = StampReflector::answer(self, &mut buffer[..len], &meta).ok()?;
+        let unfinished = StampReflector::answer(self, &mut buffer[..len], &meta, || Ok(())).ok()?;
         self.finish(unfinished, &mut buffer[..len], rx + Nanos(RESIDENCE));
         Some(len)
     }

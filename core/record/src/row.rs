@@ -2,7 +2,7 @@
 
 use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_stats::Delays;
-use dwell_units::{Instant, Nanos, Pairing, Realtime};
+use dwell_units::{Card, Instant, Nanos, Pairing, Realtime};
 
 /// The numeric columns, in order, after `id`, `state`, `reordered` and `void`. Delays first, then
 /// the stamps they are made of, in nanoseconds since the epoch of CLOCK_REALTIME (T2 and T3 on the
@@ -48,6 +48,7 @@ impl Row {
         let sent = sample.state != State::SendFailed;
         let ns = |delay: Option<Nanos>| delay.map(|delay| delay.0);
         let at = |stamp: Option<Instant<Realtime>>| stamp.map(Instant::as_nanos);
+        let card = |stamp: Option<Instant<Card>>| stamp.map(Instant::as_nanos);
         let numbers = [
             ns(delays.rtt),
             ns(delays.rtt_intended),
@@ -61,10 +62,10 @@ impl Row {
             at(sent.then_some(tx.app)),
             at(tx.sched),
             at(tx.kernel),
-            at(tx.hw),
+            card(tx.hw),
             at(remote.map(|remote| remote.rx)),
             at(remote.map(|remote| remote.tx)),
-            at(rx.and_then(|rx| rx.hw)),
+            card(rx.and_then(|rx| rx.hw)),
             at(rx.and_then(|rx| rx.kernel)),
             at(rx.map(|rx| rx.app)),
         ];

@@ -2,7 +2,7 @@
 //! does not.
 
 use dwell_engine::stamps::{Rung, RxStamps, Sample, State, TxStamps};
-use dwell_units::{Instant, Nanos, Pairing, Realtime};
+use dwell_units::{Clock, Instant, Nanos, Pairing, Realtime};
 
 /// The delays of one probe; absent where a stamp is missing. Definitions are those of
 /// [`crate::Metric`].
@@ -78,11 +78,12 @@ impl Delays {
     }
 }
 
-fn between(from: Option<Instant<Realtime>>, to: Option<Instant<Realtime>>) -> Option<Nanos> {
+fn between<C: Clock>(from: Option<Instant<C>>, to: Option<Instant<C>>) -> Option<Nanos> {
     Some(to? - from?)
 }
 
-/// Our own T1 and T4 at `rung`. The driver's rung exists on the way in only, so there its pair is
+/// Our own T1 and T4 at `rung`, on the clock that the far end's stamps can be set against. The
+/// driver's rung exists on the way in only, and a card has a clock of its own, so there the pair is
 /// the kernel's.
 fn at_rung(
     tx: &TxStamps,
@@ -91,8 +92,7 @@ fn at_rung(
 ) -> Option<(Instant<Realtime>, Instant<Realtime>)> {
     match rung {
         Rung::User => Some((tx.app, rx.app)),
-        Rung::KernelSw | Rung::Driver => tx.kernel.zip(rx.kernel),
-        Rung::Hw => tx.hw.zip(rx.hw),
+        Rung::KernelSw | Rung::Driver | Rung::Hw => tx.kernel.zip(rx.kernel),
     }
 }
 
@@ -164,7 +164,9 @@ mod tests {
 
     #[test]
     fn a_sample_without_stamps_of_the_rung_lends_none_from_another() {
-        let delays = Delays::of(&sample(), Some(&BRIDGE), Rung::Hw);
+        let mut sample = sample();
+        sample.tx.kernel = None;
+        let delays = Delays::of(&sample, Some(&BRIDGE), Rung::KernelSw);
         assert_eq!((delays.rtt_minus_residence, delays.forward_plus_offset), (None, None));
         assert_eq!((delays.rtt, delays.residence), (Some(Nanos(860)), Some(Nanos(300))));
     }

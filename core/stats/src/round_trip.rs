@@ -102,6 +102,11 @@ impl RoundTrip {
         self.near = near;
     }
 
+    /// Replaces the counts of packets by those of whoever lost no sample on the way here.
+    pub fn set_packets(&mut self, packets: Packets) {
+        self.packets = packets;
+    }
+
     /// Takes the fate of a probe in. `bridge` leads from the schedule's clock to the stamps'; it is
     /// `None` for a void sample.
     pub fn record(&mut self, sample: &Sample, bridge: Option<&Pairing>) {

@@ -13,4 +13,4 @@ mod time;
 
 pub use quantity::{BitRate, Bytes, PacketRate, Rate, Ratio};
 pub use text::UnitError;
-pub use time::{Clock, Instant, Monotonic, Nanos, Pairing, Realtime};
+pub use time::{Card, Clock, Instant, Monotonic, Nanos, Pairing, Realtime};

@@ -120,13 +120,22 @@ pub trait Clock: Copy + Ord + std::hash::Hash + fmt::Debug + 'static {
     const NAME: &'static str;
 }
 
-/// CLOCK_REALTIME: the clock of every packet stamp.
+/// CLOCK_REALTIME: the clock of every packet stamp of a program or a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Realtime {}
 
 /// CLOCK_MONOTONIC: the clock of every schedule and time-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Monotonic {}
+
+/// A network card's own clock (its PHC): free-running, or disciplined to TAI or UTC by somebody else.
+/// Only two stamps of one card are comparable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Card {}
+
+impl Clock for Card {
+    const NAME: &'static str = "PHC";
+}
 
 impl Clock for Realtime {
     const NAME: &'static str = "CLOCK_REALTIME";

@@ -544,3 +544,53 @@ fn exact_loss(name: &str) {
         assert!((median / 10e6 - 1.0).abs() < 0.05, "10 ms of delay, {median} ns measured");
     }
 }
+
+#[test]
+fn a_packet_that_the_queue_dropped_shifts_no_stamp() {
+    const TEST: &str = "a_packet_that_the_queue_dropped_shifts_no_stamp";
+    let name = format!("t{}-full", std::process::id());
+    let up = dwell(&["lab", "up", "line:2", "--name", &name, "--rate", "2Mbit/s"]);
+    if up.status.code() == Some(4) {
+        println!("SKIP {TEST}: {}", said(&up));
+        return;
+    }
+    assert!(up.status.success(), "{}", said(&up));
+    let outcome = std::panic::catch_unwind(|| full_queue(&name));
+    assert!(dwell(&["lab", "down", &name]).status.success());
+    outcome.unwrap();
+}
+
+fn full_queue(name: &str) {
+    let exec = |node: &'static str| ["lab", "exec", "--lab", name, node, "--", DWELL];
+    let mut reflector = Command::new(DWELL);
+    reflector.args(exec("n2")).args(["reflect", "udp://0.0.0.0:7100"]);
+    let _reflector = Server::ready(reflector, "listening on", 1);
+    let mut load = Command::new(DWELL);
+    load.args(exec("n1")).args(["load", "traffic", "udp://n2:9", "--rate", "3Mbit/s"]);
+    load.args(["--flows", "8", "--duration", "20s"]);
+    let _load = Server::ready(load, "sending 8 flows", 1);
+    let csv = env::temp_dir().join(format!("{name}.csv"));
+    let ping = ["ping", "-4", "udp://n2:7100", "-s", "1400", "-i", "0.02", "-c", "200", "--json"];
+    let rows = ["-W", "5", "--csv", csv.to_str().unwrap()];
+    let result = json(&dwell(&[&exec("n1")[..], &ping, &rows].concat()));
+    let text = fs::read_to_string(&csv).unwrap();
+    fs::remove_file(&csv).unwrap();
+    assert!(result["packets"]["send_failed"].as_u64() > Some(5), "the queue was full {result}");
+    let mut lines = text.lines();
+    let names: Vec<_> = lines.next().unwrap().split(',').collect();
+    let column = |name: &str| names.iter().position(|n| *n == name).unwrap();
+    let (state, tx_app, tx_kernel) = (column("state"), column("tx_app_ns"), column("tx_kernel_ns"));
+    let (rtt, rtt_kernel) = (column("rtt_ns"), column("rtt_kernel_ns"));
+    let mut received = 0;
+    for row in lines {
+        let cells: Vec<_> = row.split(',').collect();
+        if cells[state] != "received" {
+            continue;
+        }
+        received += 1;
+        let ns = |at: usize| cells[at].parse::<i64>().unwrap_or_else(|_| panic!("no stamp: {row}"));
+        assert!(ns(tx_app) <= ns(tx_kernel), "stamped before it was sent: {row}");
+        assert!(ns(rtt_kernel) <= ns(rtt), "the stamp is another packet's: {row}");
+    }
+    assert!(received > 20, "{result}");
+}

@@ -92,8 +92,9 @@ pub fn settle(cpu: Option<usize>, real_time: RealTime) -> io::Result<Placement> 
         RealTime::IfAllowed => drop(go_first()),
         RealTime::Required => go_first()?,
     }
+    // What is never touched, such as most of a stack, is not made to need memory.
     // SAFETY: mlockall takes flags only.
-    let locked = unsafe { libc::mlockall(libc::MCL_CURRENT) };
+    let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) };
     Ok(Placement { cpu, class: class(), precise_timers: sharpen_timers(), locked: locked == 0 })
 }
 

@@ -7,8 +7,8 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
-use dwell_engine::stamps::{RxStamps, TxPoint};
-use dwell_units::{Instant, Realtime};
+use dwell_engine::stamps::{RxStamps, TxStamp};
+use dwell_units::{Card, Clock, Instant, Realtime};
 
 use crate::address::RawAddress;
 use crate::calls;
@@ -37,7 +37,7 @@ impl Control {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Beside {
     pub(crate) kernel: Option<Instant<Realtime>>,
-    pub(crate) hw: Option<Instant<Realtime>>,
+    pub(crate) hw: Option<Instant<Card>>,
     pub(crate) ttl: Option<u8>,
     pub(crate) tos: Option<u8>,
     pub(crate) to: Option<IpAddr>,
@@ -129,17 +129,14 @@ pub(crate) fn notices(
 /// A queue entry carries a software stamp, a hardware stamp, or both; `ee_info` says where the
 /// software one was taken (SCM_TSTAMP_SND 0, SCHED 1, ACK 2), `ee_data` is the OPT_ID key.
 fn stamps(beside: &Beside, error: &Extended, each: &mut dyn FnMut(Notice)) {
-    let point = match error.info {
-        0 => TxPoint::Kernel,
-        1 => TxPoint::Sched,
+    let software = match error.info {
+        0 => TxStamp::Kernel,
+        1 => TxStamp::Sched,
         _ => return,
     };
-    let key = error.data;
-    if let Some(at) = beside.kernel {
-        each(Notice::TxStamp { key, point, at });
-    }
-    if let Some(at) = beside.hw {
-        each(Notice::TxStamp { key, point: TxPoint::Hw, at });
+    let stamps = [beside.kernel.map(software), beside.hw.map(TxStamp::Hw)];
+    for stamp in stamps.into_iter().flatten() {
+        each(Notice::TxStamp { key: error.data, stamp });
     }
 }
 
@@ -193,7 +190,7 @@ fn take(beside: &mut Beside, level: i32, kind: i32, data: &[u8]) {
 }
 
 /// The timespec number `index` of three; all zeros means that there is none.
-fn timespec(data: &[u8], index: usize) -> Option<Instant<Realtime>> {
+fn timespec<C: Clock>(data: &[u8], index: usize) -> Option<Instant<C>> {
     // C's long is as wide as a pointer on every Linux.
     const WORD: usize = mem::size_of::<isize>();
     let word = |at: usize| {

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use dwell_engine::stamps::{RxStamps, TxPoint};
+use dwell_engine::stamps::{RxStamps, TxStamp};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 /// Which kernel stamps to ask for.
@@ -85,10 +85,8 @@ pub enum Notice {
     TxStamp {
         /// The packet, as in [`Sent::key`].
         key: u32,
-        /// Where it was taken.
-        point: TxPoint,
-        /// When.
-        at: Instant<Realtime>,
+        /// Where it was taken, and when.
+        stamp: TxStamp,
     },
     /// An ICMP or local error about a packet that this socket sent.
     Error {

@@ -3,6 +3,7 @@
 //! its RX stamps are those of its last segment.
 
 use std::collections::VecDeque;
+use std::ffi::c_int;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -27,6 +28,9 @@ pub struct TcpPort {
     control: Box<Control>,
     timeout: Nanos,
     departures: Option<Departures>,
+    /// What is left of a message that left in part: it goes first, or the stream would be garbage
+    /// for ever.
+    rest: Vec<u8>,
 }
 
 /// The kernel names stamps of a stream by the offset of a message's last byte, counted from when
@@ -97,29 +101,54 @@ impl TcpPort {
             control: Control::new(),
             timeout: Nanos::MAX,
             departures: stamped.then(Departures::new),
+            rest: Vec::new(),
         })
+    }
+
+    /// Sends as much of `message` as fits within the send time-out, or at once; returns how much.
+    fn send_some(&self, message: &[u8], flags: c_int) -> Result<usize, SendError> {
+        let mut sent = 0;
+        while sent < message.len() {
+            match calls::send(&self.fd, &message[sent..], libc::MSG_NOSIGNAL | flags) {
+                Ok(more) => sent += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => match socket::send_error(calls::errno(&error)) {
+                    Ok(SendError::Full) => break,
+                    known => return Err(known.unwrap_or(SendError::Closed)),
+                },
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Sends what is left of the last message; says whether nothing is.
+    fn finish(&mut self, flags: c_int) -> Result<bool, SendError> {
+        if !self.rest.is_empty() {
+            let sent = self.send_some(&self.rest, flags)?;
+            self.rest.drain(..sent);
+        }
+        Ok(self.rest.is_empty())
     }
 }
 
 impl Port for TcpPort {
     fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
-        let app = realtime();
-        let mut rest = message;
-        while !rest.is_empty() {
-            match calls::send(&self.fd, rest, libc::MSG_NOSIGNAL) {
-                Ok(sent) => rest = &rest[sent..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let known = socket::send_error(calls::errno(&error));
-                    return Err(known.unwrap_or(SendError::Closed));
-                }
-            }
+        if !self.finish(0)? {
+            return Err(SendError::Full);
         }
+        let app = realtime();
+        let sent = self.send_some(message, 0)?;
+        if sent == 0 {
+            return Err(SendError::Full);
+        }
+        self.rest.extend_from_slice(&message[sent..]);
         let key = self.departures.as_mut().map(|departures| departures.note(message.len()));
         Ok(Sent { app, key })
     }
 
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
+        // A peer that is gone is found out by receiving.
+        let _ = self.finish(libc::MSG_DONTWAIT);
         let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
         match message::receive(&self.fd, buffer, &mut self.control, None, flags) {
             Ok(came) if came.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -131,9 +160,9 @@ impl Port for TcpPort {
     fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
         let Some(departures) = &self.departures else { return };
         message::notices(&self.fd, &mut self.control, limit, &mut |notice| match notice {
-            Notice::TxStamp { key: offset, point, at } => {
+            Notice::TxStamp { key: offset, stamp } => {
                 if let Some(key) = departures.at(offset) {
-                    each(Notice::TxStamp { key, point, at });
+                    each(Notice::TxStamp { key, stamp });
                 }
             }
             error => each(error),

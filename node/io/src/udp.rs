@@ -69,8 +69,9 @@ pub(crate) struct Link {
     control: Box<Control>,
     /// Kernel stamps were asked for, so receiving needs control data.
     stamped: bool,
-    /// The kernel's OPT_ID counter: it counts the sends that succeeded (net/ipv4/ip_output.c,
-    /// `__ip_append_data`, takes a key and gives it back when the send fails).
+    /// The kernel's OPT_ID counter. It takes a key when it builds a packet and gives it back when
+    /// building fails (net/ipv4/ip_output.c, `__ip_append_data`), but not when the packet is
+    /// dropped afterwards (see [`takes_key`]).
     next_key: u32,
     timeout: Nanos,
 }
@@ -95,12 +96,17 @@ impl Link {
         let mut pending = 0;
         for _ in 0..=RESENDS {
             let app = realtime();
-            let Err(error) = calls::send(&self.fd, message, 0) else {
+            // A schedule is kept even when the socket's buffer is full.
+            let Err(error) = calls::send(&self.fd, message, libc::MSG_DONTWAIT) else {
                 let key = self.stamped.then_some(self.next_key);
                 self.next_key = self.next_key.wrapping_add(1);
                 return Ok(Sent { app, key });
             };
-            match socket::send_error(calls::errno(&error)) {
+            let errno = calls::errno(&error);
+            if takes_key(errno) {
+                self.next_key = self.next_key.wrapping_add(1);
+            }
+            match socket::send_error(errno) {
                 // The error itself waits in the error queue, where it names its packet.
                 Err(errno) => pending = errno,
                 Ok(error) => return Err(error),
@@ -129,6 +135,12 @@ impl Link {
     pub(crate) fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
         message::notices(&self.fd, &mut self.control, limit, each);
     }
+}
+
+/// Whether a send that failed so had built its packet, and so taken a key: a queueing discipline
+/// dropped it (told only because of IP_RECVERR), or a packet filter did.
+fn takes_key(errno: c_int) -> bool {
+    matches!(errno, libc::ENOBUFS | libc::EPERM)
 }
 
 /// The flags of a receive call, after setting its time-out.
@@ -381,7 +393,7 @@ impl Beside {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::stamps::TxPoint;
+    use dwell_engine::stamps::TxStamp;
 
     use super::*;
     use crate::clock::monotonic;
@@ -403,7 +415,7 @@ mod tests {
         let mut stamp = None;
         while stamp.is_none() && monotonic() < until {
             port.notices(32, &mut |notice| match notice {
-                Notice::TxStamp { key: k, point: TxPoint::Kernel, at } if k == key => {
+                Notice::TxStamp { key: k, stamp: TxStamp::Kernel(at) } if k == key => {
                     stamp = Some(at);
                 }
                 _ => {}

@@ -269,9 +269,9 @@ fn a_reply_waits_for_the_stamp_of_its_own_probe() {
     let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
     world.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
     assert_eq!(samples, [], "told only with its stamp");
-    world.pinger.tx_stamp(71, TxPoint::Kernel, real, &mut |s| samples.push(s));
+    world.pinger.tx_stamp(71, TxStamp::Kernel(real), &mut |s| samples.push(s));
     assert_eq!(samples, [], "another packet's stamp is not its own");
-    world.pinger.tx_stamp(70, TxPoint::Kernel, real + Nanos(9), &mut |s| samples.push(s));
+    world.pinger.tx_stamp(70, TxStamp::Kernel(real + Nanos(9)), &mut |s| samples.push(s));
     assert_eq!(samples.len(), 1);
     assert_eq!(samples[0].tx.kernel, Some(real + Nanos(9)));
     assert_eq!(world.pinger.counts().tx_stamp_missing, 0);

@@ -71,6 +71,9 @@ pub trait Protocol {
     /// that carry one.
     fn write(&mut self, id: u64, now: Instant<Realtime>, message: &mut [u8]) -> usize;
 
+    /// The last probe written, `id`, did not leave. Only a protocol that counts needs to know.
+    fn unsent(&mut self, _id: u64) {}
+
     /// Reads a message. `channel` tells on which of several sockets it came, where that is what
     /// identifies it.
     fn read(&mut self, message: &[u8], channel: u64) -> Result<Reply, Reject>;

@@ -1,6 +1,8 @@
 //! S3's request and acknowledge. The messages carry no id, so something else must: over TCP the
 //! order of the stream, which is exact; over UDP the source port, a fresh one for every probe.
 
+use std::collections::VecDeque;
+
 use dwell_units::{Instant, Realtime};
 use dwell_wire::text::{ACKNOWLEDGE, REQUEST, is};
 
@@ -36,10 +38,12 @@ impl Protocol for TextUdp {
     }
 }
 
-/// Over TCP. The n-th acknowledge answers the n-th request, however late it comes.
+/// Over TCP. The n-th acknowledge answers the n-th request that left, however late it comes.
 #[derive(Debug, Default)]
 pub struct TextStream {
     next_reply: Option<u64>,
+    /// Ids from `next_reply` on that did not leave, ascending.
+    unsent: VecDeque<u64>,
 }
 
 impl Protocol for TextStream {
@@ -52,11 +56,18 @@ impl Protocol for TextStream {
         write(message)
     }
 
+    fn unsent(&mut self, id: u64) {
+        self.unsent.push_back(id);
+    }
+
     fn read(&mut self, message: &[u8], _channel: u64) -> Result<Reply, Reject> {
         if !is(ACKNOWLEDGE, message) {
             return Err(Reject::Malformed);
         }
         let next = self.next_reply.as_mut().ok_or(Reject::Unknown)?;
+        while self.unsent.pop_front_if(|id| *id == *next).is_some() {
+            *next = next.wrapping_add(1);
+        }
         let id = WireId::full(*next);
         *next = next.wrapping_add(1);
         Ok(Reply { id, remote: None })

@@ -80,12 +80,20 @@ impl StampReflector {
         self.sessions.len()
     }
 
-    /// Checks the request in `packet` and answers its TLVs in place.
-    pub fn answer(&mut self, packet: &mut [u8], meta: &Meta) -> Result<Unfinished, Refusal> {
+    /// Checks the request in `packet` and answers its TLVs in place. `allow` may still refuse a
+    /// well-formed request; only what will be answered counts in its session, so that a reflector's
+    /// own limit does not look like loss on the way back.
+    pub fn answer(
+        &mut self,
+        packet: &mut [u8],
+        meta: &Meta,
+        allow: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Result<Unfinished, Refusal> {
         if self.config.key.as_ref().is_some_and(|key| !stamp::verify(key, packet)) {
             return Err(Refusal::Unauthentic);
         }
         let request = Request::parse(packet, self.mode).map_err(|_| Refusal::Malformed)?;
+        allow()?;
         let base = packet.len().min(self.mode.base());
         let area = &mut packet[base..];
         let integrity = match &self.config.key {
@@ -140,15 +148,21 @@ impl StampReflector {
         }
         let key = (meta.from, ssid);
         if self.sessions.len() >= SESSIONS && !self.sessions.contains_key(&key) {
-            let idle = self.sessions.iter().min_by_key(|(_, session)| session.last);
-            if let Some(idle) = idle.map(|(key, _)| *key) {
-                self.sessions.remove(&idle);
-            }
+            self.forget_idle();
         }
         let session = self.sessions.entry(key).or_insert(Session { received: 0, last: meta.now });
         session.received = session.received.wrapping_add(1);
         session.last = meta.now;
         Some(*session)
+    }
+
+    /// Makes room: forgets the longest idle quarter, so that a flood of new sessions costs a look at
+    /// all of them once in a thousand packets only.
+    fn forget_idle(&mut self) {
+        let mut last: Vec<_> = self.sessions.values().map(|session| session.last).collect();
+        let (_, limit, _) = last.select_nth_unstable(SESSIONS / 4);
+        let limit = *limit;
+        self.sessions.retain(|_, session| session.last > limit);
     }
 
     /// Fills in what the TLV asks for and clears its flag; what is not understood keeps it set.
@@ -257,7 +271,7 @@ mod tests {
         let mut packet = vec![0; sender.capacity()];
         sender.write(id, T1, &mut packet);
         spoil(&mut packet);
-        let unfinished = reflector.answer(&mut packet, &meta(4_000))?;
+        let unfinished = reflector.answer(&mut packet, &meta(4_000), || Ok(()))?;
         reflector.finish(unfinished, &mut packet, T3);
         Ok(sender.read(&packet, 0))
     }
@@ -308,6 +322,44 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_is_refused_by_the_limit_counts_in_no_session() {
+        let mut reflector = StampReflector::new(config(false, false));
+        let mut sender = sender(false, 44);
+        for id in 0..10 {
+            let mut packet = vec![0; 44];
+            sender.write(id, T1, &mut packet);
+            let allow = || if id % 2 == 0 { Ok(()) } else { Err(Refusal::Limited) };
+            match reflector.answer(&mut packet, &meta(4_000), allow) {
+                Ok(unfinished) => {
+                    reflector.finish(unfinished, &mut packet, T3);
+                    let seq = sender.read(&packet, 0).unwrap().remote.unwrap().seq;
+                    assert_eq!(u64::from(seq), id / 2, "the reflector's own numbers have no gap");
+                }
+                Err(refusal) => assert_eq!(refusal, Refusal::Limited),
+            }
+        }
+    }
+
+    #[test]
+    fn the_sessions_that_are_in_use_survive_a_flood_of_new_ones() {
+        let mut reflector = StampReflector::new(config(false, false));
+        let mut ask = |ssid: u16, at: i64| {
+            let mut packet = vec![0; 44];
+            packet[14..16].copy_from_slice(&ssid.to_be_bytes());
+            let meta = Meta { now: Instant::from_nanos(at), ..meta(4_000) };
+            let _ = reflector.answer(&mut packet, &meta, || Ok(())).unwrap();
+            reflector.sessions()
+        };
+        for n in 1..=u16::MAX {
+            // Session 1 asks again and again; every other only once.
+            assert!(ask(n, i64::from(n)) <= SESSIONS);
+            ask(1, i64::from(n));
+        }
+        let session = reflector.sessions[&(meta(4_000).from, 1)];
+        assert_eq!(session.received, u32::from(u16::MAX) + 1);
+    }
+
+    #[test]
     fn known_tlvs_are_answered_and_unknown_ones_flagged() {
         let mut packet = vec![0; 44 + 8 + 8 + 16 + 6];
         let area = &mut packet[44..];
@@ -317,7 +369,7 @@ mod tests {
         let (_, area) = tlv::begin(area, kind::DIRECT_MEASUREMENT, 12);
         let (_, _) = tlv::begin(area, 200, 2);
         let mut reflector = StampReflector::new(config(false, false));
-        let unfinished = reflector.answer(&mut packet, &meta(4_000)).unwrap();
+        let unfinished = reflector.answer(&mut packet, &meta(4_000), || Ok(())).unwrap();
         assert_eq!(unfinished.tos, Some(46 << 2), "the reply is marked with DSCP1");
         let mut seen = Vec::new();
         tlv::walk(&mut packet[44..], |tlv| seen.push((tlv.kind, *tlv.flags, tlv.value.to_vec())));
@@ -343,7 +395,7 @@ mod tests {
                 *byte = x as u8;
             }
             let len = packet.len();
-            if let Ok(unfinished) = reflector.answer(&mut packet, &meta(round as u16)) {
+            if let Ok(unfinished) = reflector.answer(&mut packet, &meta(round as u16), || Ok(())) {
                 reflector.finish(unfinished, &mut packet, T3);
             }
             assert_eq!(packet.len(), len);

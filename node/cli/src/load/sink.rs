@@ -62,17 +62,57 @@ impl Mark {
     }
 }
 
+/// What came of one flow. Its memory of numbers is bounded: one that comes again more than
+/// [`Flow::MEMORY`] numbers later counts as new.
 #[derive(Debug, Default)]
 struct Flow {
+    /// Different packets.
     packets: u64,
+    /// The number after the highest.
     next: u64,
     reordered: u64,
+    duplicate: u64,
+    /// Which of the numbers just below `next` came: bit `seq % MEMORY`.
+    came: [u64; Self::MEMORY as usize / 64],
+}
+
+impl Flow {
+    const MEMORY: u64 = 1_024;
+
+    fn take(&mut self, seq: u64) {
+        if seq >= self.next {
+            // Numbers that were skipped have not come.
+            let skipped = (seq - self.next).min(Self::MEMORY);
+            (seq - skipped..seq).for_each(|number| self.set(number, false));
+            self.next = seq.saturating_add(1);
+        } else if self.next - seq <= Self::MEMORY && self.get(seq) {
+            self.duplicate += 1;
+            return;
+        } else {
+            self.reordered += 1;
+        }
+        self.set(seq, true);
+        self.packets += 1;
+    }
+
+    fn get(&self, seq: u64) -> bool {
+        let bit = seq % Self::MEMORY;
+        self.came[bit as usize / 64] >> (bit % 64) & 1 == 1
+    }
+
+    fn set(&mut self, seq: u64, came: bool) {
+        let bit = seq % Self::MEMORY;
+        let word = &mut self.came[bit as usize / 64];
+        *word = *word & !(1 << (bit % 64)) | u64::from(came) << (bit % 64);
+    }
 }
 
 #[derive(Debug, Default)]
 struct Counted {
     packets: u64,
     bytes: u64,
+    /// Bytes of the first packet: a rate is over the time since it came, without it.
+    first_bytes: u64,
     unmarked: u64,
     first: Option<Instant<Monotonic>>,
     last: Option<Instant<Monotonic>>,
@@ -83,7 +123,10 @@ impl Counted {
     fn take(&mut self, from: SocketAddr, payload: &[u8], now: Instant<Monotonic>) {
         self.packets += 1;
         self.bytes += payload.len() as u64;
-        self.first.get_or_insert(now);
+        if self.first.is_none() {
+            self.first = Some(now);
+            self.first_bytes = payload.len() as u64;
+        }
         self.last = Some(now);
         let Some(mark) = Mark::parse(payload) else {
             self.unmarked += 1;
@@ -93,10 +136,7 @@ impl Counted {
         if self.flows.len() >= FLOWS && !self.flows.contains_key(&key) {
             return;
         }
-        let flow = self.flows.entry(key).or_default();
-        flow.packets += 1;
-        flow.reordered += u64::from(mark.seq < flow.next);
-        flow.next = flow.next.max(mark.seq.saturating_add(1));
+        self.flows.entry(key).or_default().take(mark.seq);
     }
 }
 
@@ -155,7 +195,9 @@ fn totals(counted: &[Counted]) -> Vec<(&'static str, Scalar)> {
     let sum = |n: fn(&Counted) -> u64| counted.iter().map(n).sum::<u64>();
     let flows = || counted.iter().flat_map(|c| c.flows.values());
     let lost: u64 = flows().map(|flow| flow.next.saturating_sub(flow.packets)).sum();
-    let first = counted.iter().filter_map(|c| c.first).min();
+    let earliest = counted.iter().filter(|c| c.first.is_some()).min_by_key(|c| c.first);
+    let first = earliest.and_then(|c| c.first);
+    let first_bytes = earliest.map_or(0, |c| c.first_bytes);
     let last = counted.iter().filter_map(|c| c.last).max();
     let seconds = first.zip(last).map_or(0.0, |(first, last)| (last - first).as_secs_f64());
     let per_second = |n: f64| Scalar::Real(if seconds > 0.0 { n / seconds } else { f64::NAN });
@@ -165,11 +207,12 @@ fn totals(counted: &[Counted]) -> Vec<(&'static str, Scalar)> {
         ("payload_bytes", Scalar::Count(bytes)),
         ("flows", Scalar::Count(flows().count() as u64)),
         ("lost", Scalar::Count(lost)),
+        ("duplicate", Scalar::Count(flows().map(|flow| flow.duplicate).sum())),
         ("reordered", Scalar::Count(flows().map(|flow| flow.reordered).sum())),
         ("unmarked", Scalar::Count(sum(|c| c.unmarked))),
         ("duration_s", Scalar::Real(seconds)),
         ("rate_pps", per_second(packets.saturating_sub(1) as f64)),
-        ("payload_rate_bps", per_second(bytes as f64 * 8.0)),
+        ("payload_rate_bps", per_second((bytes - first_bytes) as f64 * 8.0)),
     ]
 }
 
@@ -181,7 +224,7 @@ mod tests {
     fn a_flow_counts_loss_and_reordering_by_its_own_sequence() {
         let mut counted = Counted::default();
         let from = "192.0.2.1:9".parse().unwrap();
-        for seq in [0, 1, 3, 2, 6] {
+        for seq in [0, 1, 3, 2, 6, 3, 6, 6] {
             let mut payload = [0; 20];
             Mark { flow: 4, seq }.emit(&mut payload);
             counted.take(from, &payload, Instant::from_nanos(seq as i64));
@@ -189,7 +232,8 @@ mod tests {
         counted.take(from, b"something else", Instant::from_nanos(9));
         let values = totals(&[counted]);
         let value = |name| values.iter().find(|(n, _)| *n == name).unwrap().1;
-        assert_eq!(value("packets"), Scalar::Count(6));
+        assert_eq!(value("packets"), Scalar::Count(9));
+        assert_eq!(value("duplicate"), Scalar::Count(3));
         assert_eq!(value("lost"), Scalar::Count(2));
         assert_eq!(value("reordered"), Scalar::Count(1));
         assert_eq!(value("unmarked"), Scalar::Count(1));

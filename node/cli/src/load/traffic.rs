@@ -13,7 +13,7 @@ use dwell_io::cpu::{self, RealTime};
 use dwell_io::port::{Notice, Port, PortOptions};
 use dwell_io::udp::UdpPort;
 use dwell_record::Scalar;
-use dwell_units::{Bytes, Nanos, Rate};
+use dwell_units::{Bytes, Instant, Monotonic, Nanos, Rate};
 use serde_json::json;
 
 use super::sink::Mark;
@@ -164,16 +164,14 @@ fn send(args: &Args, flows: &mut [Flow], size: usize, stop: &AtomicBool) -> Sent
         .filter_map(|(n, flow)| Some(Reverse((start + flow.schedule.next()?, n))))
         .collect();
     let (mut packets, mut failed) = (0, 0);
+    let mut over = None;
     while let Some(Reverse((at, n))) = due.pop() {
-        if at >= end || args.count.is_some_and(|count| packets + failed >= count) {
+        if args.count.is_some_and(|count| packets + failed >= count) {
+            // The rate is over the time until the next departure, so that no gap is cut off.
+            over = Some(at);
             break;
         }
-        let mut left = at - monotonic();
-        while left > Nanos::ZERO && !stop.load(Ordering::Relaxed) {
-            thread::sleep(left.min(NAP).to_std());
-            left = at - monotonic();
-        }
-        if stop.load(Ordering::Relaxed) {
+        if !rest_until(at.min(end), stop) || at >= end {
             break;
         }
         let flow = &mut flows[n];
@@ -187,7 +185,19 @@ fn send(args: &Args, flows: &mut [Flow], size: usize, stop: &AtomicBool) -> Sent
             due.push(Reverse((start + next, n)));
         }
     }
-    // The rate is over the time that was asked for, so that a last gap is not cut off.
-    let elapsed = (monotonic() - start).max(args.duration.unwrap_or(Nanos::ZERO));
-    Sent { packets, failed, elapsed }
+    Sent { packets, failed, elapsed: over.unwrap_or_else(monotonic) - start }
+}
+
+/// Sleeps until `at`; returns whether it has come, rather than a stop.
+fn rest_until(at: Instant<Monotonic>, stop: &AtomicBool) -> bool {
+    loop {
+        let left = at - monotonic();
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        if left <= Nanos::ZERO {
+            return true;
+        }
+        thread::sleep(left.min(NAP).to_std());
+    }
 }

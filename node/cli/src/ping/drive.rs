@@ -123,7 +123,9 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         loop {
             let now = monotonic();
             self.pinger.expire(now, &mut deliver(&mut self.samples, self.shared));
-            if warm && !self.pinger.is_warming_up() && self.pinger.departure() <= Some(now) {
+            // Just before the first counted probe is due, so that it leaves as punctually as all.
+            let soon = Some(now + SPIN);
+            if warm && !self.pinger.is_warming_up() && self.pinger.departure() <= soon {
                 warm = false;
                 ended.unstamped = self.begin_counting() && self.manner.stamps_required;
             }
@@ -258,12 +260,11 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         let Self { port, pinger, heard, samples, news, shared, .. } = self;
         let mut out = deliver(samples, shared);
         port.notices(NOTICES, &mut |notice| match notice {
-            Notice::TxStamp { key, point, at } => {
-                if point != TxPoint::Sched {
-                    let hw = heard.tx == Some(TxPoint::Hw);
-                    heard.tx = if hw { heard.tx } else { Some(point) };
+            Notice::TxStamp { key, stamp } => {
+                if stamp.point() != TxPoint::Sched && heard.tx != Some(TxPoint::Hw) {
+                    heard.tx = Some(stamp.point());
                 }
-                pinger.tx_stamp(key, point, at, &mut out);
+                pinger.tx_stamp(key, stamp, &mut out);
             }
             Notice::Error { errno, from, .. } => {
                 if heard.icmp_errors == 0 {

@@ -152,8 +152,8 @@ impl Port for FreshPorts {
     fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
         for (number, port) in &mut self.ports {
             port.notices(limit, &mut |notice| match notice {
-                Notice::TxStamp { point, at, .. } => {
-                    each(Notice::TxStamp { key: *number as u32, point, at });
+                Notice::TxStamp { stamp, .. } => {
+                    each(Notice::TxStamp { key: *number as u32, stamp });
                 }
                 error => each(error),
             });

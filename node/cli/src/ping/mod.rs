@@ -193,6 +193,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if recorder.reader_gone && recorder.failure.is_none() {
         return Ok(Exit::Measured);
     }
+    recorder.settle(outcome.ended.counts);
     let interrupted = shared.stop.load(Ordering::Relaxed);
     let dropped = shared.dropped.load(Ordering::Relaxed);
     let summary = report::summary(args, &plan, &recorder, &outcome, dropped);

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Instant as StdInstant;
 
 use anyhow::Context;
+use dwell_engine::pinger::Counts;
 use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_io::clock;
 use dwell_record::RowFormat;
@@ -45,9 +46,10 @@ impl Rungs {
         self.rx.unwrap_or(Rung::User)
     }
 
-    /// The deepest rung that has stamps of both directions.
+    /// The deepest rung that has stamps of both directions on the clock that the far end's stamps
+    /// can be set against, which a card's is not.
     pub(super) fn near(self) -> Rung {
-        self.tx().min(self.rx())
+        self.tx().min(self.rx()).min(Rung::KernelSw)
     }
 
     /// It is known that there are no stamps but the program's own.
@@ -74,7 +76,6 @@ impl Rungs {
 pub(super) struct Recorder {
     pub(super) rungs: Rungs,
     pub(super) measured: RoundTrip,
-    counting: bool,
     pub(super) start: Pairing,
     pub(super) last: Pairing,
     /// Samples of probes below this id were under way when a clock was stepped.
@@ -99,7 +100,6 @@ impl Recorder {
         Ok(Self {
             rungs: Rungs::default(),
             measured: RoundTrip::new(Rung::User, 0),
-            counting: false,
             start,
             last: start,
             void_below: 0,
@@ -121,6 +121,9 @@ impl Recorder {
         shared: &Shared,
         finished: &dyn Fn() -> bool,
     ) {
+        // Resolving names and opening sockets may have taken long.
+        self.start = clock::pair();
+        self.last = self.start;
         loop {
             let last_turn = finished();
             self.turn(&mut samples, &mut news, shared);
@@ -132,19 +135,34 @@ impl Recorder {
         self.progress.end();
     }
 
+    /// The pinger's counts are complete even where samples found the ring full.
+    pub(super) fn settle(&mut self, counts: Counts) {
+        self.measured.set_packets(dwell_stats::Packets {
+            received: counts.received,
+            lost: counts.lost,
+            late: counts.late,
+            duplicate: counts.duplicate,
+            reordered: counts.reordered,
+            send_failed: counts.send_failed,
+        });
+    }
+
     fn turn(&mut self, samples: &mut Consumer<Sample>, news: &mut Consumer<News>, shared: &Shared) {
+        // The clocks are looked at after what is taken in now has happened, and before it is
+        // believed: a step since the last turn spoils all of it.
+        let waiting = samples.slots();
+        self.hear(news);
         let now = clock::pair();
         if let Some(step) = self.last.step_until(&now) {
-            // What was under way when the clock moved, and what waits in the ring, is void.
-            self.void_below = shared.next_id.load(Ordering::Relaxed);
+            // What was under way when the clock moved, and what waits in the ring, is void. The
+            // ids of warm-up, the upper half, come before all that count.
+            let next = shared.next_id.load(Ordering::Relaxed);
+            self.void_below = if next > u64::MAX / 2 { 0 } else { next };
             self.warn(format!("a clock was stepped by {step}; the samples it spoiled are void"));
         }
         self.last = now;
-        self.hear(news);
-        while let Ok(sample) = samples.pop() {
-            if !self.counting {
-                self.hear(news);
-            }
+        for _ in 0..waiting {
+            let Ok(sample) = samples.pop() else { break };
             self.record(&sample);
         }
         self.write_out();
@@ -160,7 +178,6 @@ impl Recorder {
                 News::Counting { tx, rx, warm_up_sent } => {
                     self.rungs = Rungs { tx, rx, warm_up_sent };
                     self.measured = RoundTrip::new(self.rungs.near(), warm_up_sent);
-                    self.counting = true;
                 }
                 News::Unreachable { errno, from } => {
                     let who = from.map_or("the network".to_owned(), |from| from.to_string());

@@ -52,16 +52,7 @@ pub(super) fn summary(
     trust.ring_dropped = dropped;
     trust.floor_ns = outcome.floor.map(|floor| floor.0);
     trust.warnings = warnings(recorder, outcome, dropped);
-    let counts = outcome.ended.counts;
-    let packets = Packets {
-        sent: counts.sent,
-        received: counts.received,
-        lost: counts.lost,
-        late: counts.late,
-        duplicate: counts.duplicate,
-        reordered: counts.reordered,
-        send_failed: counts.send_failed,
-    };
+    let packets = Packets::from(measured.packets());
     Summary {
         kind: Kind::Ping,
         target: plan.target.to_string(),
@@ -181,7 +172,7 @@ pub(super) fn print(summary: &Summary, recorder: &Recorder) -> io::Result<()> {
     if !rows.is_empty() {
         writeln!(
             out,
-            "\n{:24}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}  us",
+            "\n{:24}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
             "", "min", "mean", "median", "p95", "p99", "p99.9", "max", "stddev"
         )?;
     }
@@ -189,7 +180,7 @@ pub(super) fn print(summary: &Summary, recorder: &Recorder) -> io::Result<()> {
         writeln!(out, "{:24}{}", metric.name().trim_end_matches("_ns"), cells(&figures))?;
     }
     if let Some(jitter) = measured.jitter() {
-        writeln!(out, "{:24}{:>20.3}", "jitter (RFC 3550)", jitter / 1e3)?;
+        writeln!(out, "{:24}{:>20.3}{:>63}", "jitter (RFC 3550)", jitter / 1e3, "us")?;
     }
     let bars = render(&bins(measured.rtt(), 10), 40);
     if !bars.is_empty() {
@@ -212,10 +203,16 @@ fn describe_stamps(recorder: &Recorder) -> String {
     }
 }
 
-/// One row in microseconds; what n cannot support is a dash.
+/// One row, in the unit in which its largest value has at most five digits before the point; what
+/// n cannot support is a dash.
 fn cells(figures: &Figures) -> String {
-    let whole = |value: Option<Nanos>| value.map(|ns| ns.as_micros_f64());
-    let real = |value: Option<f64>| value.map(|ns| ns / 1e3);
+    const WIDEST: f64 = 99_999.0;
+    let units = [(1e3, "us"), (1e6, "ms"), (1e9, "s")];
+    let largest = figures.max.map_or(0.0, |max| max.0.unsigned_abs() as f64);
+    let fitting = units.into_iter().find(|(size, _)| largest / size <= WIDEST);
+    let (size, unit) = fitting.unwrap_or((1e9, "s"));
+    let whole = |value: Option<Nanos>| value.map(|ns| ns.0 as f64 / size);
+    let real = |value: Option<f64>| value.map(|ns| ns / size);
     [
         whole(figures.min),
         real(figures.mean),
@@ -227,7 +224,8 @@ fn cells(figures: &Figures) -> String {
         real(figures.stddev),
     ]
     .into_iter()
-    .map(|value| value.map_or(format!("{:>10}", "-"), |us| format!("{us:>10.3}")))
+    .map(|value| value.map_or(format!("{:>10}", "-"), |value| format!("{value:>10.3}")))
+    .chain([format!(" {unit}")])
     .collect()
 }
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 
-use dwell_engine::pinger::Pinger;
+use dwell_engine::pinger::{Departures, Pinger};
 use dwell_engine::protocol::{self, IcmpEcho, PlainEcho, Protocol, TextStream, TextUdp};
 use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
@@ -32,8 +32,18 @@ use super::recorder::Recorder;
 use super::{Args, IcmpChoice, Pattern, StampChoice};
 use crate::{Failure, Scheme};
 
-/// Samples that the ring holds: a tenth of a second at 300,000 replies per second, and to spare.
-const RING: usize = 1 << 16;
+/// Samples that the ring holds: what comes in two turns of the recorder, and to spare for replies
+/// that come together. A closed loop may reach 300,000 per second.
+fn ring(departures: Departures) -> usize {
+    const MOST: i64 = 1 << 16;
+    match departures {
+        Departures::Open { interval } => {
+            (4 * TICK.0 / interval.0.max(1)).clamp(1 << 10, MOST) as usize
+        }
+        Departures::Closed { pause, spacing } if pause.max(spacing) >= TICK => 1 << 10,
+        Departures::Closed { .. } => MOST as usize,
+    }
+}
 
 /// What came of a run.
 #[derive(Debug)]
@@ -155,7 +165,7 @@ impl Start<'_> {
         let local = port.local_addr();
         // A reply may be longer than a probe; one byte more shows that it is.
         let mut buffer = vec![0; protocol.capacity().max(2_048) + 1];
-        let (samples, taken) = rtrb::RingBuffer::new(RING);
+        let (samples, taken) = rtrb::RingBuffer::new(ring(plan.config.departures));
         let (news, heard) = rtrb::RingBuffer::new(64);
         let manner = Manner {
             busy_poll: args.place.busy_poll,
@@ -166,11 +176,13 @@ impl Start<'_> {
         let real_time = args.place.real_time(plan.mostly_sleeps());
         let (ended, placement, floor) = std::thread::scope(|scope| {
             let timing = scope.spawn(move || -> io::Result<(Ended, Placement, Option<Nanos>)> {
+                let mut pinger = Pinger::new(protocol, plan.config, monotonic());
+                // After everything is allocated, so that it is what is locked in memory.
                 let placement = cpu::settle(args.place.cpu, real_time)?;
                 // Without it the measurement is only slower.
                 let _ = process::own_descriptors();
                 let floor = floor::measure();
-                let pinger = Pinger::new(protocol, plan.config, monotonic());
+                pinger.start_at(monotonic());
                 let driver =
                     Driver { port, pinger, manner, samples, news, shared, heard: Heard::default() };
                 let ended = driver.run(&mut buffer);

@@ -22,6 +22,7 @@ use dwell_io::process;
 use dwell_io::udp::Shutter;
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
 use dwell_units::{Nanos, PacketRate};
+use dwell_wire::hmac::Key;
 use serde_json::json;
 
 use crate::environment::environment;
@@ -58,7 +59,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
     pub stamps: StampChoice,
 
-    /// Replies per second and source address and port, like 1000pps, or off
+    /// Replies per second and source address and port, like 1000pps, or off; a TCP connection is
+    /// slowed down to it
     /// [default: off on loopback and in dwell's labs, else 100kpps]
     #[arg(long, value_name = "RATE|off")]
     pub limit: Option<String>,
@@ -102,6 +104,7 @@ trait Service: Send {
 pub fn run(args: Args) -> Result<Exit, Failure> {
     let listens = listens(&args)?;
     args.place.check()?;
+    let key = crate::ping::key(args.key_file.as_deref())?;
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
     let own_ports: Arc<[u16]> = match args.allow_any_port {
@@ -112,7 +115,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let mut services: Vec<Box<dyn Service>> = Vec::new();
     for listen in listens {
         let counters = Arc::new(Counters::default());
-        match open(&args, &listen, &own_ports, &counters, &stop) {
+        match open(&args, &listen, key.as_ref(), &own_ports, &counters, &stop) {
             Ok(service) => services.push(service),
             // Half of the default is answered on a machine without the other family.
             Err(error) if args.urls.is_empty() && no_family(&error) => {
@@ -236,22 +239,19 @@ fn listens(args: &Args) -> Result<Vec<Listen>, Failure> {
 fn open(
     args: &Args,
     listen: &Listen,
+    key: Option<&Key>,
     own_ports: &Arc<[u16]>,
     counters: &Arc<Counters>,
     stop: &Arc<AtomicBool>,
 ) -> Result<Box<dyn Service>, io::Error> {
     if listen.scheme.is_stream() {
         let wait = (!args.place.busy_poll).then_some(NAP);
-        let place = tcp::Place { wait, args: args.place, stop: Arc::clone(stop) };
+        let (limit, stop) = (listen.limit, Arc::clone(stop));
+        let place = tcp::Place { wait, args: args.place, limit, stop };
         let listener = dwell_io::tcp::listen(listen.address, wait)?;
         return Ok(Box::new(tcp::TcpService::new(listener, listen.scheme, place, counters)));
     }
-    let key = match listen.scheme {
-        Scheme::Stamp => crate::ping::key(args.key_file.as_deref()).map_err(|failure| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("{:#}", failure.error))
-        })?,
-        _ => None,
-    };
+    let key = key.filter(|_| listen.scheme == Scheme::Stamp).cloned();
     let stamps = match args.stamps {
         StampChoice::User => StampRequest::User,
         _ if has_stamping_card() => StampRequest::Card,
@@ -277,7 +277,9 @@ fn no_family(error: &io::Error) -> bool {
 fn open_failure(error: io::Error, listen: &Listen) -> Failure {
     let Listen { url, scheme, address, .. } = listen;
     match error.kind() {
-        io::ErrorKind::InvalidInput => Failure::usage(error.to_string()),
+        io::ErrorKind::InvalidInput if address.is_ipv6() => Failure::usage(format!(
+            "{url}: {error}; a link-local address needs its interface, like [fe80::1%eth0]"
+        )),
         io::ErrorKind::PermissionDenied => Failure::unsupported(format!(
             "may not listen on port {}: either choose another, like {}://{}:{}, or allow it \
              (setcap cap_net_bind_service+ep on the program, or sysctl -w \

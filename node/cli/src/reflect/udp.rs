@@ -104,15 +104,15 @@ impl UdpService {
         };
         let len = match &mut self.answer {
             Answer::Stamp(stamp) => {
-                let rx = rx.map_or_else(realtime, |rx| rx.hw.or(rx.kernel).unwrap_or(rx.app));
+                // A card's stamp is of another clock than T3.
+                let rx = rx.map_or_else(realtime, |rx| rx.kernel.unwrap_or(rx.app));
                 let now = monotonic();
                 if now - self.clock_checked > CLOCK_CHECK {
                     stamp.set_utc_error(clock::utc_error());
                     self.clock_checked = now;
                 }
                 let meta = Meta { from, rx, ttl, tos, now };
-                let unfinished = stamp.answer(packet, &meta)?;
-                allow()?;
+                let unfinished = stamp.answer(packet, &meta, allow)?;
                 let tos = unfinished.tos;
                 stamp.finish(unfinished, packet, realtime());
                 return Ok((len, tos));
