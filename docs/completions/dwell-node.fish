@@ -71,7 +71,7 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l key-fi
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l stamps -d 'Which stamp is T2' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
 user\t'The program\'s own clock reads only'
 kernel\t'The kernel\'s; exit 4 if it delivers none'"
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l limit -d 'Replies per second and source address and port, like 1000pps, or off [default: off on loopback and in dwell\'s labs, else 100kpps]' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l limit -d 'Replies per second and source address and port, like 1000pps, or off; a TCP connection is slowed down to it [default: off on loopback and in dwell\'s labs, else 100kpps]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l cpu -d 'Run on this CPU' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
 other\t'Like every ordinary program'
