@@ -1,6 +1,5 @@
 //! Stamps of a packet's way through a node, on the clock that all packet stamps share, and the
-//! record of what became of one probe. Stamp points and their order are those of DESIGN.md
-//! section 1.
+//! record of what became of one probe.
 
 use dwell_units::{Card, Instant, Monotonic, Realtime};
 

@@ -1,5 +1,4 @@
-//! The summary object `dwell.summary/1` (DESIGN.md section 5): the one object that `--json` prints,
-//! described by `docs/schema/dwell.summary-1.schema.json`.
+//! The summary object `dwell.summary/1`: the one object that `--json` prints, described by `docs/schema/dwell.summary-1.schema.json`.
 //!
 //! Times are nanoseconds and say so in their names. A value that could not be had is null, never
 //! absent and never zero. The order of keys is fixed.

@@ -100,7 +100,7 @@ impl Quantile {
 
     /// The nearest rank among `n` sorted values, counted from 1: the smallest rank at or below
     /// which at least this share lies. `None` when n (1 - q) < 1: fewer than one value is expected
-    /// above, so the number would be the maximum by another name (DESIGN.md section 5).
+    /// above, so the number would be the maximum by another name.
     pub fn rank(self, n: u64) -> Option<u64> {
         const ONE: u128 = 1_000_000;
         let (n, ppm) = (u128::from(n), u128::from(self.ppm));

@@ -214,7 +214,8 @@ pub struct Pairing {
 }
 
 impl Pairing {
-    /// Above this difference between two pairings somebody stepped a clock (DESIGN.md section 1).
+    /// Above this difference between two pairings somebody stepped a clock: both clocks are slewed
+    /// alike, and the tightest of many brackets is some 30 ns wide.
     pub const STEP: Nanos = Nanos(100);
 
     /// CLOCK_REALTIME minus CLOCK_MONOTONIC.

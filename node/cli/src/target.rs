@@ -1,5 +1,5 @@
-//! Targets: a URL whose scheme names the protocol (DESIGN.md section 3). Only the text is judged
-//! here; names are resolved by whoever opens a socket.
+//! Targets: a URL whose scheme names the protocol. Only the text is judged here; names are resolved
+//! by whoever opens a socket.
 
 use std::fmt;
 use std::str::FromStr;

@@ -5,88 +5,18 @@ use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 use std::{env, fs};
 
-use dwell_io::process::{Handle, Signal};
+use dwell_io::process::Signal;
 use serde_json::Value;
 
-const DWELL: &str = env!("CARGO_BIN_EXE_dwell-node");
+mod support;
+use support::{DWELL, Server, dwell, free_port, json, said, signal};
+
 const KEY: &str = "00112233445566778899aabbccddeeff";
-
-fn dwell(arguments: &[&str]) -> Output {
-    Command::new(DWELL).args(arguments).stdin(Stdio::null()).output().unwrap()
-}
-
-fn json(output: &Output) -> Value {
-    let text = String::from_utf8_lossy(&output.stdout);
-    let value: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {output:?}"));
-    let path = "../../docs/schema/dwell.summary-1.schema.json";
-    let schema = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
-    let schema: Value = serde_json::from_slice(&schema).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<_> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
-    assert!(errors.is_empty(), "{errors:?}\n{text}");
-    value
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A server of ours or another's, ended when the test ends.
-struct Server {
-    child: Child,
-}
-
-impl Server {
-    /// `dwell reflect` on free ports of these URLs (`{}` stands for the port); returns the URLs.
-    fn reflect(schemes: &[&str], host: &str, more: &[&str]) -> (Self, Vec<String>) {
-        let urls: Vec<_> =
-            schemes.iter().map(|scheme| format!("{scheme}://{host}:{}", free_port(host))).collect();
-        let mut command = Command::new(DWELL);
-        command.arg("reflect").args(&urls).args(more);
-        (Self::ready(command, "listening on", urls.len()), urls)
-    }
-
-    /// Starts a server that says `word` on standard error `times` times when it is ready.
-    fn ready(mut command: Command, word: &str, times: usize) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let lines = stderr.lines().map_while(Result::ok);
-        let seen = lines.filter(|line| line.contains(word)).take(times).count();
-        assert_eq!(seen, times, "the server is ready");
-        Self { child }
-    }
-
-    /// Stops it as ^C does; returns what it printed.
-    fn stop(mut self) -> Output {
-        signal(&self.child, Signal::Interrupt);
-        let mut stdout = Vec::new();
-        std::io::copy(&mut self.child.stdout.take().unwrap(), &mut stdout).unwrap();
-        let status = self.child.wait().unwrap();
-        Output { status, stdout, stderr: Vec::new() }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn signal(child: &Child, signal: Signal) {
-    Handle::open(child.id()).unwrap().signal(signal).unwrap();
-}
-
-/// A port that was free a moment ago.
-fn free_port(host: &str) -> u16 {
-    UdpSocket::bind(format!("{host}:0")).unwrap().local_addr().unwrap().port()
-}
 
 #[test]
 fn every_protocol_is_measured_in_both_families() {
@@ -249,12 +179,38 @@ fn an_interrupt_prints_what_was_measured() {
 }
 
 #[test]
-fn a_full_disk_costs_the_rows_and_not_the_result() {
-    let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
+fn a_disk_that_is_full_at_the_start_is_said_before_anything_is_measured() {
+    let (server, urls) = Server::reflect(&["udp"], "127.0.0.1", &["--json"]);
     let output =
         dwell(&["ping", &urls[0], "-c", "5", "-i", "0.01", "--json", "--csv", "/dev/full"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("/dev/full"), "{}", said(&output));
+    assert_eq!(json(&server.stop())["values"]["requests"], 0);
+}
+
+#[test]
+fn a_disk_that_fills_up_costs_the_rows_and_not_the_result() {
+    let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
+    let dir = tempfile::tempdir().unwrap();
+    // A file system of 4 KiB in a mount namespace that ends with the command.
+    let script = format!(
+        "mount -t tmpfs -o size=4k tmpfs {0} && {DWELL} ping {1} -c 300 -i 2ms --json \
+         --csv {0}/rows.csv && exit 9; code=$?; cat {0}/rows.csv >&2; exit $code",
+        dir.path().display(),
+        urls[0]
+    );
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let said = said(&output);
+    assert!(said.contains("rows.csv") && said.contains("No space left"), "{said}");
+    let result = json(&output);
+    assert_eq!(result["packets"]["received"], 300);
+    assert!(result["metrics"]["rtt_ns"]["p50"].is_u64());
+    // What was written before the disk was full can be read.
+    assert!(said.contains("id,state,") && said.contains("\n0,received,"), "{said}");
 }
 
 #[test]
