@@ -28,6 +28,12 @@ impl Rung {
             Self::Hw => "hw",
         }
     }
+
+    /// The rung of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::User, Self::KernelSw, Self::Driver, Self::Hw];
+        all.into_iter().find(|rung| rung.name() == name)
+    }
 }
 
 /// Where a kernel's TX stamp was taken.
@@ -119,6 +125,15 @@ pub enum State {
 }
 
 impl State {
+    /// Every state, in the order of [`Self::code`].
+    pub const ALL: [Self; 5] =
+        [Self::Received, Self::Late, Self::Lost, Self::Duplicate, Self::SendFailed];
+
+    /// Its number in binary formats.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
     /// The name in rows and results.
     pub const fn name(self) -> &'static str {
         match self {

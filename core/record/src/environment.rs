@@ -1,10 +1,10 @@
 //! The part of a summary that says what machine it was measured on. Null is what could not be
 //! found out.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The machine at this end.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Environment {
     /// Kernel release, as `uname -r` prints it.
     pub kernel: Option<String>,
@@ -32,7 +32,7 @@ pub struct Environment {
 
 /// Where the programs at both ends ran. A blocking ping-pong costs some 4 us with both ends on one
 /// core and 69 us on two, so no delay is comparable without it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ends {
     /// This end.
     pub near: Placement,
@@ -41,7 +41,7 @@ pub struct Ends {
 }
 
 /// Where and how a program ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// The CPU it was pinned to; null when it was not.
     pub cpu: Option<u32>,
@@ -52,7 +52,7 @@ pub struct Placement {
 }
 
 /// How a program waits for packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Waiting {
     /// Asleep in the kernel.
@@ -62,7 +62,7 @@ pub enum Waiting {
 }
 
 /// A scheduling class of Linux, by the name sched(7) gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scheduling {
     /// SCHED_OTHER
     #[serde(rename = "SCHED_OTHER")]

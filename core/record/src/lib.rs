@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
+mod column;
 mod environment;
 mod row;
 mod rows;
@@ -13,7 +15,9 @@ mod s4;
 mod summary;
 mod trust;
 
+pub use batch::Batch;
+pub use column::Column;
 pub use environment::{Ends, Environment, Placement, Scheduling, Waiting};
 pub use rows::RowFormat;
-pub use summary::{Figures, Kind, Packets, Scalar, Stamps, Summary, metrics, values};
+pub use summary::{Figures, Kind, Packets, Scalar, Stamps, Summary, SummaryError, metrics, values};
 pub use trust::{Clocks, PairingRecord, Trust};

@@ -1,32 +1,10 @@
-//! The columns of a sample, the same in CSV and in JSON lines.
+//! A sample as a row of [`Column`]s, the same in CSV, in JSON lines and in Parquet.
 
 use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_stats::Delays;
 use dwell_units::{Card, Instant, Nanos, Pairing, Realtime};
 
-/// The numeric columns, in order, after `id`, `state`, `reordered` and `void`. Delays first, then
-/// the stamps they are made of, in nanoseconds since the epoch of CLOCK_REALTIME (T2 and T3 on the
-/// far end's clock).
-pub(crate) const NUMBERS: [&str; 18] = [
-    "rtt_ns",
-    "rtt_intended_ns",
-    "rtt_kernel_ns",
-    "rtt_hw_ns",
-    "schedule_error_ns",
-    "residence_ns",
-    "one_way_forward_ns",
-    "one_way_backward_ns",
-    "intended_ns",
-    "tx_app_ns",
-    "tx_sched_ns",
-    "tx_kernel_ns",
-    "tx_hw_ns",
-    "t2_ns",
-    "t3_ns",
-    "rx_hw_ns",
-    "rx_kernel_ns",
-    "rx_app_ns",
-];
+use crate::column::Column;
 
 /// One event in the life of a probe.
 pub(crate) struct Row {
@@ -35,8 +13,8 @@ pub(crate) struct Row {
     pub(crate) reordered: bool,
     /// A clock was stepped: there are stamps but no delays.
     pub(crate) void: bool,
-    /// In the order of [`NUMBERS`].
-    pub(crate) numbers: [Option<i64>; NUMBERS.len()],
+    /// The first columns of [`Column::ALL`].
+    pub(crate) numbers: [Option<i64>; Column::MEASURED],
 }
 
 impl Row {

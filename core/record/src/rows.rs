@@ -9,7 +9,8 @@ use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_stats::Delays;
 use dwell_units::Pairing;
 
-use crate::row::{NUMBERS, Row};
+use crate::column::Column;
+use crate::row::Row;
 use crate::s4;
 
 /// A format of rows.
@@ -33,7 +34,8 @@ impl RowFormat {
         match self {
             Self::S4Csv => out.extend_from_slice(s4::HEADER),
             Self::Csv => {
-                let names = NUMBERS.join(",");
+                let names = Column::ALL[..Column::MEASURED].iter().map(|column| column.name());
+                let names = names.collect::<Vec<_>>().join(",");
                 writeln!(out, "id,state,reordered,void,{names}").expect(INFALLIBLE);
             }
             Self::JsonLines => {}
@@ -76,7 +78,8 @@ fn append_json(out: &mut Vec<u8>, row: &Row) {
     let Row { id, state, reordered, void, numbers } = row;
     write!(out, r#"{{"id":{id},"state":"{state}","reordered":{reordered},"void":{void}"#)
         .expect(INFALLIBLE);
-    for (name, number) in NUMBERS.iter().zip(numbers) {
+    for (column, number) in Column::ALL.into_iter().zip(numbers) {
+        let name = column.name();
         match number {
             Some(number) => write!(out, r#","{name}":{number}"#).expect(INFALLIBLE),
             None => write!(out, r#","{name}":null"#).expect(INFALLIBLE),

@@ -1,4 +1,5 @@
-//! The summary object `dwell.summary/1`: the one object that `--json` prints, described by `docs/schema/dwell.summary-1.schema.json`.
+//! The summary object `dwell.summary/1`: the one object that `--json` prints, described by
+//! `docs/schema/dwell.summary-1.schema.json`.
 //!
 //! Times are nanoseconds and say so in their names. A value that could not be had is null, never
 //! absent and never zero. The order of keys is fixed.
@@ -7,13 +8,13 @@ use std::collections::BTreeMap;
 
 use dwell_engine::stamps::Rung;
 use dwell_stats::RoundTrip;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::environment::Environment;
 use crate::trust::Trust;
 
 /// What one command found out.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "schema", rename = "dwell.summary/1")]
 pub struct Summary {
     /// The command.
@@ -39,7 +40,7 @@ pub struct Summary {
 }
 
 /// The command that a summary is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// `dwell ping`
@@ -48,10 +49,12 @@ pub enum Kind {
     Reflect,
     /// `dwell load`
     Load,
+    /// What another program measured, and `dwell import` read.
+    Import,
 }
 
 /// What became of the probes: sent = received + lost + late.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packets {
     /// Probes sent, without those of the warm-up.
     pub sent: u64,
@@ -71,7 +74,7 @@ pub struct Packets {
 
 /// A distribution in nanoseconds: whole numbers where observed, null where the count does not
 /// support the figure.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// How many values there are.
     pub count: u64,
@@ -96,7 +99,7 @@ pub struct Figures {
 }
 
 /// A scalar result.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Scalar {
     /// A number of things.
@@ -106,17 +109,17 @@ pub enum Scalar {
 }
 
 /// Which stamps the delays are made of: the rung at which each was delivered, null for none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamps {
     /// The deepest stamps of packets sent.
-    #[serde(serialize_with = "rung_name")]
+    #[serde(serialize_with = "rung_name", deserialize_with = "rung_named")]
     pub tx: Option<Rung>,
     /// The deepest stamps of packets received.
-    #[serde(serialize_with = "rung_name")]
+    #[serde(serialize_with = "rung_name", deserialize_with = "rung_named")]
     pub rx: Option<Rung>,
     /// The rung of our own stamps in the metrics that also use the far end's: one-way delay, IPDV
     /// by direction, round trip without residence.
-    #[serde(serialize_with = "rung_name")]
+    #[serde(serialize_with = "rung_name", deserialize_with = "rung_named")]
     pub near: Option<Rung>,
 }
 
@@ -128,6 +131,43 @@ impl Summary {
         text.push('\n');
         text
     }
+
+    /// Reads an object back. Refuses another kind of object, and a version that is newer than this.
+    pub fn from_json(text: &[u8]) -> Result<Self, SummaryError> {
+        #[derive(Deserialize)]
+        struct Header {
+            schema: String,
+        }
+        let Header { schema } = serde_json::from_slice(text).map_err(SummaryError::Malformed)?;
+        if schema != Self::SCHEMA {
+            return Err(SummaryError::Schema(schema));
+        }
+        serde_json::from_slice(text).map_err(SummaryError::Malformed)
+    }
+
+    /// The name and version of the format.
+    pub const SCHEMA: &'static str = "dwell.summary/1";
+}
+
+impl Scalar {
+    /// As a number.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Count(count) => count as f64,
+            Self::Real(real) => real,
+        }
+    }
+}
+
+/// A text that is no summary.
+#[derive(Debug, thiserror::Error)]
+pub enum SummaryError {
+    /// Not JSON, or not these fields.
+    #[error("not a summary")]
+    Malformed(#[source] serde_json::Error),
+    /// Another format.
+    #[error("'{0}' is not {expected}", expected = Summary::SCHEMA)]
+    Schema(String),
 }
 
 /// `metrics` of a round-trip measurement: those of which anything is known.
@@ -174,4 +214,10 @@ impl From<dwell_stats::Figures> for Figures {
 
 fn rung_name<S: Serializer>(rung: &Option<Rung>, serializer: S) -> Result<S::Ok, S::Error> {
     rung.map(Rung::name).serialize(serializer)
+}
+
+fn rung_named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rung>, D::Error> {
+    let Some(name) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    let rung = Rung::named(&name);
+    rung.map(Some).ok_or_else(|| de::Error::custom(format!("'{name}' is no rung of stamps")))
 }

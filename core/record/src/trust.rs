@@ -2,12 +2,12 @@
 
 use dwell_stats::{Resolution, RoundTrip};
 use dwell_units::{Nanos, Pairing};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::summary::Figures;
 
 /// Reasons to trust the numbers, or not to.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Trust {
     /// Actual minus intended time of sending; null when nothing was sent on a schedule.
     pub schedule_error_ns: Option<Figures>,
@@ -22,7 +22,7 @@ pub struct Trust {
     /// The delay that this machine adds to every round trip by itself; null when not measured.
     pub floor_ns: Option<i64>,
     /// How true percentiles are: `exact` (an observed value) or `0.1%`; null without percentiles.
-    #[serde(serialize_with = "resolution_name")]
+    #[serde(serialize_with = "resolution_name", deserialize_with = "resolution_named")]
     pub percentile_resolution: Option<Resolution>,
     /// The two clocks at start and end; null when the command needed no pairing.
     pub clocks: Option<Clocks>,
@@ -33,7 +33,7 @@ pub struct Trust {
 }
 
 /// Pairings of CLOCK_REALTIME and CLOCK_MONOTONIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clocks {
     /// Before the first probe.
     pub start: PairingRecord,
@@ -42,7 +42,7 @@ pub struct Clocks {
 }
 
 /// One pairing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PairingRecord {
     /// CLOCK_REALTIME minus CLOCK_MONOTONIC.
     pub offset_ns: i64,
@@ -80,4 +80,12 @@ fn resolution_name<S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     resolution.map(Resolution::name).serialize(serializer)
+}
+
+fn resolution_named<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Resolution>, D::Error> {
+    let Some(name) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    let resolution = Resolution::named(&name);
+    resolution.map(Some).ok_or_else(|| de::Error::custom(format!("'{name}' is no resolution")))
 }

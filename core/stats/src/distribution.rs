@@ -116,6 +116,11 @@ impl Resolution {
             Self::PerMille => "0.1%",
         }
     }
+
+    /// The resolution of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Exact, Self::PerMille].into_iter().find(|resolution| resolution.name() == name)
+    }
 }
 
 impl Figures {

@@ -1,0 +1,2 @@
+//! Reaching nodes.
+#![forbid(unsafe_code)]

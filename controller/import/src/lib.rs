@@ -1,0 +1,2 @@
+//! What other programs measured, as samples.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Turns a plan into trials.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The catalogue of runs and their samples on disk.
+#![forbid(unsafe_code)]

@@ -1,0 +1,124 @@
+//! Samples by the thousand, column by column: what passes between importers, segments, the store
+//! and the statistics.
+
+use dwell_engine::stamps::{Rung, Sample, State};
+use dwell_units::Pairing;
+
+use crate::column::Column;
+use crate::row::Row;
+
+/// Rows of one data set, in the order in which their fates were decided. All columns are as long
+/// as `id`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// The probe's id, counted from 0 without wrapping.
+    pub id: Vec<u64>,
+    /// What became of it.
+    pub state: Vec<State>,
+    /// The reply overtook that of an earlier probe.
+    pub reordered: Vec<bool>,
+    /// A clock was stepped: there are stamps but no delays.
+    pub void: Vec<bool>,
+    /// Indexed by [`Column`]; empty is a column without any value.
+    numbers: [Vec<i64>; Column::ALL.len()],
+}
+
+impl Batch {
+    /// Stands for "not to be had" in a column.
+    pub const ABSENT: i64 = i64::MIN;
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.id.len()
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.id.is_empty()
+    }
+
+    /// Appends a row without numbers, which [`Self::set`] adds.
+    pub fn push(&mut self, id: u64, state: State) {
+        self.id.push(id);
+        self.state.push(state);
+        self.reordered.push(false);
+        self.void.push(false);
+        for numbers in self.numbers.iter_mut().filter(|numbers| !numbers.is_empty()) {
+            numbers.push(Self::ABSENT);
+        }
+    }
+
+    /// Sets a number of the last row. `value` must not be [`Self::ABSENT`].
+    ///
+    /// # Panics
+    /// When there is no row.
+    pub fn set(&mut self, column: Column, value: i64) {
+        let rows = self.len();
+        let numbers = &mut self.numbers[column as usize];
+        numbers.resize(rows, Self::ABSENT);
+        numbers[rows - 1] = value;
+    }
+
+    /// Appends what is known of `sample`; see [`dwell_stats::Delays::of`] for `bridge` and `near`.
+    pub fn push_sample(&mut self, sample: &Sample, bridge: Option<&Pairing>, near: Rung) {
+        let row = Row::of(sample, bridge, near);
+        self.push(row.id, sample.state);
+        let last = self.len() - 1;
+        (self.reordered[last], self.void[last]) = (row.reordered, row.void);
+        for (column, number) in Column::ALL.into_iter().zip(row.numbers) {
+            if let Some(number) = number {
+                self.set(column, number);
+            }
+        }
+    }
+
+    /// The values of a column, [`Self::ABSENT`] where not to be had; `None` when it has no value
+    /// at all.
+    pub fn column(&self, column: Column) -> Option<&[i64]> {
+        let numbers = &self.numbers[column as usize];
+        (!numbers.is_empty()).then_some(numbers.as_slice())
+    }
+
+    /// Replaces a whole column.
+    ///
+    /// # Panics
+    /// When it is not as long as there are rows.
+    pub fn set_column(&mut self, column: Column, values: Vec<i64>) {
+        assert_eq!(values.len(), self.len(), "a column is as long as there are rows");
+        self.numbers[column as usize] = values;
+    }
+
+    /// One number of one row.
+    pub fn number(&self, row: usize, column: Column) -> Option<i64> {
+        self.column(column).map(|values| values[row]).filter(|value| *value != Self::ABSENT)
+    }
+
+    /// Removes all rows, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.id.clear();
+        self.state.clear();
+        self.reordered.clear();
+        self.void.clear();
+        self.numbers.iter_mut().for_each(Vec::clear);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_that_begins_late_is_absent_before() {
+        let mut batch = Batch::default();
+        batch.push(0, State::Lost);
+        batch.push(1, State::Received);
+        batch.set(Column::Rtt, 7);
+        batch.push(2, State::Lost);
+        assert_eq!(batch.column(Column::Rtt), Some(&[Batch::ABSENT, 7, Batch::ABSENT][..]));
+        assert_eq!((batch.number(0, Column::Rtt), batch.number(1, Column::Rtt)), (None, Some(7)));
+        assert_eq!(batch.column(Column::T2), None);
+        batch.clear();
+        assert!(batch.is_empty());
+        assert_eq!(batch.column(Column::Rtt), None);
+    }
+}

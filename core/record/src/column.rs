@@ -1,0 +1,136 @@
+//! The numeric columns of a sample, by the names that every format uses: CSV, JSON lines, Parquet.
+
+/// A numeric column, in nanoseconds unless its name says otherwise. A column that has no value in
+/// any row of a data set is left out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Column {
+    /// See [`dwell_stats::Metric::Rtt`].
+    Rtt,
+    /// See [`dwell_stats::Metric::RttIntended`].
+    RttIntended,
+    /// See [`dwell_stats::Metric::RttKernel`].
+    RttKernel,
+    /// See [`dwell_stats::Metric::RttHw`].
+    RttHw,
+    /// See [`dwell_stats::Metric::ScheduleError`].
+    ScheduleError,
+    /// See [`dwell_stats::Metric::Residence`].
+    Residence,
+    /// See [`dwell_stats::Metric::OneWayForward`].
+    OneWayForward,
+    /// See [`dwell_stats::Metric::OneWayBackward`].
+    OneWayBackward,
+    /// When the schedule wanted the probe sent, as all stamps that follow in nanoseconds since the
+    /// epoch of CLOCK_REALTIME unless said otherwise.
+    Intended,
+    /// `tx_app`
+    TxApp,
+    /// `tx_sched`
+    TxSched,
+    /// `tx_kernel`
+    TxKernel,
+    /// `tx_hw`, on the card's clock.
+    TxHw,
+    /// T2, on the far end's clock.
+    T2,
+    /// T3, on the far end's clock.
+    T3,
+    /// `rx_hw`, on the card's clock.
+    RxHw,
+    /// `rx_kernel`
+    RxKernel,
+    /// `rx_app`
+    RxApp,
+    /// T2 - T1 across two clocks: a delay plus an unknown offset. Only differences of two of these
+    /// mean anything. (Imported data.)
+    ForwardPlusOffset,
+    /// T4 - T3 across two clocks: a delay minus the same offset. (Imported data.)
+    BackwardMinusOffset,
+    /// When an outside witness saw the packet, on the witness's clock. (Imported captures.)
+    Capture,
+    /// Time since the packet before it in its flow, on the clock of its stamps. (Imported data.)
+    Gap,
+    /// Bytes of the packet as its source counts them. (Imported data.)
+    SizeBytes,
+}
+
+impl Column {
+    /// Every column, in the order of formats.
+    pub const ALL: [Self; 23] = [
+        Self::Rtt,
+        Self::RttIntended,
+        Self::RttKernel,
+        Self::RttHw,
+        Self::ScheduleError,
+        Self::Residence,
+        Self::OneWayForward,
+        Self::OneWayBackward,
+        Self::Intended,
+        Self::TxApp,
+        Self::TxSched,
+        Self::TxKernel,
+        Self::TxHw,
+        Self::T2,
+        Self::T3,
+        Self::RxHw,
+        Self::RxKernel,
+        Self::RxApp,
+        Self::ForwardPlusOffset,
+        Self::BackwardMinusOffset,
+        Self::Capture,
+        Self::Gap,
+        Self::SizeBytes,
+    ];
+
+    /// How many of them a pinger fills.
+    pub const MEASURED: usize = 18;
+
+    /// The name, which carries the unit.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rtt => "rtt_ns",
+            Self::RttIntended => "rtt_intended_ns",
+            Self::RttKernel => "rtt_kernel_ns",
+            Self::RttHw => "rtt_hw_ns",
+            Self::ScheduleError => "schedule_error_ns",
+            Self::Residence => "residence_ns",
+            Self::OneWayForward => "one_way_forward_ns",
+            Self::OneWayBackward => "one_way_backward_ns",
+            Self::Intended => "intended_ns",
+            Self::TxApp => "tx_app_ns",
+            Self::TxSched => "tx_sched_ns",
+            Self::TxKernel => "tx_kernel_ns",
+            Self::TxHw => "tx_hw_ns",
+            Self::T2 => "t2_ns",
+            Self::T3 => "t3_ns",
+            Self::RxHw => "rx_hw_ns",
+            Self::RxKernel => "rx_kernel_ns",
+            Self::RxApp => "rx_app_ns",
+            Self::ForwardPlusOffset => "forward_plus_offset_ns",
+            Self::BackwardMinusOffset => "backward_minus_offset_ns",
+            Self::Capture => "capture_ns",
+            Self::Gap => "gap_ns",
+            Self::SizeBytes => "size_bytes",
+        }
+    }
+
+    /// The column of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|column| column.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_stands_at_its_own_number_and_is_found_by_its_name() {
+        for (number, column) in Column::ALL.into_iter().enumerate() {
+            assert_eq!(column as usize, number);
+            assert_eq!(Column::named(column.name()), Some(column));
+        }
+        assert_eq!(Column::named("rtt"), None);
+    }
+}
