@@ -1,2 +1,30 @@
-//! Experiment plans: what to measure, over which parameters, how often and in which order.
+//! Experiment plans: what to measure, over which parameters, how often and in which order, and the
+//! jobs that nodes are given for it.
+//!
+//! A plan is a TOML file. [`Source`] keeps the text and the positions in it, so that every error
+//! points at a line; [`Plan`] is what the file says; [`Plan::expand`](expand::expand) turns it into
+//! [`Trial`]s. Nothing here opens a file, reads a clock or draws luck of its own.
+
 #![forbid(unsafe_code)]
+
+mod axis;
+mod error;
+mod estimate;
+mod expand;
+mod job;
+mod plan;
+mod source;
+
+pub use axis::{AxisValues, Quantity};
+pub use error::{PlanError, Position};
+pub use estimate::Estimate;
+pub use expand::{Cell, Expansion, Trial, expand};
+pub use job::{
+    CpuJob, IcmpSocket, Job, Limit, Pattern, PingJob, Place, ReflectJob, Scheduling, SinkJob,
+    Stamps, TrafficJob,
+};
+pub use plan::{
+    Constraint, CpuLoad, LinkPlan, Load, NodePlace, Order, PingPlan, Plan, ReflectPlan, StopRules,
+    Topology, TrafficLoad, Trials,
+};
+pub use source::Source;

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod quantity;
+mod serial;
 mod text;
 mod time;
 

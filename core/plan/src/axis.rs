@@ -1,0 +1,256 @@
+//! The values of one axis of a matrix: a list, or a range with a step.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use dwell_units::{BitRate, Bytes, Nanos, PacketRate, Ratio};
+use serde::Deserialize;
+use toml::Value;
+
+/// The most values of one axis.
+const MOST: i128 = 100_000;
+
+/// A quantity in its base unit, so that ranges are exact and figures have numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Quantity {
+    /// Nanoseconds.
+    Time(i64),
+    /// Bit/s.
+    BitRate(u64),
+    /// Packets in 1,000 seconds.
+    PacketRate(u64),
+    /// Bytes.
+    Size(u64),
+    /// Parts per million.
+    Ratio(u32),
+    /// A bare count.
+    Count(i64),
+}
+
+impl Quantity {
+    /// Reads a value of a plan; `None` for what is no quantity.
+    pub fn of(value: &Value) -> Option<Self> {
+        let text = match value {
+            Value::Integer(count) => return Some(Self::Count(*count)),
+            Value::String(text) => text,
+            _ => return None,
+        };
+        // Each grammar refuses the units of the others.
+        if let Ok(time) = text.parse::<Nanos>() {
+            return Some(Self::Time(time.0));
+        }
+        if let Ok(rate) = text.parse::<PacketRate>() {
+            return Some(Self::PacketRate((rate.as_f64() * 1e3).round() as u64));
+        }
+        if let Ok(rate) = text.parse::<BitRate>() {
+            return Some(Self::BitRate(rate.0));
+        }
+        if let Ok(size) = text.parse::<Bytes>() {
+            return Some(Self::Size(size.0));
+        }
+        let ratio = text.parse::<Ratio>().ok()?;
+        Some(Self::Ratio((ratio.as_f64() * 1e6).round() as u32))
+    }
+
+    /// The number in the unit of [`Self::unit`].
+    pub fn number(self) -> f64 {
+        match self {
+            Self::Time(ns) => ns as f64,
+            Self::BitRate(bps) => bps as f64,
+            Self::PacketRate(millipps) => millipps as f64 / 1e3,
+            Self::Size(bytes) => bytes as f64,
+            Self::Ratio(ppm) => f64::from(ppm) / 1e6,
+            Self::Count(count) => count as f64,
+        }
+    }
+
+    /// The unit of [`Self::number`]; empty for a count.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Time(_) => "ns",
+            Self::BitRate(_) => "bit/s",
+            Self::PacketRate(_) => "pps",
+            Self::Size(_) => "B",
+            Self::Ratio(_) => "1",
+            Self::Count(_) => "",
+        }
+    }
+
+    fn base(self) -> i128 {
+        match self {
+            Self::Time(n) | Self::Count(n) => n.into(),
+            Self::BitRate(n) | Self::PacketRate(n) | Self::Size(n) => n.into(),
+            Self::Ratio(n) => n.into(),
+        }
+    }
+
+    /// The value of the same kind, as a plan writes it; `None` where it cannot be written.
+    fn with_base(self, base: i128) -> Option<Value> {
+        let text = match self {
+            Self::Count(_) => return Some(Value::Integer(base.try_into().ok()?)),
+            Self::Time(_) => Nanos(base.try_into().ok()?).to_string(),
+            Self::BitRate(_) => BitRate(base.try_into().ok()?).to_string(),
+            Self::PacketRate(_) => PacketRate::from_millipps(base.try_into().ok()?).to_string(),
+            Self::Size(_) => Bytes(base.try_into().ok()?).to_string(),
+            Self::Ratio(_) => format!("{}%", base as f64 / 1e4),
+        };
+        Some(Value::String(text))
+    }
+}
+
+/// The values of one axis, in the order in which they are gone through.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AxisValues {
+    /// As the plan calls it, which is also the name of the parameter in results.
+    pub name: String,
+    /// The path of the field that it sets.
+    pub path: String,
+    /// The values, as TOML.
+    pub values: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Range {
+    from: Value,
+    to: Value,
+    step: Value,
+}
+
+impl AxisValues {
+    /// Reads a list or a `{ from, to, step }`.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub(crate) fn read(name: &str, path: String, value: &Value) -> Result<Self, String> {
+        let values = match value {
+            Value::Array(values) if values.is_empty() => {
+                return Err("the axis is empty; give it a value, or leave it out".into());
+            }
+            Value::Array(values) => values.clone(),
+            Value::Table(table) => {
+                let range: Range = table.clone().try_into().map_err(|_| {
+                    "a range has from, to and step, like { from = \"100B\", to = \"1400B\", \
+                     step = \"100B\" }"
+                        .to_owned()
+                })?;
+                range.values()?
+            }
+            _ => {
+                return Err("an axis is a list, like [\"64B\", \"1400B\"], or a range, like \
+                            { from = \"100B\", to = \"1400B\", step = \"100B\" }"
+                    .into());
+            }
+        };
+        let mut seen = HashSet::new();
+        if let Some(twice) = values.iter().map(label).find(|label| !seen.insert(label.clone())) {
+            return Err(format!("{twice} stands there twice"));
+        }
+        Ok(Self { name: name.to_owned(), path, values })
+    }
+
+    /// The values as texts.
+    pub fn labels(&self) -> Vec<String> {
+        self.values.iter().map(label).collect()
+    }
+
+    /// The values as numbers with their unit, when all are quantities of one kind.
+    pub fn numbers(&self) -> Option<(Vec<f64>, &'static str)> {
+        let quantities: Vec<_> = self.values.iter().map(Quantity::of).collect::<Option<_>>()?;
+        let unit = quantities.first()?.unit();
+        let same = quantities.iter().all(|quantity| quantity.unit() == unit);
+        same.then(|| (quantities.into_iter().map(Quantity::number).collect(), unit))
+    }
+}
+
+/// A value as people read it.
+pub(crate) fn label(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+impl Range {
+    fn values(&self) -> Result<Vec<Value>, String> {
+        let read = |name: &str, value: &Value| {
+            Quantity::of(value).ok_or_else(|| {
+                format!("{name} = {value}: not a quantity, like \"100B\", \"200pps\" or 5")
+            })
+        };
+        let (from, to) = (read("from", &self.from)?, read("to", &self.to)?);
+        let step = read("step", &self.step)?;
+        if from.unit() != to.unit() || from.unit() != step.unit() {
+            return Err(format!(
+                "from {}, to {} and step {} are not of one kind",
+                self.from, self.to, self.step
+            ));
+        }
+        if step.base() <= 0 {
+            return Err(format!("step {} leads nowhere; it must be above 0", self.step));
+        }
+        if to.base() < from.base() {
+            return Err(format!("from {} is above to {}: no value is between", self.from, self.to));
+        }
+        let count = (to.base() - from.base()) / step.base() + 1;
+        if count > MOST {
+            return Err(format!("the range has {count} values; at most {MOST} are possible"));
+        }
+        (0..count)
+            .map(|n| from.with_base(from.base() + n * step.base()))
+            .collect::<Option<_>>()
+            .ok_or_else(|| "the range leads to values that cannot be written".into())
+    }
+}
+
+impl fmt::Display for AxisValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.labels().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(text: &str) -> Result<AxisValues, String> {
+        let table: toml::Table = toml::from_str(&format!("x = {text}")).unwrap();
+        AxisValues::read("x", "ping.x".into(), &table["x"])
+    }
+
+    #[test]
+    fn a_range_has_both_its_ends_and_keeps_its_unit() {
+        let sizes = axis(r#"{ from = "100B", to = "1400B", step = "100B" }"#).unwrap();
+        assert_eq!(sizes.values.len(), 14);
+        assert_eq!(sizes.labels()[0], "100B");
+        assert_eq!(sizes.numbers().unwrap().0[13], 1400.0);
+        let rates = axis(r#"{ from = "200pps", to = "1200pps", step = "200pps" }"#).unwrap();
+        assert_eq!(rates.labels(), ["200pps", "400pps", "600pps", "800pps", "1kpps", "1.2kpps"]);
+        let times = axis(r#"{ from = "1ms", to = "2ms", step = "300us" }"#).unwrap();
+        assert_eq!(times.numbers().unwrap().0, [1e6, 1.3e6, 1.6e6, 1.9e6]);
+        assert_eq!(axis("{ from = 1, to = 3, step = 1 }").unwrap().labels(), ["1", "2", "3"]);
+    }
+
+    #[test]
+    fn an_axis_that_makes_no_sense_says_what_would() {
+        for (text, word) in [
+            ("[]", "empty"),
+            ("5", "list"),
+            (r#"{ from = "1B", to = "5B" }"#, "step"),
+            (r#"{ from = "1B", to = "5ms", step = "1B" }"#, "one kind"),
+            (r#"{ from = "1B", to = "5B", step = "0B" }"#, "above 0"),
+            (r#"{ from = "9B", to = "5B", step = "1B" }"#, "above to"),
+            (r#"{ from = "1ns", to = "1s", step = "1ns" }"#, "at most"),
+            (r#"["a", "b", "a"]"#, "twice"),
+        ] {
+            let error = axis(text).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_axis_of_names_has_no_numbers() {
+        assert_eq!(axis(r#"["none", "network"]"#).unwrap().numbers(), None);
+        assert_eq!(axis(r#"["1ms", "10B"]"#).unwrap().numbers(), None);
+    }
+}

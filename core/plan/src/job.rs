@@ -1,0 +1,342 @@
+//! What one node is asked to do: the part of a trial that is its own. Commands of the node's
+//! program turn their arguments into the same jobs.
+
+use std::path::PathBuf;
+
+use dwell_units::{Bytes, Nanos, PacketRate, Rate, Ratio};
+use serde::{Deserialize, Serialize};
+
+/// A job of a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "job", rename_all = "kebab-case")]
+pub enum Job {
+    /// Send probes and measure how long their replies take.
+    Ping(Box<PingJob>),
+    /// Answer probes.
+    Reflect(ReflectJob),
+    /// Burn CPU time.
+    Cpu(CpuJob),
+    /// Send traffic.
+    Traffic(TrafficJob),
+    /// Receive traffic and count it.
+    Sink(SinkJob),
+}
+
+impl Job {
+    /// Whether it ends by itself; the others run until they are stopped.
+    pub fn ends_by_itself(&self) -> bool {
+        matches!(self, Self::Ping(_))
+    }
+
+    /// Its name in messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ping(_) => "ping",
+            Self::Reflect(_) => "reflect",
+            Self::Cpu(_) => "load cpu",
+            Self::Traffic(_) => "load traffic",
+            Self::Sink(_) => "load sink",
+        }
+    }
+}
+
+/// Probes to send.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PingJob {
+    /// URL of the target.
+    pub target: String,
+    /// Stop after this many probes.
+    #[serde(default)]
+    pub count: Option<u64>,
+    /// Send no probe later than this after the first.
+    #[serde(default)]
+    pub deadline: Option<Nanos>,
+    /// Time between probes.
+    #[serde(default)]
+    pub interval: Option<Nanos>,
+    /// The next probe leaves after the reply of the last, or its time-out.
+    #[serde(default)]
+    pub closed_loop: bool,
+    /// In closed loop, how long to wait after each reply.
+    #[serde(default)]
+    pub pause: Option<Nanos>,
+    /// Bytes of payload.
+    #[serde(default)]
+    pub size: Option<u64>,
+    /// A reply after this is late.
+    #[serde(default = "second")]
+    pub timeout: Nanos,
+    /// Probes to send first, not counted.
+    #[serde(default)]
+    pub warm_up: Option<u32>,
+    /// Which stamps to use.
+    #[serde(default)]
+    pub stamps: Stamps,
+    /// Ask for the kernel's stamp before the queueing discipline as well.
+    #[serde(default)]
+    pub sched_stamps: bool,
+    /// Where and how the timing loop runs.
+    #[serde(default)]
+    pub place: Place,
+    /// Which kind of ICMP socket.
+    #[serde(default)]
+    pub icmp_socket: IcmpSocket,
+    /// File with the key of STAMP's authenticated mode, on the node.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+    /// What fills the payload.
+    #[serde(default)]
+    pub pattern: Pattern,
+    /// Use IPv4 only.
+    #[serde(default)]
+    pub ipv4: bool,
+    /// Use IPv6 only.
+    #[serde(default)]
+    pub ipv6: bool,
+    /// Local address or interface to send from.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// Time to live, or hop limit.
+    #[serde(default)]
+    pub ttl: Option<u8>,
+    /// Differentiated services code point.
+    #[serde(default)]
+    pub dscp: Option<u8>,
+}
+
+impl PingJob {
+    /// One probe a second to `target`, until stopped.
+    pub fn to(target: impl Into<String>) -> Self {
+        Self {
+            target: target.into(),
+            count: None,
+            deadline: None,
+            interval: None,
+            closed_loop: false,
+            pause: None,
+            size: None,
+            timeout: second(),
+            warm_up: None,
+            stamps: Stamps::default(),
+            sched_stamps: false,
+            place: Place::default(),
+            icmp_socket: IcmpSocket::default(),
+            key_file: None,
+            pattern: Pattern::default(),
+            ipv4: false,
+            ipv6: false,
+            from: None,
+            ttl: None,
+            dscp: None,
+        }
+    }
+}
+
+/// The time-out of S4.1.
+const fn second() -> Nanos {
+    Nanos::from_secs(1)
+}
+
+/// What to answer, and where.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReflectJob {
+    /// URLs to listen on; none is STAMP on port 862 of all addresses.
+    #[serde(default)]
+    pub urls: Vec<String>,
+    /// File with the key of STAMP's authenticated mode, on the node.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+    /// Copy the sender's sequence number instead of counting.
+    #[serde(default)]
+    pub stateless: bool,
+    /// Which stamp is T2.
+    #[serde(default)]
+    pub stamps: Stamps,
+    /// Replies per second and source; `None` is the default for where it listens.
+    #[serde(default)]
+    pub limit: Option<Limit>,
+    /// Answer even source ports that other services use.
+    #[serde(default)]
+    pub allow_any_port: bool,
+    /// Where and how the threads run.
+    #[serde(default)]
+    pub place: Place,
+}
+
+/// A limit of replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    /// There is none.
+    Off,
+    /// Replies per second and source.
+    #[serde(untagged)]
+    Rate(PacketRate),
+}
+
+/// CPU time to burn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuJob {
+    /// Share of each CPU.
+    pub level: Ratio,
+    /// The CPUs; none is all.
+    #[serde(default)]
+    pub cpus: Vec<usize>,
+    /// Stop after this time.
+    #[serde(default)]
+    pub duration: Option<Nanos>,
+}
+
+/// Traffic to send.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficJob {
+    /// Where to: `udp://HOST:PORT`.
+    pub url: String,
+    /// Number of flows, each with a source port of its own.
+    #[serde(default = "one")]
+    pub flows: u32,
+    /// Rate of all flows together; bits are counted over IP packets.
+    pub rate: Rate,
+    /// Gaps between packets: `constant`, `poisson` or `pareto(SHAPE)`.
+    #[serde(default = "constant")]
+    pub distribution: String,
+    /// Size of the UDP payload.
+    #[serde(default = "large")]
+    pub size: Bytes,
+    /// Seed of the gaps.
+    #[serde(default = "first_seed")]
+    pub seed: u64,
+    /// Stop after this time.
+    #[serde(default)]
+    pub duration: Option<Nanos>,
+    /// Stop after this many packets.
+    #[serde(default)]
+    pub count: Option<u64>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn constant() -> String {
+    "constant".into()
+}
+
+fn large() -> Bytes {
+    Bytes(1400)
+}
+
+fn first_seed() -> u64 {
+    1
+}
+
+/// Traffic to receive.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SinkJob {
+    /// Where to listen: `udp://ADDRESS:PORT`; none is port 5001 of all addresses.
+    #[serde(default)]
+    pub urls: Vec<String>,
+    /// Stop after this time.
+    #[serde(default)]
+    pub duration: Option<Nanos>,
+}
+
+/// Where and how a timing thread runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// On this CPU.
+    #[serde(default)]
+    pub cpu: Option<usize>,
+    /// In this scheduling class.
+    #[serde(default)]
+    pub scheduling: Scheduling,
+    /// Poll without sleeping.
+    #[serde(default)]
+    pub busy_poll: bool,
+}
+
+/// Before whom a timing thread runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduling {
+    /// As suits the work.
+    #[default]
+    Auto,
+    /// Like every ordinary program.
+    Other,
+    /// Before all ordinary programs.
+    Fifo,
+}
+
+/// Which stamps to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stamps {
+    /// The kernel's where it delivers them, else the program's.
+    #[default]
+    Auto,
+    /// The program's own clock reads only.
+    User,
+    /// The kernel's, or the job fails.
+    Kernel,
+}
+
+/// Which kind of ICMP socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IcmpSocket {
+    /// A ping socket where allowed, else a raw one.
+    #[default]
+    Auto,
+    /// A ping socket.
+    Ping,
+    /// A raw socket.
+    Raw,
+}
+
+/// What fills a payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// One random series, the same in every probe.
+    #[default]
+    Random,
+    /// Zeros.
+    Zero,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_comes_back_from_json_as_it_was() {
+        let mut ping = PingJob::to("stamp://n2");
+        ping.interval = Some(Nanos::from_micros(250));
+        ping.place.cpu = Some(1);
+        let reflect = |limit| ReflectJob { limit, ..ReflectJob::default() };
+        let cpu = CpuJob { level: "50%".parse().unwrap(), cpus: vec![], duration: None };
+        for job in [
+            Job::Ping(Box::new(ping)),
+            Job::Reflect(reflect(Some(Limit::Off))),
+            Job::Reflect(reflect(Some(Limit::Rate("100pps".parse().unwrap())))),
+            Job::Cpu(cpu),
+            Job::Sink(SinkJob::default()),
+        ] {
+            let text = serde_json::to_string(&job).unwrap();
+            assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_not_known_is_refused() {
+        let text = r#"{"job":"ping","target":"stamp://n2","sise":10}"#;
+        assert!(serde_json::from_str::<Job>(text).is_err());
+    }
+}
