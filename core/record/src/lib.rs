@@ -1,6 +1,7 @@
-//! What a measurement leaves behind: the summary object, and one row per probe as CSV or JSON lines.
+//! What a measurement leaves behind: the summary object, one row per probe as CSV or JSON lines, and
+//! segments with every stamp of every sample.
 //!
-//! All are formats with a version, described for other programs in `docs/schema/`. This crate
+//! Objects and segments carry a version; `docs/schema/` and `docs/formats.md` describe them all. This crate
 //! turns figures and samples into text; how they were measured and where the text goes is not
 //! known here.
 
@@ -12,6 +13,7 @@ mod environment;
 mod row;
 mod rows;
 mod s4;
+pub mod segment;
 mod summary;
 mod trust;
 

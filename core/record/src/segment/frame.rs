@@ -1,0 +1,79 @@
+//! Frames: u8 kind, 3 zero bytes, u32 length, u32 CRC-32 over kind, length and payload, payload;
+//! integers little-endian.
+
+/// Bytes before a payload.
+pub(super) const HEAD: usize = 12;
+
+/// The longest payload. A block of samples is cut long before.
+pub(super) const MOST: usize = 1 << 20;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// JSON of [`super::Header`]; the first frame.
+    Header,
+    /// A pairing of clocks, or none (a clock was stepped), for the samples after it.
+    Bridge,
+    /// The rung of our own stamps in figures that also use the far end's.
+    Near,
+    /// Samples.
+    Samples,
+    /// JSON of [`super::Totals`]; the last frame.
+    End,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [Self::Header, Self::Bridge, Self::Near, Self::Samples, Self::End];
+
+    const fn code(self) -> u8 {
+        match self {
+            Self::Header => b'H',
+            Self::Bridge => b'B',
+            Self::Near => b'N',
+            Self::Samples => b'S',
+            Self::End => b'E',
+        }
+    }
+}
+
+/// The head of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) kind: Kind,
+    pub(super) len: usize,
+    crc: u32,
+}
+
+impl Head {
+    /// `None` for bytes that are no head.
+    pub(super) fn parse(bytes: &[u8; HEAD]) -> Option<Self> {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.code() == bytes[0])?;
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let len = word(4) as usize;
+        (bytes[1..4] == [0; 3] && len <= MOST).then(|| Self { kind, len, crc: word(8) })
+    }
+
+    /// Whether `payload` is the one that was written.
+    pub(super) fn fits(self, payload: &[u8]) -> bool {
+        crc(self.kind, payload) == self.crc
+    }
+}
+
+/// Appends a frame.
+pub(super) fn append(out: &mut Vec<u8>, kind: Kind, payload: &[u8]) {
+    debug_assert!(payload.len() <= MOST);
+    out.extend_from_slice(&[kind.code(), 0, 0, 0]);
+    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(&crc(kind, payload).to_le_bytes());
+    out.extend_from_slice(payload);
+}
+
+fn crc(kind: Kind, payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&[kind.code()]);
+    hasher.update(&(payload.len() as u32).to_le_bytes());
+    hasher.update(payload);
+    hasher.finalize()
+}

@@ -1,0 +1,354 @@
+//! Reading a segment, whatever became of it.
+
+use std::io::{self, Read};
+
+use dwell_engine::stamps::{Rung, Sample};
+use dwell_units::{Instant, Nanos, Pairing};
+use thiserror::Error;
+
+use super::frame::{HEAD, Head, Kind};
+use super::sample::{Before, Bytes, LEAST};
+use super::{Header, MAGIC, SCHEMA, Totals, VERSION};
+
+/// Something in a segment.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record<'a> {
+    /// What the segment says of itself; comes first.
+    Header(&'a Header),
+    /// A sample, its bridge (`None`: void) and the rung of our own stamps.
+    Sample(&'a Sample, Option<&'a Pairing>, Rung),
+}
+
+/// How a segment ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentEnd {
+    /// Samples that were read.
+    pub samples: u64,
+    /// What the last frame says; `None` when the segment was cut short.
+    pub totals: Option<Totals>,
+    /// Frames that were damaged and left out.
+    pub damaged: u64,
+    /// Bytes at the end that are no whole frame.
+    pub tail: u64,
+}
+
+/// Why a segment cannot be read at all.
+#[derive(Debug, Error)]
+pub enum SegmentError {
+    /// The first bytes are others.
+    #[error("this is no sample segment of dwell")]
+    Foreign,
+    /// Written by a newer dwell.
+    #[error("the segment is of version {0}; this dwell reads up to {VERSION}")]
+    Newer(u16),
+    /// The first frame is damaged.
+    #[error("the segment's header is damaged")]
+    Header,
+    /// The bytes could not be had.
+    #[error("cannot read the segment")]
+    Io(#[from] io::Error),
+}
+
+/// Reads a segment to its end and hands over everything that is whole. Memory is bounded by a
+/// frame.
+///
+/// # Errors
+/// There is nothing to be had. A tail that is cut off and damaged frames are no errors; the result
+/// counts them.
+pub fn read(
+    from: &mut dyn Read,
+    each: &mut dyn FnMut(Record<'_>),
+) -> Result<SegmentEnd, SegmentError> {
+    let mut start = [0; 12];
+    if fill(from, &mut start)? < start.len() || start[..8] != MAGIC {
+        return Err(SegmentError::Foreign);
+    }
+    let version = u16::from_le_bytes([start[8], start[9]]);
+    if version > VERSION {
+        return Err(SegmentError::Newer(version));
+    }
+    let mut reader = Reader::default();
+    let mut payload = Vec::new();
+    loop {
+        let mut head = [0; HEAD];
+        let got = fill(from, &mut head)?;
+        if got < HEAD {
+            reader.end.tail += got as u64;
+            break;
+        }
+        let Some(head) = Head::parse(&head) else {
+            // Without a length there is no next frame to be found.
+            reader.end.damaged += 1;
+            reader.end.tail += HEAD as u64 + io::copy(from, &mut io::sink())?;
+            break;
+        };
+        payload.resize(head.len, 0);
+        let got = fill(from, &mut payload)?;
+        if got < head.len {
+            reader.end.tail += (HEAD + got) as u64;
+            break;
+        }
+        let whole = head.fits(&payload) && reader.take(head.kind, &payload, each).is_some();
+        if !whole {
+            if !reader.begun {
+                return Err(SegmentError::Header);
+            }
+            reader.end.damaged += 1;
+        }
+    }
+    if reader.begun { Ok(reader.end) } else { Err(SegmentError::Header) }
+}
+
+struct Reader {
+    begun: bool,
+    bridge: Option<Pairing>,
+    near: Rung,
+    end: SegmentEnd,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self { begun: false, bridge: None, near: Rung::User, end: SegmentEnd::default() }
+    }
+}
+
+impl Reader {
+    /// Takes a frame whose bytes are those that were written; `None` when they make no sense.
+    fn take(&mut self, kind: Kind, payload: &[u8], each: &mut dyn FnMut(Record<'_>)) -> Option<()> {
+        match kind {
+            Kind::Header => {
+                let header: Header = serde_json::from_slice(payload).ok()?;
+                if header.schema != SCHEMA {
+                    return None;
+                }
+                self.begun = true;
+                each(Record::Header(&header));
+            }
+            _ if !self.begun => return None,
+            Kind::Bridge => {
+                let payload: &[u8; 24] = payload.try_into().ok()?;
+                let number = |at: usize| {
+                    let mut bytes = [0; 8];
+                    bytes.copy_from_slice(&payload[at..at + 8]);
+                    i64::from_le_bytes(bytes)
+                };
+                self.bridge = Some(Pairing {
+                    real: Instant::from_nanos(number(0)),
+                    mono: Instant::from_nanos(number(8)),
+                    width: Nanos(number(16)),
+                });
+            }
+            Kind::Near => {
+                let all = [Rung::User, Rung::KernelSw, Rung::Driver, Rung::Hw];
+                self.near = *all.get(usize::from(*payload.first()?))?;
+            }
+            Kind::Samples => {
+                let (count, rest) = payload.split_first_chunk()?;
+                let count = u32::from_le_bytes(*count) as usize;
+                if count > rest.len() / LEAST {
+                    return None;
+                }
+                let (mut bytes, mut before) = (Bytes(rest), Before::default());
+                for _ in 0..count {
+                    let (sample, void) = bytes.sample(&mut before)?;
+                    let bridge = self.bridge.as_ref().filter(|_| !void);
+                    each(Record::Sample(&sample, bridge, self.near));
+                    self.end.samples += 1;
+                }
+            }
+            Kind::End => self.end.totals = Some(serde_json::from_slice(payload).ok()?),
+        }
+        Some(())
+    }
+}
+
+/// Reads until `buffer` is full or there is no more; returns how many bytes came.
+fn fill(from: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match from.read(&mut buffer[got..]) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::stamps::{Remote, RxStamps, State, TxStamps};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::segment::SegmentWriter;
+
+    fn sample() -> impl Strategy<Value = Sample> {
+        let stamp = || any::<i64>();
+        let rx = (proptest::option::of(stamp()), proptest::option::of(stamp()), stamp());
+        let remote = (stamp(), stamp(), any::<u32>(), any::<Option<u8>>(), any::<bool>());
+        (
+            (any::<u64>(), 0..5_usize, any::<bool>(), stamp(), stamp()),
+            (any::<Option<i64>>(), any::<Option<i64>>(), any::<Option<i64>>()),
+            proptest::option::of(rx),
+            proptest::option::of(remote),
+        )
+            .prop_map(
+                |((id, state, reordered, intended, app), (sched, kernel, hw), rx, remote)| Sample {
+                    id,
+                    state: State::ALL[state],
+                    reordered,
+                    intended: Instant::from_nanos(intended),
+                    tx: TxStamps {
+                        app: Instant::from_nanos(app),
+                        sched: sched.map(Instant::from_nanos),
+                        kernel: kernel.map(Instant::from_nanos),
+                        hw: hw.map(Instant::from_nanos),
+                    },
+                    rx: rx.map(|(hw, kernel, app)| RxStamps {
+                        hw: hw.map(Instant::from_nanos),
+                        kernel: kernel.map(Instant::from_nanos),
+                        app: Instant::from_nanos(app),
+                    }),
+                    remote: remote.map(|(rx, tx, seq, ttl, same_clock)| Remote {
+                        rx: Instant::from_nanos(rx),
+                        tx: Instant::from_nanos(tx),
+                        seq,
+                        ttl,
+                        same_clock,
+                    }),
+                },
+            )
+    }
+
+    fn pairing(real: i64) -> Pairing {
+        Pairing { real: Instant::from_nanos(real), mono: Instant::from_nanos(5), width: Nanos(28) }
+    }
+
+    fn written(samples: &[Sample]) -> Vec<u8> {
+        let header = Header::of_ping("stamp://n2".into());
+        let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
+        for (n, sample) in samples.iter().enumerate() {
+            let bridge = pairing(n as i64 / 3);
+            let near = if n < 2 { Rung::User } else { Rung::KernelSw };
+            writer.push(sample, (n % 5 != 4).then_some(&bridge), near);
+        }
+        writer.finish(3).unwrap()
+    }
+
+    fn all(bytes: &[u8]) -> (Vec<(Sample, Option<Pairing>, Rung)>, SegmentEnd) {
+        let mut out = Vec::new();
+        let end = read(&mut &bytes[..], &mut |record| {
+            if let Record::Sample(sample, bridge, near) = record {
+                out.push((*sample, bridge.copied(), near));
+            }
+        });
+        (out, end.unwrap())
+    }
+
+    fn ordinary(id: u64) -> Sample {
+        let at = 1_700_000_000_000_000_000 + id as i64 * 1_000_000;
+        Sample {
+            id,
+            state: State::Received,
+            reordered: false,
+            intended: Instant::from_nanos(id as i64 * 1_000_000),
+            tx: TxStamps {
+                app: Instant::from_nanos(at),
+                sched: None,
+                kernel: Some(Instant::from_nanos(at + 900)),
+                hw: None,
+            },
+            rx: Some(RxStamps {
+                hw: None,
+                kernel: Some(Instant::from_nanos(at + 41_000)),
+                app: Instant::from_nanos(at + 45_000),
+            }),
+            remote: Some(Remote {
+                rx: Instant::from_nanos(at + 20_000),
+                tx: Instant::from_nanos(at + 23_000),
+                seq: id as u32,
+                ttl: Some(64),
+                same_clock: true,
+            }),
+        }
+    }
+
+    #[test]
+    fn an_ordinary_sample_takes_fewer_than_thirty_bytes() {
+        let samples: Vec<_> = (0..10_000).map(ordinary).collect();
+        let header = Header::of_ping("stamp://n2".into());
+        let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
+        samples.iter().for_each(|sample| writer.push(sample, Some(&pairing(0)), Rung::KernelSw));
+        let bytes = writer.finish(0).unwrap();
+        assert!(bytes.len() < 30 * samples.len(), "{} B each", bytes.len() / samples.len());
+        assert_eq!(all(&bytes).1.samples, 10_000);
+    }
+
+    #[test]
+    fn a_segment_of_another_kind_or_a_newer_one_is_refused() {
+        let mut bytes = written(&[ordinary(0)]);
+        assert!(matches!(read(&mut &b"id,state"[..], &mut |_| {}), Err(SegmentError::Foreign)));
+        bytes[8] = 9;
+        assert!(matches!(read(&mut &bytes[..], &mut |_| {}), Err(SegmentError::Newer(9))));
+    }
+
+    #[test]
+    fn a_damaged_frame_costs_itself_only() {
+        let samples: Vec<_> = (0..30).map(ordinary).collect();
+        let mut bytes = written(&samples);
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x40;
+        let (read, end) = all(&bytes);
+        // Three samples to a block here, because the bridge changes.
+        assert!((26..30).contains(&read.len()), "{}", read.len());
+        assert_eq!((end.damaged, end.tail), (1, 0));
+        assert_eq!(end.totals.unwrap().samples, 30);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(samples in proptest::collection::vec(sample(), 0..40)) {
+            let (read, end) = all(&written(&samples));
+            prop_assert_eq!(end.totals, Some(Totals { samples: samples.len() as u64, ring_dropped: 3 }));
+            prop_assert_eq!(read.len(), samples.len());
+            for (n, (sample, bridge, near)) in read.into_iter().enumerate() {
+                prop_assert_eq!(sample, samples[n]);
+                prop_assert_eq!(bridge, (n % 5 != 4).then(|| pairing(n as i64 / 3)));
+                prop_assert_eq!(near, if n < 2 { Rung::User } else { Rung::KernelSw });
+            }
+        }
+
+        #[test]
+        fn a_tail_that_is_cut_off_costs_the_tail_only(cut in 0..2_000_usize) {
+            let samples: Vec<_> = (0..40).map(ordinary).collect();
+            let bytes = written(&samples);
+            let kept = &bytes[..bytes.len().saturating_sub(cut)];
+            if let Ok(end) = read(&mut &kept[..], &mut |record| {
+                if let Record::Sample(sample, ..) = record {
+                    assert_eq!(*sample, ordinary(sample.id));
+                }
+            }) {
+                prop_assert_eq!(end.damaged, 0);
+                prop_assert!(cut == 0 || end.totals.is_none());
+                // At most the samples of the cut bytes and of one block are gone.
+                prop_assert!(end.samples as usize + cut / 12 + 3 >= 40);
+            } else {
+                prop_assert!(kept.len() < 900);
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            at in 0..600_usize,
+        ) {
+            let _ = read(&mut &bytes[..], &mut |_| {});
+            let mut real = written(&(0..9).map(ordinary).collect::<Vec<_>>());
+            let at = at.min(real.len());
+            real.splice(at.., bytes);
+            let _ = read(&mut &real[..], &mut |_| {});
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Samples as bytes: two bytes of flags, then differences as variable-length integers (LEB128,
+//! signed ones zigzag). Differences are to the sample before in the same block, whose first is
+//! written as a difference to zero, so that every block can be read on its own.
+
+use dwell_engine::stamps::{Remote, RxStamps, Sample, State, TxStamps};
+use dwell_units::{Clock, Instant};
+
+/// The least bytes that a sample takes: flags, and one for each of id, intended and tx_app.
+pub(super) const LEAST: usize = 5;
+
+const REORDERED: u8 = 1 << 3;
+const VOID: u8 = 1 << 4;
+const RX: u8 = 1 << 5;
+const REMOTE: u8 = 1 << 6;
+const SAME_CLOCK: u8 = 1 << 7;
+
+const TX_SCHED: u8 = 1;
+const TX_KERNEL: u8 = 1 << 1;
+const TX_HW: u8 = 1 << 2;
+const RX_HW: u8 = 1 << 3;
+const RX_KERNEL: u8 = 1 << 4;
+const TTL: u8 = 1 << 5;
+
+/// The sample before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Before {
+    next_id: u64,
+    intended: i64,
+    tx_app: i64,
+    tx_hw: i64,
+    rx_hw: i64,
+}
+
+fn unsigned(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn signed(out: &mut Vec<u8>, value: i64) {
+    unsigned(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+/// The distance between two stamps. Wraps, because what a far end writes may be anything; reading
+/// wraps back.
+fn from<A: Clock, B: Clock>(stamp: Instant<A>, base: Instant<B>) -> i64 {
+    stamp.as_nanos().wrapping_sub(base.as_nanos())
+}
+
+/// Appends a sample. `void`: it has no bridge, because a clock was stepped.
+pub(super) fn append(out: &mut Vec<u8>, sample: &Sample, void: bool, before: &mut Before) {
+    let Sample { id, state, reordered, intended, tx, rx, remote } = sample;
+    let bit = |is: bool, bit: u8| if is { bit } else { 0 };
+    let same_clock = remote.is_some_and(|remote| remote.same_clock);
+    out.push(
+        state.code()
+            | bit(*reordered, REORDERED)
+            | bit(void, VOID)
+            | bit(rx.is_some(), RX)
+            | bit(remote.is_some(), REMOTE)
+            | bit(same_clock, SAME_CLOCK),
+    );
+    out.push(
+        bit(tx.sched.is_some(), TX_SCHED)
+            | bit(tx.kernel.is_some(), TX_KERNEL)
+            | bit(tx.hw.is_some(), TX_HW)
+            | bit(rx.is_some_and(|rx| rx.hw.is_some()), RX_HW)
+            | bit(rx.is_some_and(|rx| rx.kernel.is_some()), RX_KERNEL)
+            | bit(remote.is_some_and(|remote| remote.ttl.is_some()), TTL),
+    );
+    signed(out, id.wrapping_sub(before.next_id) as i64);
+    signed(out, intended.as_nanos().wrapping_sub(before.intended));
+    signed(out, tx.app.as_nanos().wrapping_sub(before.tx_app));
+    if let Some(sched) = tx.sched {
+        signed(out, from(sched, tx.app));
+    }
+    if let Some(kernel) = tx.kernel {
+        signed(out, from(kernel, tx.app));
+    }
+    if let Some(hw) = tx.hw {
+        signed(out, hw.as_nanos().wrapping_sub(before.tx_hw));
+        before.tx_hw = hw.as_nanos();
+    }
+    if let Some(rx) = rx {
+        signed(out, from(rx.app, tx.app));
+        if let Some(hw) = rx.hw {
+            signed(out, hw.as_nanos().wrapping_sub(before.rx_hw));
+            before.rx_hw = hw.as_nanos();
+        }
+        if let Some(kernel) = rx.kernel {
+            signed(out, from(kernel, tx.app));
+        }
+    }
+    if let Some(remote) = remote {
+        signed(out, from(remote.rx, tx.app));
+        signed(out, from(remote.tx, remote.rx));
+        signed(out, i64::from(remote.seq.wrapping_sub(*id as u32) as i32));
+        out.extend(remote.ttl);
+    }
+    *before = Before {
+        next_id: id.wrapping_add(1),
+        intended: intended.as_nanos(),
+        tx_app: tx.app.as_nanos(),
+        ..*before
+    };
+}
+
+/// What is left to read.
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+
+impl Bytes<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn unsigned(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            // Ten bytes hold 70 bits; the last one may have but one.
+            if shift == 63 && byte > 1 {
+                return None;
+            }
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn signed(&mut self) -> Option<i64> {
+        let value = self.unsigned()?;
+        Some((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    fn stamp<A: Clock, B: Clock>(&mut self, base: Instant<B>) -> Option<Instant<A>> {
+        Some(Instant::from_nanos(base.as_nanos().wrapping_add(self.signed()?)))
+    }
+
+    /// The next sample and whether it is void; `None` for bytes that are none.
+    pub(super) fn sample(&mut self, before: &mut Before) -> Option<(Sample, bool)> {
+        let (flags, stamps) = (self.byte()?, self.byte()?);
+        let state = *State::ALL.get(usize::from(flags & 7))?;
+        let id = before.next_id.wrapping_add(self.signed()? as u64);
+        let intended = before.intended.wrapping_add(self.signed()?);
+        let app = Instant::from_nanos(before.tx_app.wrapping_add(self.signed()?));
+        let has = |bit: u8| stamps & bit != 0;
+        let mut tx = TxStamps { app, sched: None, kernel: None, hw: None };
+        if has(TX_SCHED) {
+            tx.sched = Some(self.stamp(app)?);
+        }
+        if has(TX_KERNEL) {
+            tx.kernel = Some(self.stamp(app)?);
+        }
+        if has(TX_HW) {
+            before.tx_hw = before.tx_hw.wrapping_add(self.signed()?);
+            tx.hw = Some(Instant::from_nanos(before.tx_hw));
+        }
+        let mut rx = None;
+        if flags & RX != 0 {
+            let mut came = RxStamps { hw: None, kernel: None, app: self.stamp(app)? };
+            if has(RX_HW) {
+                before.rx_hw = before.rx_hw.wrapping_add(self.signed()?);
+                came.hw = Some(Instant::from_nanos(before.rx_hw));
+            }
+            if has(RX_KERNEL) {
+                came.kernel = Some(self.stamp(app)?);
+            }
+            rx = Some(came);
+        }
+        let mut remote = None;
+        if flags & REMOTE != 0 {
+            let t2 = self.stamp(app)?;
+            let t3 = self.stamp(t2)?;
+            let seq = (id as u32).wrapping_add(self.signed()? as u32);
+            let ttl = if has(TTL) { Some(self.byte()?) } else { None };
+            let same_clock = flags & SAME_CLOCK != 0;
+            remote = Some(Remote { rx: t2, tx: t3, seq, ttl, same_clock });
+        }
+        *before =
+            Before { next_id: id.wrapping_add(1), intended, tx_app: app.as_nanos(), ..*before };
+        let sample = Sample {
+            id,
+            state,
+            reordered: flags & REORDERED != 0,
+            intended: Instant::from_nanos(intended),
+            tx,
+            rx,
+            remote,
+        };
+        Some((sample, flags & VOID != 0))
+    }
+}

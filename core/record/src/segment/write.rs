@@ -1,0 +1,116 @@
+//! Writing a segment.
+
+use std::io::{self, Write};
+
+use dwell_engine::stamps::{Rung, Sample};
+use dwell_units::Pairing;
+
+use super::frame::{self, Kind};
+use super::sample::{self, Before};
+use super::{Header, MAGIC, Totals, VERSION};
+
+/// A block is closed when it has grown to this.
+const BLOCK: usize = 32 * 1024;
+
+/// Writes a segment; memory is bounded by a block. What was handed in is on its way to the disk
+/// after [`Self::flush`].
+#[derive(Debug)]
+pub struct SegmentWriter<W> {
+    to: W,
+    /// Samples of the block that is open, behind room for their count.
+    block: Vec<u8>,
+    count: u32,
+    before: Before,
+    bridge: Option<Pairing>,
+    near: Option<Rung>,
+    framed: Vec<u8>,
+    totals: Totals,
+}
+
+impl<W: Write> SegmentWriter<W> {
+    /// Begins a segment.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn new(to: W, header: &Header) -> io::Result<Self> {
+        let mut writer = Self {
+            to,
+            block: Vec::with_capacity(2 * BLOCK),
+            count: 0,
+            before: Before::default(),
+            bridge: None,
+            near: None,
+            framed: Vec::with_capacity(2 * BLOCK),
+            totals: Totals::default(),
+        };
+        writer.framed.extend_from_slice(&MAGIC);
+        writer.framed.extend_from_slice(&VERSION.to_le_bytes());
+        writer.framed.extend_from_slice(&[0; 2]);
+        let header = serde_json::to_vec(header).map_err(io::Error::other)?;
+        frame::append(&mut writer.framed, Kind::Header, &header);
+        writer.flush()?;
+        Ok(writer)
+    }
+
+    /// Appends a sample; see [`dwell_stats::Delays::of`] for `bridge` and `near`.
+    pub fn push(&mut self, sample: &Sample, bridge: Option<&Pairing>, near: Rung) {
+        if self.near != Some(near) {
+            self.close_block();
+            frame::append(&mut self.framed, Kind::Near, &[near as u8]);
+            self.near = Some(near);
+        }
+        if let Some(bridge) = bridge.filter(|bridge| self.bridge.as_ref() != Some(bridge)) {
+            self.close_block();
+            let mut payload = [0; 24];
+            payload[..8].copy_from_slice(&bridge.real.as_nanos().to_le_bytes());
+            payload[8..16].copy_from_slice(&bridge.mono.as_nanos().to_le_bytes());
+            payload[16..].copy_from_slice(&bridge.width.0.to_le_bytes());
+            frame::append(&mut self.framed, Kind::Bridge, &payload);
+            self.bridge = Some(*bridge);
+        }
+        if self.block.is_empty() {
+            self.block.extend_from_slice(&[0; 4]);
+        }
+        sample::append(&mut self.block, sample, bridge.is_none(), &mut self.before);
+        self.count += 1;
+        self.totals.samples += 1;
+        if self.block.len() >= BLOCK {
+            self.close_block();
+        }
+    }
+
+    fn close_block(&mut self) {
+        if self.count == 0 {
+            return;
+        }
+        self.block[..4].copy_from_slice(&self.count.to_le_bytes());
+        frame::append(&mut self.framed, Kind::Samples, &self.block);
+        self.block.clear();
+        self.count = 0;
+        self.before = Before::default();
+    }
+
+    /// Writes out all that was handed in.
+    ///
+    /// # Errors
+    /// Those of the writer; the segment ends with the last frame that was written whole.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.close_block();
+        let written = self.to.write_all(&self.framed).and_then(|()| self.to.flush());
+        self.framed.clear();
+        written
+    }
+
+    /// Ends the segment and returns what it was written to.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn finish(mut self, ring_dropped: u64) -> io::Result<W> {
+        self.close_block();
+        self.totals.ring_dropped = ring_dropped;
+        let end = serde_json::to_vec(&self.totals).map_err(io::Error::other)?;
+        frame::append(&mut self.framed, Kind::End, &end);
+        self.flush()?;
+        Ok(self.to)
+    }
+}
