@@ -1,0 +1,145 @@
+//! Frames on a pipe.
+
+use std::io::{self, Read, Write};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::message::JobId;
+
+/// The longest payload.
+pub const MOST: usize = 1 << 20;
+
+const MESSAGE: u8 = b'J';
+const DATA: u8 = b'D';
+
+/// What came over the pipe.
+#[derive(Debug)]
+pub enum Frame<M> {
+    /// A message.
+    Message(M),
+    /// A piece of the segment of this job.
+    Data(JobId, Vec<u8>),
+}
+
+/// Why no frame came.
+#[derive(Debug, Error)]
+pub enum FrameError {
+    /// The pipe failed, or ended within a frame.
+    #[error("the pipe failed")]
+    Io(#[from] io::Error),
+    /// Longer than any frame is.
+    #[error("a frame of {0} bytes; at most {MOST} are possible")]
+    Length(u32),
+    /// Of no known kind.
+    #[error("a frame of unknown kind {0:#04x}")]
+    Kind(u8),
+    /// Not the JSON of a message.
+    #[error("a message that makes no sense: {text}")]
+    Message {
+        /// Its beginning.
+        text: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A piece of a segment without the number of its job.
+    #[error("a piece of a segment without a job")]
+    Data,
+}
+
+/// Writes a message and sends it on its way.
+///
+/// # Errors
+/// Those of `to`.
+pub fn write_message<M: Serialize>(to: &mut impl Write, message: &M) -> io::Result<()> {
+    let payload = serde_json::to_vec(message).map_err(io::Error::other)?;
+    write(to, MESSAGE, &[&payload])
+}
+
+/// Writes a piece of a segment, of at most half of [`MOST`].
+///
+/// # Errors
+/// Those of `to`.
+pub fn write_data(to: &mut impl Write, job: JobId, bytes: &[u8]) -> io::Result<()> {
+    write(to, DATA, &[&job.0.to_le_bytes(), bytes])
+}
+
+fn write(to: &mut impl Write, kind: u8, parts: &[&[u8]]) -> io::Result<()> {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    if len > MOST {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a frame beyond its limit"));
+    }
+    // One write, so that a reader that is killed sees whole frames or none.
+    let mut frame = Vec::with_capacity(5 + len);
+    frame.extend_from_slice(&(len as u32).to_le_bytes());
+    frame.push(kind);
+    parts.iter().for_each(|part| frame.extend_from_slice(part));
+    to.write_all(&frame)?;
+    to.flush()
+}
+
+/// Reads the next frame; `None` at the end of the pipe.
+///
+/// # Errors
+/// The pipe failed, or what came is no frame; nothing after it can be read.
+pub fn read_frame<M: for<'de> Deserialize<'de>>(
+    from: &mut impl Read,
+) -> Result<Option<Frame<M>>, FrameError> {
+    let mut head = [0; 5];
+    match from.read(&mut head[..1]) {
+        Ok(0) => return Ok(None),
+        Ok(_) => from.read_exact(&mut head[1..])?,
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => from.read_exact(&mut head)?,
+        Err(error) => return Err(error.into()),
+    }
+    let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+    if len as usize > MOST {
+        return Err(FrameError::Length(len));
+    }
+    let mut payload = vec![0; len as usize];
+    from.read_exact(&mut payload)?;
+    match head[4] {
+        MESSAGE => {
+            serde_json::from_slice(&payload).map(|m| Some(Frame::Message(m))).map_err(|source| {
+                let text = String::from_utf8_lossy(&payload).chars().take(100).collect();
+                FrameError::Message { text, source }
+            })
+        }
+        DATA => {
+            let (job, bytes) = payload.split_first_chunk().ok_or(FrameError::Data)?;
+            Ok(Some(Frame::Data(JobId(u32::from_le_bytes(*job)), bytes.to_vec())))
+        }
+        kind => Err(FrameError::Kind(kind)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Request;
+
+    #[test]
+    fn frames_come_back_as_they_were_sent() {
+        let mut pipe = Vec::new();
+        write_message(&mut pipe, &Request::Stop { job: JobId(7) }).unwrap();
+        write_data(&mut pipe, JobId(9), b"bytes").unwrap();
+        let mut from = &pipe[..];
+        let first = read_frame::<Request>(&mut from).unwrap().unwrap();
+        assert!(matches!(first, Frame::Message(Request::Stop { job: JobId(7) })));
+        let second = read_frame::<Request>(&mut from).unwrap().unwrap();
+        assert!(matches!(second, Frame::Data(JobId(9), bytes) if bytes == b"bytes"));
+        assert!(read_frame::<Request>(&mut from).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_no_frame_is_an_error_and_takes_no_memory() {
+        let read = |bytes: &[u8]| read_frame::<Request>(&mut &bytes[..]);
+        assert!(matches!(read(b"\xff\xff\xff\xffJ"), Err(FrameError::Length(u32::MAX))));
+        assert!(matches!(read(b"\x01\x00\x00\x00Xx"), Err(FrameError::Kind(b'X'))));
+        assert!(matches!(read(b"\x02\x00\x00\x00J{}"), Err(FrameError::Message { .. })));
+        assert!(matches!(read(b"\x02\x00\x00\x00Dxx"), Err(FrameError::Data)));
+        assert!(matches!(read(b"\x09\x00\x00\x00J{"), Err(FrameError::Io(_))));
+        assert!(matches!(read(b"\x09"), Err(FrameError::Io(_))));
+    }
+}
