@@ -216,6 +216,12 @@ pub struct TrafficJob {
     /// Stop after this many packets.
     #[serde(default)]
     pub count: Option<u64>,
+    /// Use IPv4 only.
+    #[serde(default)]
+    pub ipv4: bool,
+    /// Use IPv6 only.
+    #[serde(default)]
+    pub ipv6: bool,
 }
 
 fn one() -> u32 {

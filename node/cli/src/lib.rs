@@ -13,6 +13,7 @@ pub mod lab;
 pub mod load;
 pub mod ping;
 pub mod reflect;
+pub mod serve;
 
 pub use exit::{Exit, Failure};
 pub use place::{PlaceArgs, SchedulingChoice};
@@ -40,6 +41,8 @@ pub enum NodeCommand {
     Lab(lab::Args),
     /// Say what this node can measure, and how well
     Doctor(doctor::Args),
+    /// Work for a controller, which speaks on standard input
+    Serve(serve::Args),
 }
 
 impl NodeCommand {
@@ -51,6 +54,7 @@ impl NodeCommand {
             Self::Load(args) => load::run(args),
             Self::Lab(args) => lab::run(args),
             Self::Doctor(args) => doctor::run(args),
+            Self::Serve(args) => serve::run(&args),
         }
     }
 }

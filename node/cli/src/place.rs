@@ -4,6 +4,7 @@
 use std::thread;
 
 use dwell_io::cpu::{self, Class, Placement, RealTime};
+use dwell_plan::{Place, Scheduling as Asked};
 use dwell_record::{Scheduling, Waiting};
 
 use crate::Failure;
@@ -34,6 +35,28 @@ pub enum SchedulingChoice {
     Other,
     /// Before all ordinary programs; exit 4 where not allowed
     Fifo,
+}
+
+impl From<Place> for PlaceArgs {
+    fn from(place: Place) -> Self {
+        let scheduling = match place.scheduling {
+            Asked::Auto => SchedulingChoice::Auto,
+            Asked::Other => SchedulingChoice::Other,
+            Asked::Fifo => SchedulingChoice::Fifo,
+        };
+        Self { cpu: place.cpu, scheduling, busy_poll: place.busy_poll }
+    }
+}
+
+impl From<PlaceArgs> for Place {
+    fn from(args: PlaceArgs) -> Self {
+        let scheduling = match args.scheduling {
+            SchedulingChoice::Auto => Asked::Auto,
+            SchedulingChoice::Other => Asked::Other,
+            SchedulingChoice::Fifo => Asked::Fifo,
+        };
+        Self { cpu: args.cpu, scheduling, busy_poll: args.busy_poll }
+    }
 }
 
 impl PlaceArgs {

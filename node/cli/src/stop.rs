@@ -15,3 +15,8 @@ pub(crate) fn on_signal(stop: &Arc<AtomicBool>) -> io::Result<()> {
     flag::register(SIGTERM, Arc::clone(stop))?;
     Ok(())
 }
+
+/// From now on SIGINT does nothing.
+pub(crate) fn ignore_interrupts() -> io::Result<()> {
+    flag::register(SIGINT, Arc::default()).map(drop)
+}

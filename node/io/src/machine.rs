@@ -32,6 +32,11 @@ pub fn boot_id() -> Option<[u8; 16]> {
     u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
 }
 
+/// The host name, which in a lab is the node's.
+pub fn host_name() -> Option<String> {
+    line("/proc/sys/kernel/hostname")
+}
+
 fn line(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim();

@@ -1,17 +1,18 @@
 //! `dwell load cpu`: a duty-cycle burner per CPU.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use dwell_engine::burner::{PERIOD, slice};
 use dwell_io::clock::monotonic;
 use dwell_io::cpu;
-use dwell_record::Scalar;
+use dwell_plan::CpuJob;
+use dwell_record::{Placement, Scalar, Summary};
 use dwell_units::{Nanos, Ratio};
 use serde_json::json;
 
-use crate::{Exit, Failure};
+use super::Put;
+use crate::Failure;
 
 /// Arguments of `load cpu`.
 #[derive(Debug, clap::Args)]
@@ -26,48 +27,78 @@ pub(super) struct Args {
 
     /// Stop after this time [default: until stopped]
     #[arg(long, value_name = "TIME")]
-    duration: Option<Nanos>,
+    pub(super) duration: Option<Nanos>,
 
     /// Print the summary as one JSON object
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    if args.level == Ratio::ZERO {
+impl Args {
+    /// What these arguments ask for.
+    pub(super) fn job(&self) -> CpuJob {
+        CpuJob { level: self.level, cpus: self.cpu.clone(), duration: self.duration }
+    }
+}
+
+/// Burns until stopped, or for as long as the job says.
+pub(crate) fn burn(
+    job: &CpuJob,
+    stop: &AtomicBool,
+    talk: &mut dyn FnMut(&str),
+) -> Result<Summary, Failure> {
+    if job.level == Ratio::ZERO {
         return Err(Failure::usage("invalid value 0% for --level: burn 1% to 100%"));
     }
-    args.cpu.iter().try_for_each(|cpu| crate::place::check_cpu(*cpu))?;
-    let cpus = if args.cpu.is_empty() { cpu::allowed() } else { args.cpu.clone() };
-    let stop = Arc::new(AtomicBool::new(false));
-    crate::stop::on_signal(&stop)?;
-    eprintln!("burning {} of CPU {cpus:?}", args.level);
+    if job.duration.is_some_and(|time| time <= Nanos::ZERO) {
+        return Err(Failure::usage("invalid value 0s for --duration: burn for some time, like 2s"));
+    }
+    job.cpus.iter().try_for_each(|cpu| crate::place::check_cpu(*cpu))?;
+    let mut cpus = if job.cpus.is_empty() { cpu::allowed() } else { job.cpus.clone() };
+    cpus.sort_unstable();
+    // Two burners on one CPU would share its time.
+    cpus.dedup();
+    talk(&format!("burning {} of CPU {cpus:?}", job.level));
+    let start = monotonic();
     let burnt: Vec<f64> = thread::scope(|scope| {
         let threads: Vec<_> = cpus
             .iter()
-            .map(|cpu| scope.spawn(|| burn(*cpu, args.level, args.duration, &stop)))
+            .map(|cpu| scope.spawn(|| burn_one(*cpu, job.level, job.duration, stop)))
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("no burner panics")).collect()
     });
     let mean = burnt.iter().sum::<f64>() / burnt.len() as f64;
     let mut warnings = Vec::new();
-    if (mean - args.level.as_f64()).abs() > 0.03 {
+    if (mean - job.level.as_f64()).abs() > 0.03 {
         warnings.push("the level was missed by more than 3 points: others used these CPUs".into());
     }
-    let values =
-        [("asked_ratio", Scalar::Real(args.level.as_f64())), ("burnt_ratio", Scalar::Real(mean))];
+    let took = (monotonic() - start).0.max(0) as u64;
+    let values = [
+        ("asked_ratio", Scalar::Real(job.level.as_f64())),
+        ("burnt_ratio", Scalar::Real(mean)),
+        ("duration_ns", Scalar::Count(took)),
+    ];
     let parameters = [
-        ("level", json!(args.level.to_string())),
+        ("load", json!("cpu")),
+        ("level_ratio", json!(job.level.as_f64())),
         ("cpus", json!(cpus)),
         ("burnt_ratios", json!(burnt)),
-        ("duration_ns", json!(args.duration.map(|time| time.0))),
+        ("duration_ns", json!(job.duration.map(|time| time.0))),
     ];
-    super::conclude(args.json, "cpu".into(), "duty cycle", &parameters, &values, warnings)?;
-    Ok(Exit::Measured)
+    let only = (cpus.len() == 1).then(|| u32::try_from(cpus[0]).ok()).flatten();
+    let put = Put {
+        target: "cpu".into(),
+        engine: "duty cycle",
+        parameters: &parameters,
+        values: &values,
+        warnings,
+        placement: Placement { cpu: only, ..Placement::default() },
+    };
+    Ok(put.summary())
 }
 
 /// Burns until stopped; returns the share of wall time that was really burnt.
-fn burn(cpu: usize, level: Ratio, duration: Option<Nanos>, stop: &AtomicBool) -> f64 {
+fn burn_one(cpu: usize, level: Ratio, duration: Option<Nanos>, stop: &AtomicBool) -> f64 {
     // The CPU was checked; if it has gone since, the burner floats, and its share is still true.
     let _ = cpu::pin(cpu);
     let start = monotonic();

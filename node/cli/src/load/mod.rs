@@ -7,6 +7,8 @@ mod traffic;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_record::{Kind, Placement, Scalar, Stamps, Summary, Trust};
 use serde_json::Value;
@@ -31,48 +33,75 @@ enum Load {
     Sink(sink::Args),
 }
 
-/// Runs the command. A load is no measurement: being stopped is its normal end.
+/// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
-    match args.load {
-        Load::Cpu(args) => cpu::run(&args),
-        Load::Traffic(args) => traffic::run(&args),
-        Load::Sink(args) => sink::run(&args),
+    let stop = Arc::new(AtomicBool::new(false));
+    crate::stop::on_signal(&stop)?;
+    let talk = &mut |line: &str| eprintln!("{line}");
+    let (summary, json, has_an_end) = match args.load {
+        Load::Cpu(args) => (burn(&args.job(), &stop, talk)?, args.json, args.duration.is_some()),
+        Load::Traffic(args) => {
+            let has_an_end = args.duration.is_some() || args.count.is_some();
+            (send(&args.job(), &stop, talk)?, args.json, has_an_end)
+        }
+        // A server is stopped when its work is done.
+        Load::Sink(args) => (sink(&args.job(), &stop, talk)?, args.json, false),
+    };
+    let mut out = io::stdout().lock();
+    if json {
+        out.write_all(summary.to_json().as_bytes())?;
+    } else {
+        print(&mut out, &summary)?;
+    }
+    // A load without an end of its own is stopped when it is not needed any more.
+    let cut_short = has_an_end && stop.load(Ordering::Relaxed);
+    Ok(if cut_short { Exit::Interrupted } else { Exit::Measured })
+}
+
+pub(crate) use cpu::burn;
+pub(crate) use sink::sink;
+pub(crate) use traffic::send;
+
+/// What came of a load.
+struct Put<'a> {
+    target: String,
+    engine: &'a str,
+    parameters: &'a [(&'a str, Value)],
+    values: &'a [(&'a str, Scalar)],
+    warnings: Vec<String>,
+    placement: Placement,
+}
+
+impl Put<'_> {
+    fn summary(self) -> Summary {
+        let named = |(name, value): &(&str, Value)| ((*name).to_owned(), value.clone());
+        Summary {
+            kind: Kind::Load,
+            target: self.target,
+            parameters: self.parameters.iter().map(named).collect(),
+            packets: None,
+            metrics: BTreeMap::new(),
+            values: self.values.iter().map(|(name, v)| ((*name).to_owned(), Some(*v))).collect(),
+            stamps: Stamps::default(),
+            engine: self.engine.to_owned(),
+            trust: Trust { warnings: self.warnings, ..Trust::default() },
+            environment: environment(None, self.placement),
+        }
     }
 }
 
-/// Prints the result: as one object, or as lines for people.
-fn conclude(
-    json: bool,
-    target: String,
-    engine: &str,
-    parameters: &[(&str, Value)],
-    values: &[(&str, Scalar)],
-    warnings: Vec<String>,
-) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if !json {
-        for (name, value) in values {
-            match value {
-                Scalar::Count(count) => writeln!(out, "{name:24}{count:>16}")?,
-                Scalar::Real(real) => writeln!(out, "{name:24}{real:>20.3}")?,
+/// Prints the result as lines for people.
+fn print(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    for (name, value) in &summary.values {
+        match value {
+            Some(Scalar::Count(count)) => writeln!(out, "{name:24}{count:>16}")?,
+            Some(Scalar::Real(real)) if real.is_finite() => {
+                writeln!(out, "{name:24}{real:>20.3}")?;
             }
+            _ => writeln!(out, "{name:24}{:>16}", "-")?,
         }
-        return warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"));
     }
-    let named = |(name, value): &(&str, Value)| ((*name).to_owned(), value.clone());
-    let summary = Summary {
-        kind: Kind::Load,
-        target,
-        parameters: parameters.iter().map(named).collect(),
-        packets: None,
-        metrics: BTreeMap::new(),
-        values: values.iter().map(|(name, v)| ((*name).to_owned(), Some(*v))).collect(),
-        stamps: Stamps::default(),
-        engine: engine.to_owned(),
-        trust: Trust { warnings, ..Trust::default() },
-        environment: environment(None, Placement::default()),
-    };
-    out.write_all(summary.to_json().as_bytes())
+    summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
 }
 
 /// The addresses of a `udp://` URL.

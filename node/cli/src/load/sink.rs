@@ -3,18 +3,19 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use dwell_io::clock::monotonic;
 use dwell_io::port::Wait;
 use dwell_io::udp::{ServerOptions, UdpServer};
-use dwell_record::Scalar;
+use dwell_plan::SinkJob;
+use dwell_record::{Placement, Scalar, Summary};
 use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
-use crate::{Exit, Failure};
+use super::Put;
+use crate::Failure;
 
 /// A receive call waits at most this long, so that a stop is obeyed.
 const NAP: Nanos = Nanos::from_millis(100);
@@ -34,7 +35,7 @@ pub(super) struct Args {
 
     /// Print the summary as one JSON object
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// Starts the payload of dwell's traffic: `dwlt`, u32 flow, u64 sequence number, big-endian.
@@ -140,39 +141,55 @@ impl Counted {
     }
 }
 
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+impl Args {
+    /// What these arguments ask for.
+    pub(super) fn job(&self) -> SinkJob {
+        SinkJob { urls: self.urls.clone(), duration: self.duration }
+    }
+}
+
+/// Counts until stopped, or for as long as the job says. `talk` hears of the sockets when all
+/// are open.
+pub(crate) fn sink(
+    job: &SinkJob,
+    stop: &AtomicBool,
+    talk: &mut dyn FnMut(&str),
+) -> Result<Summary, Failure> {
     let default = ["udp://[::]:5001".to_owned(), "udp://0.0.0.0:5001".to_owned()];
-    let urls = if args.urls.is_empty() { &default[..] } else { &args.urls };
+    let urls = if job.urls.is_empty() { &default[..] } else { &job.urls };
     let mut servers = Vec::new();
+    let mut lines = Vec::new();
     for url in urls {
         for address in super::udp_addresses(url)? {
             let server = UdpServer::bind(address, ServerOptions::default()).map_err(|error| {
                 Failure::from(anyhow::anyhow!("cannot listen on {url}: {error}"))
             })?;
-            eprintln!("listening on udp://{}", server.local_addr());
+            lines.push(format!("listening on udp://{}", server.local_addr()));
             servers.push(server);
         }
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    crate::stop::on_signal(&stop)?;
-    let end = monotonic().saturating_add(args.duration.unwrap_or(Nanos::MAX));
+    talk(&lines.join("\n"));
+    let end = monotonic().saturating_add(job.duration.unwrap_or(Nanos::MAX));
     let counted = thread::scope(|scope| -> io::Result<Vec<Counted>> {
         let threads: Vec<_> =
-            servers.into_iter().map(|server| scope.spawn(|| count(server, end, &stop))).collect();
+            servers.into_iter().map(|server| scope.spawn(|| count(server, end, stop))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no sink panics")).collect()
     })?;
     let values = totals(&counted);
-    let parameters =
-        [("urls", json!(urls)), ("duration_ns", json!(args.duration.map(|time| time.0)))];
-    super::conclude(
-        args.json,
-        urls.join(" "),
-        "a thread per socket",
-        &parameters,
-        &values,
-        vec![],
-    )?;
-    Ok(Exit::Measured)
+    let parameters = [
+        ("load", json!("sink")),
+        ("urls", json!(urls)),
+        ("duration_ns", json!(job.duration.map(|time| time.0))),
+    ];
+    let put = Put {
+        target: urls.join(" "),
+        engine: "a thread per socket",
+        parameters: &parameters,
+        values: &values,
+        warnings: Vec::new(),
+        placement: Placement::default(),
+    };
+    Ok(put.summary())
 }
 
 fn count(mut server: UdpServer, end: Instant<Monotonic>, stop: &AtomicBool) -> io::Result<Counted> {
@@ -199,7 +216,8 @@ fn totals(counted: &[Counted]) -> Vec<(&'static str, Scalar)> {
     let first = earliest.and_then(|c| c.first);
     let first_bytes = earliest.map_or(0, |c| c.first_bytes);
     let last = counted.iter().filter_map(|c| c.last).max();
-    let seconds = first.zip(last).map_or(0.0, |(first, last)| (last - first).as_secs_f64());
+    let took = first.zip(last).map_or(Nanos::ZERO, |(first, last)| last - first);
+    let seconds = took.as_secs_f64();
     let per_second = |n: f64| Scalar::Real(if seconds > 0.0 { n / seconds } else { f64::NAN });
     let (packets, bytes) = (sum(|c| c.packets), sum(|c| c.bytes));
     vec![
@@ -210,7 +228,7 @@ fn totals(counted: &[Counted]) -> Vec<(&'static str, Scalar)> {
         ("duplicate", Scalar::Count(flows().map(|flow| flow.duplicate).sum())),
         ("reordered", Scalar::Count(flows().map(|flow| flow.reordered).sum())),
         ("unmarked", Scalar::Count(sum(|c| c.unmarked))),
-        ("duration_s", Scalar::Real(seconds)),
+        ("duration_ns", Scalar::Count(took.0.max(0) as u64)),
         ("rate_pps", per_second(packets.saturating_sub(1) as f64)),
         ("payload_rate_bps", per_second((bytes - first_bytes) as f64 * 8.0)),
     ]

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -12,12 +12,14 @@ use dwell_io::clock::monotonic;
 use dwell_io::cpu::{self, RealTime};
 use dwell_io::port::{Notice, Port, PortOptions};
 use dwell_io::udp::UdpPort;
-use dwell_record::Scalar;
+use dwell_plan::TrafficJob;
+use dwell_record::{Placement, Scalar, Summary};
 use dwell_units::{Bytes, Instant, Monotonic, Nanos, Rate};
 use serde_json::json;
 
+use super::Put;
 use super::sink::Mark;
-use crate::{Exit, Failure};
+use crate::Failure;
 
 /// Never asleep for longer than this, so that a stop is obeyed.
 const NAP: Nanos = Nanos::from_millis(100);
@@ -51,15 +53,23 @@ pub(super) struct Args {
 
     /// Stop after this time [default: until stopped]
     #[arg(long, value_name = "TIME")]
-    duration: Option<Nanos>,
+    pub(super) duration: Option<Nanos>,
 
     /// Stop after this many packets
     #[arg(long, value_name = "N")]
-    count: Option<u64>,
+    pub(super) count: Option<u64>,
+
+    /// Use IPv4 only
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+
+    /// Use IPv6 only
+    #[arg(short = '6')]
+    ipv6: bool,
 
     /// Print the summary as one JSON object
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 struct Flow {
@@ -68,47 +78,80 @@ struct Flow {
     seq: u64,
 }
 
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let peer = super::udp_addresses(&args.url)?[0];
+impl Args {
+    /// What these arguments ask for.
+    pub(super) fn job(&self) -> TrafficJob {
+        TrafficJob {
+            url: self.url.clone(),
+            flows: self.flows,
+            rate: self.rate,
+            distribution: self.distribution.to_string(),
+            size: self.size,
+            seed: self.seed,
+            duration: self.duration,
+            count: self.count,
+            ipv4: self.ipv4,
+            ipv6: self.ipv6,
+        }
+    }
+}
+
+/// A rate that is missed by more than this is told.
+const MISSED: f64 = 0.02;
+
+/// Sends until stopped, or as the job says.
+pub(crate) fn send(
+    job: &TrafficJob,
+    stop: &AtomicBool,
+    talk: &mut dyn FnMut(&str),
+) -> Result<Summary, Failure> {
+    let usage = |text: String| Failure::usage(text);
+    let peer = peer(job)?;
     let headers = if peer.is_ipv4() { 28 } else { 48 };
-    let size = usize::try_from(args.size.0).ok().filter(|n| (Mark::LEN..=65_507).contains(n));
+    let size = usize::try_from(job.size.0).ok().filter(|n| (Mark::LEN..=65_507).contains(n));
     let size = size.ok_or_else(|| {
         let least = Mark::LEN;
-        Failure::usage(format!("invalid value {} for --size: {least}B to 65507B", args.size))
+        usage(format!("invalid value {} for --size: {least}B to 65507B", job.size))
     })?;
+    if !(1..=1_000).contains(&job.flows) {
+        return Err(usage(format!("invalid value {} for --flows: 1 to 1000", job.flows)));
+    }
+    let gaps: Gaps = job
+        .distribution
+        .parse()
+        .map_err(|error| usage(format!("invalid value for --distribution: {error}")))?;
     let ip_size = size + headers;
-    let mean = match args.rate {
+    let mean = match job.rate {
         Rate::Bits(rate) => ip_size as f64 * 8e9 / rate.0 as f64,
         Rate::Packets(rate) => 1e9 / rate.as_f64(),
     };
     if !mean.is_finite() {
         return Err(Failure::usage("invalid value 0 for --rate: give a rate like 80Mbit/s"));
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    crate::stop::on_signal(&stop)?;
-    let mut flows = (0..args.flows)
+    if job.duration.is_some_and(|time| time <= Nanos::ZERO) {
+        return Err(Failure::usage("invalid value 0s for --duration: send for some time, like 2s"));
+    }
+    let mut flows = (0..job.flows)
         .map(|flow| {
             let port = UdpPort::connect(peer, &PortOptions::default())?;
             let phase = Nanos((mean * f64::from(flow)) as i64);
-            let seed = args.seed.wrapping_add(u64::from(flow));
-            let schedule =
-                Schedule::new(args.distribution, mean * f64::from(args.flows), phase, seed);
+            let seed = job.seed.wrapping_add(u64::from(flow));
+            let schedule = Schedule::new(gaps, mean * f64::from(job.flows), phase, seed);
             Ok(Flow { port, schedule, seq: 0 })
         })
         .collect::<std::io::Result<Vec<_>>>()
-        .map_err(|error| Failure::from(anyhow::anyhow!("cannot send to {}: {error}", args.url)))?;
-    eprintln!(
-        "sending {} flows to {}, {} in all, {}, seed {}: payload {size} B, IP {ip_size} B, \
+        .map_err(|error| Failure::from(anyhow::anyhow!("cannot send to {}: {error}", job.url)))?;
+    talk(&format!(
+        "sending {} flows to {}, {} in all, {gaps}, seed {}: payload {size} B, IP {ip_size} B, \
          Ethernet {} B",
-        args.flows,
-        args.url,
-        args.rate,
-        args.distribution,
-        args.seed,
+        job.flows,
+        job.url,
+        job.rate,
+        job.seed,
         ip_size + 14
-    );
-    cpu::settle(None, RealTime::No)?;
-    let sent = send(args, &mut flows, size, &stop);
+    ));
+    let placement = cpu::settle(None, RealTime::No)?;
+    let sent = run(job, &mut flows, size, stop);
     let mut refused = 0_u64;
     for flow in &mut flows {
         flow.port.notices(10_000, &mut |notice| {
@@ -120,32 +163,62 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let values = [
         ("packets", Scalar::Count(sent.packets)),
         ("send_failed", Scalar::Count(sent.failed)),
-        ("duration_s", Scalar::Real(seconds)),
+        ("duration_ns", Scalar::Count(sent.elapsed.0.max(0) as u64)),
         ("rate_pps", Scalar::Real(sent.packets as f64 / seconds)),
         ("rate_bps", Scalar::Real(bits / seconds)),
     ];
     let parameters = [
+        ("load", json!("traffic")),
         ("address", json!(peer.to_string())),
-        ("flows", json!(args.flows)),
-        ("rate", json!(args.rate.to_string())),
-        ("distribution", json!(args.distribution.to_string())),
+        ("flows", json!(job.flows)),
+        ("rate_pps", json!(1e9 / mean)),
+        ("rate_bps", json!(ip_size as f64 * 8e9 / mean)),
+        ("distribution", json!(job.distribution)),
         ("payload_bytes", json!(size)),
         ("ip_bytes", json!(ip_size)),
-        ("seed", json!(args.seed)),
+        ("seed", json!(job.seed)),
     ];
-    let warnings = match refused {
-        0 => Vec::new(),
-        n => vec![format!("{n} ICMP errors came: is `dwell load sink` running there?")],
-    };
-    super::conclude(
-        args.json,
-        args.url.clone(),
-        "sleep, then catch up",
-        &parameters,
-        &values,
+    let mut warnings = Vec::new();
+    if refused > 0 {
+        warnings.push(format!("ICMP errors: {refused}; is `dwell load sink` running there?"));
+    }
+    // Of a few packets no rate can be told.
+    let reached = sent.packets as f64 / seconds * mean / 1e9;
+    if sent.packets >= 100 && (reached - 1.0).abs() > MISSED {
+        let why = match gaps {
+            _ if sent.failed > 0 => "the link or its queue did not take more",
+            Gaps::Constant => "this machine could not keep up",
+            Gaps::Poisson | Gaps::Pareto(_) => {
+                "the gaps' luck, or this machine could not keep up; a longer run comes closer"
+            }
+        };
+        warnings.push(format!("the rate was {:.1}% of the one asked: {why}", reached * 100.0));
+    }
+    let put = Put {
+        target: job.url.clone(),
+        engine: "sleep, then catch up",
+        parameters: &parameters,
+        values: &values,
         warnings,
-    )?;
-    Ok(Exit::Measured)
+        placement: Placement {
+            cpu: placement.cpu.and_then(|cpu| u32::try_from(cpu).ok()),
+            ..Placement::default()
+        },
+    };
+    Ok(put.summary())
+}
+
+/// The address to send to.
+fn peer(job: &TrafficJob) -> Result<SocketAddr, Failure> {
+    let fits = |address: &SocketAddr| match (job.ipv4, job.ipv6) {
+        (true, _) => address.is_ipv4(),
+        (_, true) => address.is_ipv6(),
+        _ => true,
+    };
+    let addresses = super::udp_addresses(&job.url)?;
+    addresses.into_iter().find(fits).ok_or_else(|| {
+        Failure::usage(format!("{} has no address of the family asked for", job.url))
+    })
 }
 
 struct Sent {
@@ -154,10 +227,10 @@ struct Sent {
     elapsed: Nanos,
 }
 
-fn send(args: &Args, flows: &mut [Flow], size: usize, stop: &AtomicBool) -> Sent {
+fn run(job: &TrafficJob, flows: &mut [Flow], size: usize, stop: &AtomicBool) -> Sent {
     let mut message = vec![0; size];
     let start = monotonic();
-    let end = start.saturating_add(args.duration.unwrap_or(Nanos::MAX));
+    let end = start.saturating_add(job.duration.unwrap_or(Nanos::MAX));
     let mut due: BinaryHeap<_> = flows
         .iter_mut()
         .enumerate()
@@ -166,19 +239,23 @@ fn send(args: &Args, flows: &mut [Flow], size: usize, stop: &AtomicBool) -> Sent
     let (mut packets, mut failed) = (0, 0);
     let mut over = None;
     while let Some(Reverse((at, n))) = due.pop() {
-        if args.count.is_some_and(|count| packets + failed >= count) {
+        if job.count.is_some_and(|count| packets + failed >= count) {
             // The rate is over the time until the next departure, so that no gap is cut off.
             over = Some(at);
             break;
         }
-        if !rest_until(at.min(end), stop) || at >= end {
+        // Behind the schedule, the clock says when it is over, not the schedule.
+        if !rest_until(at.min(end), stop) || at >= end || monotonic() >= end {
             break;
         }
         let flow = &mut flows[n];
         Mark { flow: n as u32, seq: flow.seq }.emit(&mut message);
-        flow.seq += 1;
+        // What could not be sent has no number, or the far end would count it as lost.
         match flow.port.send(&message) {
-            Ok(_) => packets += 1,
+            Ok(_) => {
+                flow.seq += 1;
+                packets += 1;
+            }
             Err(_) => failed += 1,
         }
         if let Some(next) = flow.schedule.next() {

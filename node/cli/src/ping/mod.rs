@@ -2,11 +2,13 @@
 //!
 //! `plan` turns the command line into what will be done and judges all that can be judged from
 //! it; `session` opens the socket and runs `drive`, the timing loop, on a thread of its own;
-//! `recorder` turns its samples into metrics, rows and a progress line; `report` prints them.
+//! `recorder` turns its samples into metrics, rows and a segment, and tells an `observer`; `report`
+//! makes the summary and prints it. [`measure`] is all of it without a command line.
 
 mod drive;
 mod floor;
 mod framing;
+mod observer;
 mod plan;
 mod recorder;
 mod report;
@@ -14,13 +16,15 @@ mod session;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ArgAction;
-use dwell_stats::Threshold;
+use dwell_plan::{IcmpSocket, PingJob, Stamps};
+use dwell_record::Summary;
+use dwell_stats::{RoundTrip, Threshold};
 use dwell_units::Nanos;
 
-use crate::{Exit, Failure, PlaceArgs, Scheme};
+use crate::{Exit, Failure, PlaceArgs};
 
 /// Arguments of `ping`.
 #[derive(Debug, clap::Args)]
@@ -116,6 +120,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 
+    /// Write every stamp of every probe to this file, for `dwell import`
+    #[arg(long, value_name = "FILE")]
+    pub samples: Option<PathBuf>,
+
     /// Print a JSON line per reply as it comes
     #[arg(long, conflicts_with = "json")]
     pub jsonl: bool,
@@ -168,60 +176,150 @@ pub enum Pattern {
     Zero,
 }
 
+pub(crate) use observer::Observer;
+pub(crate) use recorder::{Outputs, SampleFile};
 pub(crate) use session::key;
 
-/// Runs the command.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let plan = plan::Plan::new(args)?;
-    let thresholds = args
-        .fail_if
-        .iter()
-        .map(|text| text.parse::<Threshold>())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))?;
-    let shared = Arc::new(drive::Shared::default());
-    crate::stop::on_signal(&shared.stop)?;
-    let mut recorder = recorder::Recorder::new(args, plan.target.scheme == Scheme::Roundtrip)?;
-    let outcome = session::run(args, &plan, &shared, &mut recorder)?;
-    let unstamped = recorder.rungs.is_unstamped() && args.stamps == StampChoice::Kernel;
+impl From<StampChoice> for Stamps {
+    fn from(choice: StampChoice) -> Self {
+        match choice {
+            StampChoice::Auto => Self::Auto,
+            StampChoice::User => Self::User,
+            StampChoice::Kernel => Self::Kernel,
+        }
+    }
+}
+
+impl Args {
+    /// The probes that these arguments ask for.
+    fn job(&self) -> PingJob {
+        PingJob {
+            target: self.target.clone(),
+            count: self.count,
+            deadline: self.deadline,
+            interval: self.interval,
+            closed_loop: self.closed_loop,
+            pause: self.pause,
+            size: self.size,
+            timeout: self.timeout,
+            warm_up: self.warm_up,
+            stamps: self.stamps.into(),
+            sched_stamps: self.sched_stamps,
+            place: self.place.into(),
+            icmp_socket: match self.icmp_socket {
+                IcmpChoice::Auto => IcmpSocket::Auto,
+                IcmpChoice::Ping => IcmpSocket::Ping,
+                IcmpChoice::Raw => IcmpSocket::Raw,
+            },
+            key_file: self.key_file.clone(),
+            pattern: match self.pattern {
+                Pattern::Random => dwell_plan::Pattern::Random,
+                Pattern::Zero => dwell_plan::Pattern::Zero,
+            },
+            ipv4: self.ipv4,
+            ipv6: self.ipv6,
+            from: self.from.clone(),
+            ttl: self.ttl,
+            dscp: self.dscp,
+        }
+    }
+}
+
+/// What came of a measurement.
+pub(crate) struct Measured {
+    /// The result.
+    pub(crate) summary: Summary,
+    /// All that is known of the round trips.
+    pub(crate) round_trip: RoundTrip,
+    /// Probes sent, and replies that came for them, in time or not.
+    pub(crate) sent: u64,
+    pub(crate) answered: u64,
+    /// An output could not be written, or the socket failed; what was measured until then stands.
+    pub(crate) failure: Option<Failure>,
+    /// Whoever read our JSON lines has had enough.
+    pub(crate) reader_gone: bool,
+}
+
+/// Carries out a job until it is done or stopped.
+pub(crate) fn measure(
+    job: &PingJob,
+    outputs: Outputs,
+    stop: &Arc<AtomicBool>,
+) -> Result<Measured, Failure> {
+    let plan = plan::Plan::new(job)?;
+    let shared = Arc::new(drive::Shared { stop: Arc::clone(stop), ..drive::Shared::default() });
+    let mut recorder = recorder::Recorder::new(outputs, &plan.target)?;
+    let outcome = session::run(job, &plan, &shared, &mut recorder)?;
+    let unstamped = recorder.rungs.is_unstamped() && job.stamps == Stamps::Kernel;
     if outcome.ended.unstamped || unstamped {
         return Err(Failure::unsupported(
             "--stamps kernel: this socket delivers no kernel stamps here; --stamps auto measures \
              with the program's own",
         ));
     }
-    if recorder.reader_gone && recorder.failure.is_none() {
+    let counts = outcome.ended.counts;
+    recorder.settle(counts);
+    let dropped = shared.dropped.load(Ordering::Relaxed);
+    recorder.end_samples(dropped);
+    let summary = report::summary(job, &plan, &recorder, &outcome, dropped);
+    let broken = outcome.ended.broken.map(|errno| match errno {
+        0 => anyhow::anyhow!("{} closed the connection", plan.target),
+        errno => {
+            let error = std::io::Error::from_raw_os_error(errno);
+            anyhow::Error::new(error).context("the socket failed")
+        }
+    });
+    Ok(Measured {
+        summary,
+        round_trip: recorder.measured,
+        sent: counts.sent,
+        answered: counts.received + counts.late,
+        failure: recorder.failure.or(broken).map(Failure::from),
+        reader_gone: recorder.reader_gone,
+    })
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let thresholds = args
+        .fail_if
+        .iter()
+        .map(|text| text.parse::<Threshold>())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))?;
+    let job = args.job();
+    // Judged before any file is made.
+    plan::Plan::new(&job)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    crate::stop::on_signal(&stop)?;
+    let outputs = Outputs {
+        csv: args.csv.clone(),
+        lines: args.jsonl,
+        samples: args.samples.as_deref().map(SampleFile::create).transpose()?,
+        verbose: args.verbose,
+        observer: Box::new(observer::Progress::new(args)),
+    };
+    let measured = measure(&job, outputs, &stop)?;
+    if measured.reader_gone && measured.failure.is_none() {
         return Ok(Exit::Measured);
     }
-    recorder.settle(outcome.ended.counts);
-    let interrupted = shared.stop.load(Ordering::Relaxed);
-    let dropped = shared.dropped.load(Ordering::Relaxed);
-    let summary = report::summary(args, &plan, &recorder, &outcome, dropped);
+    let interrupted = stop.load(Ordering::Relaxed);
     if args.json {
         use std::io::Write;
-        std::io::stdout().lock().write_all(summary.to_json().as_bytes())?;
+        std::io::stdout().lock().write_all(measured.summary.to_json().as_bytes())?;
     } else if !args.jsonl {
-        report::print(&summary, &recorder)?;
+        report::print(&measured.summary, &measured.round_trip)?;
     }
-    if let Some(failure) = recorder.failure {
-        return Err(failure.into());
+    if let Some(failure) = measured.failure {
+        return Err(failure);
     }
-    match outcome.ended.broken {
-        Some(0) => return Err(anyhow::anyhow!("{} closed the connection", plan.target).into()),
-        Some(errno) => {
-            let error = std::io::Error::from_raw_os_error(errno);
-            return Err(anyhow::Error::new(error).context("the socket failed").into());
-        }
-        None => {}
-    }
-    let counts = outcome.ended.counts;
-    if !interrupted && counts.received + counts.late == 0 {
+    if !interrupted && measured.answered == 0 {
         eprintln!(
             "dwell: {} gave no reply within {}, probes sent: {}; is a reflector running there?",
-            plan.target, plan.config.timeout, counts.sent
+            measured.summary.target, job.timeout, measured.sent
         );
     }
-    Ok(report::verdict(&thresholds, &recorder, &outcome, interrupted))
+    Ok(report::verdict(&thresholds, &measured, interrupted))
 }
 
 /// A time as ping takes it: bare seconds, or with a unit.

@@ -4,10 +4,10 @@
 use std::net::IpAddr;
 
 use dwell_engine::pinger::{Config, Departures};
+use dwell_plan::{Pattern, PingJob};
 use dwell_units::Nanos;
 
-use super::{Args, Pattern};
-use crate::{Failure, Scheme, Target};
+use crate::{Failure, PlaceArgs, Scheme, Target};
 
 /// The largest UDP payload over IPv4 (65,535 - 20 - 8), the limit for every protocol here.
 const MAX_SIZE: u64 = 65_507;
@@ -34,28 +34,28 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(args: &Args) -> Result<Self, Failure> {
-        let target: Target = args
+    pub(super) fn new(job: &PingJob) -> Result<Self, Failure> {
+        let target: Target = job
             .target
             .parse()
             .map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
-        if args.key_file.is_some() && target.scheme != Scheme::Stamp {
+        if job.key_file.is_some() && target.scheme != Scheme::Stamp {
             return Err(Failure::usage(format!(
                 "--key-file is for stamp:// only; {}:// has no authenticated mode",
                 target.scheme.name()
             )));
         }
         let authenticated = target.scheme == Scheme::Stamp
-            && (args.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some());
-        args.place.check()?;
-        let size = size(target.scheme, args.size, authenticated)?;
-        let config = config(args, target.scheme)?;
+            && (job.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some());
+        PlaceArgs::from(job.place).check()?;
+        let size = size(target.scheme, job.size, authenticated)?;
+        let config = config(job, target.scheme)?;
         Ok(Self {
             target,
             config,
             size,
-            pattern: args.pattern,
-            origin: origin(args.from.as_deref()),
+            pattern: job.pattern,
+            origin: origin(job.from.as_deref()),
             authenticated,
         })
     }
@@ -105,28 +105,28 @@ fn size(scheme: Scheme, asked: Option<u64>, authenticated: bool) -> Result<usize
     Ok(size as usize)
 }
 
-fn config(args: &Args, scheme: Scheme) -> Result<Config, Failure> {
+fn config(job: &PingJob, scheme: Scheme) -> Result<Config, Failure> {
     let text = matches!(scheme, Scheme::TextUdp | Scheme::TextTcp);
-    let closed = args.closed_loop || text;
-    if args.pause.is_some() && !closed {
+    let closed = job.closed_loop || text;
+    if job.pause.is_some() && !closed {
         return Err(Failure::usage("--pause is for --closed-loop; in open loop use -i"));
     }
-    if args.pause.is_some_and(|pause| pause < Nanos::ZERO) {
+    if job.pause.is_some_and(|pause| pause < Nanos::ZERO) {
         return Err(Failure::usage("invalid value for --pause: a time is 0 or more"));
     }
-    if args.timeout == Nanos::ZERO {
+    if job.timeout == Nanos::ZERO {
         return Err(Failure::usage("invalid value 0 for -W: a reply needs time, like -W 1s"));
     }
     let departures = if closed {
         // S3 pauses after each reply; -i asks for spacing instead.
         let default_pause =
-            if text && args.interval.is_none() { Nanos::from_secs(1) } else { Nanos::ZERO };
+            if text && job.interval.is_none() { Nanos::from_secs(1) } else { Nanos::ZERO };
         Departures::Closed {
-            pause: args.pause.unwrap_or(default_pause),
-            spacing: args.interval.unwrap_or(Nanos::ZERO),
+            pause: job.pause.unwrap_or(default_pause),
+            spacing: job.interval.unwrap_or(Nanos::ZERO),
         }
     } else {
-        let interval = args.interval.unwrap_or(Nanos::from_secs(1));
+        let interval = job.interval.unwrap_or(Nanos::from_secs(1));
         if interval == Nanos::ZERO {
             return Err(Failure::usage(
                 "invalid value 0 for -i: in open loop probes need an interval, like -i 10us; \
@@ -137,16 +137,16 @@ fn config(args: &Args, scheme: Scheme) -> Result<Config, Failure> {
     };
     let config = Config {
         departures,
-        count: args.count,
-        duration: args.deadline,
-        timeout: args.timeout,
-        warm_up: args.warm_up.unwrap_or(if text { 1 } else { 5 }),
+        count: job.count,
+        duration: job.deadline,
+        timeout: job.timeout,
+        warm_up: job.warm_up.unwrap_or(if text { 1 } else { 5 }),
         warm_up_interval: Nanos::from_millis(if text { 100 } else { 10 }),
     };
     if !config.fits_window() {
         return Err(Failure::usage(format!(
             "-W {} with -i leaves more than {} probes without a fate; choose a shorter -W",
-            args.timeout,
+            job.timeout,
             Config::MAX_WINDOW
         )));
     }

@@ -2,29 +2,25 @@
 //! that a kill loses at most the last moment.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Instant as StdInstant;
 
 use anyhow::Context;
 use dwell_engine::pinger::Counts;
 use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_io::clock;
 use dwell_record::RowFormat;
-use dwell_stats::{Metric, RoundTrip};
-use dwell_units::{Nanos, Pairing};
-use indicatif::{ProgressBar, ProgressStyle};
+use dwell_record::segment::{self, SegmentWriter};
+use dwell_stats::RoundTrip;
+use dwell_units::Pairing;
 use rtrb::Consumer;
 
-use super::Args;
 use super::drive::{News, Shared};
+use super::observer::Observer;
 use super::session::TICK;
-use crate::Failure;
-
-/// On anything but a terminal, talk at most this often.
-const PLAIN_LINE: std::time::Duration = std::time::Duration::from_secs(10);
+use crate::{Failure, Scheme, Target};
 
 /// Which stamps the measurement has, as the warm-up showed, or else the first reply; `None` until
 /// then.
@@ -82,8 +78,9 @@ pub(super) struct Recorder {
     void_below: u64,
     csv: Option<Rows>,
     lines: Option<Rows>,
+    samples: Option<Samples>,
     verbose: bool,
-    progress: Progress,
+    observer: Box<dyn Observer>,
     /// The first failure to write; measuring goes on without that output.
     pub(super) failure: Option<anyhow::Error>,
     /// Whoever read our JSON lines has had enough.
@@ -93,10 +90,12 @@ pub(super) struct Recorder {
 
 impl Recorder {
     /// Opens the outputs, so that what cannot be written is told before anything is sent.
-    pub(super) fn new(args: &Args, s4: bool) -> Result<Self, Failure> {
+    pub(super) fn new(outputs: Outputs, target: &Target) -> Result<Self, Failure> {
         let start = clock::pair();
+        let s4 = target.scheme == Scheme::Roundtrip;
         let format = if s4 { RowFormat::S4Csv } else { RowFormat::Csv };
-        let csv = args.csv.as_deref().map(|path| Rows::create(path, format)).transpose()?;
+        let csv = outputs.csv.as_deref().map(|path| Rows::create(path, format)).transpose()?;
+        let samples = outputs.samples.map(|file| Samples::begin(file, target)).transpose()?;
         Ok(Self {
             rungs: Rungs::default(),
             measured: RoundTrip::new(Rung::User, 0),
@@ -104,9 +103,10 @@ impl Recorder {
             last: start,
             void_below: 0,
             csv,
-            lines: args.jsonl.then(Rows::standard_output),
-            verbose: args.verbose,
-            progress: Progress::new(args),
+            lines: outputs.lines.then(Rows::standard_output),
+            samples,
+            verbose: outputs.verbose,
+            observer: outputs.observer,
             failure: None,
             reader_gone: false,
             warnings: Vec::new(),
@@ -132,7 +132,7 @@ impl Recorder {
             }
             thread::park_timeout(TICK.to_std());
         }
-        self.progress.end();
+        self.observer.end();
     }
 
     /// The pinger's counts are complete even where samples found the ring full.
@@ -169,7 +169,7 @@ impl Recorder {
         if self.reader_gone && self.csv.is_none() {
             shared.stop.store(true, Ordering::Relaxed);
         }
-        self.progress.show(&self.measured);
+        self.observer.show(&self.measured);
     }
 
     fn hear(&mut self, news: &mut Consumer<News>) {
@@ -191,7 +191,7 @@ impl Recorder {
 
     /// Tells the user now and the result later.
     fn warn(&mut self, text: String) {
-        self.progress.say(&text);
+        self.observer.say(&text);
         self.warnings.push(text);
     }
 
@@ -205,8 +205,11 @@ impl Recorder {
         for rows in [&mut self.csv, &mut self.lines].into_iter().flatten() {
             rows.format.append(&mut rows.text, sample, bridge, near);
         }
+        if let Some(samples) = &mut self.samples {
+            samples.writer.push(sample, bridge, near);
+        }
         if self.verbose && self.lines.is_none() {
-            self.progress.say(&describe(sample));
+            self.observer.say(&describe(sample));
         }
     }
 
@@ -219,9 +222,80 @@ impl Recorder {
                 self.reader_gone = true;
                 continue;
             }
-            self.progress.say(&format!("{error:#}; measuring goes on"));
+            self.observer.say(&format!("{error:#}; measuring goes on"));
             self.failure.get_or_insert(error);
         }
+        let Some(samples) = &mut self.samples else { return };
+        if let Err(error) = samples.writer.flush() {
+            let error = samples.failure(error);
+            self.samples = None;
+            self.observer.say(&format!("{error:#}; measuring goes on"));
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Ends the segment of samples, which is whole only with its end.
+    pub(super) fn end_samples(&mut self, ring_dropped: u64) {
+        let Some(samples) = self.samples.take() else { return };
+        let name = samples.name.clone();
+        if let Err(error) = samples.writer.finish(ring_dropped) {
+            let error = anyhow::Error::new(error).context(cannot_write(&name));
+            self.failure.get_or_insert(error);
+        }
+    }
+}
+
+/// What is written beside the summary, and who is told meanwhile.
+pub(crate) struct Outputs {
+    /// A row per probe.
+    pub(crate) csv: Option<PathBuf>,
+    /// A JSON line per probe on standard output.
+    pub(crate) lines: bool,
+    /// A segment with every stamp.
+    pub(crate) samples: Option<SampleFile>,
+    /// Tell of every reply.
+    pub(crate) verbose: bool,
+    /// Who is told.
+    pub(crate) observer: Box<dyn Observer>,
+}
+
+/// Where a segment goes.
+pub(crate) struct SampleFile {
+    pub(crate) to: Box<dyn Write>,
+    /// For messages.
+    pub(crate) name: PathBuf,
+}
+
+impl SampleFile {
+    /// Makes the file.
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        let file =
+            File::create(path).map_err(|e| anyhow::Error::new(e).context(cannot_write(path)))?;
+        Ok(Self { to: Box::new(file), name: path.to_owned() })
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+/// The segment that is being written.
+struct Samples {
+    writer: SegmentWriter<Box<dyn Write>>,
+    name: PathBuf,
+}
+
+impl Samples {
+    fn begin(file: SampleFile, target: &Target) -> Result<Self, Failure> {
+        let SampleFile { to, name } = file;
+        let header = segment::Header::of_ping(target.to_string());
+        let writer = SegmentWriter::new(to, &header)
+            .map_err(|error| anyhow::Error::new(error).context(cannot_write(&name)))?;
+        Ok(Self { writer, name })
+    }
+
+    fn failure(&self, error: io::Error) -> anyhow::Error {
+        anyhow::Error::new(error).context(cannot_write(&self.name))
     }
 }
 
@@ -271,67 +345,5 @@ impl Rows {
         let written = self.to.write_all(&self.text).and_then(|()| self.to.flush());
         self.text.clear();
         written.with_context(|| format!("cannot write {}", self.name.display()))
-    }
-}
-
-/// A bar on a terminal, a plain line now and then elsewhere, nothing when not wanted.
-struct Progress {
-    bar: Option<ProgressBar>,
-    plain: Option<StdInstant>,
-}
-
-impl Progress {
-    fn new(args: &Args) -> Self {
-        let quiet = args.quiet || args.verbose || args.jsonl;
-        if quiet || !io::stderr().is_terminal() {
-            return Self { bar: None, plain: (!quiet).then(StdInstant::now) };
-        }
-        let (bar, template) = match args.count {
-            Some(count) => (
-                ProgressBar::new(count),
-                "{bar:24} {pos}/{len} probes  {per_sec}  {eta} left  {msg}",
-            ),
-            None => (ProgressBar::new_spinner(), "{spinner} {pos} probes  {elapsed}  {msg}"),
-        };
-        let style = ProgressStyle::with_template(template).expect("the template is constant");
-        Self { bar: Some(bar.with_style(style)), plain: None }
-    }
-
-    fn show(&mut self, measured: &RoundTrip) {
-        let due = self.plain.is_some_and(|last| last.elapsed() >= PLAIN_LINE);
-        if self.bar.is_none() && !due {
-            return;
-        }
-        let figures = measured.figures(Metric::Rtt);
-        let time = |value: Option<Nanos>| {
-            value.map_or("-".to_owned(), |ns| format!("{:.1} us", ns.as_micros_f64()))
-        };
-        let loss = measured.packets().loss_ratio().unwrap_or(0.0) * 100.0;
-        let text =
-            format!("median {}  p99 {}  loss {loss:.2}%", time(figures.p50), time(figures.p99));
-        let sent = measured.packets().sent();
-        match &self.bar {
-            Some(bar) => {
-                bar.set_position(sent);
-                bar.set_message(text);
-            }
-            None => {
-                eprintln!("{sent} probes  {text}");
-                self.plain = Some(StdInstant::now());
-            }
-        }
-    }
-
-    fn say(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
     }
 }

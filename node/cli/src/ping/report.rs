@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dwell_engine::stamps::Rung;
+use dwell_plan::PingJob;
 use dwell_record::{Kind, Packets, Stamps, Summary, Trust};
-use dwell_stats::{Figures, Metric, Threshold, Verdict, bins, render};
+use dwell_stats::{Figures, Metric, RoundTrip, Threshold, Verdict, bins, render};
 use dwell_units::Nanos;
 use serde_json::{Value, json};
 
-use super::Args;
+use super::Measured;
 use super::plan::Plan;
 use super::recorder::Recorder;
 use super::session::Outcome;
-use crate::Exit;
 use crate::environment::environment;
+use crate::{Exit, PlaceArgs};
 
 /// Rows of the table, in the order in which people read them.
 const TABLE: [Metric; 14] = [
@@ -37,7 +38,7 @@ const TABLE: [Metric; 14] = [
 
 /// Everything the result says.
 pub(super) fn summary(
-    args: &Args,
+    job: &PingJob,
     plan: &Plan,
     recorder: &Recorder,
     outcome: &Outcome,
@@ -47,7 +48,7 @@ pub(super) fn summary(
     let measured = &recorder.measured;
     let mut trust = Trust::of(measured);
     trust.note_clocks(&recorder.start, &recorder.last);
-    trust.planned = args.count;
+    trust.planned = job.count;
     trust.warm_up_sent = rungs.warm_up_sent;
     trust.ring_dropped = dropped;
     trust.floor_ns = outcome.floor.map(|floor| floor.0);
@@ -56,19 +57,22 @@ pub(super) fn summary(
     Summary {
         kind: Kind::Ping,
         target: plan.target.to_string(),
-        parameters: parameters(args, plan, outcome),
+        parameters: parameters(job, plan, outcome),
         packets: Some(packets),
         metrics: dwell_record::metrics(measured),
         values: dwell_record::values(measured),
         stamps: Stamps { tx: Some(rungs.tx()), rx: Some(rungs.rx()), near: Some(rungs.near()) },
-        engine: engine(args, plan).to_owned(),
+        engine: engine(job, plan).to_owned(),
         trust,
-        environment: environment(outcome.interface.as_ref(), args.place.record(outcome.placement)),
+        environment: environment(
+            outcome.interface.as_ref(),
+            PlaceArgs::from(job.place).record(outcome.placement),
+        ),
     }
 }
 
-fn engine(args: &Args, plan: &Plan) -> &'static str {
-    match (plan.is_closed_loop(), args.place.busy_poll) {
+fn engine(job: &PingJob, plan: &Plan) -> &'static str {
+    match (plan.is_closed_loop(), job.place.busy_poll) {
         (true, true) => "closed-loop, polling",
         (true, false) => "closed-loop, blocking",
         (false, true) => "open-loop, spin",
@@ -76,7 +80,7 @@ fn engine(args: &Args, plan: &Plan) -> &'static str {
     }
 }
 
-fn parameters(args: &Args, plan: &Plan, outcome: &Outcome) -> BTreeMap<String, Value> {
+fn parameters(job: &PingJob, plan: &Plan, outcome: &Outcome) -> BTreeMap<String, Value> {
     use dwell_engine::pinger::Departures;
     let (interval, pause) = match plan.config.departures {
         Departures::Open { interval } => (Some(interval.0), None),
@@ -88,8 +92,8 @@ fn parameters(args: &Args, plan: &Plan, outcome: &Outcome) -> BTreeMap<String, V
         ("address", json!(outcome.peer.to_string())),
         ("source", json!(outcome.local.ip().to_string())),
         ("socket", json!(outcome.socket)),
-        ("count", json!(args.count)),
-        ("deadline_ns", json!(args.deadline.map(|time| time.0))),
+        ("count", json!(job.count)),
+        ("deadline_ns", json!(job.deadline.map(|time| time.0))),
         ("interval_ns", json!(interval)),
         ("pause_ns", json!(pause)),
         ("mode", json!(if plan.is_closed_loop() { "closed-loop" } else { "open-loop" })),
@@ -98,11 +102,11 @@ fn parameters(args: &Args, plan: &Plan, outcome: &Outcome) -> BTreeMap<String, V
         ("warm_up", json!(plan.config.warm_up)),
         ("warm_up_first_id", json!(-i64::from(plan.config.warm_up))),
         ("pattern", json!(format!("{:?}", plan.pattern).to_lowercase())),
-        ("stamps", json!(format!("{:?}", args.stamps).to_lowercase())),
-        ("busy_poll", json!(args.place.busy_poll)),
+        ("stamps", json!(format!("{:?}", job.stamps).to_lowercase())),
+        ("busy_poll", json!(job.place.busy_poll)),
         ("authenticated", json!(plan.authenticated)),
-        ("dscp", json!(args.dscp)),
-        ("ttl", json!(args.ttl)),
+        ("dscp", json!(job.dscp)),
+        ("ttl", json!(job.ttl)),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
@@ -138,10 +142,10 @@ fn warnings(recorder: &Recorder, outcome: &Outcome, dropped: u64) -> Vec<String>
 }
 
 /// Prints the table and the histogram.
-pub(super) fn print(summary: &Summary, recorder: &Recorder) -> io::Result<()> {
+pub(super) fn print(summary: &Summary, measured: &RoundTrip) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let measured = &recorder.measured;
-    writeln!(out, "\n{}  {}  {}", summary.target, summary.engine, describe_stamps(recorder))?;
+    let stamps = describe_stamps(&summary.stamps);
+    writeln!(out, "\n{}  {}  {stamps}", summary.target, summary.engine)?;
     if let Some(packets) = &summary.packets {
         let loss = packets_loss(packets).map_or("-".to_owned(), |l| format!("{:.3}%", l * 100.0));
         writeln!(
@@ -196,10 +200,13 @@ fn packets_loss(packets: &Packets) -> Option<f64> {
     (packets.sent > 0).then(|| packets.lost as f64 / packets.sent as f64)
 }
 
-fn describe_stamps(recorder: &Recorder) -> String {
-    match (recorder.rungs.tx(), recorder.rungs.rx()) {
-        (Rung::User, Rung::User) => "user stamps".to_owned(),
-        (tx, rx) => format!("stamps: tx {}, rx {}", tx.name(), rx.name()),
+fn describe_stamps(stamps: &Stamps) -> String {
+    match (stamps.tx, stamps.rx) {
+        (Some(Rung::User) | None, Some(Rung::User) | None) => "user stamps".to_owned(),
+        (tx, rx) => {
+            let name = |rung: Option<Rung>| rung.map_or("none", Rung::name);
+            format!("stamps: tx {}, rx {}", name(tx), name(rx))
+        }
     }
 }
 
@@ -230,15 +237,10 @@ fn cells(figures: &Figures) -> String {
 }
 
 /// How the command ends: whether anything was measured, and what the conditions say.
-pub(super) fn verdict(
-    thresholds: &[Threshold],
-    recorder: &Recorder,
-    outcome: &Outcome,
-    interrupted: bool,
-) -> Exit {
+pub(super) fn verdict(thresholds: &[Threshold], measured: &Measured, interrupted: bool) -> Exit {
     let mut failed = false;
     for threshold in thresholds {
-        let verdict = threshold.judge(&recorder.measured);
+        let verdict = threshold.judge(&measured.round_trip);
         if verdict.fails() {
             match verdict {
                 Verdict::CannotTell => {
@@ -251,10 +253,9 @@ pub(super) fn verdict(
             failed = true;
         }
     }
-    let counts = &outcome.ended.counts;
     if interrupted {
         Exit::Interrupted
-    } else if counts.received + counts.late == 0 {
+    } else if measured.answered == 0 {
         Exit::Failed
     } else if failed {
         Exit::Threshold

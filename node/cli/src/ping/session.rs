@@ -18,6 +18,7 @@ use dwell_io::port::{Port, PortOptions, StampRequest};
 use dwell_io::process;
 use dwell_io::tcp::TcpPort;
 use dwell_io::udp::UdpPort;
+use dwell_plan::{IcmpSocket, Pattern, PingJob, Stamps};
 use dwell_units::Nanos;
 use dwell_wire::hmac::Key;
 use dwell_wire::icmp::Family;
@@ -29,8 +30,7 @@ use super::floor;
 use super::framing::{Framing, FreshPorts, StreamPort};
 use super::plan::Plan;
 use super::recorder::Recorder;
-use super::{Args, IcmpChoice, Pattern, StampChoice};
-use crate::{Failure, Scheme};
+use crate::{Failure, PlaceArgs, Scheme};
 
 /// Samples that the ring holds: what comes in two turns of the recorder, and to spare for replies
 /// that come together. A closed loop may reach 300,000 per second.
@@ -64,24 +64,24 @@ pub(super) struct Outcome {
 
 /// Resolves the target, opens the socket, measures.
 pub(super) fn run(
-    args: &Args,
+    job: &PingJob,
     plan: &Plan,
     shared: &Arc<Shared>,
     recorder: &mut Recorder,
 ) -> Result<Outcome, Failure> {
-    let (peer, alternative) = resolve(args, plan)?;
+    let (peer, alternative) = resolve(job, plan)?;
     let interface = interface(plan, peer);
     let options = PortOptions {
         source: plan.origin.source,
         interface: plan.origin.interface.clone(),
-        ttl: args.ttl,
-        dscp: args.dscp,
-        stamps: match args.stamps {
-            StampChoice::User => StampRequest::User,
+        ttl: job.ttl,
+        dscp: job.dscp,
+        stamps: match job.stamps {
+            Stamps::User => StampRequest::User,
             _ if interface.as_ref().is_some_and(Interface::has_stamping_card) => StampRequest::Card,
-            StampChoice::Auto | StampChoice::Kernel => StampRequest::Kernel,
+            Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
         },
-        sched_stamps: args.sched_stamps,
+        sched_stamps: job.sched_stamps,
     };
     let opened = |error: io::Error| open_failure(error, plan, &options);
     // Distinct per run is enough; nothing here is secret.
@@ -92,12 +92,12 @@ pub(super) fn run(
     if plan.pattern == Pattern::Random {
         random.fill_bytes(&mut payload);
     }
-    let start = Start { args, plan, shared, recorder, peer, alternative, interface };
+    let start = Start { job, plan, shared, recorder, peer, alternative, interface };
     match plan.target.scheme {
         Scheme::Stamp => {
             let session = protocol::Session {
                 ssid: (session as u16).max(1),
-                key: key(args.key_file.as_deref())?,
+                key: key(job.key_file.as_deref())?,
                 clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
                 utc_error: clock::utc_error(),
                 size: plan.size,
@@ -106,7 +106,7 @@ pub(super) fn run(
             start.measure(port, protocol::Stamp::new(session, &payload), "udp")
         }
         Scheme::Icmp => {
-            let port = icmp(args.icmp_socket, peer.ip(), &options, plan)?;
+            let port = icmp(job.icmp_socket, peer.ip(), &options, plan)?;
             let socket = match port.rung() {
                 IcmpRung::Ping => "ping socket",
                 IcmpRung::Raw => "raw socket",
@@ -145,7 +145,7 @@ pub(super) fn run(
 
 /// All that is needed to start, whatever the protocol.
 struct Start<'a> {
-    args: &'a Args,
+    job: &'a PingJob,
     plan: &'a Plan,
     shared: &'a Arc<Shared>,
     recorder: &'a mut Recorder,
@@ -161,24 +161,24 @@ impl Start<'_> {
         protocol: Q,
         socket: &'static str,
     ) -> Result<Outcome, Failure> {
-        let Self { args, plan, shared, recorder, peer, alternative, interface } = self;
+        let Self { job, plan, shared, recorder, peer, alternative, interface } = self;
         let local = port.local_addr();
         // A reply may be longer than a probe; one byte more shows that it is.
         let mut buffer = vec![0; protocol.capacity().max(2_048) + 1];
         let (samples, taken) = rtrb::RingBuffer::new(ring(plan.config.departures));
         let (news, heard) = rtrb::RingBuffer::new(64);
         let manner = Manner {
-            busy_poll: args.place.busy_poll,
-            tx_stamps: args.stamps != StampChoice::User,
-            stamps_required: args.stamps == StampChoice::Kernel && plan.config.warm_up > 0,
+            busy_poll: job.place.busy_poll,
+            tx_stamps: job.stamps != Stamps::User,
+            stamps_required: job.stamps == Stamps::Kernel && plan.config.warm_up > 0,
         };
         let main = std::thread::current();
-        let real_time = args.place.real_time(plan.mostly_sleeps());
+        let real_time = PlaceArgs::from(job.place).real_time(plan.mostly_sleeps());
         let (ended, placement, floor) = std::thread::scope(|scope| {
             let timing = scope.spawn(move || -> io::Result<(Ended, Placement, Option<Nanos>)> {
                 let mut pinger = Pinger::new(protocol, plan.config, monotonic());
                 // After everything is allocated, so that it is what is locked in memory.
-                let placement = cpu::settle(args.place.cpu, real_time)?;
+                let placement = cpu::settle(job.place.cpu, real_time)?;
                 // Without it the measurement is only slower.
                 let _ = process::own_descriptors();
                 let floor = floor::measure();
@@ -197,11 +197,11 @@ impl Start<'_> {
 }
 
 /// The address to probe, and the first of the other family if there is one.
-fn resolve(args: &Args, plan: &Plan) -> Result<(SocketAddr, Option<SocketAddr>), Failure> {
+fn resolve(job: &PingJob, plan: &Plan) -> Result<(SocketAddr, Option<SocketAddr>), Failure> {
     let target = &plan.target;
     let family = |address: &SocketAddr| match plan.origin.source {
-        _ if args.ipv4 => address.is_ipv4(),
-        _ if args.ipv6 => address.is_ipv6(),
+        _ if job.ipv4 => address.is_ipv4(),
+        _ if job.ipv6 => address.is_ipv6(),
         Some(source) => address.is_ipv4() == source.is_ipv4(),
         None => true,
     };
@@ -215,7 +215,7 @@ fn resolve(args: &Args, plan: &Plan) -> Result<(SocketAddr, Option<SocketAddr>),
     let mut addresses: Vec<_> = addresses.filter(family).collect();
     if addresses.is_empty() {
         let wanted =
-            if args.ipv6 || plan.origin.source.is_some_and(|s| s.is_ipv6()) { 6 } else { 4 };
+            if job.ipv6 || plan.origin.source.is_some_and(|s| s.is_ipv6()) { 6 } else { 4 };
         return Err(Failure::usage(format!("'{}' has no IPv{wanted} address", target.host)));
     }
     let peer = addresses.remove(0);
@@ -231,7 +231,7 @@ fn interface(plan: &Plan, peer: SocketAddr) -> Option<Interface> {
 }
 
 fn icmp(
-    choice: IcmpChoice,
+    choice: IcmpSocket,
     peer: IpAddr,
     options: &PortOptions,
     plan: &Plan,
@@ -239,9 +239,9 @@ fn icmp(
     let ping = || IcmpPort::connect(peer, IcmpRung::Ping, options);
     let raw = || IcmpPort::connect(peer, IcmpRung::Raw, options);
     let opened = match choice {
-        IcmpChoice::Ping => ping(),
-        IcmpChoice::Raw => raw(),
-        IcmpChoice::Auto => ping().or_else(|error| match error.kind() {
+        IcmpSocket::Ping => ping(),
+        IcmpSocket::Raw => raw(),
+        IcmpSocket::Auto => ping().or_else(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => raw(),
             _ => Err(error),
         }),

@@ -20,13 +20,13 @@ use dwell_io::interface::{self, Interface};
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::process;
 use dwell_io::udp::Shutter;
+use dwell_plan::{Limit, ReflectJob};
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
 use dwell_units::{Nanos, PacketRate};
 use dwell_wire::hmac::Key;
 use serde_json::json;
 
 use crate::environment::environment;
-use crate::ping::StampChoice;
 use crate::{Exit, Failure, PlaceArgs, Scheme, Target};
 use counters::Counters;
 
@@ -56,8 +56,8 @@ pub struct Args {
     pub stateless: bool,
 
     /// Which stamp is T2
-    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
-    pub stamps: StampChoice,
+    #[arg(long, value_enum, default_value_t = T2Choice::Auto)]
+    pub stamps: T2Choice,
 
     /// Replies per second and source address and port, like 1000pps, or off; a TCP connection is
     /// slowed down to it
@@ -82,6 +82,43 @@ pub struct Args {
     pub quiet: bool,
 }
 
+/// Which stamp is T2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum T2Choice {
+    /// The deepest that the socket delivers
+    Auto,
+    /// The program's own clock read
+    User,
+}
+
+impl Args {
+    /// What these arguments ask for.
+    fn job(&self) -> Result<ReflectJob, Failure> {
+        let limit = match self.limit.as_deref() {
+            None => None,
+            Some("off") => Some(Limit::Off),
+            Some(text) => {
+                let rate: PacketRate = text.parse().map_err(|error| {
+                    Failure::usage(format!("invalid value for --limit: {error}, or off"))
+                })?;
+                Some(Limit::Rate(rate))
+            }
+        };
+        Ok(ReflectJob {
+            urls: self.urls.clone(),
+            key_file: self.key_file.clone(),
+            stateless: self.stateless,
+            stamps: match self.stamps {
+                T2Choice::Auto => dwell_plan::Stamps::Auto,
+                T2Choice::User => dwell_plan::Stamps::User,
+            },
+            limit,
+            allow_any_port: self.allow_any_port,
+            place: self.place.into(),
+        })
+    }
+}
+
 /// A socket to open.
 #[derive(Clone, Debug)]
 struct Listen {
@@ -100,14 +137,36 @@ trait Service: Send {
     fn shutter(&self) -> io::Result<Option<Shutter>>;
 }
 
-/// Runs the command.
-pub fn run(args: Args) -> Result<Exit, Failure> {
-    let listens = listens(&args)?;
-    args.place.check()?;
-    let key = crate::ping::key(args.key_file.as_deref())?;
-    let stop = Arc::new(AtomicBool::new(false));
-    crate::stop::on_signal(&stop)?;
-    let own_ports: Arc<[u16]> = match args.allow_any_port {
+/// What was answered.
+pub(crate) struct Answered {
+    /// The result.
+    pub(crate) summary: Summary,
+    /// What ended it before it was stopped.
+    pub(crate) failure: Option<Failure>,
+    opened: Vec<(Listen, Arc<Counters>)>,
+}
+
+/// Answers until stopped. `ready` is called when every socket is open, with a line for each.
+pub(crate) fn perform(
+    job: &ReflectJob,
+    stop: &Arc<AtomicBool>,
+    ready: &mut dyn FnMut(&[String]),
+) -> Result<Answered, Failure> {
+    let place = PlaceArgs::from(job.place);
+    let listens = listens(job)?;
+    place.check()?;
+    let authentic = listens.iter().any(|listen| listen.scheme == Scheme::Stamp);
+    if let Some(open) = listens.iter().find(|listen| listen.scheme != Scheme::Stamp)
+        && job.key_file.is_some()
+    {
+        return Err(Failure::usage(format!(
+            "--key-file is for stamp:// only: {} would answer anybody; give it a reflector of its \
+             own",
+            open.url
+        )));
+    }
+    let key = if authentic { crate::ping::key(job.key_file.as_deref())? } else { None };
+    let own_ports: Arc<[u16]> = match job.allow_any_port {
         true => [].into(),
         false => listens.iter().map(|listen| listen.address.port()).collect(),
     };
@@ -115,47 +174,67 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let mut services: Vec<Box<dyn Service>> = Vec::new();
     for listen in listens {
         let counters = Arc::new(Counters::default());
-        match open(&args, &listen, key.as_ref(), &own_ports, &counters, &stop) {
+        match open(job, &listen, key.as_ref(), &own_ports, &counters, stop) {
             Ok(service) => services.push(service),
             // Half of the default is answered on a machine without the other family.
-            Err(error) if args.urls.is_empty() && no_family(&error) => {
+            Err(error) if job.urls.is_empty() && no_family(&error) => {
                 eprintln!("dwell: {} is left out: {error}", listen.url);
                 continue;
             }
             Err(error) => return Err(open_failure(error, &listen)),
-        }
-        if !args.quiet {
-            let limit = listen.limit.map_or("off".to_owned(), |rate| rate.to_string());
-            eprintln!("listening on {} (limit {limit})", listen.url);
         }
         opened.push((listen, counters));
     }
     if opened.is_empty() {
         return Err(Failure::unsupported("neither IPv4 nor IPv6 is to be had here"));
     }
-    let placement = serve(services, &args, &stop)?;
-    let summary = summary(&args, &opened, placement);
+    let lines: Vec<_> = opened.iter().map(|(listen, _)| listen.to_string()).collect();
+    ready(&lines);
+    let (placement, failure) = match serve(services, place, stop) {
+        Ok(placement) => (placement, None),
+        Err(failure) => (Placement::default(), Some(failure)),
+    };
+    Ok(Answered { summary: summary(job, &opened, placement), failure, opened })
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<Exit, Failure> {
+    let job = args.job()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    crate::stop::on_signal(&stop)?;
+    let answered = perform(&job, &stop, &mut |lines| {
+        if !args.quiet {
+            lines.iter().for_each(|line| eprintln!("listening on {line}"));
+        }
+    })?;
     if args.json {
         use std::io::Write;
-        io::stdout().lock().write_all(summary.to_json().as_bytes())?;
+        io::stdout().lock().write_all(answered.summary.to_json().as_bytes())?;
     } else {
-        print(&opened)?;
+        print(&answered.opened)?;
     }
-    Ok(Exit::Measured)
+    answered.failure.map_or(Ok(Exit::Measured), Err)
+}
+
+impl std::fmt::Display for Listen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let limit = self.limit.map_or("off".to_owned(), |rate| rate.to_string());
+        write!(f, "{} (limit {limit})", self.url)
+    }
 }
 
 /// One thread polls all, or every socket has a thread that sleeps in the kernel. Returns how the
 /// threads were placed, which is the same for all.
 fn serve(
     mut services: Vec<Box<dyn Service>>,
-    args: &Args,
+    place: PlaceArgs,
     stop: &AtomicBool,
 ) -> Result<Placement, Failure> {
     // A reflector works as much as it is asked to: whoever asks must not starve this machine.
-    let real_time = args.place.real_time(false);
+    let real_time = place.real_time(false);
     let stopped = || stop.load(Ordering::Relaxed);
-    if args.place.busy_poll {
-        let placement = cpu::settle(args.place.cpu, real_time)?;
+    if place.busy_poll {
+        let placement = cpu::settle(place.cpu, real_time)?;
         while !stopped() {
             for service in &mut services {
                 service.turn(Wait::No)?;
@@ -172,7 +251,7 @@ fn serve(
             .into_iter()
             .map(|mut service| {
                 scope.spawn(move || -> io::Result<Placement> {
-                    let placement = cpu::settle(args.place.cpu, real_time)?;
+                    let placement = cpu::settle(place.cpu, real_time)?;
                     // Threads of connections are this one's, and share its table.
                     let _ = process::own_descriptors();
                     while !stopped() {
@@ -198,16 +277,19 @@ fn serve(
     Ok(placement.first().copied().unwrap_or_default())
 }
 
-/// The sockets that the command line asks for.
-fn listens(args: &Args) -> Result<Vec<Listen>, Failure> {
+/// The sockets that are asked for.
+fn listens(job: &ReflectJob) -> Result<Vec<Listen>, Failure> {
     let default = ["stamp://[::]:862".to_owned(), "stamp://0.0.0.0:862".to_owned()];
-    let urls = if args.urls.is_empty() { &default[..] } else { &args.urls };
-    let limit = match args.limit.as_deref() {
+    let urls = if job.urls.is_empty() { &default[..] } else { &job.urls };
+    let limit = match job.limit {
         None => None,
-        Some("off") => Some(None),
-        Some(text) => Some(Some(text.parse::<PacketRate>().map_err(|error| {
-            Failure::usage(format!("invalid value for --limit: {error}, or off"))
-        })?)),
+        Some(Limit::Off) => Some(None),
+        Some(Limit::Rate(rate)) if rate.gap().is_none() => {
+            return Err(Failure::usage(
+                "invalid value 0pps for --limit: a limit is above 0; --limit off sets none",
+            ));
+        }
+        Some(Limit::Rate(rate)) => Some(Some(rate)),
     };
     let in_lab = limit.is_none() && dwell_lab::here().is_some();
     let mut listens = Vec::new();
@@ -237,7 +319,7 @@ fn listens(args: &Args) -> Result<Vec<Listen>, Failure> {
 }
 
 fn open(
-    args: &Args,
+    job: &ReflectJob,
     listen: &Listen,
     key: Option<&Key>,
     own_ports: &Arc<[u16]>,
@@ -245,23 +327,24 @@ fn open(
     stop: &Arc<AtomicBool>,
 ) -> Result<Box<dyn Service>, io::Error> {
     if listen.scheme.is_stream() {
-        let wait = (!args.place.busy_poll).then_some(NAP);
+        let args = PlaceArgs::from(job.place);
+        let wait = (!args.busy_poll).then_some(NAP);
         let (limit, stop) = (listen.limit, Arc::clone(stop));
-        let place = tcp::Place { wait, args: args.place, limit, stop };
+        let place = tcp::Place { wait, args, limit, stop };
         let listener = dwell_io::tcp::listen(listen.address, wait)?;
         return Ok(Box::new(tcp::TcpService::new(listener, listen.scheme, place, counters)));
     }
     let key = key.filter(|_| listen.scheme == Scheme::Stamp).cloned();
-    let stamps = match args.stamps {
-        StampChoice::User => StampRequest::User,
+    let stamps = match job.stamps {
+        dwell_plan::Stamps::User => StampRequest::User,
         _ if has_stamping_card() => StampRequest::Card,
-        StampChoice::Auto | StampChoice::Kernel => StampRequest::Kernel,
+        _ => StampRequest::Kernel,
     };
     let rules = udp::Rules {
         limit: listen.limit,
-        own_ports: (!args.allow_any_port).then(|| Arc::clone(own_ports)),
+        own_ports: (!job.allow_any_port).then(|| Arc::clone(own_ports)),
     };
-    let answer = udp::Answer::new(listen.scheme, key, args.stateless);
+    let answer = udp::Answer::new(listen.scheme, key, job.stateless);
     Ok(Box::new(udp::UdpService::bind(listen.address, answer, stamps, rules, counters)?))
 }
 
@@ -319,7 +402,7 @@ fn print(opened: &[(Listen, Arc<Counters>)]) -> io::Result<()> {
     Ok(())
 }
 
-fn summary(args: &Args, opened: &[(Listen, Arc<Counters>)], placement: Placement) -> Summary {
+fn summary(job: &ReflectJob, opened: &[(Listen, Arc<Counters>)], placement: Placement) -> Summary {
     let mut totals: BTreeMap<String, u64> = BTreeMap::new();
     for (name, count) in opened.iter().flat_map(|(_, counters)| counters.read()) {
         *totals.entry(name.to_owned()).or_default() += count;
@@ -327,10 +410,10 @@ fn summary(args: &Args, opened: &[(Listen, Arc<Counters>)], placement: Placement
     let urls: Vec<_> = opened.iter().map(|(listen, _)| listen.url.clone()).collect();
     let parameters = [
         ("urls", json!(urls)),
-        ("stateless", json!(args.stateless)),
-        ("busy_poll", json!(args.place.busy_poll)),
-        ("stamps", json!(format!("{:?}", args.stamps).to_lowercase())),
-        ("limit", json!(args.limit)),
+        ("stateless", json!(job.stateless)),
+        ("busy_poll", json!(job.place.busy_poll)),
+        ("stamps", json!(job.stamps)),
+        ("limit", json!(job.limit)),
     ];
     Summary {
         kind: Kind::Reflect,
@@ -340,9 +423,9 @@ fn summary(args: &Args, opened: &[(Listen, Arc<Counters>)], placement: Placement
         metrics: BTreeMap::new(),
         values: totals.into_iter().map(|(k, v)| (k, Some(Scalar::Count(v)))).collect(),
         stamps: Stamps::default(),
-        engine: if args.place.busy_poll { "one thread, polling" } else { "a thread per socket" }
+        engine: if job.place.busy_poll { "one thread, polling" } else { "a thread per socket" }
             .into(),
         trust: Trust::default(),
-        environment: environment(None, args.place.record(placement)),
+        environment: environment(None, PlaceArgs::from(job.place).record(placement)),
     }
 }

@@ -1,0 +1,87 @@
+//! Who is told how far a measurement is, while it runs.
+
+use std::io::{self, IsTerminal};
+use std::time::Instant as StdInstant;
+
+use dwell_stats::{Metric, RoundTrip};
+use dwell_units::Nanos;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::Args;
+
+/// On anything but a terminal, talk at most this often.
+const PLAIN_LINE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Is told ten times a second, by the recording thread.
+pub(crate) trait Observer {
+    /// The measurement so far.
+    fn show(&mut self, measured: &RoundTrip);
+    /// Something to hear of at once.
+    fn say(&mut self, text: &str);
+    /// There will be no more.
+    fn end(&mut self);
+}
+
+/// A bar on a terminal, a plain line now and then elsewhere, nothing when not wanted.
+pub(super) struct Progress {
+    bar: Option<ProgressBar>,
+    plain: Option<StdInstant>,
+}
+
+impl Progress {
+    pub(super) fn new(args: &Args) -> Self {
+        let quiet = args.quiet || args.verbose || args.jsonl;
+        if quiet || !io::stderr().is_terminal() {
+            return Self { bar: None, plain: (!quiet).then(StdInstant::now) };
+        }
+        let (bar, template) = match args.count {
+            Some(count) => (
+                ProgressBar::new(count),
+                "{bar:24} {pos}/{len} probes  {per_sec}  {eta} left  {msg}",
+            ),
+            None => (ProgressBar::new_spinner(), "{spinner} {pos} probes  {elapsed}  {msg}"),
+        };
+        let style = ProgressStyle::with_template(template).expect("the template is constant");
+        Self { bar: Some(bar.with_style(style)), plain: None }
+    }
+}
+
+impl Observer for Progress {
+    fn show(&mut self, measured: &RoundTrip) {
+        let due = self.plain.is_some_and(|last| last.elapsed() >= PLAIN_LINE);
+        if self.bar.is_none() && !due {
+            return;
+        }
+        let figures = measured.figures(Metric::Rtt);
+        let time = |value: Option<Nanos>| {
+            value.map_or("-".to_owned(), |ns| format!("{:.1} us", ns.as_micros_f64()))
+        };
+        let loss = measured.packets().loss_ratio().unwrap_or(0.0) * 100.0;
+        let text =
+            format!("median {}  p99 {}  loss {loss:.2}%", time(figures.p50), time(figures.p99));
+        let sent = measured.packets().sent();
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(sent);
+                bar.set_message(text);
+            }
+            None => {
+                eprintln!("{sent} probes  {text}");
+                self.plain = Some(StdInstant::now());
+            }
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}

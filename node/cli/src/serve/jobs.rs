@@ -1,0 +1,216 @@
+//! Jobs under way, each on a thread of its own.
+
+use std::collections::BTreeMap;
+use std::io::{self, Stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use dwell_protocol::{Event, Job, JobId, MOST, Progress, Request, write_data, write_message};
+use dwell_record::Summary;
+use dwell_stats::{Metric, RoundTrip};
+
+use super::spool::Spool;
+use crate::Failure;
+use crate::ping::{Observer, Outputs, SampleFile};
+
+/// Everything that was asked for has ended within this time after the pipe's end.
+const PATIENCE: Duration = Duration::from_millis(900);
+
+/// A measurement tells how far it is at most this often.
+const NEWS: Duration = Duration::from_millis(500);
+
+/// Standard output, shared by the jobs' threads. No timing thread has it.
+#[derive(Clone)]
+pub(super) struct Voice(Arc<Mutex<Stdout>>);
+
+impl Voice {
+    pub(super) fn new(to: Stdout) -> Self {
+        Self(Arc::new(Mutex::new(to)))
+    }
+
+    /// Tells the controller. One that is gone is noticed at the end of standard input.
+    pub(super) fn say(&self, event: &Event) {
+        let _ = write_message(&mut *self.lock(), event);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Stdout> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Running {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+/// See the module's documentation.
+pub(super) struct Jobs {
+    voice: Voice,
+    running: BTreeMap<JobId, Running>,
+    spools: BTreeMap<JobId, Spool>,
+}
+
+impl Jobs {
+    pub(super) fn new(voice: Voice) -> Self {
+        Self { voice, running: BTreeMap::new(), spools: BTreeMap::new() }
+    }
+
+    /// Does what is asked; nothing here waits for a job.
+    pub(super) fn take(&mut self, request: Request) {
+        self.running.retain(|_, running| !running.thread.is_finished());
+        match request {
+            Request::Start { job, what, samples } => self.start(job, what, samples),
+            Request::Stop { job } => {
+                // One that has ended has told so.
+                if let Some(running) = self.running.get(&job) {
+                    running.stop.store(true, Ordering::Relaxed);
+                }
+            }
+            Request::Pull { job } => self.pull(job),
+        }
+    }
+
+    fn start(&mut self, job: JobId, what: Job, samples: bool) {
+        let fail = |reason: String| self.voice.say(&Event::Failed { job, reason });
+        if self.running.contains_key(&job) || self.spools.contains_key(&job) {
+            return fail(format!("there is a job {} already", job.0));
+        }
+        let spool = match samples.then(Spool::new).transpose() {
+            Ok(spool) => spool,
+            Err(error) => return fail(format!("no room for samples: {error}")),
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let (voice, flag) = (self.voice.clone(), Arc::clone(&stop));
+        let kept = spool.clone();
+        let thread = thread::spawn(move || {
+            let outcome = perform(job, &what, spool.as_ref(), &flag, &voice);
+            let event = match outcome {
+                Ok(summary) => Event::Finished {
+                    job,
+                    summary: Box::new(summary),
+                    segment_bytes: spool.map(|spool| spool.len()),
+                },
+                Err(failure) => Event::Failed { job, reason: format!("{:#}", failure.error) },
+            };
+            voice.say(&event);
+        });
+        self.running.insert(job, Running { stop, thread });
+        self.spools.extend(kept.map(|spool| (job, spool)));
+    }
+
+    fn pull(&mut self, job: JobId) {
+        let Some(spool) = self.spools.remove(&job) else {
+            let reason = format!("job {} has no samples", job.0);
+            return self.voice.say(&Event::Failed { job, reason });
+        };
+        let mut hasher = crc32fast::Hasher::new();
+        let mut bytes = 0;
+        let handed = spool.read(MOST / 4, &mut |piece| {
+            hasher.update(piece);
+            bytes += piece.len() as u64;
+            write_data(&mut *self.voice.lock(), job, piece)
+        });
+        let event = match handed {
+            Ok(()) => Event::Pulled { job, bytes, crc32: hasher.finalize() },
+            Err(error) => Event::Failed { job, reason: format!("cannot read samples: {error}") },
+        };
+        self.voice.say(&event);
+    }
+
+    /// Ends all jobs. One that does not end in time is left behind, and ends with the process.
+    pub(super) fn end(self) {
+        for running in self.running.values() {
+            running.stop.store(true, Ordering::Relaxed);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while self.running.values().any(|running| !running.thread.is_finished())
+            && Instant::now() < deadline
+        {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Carries out a job until it is done or stopped.
+fn perform(
+    job: JobId,
+    what: &Job,
+    spool: Option<&Spool>,
+    stop: &Arc<AtomicBool>,
+    voice: &Voice,
+) -> Result<Summary, Failure> {
+    let ready = || voice.say(&Event::Ready { job });
+    match what {
+        Job::Ping(ping) => {
+            ready();
+            let outputs = Outputs {
+                csv: None,
+                lines: false,
+                samples: spool.map(|spool| SampleFile {
+                    to: Box::new(spool.clone()),
+                    name: "the spool of samples".into(),
+                }),
+                verbose: false,
+                observer: Box::new(News { job, voice: voice.clone(), last: None }),
+            };
+            let measured = crate::ping::measure(ping, outputs, stop)?;
+            let mut summary = measured.summary;
+            match measured.failure {
+                Some(failure) if measured.answered == 0 => return Err(failure),
+                // What was measured until then stands.
+                Some(failure) => summary.trust.warnings.push(format!("{:#}", failure.error)),
+                None => {}
+            }
+            Ok(summary)
+        }
+        Job::Reflect(reflect) => {
+            let answered = crate::reflect::perform(reflect, stop, &mut |_| ready())?;
+            answered.failure.map_or(Ok(answered.summary), Err)
+        }
+        Job::Cpu(cpu) => crate::load::burn(cpu, stop, &mut |_| ready()),
+        Job::Traffic(traffic) => crate::load::send(traffic, stop, &mut |_| ready()),
+        Job::Sink(sink) => crate::load::sink(sink, stop, &mut |_| ready()),
+    }
+}
+
+/// Tells the controller how far a measurement is.
+struct News {
+    job: JobId,
+    voice: Voice,
+    last: Option<Instant>,
+}
+
+impl Observer for News {
+    fn show(&mut self, measured: &RoundTrip) {
+        if self.last.is_some_and(|last| last.elapsed() < NEWS) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let figures = measured.figures(Metric::Rtt);
+        let packets = measured.packets();
+        let progress = Progress {
+            sent: packets.sent(),
+            lost: packets.lost,
+            p50_ns: figures.p50.map(|ns| ns.0),
+            p99_ns: figures.p99.map(|ns| ns.0),
+        };
+        self.voice.say(&Event::Progress { job: self.job, progress });
+    }
+
+    /// The summary has it among its warnings.
+    fn say(&mut self, _: &str) {}
+
+    fn end(&mut self) {}
+}
+
+impl io::Write for Spool {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.append(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! `dwell serve --stdio`: a node that a controller drives over a pipe.
+//!
+//! Requests come on standard input and events leave on standard output, in the frames of
+//! `core/protocol`. Every job has a thread of its own; samples wait in a spool until they are
+//! pulled. The end of standard input ends everything, so that nothing stays behind when a
+//! controller or its connection dies.
+
+mod jobs;
+mod spool;
+
+use std::io::{self, BufReader};
+
+use dwell_protocol::{Event, Frame, Request, VERSION, read_frame};
+
+use crate::{Exit, Failure};
+use jobs::{Jobs, Voice};
+
+/// Arguments of `serve`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Speak the node protocol on standard input and output
+    #[arg(long, required = true)]
+    pub stdio: bool,
+}
+
+/// Runs the command.
+pub fn run(_: &Args) -> Result<Exit, Failure> {
+    // ^C on the controller's terminal reaches us too; it is the controller that decides.
+    crate::stop::ignore_interrupts()?;
+    let voice = Voice::new(io::stdout());
+    voice.say(&Event::Hello {
+        version: VERSION,
+        dwell: env!("CARGO_PKG_VERSION").to_owned(),
+        node: dwell_io::machine::host_name().unwrap_or_default(),
+    });
+    let mut jobs = Jobs::new(voice);
+    let mut input = BufReader::new(io::stdin());
+    let outcome = loop {
+        match read_frame::<Request>(&mut input) {
+            Ok(Some(Frame::Message(request))) => jobs.take(request),
+            Ok(Some(Frame::Data(..))) => {
+                break Err(Failure::from(anyhow::anyhow!("a controller sends no segments")));
+            }
+            Ok(None) => break Ok(Exit::Measured),
+            Err(error) => break Err(Failure::from(error)),
+        }
+    };
+    jobs.end();
+    outcome
+}
