@@ -1,2 +1,29 @@
-//! The catalogue of runs and their samples on disk.
+//! What was measured, on disk: a catalogue in SQLite (plans, runs, trials, summaries, figures for
+//! views, notes) and the samples as Parquet, one file per trial.
+//!
+//! ```text
+//! DIR/catalogue.sqlite          WAL; numbered migrations, the version in user_version
+//! DIR/runner.lock               held by whoever runs a plan here
+//! DIR/samples/RUN/TRIAL.parquet a column per stamp and delay, see docs/formats.md
+//! DIR/incoming/                 what is on its way from nodes
+//! ```
+//!
+//! A trial is finished when the catalogue says so, which it does last: whatever a killed runner
+//! leaves before that is written over by the next.
+
 #![forbid(unsafe_code)]
+
+mod catalogue;
+mod error;
+mod ingest;
+mod lock;
+mod migrations;
+mod parquet;
+mod run;
+mod views;
+
+pub use error::StoreError;
+
+pub use lock::RunnerLock;
+pub use run::{NewRun, NewTrial, Role, RunKind, RunRow, RunState, TrialRow, TrialState};
+

@@ -14,6 +14,7 @@ mod row;
 mod rows;
 mod s4;
 pub mod segment;
+pub mod series;
 mod summary;
 mod trust;
 

@@ -1,0 +1,98 @@
+//! Why the store could not do something.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// A failed operation of the store.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// A file or directory could not be used.
+    #[error("cannot {what} {}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+    /// Written by a newer dwell. Nothing was touched.
+    #[error(
+        "{} was written by a newer dwell (catalogue version {found}, this one knows {known}); \
+         nothing was changed",
+        path.display()
+    )]
+    Newer {
+        /// The catalogue.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest this knows.
+        known: u32,
+    },
+    /// The file is no catalogue of dwell, or damaged.
+    #[error("{} is damaged, or no catalogue of dwell; samples beside it are not", path.display())]
+    Damaged {
+        /// The catalogue.
+        path: PathBuf,
+        /// What SQLite says.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// A query failed.
+    #[error("the catalogue failed")]
+    Catalogue(#[from] rusqlite::Error),
+    /// Samples could not be written or read.
+    #[error("cannot {what} samples in {}", path.display())]
+    Samples {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: parquet::errors::ParquetError,
+    },
+    /// Something in the catalogue is not what was once written there.
+    #[error("the catalogue's {what} of {of} cannot be read")]
+    Json {
+        /// Which column.
+        what: &'static str,
+        /// Of which run or trial.
+        of: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// There is no such run.
+    #[error("there is no run '{0}'; `dwell runs` lists those there are")]
+    NoRun(String),
+    /// Another process runs a plan here.
+    #[error("another runner works in {}; wait for it, or use another --data directory", .0.display())]
+    Busy(PathBuf),
+}
+
+impl StoreError {
+    pub(crate) fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { what, path, source }
+    }
+
+    /// Whether there is no room left on the disk.
+    pub fn is_full_disk(&self) -> bool {
+        match self {
+            Self::File { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            Self::Catalogue(rusqlite::Error::SqliteFailure(error, _)) => {
+                error.code == rusqlite::ErrorCode::DiskFull
+            }
+            Self::Samples { source: parquet::errors::ParquetError::External(error), .. } => error
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| error.kind() == io::ErrorKind::StorageFull),
+            Self::Samples { source, .. } => source.to_string().contains("No space left"),
+            _ => false,
+        }
+    }
+}
