@@ -98,6 +98,11 @@ impl Quantile {
         if ppm <= 1_000_000 { Some(Self { ppm }) } else { None }
     }
 
+    /// The share itself, from 0 to 1.
+    pub fn share(self) -> f64 {
+        f64::from(self.ppm) / 1e6
+    }
+
     /// The nearest rank among `n` sorted values, counted from 1: the smallest rank at or below
     /// which at least this share lies. `None` when n (1 - q) < 1: fewer than one value is expected
     /// above, so the number would be the maximum by another name.

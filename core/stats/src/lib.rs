@@ -7,22 +7,46 @@
 #![forbid(unsafe_code)]
 
 mod bars;
+mod bootstrap;
+mod compare;
 mod delays;
+mod dependence;
 mod direction;
 mod distribution;
+mod ecdf;
+mod fit;
+mod hampel;
 mod histogram;
+mod interval;
+mod loss_runs;
 mod metric;
+mod percentile;
+mod probability;
+mod rank_test;
 mod recent;
 mod round_trip;
+mod shift;
 mod threshold;
 mod variation;
 
 pub use bars::render;
+pub use compare::{Compare, Comparison, NanosInterval, QuantileShift};
 pub use delays::Delays;
 pub use direction::LossByDirection;
 pub use distribution::{Distribution, EXACT_LIMIT, Figures, Quantile, Resolution};
+pub use ecdf::{EcdfPoint, PercentilePoint, Steps};
+pub use fit::{Coefficient, LineFit, ROBUST_POINTS, RobustFit, least_squares, theil_sen};
+pub use hampel::{Hampel, Standing};
 pub use histogram::{Bin, bins};
+pub use interval::{
+    Interval, RealInterval, independent_quantile_interval, mean_interval, quantile_interval,
+    series_share_interval, share_interval,
+};
+pub use loss_runs::LossRuns;
 pub use metric::Metric;
+pub use percentile::{percentile, percentile_of_sorted, percentiles};
+pub use rank_test::{RankTest, mann_whitney};
 pub use round_trip::{Packets, RoundTrip};
+pub use shift::Shift;
 pub use threshold::{Observed, Threshold, ThresholdError, Verdict};
 pub use variation::{Ipdv, Jitter};

@@ -1,0 +1,232 @@
+//! Quantiles of a series drawn anew, block by block.
+//!
+//! A block bootstrap (Künsch 1989; the blocks do not overlap, Carlstein 1986) keeps the dependence
+//! of neighbours because it draws runs of samples, not samples. A drawn series is never built: it
+//! is how often each block was drawn, and its quantile is found by walking up the sorted values
+//! near the quantile, each counting as often as its block. This is exact, and costs as many steps
+//! as values lie within reach of the drawn quantiles, not n.
+
+use rand::{Rng, RngExt};
+
+use crate::dependence::Dependence;
+use crate::distribution::Quantile;
+use crate::interval::share_below;
+use crate::percentile::ranked;
+
+/// At most so many blocks: long ones, so that slow movement within the series counts.
+const MOST_BLOCKS: usize = 64;
+/// Fewer are not drawn from.
+const FEWEST_BLOCKS: usize = 8;
+/// How far to either side the walk goes, in standard errors of the rank.
+const REACH: f64 = 8.0;
+/// Beyond this many values within reach, they are taken together into as many cells.
+const CELLS: usize = 4_000;
+
+/// A series cut into blocks, ready to be drawn from.
+pub(crate) struct Blocks {
+    sizes: Vec<u64>,
+    reaches: Vec<Reach>,
+}
+
+/// The values around one quantile.
+struct Reach {
+    quantile: Quantile,
+    /// Values below the reach, by block.
+    below: Vec<u64>,
+    /// Within the reach, from the smallest.
+    cells: Vec<Cell>,
+}
+
+struct Cell {
+    value: i64,
+    block: u32,
+    count: u32,
+}
+
+impl Blocks {
+    /// Cuts a series in order of time; `None` when it is too short for blocks. Linear in its length
+    /// for each quantile.
+    pub(crate) fn of(values: &[i64], quantiles: &[Quantile]) -> Option<Self> {
+        let blocks = block_count(values)?;
+        let sizes =
+            (0..blocks).map(|b| (edge(b + 1, blocks, values) - edge(b, blocks, values)) as u64);
+        let reaches = quantiles.iter().map(|&quantile| Reach::of(values, blocks, quantile));
+        Some(Self { sizes: sizes.collect(), reaches: reaches.collect::<Option<_>>()? })
+    }
+
+    /// How many blocks there are.
+    pub(crate) fn count(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Draws as many blocks as there are: how often each.
+    pub(crate) fn draw(&self, rng: &mut impl Rng) -> Vec<u64> {
+        let blocks = self.count();
+        let mut drawn = vec![0; blocks];
+        (0..blocks).for_each(|_| drawn[rng.random_range(0..blocks)] += 1);
+        drawn
+    }
+
+    /// Each quantile, in the order asked for, of the series that the drawn blocks make.
+    pub(crate) fn quantiles(&self, drawn: Vec<u64>) -> impl Iterator<Item = i64> {
+        let n = weigh(&drawn, &self.sizes);
+        self.reaches.iter().map(move |reach| reach.quantile(&drawn, n))
+    }
+}
+
+impl Reach {
+    fn of(values: &[i64], blocks: usize, quantile: Quantile) -> Option<Self> {
+        let n = values.len();
+        let rank = quantile.rank(n as u64)? as usize;
+        let mut scratch = values.to_vec();
+        let estimate = ranked(&mut scratch, rank);
+        let series = Dependence::of(n, |i| share_below(values[i], estimate))?;
+        let margin = (REACH * (series.long_run * n as f64).sqrt()) as usize + 40;
+        let low = ranked(&mut scratch, rank.saturating_sub(margin).max(1));
+        let high = ranked(&mut scratch, (rank + margin).min(n));
+        let mut below = vec![0; blocks];
+        let mut within = Vec::new();
+        for (block, below) in below.iter_mut().enumerate() {
+            for &value in &values[edge(block, blocks, values)..edge(block + 1, blocks, values)] {
+                *below += u64::from(value < low);
+                if low <= value && value <= high {
+                    within.push((value, block as u32));
+                }
+            }
+        }
+        within.sort_unstable();
+        Some(Self { quantile, below, cells: cells(within) })
+    }
+
+    /// The quantile of the drawn blocks, which hold `n` values; the end of the reach if it lies
+    /// beyond.
+    fn quantile(&self, drawn: &[u64], n: u64) -> i64 {
+        let rank = self.quantile.rank(n).unwrap_or(n);
+        let mut passed = weigh(drawn, &self.below);
+        for cell in &self.cells {
+            passed += u64::from(cell.count) * drawn[cell.block as usize];
+            if passed >= rank {
+                return cell.value;
+            }
+        }
+        self.cells.last().map_or(0, |cell| cell.value)
+    }
+}
+
+/// Values of equal rank, or too close to matter, taken together for each block.
+fn cells(mut within: Vec<(i64, u32)>) -> Vec<Cell> {
+    let width = within.len().div_ceil(CELLS).max(1);
+    for cell in within.chunks_mut(width) {
+        let value = cell[cell.len() / 2].0;
+        cell.iter_mut().for_each(|member| member.0 = value);
+    }
+    within.sort_unstable();
+    let same = within.chunk_by(|a, b| a == b);
+    same.map(|same| Cell { value: same[0].0, block: same[0].1, count: same.len() as u32 }).collect()
+}
+
+/// Three quarters of the root of the number of samples, so that blocks grow with their number; and
+/// half as many as long as neighbouring blocks still resemble each other, for then a block is too
+/// short to hold the dependence.
+fn block_count(values: &[i64]) -> Option<usize> {
+    let mut blocks = (values.len().isqrt() * 3 / 4).min(MOST_BLOCKS);
+    if blocks < FEWEST_BLOCKS {
+        return None;
+    }
+    let middle = ranked(&mut values.to_vec(), values.len().div_ceil(2));
+    while blocks / 2 >= FEWEST_BLOCKS && neighbours_resemble(values, blocks, middle) {
+        blocks /= 2;
+    }
+    Some(blocks)
+}
+
+/// Whether the shares of samples below `threshold` in neighbouring blocks are correlated, beyond
+/// what chance does once in forty.
+fn neighbours_resemble(values: &[i64], blocks: usize, threshold: i64) -> bool {
+    let share = |block: usize| {
+        let block = &values[edge(block, blocks, values)..edge(block + 1, blocks, values)];
+        block.iter().map(|&v| share_below(v, threshold)).sum::<f64>() / block.len() as f64
+    };
+    let shares: Vec<_> = (0..blocks).map(share).collect();
+    let mean = shares.iter().sum::<f64>() / blocks as f64;
+    let products: f64 = shares.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
+    let squares: f64 = shares.iter().map(|share| (share - mean).powi(2)).sum();
+    products > 1.96 / (blocks as f64).sqrt() * squares
+}
+
+/// Where a block begins.
+fn edge(block: usize, blocks: usize, values: &[i64]) -> usize {
+    (block as u128 * values.len() as u128 / blocks as u128) as usize
+}
+
+fn weigh(drawn: &[u64], counts: &[u64]) -> u64 {
+    drawn.iter().zip(counts).map(|(times, count)| times * count).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+
+    const SEED: u64 = 8;
+
+    fn random(n: usize) -> Vec<i64> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
+        (0..n).map(|_| rng.random_range(0..1_000_000)).collect()
+    }
+
+    #[test]
+    fn blocks_grow_until_neighbours_no_longer_resemble_each_other() {
+        assert_eq!(block_count(&random(100)), None);
+        assert_eq!(block_count(&random(2_500)), Some(37), "seed {SEED}");
+        assert_eq!(block_count(&random(1_000_000)), Some(MOST_BLOCKS), "seed {SEED}");
+        // Five levels: whatever is within one of them is one observation.
+        let levels: Vec<i64> = random(10_000)
+            .iter()
+            .enumerate()
+            .map(|(i, v)| v + [0, 9, 2, 7, 1][i / 2_000] * 1_000_000)
+            .collect();
+        assert!(block_count(&levels).unwrap() < 20, "seed {SEED}");
+    }
+
+    #[test]
+    fn many_values_within_reach_are_told_apart_finely_enough() {
+        let values: Vec<i64> = (0..400_000).map(|i| (i / 1_000) * 1_000 + i * 7 % 1_000).collect();
+        let blocks = Blocks::of(&values, &[Quantile::P50]).unwrap();
+        assert!(blocks.reaches[0].cells.len() <= CELLS * blocks.count());
+        let once = vec![1; blocks.count()];
+        let found = blocks.quantiles(once).next().unwrap();
+        assert!((found - 200_000).abs() <= 200, "{found}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_quantile_of_drawn_blocks_is_that_of_the_series_they_make(
+            values in proptest::collection::vec(0..400_i64, 130..400),
+            draws in proptest::collection::vec(any::<prop::sample::Index>(), 8..14),
+            ppm in 100_000..900_000_u32,
+        ) {
+            let quantile = Quantile::from_ppm(ppm).unwrap();
+            let blocks = Blocks::of(&values, &[quantile]).unwrap();
+            let mut drawn = vec![0; blocks.count()];
+            let mut series = Vec::new();
+            for draw in draws {
+                let block = draw.index(blocks.count());
+                drawn[block] += 1;
+                let (from, to) = (
+                    edge(block, blocks.count(), &values),
+                    edge(block + 1, blocks.count(), &values),
+                );
+                series.extend_from_slice(&values[from..to]);
+            }
+            let cells = &blocks.reaches[0].cells;
+            let reach = cells[0].value..=cells[cells.len() - 1].value;
+            let naive = crate::percentile(&series, quantile).unwrap().0;
+            let expected = naive.clamp(*reach.start(), *reach.end());
+            prop_assert_eq!(blocks.quantiles(drawn).next(), Some(expected));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! How much a series in order of time tells: the variance of its mean when neighbours resemble one
+//! another.
+//!
+//! The long-run variance is estimated by equal-weighted cosines (Müller 2007; Lazarus, Lewis, Stock
+//! and Watson 2018): the mean square of the first `terms` cosine transforms of the series. With
+//! terms few against n, slow movement counts fully, and the estimate has `terms` degrees of
+//! freedom, which a Student t accounts for.
+
+use std::f64::consts::PI;
+
+use crate::probability::{normal_quantile, student_quantile};
+
+/// Series longer than this are summed into this many cells first: the cosines are much slower than
+/// a cell, so that at most 1 % of the fastest one's power is lost.
+const CELLS: usize = 2_000;
+/// More terms gain nothing: Student's t with as many degrees is normal to 0.6 %.
+const MOST_TERMS: f64 = 200.0;
+
+/// What a series tells of its mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Dependence {
+    /// How many values there are.
+    pub(crate) n: usize,
+    /// Their mean.
+    pub(crate) mean: f64,
+    /// Their variance, (divided by n).
+    pub(crate) variance: f64,
+    /// The variance of the mean, times n.
+    pub(crate) long_run: f64,
+    /// Degrees of freedom of `long_run`.
+    pub(crate) freedom: f64,
+}
+
+impl Dependence {
+    /// Looks at `n` values, `value(0)` the oldest; `None` below two.
+    pub(crate) fn of(n: usize, value: impl Fn(usize) -> f64) -> Option<Self> {
+        if n < 2 {
+            return None;
+        }
+        // Relative to the first, so that the squares of large values do not hide a small spread.
+        let origin = value(0);
+        let cells = n.min(CELLS);
+        let edge = |cell: usize| (cell as u128 * n as u128 / cells as u128) as usize;
+        let mut sums = vec![0.0; cells];
+        let (mut total, mut squares) = (0.0, 0.0);
+        for (cell, sum) in sums.iter_mut().enumerate() {
+            for i in edge(cell)..edge(cell + 1) {
+                let relative = value(i) - origin;
+                *sum += relative;
+                squares += relative * relative;
+            }
+            total += *sum;
+        }
+        let mean = total / n as f64;
+        for (cell, sum) in sums.iter_mut().enumerate() {
+            *sum -= mean * (edge(cell + 1) - edge(cell)) as f64;
+        }
+        let freedom = (0.3 * (n as f64).powf(2.0 / 3.0)).round().clamp(1.0, MOST_TERMS);
+        let long_run = cosine_power(&sums, freedom as usize) * 2.0 / n as f64;
+        let variance = (squares / n as f64 - mean * mean).max(0.0);
+        Some(Self { n, mean: origin + mean, variance, long_run, freedom })
+    }
+
+    /// The number of independent values that would tell as much; above n where neighbours balance
+    /// each other. A constant series counts as independent.
+    pub(crate) fn effective(&self) -> f64 {
+        if self.variance > 0.0 && self.long_run > 0.0 {
+            (self.n as f64 * self.variance / self.long_run).max(1.0)
+        } else {
+            self.n as f64
+        }
+    }
+
+    /// The same number, less what not knowing the long-run variance costs at this confidence: to be
+    /// used where a normal or binomial law follows. `freedom` is how well it is known, at least 1.
+    pub(crate) fn effective_at(&self, confidence: f64, freedom: f64) -> f64 {
+        let p = 0.5 + confidence / 2.0;
+        let widening = student_quantile(p, freedom.max(1.0)) / normal_quantile(p);
+        self.effective() / (widening * widening)
+    }
+
+    /// The standard error of the mean.
+    pub(crate) fn standard_error(&self) -> f64 {
+        (self.long_run / self.n as f64).sqrt()
+    }
+}
+
+/// The mean square of the first `terms` cosine transforms of the cells.
+fn cosine_power(cells: &[f64], terms: usize) -> f64 {
+    let m = cells.len();
+    // cos(pi j (2c + 1) / 2m) repeats after 4m steps of its integer argument.
+    let turn = 4 * m;
+    let cosines: Vec<f64> = (0..turn).map(|k| (PI * k as f64 / (2 * m) as f64).cos()).collect();
+    let terms = terms.min(m - 1).max(1);
+    let power = |j: usize| {
+        let mut argument = j;
+        let mut sum = 0.0;
+        for cell in cells {
+            sum += cell * cosines[argument];
+            argument += 2 * j;
+            if argument >= turn {
+                argument -= turn;
+            }
+        }
+        sum * sum
+    };
+    (1..=terms).map(power).sum::<f64>() / terms as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+
+    const SEED: u64 = 11;
+
+    /// phi of the value before plus an even step of variance 1/12.
+    fn ar1(n: usize, phi: f64) -> Vec<f64> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
+        let mut value = 0.0;
+        let mut next = || {
+            value = phi * value + rng.random::<f64>() - 0.5;
+            value
+        };
+        (0..n).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn an_ar1_series_counts_as_theory_says() {
+        for phi in [-0.5, 0.0, 0.5, 0.8, 0.95] {
+            let series = ar1(200_000, phi);
+            let found = Dependence::of(series.len(), |i| series[i]).unwrap().effective();
+            let theory = 200_000.0 * (1.0 - phi) / (1.0 + phi);
+            assert!((found / theory - 1.0).abs() < 0.25, "seed {SEED}, phi {phi}: {found}");
+        }
+    }
+
+    #[test]
+    fn cells_change_little() {
+        let series = ar1(20_000, 0.8);
+        let found = Dependence::of(series.len(), |i| series[i]).unwrap();
+        let mean = series.iter().sum::<f64>() / series.len() as f64;
+        let centred: Vec<_> = series.iter().map(|x| x - mean).collect();
+        let naive = cosine_power(&centred, found.freedom as usize) * 2.0 / series.len() as f64;
+        assert!((found.long_run / naive - 1.0).abs() < 0.01, "seed {SEED}: {found:?}, {naive}");
+    }
+
+    #[test]
+    fn constant_and_short_series_are_no_trouble() {
+        assert_eq!(Dependence::of(1, |_| 5.0), None);
+        assert_eq!(Dependence::of(100, |_| 5.0).unwrap().effective(), 100.0);
+        assert!(Dependence::of(2, |i| i as f64).unwrap().effective() >= 1.0);
+    }
+}

@@ -1,0 +1,310 @@
+//! A straight line through points, such as delay against packet size (S0.16): least squares, and
+//! Theil and Sen's, which a fifth of wild points do not bend.
+//!
+//! Points are (x, y) in any units; for S0.16 bytes and nanoseconds, so that the intercept is
+//! nanoseconds and the slope nanoseconds per byte. The intervals believe that what the line leaves
+//! over is independent from point to point; where it is not, fit the percentiles of the cells
+//! instead of their samples.
+
+use rand::SeedableRng;
+use rand::seq::index::sample;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::interval::RealInterval;
+use crate::probability::{is_confidence, normal_quantile, student_quantile};
+
+/// Beyond this many points the robust fit looks at a random subset of as many: 2 million pairs.
+pub const ROBUST_POINTS: usize = 2_000;
+
+/// A coefficient of a fit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Coefficient {
+    /// The estimate.
+    pub value: f64,
+    /// Its standard error.
+    pub standard_error: f64,
+    /// Where the true one lies, by Student's t with n - 2 degrees of freedom.
+    pub interval: RealInterval,
+}
+
+/// A line by least squares: y = intercept + slope x.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LineFit {
+    /// How many points.
+    pub count: usize,
+    /// y at x = 0.
+    pub intercept: Coefficient,
+    /// y per x.
+    pub slope: Coefficient,
+    /// The share of the variance of y that the line explains; `None` if y does not vary.
+    pub r_squared: Option<f64>,
+    /// The standard deviation of what the line leaves over (n - 2).
+    pub residual_stddev: f64,
+}
+
+/// A line by the median of all slopes between two points.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RobustFit {
+    /// How many points were looked at: all, or [`ROBUST_POINTS`].
+    pub count: usize,
+    /// The median of y - slope x.
+    pub intercept: f64,
+    /// The median slope.
+    pub slope: f64,
+    /// Where the true slope lies, by the distribution of Kendall's S with its correction for ties
+    /// (Sen 1968); `None` where the slopes do not bracket it.
+    pub slope_interval: Option<RealInterval>,
+}
+
+/// Ordinary least squares. `None` below three points, if x does not vary, for a point that is not
+/// finite, and for a confidence that is not within 0 and 1.
+pub fn least_squares(points: &[(f64, f64)], confidence: f64) -> Option<LineFit> {
+    let count = points.len();
+    if count < 3 || !all_finite(points) || !is_confidence(confidence) {
+        return None;
+    }
+    let n = count as f64;
+    let mean_x = points.iter().map(|point| point.0).sum::<f64>() / n;
+    let mean_y = points.iter().map(|point| point.1).sum::<f64>() / n;
+    let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
+    for (x, y) in points {
+        let (x, y) = (x - mean_x, y - mean_y);
+        xx += x * x;
+        xy += x * y;
+        yy += y * y;
+    }
+    if xx <= 0.0 || !xx.is_finite() {
+        return None;
+    }
+    let slope = xy / xx;
+    let left_over: f64 =
+        points.iter().map(|(x, y)| y - mean_y - slope * (x - mean_x)).map(|r| r * r).sum();
+    let residual_stddev = (left_over / (n - 2.0)).sqrt();
+    let t = student_quantile(0.5 + confidence / 2.0, n - 2.0);
+    let coefficient = |value: f64, standard_error: f64| {
+        let margin = t * standard_error;
+        let interval = RealInterval { low: value - margin, high: value + margin };
+        Coefficient { value, standard_error, interval }
+    };
+    let intercept_error = residual_stddev * (1.0 / n + mean_x * mean_x / xx).sqrt();
+    Some(LineFit {
+        count,
+        intercept: coefficient(mean_y - slope * mean_x, intercept_error),
+        slope: coefficient(slope, residual_stddev / xx.sqrt()),
+        r_squared: (yy > 0.0).then(|| (1.0 - left_over / yy).clamp(0.0, 1.0)),
+        residual_stddev,
+    })
+}
+
+/// Theil and Sen's line. Above [`ROBUST_POINTS`] points it is that of a random subset drawn by
+/// `seed`, and the interval says so by its width. `None` below three points, if x does not vary,
+/// for a point that is not finite, and for a confidence that is not within 0 and 1.
+pub fn theil_sen(points: &[(f64, f64)], confidence: f64, seed: u64) -> Option<RobustFit> {
+    if points.len() < 3 || !all_finite(points) || !is_confidence(confidence) {
+        return None;
+    }
+    let mut points = subset(points, seed);
+    let mut slopes = Vec::with_capacity(points.len() * (points.len() - 1) / 2);
+    for (i, a) in points.iter().enumerate() {
+        let sloped = points[i + 1..].iter().filter(|b| b.0 != a.0);
+        slopes.extend(sloped.map(|b| (b.1 - a.1) / (b.0 - a.0)));
+    }
+    if slopes.is_empty() {
+        return None;
+    }
+    let slope = median(&mut slopes);
+    let spread = normal_quantile(0.5 + confidence / 2.0) * kendall_variance(&mut points).sqrt();
+    let pairs = slopes.len() as f64;
+    let low = ((pairs - spread) / 2.0).floor();
+    let high = ((pairs + spread) / 2.0).ceil() + 1.0;
+    let slope_interval = (low >= 1.0 && high <= pairs).then(|| RealInterval {
+        low: ranked(&mut slopes, low as usize),
+        high: ranked(&mut slopes, high as usize),
+    });
+    let mut left_over: Vec<_> = points.iter().map(|(x, y)| y - slope * x).collect();
+    let intercept = median(&mut left_over);
+    Some(RobustFit { count: points.len(), intercept, slope, slope_interval })
+}
+
+fn all_finite(points: &[(f64, f64)]) -> bool {
+    points.iter().all(|(x, y)| x.is_finite() && y.is_finite())
+}
+
+fn subset(points: &[(f64, f64)], seed: u64) -> Vec<(f64, f64)> {
+    if points.len() <= ROBUST_POINTS {
+        return points.to_vec();
+    }
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    sample(&mut rng, points.len(), ROBUST_POINTS).iter().map(|i| points[i]).collect()
+}
+
+/// The variance of Kendall's S when x and y have nothing to do with each other, given how often
+/// each of their values occurs (Kendall 1970, chapter 4). Leaves the points in another order.
+fn kendall_variance(points: &mut [(f64, f64)]) -> f64 {
+    let n = points.len() as f64;
+    points.sort_unstable_by(|a, b| a.1.total_cmp(&b.1));
+    let y: Vec<_> = points.chunk_by(|a, b| a.1 == b.1).map(|tied| tied.len() as f64).collect();
+    points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let x: Vec<_> = points.chunk_by(|a, b| a.0 == b.0).map(|tied| tied.len() as f64).collect();
+    let sum = |ties: &[f64], term: fn(f64) -> f64| ties.iter().map(|&t| term(t)).sum::<f64>();
+    let scattered = |t: f64| t * (t - 1.0) * (2.0 * t + 5.0);
+    let triples = |t: f64| t * (t - 1.0) * (t - 2.0);
+    let couples = |t: f64| t * (t - 1.0);
+    (scattered(n) - sum(&x, scattered) - sum(&y, scattered)) / 18.0
+        + sum(&x, triples) * sum(&y, triples) / (9.0 * triples(n))
+        + sum(&x, couples) * sum(&y, couples) / (2.0 * couples(n))
+}
+
+fn ranked(values: &mut [f64], rank: usize) -> f64 {
+    *values.select_nth_unstable_by(rank - 1, f64::total_cmp).1
+}
+
+/// The mean of the middle two where their number is even.
+fn median(values: &mut [f64]) -> f64 {
+    let n = values.len();
+    let upper = ranked(values, n / 2 + 1);
+    if n % 2 == 1 { upper } else { (ranked(values, n / 2) + upper) / 2.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SEED: u64 = 5;
+
+    fn close(found: f64, expected: f64) -> bool {
+        (found - expected).abs() <= 1e-6 * expected.abs().max(1e-3)
+    }
+
+    #[test]
+    fn least_squares_reproduces_norris_of_the_nist_reference_datasets() {
+        let y = [
+            0.1, 338.8, 118.1, 888.0, 9.2, 228.1, 668.5, 998.5, 449.1, 778.9, 559.2, 0.3, 0.1,
+            778.1, 668.8, 339.3, 448.9, 10.8, 557.7, 228.3, 998.0, 888.8, 119.6, 0.3, 0.6, 557.6,
+            339.3, 888.0, 998.5, 778.9, 10.2, 117.6, 228.9, 668.4, 449.2, 0.2,
+        ];
+        let x = [
+            0.2, 337.4, 118.2, 884.6, 10.1, 226.5, 666.3, 996.3, 448.6, 777.0, 558.2, 0.4, 0.6,
+            775.5, 666.9, 338.0, 447.5, 11.6, 556.0, 228.1, 995.8, 887.6, 120.2, 0.3, 0.3, 556.8,
+            339.1, 887.2, 999.0, 779.0, 11.1, 118.3, 229.2, 669.1, 448.9, 0.5,
+        ];
+        let points: Vec<_> = x.into_iter().zip(y).collect();
+        let fit = least_squares(&points, 0.95).unwrap();
+        assert!(close(fit.intercept.value, -0.262_323_073_774_029), "{fit:?}");
+        assert!(close(fit.slope.value, 1.002_116_818_020_45), "{fit:?}");
+        assert!(close(fit.intercept.standard_error, 0.232_818_234_301_152), "{fit:?}");
+        assert!(close(fit.slope.standard_error, 0.000_429_796_848_199_937), "{fit:?}");
+        assert!(close(fit.residual_stddev, 0.884_796_396_144_373), "{fit:?}");
+        assert!(close(fit.r_squared.unwrap(), 0.999_993_745_883_712), "{fit:?}");
+        // 2.0322 is Student's t of 34 degrees at 97.5 %.
+        let margin = (fit.slope.interval.high - fit.slope.interval.low) / 2.0;
+        assert!((margin / fit.slope.standard_error - 2.032_245).abs() < 1e-5, "{fit:?}");
+    }
+
+    #[test]
+    fn a_fifth_of_wild_points_does_not_bend_the_robust_line() {
+        let delay = |i: usize| {
+            let (x, wild) = ((100 * (1 + i % 14)) as f64, i.is_multiple_of(5) && i % 14 > 9);
+            (x, 8_000.0 + 12.5 * x + (i % 7) as f64 + if wild { 5e6 } else { 0.0 })
+        };
+        let points: Vec<_> = (0..700).map(delay).collect();
+        let robust = theil_sen(&points, 0.95, SEED).unwrap();
+        assert!((robust.slope - 12.5).abs() < 0.05, "{robust:?}");
+        assert!((robust.intercept - 8_003.0).abs() < 30.0, "{robust:?}");
+        assert!(least_squares(&points, 0.95).unwrap().slope.value > 100.0);
+    }
+
+    #[test]
+    fn the_slope_interval_follows_sens_example() {
+        // Sen 1968, section 6: x and y, the 93 % interval of the slope.
+        let x = [1.0, 2.0, 3.0, 4.0, 10.0, 12.0, 18.0];
+        let y = [9.0, 15.0, 19.0, 20.0, 45.0, 55.0, 78.0];
+        let points: Vec<_> = x.into_iter().zip(y).collect();
+        let fit = theil_sen(&points, 0.93, SEED).unwrap();
+        assert_eq!(fit.slope, 4.0);
+        let interval = fit.slope_interval.unwrap();
+        assert!(interval.low >= 3.5 && interval.high <= 4.6, "{fit:?}");
+    }
+
+    #[test]
+    fn many_points_are_thinned_by_the_seed_and_few_are_not() {
+        let points: Vec<_> =
+            (0..100_000).map(|i| (f64::from(i % 14), f64::from(3 * (i % 14) + i % 11))).collect();
+        let fit = theil_sen(&points, 0.95, SEED).unwrap();
+        assert_eq!(fit.count, ROBUST_POINTS);
+        assert_eq!(theil_sen(&points, 0.95, SEED), Some(fit), "seed {SEED}");
+        assert!((fit.slope - 3.0).abs() < 0.1, "seed {SEED}: {fit:?}");
+    }
+
+    #[test]
+    fn what_is_no_line_has_no_fit() {
+        let cases: [&[(f64, f64)]; 4] = [
+            &[],
+            &[(1.0, 1.0), (2.0, 2.0)],
+            &[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)],
+            &[(1.0, 1.0), (2.0, f64::NAN), (3.0, 3.0)],
+        ];
+        for points in cases {
+            assert_eq!(least_squares(points, 0.95), None);
+            assert_eq!(theil_sen(points, 0.95, SEED), None);
+        }
+        let flat = least_squares(&[(1.0, 2.0), (2.0, 2.0), (3.0, 2.0)], 0.95).unwrap();
+        assert_eq!((flat.slope.value, flat.r_squared), (0.0, None));
+    }
+
+    proptest! {
+        #[test]
+        fn both_lines_follow_a_change_of_units(
+            points in proptest::collection::vec((0..15_i32, -1_000..1_000_i32), 5..60),
+        ) {
+            let points: Vec<_> =
+                points.into_iter().map(|(x, y)| (f64::from(x), f64::from(y))).collect();
+            let moved: Vec<_> = points.iter().map(|(x, y)| (x * 4.0 + 3.0, y * 8.0 - 5.0)).collect();
+            if let Some(fit) = least_squares(&points, 0.9) {
+                let found = least_squares(&moved, 0.9).unwrap();
+                prop_assert!((found.slope.value - fit.slope.value * 2.0).abs() < 1e-6);
+                prop_assert!((found.slope.interval.low - fit.slope.interval.low * 2.0).abs() < 1e-6);
+                prop_assert!((found.r_squared.unwrap_or(0.0) - fit.r_squared.unwrap_or(0.0)).abs() < 1e-6);
+            }
+            if let Some(fit) = theil_sen(&points, 0.9, SEED) {
+                let found = theil_sen(&moved, 0.9, SEED).unwrap();
+                prop_assert!((found.slope - fit.slope * 2.0).abs() < 1e-6);
+                let intercept = fit.intercept * 8.0 - 5.0 - found.slope * 3.0;
+                prop_assert!((found.intercept - intercept).abs() < 1e-6);
+            }
+        }
+
+        #[test]
+        fn the_robust_slope_is_the_median_of_all_slopes(
+            points in proptest::collection::vec((0..9_i32, -99..99_i32), 3..40),
+        ) {
+            let points: Vec<_> =
+                points.into_iter().map(|(x, y)| (f64::from(x), f64::from(y))).collect();
+            let mut slopes = Vec::new();
+            for a in &points {
+                // Both orders of each pair: every slope twice, the same median.
+                slopes.extend(
+                    points.iter().filter(|b| a.0 != b.0).map(|b| (b.1 - a.1) / (b.0 - a.0)),
+                );
+            }
+            slopes.sort_by(f64::total_cmp);
+            let half = slopes.len() / 2;
+            let naive = (half > 0).then(|| (slopes[half - 1] + slopes[half]) / 2.0);
+            let found = theil_sen(&points, 0.95, SEED).map(|fit| fit.slope);
+            prop_assert_eq!(found.is_some(), naive.is_some());
+            if let (Some(found), Some(naive)) = (found, naive) {
+                prop_assert!((found - naive).abs() < 1e-9, "{} for {}", found, naive);
+            }
+        }
+
+        #[test]
+        fn without_ties_kendalls_variance_is_the_plain_one(n in 3..60_usize) {
+            let mut points: Vec<_> = (0..n).map(|i| (i as f64, (i * 37 % 61) as f64)).collect();
+            let m = n as f64;
+            let plain = m * (m - 1.0) * (2.0 * m + 5.0) / 18.0;
+            prop_assert!((kendall_variance(&mut points) - plain).abs() < 1e-6);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The Hampel filter: which samples stand far outside their neighbourhood (S0.11, Fig 4b-d).
+//!
+//! A sample is an outlier when it lies more than `sigmas` scaled median absolute deviations from
+//! the median of its window: itself and up to `half_window` neighbours either side. 1.4826 scales
+//! the deviation to the standard deviation of normal values.
+//!
+//! - Median and deviation are nearest-rank, thus the lower middle where a window is even.
+//! - At the ends of the series the window is cut off where samples end; it is not mirrored.
+//! - A deviation of 0 says that more than half of the window is one value, as with a coarse clock.
+//!   Any other value would then be an outlier, so the mean absolute deviation, scaled by 1.2533 for
+//!   the same reason, takes its place: a single spike still stands out, a value that a good part of
+//!   the window shares does not. A window of equal values has no outlier.
+
+/// The parameters of the filter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hampel {
+    /// Neighbours either side.
+    pub half_window: usize,
+    /// How many scaled deviations are too many.
+    pub sigmas: f64,
+}
+
+/// What a sample is to its neighbourhood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// Within the limits.
+    Ordinary,
+    /// Above them: a spike.
+    Upper,
+    /// Below them.
+    Lower,
+}
+
+impl Default for Hampel {
+    /// 3 sigmas, as S0.11 has it, and 50 neighbours either side, which S0.11 leaves open: half a
+    /// second at its 200 packets a second, so that a spike of up to 50 samples stands out and
+    /// slower change, such as of load, does not.
+    fn default() -> Self {
+        Self { half_window: 50, sigmas: 3.0 }
+    }
+}
+
+impl Hampel {
+    /// The standing of each sample, in order of time. Time grows with the number of samples, and
+    /// slowly with the window: 10 million take about a second.
+    pub fn judge(&self, values: &[i64]) -> Vec<Standing> {
+        let n = values.len();
+        let mut window = Window {
+            sorted: Vec::with_capacity(n.min(self.half_window.saturating_mul(2).saturating_add(1))),
+        };
+        let mut entered = 0;
+        let mut judge = |i: usize| {
+            while entered < n && entered - i.min(entered) <= self.half_window {
+                window.insert(values[entered]);
+                entered += 1;
+            }
+            let standing = self.standing(&window.sorted, values[i]);
+            if let Some(oldest) = i.checked_sub(self.half_window) {
+                window.remove(values[oldest]);
+            }
+            standing
+        };
+        (0..n).map(&mut judge).collect()
+    }
+
+    fn standing(&self, sorted: &[i64], value: i64) -> Standing {
+        let median = sorted[(sorted.len() - 1) / 2];
+        if value == median {
+            return Standing::Ordinary;
+        }
+        let scale = match median_deviation(sorted, median) {
+            0 => 1.253_3 * mean_deviation(sorted, median),
+            deviation => 1.482_6 * deviation as f64,
+        };
+        if value.abs_diff(median) as f64 <= self.sigmas * scale {
+            Standing::Ordinary
+        } else if value > median {
+            Standing::Upper
+        } else {
+            Standing::Lower
+        }
+    }
+}
+
+/// The samples of a window in order of size.
+struct Window {
+    sorted: Vec<i64>,
+}
+
+impl Window {
+    fn insert(&mut self, value: i64) {
+        let at = self.sorted.partition_point(|&other| other < value);
+        self.sorted.insert(at, value);
+    }
+
+    fn remove(&mut self, value: i64) {
+        let at = self.sorted.partition_point(|&other| other < value);
+        self.sorted.remove(at);
+    }
+}
+
+/// The nearest-rank median of the distances to `median`, which is in the lower middle of `sorted`.
+/// Distances rise to the right of it and, read backwards, to the left; the middle one of both rows
+/// together is found by halving.
+fn median_deviation(sorted: &[i64], median: i64) -> u64 {
+    let middle = (sorted.len() - 1) / 2;
+    let (left, right) = (&sorted[..middle], &sorted[middle..]);
+    let rank = middle + 1;
+    // The smallest number taken from the right such that none of these is farther than the next on
+    // the left: of `rank` in all, `rank - taken` come from the left.
+    let (mut low, mut high) = (1, rank.min(right.len()));
+    while low < high {
+        let taken = low + (high - low) / 2;
+        let from_left = rank - taken;
+        let left_distance = median.abs_diff(left[left.len() - from_left]);
+        if right[taken].abs_diff(median) < left_distance { low = taken + 1 } else { high = taken }
+    }
+    let right_distance = right[low - 1].abs_diff(median);
+    let left_distance = match rank - low {
+        0 => 0,
+        from_left => median.abs_diff(left[left.len() - from_left]),
+    };
+    right_distance.max(left_distance)
+}
+
+fn mean_deviation(sorted: &[i64], median: i64) -> f64 {
+    let sum: f64 = sorted.iter().map(|value| value.abs_diff(median) as f64).sum();
+    sum / sorted.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The definition, window by window.
+    fn naive(filter: Hampel, values: &[i64]) -> Vec<Standing> {
+        let middle = |mut values: Vec<u64>| {
+            values.sort_unstable();
+            values[(values.len() - 1) / 2]
+        };
+        let judge = |i: usize| {
+            let from = i.saturating_sub(filter.half_window);
+            let to = i.saturating_add(filter.half_window).min(values.len() - 1);
+            let mut window = values[from..=to].to_vec();
+            window.sort_unstable();
+            let median = window[(window.len() - 1) / 2];
+            let distances: Vec<_> = window.iter().map(|value| value.abs_diff(median)).collect();
+            let mean = distances.iter().map(|&d| d as f64).sum::<f64>() / window.len() as f64;
+            let mad = middle(distances);
+            let scale = if mad == 0 { 1.253_3 * mean } else { 1.482_6 * mad as f64 };
+            let far = values[i].abs_diff(median) as f64 > filter.sigmas * scale;
+            match (far, values[i] > median) {
+                (false, _) => Standing::Ordinary,
+                (true, true) => Standing::Upper,
+                (true, false) => Standing::Lower,
+            }
+        };
+        (0..values.len()).map(judge).collect()
+    }
+
+    #[test]
+    fn spikes_either_way_stand_out_and_a_new_level_does_not() {
+        let mut values: Vec<i64> = (0..400).map(|i| 1_000 + (i * 37) % 50).collect();
+        values[200..].iter_mut().for_each(|value| *value += 10_000);
+        values[100] = 5_000;
+        values[300] = 20;
+        let found = Hampel::default().judge(&values);
+        assert_eq!((found[100], found[300]), (Standing::Upper, Standing::Lower));
+        let ordinary = found.iter().filter(|&&s| s == Standing::Ordinary).count();
+        // Where the level changes, up to half of a window belongs to the other one.
+        assert_eq!(ordinary, 398, "{found:?}");
+    }
+
+    #[test]
+    fn with_a_coarse_clock_a_spike_stands_out_and_the_next_tick_does_not() {
+        let mut values = vec![100; 300];
+        values.iter_mut().step_by(3).for_each(|value| *value = 101);
+        values[150] = 900;
+        let found = Hampel::default().judge(&values);
+        let outliers: Vec<_> = (0..300).filter(|&i| found[i] != Standing::Ordinary).collect();
+        assert_eq!(outliers, [150]);
+        assert_eq!(Hampel::default().judge(&[7; 9]), [Standing::Ordinary; 9]);
+        assert_eq!(Hampel::default().judge(&[]), []);
+    }
+
+    proptest! {
+        #[test]
+        fn the_sliding_window_judges_as_the_definition_does(
+            values in proptest::collection::vec(
+                prop_oneof![6 => 0..20_i64, 3 => -1_000..1_000_i64, 1 => any::<i64>()], 0..150,
+            ),
+            half_window in prop_oneof![0..12_usize, Just(200), Just(usize::MAX)],
+            sigmas in prop_oneof![Just(3.0), Just(0.0), 0.5..6.0],
+        ) {
+            let filter = Hampel { half_window, sigmas };
+            prop_assert_eq!(filter.judge(&values), naive(filter, &values));
+        }
+    }
+}

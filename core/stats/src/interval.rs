@@ -1,0 +1,303 @@
+//! Confidence intervals of a quantile, a mean and a share.
+//!
+//! Neighbouring delays resemble one another, so n of them tell less than n independent ones. The
+//! intervals of this module that take a series first count how many independent samples it is worth
+//! (`dependence`); only [`independent_quantile_interval`] and [`share_interval`] believe
+//! independence. `docs/statistics.md` has the coverage proven by simulation.
+
+use dwell_units::Nanos;
+
+use crate::dependence::Dependence;
+use crate::distribution::Quantile;
+use crate::probability::{binomial_at_most, is_confidence, normal_quantile, student_quantile};
+
+/// Where a quantile of the population lies, with the confidence asked for; both ends are observed
+/// values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Lower end.
+    pub low: Nanos,
+    /// Upper end.
+    pub high: Nanos,
+    /// How many independent samples the series is worth for this quantile; at most their number.
+    pub effective_n: f64,
+}
+
+/// Where a mean or a coefficient lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RealInterval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// The interval of a quantile of a stationary series in order of time, neighbours of which may
+/// resemble one another: order statistics at the binomial ranks of the effective number of samples.
+/// That number comes from the long-run variance of "this sample lies at or below the quantile".
+///
+/// `None` where order statistics do not bracket the quantile at this confidence, and for a
+/// confidence that is not within 0 and 1. Linear in the number of samples.
+pub fn quantile_interval(values: &[i64], quantile: Quantile, confidence: f64) -> Option<Interval> {
+    let n = values.len();
+    let rank = quantile.rank(n as u64)?;
+    if !is_confidence(confidence) {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    let estimate = *sorted.select_nth_unstable(rank as usize - 1).1;
+    let below = Dependence::of(n, |i| share_below(values[i], estimate))?;
+    let (low, high) = effective_ranks(&below, quantile.share(), confidence)?;
+    Some(between(&mut sorted, (low, high), below.effective().min(n as f64)))
+}
+
+/// The interval of a quantile of independent samples, in any order: the exact order statistics of
+/// the binomial law. `None` as for [`quantile_interval`].
+pub fn independent_quantile_interval(
+    values: &[i64],
+    quantile: Quantile,
+    confidence: f64,
+) -> Option<Interval> {
+    if values.is_empty() || !is_confidence(confidence) {
+        return None;
+    }
+    let ranks = exact_ranks(values.len(), quantile.share(), confidence)?;
+    Some(between(&mut values.to_vec(), ranks, values.len() as f64))
+}
+
+/// The interval of the mean of a stationary series in order of time, in nanoseconds: Student's t on
+/// the long-run variance. `None` below two samples.
+pub fn mean_interval(values: &[i64], confidence: f64) -> Option<RealInterval> {
+    if !is_confidence(confidence) {
+        return None;
+    }
+    let series = Dependence::of(values.len(), |i| values[i] as f64)?;
+    let margin = student_quantile(0.5 + confidence / 2.0, series.freedom) * series.standard_error();
+    Some(RealInterval { low: series.mean - margin, high: series.mean + margin })
+}
+
+/// The interval of a share such as a loss ratio, `hits` of `trials` independent ones: Wilson's
+/// score interval. `None` without trials, or with more hits than trials.
+pub fn share_interval(hits: u64, trials: u64, confidence: f64) -> Option<RealInterval> {
+    if trials == 0 || hits > trials || !is_confidence(confidence) {
+        return None;
+    }
+    let z = normal_quantile(0.5 + confidence / 2.0);
+    Some(wilson(hits as f64 / trials as f64, trials as f64, z))
+}
+
+/// The interval of the share of probes that are `true`, given in order of id, when they come in
+/// bursts, as losses do: Wilson's on the effective number of probes. Below two probes `None`; where
+/// all are alike nothing is known of bursts, and it is [`share_interval`].
+pub fn series_share_interval(hits: &[bool], confidence: f64) -> Option<RealInterval> {
+    if !is_confidence(confidence) {
+        return None;
+    }
+    let series = Dependence::of(hits.len(), |i| f64::from(u8::from(hits[i])))?;
+    let z = normal_quantile(0.5 + confidence / 2.0);
+    if series.variance == 0.0 {
+        return Some(wilson(series.mean, series.n as f64, z));
+    }
+    Some(wilson(series.mean, series.effective_at(confidence, series.freedom), z))
+}
+
+/// 1 below the threshold, 0 above, and a half on it: a value that occurs often then counts for both
+/// sides alike.
+pub(crate) fn share_below(value: i64, threshold: i64) -> f64 {
+    f64::from(u8::from(value < threshold) + u8::from(value <= threshold)) / 2.0
+}
+
+fn wilson(share: f64, n: f64, z: f64) -> RealInterval {
+    let square = z * z / n;
+    let centre = (share + square / 2.0) / (1.0 + square);
+    let half = (share * (1.0 - share) * square + square * square / 4.0).sqrt() / (1.0 + square);
+    RealInterval { low: (centre - half).max(0.0), high: (centre + half).min(1.0) }
+}
+
+/// The ranks, from 1, that hold the quantile between them: the closest two for which the number of
+/// samples below the quantile is under the lower, or not under the upper, with at most half of what
+/// the confidence leaves.
+fn exact_ranks(n: usize, share: f64, confidence: f64) -> Option<(usize, usize)> {
+    let tail = (1.0 - confidence) / 2.0;
+    let at_most = |k: usize| binomial_at_most(k as f64, n as f64, share);
+    // The first k that is too likely to be reached from below, and the first that is unlikely to be
+    // passed.
+    let low = first(n, |k| at_most(k) > tail);
+    let high = first(n, |k| 1.0 - at_most(k) <= tail) + 1;
+    (low >= 1 && high <= n).then_some((low, high))
+}
+
+/// The same for an effective number of samples, which is not whole: between whole counts the
+/// binomial law is continued by the beta law, half a count towards the middle, so that coverage is
+/// on average what was asked for, not at least.
+///
+/// `None` where even the smallest and the largest of the effective number of samples would not have
+/// the confidence; an end that only the doubt about that number carries past them is the extreme.
+fn effective_ranks(below: &Dependence, share: f64, confidence: f64) -> Option<(usize, usize)> {
+    let tail = (1.0 - confidence) / 2.0;
+    let m = below.effective();
+    let all_on_one_side = binomial_at_most(0.0, m, share) + binomial_at_most(0.0, m, 1.0 - share);
+    if all_on_one_side > 2.0 * tail {
+        return None;
+    }
+    // How the rarer side clusters is seen from no more than its independent occurrences.
+    let freedom = below.freedom.min(m * share.min(1.0 - share));
+    let m = below.effective_at(confidence, freedom);
+    let at_most = |k: f64| binomial_at_most(k - 0.5, m, share);
+    let low = root(0.0, m, |k| at_most(k) - tail) / m;
+    let high = root(0.0, m, |k| at_most(k) - (1.0 - tail)) / m;
+    let n = below.n as f64;
+    let (low, high) = ((low * n + 0.5).floor().max(1.0), (high * n + 0.5).ceil().min(n));
+    Some((low as usize, high as usize))
+}
+
+/// The smallest of 0..n at which a condition holds that holds from some point on; n if it never
+/// does.
+fn first(n: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, n);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle) { high = middle } else { low = middle + 1 }
+    }
+    low
+}
+
+/// Where a rising function passes 0.
+fn root(mut low: f64, mut high: f64, rising: impl Fn(f64) -> f64) -> f64 {
+    while high - low > 1e-6 * high {
+        let middle = (low + high) / 2.0;
+        if rising(middle) < 0.0 { low = middle } else { high = middle }
+    }
+    (low + high) / 2.0
+}
+
+fn between(values: &mut [i64], (low, high): (usize, usize), effective_n: f64) -> Interval {
+    let (below, &mut high, _) = values.select_nth_unstable(high - 1);
+    let low = if low <= below.len() { *below.select_nth_unstable(low - 1).1 } else { high };
+    Interval { low: Nanos(low), high: Nanos(high), effective_n }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+
+    const SEED: u64 = 3;
+
+    fn ends(interval: Option<Interval>) -> Option<(i64, i64)> {
+        interval.map(|interval| (interval.low.0, interval.high.0))
+    }
+
+    /// The probability that between `low` and `high - 1` of `n` values lie below the quantile.
+    fn covered(n: usize, share: f64, low: usize, high: usize) -> f64 {
+        let mut term = (1.0 - share).powi(n as i32);
+        let mut sum = 0.0;
+        for k in 0..high {
+            sum += if k >= low { term } else { 0.0 };
+            term *= (n - k) as f64 / (k + 1) as f64 * share / (1.0 - share);
+        }
+        sum
+    }
+
+    #[test]
+    fn the_median_of_independent_samples_lies_between_the_ranks_of_printed_tables() {
+        let table = [(5, None), (6, Some((1, 6))), (10, Some((2, 9))), (25, Some((8, 18)))];
+        for (n, expected) in table.into_iter().chain([(100, Some((40, 61)))]) {
+            let values: Vec<i64> = (1..=n).rev().collect();
+            let found = ends(independent_quantile_interval(&values, Quantile::P50, 0.95));
+            assert_eq!(found, expected, "n {n}");
+        }
+    }
+
+    #[test]
+    fn a_quantile_that_order_statistics_do_not_bracket_has_no_interval() {
+        let values: Vec<i64> = (0..50).collect();
+        assert_eq!(independent_quantile_interval(&values, Quantile::P95, 0.95), None);
+        assert_eq!(quantile_interval(&values, Quantile::P95, 0.95), None);
+        assert_eq!(quantile_interval(&[], Quantile::P50, 0.95), None);
+        assert_eq!(quantile_interval(&[1, 2, 3], Quantile::P50, 0.95), None);
+        assert_eq!(quantile_interval(&values, Quantile::P50, 1.0), None);
+        assert_eq!(quantile_interval(&values, Quantile::P50, f64::NAN), None);
+    }
+
+    #[test]
+    fn a_constant_series_has_an_interval_without_width() {
+        let found = quantile_interval(&[7; 200], Quantile::P90, 0.95).unwrap();
+        assert_eq!(found, Interval { low: Nanos(7), high: Nanos(7), effective_n: 200.0 });
+        let mean = mean_interval(&[7; 200], 0.95).unwrap();
+        assert_eq!(mean, RealInterval { low: 7.0, high: 7.0 });
+    }
+
+    #[test]
+    fn samples_that_repeat_each_other_count_once() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
+        let single: Vec<i64> = (0..400).map(|_| rng.random_range(0..1_000_000)).collect();
+        let repeated: Vec<i64> = single.iter().flat_map(|&v| [v; 10]).collect();
+        let found = quantile_interval(&repeated, Quantile::P50, 0.95).unwrap();
+        assert!((200.0..800.0).contains(&found.effective_n), "seed {SEED}: {found:?}");
+    }
+
+    #[test]
+    fn a_share_follows_wilson() {
+        // Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20.
+        for (hits, trials, low, high) in
+            [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)]
+        {
+            let found = share_interval(hits, trials, 0.95).unwrap();
+            assert!(
+                (found.low - low).abs() < 1e-4 && (found.high - high).abs() < 1e-4,
+                "{found:?}"
+            );
+        }
+        assert_eq!(share_interval(0, 0, 0.95), None);
+        assert_eq!(share_interval(2, 1, 0.95), None);
+        assert_eq!(series_share_interval(&[false; 20], 0.95), share_interval(0, 20, 0.95));
+    }
+
+    proptest! {
+        #[test]
+        fn exact_ranks_are_the_closest_with_the_confidence_on_each_side(
+            n in 1..200_usize, ppm in 20_000..980_000_u32, confidence in 0.5..0.99,
+        ) {
+            let quantile = Quantile::from_ppm(ppm).unwrap();
+            let share = quantile.share();
+            let values: Vec<i64> = (1..=n as i64).collect();
+            let tail = (1.0 - confidence) / 2.0 + 1e-9;
+            if let Some((low, high)) =
+                ends(independent_quantile_interval(&values, quantile, confidence))
+            {
+                let (low, high) = (low as usize, high as usize);
+                prop_assert!(covered(n, share, low, high) >= confidence - 1e-9);
+                prop_assert!(covered(n, share, 0, low) <= tail);
+                prop_assert!(covered(n, share, 0, low + 1) > tail - 2e-9);
+                prop_assert!(covered(n, share, high, n + 1) <= tail);
+                prop_assert!(covered(n, share, high - 1, n + 1) > tail - 2e-9);
+            } else {
+                prop_assert!(covered(n, share, 0, 1) > tail - 2e-9
+                    || covered(n, share, n, n + 1) > tail - 2e-9);
+            }
+        }
+
+        #[test]
+        fn an_interval_holds_its_estimate_and_grows_with_confidence(
+            values in proptest::collection::vec(-1_000..1_000_i64, 40..400),
+            ppm in 200_000..800_000_u32,
+        ) {
+            let quantile = Quantile::from_ppm(ppm).unwrap();
+            let estimate = crate::percentile(&values, quantile).unwrap();
+            let intervals = [0.5, 0.8, 0.95].map(|c| quantile_interval(&values, quantile, c));
+            for interval in intervals.into_iter().flatten() {
+                prop_assert!(interval.low <= estimate && estimate <= interval.high);
+                prop_assert!(interval.effective_n <= values.len() as f64);
+            }
+            for pair in intervals.windows(2) {
+                if let (Some(narrow), Some(wide)) = (pair[0], pair[1]) {
+                    prop_assert!(wide.low <= narrow.low && narrow.high <= wide.high);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Exact nearest-rank percentiles of a slice, for callers that hold all samples.
+
+use dwell_units::Nanos;
+
+use crate::distribution::Quantile;
+
+/// The nearest-rank percentile of values in any order; `None` where their number does not support
+/// it ([`Quantile::rank`]). Copies the values; linear in their number.
+pub fn percentile(values: &[i64], quantile: Quantile) -> Option<Nanos> {
+    let rank = quantile.rank(values.len() as u64)?;
+    Some(Nanos(ranked(&mut values.to_vec(), rank as usize)))
+}
+
+/// Several percentiles of the same values, in the order asked for; sorts a copy once.
+pub fn percentiles(values: &[i64], quantiles: &[Quantile]) -> Vec<Option<Nanos>> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    quantiles.iter().map(|&quantile| percentile_of_sorted(&sorted, quantile)).collect()
+}
+
+/// The nearest-rank percentile of values that do not fall.
+pub fn percentile_of_sorted(sorted: &[i64], quantile: Quantile) -> Option<Nanos> {
+    let rank = quantile.rank(sorted.len() as u64)?;
+    Some(Nanos(sorted[rank as usize - 1]))
+}
+
+/// The value of `rank`, counted from 1; leaves the values in another order.
+pub(crate) fn ranked(values: &mut [i64], rank: usize) -> i64 {
+    *values.select_nth_unstable(rank - 1).1
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_percentile_is_the_smallest_value_with_the_share_at_or_below_it(
+            values in proptest::collection::vec(-50..50_i64, 0..200),
+            ppm in 0..=1_000_000_u32,
+        ) {
+            let quantile = Quantile::from_ppm(ppm).unwrap();
+            let n = values.len() as u64;
+            let at_or_below = |x: i64| values.iter().filter(|&&v| v <= x).count() as u64;
+            let naive = values
+                .iter()
+                .copied()
+                .filter(|&x| at_or_below(x) * 1_000_000 >= n * u64::from(ppm))
+                .min()
+                .filter(|_| n * u64::from(1_000_000 - ppm) >= 1_000_000)
+                .map(Nanos);
+            prop_assert_eq!(percentile(&values, quantile), naive);
+            prop_assert_eq!(percentiles(&values, &[quantile, quantile]), vec![naive, naive]);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The rank-sum test of Mann and Whitney, for series whose neighbours resemble one another: is a
+//! delay of B more often above one of A than below it?
+
+use crate::dependence::Dependence;
+use crate::probability::{is_confidence, student_two_sided};
+use crate::shift::Shift;
+
+/// The series are scored against this many of the pooled values at most, for their dependence only;
+/// U itself is exact.
+const GRID: usize = 1_000;
+
+/// What the ranks of two samples say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankTest {
+    /// U: in how many pairs the sample of B is the larger, ties counting half.
+    pub u: f64,
+    /// The share of pairs in which that of B is the larger, ties counting half: 0.5 when neither
+    /// stands above the other.
+    pub superiority: f64,
+    /// How many independent samples A is worth, and B.
+    pub effective_n: [f64; 2],
+    /// The probability of a U as far from even, or farther, if A and B were of one distribution;
+    /// `None` when all values are equal.
+    pub p_value: Option<f64>,
+    /// The verdict at the confidence asked for.
+    pub shift: Shift,
+}
+
+impl RankTest {
+    /// Cliff's delta, from -1 (every sample of B below every one of A) to 1.
+    pub fn cliffs_delta(&self) -> f64 {
+        2.0 * self.superiority - 1.0
+    }
+}
+
+/// Compares two series, each in order of time. The variance of U is the one with correction for
+/// ties, in which the effective numbers of samples stand for their numbers; Student's t allows for
+/// these being estimates. `None` when either has fewer than two samples, and for a confidence that
+/// is not within 0 and 1. Takes the time of sorting both.
+pub fn mann_whitney(a: &[i64], b: &[i64], confidence: f64) -> Option<RankTest> {
+    if a.len() < 2 || b.len() < 2 || !is_confidence(confidence) {
+        return None;
+    }
+    let (sorted_a, sorted_b) = (sorted(a), sorted(b));
+    let pooled = Pooled::of(&sorted_a, &sorted_b);
+    let grid = grid(&sorted_a, &sorted_b);
+    let score = |value: i64| {
+        let below = grid.partition_point(|&other| other < value);
+        let up_to = below + grid[below..].partition_point(|&other| other == value);
+        (below + up_to) as f64 / 2.0
+    };
+    let series =
+        [Dependence::of(a.len(), |i| score(a[i]))?, Dependence::of(b.len(), |i| score(b[i]))?];
+    let (n, m) = (a.len() as f64, b.len() as f64);
+    let effective_n = [series[0].effective().min(n), series[1].effective().min(m)];
+    let superiority = pooled.u / (n * m);
+    let sum = effective_n[0] + effective_n[1];
+    let variance = (sum + 1.0) / (12.0 * effective_n[0] * effective_n[1]) * pooled.tie_factor;
+    let freedom = series[0].freedom.min(series[1].freedom);
+    let p_value =
+        (variance > 0.0).then(|| student_two_sided((superiority - 0.5) / variance.sqrt(), freedom));
+    let tells = p_value.is_some_and(|p| p < 1.0 - confidence);
+    let shift =
+        if tells { Shift::of(superiority - 0.5, superiority - 0.5) } else { Shift::CannotTell };
+    Some(RankTest { u: pooled.u, superiority, effective_n, p_value, shift })
+}
+
+struct Pooled {
+    u: f64,
+    /// What ties leave of the variance: 1 without any, 0 if all values are equal.
+    tie_factor: f64,
+}
+
+impl Pooled {
+    fn of(a: &[i64], b: &[i64]) -> Self {
+        // In halves of a pair, and exact: the number of pairs may be above 2^53.
+        let mut twice_u = 0_u128;
+        let mut ties = 0_f64;
+        let (mut i, mut j) = (0, 0);
+        while i < a.len() || j < b.len() {
+            let value = match (a.get(i), b.get(j)) {
+                (Some(&x), Some(&y)) => x.min(y),
+                (Some(&x), None) => x,
+                (None, Some(&y)) => y,
+                (None, None) => break,
+            };
+            let of_a = a[i..].iter().take_while(|&&x| x == value).count();
+            let of_b = b[j..].iter().take_while(|&&y| y == value).count();
+            twice_u += of_b as u128 * (2 * i + of_a) as u128;
+            let tied = (of_a + of_b) as f64;
+            ties += tied * tied * tied - tied;
+            i += of_a;
+            j += of_b;
+        }
+        let all = (a.len() + b.len()) as f64;
+        Self { u: twice_u as f64 / 2.0, tie_factor: 1.0 - ties / (all * all * all - all) }
+    }
+}
+
+/// Values of both samples at even ranks, in order.
+fn grid(a: &[i64], b: &[i64]) -> Vec<i64> {
+    let step = (a.len() + b.len()).div_ceil(GRID);
+    let mut grid: Vec<_> = a.iter().chain(b).step_by(step).copied().collect();
+    grid.sort_unstable();
+    grid
+}
+
+fn sorted(values: &[i64]) -> Vec<i64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_verdict_says_which_way_b_lies() {
+        let a: Vec<i64> = (0..300).map(|i| i * 7_919 % 1_000).collect();
+        let b: Vec<i64> = a.iter().map(|value| value + 400).collect();
+        assert_eq!(mann_whitney(&a, &b, 0.99).unwrap().shift, Shift::Rises);
+        assert_eq!(mann_whitney(&b, &a, 0.99).unwrap().shift, Shift::Falls);
+        assert_eq!(mann_whitney(&a, &a, 0.99).unwrap().shift, Shift::CannotTell);
+        assert_eq!(mann_whitney(&a, &a, 0.99).unwrap().superiority, 0.5);
+    }
+
+    #[test]
+    fn equal_values_and_too_few_tell_nothing() {
+        let same = mann_whitney(&[5; 40], &[5; 30], 0.95).unwrap();
+        assert_eq!((same.p_value, same.shift), (None, Shift::CannotTell));
+        assert_eq!(mann_whitney(&[5], &[5; 30], 0.95), None);
+        assert_eq!(mann_whitney(&[5; 3], &[5; 30], 1.5), None);
+    }
+
+    proptest! {
+        #[test]
+        fn u_counts_the_pairs(
+            a in proptest::collection::vec(-20..20_i64, 2..60),
+            b in proptest::collection::vec(-20..20_i64, 2..60),
+        ) {
+            let twice: usize = b
+                .iter()
+                .map(|y| a.iter().map(|x| usize::from(x < y) + usize::from(x <= y)).sum::<usize>())
+                .sum();
+            let found = mann_whitney(&a, &b, 0.95).unwrap();
+            prop_assert_eq!(found.u, twice as f64 / 2.0);
+            let mirrored = mann_whitney(&b, &a, 0.95).unwrap();
+            prop_assert_eq!(found.u + mirrored.u, (a.len() * b.len()) as f64);
+            prop_assert!((found.cliffs_delta() + mirrored.cliffs_delta()).abs() < 1e-12);
+        }
+
+        #[test]
+        fn the_tie_factor_is_what_ties_leave_of_the_variance_of_ranks(
+            a in proptest::collection::vec(-9..9_i64, 2..50),
+            b in proptest::collection::vec(-9..9_i64, 2..50),
+        ) {
+            let pooled: Vec<_> = a.iter().chain(&b).copied().collect();
+            let n = pooled.len() as f64;
+            let rank = |value: i64| {
+                let below = pooled.iter().filter(|&&other| other < value).count() as f64;
+                let same = pooled.iter().filter(|&&other| other == value).count() as f64;
+                below + (same + 1.0) / 2.0
+            };
+            let variance =
+                pooled.iter().map(|&v| (rank(v) - (n + 1.0) / 2.0).powi(2)).sum::<f64>() / n;
+            let naive = variance / ((n * n - 1.0) / 12.0);
+            let found = Pooled::of(&sorted(&a), &sorted(&b)).tie_factor;
+            prop_assert!((found - naive).abs() < 1e-9, "{} for {}", found, naive);
+        }
+    }
+}
