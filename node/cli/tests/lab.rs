@@ -628,6 +628,33 @@ fn without_root_a_lab_lives_in_a_user_namespace() {
 }
 
 #[test]
+fn without_root_a_command_in_a_node_works_in_the_directory_it_was_started_in() {
+    if !as_root() {
+        return;
+    }
+    let nobody = Nobody::new("cwd");
+    if nobody.up(&["line:1"]).is_none() {
+        return;
+    }
+    let script = "pwd; echo here > relative.txt";
+    let exec = ["lab", "exec", "--lab", &nobody.lab, "n1", "--", "sh", "-c", script];
+    // A directory that is there inside as well, and one that the lab's own /run hides.
+    let hidden = tempfile::tempdir_in("/run").unwrap();
+    let chown = Command::new("chown").arg("65534:65534").arg(hidden.path()).status();
+    assert!(chown.unwrap().success());
+    for place in [nobody.home.path(), hidden.path()] {
+        let output = nobody.command(&exec).current_dir(place).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(fs::read_to_string(place.join("relative.txt")).unwrap(), "here\n");
+    }
+    let output = nobody.command(&exec).current_dir(nobody.home.path()).output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).trim(),
+        nobody.home.path().to_str().unwrap()
+    );
+}
+
+#[test]
 fn without_root_a_tap_link_is_refused_with_the_reason_and_nothing_is_left() {
     if !as_root() {
         return;
