@@ -264,7 +264,12 @@ fn a_wrong_command_line_is_a_usage_error_that_says_what_would_be_right() {
         (&["lab", "up", "line:251"], "1 to 250"),
         (&["lab", "up", "ring:3"], "line:3, star:5"),
         (&["lab", "up", "line:2", "--rate", "10"], "100Mbit/s"),
+        (&["lab", "up", "line:2", "--rate", "1bit/s"], "'--rate <RATE>': 1bit/s is too slow"),
+        (&["lab", "up", "line:2", "--rate", "7bit/s"], "the least rate of a link is 8bit/s"),
         (&["lab", "up", "line:2", "--delay", "5"], "10ms"),
+        (&["lab", "up", "line:2", "--delay", "-5ms"], "delay"),
+        (&["lab", "up", "line:2", "--rate", "-1Mbit/s"], "'--rate <RATE>'"),
+        (&["lab", "up", "line:2", "--seed", "-1"], "'--seed <SEED>': a seed is a whole number"),
         (&["lab", "up", "line:2", "--loss", "1"], "50%"),
         (&["lab", "up", "line:2", "--jitter", "1ms"], "at most the delay"),
         (&["lab", "up", "line:2", "--mechanism", "magic"], "netem, tbf and tap"),
@@ -274,6 +279,50 @@ fn a_wrong_command_line_is_a_usage_error_that_says_what_would_be_right() {
         let output = dwell(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?} {output:?}");
         assert!(said(&output).contains(right), "{arguments:?}: {}", said(&output));
+        assert!(!said(&output).contains("unexpected argument"), "{arguments:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn nodes_may_be_called_like_words_of_the_programs_that_make_them() {
+    if !as_root() {
+        return;
+    }
+    const WORDS: &str = "a b d l m n t br up down master mtu group arp dev name index link type \
+                         address addr netns promisc alias vrf txq state mode";
+    let names: Vec<&str> = WORDS.split_whitespace().collect();
+    let mut text = format!("version = 1\nnodes = {names:?}\n");
+    // A ring, so that every name is an interface in two nodes; both ways of making interfaces.
+    for (place, name) in names.iter().enumerate() {
+        let next = names[(place + 1) % names.len()];
+        let more = if place == 0 { ", delay = \"1ms\", mechanism = \"tap\"" } else { "" };
+        text += &format!("[[links]]\na = \"{name}\"\nb = \"{next}\"\n");
+        text += &more.replace(", ", "\n");
+        text += "\n";
+    }
+    let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+    fs::write(file.path(), text).unwrap();
+    let lab = TestLab::up("words", &[file.path().to_str().unwrap(), "--rate", "100Mbit/s"]);
+    let found = lab.exec("a", &["getent", "hosts", "mode"]);
+    assert!(found.status.success(), "{found:?}");
+    let far = lab.socket("vrf", "[::]:7000");
+    let near = lab.socket("a", "[::]:0");
+    let place = names.iter().position(|name| *name == "vrf").unwrap() + 1;
+    near.send_to(b"hello", format!("[fd64:7765:6c6c:ffff::{place:x}]:7000")).unwrap();
+    far.recv(&mut [0; 8]).unwrap();
+    assert!(lab.down().status.success());
+    lab.assert_nothing_is_left();
+}
+
+#[test]
+fn the_least_rate_works() {
+    if !as_root() {
+        return;
+    }
+    for mechanism in ["tbf", "tap"] {
+        let options = ["line:2", "--rate", "8bit/s", "--mechanism", mechanism];
+        let lab = TestLab::up(&format!("slow{mechanism}"), &options);
+        assert_eq!(lab.describe()["links"][0]["parameters"]["rate_bps"], 8);
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use dwell_engine::link::LinkError;
-use dwell_units::UnitError;
+use dwell_units::{BitRate, UnitError};
 use thiserror::Error;
 
 /// What went wrong, in words that say what would be right.
@@ -177,6 +177,8 @@ pub(crate) enum ValueError {
     Unit(#[from] UnitError),
     #[error("'{0}' is no mechanism; there are netem, tbf and tap")]
     Mechanism(String),
+    #[error("{slow} is too slow; the least rate of a link is {least}")]
+    Rate { slow: BitRate, least: BitRate },
 }
 
 impl LabError {

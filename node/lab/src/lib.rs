@@ -29,5 +29,5 @@ pub use holder::hold;
 pub use link::run_link;
 pub use list::{counters, list};
 pub use state::LabDir;
-pub use topology::{LinkWishes, Mechanism, Topology};
+pub use topology::{LinkWishes, Mechanism, Topology, rate};
 pub use up::up;

@@ -160,7 +160,7 @@ fn veth_pairs(lab: &Lab) -> String {
         }
         let _ = writeln!(
             lines,
-            "link add {} address {} netns {} type veth peer name {} address {} netns {}",
+            "link add name {} address {} netns {} type veth peer name {} address {} netns {}",
             link.a_interface,
             addressing::hardware(place, End::A),
             netns_name(&lab.name, &link.a),
@@ -213,7 +213,7 @@ fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place:
     let mut line = |text: std::fmt::Arguments<'_>| {
         let _ = writeln!(lines, "{text}");
     };
-    line(format_args!("link set lo up"));
+    line(format_args!("link set dev lo up"));
     line(format_args!("addr add {}/32 dev lo", own.v4));
     line(format_args!("addr add {}/128 dev lo nodad", own.v6));
     for (number, link) in lab.links.iter().enumerate() {
@@ -222,7 +222,7 @@ fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place:
             Some(End::B) => (&link.b_interface, link.b_address, link.a_address, End::A),
             None => continue,
         };
-        line(format_args!("link set {interface} up"));
+        line(format_args!("link set dev {interface} up"));
         line(format_args!("addr add {}/{LINK_V4_LEN} dev {interface}", mine.v4));
         line(format_args!("addr add {}/{LINK_V6_LEN} dev {interface} nodad", mine.v6));
         // Permanent, so that no packet waits for, or is lost with, a question of address.

@@ -65,31 +65,31 @@ struct UpArgs {
     /// line:N (n1 - n2 - ... - nN), star:N (n1 is the hub), or a TOML file
     topology: String,
     /// Name of the lab: letters, digits and hyphens [default: a short random one]
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     name: Option<String>,
     /// Rate of every link, such as 10Mbit/s
-    #[arg(long)]
+    #[arg(long, value_parser = dwell_lab::rate, allow_hyphen_values = true)]
     rate: Option<BitRate>,
     /// Delay of every link, one way, such as 5ms
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     delay: Option<Nanos>,
     /// Variation of the delay, either way, such as 1ms
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     jitter: Option<Nanos>,
     /// Share of packets lost, such as 1%
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     loss: Option<Ratio>,
     /// Share of packets doubled, such as 1%
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     duplicate: Option<Ratio>,
     /// Share of packets that skip the delay, such as 1%
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     reorder: Option<Ratio>,
     /// Seed of what chance decides; the same seed, the same luck [default: random]
-    #[arg(long)]
+    #[arg(long, value_parser = seed, allow_hyphen_values = true)]
     seed: Option<u64>,
     /// How links are emulated: netem, tbf or tap [default: the first of these that can do it]
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     mechanism: Option<Mechanism>,
     /// Print the lab as one JSON object
     #[arg(long)]
@@ -225,6 +225,10 @@ fn down_all() -> Result<Exit, Failure> {
         }
     }
     Ok(exit)
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
 }
 
 fn lab_dir(path: &std::path::Path) -> Result<LabDir, Failure> {
