@@ -350,6 +350,81 @@ fn two_labs_live_side_by_side_and_one_must_be_named() {
     assert_eq!(other.namespaces(), 2, "the other lab stays");
 }
 
+/// A namespace of somebody else's, with a process in it; gone when the test ends.
+struct Stranger {
+    netns: String,
+    process: Child,
+}
+
+impl Stranger {
+    fn new(netns: String) -> Self {
+        assert!(Command::new("ip").args(["netns", "add", &netns]).status().unwrap().success());
+        let sleep = ["netns", "exec", &netns, "sleep", "600"];
+        let process = Command::new("ip").args(sleep).spawn().unwrap();
+        let comm = format!("/proc/{}/comm", process.id());
+        until("it sleeps", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
+        Self { netns, process }
+    }
+
+    fn assert_unharmed(&mut self) {
+        assert!(Path::new("/run/netns").join(&self.netns).exists(), "the namespace stays");
+        assert_eq!(self.process.try_wait().unwrap(), None, "its process runs");
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        kill(&mut self.process);
+        let _ = Command::new("ip").args(["netns", "del", &self.netns]).status();
+    }
+}
+
+#[test]
+fn a_namespace_of_somebody_elses_that_is_called_like_a_labs_is_left_alone() {
+    if !as_root() {
+        return;
+    }
+    // One in the way of a node, and one beside the nodes.
+    for node in ["n2", "box"] {
+        let lab = TestLab::reserve(&format!("strange{node}"));
+        let mut stranger = Stranger::new(format!("dwell-{}-{node}", lab.name));
+        let listed = dwell(&["lab", "list"]);
+        assert!(!String::from_utf8_lossy(&listed.stdout).contains(&lab.name), "{listed:?}");
+        let refused = lab.try_up(&["line:3"]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        assert!(said(&refused).contains(&stranger.netns), "{}", said(&refused));
+        assert_eq!(lab.namespaces(), 1, "nothing was made");
+        assert!(!lab.directory().exists());
+        stranger.assert_unharmed();
+        assert_eq!(lab.down().status.code(), Some(2), "there is no such lab");
+        stranger.assert_unharmed();
+    }
+    // One that comes while the lab is there.
+    let lab = TestLab::up("stranger", &["line:2"]);
+    let mut stranger = Stranger::new(format!("dwell-{}-late", lab.name));
+    assert!(lab.down().status.success());
+    assert_eq!(lab.namespaces(), 1, "only the stranger's");
+    stranger.assert_unharmed();
+}
+
+#[test]
+fn a_namespace_that_somebody_else_makes_during_the_making_is_left_alone() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::reserve("race");
+    let arguments = ["lab", "up", "line:200", "--name", &lab.name];
+    let up = Command::new(DWELL).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
+    until("namespaces appear", || lab.namespaces() >= 1);
+    let mut stranger = Stranger::new(format!("dwell-{}-n200", lab.name));
+    let output = up.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said(&output).contains("File exists"), "{}", said(&output));
+    assert_eq!(lab.namespaces(), 1, "only the stranger's");
+    assert!(!lab.directory().exists());
+    stranger.assert_unharmed();
+}
+
 #[test]
 fn a_lab_killed_in_its_making_leaves_nothing_after_down() {
     if !as_root() {

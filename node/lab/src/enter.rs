@@ -10,7 +10,7 @@ use dwell_io::netns;
 
 use crate::error::LabError;
 use crate::holder::Holder;
-use crate::make::{all_namespaces, lab_of, netns_path, not_entered};
+use crate::namespace::{all_namespaces, lab_of, netns_path, not_entered};
 use crate::state;
 
 /// Turns this process into `program`, run in `node` of `lab`: its exit code, its signals and its

@@ -22,6 +22,17 @@ pub enum LabError {
     /// A lab of that name is there already.
     #[error("a lab '{0}' is there already; take another name, or end it: dwell lab down {0}")]
     Exists(String),
+    /// A namespace of somebody else's has a name like those of the lab.
+    #[error(
+        "there is a network namespace '{netns}', which no lab of dwell's made and which stays; \
+         take another name than '{lab}', or remove it yourself: ip netns del {netns}"
+    )]
+    NamespaceTaken {
+        /// The lab that was asked for.
+        lab: String,
+        /// The namespace.
+        netns: String,
+    },
     /// No lab of that name.
     #[error("there is no lab '{name}'; {}", known(.there_are))]
     NoSuchLab {

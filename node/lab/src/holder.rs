@@ -72,7 +72,7 @@ pub fn hold(dir: &LabDir) -> Result<(), LabError> {
     netns::become_root_of_new_namespaces().map_err(refused)?;
     let base = dir.path().parent().unwrap_or(Path::new("/"));
     netns::private_run(base).map_err(refused)?;
-    fs::create_dir_all(crate::make::NETNS_DIR).map_err(LabError::io("making /run/netns"))?;
+    fs::create_dir_all(crate::namespace::NETNS_DIR).map_err(LabError::io("making /run/netns"))?;
     let user = netns::inode(Path::new("/proc/self/ns/user"))
         .map_err(LabError::io("reading /proc/self/ns"))?;
     let own = process::Identity::own().map_err(LabError::io("reading /proc/self/stat"))?;

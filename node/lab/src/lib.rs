@@ -15,6 +15,7 @@ mod iproute;
 mod link;
 mod list;
 mod make;
+mod namespace;
 mod routes;
 mod state;
 mod topology;

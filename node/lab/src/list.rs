@@ -12,7 +12,8 @@ use crate::down::names;
 use crate::error::LabError;
 use crate::holder::Holder;
 use crate::iproute::Tool;
-use crate::make::{end_at, netns_path, not_entered};
+use crate::make::end_at;
+use crate::namespace::{netns_path, not_entered};
 use crate::state;
 use crate::topology::Mechanism;
 

@@ -160,7 +160,7 @@ fn up(args: UpArgs) -> Result<Exit, Failure> {
         mechanism: args.mechanism,
     };
     let topology = Topology::read(&args.topology, &wishes).map_err(|e| failure(e.into()))?;
-    let lab = dwell_lab::up(&topology, args.name.as_deref()).map_err(failure)?;
+    let lab = dwell_lab::up(&topology, args.name.as_deref(), &|_, _| {}).map_err(failure)?;
     if args.json {
         show::json(&lab)?
     } else {

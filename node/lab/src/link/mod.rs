@@ -24,7 +24,7 @@ use crate::background;
 use crate::description::{Counters, Lab};
 use crate::error::LabError;
 use crate::iproute::Tool;
-use crate::make::netns_name;
+use crate::namespace::netns_name;
 use crate::state::LabDir;
 use crate::topology::Mechanism;
 
