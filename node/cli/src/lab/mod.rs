@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use dwell_lab::{Lab, LabDir, LabError, LinkWishes, Mechanism, Topology};
 use dwell_units::{BitRate, Nanos, Ratio};
 
+use crate::progress::Progress;
 use crate::{Exit, Failure};
 
 /// Arguments of `lab`.
@@ -160,7 +161,10 @@ fn up(args: UpArgs) -> Result<Exit, Failure> {
         mechanism: args.mechanism,
     };
     let topology = Topology::read(&args.topology, &wishes).map_err(|e| failure(e.into()))?;
-    let lab = dwell_lab::up(&topology, args.name.as_deref(), &|_, _| {}).map_err(failure)?;
+    let progress = Progress::new("lab up");
+    let show = |done, of| progress.show(done, of, "");
+    let lab = dwell_lab::up(&topology, args.name.as_deref(), &show).map_err(failure)?;
+    drop(progress);
     if args.json {
         show::json(&lab)?
     } else {
