@@ -653,6 +653,29 @@ fn a_link_ignores_the_terminals_interrupt_and_ends_when_asked() {
     lab.assert_nothing_is_left();
 }
 
+#[test]
+fn a_link_whose_process_was_killed_is_called_dead() {
+    if !as_root() {
+        return;
+    }
+    let options = ["line:3", "--delay", "1ms", "--mechanism", "tap"];
+    let lab = TestLab::up("dead", &options);
+    assert_eq!(lab.describe()["state"], "up");
+    let pid = fs::read_to_string(lab.directory().join("link-1.pid")).unwrap();
+    let link = Handle::open(pid.split(' ').next().unwrap().parse().unwrap()).unwrap();
+    link.signal(Signal::Kill).unwrap();
+    assert!(link.wait(dwell_units::Nanos::from_secs(10)));
+    let described = lab.describe();
+    let states = [&described["links"][0]["state"], &described["links"][1]["state"]];
+    assert_eq!((&described["state"], states), (&"broken".into(), [&"up".into(), &"dead".into()]));
+    let listed = dwell(&["lab", "list"]).stdout;
+    let listed = String::from_utf8(listed).unwrap();
+    let line = listed.lines().find(|line| line.starts_with(&lab.name)).unwrap();
+    assert!(line.contains("link n2 - n3 is dead"), "{line}");
+    assert!(lab.down().status.success());
+    lab.assert_nothing_is_left();
+}
+
 /// Somebody without any privilege, with a directory and a copy of the program of their own.
 struct Nobody {
     home: tempfile::TempDir,
@@ -811,6 +834,10 @@ fn a_rootless_lab_whose_holder_was_killed_is_removed_with_all_that_ran_in_it() {
     let holder = nobody.holder();
     holder.signal(Signal::Kill).unwrap();
     assert!(holder.wait(dwell_units::Nanos::from_secs(10)));
+    let listed = nobody.dwell(&["lab", "list"]).stdout;
+    let listed = String::from_utf8(listed).unwrap();
+    let line = listed.lines().find(|line| line.starts_with(&nobody.lab)).unwrap();
+    assert!(line.contains("broken: the process that kept it has ended"), "{line}");
     nobody.down();
     assert_eq!(inside.wait().unwrap().signal(), Some(15));
 }

@@ -36,6 +36,11 @@ pub(crate) enum Holder {
 }
 
 impl Holder {
+    /// Whether the holder of a rootless lab runs.
+    pub(crate) fn runs(dir: &LabDir) -> bool {
+        background::signed(dir, FILE).is_some()
+    }
+
     /// Looks for the holder and, if it runs, enters its namespaces.
     pub(crate) fn enter(dir: &LabDir) -> Result<Self, LabError> {
         let Ok(text) = fs::read_to_string(dir.file(FILE)) else { return Ok(Self::None) };

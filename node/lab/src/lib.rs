@@ -22,7 +22,9 @@ mod topology;
 mod up;
 
 pub use addressing::Addresses;
-pub use description::{Counters, DirectionCounters, Lab, LabState, Link, Node, Parameters, SCHEMA};
+pub use description::{
+    Counters, DirectionCounters, Lab, LabState, Link, LinkState, Node, Parameters, SCHEMA,
+};
 pub use down::{Ended, down, named_or_only, names};
 pub use enter::{exec, here};
 pub use error::{LabError, TopologyError};

@@ -8,7 +8,7 @@ use dwell_io::process::{self, Signal};
 use dwell_units::Nanos;
 
 use crate::addressing::{self, End};
-use crate::description::{Lab, LabState, Link, Node, Parameters, SCHEMA};
+use crate::description::{Lab, LabState, Link, LinkState, Node, Parameters, SCHEMA};
 use crate::down;
 use crate::emulation::Choice;
 use crate::error::LabError;
@@ -95,6 +95,7 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
             a_address: addressing::link_end(place, End::A),
             b_address: addressing::link_end(place, End::B),
             mechanism,
+            state: LinkState::Up,
             parameters: Parameters::new(&edge.wishes.parameters(), seed(edge, place, mechanism)?),
             event_log: (mechanism == Mechanism::Tap).then(|| log.display().to_string()),
             counters: None,
