@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use dwell_io::netns;
@@ -169,9 +169,10 @@ fn send_numbered(lab: &TestLab, count: u32) -> Vec<u32> {
     let receiver = lab.socket("n2", "198.19.0.2:7000");
     let sender = lab.socket("n1", "198.19.0.1:7001");
     let over = AtomicBool::new(false);
+    let empty = AtomicU32::new(0);
     std::thread::scope(|scope| {
         let arrived = scope.spawn(|| {
-            receiver.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+            receiver.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
             let mut arrived = Vec::new();
             let mut number = [0; 4];
             loop {
@@ -180,15 +181,16 @@ fn send_numbered(lab: &TestLab, count: u32) -> Vec<u32> {
                 match receiver.recv(&mut number) {
                     Ok(_) => arrived.push(u32::from_be_bytes(number)),
                     Err(_) if last => return arrived,
-                    Err(_) => {}
+                    Err(_) => _ = empty.fetch_add(1, Ordering::SeqCst),
                 }
             }
         });
         for number in 0..count {
             sender.send_to(&number.to_be_bytes(), "198.19.0.2:7000").unwrap();
             if number % 50 == 49 {
-                // Not faster than the receiver empties its buffer.
-                std::thread::sleep(Duration::from_millis(1));
+                // Not faster than the receiver empties its buffer, however busy the machine is.
+                let seen = empty.load(Ordering::SeqCst);
+                until("the receiver's buffer is empty", || empty.load(Ordering::SeqCst) > seen);
             }
         }
         until("the link has delivered all", || {
@@ -404,6 +406,7 @@ fn a_namespace_of_somebody_elses_that_is_called_like_a_labs_is_left_alone() {
     let mut stranger = Stranger::new(format!("dwell-{}-late", lab.name));
     assert!(lab.down().status.success());
     assert_eq!(lab.namespaces(), 1, "only the stranger's");
+    assert_eq!(netns::within(&lab.netns("late"), dwell_lab::here).unwrap(), None);
     stranger.assert_unharmed();
 }
 
