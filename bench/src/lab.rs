@@ -1,13 +1,17 @@
 //! A lab of two nodes and one link, made by `dwell lab` and removed when it is dropped.
 
 use std::env;
+use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{self, Command, Stdio};
 
 use anyhow::{Context, Result};
 use dwell_node_cli::Failure;
 use serde::Deserialize;
+
+/// What the names of these labs begin with; the number of the process that made it follows.
+const PREFIX: &str = "bench-run-";
 
 /// One of the two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +68,10 @@ impl Lab {
     /// exit 4, with the reason that `dwell lab` gives.
     pub fn up(rate: Option<&str>) -> Result<Self, Failure> {
         let dwell = sibling("dwell")?;
+        remove_left_behind(&dwell);
         let mut command = Command::new(&dwell);
-        command.args(["lab", "up", "line:2", "--json"]);
+        command.args(["lab", "up", "line:2", "--json", "--name"]);
+        command.arg(format!("{PREFIX}{}", process::id()));
         if let Some(rate) = rate {
             command.args(["--rate", rate]);
         }
@@ -133,6 +139,36 @@ impl Drop for Lab {
             eprintln!("the lab is still there; remove it: dwell lab down {}", self.up.name);
         }
     }
+}
+
+/// Takes down the labs of runs that were killed. One that cannot be, such as root's by somebody
+/// else, stays; `dwell lab down` says why.
+fn remove_left_behind(dwell: &Path) {
+    #[derive(Deserialize)]
+    struct Listed {
+        labs: Vec<Named>,
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let list = Command::new(dwell).args(["lab", "list", "--json"]).stdin(Stdio::null()).output();
+    let Ok(output) = list else { return };
+    let Ok(listed) = serde_json::from_slice::<Listed>(&output.stdout) else { return };
+    for Named { name } in listed.labs {
+        let maker = name.strip_prefix(PREFIX).and_then(|pid| pid.parse::<u32>().ok());
+        if maker.is_some_and(|pid| !is_a_run(pid)) {
+            eprintln!("lab {name} was left behind by a run that was killed; taking it down");
+            let down = ["lab", "down", &name];
+            let _ = Command::new(dwell).args(down).stdin(Stdio::null()).status();
+        }
+    }
+}
+
+/// Whether the process of that number is one of these experiments.
+fn is_a_run(pid: u32) -> bool {
+    let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    matches!(command.trim(), "roundtrip" | "rtt")
 }
 
 /// A program that was built beside this one.

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use dwell_io::process::{self, end_with_parent};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Interrupt;
@@ -32,14 +33,8 @@ pub struct Finished {
 /// and it gets the time to conclude.
 pub fn finish(mut command: Command, interrupt: &Interrupt) -> Result<Finished> {
     let what = describe(&command);
-    let mut child = Owned(
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start {what}"))?,
-    );
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = Owned::spawn(&mut command, &what)?;
     let mut pipe = child.0.stdout.take().context("no pipe to standard output")?;
     let reader = thread::spawn(move || {
         let mut text = Vec::new();
@@ -78,15 +73,8 @@ impl Server {
     /// either of its outputs.
     pub fn start(mut command: Command, ready: Option<&str>) -> Result<Self> {
         let what = describe(&command);
-        let mut child = Owned(
-            command
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .process_group(0)
-                .spawn()
-                .with_context(|| format!("cannot start {what}"))?,
-        );
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Owned::spawn(&mut command, &what)?;
         let (sender, lines) = mpsc::channel();
         if let Some(pipe) = child.0.stdout.take() {
             let sender = sender.clone();
@@ -155,11 +143,18 @@ impl Server {
     }
 }
 
-/// A child that does not outlive us.
+/// A child that does not outlive us, not even when we are killed. To be started by the main thread.
 #[derive(Debug)]
 struct Owned(Child);
 
 impl Owned {
+    fn spawn(command: &mut Command, what: &str) -> Result<Self> {
+        end_with_parent(command.process_group(0), process::Signal::Kill)
+            .spawn()
+            .map(Self)
+            .with_context(|| format!("cannot start {what}"))
+    }
+
     /// SIGINT, some grace, then SIGKILL.
     fn end(&mut self) {
         let pid = Pid::from_child(&self.0);

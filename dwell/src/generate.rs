@@ -64,10 +64,10 @@ fn completions(program: Command, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The part of a command that people type; the generators complete hidden subcommands too.
+/// The part of a command that people type; the generators complete what is hidden, too.
 fn visible(command: &Command) -> Command {
     let mut shown = Command::new(command.get_name().to_owned())
-        .args(command.get_arguments().cloned())
+        .args(command.get_arguments().filter(|a| !a.is_hide_set()).cloned())
         .subcommands(command.get_subcommands().filter(|c| !c.is_hide_set()).map(visible));
     if let Some(about) = command.get_about() {
         shown = shown.about(about.clone());

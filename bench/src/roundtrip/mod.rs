@@ -97,12 +97,8 @@ fn measure(case: Case, args: &Args, lab: &Lab, interrupt: &Interrupt) -> Result<
     let finished = finish(ping, interrupt)?;
     fs::write(&json, &finished.stdout)
         .with_context(|| format!("cannot write {}", json.display()))?;
-    let interrupted = Some(Exit::Interrupted as i32);
-    ensure!(
-        finished.status.success() || finished.status.code() == interrupted,
-        "dwell ping ended with {}",
-        finished.status
-    );
+    let partial = finished.status.code() == Some(Exit::Interrupted as i32);
+    ensure!(finished.status.success() || partial, "dwell ping ended with {}", finished.status);
     let summary = Summary::parse(&finished.stdout)?;
 
     let load: Vec<Value> = loads.stop()?;
@@ -111,6 +107,7 @@ fn measure(case: Case, args: &Args, lab: &Lab, interrupt: &Interrupt) -> Result<
     ensure!(round_trips.count > 0, "no round trip was measured");
     Ok(Measured {
         case,
+        partial,
         missing: summary.missing(),
         warnings: summary.warnings().to_vec(),
         round_trips,

@@ -33,6 +33,8 @@ pub(super) struct Report {
 pub(super) struct Measured {
     /// Which.
     pub(super) case: Case,
+    /// Whether it was interrupted before all cycles were measured.
+    pub(super) partial: bool,
     /// Round trips that did not come back in time.
     pub(super) missing: u64,
     /// Reasons to trust the figures less.
@@ -60,6 +62,7 @@ impl Report {
             let published = Published::of(m.case, self.cycles);
             json!({
                 "case": m.case,
+                "partial": m.partial,
                 "rtt_ns": m.round_trips,
                 "missing": m.missing,
                 "warnings": m.warnings,
@@ -106,6 +109,13 @@ impl Report {
         for measured in &self.cases {
             notes.extend(measured.case.note(self.machine.cores));
             let title = measured.case.title();
+            if measured.partial {
+                let cycles = measured.round_trips.count + measured.missing;
+                notes.push(format!(
+                    "{title}: partial, interrupted after {cycles} of {} cycles",
+                    self.cycles
+                ));
+            }
             notes.extend(measured.warnings.iter().map(|warning| format!("{title}: {warning}")));
         }
         notes
@@ -177,8 +187,9 @@ impl fmt::Display for Report {
         for measured in &self.cases {
             let published = Published::of(measured.case, self.cycles);
             let r = &measured.round_trips;
+            let partial = if measured.partial { " (partial)" } else { "" };
             table.row([
-                format!("{}, here", measured.case.title()),
+                format!("{}, here{partial}", measured.case.title()),
                 r.count.to_string(),
                 measured.missing.to_string(),
                 micros(r.min),
@@ -237,7 +248,8 @@ mod tests {
             max: Some(9e6),
         };
         let (csv, json) = (PathBuf::from("r.csv"), PathBuf::from("r.json"));
-        Measured { case, missing: 0, warnings: vec![], round_trips, load: vec![], csv, json }
+        let (partial, missing, warnings, load) = (false, 0, vec![], vec![]);
+        Measured { case, partial, missing, warnings, round_trips, load, csv, json }
     }
 
     fn report(cases: Vec<Measured>) -> Report {
@@ -269,6 +281,21 @@ mod tests {
         let published = text.lines().find(|line| line.contains("published")).unwrap();
         let cells: Vec<&str> = published.split_whitespace().collect();
         assert_eq!(cells, ["published", "-", "-", "160", "12267", "414", "288.4", "-", "-", "-"]);
+    }
+
+    #[test]
+    fn a_case_that_was_cut_short_is_called_partial_in_table_notes_and_object() {
+        let mut cut = measured(Case::Cpu, 90e3, None);
+        cut.partial = true;
+        cut.round_trips.count = 41_110;
+        cut.missing = 5;
+        let report = report(vec![measured(Case::Idle, 70e3, None), cut]);
+        let text = report.to_string();
+        assert!(text.contains("CPU load, here (partial)"), "{text}");
+        assert!(text.contains("interrupted after 41115 of 50000 cycles"), "{text}");
+        assert!(!text.contains("no load, here (partial)"), "{text}");
+        let cases = &report.to_json()["cases"];
+        assert_eq!((&cases[0]["partial"], &cases[1]["partial"]), (&json!(false), &json!(true)));
     }
 
     #[test]

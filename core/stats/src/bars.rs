@@ -8,18 +8,22 @@ use crate::histogram::Bin;
 
 /// Eighths of a block, from one to seven.
 const PARTS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/// Columns that an edge takes, such as `999.9ms`.
+/// Columns that an edge takes at least, such as `999.9ms`.
 const EDGE: usize = 7;
+/// Digits beyond the usual that tell any two edges apart: a nanosecond among seconds.
+const MOST_DIGITS: usize = 9;
 
 /// Lines of at most `width` columns (as long as the counts leave room for a bar of ten), each
 /// ending in a line feed. A bin that is not empty always shows something.
 pub fn render(bins: &[Bin], width: usize) -> String {
     let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1);
     let digits = largest.to_string().len();
-    let room = width.saturating_sub(EDGE + " .. ".len() + EDGE + 2 + digits + 1).max(10);
+    let labels = labels(bins);
+    let edge = labels.iter().flatten().map(String::len).max().unwrap_or(0).max(EDGE);
+    let room = width.saturating_sub(edge + " .. ".len() + edge + 2 + digits + 1).max(10);
     let mut text = String::new();
-    for bin in bins {
-        let edges = format!("{:>EDGE$} .. {:>EDGE$}", short(bin.from), short(bin.to));
+    for (bin, [from, to]) in bins.iter().zip(&labels) {
+        let edges = format!("{from:>edge$} .. {to:>edge$}");
         let eighths = (u128::from(bin.count) * room as u128 * 8).div_ceil(u128::from(largest));
         let (full, part) = (eighths as usize / 8, eighths as usize % 8);
         let mut bar = "█".repeat(full);
@@ -29,22 +33,31 @@ pub fn render(bins: &[Bin], width: usize) -> String {
     text
 }
 
-/// A time in four digits at most.
-fn short(time: Nanos) -> String {
+/// Both edges of every bin, in as few digits as tell them apart: bins may lie close together and
+/// far from zero.
+fn labels(bins: &[Bin]) -> Vec<[String; 2]> {
+    let with = |more: usize| -> Vec<[String; 2]> {
+        bins.iter().map(|bin| [bin.from, bin.to].map(|edge| short(edge, more))).collect()
+    };
+    let tells = |labels: &[[String; 2]]| {
+        labels.iter().zip(bins).all(|([from, to], bin)| from != to || bin.from == bin.to)
+    };
+    (0..MOST_DIGITS).map(with).find(|labels| tells(labels)).unwrap_or_else(|| with(MOST_DIGITS))
+}
+
+/// A time in four digits at most, and `more` where the nanoseconds give them.
+fn short(time: Nanos, more: usize) -> String {
     let magnitude = time.0.unsigned_abs();
     let sign = if time.0 < 0 { "-" } else { "" };
-    let (unit, scale) = match magnitude {
+    let (unit, scale, exact) = match magnitude {
         0..1_000 => return format!("{sign}{magnitude}ns"),
-        1_000..1_000_000 => ("us", 1e3),
-        1_000_000..1_000_000_000 => ("ms", 1e6),
-        _ => ("s", 1e9),
+        1_000..1_000_000 => ("us", 1e3, 3),
+        1_000_000..1_000_000_000 => ("ms", 1e6, 6),
+        _ => ("s", 1e9, 9),
     };
     let value = magnitude as f64 / scale;
-    if value < 99.95 {
-        format!("{sign}{value:.1}{unit}")
-    } else {
-        format!("{sign}{value:.0}{unit}")
-    }
+    let digits = (usize::from(value < 99.95) + more).min(exact);
+    format!("{sign}{value:.digits$}{unit}")
 }
 
 #[cfg(test)]
@@ -74,6 +87,21 @@ mod tests {
     }
 
     #[test]
+    fn bins_that_lie_close_together_far_from_zero_are_told_apart() {
+        let edges = [9_998_400, 9_999_100, 10_000_300, 10_000_350];
+        let bins: Vec<Bin> = edges.windows(2).map(|edge| bin(edge[0], edge[1], 1)).collect();
+        let text = render(&bins, 80);
+        let expected =
+            [" 9.99840ms ..  9.99910ms", " 9.99910ms .. 10.00030ms", "10.00030ms .. 10.00035ms"];
+        assert_eq!(text.lines().map(|line| &line[..24]).collect::<Vec<_>>(), expected, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let seconds = [bin(5_000_000_000, 5_000_000_001, 1)];
+        assert!(render(&seconds, 80).starts_with("5.000000000s .. 5.000000001s"));
+        // One value only has nothing to be told apart from.
+        assert!(render(&[bin(5_000_000, 5_000_000, 7)], 80).starts_with("  5.0ms ..   5.0ms"));
+    }
+
+    #[test]
     fn edges_are_short_in_every_unit() {
         let cases = [
             (0, "0ns"),
@@ -83,7 +111,7 @@ mod tests {
             (3_250_000, "3.2ms"),
         ];
         for (nanos, text) in cases {
-            assert_eq!(short(Nanos(nanos)), text);
+            assert_eq!(short(Nanos(nanos), 0), text);
         }
     }
 }

@@ -5,6 +5,7 @@
 mod environment;
 mod exit;
 mod place;
+mod progress;
 mod stop;
 mod target;
 

@@ -3,18 +3,24 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard};
 
 use serde_json::Value;
 
 const DWELL: &str = env!("CARGO_BIN_EXE_dwell-node");
 
+/// What is measured here is the machine, so these tests do not measure each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    MACHINE.lock().unwrap_or_else(|failed| failed.into_inner())
+}
+
 fn dwell(arguments: &[&str]) -> Output {
     Command::new(DWELL).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-#[test]
-fn what_the_doctor_finds_follows_its_schema_and_comes_from_doing() {
-    let output = dwell(&["doctor", "--json"]);
+/// What the doctor found, which follows its schema, and that schema.
+fn findings(output: &Output) -> (Value, jsonschema::Validator) {
     assert!(output.status.success(), "{output:?}");
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let path = "../../docs/schema/dwell.doctor-1.schema.json";
@@ -23,17 +29,33 @@ fn what_the_doctor_finds_follows_its_schema_and_comes_from_doing() {
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<_> = validator.iter_errors(&found).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");
+    (found, validator)
+}
+
+fn ability<'a>(found: &'a Value, name: &str) -> &'a Value {
+    let abilities = found["abilities"].as_array().unwrap();
+    abilities.iter().find(|ability| ability["name"] == name).unwrap_or_else(|| panic!("{name}"))
+}
+
+#[test]
+fn what_the_doctor_finds_follows_its_schema_and_comes_from_doing() {
+    let _alone = alone();
+    let (found, validator) = findings(&dwell(&["doctor", "--json"]));
     for timer in found["timers"].as_array().unwrap() {
         let real_time = timer["method"].as_str().unwrap().contains("FIFO");
         // Where real-time scheduling is not allowed there is nothing to count.
         assert!(timer["count"] == 200 || real_time && timer["count"] == 0, "{timer}");
     }
-    let ability = |name: &str| {
-        let abilities = found["abilities"].as_array().unwrap();
-        abilities.iter().find(|ability| ability["name"] == name).unwrap_or_else(|| panic!("{name}"))
-    };
     let fifo = found["timers"].as_array().unwrap().iter().filter(|timer| timer["count"] == 0);
-    assert_eq!(fifo.count() == 0, ability("real-time scheduling")["available"] == true);
+    assert_eq!(fifo.count() == 0, ability(&found, "real-time scheduling")["available"] == true);
+    if ability(&found, "virtual interfaces (veth)")["available"] == true {
+        let stamps = found["stamps"].as_array().unwrap();
+        let seen = |interface: &str| {
+            let mine = stamps.iter().filter(|seen| seen["interface"] == interface);
+            mine.filter(|seen| seen["socket"].as_str().unwrap().starts_with("UDP")).count()
+        };
+        assert_eq!((seen("lo"), seen("veth")), (2, 2), "either family on either: {stamps:?}");
+    }
     // What was tried in a namespace of its own leaves nothing behind in this one.
     let names = found["interfaces"].as_array().unwrap();
     assert!(names.iter().any(|interface| interface["name"] == "lo"), "{names:?}");
@@ -44,7 +66,65 @@ fn what_the_doctor_finds_follows_its_schema_and_comes_from_doing() {
 }
 
 #[test]
+fn without_root_the_doctor_tries_what_a_rootless_lab_would() {
+    let _alone = alone();
+    if !dwell_io::netns::may_create() {
+        println!("SKIP: becoming somebody without root needs root");
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let program = home.path().join("dwell-node");
+    fs::copy(DWELL, &program).unwrap();
+    assert!(
+        Command::new("chmod").args(["755", "."]).current_dir(&home).status().unwrap().success()
+    );
+    let nobody = |arguments: &[&str]| {
+        let who = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"];
+        let mut command = Command::new("setpriv");
+        command.args(who).arg(&program).args(arguments).current_dir("/").output().unwrap()
+    };
+    let (found, _) = findings(&nobody(&["doctor", "--json"]));
+    let rows = |found: &Value| -> Vec<String> {
+        let abilities = found["abilities"].as_array().unwrap();
+        abilities.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let (roots, _) = findings(&dwell(&["doctor", "--json"]));
+    assert_eq!(rows(&found), rows(&roots), "no row is dropped");
+    let may = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "unshare", "-Urn", "true"])
+        .status();
+    let lab = ability(&found, "network namespaces (dwell lab)");
+    assert_eq!(lab["available"], may.unwrap().success(), "{lab}");
+    for name in ["virtual interfaces (veth)", "tbf: limits a link's rate", "XDP on veth, native"] {
+        let row = ability(&found, name);
+        assert!(row["available"] == true || row["reason"].is_string(), "{row}");
+        if name.contains("veth)") || name.contains("tbf") {
+            let (ours, roots) = (&row["available"], &ability(&roots, name)["available"]);
+            assert!(ours == roots || lab["available"] == false, "{row}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_has_had_enough_of_the_findings_is_success() {
+    let _alone = alone();
+    for arguments in [&["doctor"][..], &["doctor", "--json"]] {
+        let mut child = Command::new(DWELL)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !said.contains("dwell:"), "{said}");
+    }
+}
+
+#[test]
 fn a_burner_burns_the_level_asked_within_three_points() {
+    let _alone = alone();
     for level in [1, 20, 50, 80] {
         let text = format!("{level}%");
         let arguments =
@@ -58,6 +138,7 @@ fn a_burner_burns_the_level_asked_within_three_points() {
 
 #[test]
 fn traffic_reaches_the_rate_asked_within_two_percent() {
+    let _alone = alone();
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("udp://127.0.0.1:{port}");
     let sink = Command::new(DWELL)

@@ -5,11 +5,11 @@
 //! two namespaces apart.
 
 use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -65,7 +65,40 @@ pub fn enter_process(pid: u32) -> io::Result<()> {
             doors.push((File::open(theirs)?, kind));
         }
     }
-    doors.iter().try_for_each(|(door, kind)| set(door, *kind))
+    let here = WorkingDirectory::note()?;
+    doors.iter().try_for_each(|(door, kind)| set(door, *kind))?;
+    here.restore();
+    Ok(())
+}
+
+/// Where a process works: entering a mount namespace moves it to the root of that.
+struct WorkingDirectory {
+    directory: File,
+    path: Option<PathBuf>,
+}
+
+impl WorkingDirectory {
+    fn note() -> io::Result<Self> {
+        let directory = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(".")?;
+        Ok(Self { directory, path: std::env::current_dir().ok() })
+    }
+
+    /// Goes back by the path, so that the directory has a name here; where something else lies
+    /// there, as below a private /run, to the directory itself. One that may not be entered could
+    /// not have been worked in before either.
+    fn restore(&self) {
+        let is_same = |path: &PathBuf| {
+            let (Ok(there), Ok(ours)) = (fs::metadata(path), self.directory.metadata()) else {
+                return false;
+            };
+            (there.dev(), there.ino()) == (ours.dev(), ours.ino())
+        };
+        let by_path = self.path.as_ref().filter(|path| is_same(path));
+        if by_path.is_none_or(|path| std::env::set_current_dir(path).is_err()) {
+            // SAFETY: the descriptor is open for the length of the call; no memory is touched.
+            unsafe { libc::fchdir(self.directory.as_raw_fd()) };
+        }
+    }
 }
 
 /// The inode number of the namespace that the file at `path` stands for.

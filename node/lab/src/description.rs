@@ -38,6 +38,20 @@ pub enum LabState {
     Making,
     /// All of it is there.
     Up,
+    /// All of it was there, and something has ended since: a link of its own process, or the
+    /// process that keeps a rootless lab.
+    Broken,
+}
+
+/// Whether a link carries packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkState {
+    /// As far as can be told; the interfaces may still be switched off.
+    #[default]
+    Up,
+    /// Its process has ended (TAP links), so nothing gets through any more.
+    Dead,
 }
 
 /// A node.
@@ -68,6 +82,9 @@ pub struct Link {
     pub b_address: Addresses,
     /// How it is emulated.
     pub mechanism: Mechanism,
+    /// Whether it carries packets.
+    #[serde(default)]
+    pub state: LinkState,
     /// What it does to packets.
     pub parameters: Parameters,
     /// The file that tells of every packet dropped, doubled or reordered (TAP links only).

@@ -11,7 +11,7 @@ use crate::background;
 use crate::error::LabError;
 use crate::holder::Holder;
 use crate::iproute::Tool;
-use crate::make::{all_namespaces, lab_of, namespaces_of, netns_path};
+use crate::namespace::{self, Namespace, netns_path};
 use crate::state::{self, LabDir, Lock};
 
 /// A process that was still running in a lab and had to end.
@@ -38,16 +38,19 @@ pub fn down(name: &str) -> Result<Vec<Ended>, LabError> {
             Some(lock) => remove_all(&dir, &lock),
             None => Ok(Vec::new()),
         },
-        None if !namespaces_of(name)?.is_empty() => remove_namespaces(name, None),
-        None => Err(LabError::NoSuchLab { name: name.to_owned(), there_are: names()? }),
+        None => match namespace::marked(name)? {
+            left if left.is_empty() => {
+                Err(LabError::NoSuchLab { name: name.to_owned(), there_are: names()? })
+            }
+            left => remove_namespaces(&left, None),
+        },
     }
 }
 
 /// The names of all labs that can be seen, also of those whose state is lost.
 pub fn names() -> Result<Vec<String>, LabError> {
     let mut names: Vec<String> = state::all()?.iter().map(|dir| dir.name().to_owned()).collect();
-    let namespaces = all_namespaces()?;
-    names.extend(namespaces.iter().filter_map(|netns| Some(lab_of(netns)?.0.to_owned())));
+    names.extend(namespace::labs_by_mark(&names)?);
     names.sort();
     names.dedup();
     Ok(names)
@@ -69,7 +72,7 @@ pub(crate) fn remove_all(dir: &LabDir, lock: &Lock) -> Result<Vec<Ended>, LabErr
         Holder::Gone(Some(user)) => end_all(left_behind(dir.name(), user)),
         _ => Vec::new(),
     };
-    ended.extend(remove_namespaces(dir.name(), Some(lock))?);
+    ended.extend(remove_namespaces(&namespaces(dir)?, Some(lock))?);
     background::end(&links(dir));
     if let Holder::Running(holder) = holder {
         background::end(&[holder]);
@@ -78,11 +81,23 @@ pub(crate) fn remove_all(dir: &LabDir, lock: &Lock) -> Result<Vec<Ended>, LabErr
     Ok(ended)
 }
 
-/// Ends what runs in a lab's namespaces, and removes those.
-fn remove_namespaces(lab: &str, lock: Option<&Lock>) -> Result<Vec<Ended>, LabError> {
-    let namespaces = namespaces_of(lab)?;
-    let ended = end_all(running_in(&namespaces));
-    let lines = namespaces.iter().map(|(netns, _)| format!("netns del {netns}\n"));
+/// The namespaces of a lab that are there, as its state lists them: before that is written, none
+/// is made. Where it cannot be read, those that bear the lab's mark.
+fn namespaces(dir: &LabDir) -> Result<Vec<Namespace>, LabError> {
+    match dir.read() {
+        Ok(None) => Ok(Vec::new()),
+        Ok(Some(lab)) => Ok(namespace::listed_by(&lab)),
+        Err(_) => namespace::marked(dir.name()),
+    }
+}
+
+/// Ends what runs in namespaces of a lab, and removes those.
+fn remove_namespaces(
+    namespaces: &[Namespace],
+    lock: Option<&Lock>,
+) -> Result<Vec<Ended>, LabError> {
+    let ended = end_all(running_in(namespaces));
+    let lines = namespaces.iter().map(|namespace| format!("netns del {}\n", namespace.netns));
     Tool::Ip.batch(&lines.collect::<String>(), lock)?;
     Ok(ended)
 }
@@ -102,10 +117,10 @@ fn end_all(found: Vec<(Ended, Handle)>) -> Vec<Ended> {
 }
 
 /// All other processes that run in one of the `namespaces`, each held fast before it was looked at.
-fn running_in(namespaces: &[(String, String)]) -> Vec<(Ended, Handle)> {
+fn running_in(namespaces: &[Namespace]) -> Vec<(Ended, Handle)> {
     let by_inode: HashMap<u64, &str> = namespaces
         .iter()
-        .filter_map(|(netns, node)| Some((netns::inode(&netns_path(netns)).ok()?, node.as_str())))
+        .filter_map(|n| Some((netns::inode(&netns_path(&n.netns)).ok()?, n.node.as_str())))
         .collect();
     processes(|pid| {
         let inode = netns::inode(format!("/proc/{pid}/ns/net").as_ref()).ok()?;

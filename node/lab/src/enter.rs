@@ -10,7 +10,7 @@ use dwell_io::netns;
 
 use crate::error::LabError;
 use crate::holder::Holder;
-use crate::make::{all_namespaces, lab_of, netns_path, not_entered};
+use crate::namespace::{all_namespaces, lab_of, netns_path, not_entered};
 use crate::state;
 
 /// Turns this process into `program`, run in `node` of `lab`: its exit code, its signals and its
@@ -59,12 +59,11 @@ pub fn exec(
 pub fn here() -> Option<String> {
     let own = netns::own_inode().ok()?;
     let ours = |name: &String| netns::inode(&netns_path(name)).is_ok_and(|inode| inode == own);
-    all_namespaces()
-        .ok()?
-        .into_iter()
-        .filter(|name| lab_of(name).is_some())
-        .find(ours)
-        .and_then(|name| lab_of(&name).map(|(lab, _)| lab.to_owned()))
+    let netns = all_namespaces().ok()?.into_iter().find(ours)?;
+    let (lab, _) = lab_of(&netns)?;
+    // Somebody else may call theirs like that, too.
+    let description = state::find(lab).ok()??.read().ok()??;
+    description.nodes.iter().any(|node| node.netns == netns).then_some(description.name)
 }
 
 /// The names of nodes, cut where they would fill a screen.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use dwell_engine::link::LinkError;
-use dwell_units::UnitError;
+use dwell_units::{BitRate, UnitError};
 use thiserror::Error;
 
 /// What went wrong, in words that say what would be right.
@@ -22,6 +22,17 @@ pub enum LabError {
     /// A lab of that name is there already.
     #[error("a lab '{0}' is there already; take another name, or end it: dwell lab down {0}")]
     Exists(String),
+    /// A namespace of somebody else's has a name like those of the lab.
+    #[error(
+        "there is a network namespace '{netns}', which no lab of dwell's made and which stays; \
+         take another name than '{lab}', or remove it yourself: ip netns del {netns}"
+    )]
+    NamespaceTaken {
+        /// The lab that was asked for.
+        lab: String,
+        /// The namespace.
+        netns: String,
+    },
     /// No lab of that name.
     #[error("there is no lab '{name}'; {}", known(.there_are))]
     NoSuchLab {
@@ -177,6 +188,8 @@ pub(crate) enum ValueError {
     Unit(#[from] UnitError),
     #[error("'{0}' is no mechanism; there are netem, tbf and tap")]
     Mechanism(String),
+    #[error("{slow} is too slow; the least rate of a link is {least}")]
+    Rate { slow: BitRate, least: BitRate },
 }
 
 impl LabError {

@@ -36,6 +36,11 @@ pub(crate) enum Holder {
 }
 
 impl Holder {
+    /// Whether the holder of a rootless lab runs.
+    pub(crate) fn runs(dir: &LabDir) -> bool {
+        background::signed(dir, FILE).is_some()
+    }
+
     /// Looks for the holder and, if it runs, enters its namespaces.
     pub(crate) fn enter(dir: &LabDir) -> Result<Self, LabError> {
         let Ok(text) = fs::read_to_string(dir.file(FILE)) else { return Ok(Self::None) };
@@ -72,7 +77,7 @@ pub fn hold(dir: &LabDir) -> Result<(), LabError> {
     netns::become_root_of_new_namespaces().map_err(refused)?;
     let base = dir.path().parent().unwrap_or(Path::new("/"));
     netns::private_run(base).map_err(refused)?;
-    fs::create_dir_all(crate::make::NETNS_DIR).map_err(LabError::io("making /run/netns"))?;
+    fs::create_dir_all(crate::namespace::NETNS_DIR).map_err(LabError::io("making /run/netns"))?;
     let user = netns::inode(Path::new("/proc/self/ns/user"))
         .map_err(LabError::io("reading /proc/self/ns"))?;
     let own = process::Identity::own().map_err(LabError::io("reading /proc/self/stat"))?;

@@ -15,13 +15,16 @@ mod iproute;
 mod link;
 mod list;
 mod make;
+mod namespace;
 mod routes;
 mod state;
 mod topology;
 mod up;
 
 pub use addressing::Addresses;
-pub use description::{Counters, DirectionCounters, Lab, LabState, Link, Node, Parameters, SCHEMA};
+pub use description::{
+    Counters, DirectionCounters, Lab, LabState, Link, LinkState, Node, Parameters, SCHEMA,
+};
 pub use down::{Ended, down, named_or_only, names};
 pub use enter::{exec, here};
 pub use error::{LabError, TopologyError};
@@ -29,5 +32,5 @@ pub use holder::hold;
 pub use link::run_link;
 pub use list::{counters, list};
 pub use state::LabDir;
-pub use topology::{LinkWishes, Mechanism, Topology};
+pub use topology::{LinkWishes, Mechanism, Topology, rate};
 pub use up::up;

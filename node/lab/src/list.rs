@@ -7,13 +7,14 @@ use dwell_io::netns;
 use serde_json::Value;
 
 use crate::addressing::End;
-use crate::description::{Counters, DirectionCounters, Lab, Link};
+use crate::description::{Counters, DirectionCounters, Lab, LabState, Link, LinkState};
 use crate::down::names;
 use crate::error::LabError;
 use crate::holder::Holder;
 use crate::iproute::Tool;
-use crate::make::{end_at, netns_path, not_entered};
-use crate::state;
+use crate::make::end_at;
+use crate::namespace::{netns_path, not_entered};
+use crate::state::{self, LabDir};
 use crate::topology::Mechanism;
 
 /// All labs that can be seen, without counters; those of which nothing was written, or nothing
@@ -23,10 +24,28 @@ use crate::topology::Mechanism;
 /// The directories of labs cannot be read.
 pub fn list() -> Result<Vec<Result<Lab, String>>, LabError> {
     let describe = |name: String| {
-        let described = state::find(&name)?.and_then(|dir| dir.read().ok().flatten());
-        Ok(described.ok_or(name))
+        let Some(dir) = state::find(&name)? else { return Ok(Err(name)) };
+        let Some(mut lab) = dir.read().ok().flatten() else { return Ok(Err(name)) };
+        look_after(&dir, &mut lab);
+        Ok(Ok(lab))
     };
     names()?.into_iter().map(describe).collect()
+}
+
+/// Notes what has ended since the lab was made: its state says only that it was.
+fn look_after(dir: &LabDir, lab: &mut Lab) {
+    if lab.state != LabState::Up {
+        return;
+    }
+    for (place, link) in lab.links.iter_mut().enumerate() {
+        if link.mechanism == Mechanism::Tap && !crate::link::runs(dir, place) {
+            link.state = LinkState::Dead;
+            lab.state = LabState::Broken;
+        }
+    }
+    if lab.rootless && !Holder::runs(dir) {
+        lab.state = LabState::Broken;
+    }
 }
 
 /// The lab of that name, with what its links did so far.
@@ -40,6 +59,7 @@ pub fn counters(name: &str) -> Result<Lab, LabError> {
     let no_such = |there_are| LabError::NoSuchLab { name: name.to_owned(), there_are };
     let Some(dir) = state::find(name)? else { return Err(no_such(names()?)) };
     let mut lab = dir.read()?.ok_or_else(|| LabError::NotWhole(name.to_owned()))?;
+    look_after(&dir, &mut lab);
     if let Holder::Gone(_) = Holder::enter(&dir)? {
         return Err(LabError::NotWhole(name.to_owned()));
     }

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use dwell_io::netns;
@@ -15,69 +15,111 @@ use crate::description::{Lab, LabState, Link};
 use crate::emulation;
 use crate::error::LabError;
 use crate::iproute::Tool;
+use crate::namespace::{self, netns_name, netns_path, not_entered};
 use crate::routes::{Neighbours, Route, routes};
 use crate::state::{LabDir, Lock};
 use crate::topology::{Mechanism, Topology};
 
-/// Where `ip netns` keeps namespaces.
-pub(crate) const NETNS_DIR: &str = "/run/netns";
-
-/// What every namespace of dwell begins with.
-pub(crate) const PREFIX: &str = "dwell-";
-
-/// The namespace of a node. Nodes have no hyphens, so the name can be taken apart again.
-pub(crate) fn netns_name(lab: &str, node: &str) -> String {
-    format!("{PREFIX}{lab}-{node}")
+/// How far the making has come, for whoever waits for it.
+pub(crate) struct Steps<'a> {
+    done: AtomicUsize,
+    of: usize,
+    tell: &'a (dyn Fn(usize, usize) + Sync),
+    interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// The lab and the node of a namespace, if it is one of dwell's.
-pub(crate) fn lab_of(netns: &str) -> Option<(&str, &str)> {
-    netns.strip_prefix(PREFIX)?.rsplit_once('-')
+impl<'a> Steps<'a> {
+    /// `tell` hears of steps done and of all steps, from any thread; `interrupted` is asked between
+    /// them.
+    pub(crate) fn new(
+        topology: &Topology,
+        tell: &'a (dyn Fn(usize, usize) + Sync),
+        interrupted: &'a (dyn Fn() -> bool + Sync),
+    ) -> Self {
+        // A node is made, set up and configured; a link is made.
+        let of = 3 * topology.nodes.len() + topology.links.len();
+        Self { done: AtomicUsize::new(0), of, tell, interrupted }
+    }
+
+    fn add(&self, steps: usize) {
+        (self.tell)(self.done.fetch_add(steps, Ordering::Relaxed) + steps, self.of);
+    }
+
+    fn go_on(&self) -> Result<(), LabError> {
+        if (self.interrupted)() { Err(LabError::Interrupted) } else { Ok(()) }
+    }
 }
 
-/// The file that stands for a namespace.
-pub(crate) fn netns_path(netns: &str) -> PathBuf {
-    Path::new(NETNS_DIR).join(netns)
-}
-
-/// Makes namespaces, links, addresses and routes. `interrupted` is asked between the steps.
+/// Makes namespaces, links, addresses and routes.
 pub(crate) fn make(
     dir: &LabDir,
     lock: &Lock,
     topology: &Topology,
     lab: &mut Lab,
-    interrupted: &dyn Fn() -> bool,
+    steps: &Steps<'_>,
 ) -> Result<(), LabError> {
-    let go_on = || if interrupted() { Err(LabError::Interrupted) } else { Ok(()) };
     dir.write_file("hosts", hosts(lab).as_bytes())?;
-    let names = lab.nodes.iter().map(|node| format!("netns add {}\n", node.netns));
-    Tool::Ip.batch(&names.collect::<String>(), Some(lock))?;
-    go_on()?;
-    in_every_node(lab, |_| Settings::apply(lab.nodes.len()))?;
-    go_on()?;
-    Tool::Ip.batch(&veth_pairs(lab), Some(lock))?;
-    tap_links(dir, lock, lab)?;
-    go_on()?;
+    make_namespaces(dir, lock, lab, steps)?;
+    in_every_node(lab, steps, |_| Settings::apply(lab.nodes.len()))?;
+    steps.go_on()?;
+    for lines in veth_pairs(lab).chunks(BATCH) {
+        Tool::Ip.batch(&lines.concat(), Some(lock))?;
+        steps.add(lines.len());
+        steps.go_on()?;
+    }
+    tap_links(dir, lock, lab, steps)?;
+    steps.go_on()?;
     let neighbours = Neighbours::of(topology);
-    in_every_node(lab, |node| {
+    in_every_node(lab, steps, |node| {
         Tool::Ip.batch(&configuration(topology, lab, &neighbours, node), Some(lock))?;
         Tool::Tc.batch(&emulation::qdiscs(lab, node), Some(lock))
     })?;
-    go_on()?;
+    steps.go_on()?;
     lab.state = LabState::Up;
     dir.write(lab)
+}
+
+/// Lines that are carried out between two looks at the clock and at signals.
+const BATCH: usize = 16;
+
+/// Makes the namespaces, which the lab's state names already. Where one cannot be made because
+/// somebody else was faster, the state forgets it again, so that nobody takes theirs away.
+fn make_namespaces(
+    dir: &LabDir,
+    lock: &Lock,
+    lab: &mut Lab,
+    steps: &Steps<'_>,
+) -> Result<(), LabError> {
+    let lines: Vec<String> =
+        lab.nodes.iter().map(|node| format!("netns add {}\n", node.netns)).collect();
+    for some in lines.chunks(BATCH) {
+        if let Err(error) = Tool::Ip.batch(&some.concat(), Some(lock)) {
+            if let LabError::Tool { line: Some(refused), .. } = &error {
+                let made = lines.iter().take_while(|line| line.trim_end() != refused).count();
+                lab.nodes.truncate(made);
+                dir.write(lab)?;
+            }
+            return Err(error);
+        }
+        steps.add(some.len());
+        steps.go_on()?;
+    }
+    Ok(())
 }
 
 /// Does `work` inside every node's namespace, on as many threads as there are processors.
 fn in_every_node(
     lab: &Lab,
+    steps: &Steps<'_>,
     work: impl Fn(usize) -> Result<(), LabError> + Sync,
 ) -> Result<(), LabError> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let one = |place: usize| {
         let node = &lab.nodes[place];
         netns::within(&netns_path(&node.netns), || work(place))
-            .map_err(not_entered(&lab.name, &node.netns))?
+            .map_err(not_entered(&lab.name, &node.netns))??;
+        steps.add(1);
+        Ok(())
     };
     let share = |first: usize| (first..lab.nodes.len()).step_by(workers).try_for_each(one);
     thread::scope(|scope| {
@@ -152,28 +194,27 @@ fn hosts(lab: &Lab) -> String {
 }
 
 /// The lines that make all links which are veth pairs, each end in its place from the start.
-fn veth_pairs(lab: &Lab) -> String {
-    let mut lines = String::new();
+fn veth_pairs(lab: &Lab) -> Vec<String> {
+    let mut lines = Vec::new();
     for (place, link) in lab.links.iter().enumerate() {
         if link.mechanism == Mechanism::Tap {
             continue;
         }
-        let _ = writeln!(
-            lines,
-            "link add {} address {} netns {} type veth peer name {} address {} netns {}",
+        lines.push(format!(
+            "link add name {} address {} netns {} type veth peer name {} address {} netns {}\n",
             link.a_interface,
             addressing::hardware(place, End::A),
             netns_name(&lab.name, &link.a),
             link.b_interface,
             addressing::hardware(place, End::B),
             netns_name(&lab.name, &link.b),
-        );
+        ));
     }
     lines
 }
 
 /// Starts the process of every TAP link and waits until the interfaces are in their places.
-fn tap_links(dir: &LabDir, lock: &Lock, lab: &Lab) -> Result<(), LabError> {
+fn tap_links(dir: &LabDir, lock: &Lock, lab: &Lab, steps: &Steps<'_>) -> Result<(), LabError> {
     let taps = lab.links.iter().enumerate().filter(|(_, l)| l.mechanism == Mechanism::Tap);
     let starting = taps
         .map(|(place, link)| {
@@ -182,16 +223,11 @@ fn tap_links(dir: &LabDir, lock: &Lock, lab: &Lab) -> Result<(), LabError> {
             background::start(what, &[Path::new("link"), dir.path(), Path::new(&number)], lock)
         })
         .collect::<Result<Vec<_>, _>>()?;
-    starting.into_iter().try_for_each(|link| link.ready().map(drop))
-}
-
-/// For `map_err` of entering a namespace.
-pub(crate) fn not_entered(lab: &str, netns: &str) -> impl FnOnce(io::Error) -> LabError {
-    move |error| match error.kind() {
-        io::ErrorKind::PermissionDenied => LabError::not_ours(lab),
-        io::ErrorKind::NotFound => LabError::NotWhole(lab.to_owned()),
-        _ => LabError::io(format!("entering {netns}"))(error),
-    }
+    starting.into_iter().try_for_each(|link| {
+        link.ready()?;
+        steps.add(1);
+        Ok(())
+    })
 }
 
 /// The end of `link` that belongs to the node of that name.
@@ -213,7 +249,7 @@ fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place:
     let mut line = |text: std::fmt::Arguments<'_>| {
         let _ = writeln!(lines, "{text}");
     };
-    line(format_args!("link set lo up"));
+    line(format_args!("link set dev lo up alias {}", namespace::mark(&lab.name)));
     line(format_args!("addr add {}/32 dev lo", own.v4));
     line(format_args!("addr add {}/128 dev lo nodad", own.v6));
     for (number, link) in lab.links.iter().enumerate() {
@@ -222,7 +258,7 @@ fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place:
             Some(End::B) => (&link.b_interface, link.b_address, link.a_address, End::A),
             None => continue,
         };
-        line(format_args!("link set {interface} up"));
+        line(format_args!("link set dev {interface} up"));
         line(format_args!("addr add {}/{LINK_V4_LEN} dev {interface}", mine.v4));
         line(format_args!("addr add {}/{LINK_V6_LEN} dev {interface} nodad", mine.v6));
         // Permanent, so that no packet waits for, or is lost with, a question of address.
@@ -249,39 +285,4 @@ fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place:
         }
     }
     lines
-}
-
-/// The namespaces of a lab that are there, whatever its state says: (namespace, node).
-pub(crate) fn namespaces_of(lab: &str) -> Result<Vec<(String, String)>, LabError> {
-    let all = all_namespaces()?;
-    let ours = |name: &String| {
-        let (of, node) = lab_of(name)?;
-        (of == lab).then(|| (name.clone(), node.to_owned()))
-    };
-    Ok(all.iter().filter_map(ours).collect())
-}
-
-/// All named namespaces.
-pub(crate) fn all_namespaces() -> Result<Vec<String>, LabError> {
-    match fs::read_dir(NETNS_DIR) {
-        Ok(entries) => {
-            let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-            Ok(names.collect())
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(LabError::io(format!("reading {NETNS_DIR}"))(error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_namespace_tells_its_lab_and_node_whatever_hyphens_the_lab_has() {
-        assert_eq!(netns_name("rtt-2", "n1"), "dwell-rtt-2-n1");
-        assert_eq!(lab_of("dwell-rtt-2-n1"), Some(("rtt-2", "n1")));
-        assert_eq!(lab_of("dwell-a-b-c"), Some(("a-b", "c")), "and not node b-c of lab a");
-        assert_eq!(lab_of("docker0"), None);
-    }
 }

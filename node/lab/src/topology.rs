@@ -36,6 +36,9 @@ pub(crate) const MOST_NODES: usize = 250;
 /// The most links of a lab: as many subnets as the addresses allow.
 pub(crate) const MOST_LINKS: usize = 16_384;
 
+/// The slowest that a link can be: tc counts rates in whole bytes per second.
+const LEAST_RATE: BitRate = BitRate(8);
+
 /// Nodes and links, in the order in which they were given.
 #[derive(Clone, Debug)]
 pub struct Topology {
@@ -187,7 +190,8 @@ impl Topology {
                     at,
                     format!(
                         "'{name}' cannot be a node; a name is a letter and up to 14 letters, \
-                         digits or underscores, and not all, default or lo"
+                         digits or underscores, and not {}",
+                        RESERVED.join(", ")
                     ),
                 ));
             }
@@ -288,7 +292,7 @@ struct TopologyFile {
 struct LinkEntry {
     a: Spanned<String>,
     b: Spanned<String>,
-    #[serde(default, deserialize_with = "quoted")]
+    #[serde(default, deserialize_with = "quoted_rate")]
     rate: Option<BitRate>,
     #[serde(default, deserialize_with = "quoted")]
     delay: Option<Nanos>,
@@ -330,6 +334,21 @@ where
     String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
 }
 
+fn quoted_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BitRate>, D::Error> {
+    rate(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
+}
+
+/// Reads the rate of a link, such as `100Mbit/s`.
+///
+/// # Errors
+/// It is no rate, or one that no link can have; the text says what would be right.
+pub fn rate(text: &str) -> Result<BitRate, String> {
+    match text.parse::<BitRate>().map_err(|error| error.to_string())? {
+        slow if slow < LEAST_RATE => Err(ValueError::Rate { slow, least: LEAST_RATE }.to_string()),
+        rate => Ok(rate),
+    }
+}
+
 /// The number of nodes in `line:3`.
 fn nodes(text: &str, kind: &'static str, count: &str) -> Result<usize, TopologyError> {
     let count: u64 =
@@ -340,13 +359,16 @@ fn nodes(text: &str, kind: &'static str, count: &str) -> Result<usize, TopologyE
     }
 }
 
-/// Nodes lend their names to interfaces, so they obey the rules of those.
+/// Names that mean something else already: interfaces, kernel settings, this machine.
+const RESERVED: [&str; 4] = ["all", "default", "lo", "localhost"];
+
+/// Nodes lend their names to interfaces and hosts, so they obey the rules of those.
 fn is_node_name(name: &str) -> bool {
-    let reserved = ["lo", "all", "default"];
+    let is_reserved = RESERVED.iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
     name.len() <= 15
         && name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        && !reserved.contains(&name)
+        && !is_reserved
 }
 
 #[cfg(test)]
@@ -424,7 +446,9 @@ mod tests {
         for (text, line, right) in [
             ("version = 2\nnodes = []".to_owned(), 1, "write 1"),
             ("version = 1\nnodes = [\n\"a\",\n\"b-c\"]".to_owned(), 4, "digits or underscores"),
-            ("version = 1\nnodes = [\"lo\"]".to_owned(), 2, "not all, default or lo"),
+            ("version = 1\nnodes = [\"lo\"]".to_owned(), 2, "not all, default, lo, localhost"),
+            ("version = 1\nnodes = [\"LocalHost\"]".to_owned(), 2, "cannot be a node"),
+            (format!("{two}[[links]]\na=\"a\"\nb=\"b\"\nrate = \"7bit/s\""), 6, "least rate"),
             ("version = 1\nnodes = [\"a\", \"a\"]".to_owned(), 2, "there already"),
             (format!("{two}[[links]]\na = \"a\"\nb = \"c\""), 5, "nodes are a, b"),
             (format!("{two}[[links]]\na = \"a\"\nb = \"a\""), 5, "two different nodes"),

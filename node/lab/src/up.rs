@@ -4,28 +4,35 @@ use std::fs::File;
 use std::io::Read;
 
 use dwell_io::netns;
-use dwell_io::process::{self, Held, Signal};
+use dwell_io::process::{self, Signal};
 use dwell_units::Nanos;
 
 use crate::addressing::{self, End};
-use crate::description::{Lab, LabState, Link, Node, Parameters, SCHEMA};
+use crate::description::{Lab, LabState, Link, LinkState, Node, Parameters, SCHEMA};
 use crate::down;
 use crate::emulation::Choice;
 use crate::error::LabError;
 use crate::holder;
 use crate::iproute;
-use crate::make::{self, netns_name};
+use crate::make::{self, Steps};
+use crate::namespace::{self, netns_name};
 use crate::state::{LabDir, Lock, is_lab_name};
 use crate::topology::{Edge, Mechanism, Topology};
 
 /// Makes a lab called `name`, or with a short random name. Without the privilege for network
 /// namespaces it is made in a user namespace, which this process is in afterwards.
 ///
+/// `progress` hears, from any thread, how many of how many steps are done.
+///
 /// Must be called while the process has one thread.
 ///
 /// # Errors
 /// Any; what was made is gone again then.
-pub fn up(topology: &Topology, name: Option<&str>) -> Result<Lab, LabError> {
+pub fn up(
+    topology: &Topology,
+    name: Option<&str>,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Lab, LabError> {
     let held = process::hold(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
         .map_err(LabError::io("holding signals"))?;
     let name = match name {
@@ -35,7 +42,9 @@ pub fn up(topology: &Topology, name: Option<&str>) -> Result<Lab, LabError> {
     };
     let rootless = !netns::may_create();
     let (dir, lock) = LabDir::create(&name, rootless)?;
-    make_all(&dir, &lock, topology, rootless, &held).map_err(|error| {
+    let interrupted = || held.take(Nanos::ZERO).is_some();
+    let steps = Steps::new(topology, progress, &interrupted);
+    make_all(&dir, &lock, topology, rootless, &steps).map_err(|error| {
         match down::remove_all(&dir, &lock) {
             Ok(_) => error,
             Err(rollback) => LabError::NotRolledBack {
@@ -52,14 +61,16 @@ fn make_all(
     lock: &Lock,
     topology: &Topology,
     rootless: bool,
-    held: &Held,
+    steps: &Steps<'_>,
 ) -> Result<Lab, LabError> {
     if rootless {
         holder::start(dir, lock)?;
     }
+    // From here on all of these names are the lab's, and what bears them may be removed.
+    namespace::check_free(dir.name())?;
     let mut lab = plan(dir, topology, rootless)?;
     dir.write(&lab)?;
-    make::make(dir, lock, topology, &mut lab, &|| held.take(Nanos::ZERO).is_some())?;
+    make::make(dir, lock, topology, &mut lab, steps)?;
     Ok(lab)
 }
 
@@ -84,6 +95,7 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
             a_address: addressing::link_end(place, End::A),
             b_address: addressing::link_end(place, End::B),
             mechanism,
+            state: LinkState::Up,
             parameters: Parameters::new(&edge.wishes.parameters(), seed(edge, place, mechanism)?),
             event_log: (mechanism == Mechanism::Tap).then(|| log.display().to_string()),
             counters: None,

@@ -5,7 +5,7 @@ use super::Findings;
 /// Plain words: the finding, and the command that mends it.
 pub(super) fn of(found: &Findings) -> Vec<String> {
     let mut advice = Vec::new();
-    let lacks = |name| found.abilities.iter().any(|a| a.name == name && !a.available);
+    let lacks = |name| found.abilities.iter().any(|a| a.name == name && a.available == Some(false));
     if found.machine.governor.as_deref().is_some_and(|governor| governor != "performance") {
         advice.push(
             "the CPU changes its frequency, so an idle machine answers later than a busy one: \
@@ -64,7 +64,7 @@ pub(super) fn of(found: &Findings) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if found.abilities.iter().any(|a| a.name.starts_with("netem") && !a.available) {
+    if found.abilities.iter().any(|a| a.name.starts_with("netem") && a.available == Some(false)) {
         advice.push(
             "this kernel has no netem: dwell lab emulates links with tbf and with its own TAP link"
                 .to_owned(),

@@ -5,15 +5,25 @@ mod advice;
 mod playground;
 mod print;
 mod probe;
+mod stamps;
 
-use std::io::{self, Write};
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::io::{self, IsTerminal, Write};
 
+use dwell_io::bpf::{Hook, Pass};
 use dwell_io::interface::{self, Interface};
 use dwell_io::machine::{self, Machine};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::progress::Progress;
 use crate::{Exit, Failure};
-use probe::{Lateness, StampsSeen};
+use playground::Tried;
+use probe::Lateness;
+use stamps::StampsSeen;
+
+/// What takes a moment each: the ways to wait, and three more.
+const STEPS: usize = probe::WAYS_TO_WAIT + 3;
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
@@ -21,6 +31,9 @@ pub struct Args {
     /// Print the findings as one JSON object
     #[arg(long)]
     json: bool,
+    /// Try what needs a namespace, in a user namespace (started by `doctor`)
+    #[arg(long, hide = true)]
+    playground: bool,
 }
 
 /// `dwell.doctor/1`: everything that was found.
@@ -30,7 +43,7 @@ struct Findings {
     version: &'static str,
     machine: MachineFacts,
     clocks: Clocks,
-    timers: Vec<Lateness>,
+    timers: [Lateness; probe::WAYS_TO_WAIT],
     stamps: Vec<StampsSeen>,
     interfaces: Vec<InterfaceFacts>,
     abilities: Vec<Ability>,
@@ -90,39 +103,64 @@ impl From<Interface> for InterfaceFacts {
 }
 
 /// Something that can be had here, or not.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Ability {
-    name: &'static str,
-    available: bool,
-    /// Why not.
+    name: Cow<'static, str>,
+    /// Null where it could not be tried.
+    available: Option<bool>,
+    /// Why not, or in what way.
     reason: Option<String>,
 }
 
 impl Ability {
     fn of(name: &'static str, tried: io::Result<()>) -> Self {
         let reason = tried.err().map(|error| error.to_string());
-        Self { name, available: reason.is_none(), reason }
+        Self { name: name.into(), available: Some(reason.is_none()), reason }
+    }
+
+    fn untried(name: &'static str, why: &str) -> Self {
+        Self { name: name.into(), available: None, reason: Some(why.to_owned()) }
     }
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
+    if args.playground {
+        let refused = |error| Failure::unsupported(format!("no user namespace either: {error}"));
+        print_json(&playground::tried_without_root().map_err(refused)?)?;
+        return Ok(Exit::Measured);
+    }
     let findings = examine();
-    let mut out = io::stdout().lock();
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &findings)?;
-        writeln!(out)?;
+        print_json(&findings)?;
     } else {
-        print::findings(&mut out, &findings)?;
+        print::findings(&mut io::stdout().lock(), &findings)?;
     }
     Ok(Exit::Measured)
 }
 
+/// An I/O error stays one, so that a reader who had enough is recognised.
+fn print_json(value: &impl Serialize) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)
+}
+
 fn examine() -> Findings {
     let Machine { kernel, cpu, governor, clocksource } = machine::facts();
-    eprintln!("examining timers, stamps and privileges; this takes about two seconds");
-    let timers = probe::timers();
-    let stamps = probe::stamps();
+    if !io::stderr().is_terminal() {
+        eprintln!("examining timers, stamps and privileges; this takes about three seconds");
+    }
+    let progress = Progress::new("examining");
+    let begun = Cell::new(0);
+    let begin = |what: &str| progress.show(begun.replace(begun.get() + 1), STEPS, what);
+    let timers = probe::timers(&begin);
+    begin("stamps on loopback");
+    let mut stamps = stamps::LOOPBACK.stamps();
+    begin("what needs a namespace");
+    let Tried { abilities: in_playground, stamps: over_veth } = playground::tried();
+    stamps.extend(over_veth);
+    begin("privileges");
     let interfaces = interface::all().unwrap_or_default().into_iter().map(Into::into).collect();
     let mut abilities = vec![
         Ability::of("real-time scheduling", probe::real_time()),
@@ -130,9 +168,10 @@ fn examine() -> Findings {
         Ability::of("ICMP ping socket", probe::ping_socket()),
         Ability::of("ICMP raw socket", probe::raw_socket()),
         Ability::of("ports below 1024", probe::low_port()),
-        Ability::of("TAP devices", probe::tap()),
+        Ability::of("eBPF: load an XDP program", Pass::load(Hook::Xdp).map(drop)),
+        Ability::of("eBPF: load a netfilter program", Pass::load(Hook::Netfilter).map(drop)),
     ];
-    abilities.extend(playground::abilities());
+    abilities.extend(in_playground);
     let mut findings = Findings {
         schema: "dwell.doctor/1",
         version: env!("CARGO_PKG_VERSION"),

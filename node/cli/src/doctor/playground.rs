@@ -1,13 +1,22 @@
 //! Trying what would disturb the machine's own interfaces, in a network namespace made for it: it
-//! has a loopback and a pair of virtual interfaces, and is gone when the thread ends.
+//! has a loopback, one end of a pair of virtual interfaces, and is gone when the trying ends.
+//!
+//! Who may not make one as they are makes it as `dwell lab up` does, in a user namespace; a process
+//! that went there does not come back, so that is a child (`dwell doctor --playground`).
 
+use std::fs::{self, File};
 use std::io;
-use std::process::{Command, Stdio};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
+use std::process::{self, Command, Stdio};
 
 use dwell_io::bpf::{Hook, Pass, XdpMode};
+use dwell_io::tap::Tap;
 use dwell_io::{interface, netns};
+use serde::{Deserialize, Serialize};
 
 use super::Ability;
+use super::stamps::{Road, StampsSeen};
 
 /// Queueing disciplines, with parameters that make each of them start.
 const QDISCS: [(&str, &[&str]); 4] = [
@@ -17,29 +26,122 @@ const QDISCS: [(&str, &[&str]); 4] = [
     ("etf: launches by SO_TXTIME", &["etf", "clockid", "CLOCK_TAI", "delta", "100000"]),
 ];
 
-/// Tries all of it.
-pub(super) fn abilities() -> Vec<Ability> {
-    netns::within_a_new_one(tried)
-        .unwrap_or_else(|error| vec![Ability::of("network namespaces (dwell lab)", Err(error))])
+const NAMESPACES: &str = "network namespaces (dwell lab)";
+const VETH: &str = "virtual interfaces (veth)";
+const TAP: &str = "TAP interfaces";
+const XDP_LOOPBACK: &str = "XDP on loopback, generic";
+const XDP_VETH: &str = "XDP on veth, native";
+
+/// What was tried there.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Tried {
+    pub(super) abilities: Vec<Ability>,
+    pub(super) stamps: Vec<StampsSeen>,
 }
 
-fn tried() -> Vec<Ability> {
-    let mut found = vec![Ability::of("network namespaces (dwell lab)", Ok(()))];
-    let veth = iproute("ip", &["link", "add", "dwell0", "type", "veth", "peer", "name", "dwell1"]);
-    let usable = veth.is_ok();
-    found.push(Ability::of("virtual interfaces (veth)", veth));
-    found.push(Ability::of("eBPF: load an XDP program", Pass::load(Hook::Xdp).map(drop)));
-    found
-        .push(Ability::of("eBPF: load a netfilter program", Pass::load(Hook::Netfilter).map(drop)));
-    found.push(Ability::of("XDP on loopback, generic", xdp("lo", XdpMode::Generic)));
-    if usable {
-        found.push(Ability::of("XDP on veth, native", xdp("dwell0", XdpMode::Native)));
-        for (name, parameters) in QDISCS {
-            let replace = ["qdisc", "replace", "dev", "dwell0", "root"];
-            found.push(Ability::of(name, iproute("tc", &[&replace[..], parameters].concat())));
-        }
+/// Tries all of it.
+pub(super) fn tried() -> Tried {
+    if netns::may_create() {
+        netns::within_a_new_one(|| inside(None)).unwrap_or_else(|error| nowhere(&error))
+    } else {
+        in_a_child().unwrap_or_else(|error| nowhere(&error))
     }
-    found
+}
+
+/// Tries all of it in a user namespace, in which this process is afterwards. Only for a process
+/// with one thread.
+pub(super) fn tried_without_root() -> io::Result<Tried> {
+    netns::become_root_of_new_namespaces()?;
+    Ok(inside(Some("in a user namespace, without root")))
+}
+
+fn in_a_child() -> io::Result<Tried> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["doctor", "--playground"])
+        .stdin(Stdio::null())
+        .output()?;
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        io::Error::other(said.trim().trim_start_matches("dwell: ").to_owned())
+    })
+}
+
+/// There is no playground; nothing that needs it is known.
+fn nowhere(error: &io::Error) -> Tried {
+    let qdiscs = QDISCS.into_iter().map(|(name, _)| name);
+    let others = [VETH, TAP, XDP_LOOPBACK, XDP_VETH].into_iter().chain(qdiscs);
+    let why = format!("there is no network namespace to try it in: {error}");
+    let untried = others.map(|name| Ability::untried(name, &why));
+    let namespaces = Ability::of(NAMESPACES, Err(io::Error::other(error.to_string())));
+    Tried { abilities: std::iter::once(namespaces).chain(untried).collect(), stamps: Vec::new() }
+}
+
+/// In the playground; `how` we came to be there, where that is worth saying.
+fn inside(how: Option<&str>) -> Tried {
+    let namespaces =
+        Ability { name: NAMESPACES.into(), available: Some(true), reason: how.map(str::to_owned) };
+    let far = Far::new();
+    let veth = match &far {
+        Ok(_) => Ability::of(VETH, Ok(())),
+        Err(error) => Ability::of(VETH, Err(io::Error::other(error.to_string()))),
+    };
+    let mut abilities = vec![
+        namespaces,
+        veth,
+        Ability::of(TAP, Tap::create("dwell2").map(drop)),
+        Ability::of(XDP_LOOPBACK, xdp("lo", XdpMode::Generic)),
+    ];
+    // Stamps before anything sits on the interface.
+    let stamps = far.as_ref().map(Far::stamps).unwrap_or_default();
+    let on_veth = |name, attempt: &dyn Fn() -> io::Result<()>| match &far {
+        Ok(_) => Ability::of(name, attempt()),
+        Err(_) => Ability::untried(name, "there is no veth to try it on"),
+    };
+    abilities.push(on_veth(XDP_VETH, &|| xdp("dwell0", XdpMode::Native)));
+    for (name, parameters) in QDISCS {
+        let replace = ["qdisc", "replace", "dev", "dwell0", "root"];
+        abilities.push(on_veth(name, &|| iproute("tc", &[&replace[..], parameters].concat())));
+    }
+    Tried { abilities, stamps }
+}
+
+/// A second namespace at the other end of the pair, so that packets have to take it.
+struct Far(File);
+
+impl Far {
+    const V4: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
+    const V6: [Ipv6Addr; 2] = [
+        Ipv6Addr::new(0xfd64, 0x7765, 0x6c6c, 0, 0, 0, 0, 1),
+        Ipv6Addr::new(0xfd64, 0x7765, 0x6c6c, 0, 0, 0, 0, 2),
+    ];
+
+    fn new() -> io::Result<Self> {
+        let far = Self(netns::within_a_new_one(|| File::open("/proc/thread-self/ns/net"))??);
+        let place = format!("/proc/{}/fd/{}", process::id(), far.0.as_raw_fd());
+        let pair = ["link", "add", "name", "dwell0", "type", "veth", "peer", "name", "dwell1"];
+        iproute("ip", &[&pair[..], &["netns", &place]].concat())?;
+        Self::switch_on("dwell0", 0)?;
+        netns::within(place.as_ref(), || Self::switch_on("dwell1", 1))??;
+        Ok(far)
+    }
+
+    fn switch_on(interface: &str, end: usize) -> io::Result<()> {
+        iproute("ip", &["link", "set", "dev", "lo", "up"])?;
+        iproute("ip", &["link", "set", "dev", interface, "up"])?;
+        iproute("ip", &["addr", "add", &format!("{}/30", Self::V4[end]), "dev", interface])?;
+        // A kernel without IPv6 says so when its stamps are tried; one without ping sockets, too.
+        let v6 = format!("{}/64", Self::V6[end]);
+        let _ = iproute("ip", &["addr", "add", &v6, "dev", interface, "nodad"]);
+        let range = "/proc/sys/net/ipv4/ping_group_range";
+        let _ = fs::write(range, "0 2147483647").or_else(|_| fs::write(range, "0 0"));
+        Ok(())
+    }
+
+    fn stamps(&self) -> Vec<StampsSeen> {
+        let [_, v4] = Self::V4;
+        let [_, v6] = Self::V6;
+        Road { interface: "veth", v4, v6, far: Some(&self.0) }.stamps()
+    }
 }
 
 fn xdp(name: &str, mode: XdpMode) -> io::Result<()> {
@@ -51,8 +153,12 @@ fn xdp(name: &str, mode: XdpMode) -> io::Result<()> {
 
 /// Runs a program of iproute2; its first line of complaint is the reason.
 fn iproute(program: &str, arguments: &[&str]) -> io::Result<()> {
+    // Where Debian keeps them, and where an ordinary user's shell does not look.
+    let path = std::env::var("PATH").unwrap_or_default();
     let output = Command::new(program)
         .args(arguments)
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .output()
         .map_err(|error| io::Error::other(format!("{program} (iproute2): {error}")))?;

@@ -47,17 +47,18 @@ pub(super) fn findings(out: &mut impl Write, found: &Findings) -> io::Result<()>
             timer.count
         )?;
     }
-    writeln!(out, "kernel stamps on loopback")?;
+    writeln!(out, "kernel stamps: what sockets delivered here")?;
     for seen in &found.stamps {
         let (tx, rx) = (mark(seen.tx), mark(seen.rx));
         writeln!(
             out,
-            "  {:20} sending {tx} receiving {rx}{}",
+            "  {:4} {:15} sending {tx} receiving {rx}{}",
+            seen.interface,
             seen.socket,
             seen.reason.as_deref().unwrap_or("")
         )?;
     }
-    writeln!(out, "interfaces: what their drivers say")?;
+    writeln!(out, "interfaces: stamps are their drivers' promises, not stamps that were seen")?;
     for interface in &found.interfaces {
         let mtu = interface.mtu.map_or("unknown".to_owned(), |mtu| format!("{mtu} B"));
         writeln!(
@@ -75,8 +76,8 @@ pub(super) fn findings(out: &mut impl Write, found: &Findings) -> io::Result<()>
         ];
         let able: Vec<_> =
             told.iter().filter(|(_, able)| *able == Some(true)).map(|(name, _)| *name).collect();
-        let able = if able.is_empty() { "none told".to_owned() } else { able.join(", ") };
-        writeln!(out, "                   stamps: {able}")?;
+        let able = if able.is_empty() { "none".to_owned() } else { able.join(", ") };
+        writeln!(out, "                   stamps promised: {able}")?;
         if let Some(offloads) = &interface.offloads {
             writeln!(out, "                   offloads on: {}", offloads.join(" "))?;
         }
@@ -84,7 +85,8 @@ pub(super) fn findings(out: &mut impl Write, found: &Findings) -> io::Result<()>
     writeln!(out, "abilities")?;
     for ability in &found.abilities {
         let reason = ability.reason.as_deref().unwrap_or("");
-        writeln!(out, "  {} {:34} {reason}", mark(ability.available), ability.name)?;
+        let mark = ability.available.map_or("untried ", mark);
+        writeln!(out, "  {mark} {:34} {reason}", ability.name)?;
     }
     writeln!(out, "advice")?;
     for advice in &found.advice {

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use dwell_lab::{Lab, LabDir, LabError, LinkWishes, Mechanism, Topology};
 use dwell_units::{BitRate, Nanos, Ratio};
 
+use crate::progress::Progress;
 use crate::{Exit, Failure};
 
 /// Arguments of `lab`.
@@ -65,31 +66,31 @@ struct UpArgs {
     /// line:N (n1 - n2 - ... - nN), star:N (n1 is the hub), or a TOML file
     topology: String,
     /// Name of the lab: letters, digits and hyphens [default: a short random one]
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     name: Option<String>,
     /// Rate of every link, such as 10Mbit/s
-    #[arg(long)]
+    #[arg(long, value_parser = dwell_lab::rate, allow_hyphen_values = true)]
     rate: Option<BitRate>,
     /// Delay of every link, one way, such as 5ms
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     delay: Option<Nanos>,
     /// Variation of the delay, either way, such as 1ms
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     jitter: Option<Nanos>,
     /// Share of packets lost, such as 1%
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     loss: Option<Ratio>,
     /// Share of packets doubled, such as 1%
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     duplicate: Option<Ratio>,
     /// Share of packets that skip the delay, such as 1%
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     reorder: Option<Ratio>,
     /// Seed of what chance decides; the same seed, the same luck [default: random]
-    #[arg(long)]
+    #[arg(long, value_parser = seed, allow_hyphen_values = true)]
     seed: Option<u64>,
     /// How links are emulated: netem, tbf or tap [default: the first of these that can do it]
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     mechanism: Option<Mechanism>,
     /// Print the lab as one JSON object
     #[arg(long)]
@@ -160,7 +161,10 @@ fn up(args: UpArgs) -> Result<Exit, Failure> {
         mechanism: args.mechanism,
     };
     let topology = Topology::read(&args.topology, &wishes).map_err(|e| failure(e.into()))?;
-    let lab = dwell_lab::up(&topology, args.name.as_deref()).map_err(failure)?;
+    let progress = Progress::new("lab up");
+    let show = |done, of| progress.show(done, of, "");
+    let lab = dwell_lab::up(&topology, args.name.as_deref(), &show).map_err(failure)?;
+    drop(progress);
     if args.json {
         show::json(&lab)?
     } else {
@@ -225,6 +229,10 @@ fn down_all() -> Result<Exit, Failure> {
         }
     }
     Ok(exit)
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
 }
 
 fn lab_dir(path: &std::path::Path) -> Result<LabDir, Failure> {

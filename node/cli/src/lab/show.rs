@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use dwell_lab::{Lab, LabState, Link};
+use dwell_lab::{Lab, LabState, Link, LinkState};
 use dwell_units::Ratio;
 use serde::Serialize;
 
@@ -44,8 +44,9 @@ pub(super) fn labs(labs: &[Result<Lab, String>]) -> io::Result<()> {
             Ok(lab) => {
                 let rootless = if lab.rootless { " (rootless)" } else { "" };
                 let state = match lab.state {
-                    LabState::Making => ", being made, or cut short",
-                    LabState::Up => "",
+                    LabState::Making => ", being made, or cut short".to_owned(),
+                    LabState::Up => String::new(),
+                    LabState::Broken => format!(", broken: {}", what_is_dead(lab)),
                 };
                 let mut mechanisms: Vec<&str> =
                     lab.links.iter().map(|link| link.mechanism.name()).collect();
@@ -62,6 +63,17 @@ pub(super) fn labs(labs: &[Result<Lab, String>]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What has ended of a lab that was whole.
+fn what_is_dead(lab: &Lab) -> String {
+    let dead = lab.links.iter().filter(|link| link.state == LinkState::Dead);
+    let dead: Vec<String> = dead.map(|link| format!("{} - {}", link.a, link.b)).collect();
+    match &dead[..] {
+        [] => "the process that kept it has ended".to_owned(),
+        [link] => format!("link {link} is dead, its process has ended"),
+        links => format!("links {} are dead, their processes have ended", links.join(", ")),
+    }
 }
 
 /// Prints all labs as one JSON object.

@@ -24,7 +24,7 @@ use crate::background;
 use crate::description::{Counters, Lab};
 use crate::error::LabError;
 use crate::iproute::Tool;
-use crate::make::netns_name;
+use crate::namespace::netns_name;
 use crate::state::LabDir;
 use crate::topology::Mechanism;
 
@@ -43,7 +43,7 @@ const RING: usize = 65_536;
 /// # Errors
 /// There is no such link, TAP interfaces are not allowed, or the interfaces cannot be moved.
 pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
-    background::sign(dir, &format!("link-{place}.pid"))?;
+    background::sign(dir, &pid_file(place))?;
     let missing = || LabError::NotWhole(dir.name().to_owned());
     let lab = dir.read()?.ok_or_else(missing)?;
     let link = lab.links.get(place).ok_or_else(missing)?;
@@ -113,12 +113,21 @@ fn interfaces(lab: &Lab, place: usize) -> Result<[Tap; 2], LabError> {
     Ok(taps)
 }
 
+/// Whether the process of link `place` runs.
+pub(crate) fn runs(dir: &LabDir, place: usize) -> bool {
+    background::signed(dir, &pid_file(place)).is_some()
+}
+
+fn pid_file(place: usize) -> String {
+    format!("link-{place}.pid")
+}
+
 /// The counters that the process of link `place` keeps, brought up to date if it still runs.
 pub(crate) fn counters(dir: &LabDir, place: usize) -> Option<Counters> {
     const PATIENCE: Nanos = Nanos::from_millis(500);
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
     let asked = dwell_io::clock::realtime();
-    let process = background::signed(dir, &format!("link-{place}.pid"));
+    let process = background::signed(dir, &pid_file(place));
     let answers = process.is_some_and(|(_, process)| process.signal(Signal::Report).is_ok());
     loop {
         let page = books::read(Path::new(&dir.file(&format!("link-{place}.json"))))?;

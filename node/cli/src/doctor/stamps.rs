@@ -1,0 +1,158 @@
+//! Which kernel stamps sockets deliver: found out by sending packets until stamps of both
+//! directions came, or patience ends.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use dwell_io::clock::monotonic;
+use dwell_io::icmp::{IcmpPort, IcmpRung};
+use dwell_io::netns;
+use dwell_io::port::{Notice, Port, PortOptions, StampRequest, Wait};
+use dwell_io::tcp::{self, TcpConn, TcpPort};
+use dwell_io::udp::{ServerOptions, UdpPort, UdpServer};
+use dwell_units::Nanos;
+use dwell_wire::icmp::{self, Family};
+use serde::{Deserialize, Serialize};
+
+/// How long to wait for a stamp: switching them on is asynchronous.
+const PATIENCE: Nanos = Nanos::from_millis(200);
+
+/// Which kernel stamps a kind of socket delivers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct StampsSeen {
+    /// `lo` or `veth`.
+    pub(super) interface: Cow<'static, str>,
+    pub(super) socket: Cow<'static, str>,
+    pub(super) tx: bool,
+    pub(super) rx: bool,
+    /// Why the socket could not be tried.
+    pub(super) reason: Option<String>,
+}
+
+/// The way that packets take.
+pub(super) struct Road<'a> {
+    pub(super) interface: &'static str,
+    pub(super) v4: Ipv4Addr,
+    pub(super) v6: Ipv6Addr,
+    /// The network namespace where they arrive; without one, this one.
+    pub(super) far: Option<&'a File>,
+}
+
+/// Loopback.
+pub(super) const LOOPBACK: Road<'static> =
+    Road { interface: "lo", v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, far: None };
+
+impl Road<'_> {
+    /// Tries every kind of socket.
+    pub(super) fn stamps(&self) -> Vec<StampsSeen> {
+        let (v4, v6) = (IpAddr::from(self.v4), IpAddr::from(self.v6));
+        vec![
+            self.seen("UDP IPv4", self.udp(v4)),
+            self.seen("UDP IPv6", self.udp(v6)),
+            self.seen("TCP IPv4", self.tcp(v4)),
+            self.seen("TCP IPv6", self.tcp(v6)),
+            self.seen("ICMP ping, IPv4", echo(v4, IcmpRung::Ping)),
+            self.seen("ICMP raw, IPv4", echo(v4, IcmpRung::Raw)),
+            self.seen("ICMP ping, IPv6", echo(v6, IcmpRung::Ping)),
+            self.seen("ICMP raw, IPv6", echo(v6, IcmpRung::Raw)),
+        ]
+    }
+
+    fn seen(&self, socket: &'static str, tried: io::Result<(bool, bool)>) -> StampsSeen {
+        let reason = tried.as_ref().err().map(io::Error::to_string);
+        let (tx, rx) = tried.unwrap_or_default();
+        StampsSeen { interface: self.interface.into(), socket: socket.into(), tx, rx, reason }
+    }
+
+    /// Makes a socket where packets arrive.
+    fn there<T: Send>(&self, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        match self.far {
+            None => make(),
+            Some(far) => {
+                let path = format!("/proc/self/fd/{}", far.as_raw_fd());
+                netns::within(Path::new(&path), make)?
+            }
+        }
+    }
+
+    fn udp(&self, address: IpAddr) -> io::Result<(bool, bool)> {
+        let options = ServerOptions { stamps: StampRequest::Kernel, metadata: false };
+        let mut server = self.there(|| UdpServer::bind(SocketAddr::new(address, 0), options))?;
+        let mut port = UdpPort::connect(server.local_addr(), &STAMPED)?;
+        let mut rx = false;
+        let tx = until_stamped(&mut port, b"probe", |_| {
+            let request = server.receive(&mut [0; 64], Wait::AtMost(Nanos::from_millis(10)));
+            rx |= request.is_ok_and(|r| r.and_then(|r| r.rx?.kernel).is_some());
+            rx
+        });
+        Ok((tx, rx))
+    }
+
+    fn tcp(&self, address: IpAddr) -> io::Result<(bool, bool)> {
+        let listener = self.there(|| tcp::listen(SocketAddr::new(address, 0), Some(PATIENCE)))?;
+        let mut port = TcpPort::connect(listener.local_addr()?, PATIENCE, &STAMPED)?;
+        let (stream, peer) = listener.accept()?;
+        let mut far = TcpConn::new(stream, peer, Some(PATIENCE))?;
+        let mut buffer = [0; 64];
+        let mut rx = false;
+        let tx = until_stamped(&mut port, b"probe", |port| {
+            if let Ok(Some(len)) = far.receive(&mut buffer)
+                && far.send(&buffer[..len]).is_ok()
+            {
+                let reply = port.receive(&mut buffer, Wait::AtMost(Nanos::from_millis(10)));
+                rx |= reply.is_ok_and(|r| r.is_some_and(|r| r.rx.kernel.is_some()));
+            }
+            rx
+        });
+        Ok((tx, rx))
+    }
+}
+
+const STAMPED: PortOptions = PortOptions {
+    source: None,
+    interface: None,
+    ttl: None,
+    dscp: None,
+    stamps: StampRequest::Kernel,
+    sched_stamps: false,
+};
+
+/// The far kernel answers by itself.
+fn echo(address: IpAddr, rung: IcmpRung) -> io::Result<(bool, bool)> {
+    let mut port = IcmpPort::connect(address, rung, &STAMPED)?;
+    let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
+    let mut message = [0; 64];
+    icmp::emit_request(family, 0xd3e1, 1, &mut message);
+    let mut rx = false;
+    let tx = until_stamped(&mut port, &message, |port| {
+        let reply = port.receive(&mut [0; 128], Wait::AtMost(Nanos::from_millis(10)));
+        rx |= reply.is_ok_and(|r| r.is_some_and(|r| r.rx.kernel.is_some()));
+        rx
+    });
+    Ok((tx, rx))
+}
+
+/// Sends again and again; returns whether a TX stamp came. `received` looks for the RX stamp.
+fn until_stamped<P: Port>(
+    port: &mut P,
+    message: &[u8],
+    mut received: impl FnMut(&mut P) -> bool,
+) -> bool {
+    let end = monotonic() + PATIENCE;
+    let mut tx = false;
+    while monotonic() < end {
+        if port.send(message).is_err() {
+            break;
+        }
+        let rx = received(port);
+        port.notices(32, &mut |notice| tx |= matches!(notice, Notice::TxStamp { .. }));
+        if tx && rx {
+            break;
+        }
+    }
+    tx
+}

@@ -1,0 +1,159 @@
+//! What tests of labs share: a lab that ends with its test, running dwell, waiting.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use dwell_io::netns;
+use serde_json::Value;
+
+pub(crate) const DWELL: &str = env!("CARGO_BIN_EXE_dwell-node");
+
+/// Longer than anything here takes; a hang is a failure, not a wait.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A lab that is gone when the test ends, however it ends.
+pub(crate) struct TestLab {
+    pub(crate) name: String,
+}
+
+impl TestLab {
+    /// A name that no other test and no other run has.
+    pub(crate) fn reserve(test: &str) -> Self {
+        Self { name: format!("t{}-{test}", std::process::id()) }
+    }
+
+    pub(crate) fn up(test: &str, arguments: &[&str]) -> Self {
+        let lab = Self::reserve(test);
+        let output = lab.try_up(arguments);
+        assert!(output.status.success(), "{output:?}");
+        lab
+    }
+
+    pub(crate) fn try_up(&self, arguments: &[&str]) -> Output {
+        dwell(&[&["lab", "up", "--name", &self.name], arguments].concat())
+    }
+
+    pub(crate) fn exec(&self, node: &str, command: &[&str]) -> Output {
+        dwell(&[&["lab", "exec", "--lab", &self.name, node, "--"], command].concat())
+    }
+
+    pub(crate) fn netns(&self, node: &str) -> PathBuf {
+        Path::new("/run/netns").join(format!("dwell-{}-{node}", self.name))
+    }
+
+    /// A socket in a node.
+    pub(crate) fn socket(&self, node: &str, address: &str) -> UdpSocket {
+        let socket =
+            netns::within(&self.netns(node), || UdpSocket::bind(address)).unwrap().unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+
+    pub(crate) fn describe(&self) -> Value {
+        let output = dwell(&["lab", "list", "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(all["schema"], "dwell.labs/1");
+        assert_follows_the_schema(&all);
+        let labs = all["labs"].as_array().unwrap();
+        labs.iter().find(|lab| lab["name"] == self.name.as_str()).expect("the lab").clone()
+    }
+
+    /// The events of link 0, as many as its counters say.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let lab = self.describe();
+        let text = fs::read_to_string(lab["links"][0]["event_log"].as_str().unwrap()).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub(crate) fn down(&self) -> Output {
+        dwell(&["lab", "down", &self.name])
+    }
+
+    pub(crate) fn namespaces(&self) -> usize {
+        let prefix = format!("dwell-{}-", self.name);
+        let entries = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count()
+    }
+
+    pub(crate) fn directory(&self) -> PathBuf {
+        Path::new("/run/dwell/labs").join(&self.name)
+    }
+
+    /// Processes of the lab's links: they have its directory on their command line.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let directory = self.directory().display().to_string();
+        pids.filter(|pid| *pid != std::process::id())
+            .filter_map(|pid| {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+                let line = String::from_utf8_lossy(&line).replace('\0', " ");
+                line.contains(&directory).then(|| format!("{pid} {line}"))
+            })
+            .collect()
+    }
+
+    pub(crate) fn assert_nothing_is_left(&self) {
+        assert_eq!(self.namespaces(), 0, "namespaces of {}", self.name);
+        assert!(!self.directory().exists(), "{}", self.directory().display());
+        assert_eq!(self.processes(), Vec::<String>::new());
+    }
+}
+
+impl Drop for TestLab {
+    fn drop(&mut self) {
+        if self.directory().exists() || self.namespaces() > 0 {
+            self.down();
+        }
+    }
+}
+
+pub(crate) fn dwell(arguments: &[&str]) -> Output {
+    Command::new(DWELL).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub(crate) fn assert_follows_the_schema(printed: &Value) {
+    let path = "../../docs/schema/dwell.lab-1.schema.json";
+    let text = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let schema = serde_json::from_slice(&text).unwrap();
+    let schema = jsonschema::draft202012::new(&schema).unwrap();
+    let errors: Vec<String> =
+        schema.iter_errors(printed).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:?}\n{printed}");
+}
+
+/// Whether these tests can run; says why if not.
+pub(crate) fn as_root() -> bool {
+    let may = netns::may_create() && Path::new("/dev/net/tun").exists();
+    if !may {
+        skip("needs root and /dev/net/tun");
+    }
+    may
+}
+
+pub(crate) fn skip(reason: &str) {
+    // The test runner names threads after their tests.
+    println!("SKIP {}: {reason}", std::thread::current().name().unwrap_or("lab"));
+}
+
+/// Waits until `condition` holds.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !condition() {
+        assert!(since.elapsed() < PATIENCE, "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub(crate) fn kill(child: &mut Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,0 +1,177 @@
+//! What links do to packets, and what they say of it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use dwell_io::process::{Handle, Signal};
+use serde_json::Value;
+
+use crate::fixture::{TestLab, as_root, dwell, until};
+
+/// Sends `count` numbered datagrams from n1 to n2 and returns the numbers that arrived, in their
+/// order. When all is over is known from the link itself.
+fn send_numbered(lab: &TestLab, count: u32) -> Vec<u32> {
+    let receiver = lab.socket("n2", "198.19.0.2:7000");
+    let sender = lab.socket("n1", "198.19.0.1:7001");
+    let over = AtomicBool::new(false);
+    let empty = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        let arrived = scope.spawn(|| {
+            receiver.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+            let mut arrived = Vec::new();
+            let mut number = [0; 4];
+            loop {
+                // Asked before receiving: what was there when all was over is still taken.
+                let last = over.load(Ordering::SeqCst);
+                match receiver.recv(&mut number) {
+                    Ok(_) => arrived.push(u32::from_be_bytes(number)),
+                    Err(_) if last => return arrived,
+                    Err(_) => _ = empty.fetch_add(1, Ordering::SeqCst),
+                }
+            }
+        });
+        for number in 0..count {
+            sender.send_to(&number.to_be_bytes(), "198.19.0.2:7000").unwrap();
+            if number % 50 == 49 {
+                // Not faster than the receiver empties its buffer, however busy the machine is.
+                let seen = empty.load(Ordering::SeqCst);
+                until("the receiver's buffer is empty", || empty.load(Ordering::SeqCst) > seen);
+            }
+        }
+        until("the link has delivered all", || {
+            let c = &lab.describe()["links"][0]["counters"]["a_to_b"];
+            let number = |name: &str| c[name].as_u64().unwrap();
+            number("arrived") >= u64::from(count)
+                && number("arrived") + number("duplicated")
+                    == number("delivered") + number("dropped")
+        });
+        over.store(true, Ordering::SeqCst);
+        arrived.join().unwrap()
+    })
+}
+
+#[test]
+fn what_the_link_lost_is_exactly_what_did_not_arrive_and_its_seed_repeats_it() {
+    if !as_root() {
+        return;
+    }
+    const COUNT: u32 = 2_000;
+    let run = |test: &str| -> BTreeSet<u32> {
+        let options = ["line:2", "--loss", "5%", "--seed", "11", "--mechanism", "tap"];
+        let lab = TestLab::up(test, &options);
+        let arrived: BTreeSet<u32> = send_numbered(&lab, COUNT).into_iter().collect();
+        let missing: BTreeSet<u32> = (0..COUNT).filter(|n| !arrived.contains(n)).collect();
+        let events = lab.events();
+        let dropped: BTreeSet<u32> = events
+            .iter()
+            .filter(|event| event["action"] == "drop" && event["dport"] == 7_000)
+            .map(|event| u32::from_str_radix(&event["payload_head"].as_str().unwrap()[..8], 16))
+            .collect::<Result<_, _>>()
+            .unwrap();
+        assert_eq!(missing, dropped);
+        let counters = &lab.describe()["links"][0]["counters"];
+        assert_eq!(counters["events_lost"], 0);
+        let counted = ["a_to_b", "b_to_a"].map(|d| counters[d]["lost"].as_u64().unwrap());
+        assert_eq!(counted.iter().sum::<u64>(), events.len() as u64, "{counters}");
+        missing
+    };
+    let (first, second) = (run("loss1"), run("loss2"));
+    assert!((50..200).contains(&first.len()), "{} of {COUNT} at 5 %", first.len());
+    assert_eq!(first, second, "the same seed, the same luck");
+}
+
+#[test]
+fn doubled_and_reordered_datagrams_arrive_as_the_log_says() {
+    if !as_root() {
+        return;
+    }
+    let options = ["line:2", "--delay", "2ms", "--duplicate", "3%", "--reorder", "3%"];
+    let lab = TestLab::up("double", &[&options[..], &["--mechanism", "tap"]].concat());
+    let arrived = send_numbered(&lab, 1_000);
+    let events = lab.events();
+    let count = |action: &str| {
+        let ours = |event: &&Value| event["action"] == action && event["dport"] == 7_000;
+        events.iter().filter(ours).count()
+    };
+    assert_eq!(arrived.len(), 1_000 + count("duplicate"));
+    assert!(count("duplicate") > 0 && count("reorder") > 0);
+    assert!(!arrived.is_sorted(), "something overtook something");
+}
+
+#[test]
+fn a_link_of_our_own_adds_its_delay_and_each_packets_own_transmission_time() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up(
+        "wire",
+        &["line:2", "--rate", "1Mbit/s", "--delay", "5ms", "--mechanism", "tap"],
+    );
+    let far = lab.socket("n2", "198.19.0.2:7000");
+    let near = lab.socket("n1", "198.19.0.1:0");
+    let median_rtt = |size: usize| {
+        let message = vec![0; size];
+        let mut buffer = [0; 2_000];
+        let mut times: Vec<Duration> = (0..21)
+            .map(|_| {
+                let sent = Instant::now();
+                near.send_to(&message, "198.19.0.2:7000").unwrap();
+                let (len, from) = far.recv_from(&mut buffer).unwrap();
+                far.send_to(&buffer[..len], from).unwrap();
+                near.recv(&mut buffer).unwrap();
+                sent.elapsed()
+            })
+            .collect();
+        times.sort();
+        times[times.len() / 2].as_secs_f64()
+    };
+    for size in [58, 1_208] {
+        // 42 bytes of Ethernet, IPv4 and UDP headers; there and back.
+        let expected = 2.0 * (0.005 + (size + 42) as f64 * 8.0 / 1e6);
+        let median = median_rtt(size);
+        assert!((0.95..1.10).contains(&(median / expected)), "{size} B: {median} not {expected}");
+    }
+}
+
+#[test]
+fn a_link_ignores_the_terminals_interrupt_and_ends_when_asked() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("sigint", &["line:2", "--delay", "1ms", "--mechanism", "tap"]);
+    let pid = fs::read_to_string(lab.directory().join("link-0.pid")).unwrap();
+    let link = Handle::open(pid.split(' ').next().unwrap().parse().unwrap()).unwrap();
+    link.signal(Signal::Interrupt).unwrap();
+    let far = lab.socket("n2", "198.19.0.2:7000");
+    lab.socket("n1", "0.0.0.0:0").send_to(b"still there", "198.19.0.2:7000").unwrap();
+    far.recv(&mut [0; 16]).unwrap();
+    link.signal(Signal::Terminate).unwrap();
+    until("the link ends", || lab.processes().is_empty());
+    assert!(lab.down().status.success());
+    lab.assert_nothing_is_left();
+}
+
+#[test]
+fn a_link_whose_process_was_killed_is_called_dead() {
+    if !as_root() {
+        return;
+    }
+    let options = ["line:3", "--delay", "1ms", "--mechanism", "tap"];
+    let lab = TestLab::up("dead", &options);
+    assert_eq!(lab.describe()["state"], "up");
+    let pid = fs::read_to_string(lab.directory().join("link-1.pid")).unwrap();
+    let link = Handle::open(pid.split(' ').next().unwrap().parse().unwrap()).unwrap();
+    link.signal(Signal::Kill).unwrap();
+    assert!(link.wait(dwell_units::Nanos::from_secs(10)));
+    let described = lab.describe();
+    let states = [&described["links"][0]["state"], &described["links"][1]["state"]];
+    assert_eq!((&described["state"], states), (&"broken".into(), [&"up".into(), &"dead".into()]));
+    let listed = dwell(&["lab", "list"]).stdout;
+    let listed = String::from_utf8(listed).unwrap();
+    let line = listed.lines().find(|line| line.starts_with(&lab.name)).unwrap();
+    assert!(line.contains("link n2 - n3 is dead"), "{line}");
+    assert!(lab.down().status.success());
+    lab.assert_nothing_is_left();
+}

@@ -1,0 +1,136 @@
+//! Network namespaces by name: which belong to which lab, and which are somebody else's.
+//!
+//! A name alone proves nothing, for anybody may call a namespace `dwell-demo-box`. A lab's state
+//! lists what it consists of; where the state is lost, a mark tells, which every node bears: the
+//! alias of its loopback.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use dwell_io::netns;
+use serde_json::Value;
+
+use crate::description::Lab;
+use crate::error::LabError;
+use crate::iproute::Tool;
+
+/// Where `ip netns` keeps namespaces.
+pub(crate) const NETNS_DIR: &str = "/run/netns";
+
+/// What every namespace of dwell begins with.
+const PREFIX: &str = "dwell-";
+
+/// The namespace of a node. Nodes have no hyphens, so the name can be taken apart again.
+pub(crate) fn netns_name(lab: &str, node: &str) -> String {
+    format!("{PREFIX}{lab}-{node}")
+}
+
+/// The lab and the node of a namespace, if it is called like one of dwell's.
+pub(crate) fn lab_of(netns: &str) -> Option<(&str, &str)> {
+    netns.strip_prefix(PREFIX)?.rsplit_once('-')
+}
+
+/// The file that stands for a namespace.
+pub(crate) fn netns_path(netns: &str) -> PathBuf {
+    Path::new(NETNS_DIR).join(netns)
+}
+
+/// The alias of a loopback in a node of the lab.
+pub(crate) fn mark(lab: &str) -> String {
+    format!("node-of-dwell-lab-{lab}")
+}
+
+/// A namespace of a lab that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Namespace {
+    pub(crate) netns: String,
+    pub(crate) node: String,
+}
+
+/// The namespaces that `lab` lists, as far as they are there.
+pub(crate) fn listed_by(lab: &Lab) -> Vec<Namespace> {
+    let nodes = lab.nodes.iter().filter(|node| {
+        // The file of state is plain text; what it says of others' namespaces does not count.
+        node.netns == netns_name(&lab.name, &node.name) && netns_path(&node.netns).exists()
+    });
+    nodes.map(|node| Namespace { netns: node.netns.clone(), node: node.name.clone() }).collect()
+}
+
+/// The namespaces that bear the mark of the lab of that name.
+pub(crate) fn marked(lab: &str) -> Result<Vec<Namespace>, LabError> {
+    let named = called_like(lab)?;
+    Ok(named.into_iter().filter(|namespace| is_marked(&namespace.netns, lab)).collect())
+}
+
+/// The labs whose mark a namespace bears that is called like theirs; `known` ones are left out.
+pub(crate) fn labs_by_mark(known: &[String]) -> Result<Vec<String>, LabError> {
+    let mut labs = Vec::new();
+    for netns in all_namespaces()? {
+        let Some((lab, _)) = lab_of(&netns) else { continue };
+        let is_new = !known.iter().chain(&labs).any(|seen| seen == lab);
+        if is_new && is_marked(&netns, lab) {
+            labs.push(lab.to_owned());
+        }
+    }
+    Ok(labs)
+}
+
+/// Refuses a lab whose namespaces could be taken for somebody else's.
+pub(crate) fn check_free(lab: &str) -> Result<(), LabError> {
+    match called_like(lab)?.into_iter().next() {
+        None => Ok(()),
+        Some(taken) if is_marked(&taken.netns, lab) => Err(LabError::NotWhole(lab.to_owned())),
+        Some(taken) => Err(LabError::NamespaceTaken { lab: lab.to_owned(), netns: taken.netns }),
+    }
+}
+
+/// For `map_err` of entering a namespace.
+pub(crate) fn not_entered(lab: &str, netns: &str) -> impl FnOnce(io::Error) -> LabError {
+    move |error| match error.kind() {
+        io::ErrorKind::PermissionDenied => LabError::not_ours(lab),
+        io::ErrorKind::NotFound => LabError::NotWhole(lab.to_owned()),
+        _ => LabError::io(format!("entering {netns}"))(error),
+    }
+}
+
+/// All named namespaces.
+pub(crate) fn all_namespaces() -> Result<Vec<String>, LabError> {
+    match fs::read_dir(NETNS_DIR) {
+        Ok(entries) => {
+            let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+            Ok(names.collect())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(LabError::io(format!("reading {NETNS_DIR}"))(error)),
+    }
+}
+
+fn called_like(lab: &str) -> Result<Vec<Namespace>, LabError> {
+    let ours = |netns: &String| {
+        let (of, node) = lab_of(netns)?;
+        (of == lab).then(|| Namespace { netns: netns.clone(), node: node.to_owned() })
+    };
+    Ok(all_namespaces()?.iter().filter_map(ours).collect())
+}
+
+/// Whether the namespace bears the lab's mark; one that may not be entered does not.
+fn is_marked(netns: &str, lab: &str) -> bool {
+    let show = || Tool::Ip.ask(&["-j", "link", "show", "dev", "lo"]);
+    let Ok(Ok(text)) = netns::within(&netns_path(netns), show) else { return false };
+    let shown: Value = serde_json::from_slice(&text).unwrap_or_default();
+    shown[0]["ifalias"] == mark(lab).as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_tells_its_lab_and_node_whatever_hyphens_the_lab_has() {
+        assert_eq!(netns_name("rtt-2", "n1"), "dwell-rtt-2-n1");
+        assert_eq!(lab_of("dwell-rtt-2-n1"), Some(("rtt-2", "n1")));
+        assert_eq!(lab_of("dwell-a-b-c"), Some(("a-b", "c")), "and not node b-c of lab a");
+        assert_eq!(lab_of("docker0"), None);
+    }
+}
