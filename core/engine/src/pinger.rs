@@ -9,11 +9,15 @@
 //! probe and of no other. (S4's master matches by order, and one late reply spoils every later
 //! cycle.)
 
+mod config;
+
+pub use config::{Config, Counts, Departures, Rejected};
+
 use std::collections::VecDeque;
 
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
-use crate::protocol::{Protocol, Reject, WireId};
+use crate::protocol::{Protocol, Reject, Reply, WireId};
 use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamp, TxStamps};
 
 /// How long a reply may wait for the kernel's stamp of its probe before it is told without.
@@ -22,109 +26,8 @@ const STAMP_GRACE: Nanos = Nanos::from_millis(20);
 /// Replies that may wait for a stamp at the same time; the oldest is told without when full.
 const STAMP_QUEUE: usize = 1_024;
 
-/// When probes leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departures {
-    /// Open loop: on an absolute schedule, one every `interval`, whatever comes back.
-    Open {
-        /// Time between intended departures; positive.
-        interval: Nanos,
-    },
-    /// Closed loop: after the reply of the last probe or its time-out.
-    Closed {
-        /// Wait this long after the reply (S3.3).
-        pause: Nanos,
-        /// Never closer than this to the last departure.
-        spacing: Nanos,
-    },
-}
-
-/// What to send and how long to wait for it.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// When probes leave.
-    pub departures: Departures,
-    /// Number of counted probes; `None` is until stopped.
-    pub count: Option<u64>,
-    /// No probe leaves later than this after the first counted one.
-    pub duration: Option<Nanos>,
-    /// A reply after this is late.
-    pub timeout: Nanos,
-    /// Probes before the first counted one. They carry the ids just below 0 and leave no sample.
-    pub warm_up: u32,
-    /// Time between warm-up probes.
-    pub warm_up_interval: Nanos,
-}
-
-impl Config {
-    /// Probes that can be on their way or recently resolved at the same time: room for twice what
-    /// the time-out allows, so that late replies are recognised for one more time-out.
-    fn window(&self) -> usize {
-        let in_flight = match self.departures {
-            Departures::Open { interval } => self.timeout.0 / interval.0.max(1),
-            Departures::Closed { .. } => 1,
-        };
-        let wanted = usize::try_from(in_flight).unwrap_or(0).saturating_mul(2).saturating_add(64);
-        wanted.clamp(Self::MIN_WINDOW, Self::MAX_WINDOW).next_power_of_two()
-    }
-
-    /// Whether all probes that the time-out allows fit the window. If not, probes are declared
-    /// lost before their time-out.
-    pub fn fits_window(&self) -> bool {
-        match self.departures {
-            Departures::Open { interval } => {
-                self.timeout.0 / interval.0.max(1) < Self::MAX_WINDOW as i64
-            }
-            Departures::Closed { .. } => true,
-        }
-    }
-
-    /// Fewest probes remembered.
-    pub const MIN_WINDOW: usize = 4_096;
-    /// Most probes remembered; about 60 MB.
-    pub const MAX_WINDOW: usize = 1 << 18;
-}
-
-/// Probes and replies counted so far; warm-up excluded. `sent = received + lost + late +
-/// outstanding`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Probes that left.
-    pub sent: u64,
-    /// Answered within the time-out.
-    pub received: u64,
-    /// Not answered within the time-out, nor later.
-    pub lost: u64,
-    /// Answered after the time-out.
-    pub late: u64,
-    /// Extra replies.
-    pub duplicate: u64,
-    /// Received ones that a later probe's reply had overtaken (RFC 4737).
-    pub reordered: u64,
-    /// Probes that the socket refused for good.
-    pub send_failed: u64,
-    /// Messages that are no reply to any probe of this run, by reason.
-    pub rejected: Rejected,
-    /// Replies told without the kernel TX stamp that was expected.
-    pub tx_stamp_missing: u64,
-    /// Probes declared lost early because the window was full.
-    pub window_overrun: u64,
-    /// Warm-up probes that left.
-    pub warm_up_sent: u64,
-    /// Warm-up probes that were answered.
-    pub warm_up_received: u64,
-}
-
-/// Messages that were dropped, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rejected {
-    /// Not of the protocol's form.
-    pub malformed: u64,
-    /// Another session's, or an id that was never sent or is long forgotten.
-    pub unknown: u64,
-    /// The HMAC does not match.
-    pub unauthentic: u64,
-}
+/// How much a clock that was written into a message may change on its way there and back.
+const ROUNDING: Nanos = Nanos(1);
 
 /// The right to report what became of one send action. Made by [`Pinger::transmit`], used up by
 /// [`Pinger::sent`] or [`Pinger::send_failed`]; it cannot be copied, so one probe has one stamp.
@@ -160,6 +63,8 @@ struct Slot {
     key: Option<u32>,
     deadline: Instant<Monotonic>,
     intended: Instant<Monotonic>,
+    /// The clock that the message was written with: T1 of protocols that carry one.
+    written: Instant<Realtime>,
     tx: TxStamps,
     rx: Option<RxStamps>,
     remote: Option<Remote>,
@@ -173,6 +78,7 @@ impl Slot {
         key: None,
         deadline: Instant::EPOCH,
         intended: Instant::EPOCH,
+        written: Instant::EPOCH,
         tx: TxStamps { app: Instant::EPOCH, sched: None, kernel: None, hw: None },
         rx: None,
         remote: None,
@@ -316,6 +222,7 @@ impl<P: Protocol> Pinger<P> {
             fate: Fate::InFlight,
             deadline: now.saturating_add(self.config.timeout),
             intended,
+            written: stamp,
             ..Slot::FREE
         };
         if is_warm_up(id) {
@@ -389,7 +296,7 @@ impl<P: Protocol> Pinger<P> {
                 Reject::Unauthentic => &mut self.counts.rejected.unauthentic,
             } += 1;
         })?;
-        let Some(id) = self.known(reply.id) else {
+        let Some(id) = self.known(reply.id).filter(|id| self.is_answer_to(*id, &reply)) else {
             self.counts.rejected.unknown += 1;
             return Err(Reject::Unknown);
         };
@@ -568,6 +475,13 @@ impl<P: Protocol> Pinger<P> {
         let full = latest.wrapping_sub(age);
         // A slot that holds this very id proves that it was sent.
         (self.slot(full).id == full).then_some(full)
+    }
+
+    /// Whether the clock that the reply gives back is that of its probe. Without this an echoed
+    /// request, whose fields of the far end are 0, would answer probe 0.
+    fn is_answer_to(&self, id: u64, reply: &Reply) -> bool {
+        let written = self.slot(id).written;
+        reply.written.is_none_or(|given_back| (given_back - written).abs() <= ROUNDING)
     }
 
     fn warm_up_reply(&mut self, id: u64, rx: RxStamps, remote: Option<Remote>) {

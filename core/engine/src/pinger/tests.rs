@@ -28,7 +28,7 @@ impl Protocol for Plain {
 
     fn read(&mut self, message: &[u8], _channel: u64) -> Result<Reply, Reject> {
         let id = message.try_into().map_err(|_| Reject::Malformed)?;
-        Ok(Reply { id: WireId::low(u32::from_be_bytes(id).into(), 32), remote: None })
+        Ok(Reply::plain(WireId::low(u32::from_be_bytes(id).into(), 32)))
     }
 }
 

@@ -34,7 +34,7 @@ impl Protocol for TextUdp {
             return Err(Reject::Malformed);
         }
         let first = self.first.ok_or(Reject::Unknown)?;
-        Ok(Reply { id: WireId::full(first.wrapping_add(channel)), remote: None })
+        Ok(Reply::plain(WireId::full(first.wrapping_add(channel))))
     }
 }
 
@@ -70,6 +70,6 @@ impl Protocol for TextStream {
         }
         let id = WireId::full(*next);
         *next = next.wrapping_add(1);
-        Ok(Reply { id, remote: None })
+        Ok(Reply::plain(id))
     }
 }
