@@ -1,6 +1,6 @@
 //! Opening sockets and setting their options: what all kinds of sockets here share.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_short};
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
@@ -151,9 +151,14 @@ pub(crate) fn receive_timeout(fd: &OwnedFd, current: &mut Nanos, wait: Nanos) ->
 
 /// Sleeps until the socket has a message or an error, or `until` has come.
 pub(crate) fn sleep_until(fd: &OwnedFd, until: Instant<Monotonic>) {
+    sleep_for(fd, libc::POLLIN, until);
+}
+
+/// Sleeps until one of the `events` of poll(2) or an error, or until `until` has come.
+pub(crate) fn sleep_for(fd: &OwnedFd, events: c_short, until: Instant<Monotonic>) {
     let left = (until - monotonic()).0.max(0);
     let time = libc::timespec { tv_sec: left / 1_000_000_000, tv_nsec: left % 1_000_000_000 };
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     // SAFETY: one pollfd and one timespec, both valid for the call; no signal mask. An early
     // return (a signal) is allowed by this function's contract.
     unsafe { libc::ppoll(&mut poll, 1, &time, std::ptr::null()) };
