@@ -26,6 +26,12 @@ const STAMP_GRACE: Nanos = Nanos::from_millis(20);
 /// Replies that may wait for a stamp at the same time; the oldest is told without when full.
 const STAMP_QUEUE: usize = 1_024;
 
+/// Two clocks, each at most 500 ppm off, differ by at most one part in this many.
+const CLOCK_RATES: i64 = 1_000;
+
+/// How coarsely a far end may read its clock.
+const READING: Nanos = Nanos::from_micros(1);
+
 /// How much a clock that was written into a message may change on its way there and back.
 const ROUNDING: Nanos = Nanos(1);
 
@@ -304,19 +310,21 @@ impl<P: Protocol> Pinger<P> {
             self.warm_up_reply(id, rx, reply.remote);
             return Ok(id);
         }
+        let remote = reply.remote.filter(|remote| self.is_plausible(id, remote, &rx));
+        self.counts.remote_implausible += u64::from(remote.is_none() && reply.remote.is_some());
         let in_time = now <= self.slot(id).deadline;
         match self.slot(id).fate {
-            Fate::InFlight if in_time => self.reply_in_time(id, rx, reply.remote, now, out),
+            Fate::InFlight if in_time => self.reply_in_time(id, rx, remote, now, out),
             Fate::InFlight => {
                 // Its time-out has passed, but nobody has looked at the clock since.
                 self.lose(id, now, out);
-                self.reply_late(id, rx, reply.remote, out);
+                self.reply_late(id, rx, remote, out);
             }
-            Fate::Lost => self.reply_late(id, rx, reply.remote, out),
+            Fate::Lost => self.reply_late(id, rx, remote, out),
             Fate::Stamping | Fate::Received | Fate::Late => {
                 self.counts.duplicate += 1;
                 let slot = *self.slot(id);
-                let duplicate = Slot { rx: Some(rx), remote: reply.remote, ..slot };
+                let duplicate = Slot { rx: Some(rx), remote, ..slot };
                 out(duplicate.sample(State::Duplicate));
             }
             Fate::Free => {
@@ -375,6 +383,18 @@ impl<P: Protocol> Pinger<P> {
     pub fn stop(&mut self) {
         self.stopped = true;
         self.next_departure = None;
+    }
+
+    /// What carries the probes is gone for good: those under way have left and can never be
+    /// answered, so they are lost.
+    pub fn lose_open(&mut self, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
+        self.stop();
+        while self.oldest != self.next_id {
+            if self.slot(self.oldest).fate == Fate::InFlight {
+                self.lose(self.oldest, now, out);
+            }
+            self.oldest = self.oldest.wrapping_add(1);
+        }
     }
 
     /// Tells what is only waiting for a stamp, and forgets the probes without a fate: an
@@ -482,6 +502,15 @@ impl<P: Protocol> Pinger<P> {
     fn is_answer_to(&self, id: u64, reply: &Reply) -> bool {
         let written = self.slot(id).written;
         reply.written.is_none_or(|given_back| (given_back - written).abs() <= ROUNDING)
+    }
+
+    /// Whether the far end can have had the probe for as long as it says: not for less than nothing,
+    /// nor for longer than it was away.
+    fn is_plausible(&self, id: u64, remote: &Remote, rx: &RxStamps) -> bool {
+        let residence = remote.tx - remote.rx;
+        let away = rx.app - self.slot(id).tx.app;
+        let most = Nanos(away.0.saturating_add(away.0 / CLOCK_RATES).saturating_add(READING.0));
+        (Nanos::ZERO..=most).contains(&residence)
     }
 
     fn warm_up_reply(&mut self, id: u64, rx: RxStamps, remote: Option<Remote>) {

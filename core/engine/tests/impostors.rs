@@ -136,3 +136,31 @@ fn the_shortest_reply_of_a_twamp_light_peer_is_taken() {
     assert_eq!(table.hand_in(&reply[..38]), Ok(0));
     assert_eq!(table.counts().received, 1);
 }
+
+#[test]
+fn stamps_of_the_far_end_that_cannot_be_true_are_voided_and_counted() {
+    let mut table = table(false);
+    // T2, T3 and whether they can be: the reply is 2 ms away, so that 2 us are within the error of
+    // two clocks and 4 us are not. The far end's clock may be years off.
+    let cases = [
+        (MS, MS, true),
+        (MS, 2 * MS, true),
+        (MS, MS - 1_000, false),
+        (0, RTT + 2_000, true),
+        (0, RTT + 4_000, false),
+        (0, 1_000 * MS, false),
+        (-300_000_000 * MS, -300_000_000 * MS + MS, true),
+        (300_000_000 * MS, 300_000_000 * MS + RTT + MS, false),
+    ];
+    let mut implausible = 0;
+    for (t2, t3, can_be) in cases {
+        let probe = table.probe();
+        let reply = table.reflect(probe, t2, t3);
+        let id = table.hand_in(&reply).expect("it is the probe's reply all the same");
+        implausible += u64::from(!can_be);
+        let told = table.samples.last().unwrap();
+        assert_eq!((told.id, told.remote.is_some()), (id, can_be), "T2 {t2}, T3 {t3}");
+        assert_eq!(table.counts().remote_implausible, implausible);
+    }
+    assert_eq!(table.counts().received, cases.len() as u64);
+}

@@ -310,6 +310,24 @@ fn probes_under_way_at_an_interrupt_are_neither_sent_nor_lost() {
 }
 
 #[test]
+fn probes_under_way_when_the_socket_broke_are_lost_with_rows() {
+    let config = Config { warm_up: 1, ..open(100, 10 * MS, 1_000 * MS) };
+    let mut world = World::new(config);
+    for _ in 0..4 {
+        // The warm-up probe and probe 1 are not answered in time, nor is what follows.
+        world.turn(|id, _| if id == 0 { vec![MS] } else { vec![] });
+        world.now += 10 * MS;
+    }
+    let now = world.mono();
+    world.pinger.lose_open(now, &mut |sample| world.samples.push(sample));
+    assert_eq!((world.states(State::Received), world.states(State::Lost)), (vec![0], vec![1, 2]));
+    assert_eq!(world.pinger.abandon(&mut |_| panic!("all is told")), 0);
+    let counts = world.pinger.counts();
+    assert_eq!((counts.sent, counts.received, counts.lost), (3, 1, 2));
+    assert_eq!(world.pinger.wake(), None);
+}
+
+#[test]
 fn a_failed_send_is_its_own_state_and_is_not_sent() {
     let mut world = World::new(open(2, 10 * MS, 50 * MS));
     let mut samples = Vec::new();
