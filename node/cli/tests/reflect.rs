@@ -1,7 +1,7 @@
 //! `dwell reflect` from outside: what it does with streams, limits and marks.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -175,6 +175,42 @@ fn connections_beyond_the_most_are_counted_and_an_idle_one_makes_room() {
     assert!(is_served(&connect()), "somebody who is idle makes room");
     drop(crowd);
     assert_eq!(counted(server, "limited"), 1);
+}
+
+#[test]
+fn what_was_sent_to_many_is_refused_before_it_costs_anything() {
+    const LIMIT: &str = "1pps";
+    let port = free_port("0.0.0.0");
+    let mut command = Command::new(DWELL);
+    let url = format!("stamp://0.0.0.0:{port}");
+    command.args(["reflect", &url, "--limit", LIMIT, "--allow-any-port", "--json"]);
+    let server = Server::ready(command, "listening on", 1);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_broadcast(true).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let request = [&[0; 14][..], &[1, 2], &[0; 28]].concat();
+    for _ in 0..3 {
+        socket.send_to(&request, ("127.255.255.255", port)).unwrap();
+    }
+    socket.send_to(&request, ("127.0.0.1", port)).unwrap();
+    // It answers in order: the first reply is to the last request, number 0 of its session.
+    let mut reply = [0xff; 100];
+    let (len, _) = socket.recv_from(&mut reply).unwrap();
+    assert_eq!((len, &reply[..4]), (44, &[0, 0, 0, 0][..]));
+    let values = json(&server.stop())["values"].clone();
+    let count = |name: &str| values[name].as_u64().unwrap();
+    assert_eq!((count("looping"), count("limited"), count("send_failed")), (3, 0, 0), "{values}");
+}
+
+#[test]
+fn nothing_listens_on_an_address_of_many() {
+    let targets =
+        ["udp://127.255.255.255:7100", "stamp://224.0.0.1:7100", "tcp://127.255.255.255:7100"];
+    for url in targets {
+        let output = dwell(&["reflect", url]);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{url} {}", said(&output));
+        assert!(said(&output).contains("broadcast or multicast"), "{url} {}", said(&output));
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
-use crate::address::RawAddress;
+use crate::address::{RawAddress, unspecified};
 use crate::clock::monotonic;
 use crate::port::{PortOptions, SendError, StampRequest};
 
@@ -38,6 +38,17 @@ pub(crate) fn set<T: Copy>(fd: &OwnedFd, level: c_int, name: c_int, value: T) ->
     let result =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size) };
     check(result).map(drop)
+}
+
+/// Where probes to `peer` leave from: a link-local address by the interface that leads to the peer.
+pub(crate) fn source(options: &PortOptions, peer: SocketAddr) -> SocketAddr {
+    let mut source = SocketAddr::new(options.source.unwrap_or_else(|| unspecified(peer.ip())), 0);
+    if let (SocketAddr::V6(source), SocketAddr::V6(peer)) = (&mut source, peer)
+        && source.ip().is_unicast_link_local()
+    {
+        source.set_scope_id(peer.scope_id());
+    }
+    source
 }
 
 pub(crate) fn bind(fd: &OwnedFd, to: SocketAddr) -> io::Result<()> {

@@ -4,18 +4,17 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
-use crate::address::unspecified;
 use crate::calls;
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
 use crate::socket;
-use crate::udp::{nothing, receive_flags};
+use crate::udp::{is_broadcast, nothing, receive_flags};
 
 /// Messages whose stamp may still come; the oldest is forgotten.
 const UNSTAMPED: usize = 1_024;
@@ -83,8 +82,7 @@ impl TcpPort {
         let fd = socket::open(peer.ip(), libc::SOCK_STREAM, 0)?;
         socket::apply(&fd, peer.ip(), options)?;
         if options.source.is_some() {
-            let source = options.source.unwrap_or_else(|| unspecified(peer.ip()));
-            socket::bind(&fd, SocketAddr::new(source, 0))?;
+            socket::bind(&fd, socket::source(options, peer))?;
         }
         // For connect(), the send time-out is the connection's.
         let micros = (timeout.0 / 1_000).max(1);
@@ -201,6 +199,15 @@ impl Port for TcpPort {
 /// Listens on `address`; an IPv6 socket takes IPv6 only. Accepting waits at most `wait`, or not at
 /// all.
 pub fn listen(address: SocketAddr, wait: Option<Nanos>) -> io::Result<TcpListener> {
+    let group = match address.ip() {
+        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || is_broadcast(v4),
+        IpAddr::V6(v6) => v6.is_multicast(),
+    };
+    if group {
+        // The kernel would listen there, and nobody could ever connect.
+        let what = format!("{} is a broadcast or multicast address", address.ip());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
     let fd = socket::open(address.ip(), libc::SOCK_STREAM, 0)?;
     if address.is_ipv6() {
         socket::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1_i32)?;
