@@ -34,7 +34,7 @@ pub struct Meta {
 pub enum Refusal {
     /// Not of the protocol's form.
     Malformed,
-    /// Its HMAC does not hold, or it has none and a key is set.
+    /// Its HMAC does not hold. One too short to have an HMAC is malformed.
     Unauthentic,
     /// Its source asks faster than the limit.
     Limited,
