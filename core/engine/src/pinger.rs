@@ -10,6 +10,7 @@
 //! cycle.)
 
 mod config;
+mod slot;
 
 pub use config::{Config, Counts, Departures, Rejected};
 
@@ -18,13 +19,20 @@ use std::collections::VecDeque;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use crate::protocol::{Protocol, Reject, Reply, WireId};
-use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamp, TxStamps};
+use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamp};
+use slot::{Fate, Slot};
 
 /// How long a reply may wait for the kernel's stamp of its probe before it is told without.
 const STAMP_GRACE: Nanos = Nanos::from_millis(20);
 
 /// Replies that may wait for a stamp at the same time; the oldest is told without when full.
 const STAMP_QUEUE: usize = 1_024;
+
+/// After the last reply, duplicates are waited for as long as this many of the longest round trips
+/// so far, but within these bounds and the time-out.
+const LINGER_ROUND_TRIPS: i64 = 4;
+const LINGER_LEAST: Nanos = Nanos::from_millis(1);
+const LINGER_MOST: Nanos = Nanos::from_millis(50);
 
 /// Two clocks, each at most 500 ppm off, differ by at most one part in this many.
 const CLOCK_RATES: i64 = 1_000;
@@ -47,59 +55,6 @@ impl TxToken {
     /// The probe's id.
     pub fn id(&self) -> u64 {
         self.id
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Free,
-    InFlight,
-    /// Answered in time, waiting for the kernel's stamp of the probe.
-    Stamping,
-    Received,
-    Late,
-    Lost,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    id: u64,
-    fate: Fate,
-    reordered: bool,
-    key: Option<u32>,
-    deadline: Instant<Monotonic>,
-    intended: Instant<Monotonic>,
-    /// The clock that the message was written with: T1 of protocols that carry one.
-    written: Instant<Realtime>,
-    tx: TxStamps,
-    rx: Option<RxStamps>,
-    remote: Option<Remote>,
-}
-
-impl Slot {
-    const FREE: Self = Self {
-        id: u64::MAX / 2,
-        fate: Fate::Free,
-        reordered: false,
-        key: None,
-        deadline: Instant::EPOCH,
-        intended: Instant::EPOCH,
-        written: Instant::EPOCH,
-        tx: TxStamps { app: Instant::EPOCH, sched: None, kernel: None, hw: None },
-        rx: None,
-        remote: None,
-    };
-
-    fn sample(&self, state: State) -> Sample {
-        Sample {
-            id: self.id,
-            state,
-            reordered: self.reordered,
-            intended: self.intended,
-            tx: self.tx,
-            rx: self.rx,
-            remote: self.remote,
-        }
     }
 }
 
@@ -126,6 +81,10 @@ pub struct Pinger<P> {
     last_departure: Option<Instant<Monotonic>>,
     end: Option<Instant<Monotonic>>,
     stopped: bool,
+    /// The longest round trip of a reply in time.
+    longest: Nanos,
+    /// All probes have their fate; until then duplicates of the last replies may still come.
+    linger: Option<Instant<Monotonic>>,
     highest_received: Option<u64>,
     counts: Counts,
 }
@@ -151,6 +110,8 @@ impl<P: Protocol> Pinger<P> {
             last_departure: None,
             end: None,
             stopped: false,
+            longest: Nanos::ZERO,
+            linger: None,
             highest_received: None,
             counts: Counts::default(),
         }
@@ -198,12 +159,13 @@ impl<P: Protocol> Pinger<P> {
         self.next_departure
     }
 
-    /// When the caller must come back at the latest if nothing arrives: a departure, a time-out or
-    /// the end of waiting for a stamp. `None` when all is done.
+    /// When the caller must come back at the latest if nothing arrives: a departure, a time-out, or
+    /// the end of waiting for a stamp or, after the last reply, for duplicates. `None` when all is
+    /// done.
     pub fn wake(&self) -> Option<Instant<Monotonic>> {
         let timeout = (self.oldest != self.next_id).then(|| self.slot(self.oldest).deadline);
         let stamp = self.stamping.front().map(|(_, until)| *until);
-        [self.next_departure, timeout, stamp].into_iter().flatten().min()
+        [self.next_departure, timeout, stamp, self.linger].into_iter().flatten().min()
     }
 
     /// Starts a probe if one is due: writes its message and returns the token of the send action.
@@ -314,7 +276,13 @@ impl<P: Protocol> Pinger<P> {
         self.counts.remote_implausible += u64::from(remote.is_none() && reply.remote.is_some());
         let in_time = now <= self.slot(id).deadline;
         match self.slot(id).fate {
-            Fate::InFlight if in_time => self.reply_in_time(id, rx, remote, now, out),
+            Fate::InFlight if in_time => {
+                self.reply_in_time(id, rx, remote, now, out);
+                self.skip_resolved();
+                if self.next_departure.is_none() && self.oldest == self.next_id && !self.stopped {
+                    self.linger = Some(now.saturating_add(self.lingering()));
+                }
+            }
             Fate::InFlight => {
                 // Its time-out has passed, but nobody has looked at the clock since.
                 self.lose(id, now, out);
@@ -358,6 +326,7 @@ impl<P: Protocol> Pinger<P> {
 
     /// Time has passed: time-outs and missing stamps.
     pub fn expire(&mut self, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
+        self.linger = self.linger.filter(|until| now < *until);
         while let Some((id, _)) = self.stamping.front().copied().filter(|(_, until)| *until <= now)
         {
             self.stamping.pop_front();
@@ -383,6 +352,7 @@ impl<P: Protocol> Pinger<P> {
     pub fn stop(&mut self) {
         self.stopped = true;
         self.next_departure = None;
+        self.linger = None;
     }
 
     /// What carries the probes is gone for good: those under way have left and can never be
@@ -497,6 +467,12 @@ impl<P: Protocol> Pinger<P> {
         (self.slot(full).id == full).then_some(full)
     }
 
+    /// How long to wait for duplicates after the last reply.
+    fn lingering(&self) -> Nanos {
+        let round_trips = self.longest.saturating_mul(LINGER_ROUND_TRIPS);
+        round_trips.clamp(LINGER_LEAST, LINGER_MOST).min(self.config.timeout)
+    }
+
     /// Whether the clock that the reply gives back is that of its probe. Without this an echoed
     /// request, whose fields of the far end are 0, would answer probe 0.
     fn is_answer_to(&self, id: u64, reply: &Reply) -> bool {
@@ -530,6 +506,8 @@ impl<P: Protocol> Pinger<P> {
         out: &mut impl FnMut(Sample),
     ) {
         self.counts.received += 1;
+        let left = self.slot(id).deadline - now;
+        self.longest = self.longest.max(self.config.timeout - left);
         let reordered = self.highest_received.is_some_and(|highest| id < highest);
         self.counts.reordered += u64::from(reordered);
         self.highest_received = self.highest_received.max(Some(id));
