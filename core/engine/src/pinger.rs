@@ -9,12 +9,18 @@
 //! probe and of no other. (S4's master matches by order, and one late reply spoils every later
 //! cycle.)
 
+mod config;
+mod slot;
+
+pub use config::{Config, Counts, Departures, Rejected};
+
 use std::collections::VecDeque;
 
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
-use crate::protocol::{Protocol, Reject, WireId};
-use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamp, TxStamps};
+use crate::protocol::{Protocol, Reject, Reply, WireId};
+use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamp};
+use slot::{Fate, Slot};
 
 /// How long a reply may wait for the kernel's stamp of its probe before it is told without.
 const STAMP_GRACE: Nanos = Nanos::from_millis(20);
@@ -22,109 +28,20 @@ const STAMP_GRACE: Nanos = Nanos::from_millis(20);
 /// Replies that may wait for a stamp at the same time; the oldest is told without when full.
 const STAMP_QUEUE: usize = 1_024;
 
-/// When probes leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departures {
-    /// Open loop: on an absolute schedule, one every `interval`, whatever comes back.
-    Open {
-        /// Time between intended departures; positive.
-        interval: Nanos,
-    },
-    /// Closed loop: after the reply of the last probe or its time-out.
-    Closed {
-        /// Wait this long after the reply (S3.3).
-        pause: Nanos,
-        /// Never closer than this to the last departure.
-        spacing: Nanos,
-    },
-}
+/// After the last reply, duplicates are waited for as long as this many of the longest round trips
+/// so far, but within these bounds and the time-out.
+const LINGER_ROUND_TRIPS: i64 = 4;
+const LINGER_LEAST: Nanos = Nanos::from_millis(1);
+const LINGER_MOST: Nanos = Nanos::from_millis(50);
 
-/// What to send and how long to wait for it.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// When probes leave.
-    pub departures: Departures,
-    /// Number of counted probes; `None` is until stopped.
-    pub count: Option<u64>,
-    /// No probe leaves later than this after the first counted one.
-    pub duration: Option<Nanos>,
-    /// A reply after this is late.
-    pub timeout: Nanos,
-    /// Probes before the first counted one. They carry the ids just below 0 and leave no sample.
-    pub warm_up: u32,
-    /// Time between warm-up probes.
-    pub warm_up_interval: Nanos,
-}
+/// Two clocks, each at most 500 ppm off, differ by at most one part in this many.
+const CLOCK_RATES: i64 = 1_000;
 
-impl Config {
-    /// Probes that can be on their way or recently resolved at the same time: room for twice what
-    /// the time-out allows, so that late replies are recognised for one more time-out.
-    fn window(&self) -> usize {
-        let in_flight = match self.departures {
-            Departures::Open { interval } => self.timeout.0 / interval.0.max(1),
-            Departures::Closed { .. } => 1,
-        };
-        let wanted = usize::try_from(in_flight).unwrap_or(0).saturating_mul(2).saturating_add(64);
-        wanted.clamp(Self::MIN_WINDOW, Self::MAX_WINDOW).next_power_of_two()
-    }
+/// How coarsely a far end may read its clock.
+const READING: Nanos = Nanos::from_micros(1);
 
-    /// Whether all probes that the time-out allows fit the window. If not, probes are declared
-    /// lost before their time-out.
-    pub fn fits_window(&self) -> bool {
-        match self.departures {
-            Departures::Open { interval } => {
-                self.timeout.0 / interval.0.max(1) < Self::MAX_WINDOW as i64
-            }
-            Departures::Closed { .. } => true,
-        }
-    }
-
-    /// Fewest probes remembered.
-    pub const MIN_WINDOW: usize = 4_096;
-    /// Most probes remembered; about 60 MB.
-    pub const MAX_WINDOW: usize = 1 << 18;
-}
-
-/// Probes and replies counted so far; warm-up excluded. `sent = received + lost + late +
-/// outstanding`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Probes that left.
-    pub sent: u64,
-    /// Answered within the time-out.
-    pub received: u64,
-    /// Not answered within the time-out, nor later.
-    pub lost: u64,
-    /// Answered after the time-out.
-    pub late: u64,
-    /// Extra replies.
-    pub duplicate: u64,
-    /// Received ones that a later probe's reply had overtaken (RFC 4737).
-    pub reordered: u64,
-    /// Probes that the socket refused for good.
-    pub send_failed: u64,
-    /// Messages that are no reply to any probe of this run, by reason.
-    pub rejected: Rejected,
-    /// Replies told without the kernel TX stamp that was expected.
-    pub tx_stamp_missing: u64,
-    /// Probes declared lost early because the window was full.
-    pub window_overrun: u64,
-    /// Warm-up probes that left.
-    pub warm_up_sent: u64,
-    /// Warm-up probes that were answered.
-    pub warm_up_received: u64,
-}
-
-/// Messages that were dropped, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rejected {
-    /// Not of the protocol's form.
-    pub malformed: u64,
-    /// Another session's, or an id that was never sent or is long forgotten.
-    pub unknown: u64,
-    /// The HMAC does not match.
-    pub unauthentic: u64,
-}
+/// How much a clock that was written into a message may change on its way there and back.
+const ROUNDING: Nanos = Nanos(1);
 
 /// The right to report what became of one send action. Made by [`Pinger::transmit`], used up by
 /// [`Pinger::sent`] or [`Pinger::send_failed`]; it cannot be copied, so one probe has one stamp.
@@ -138,56 +55,6 @@ impl TxToken {
     /// The probe's id.
     pub fn id(&self) -> u64 {
         self.id
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Free,
-    InFlight,
-    /// Answered in time, waiting for the kernel's stamp of the probe.
-    Stamping,
-    Received,
-    Late,
-    Lost,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    id: u64,
-    fate: Fate,
-    reordered: bool,
-    key: Option<u32>,
-    deadline: Instant<Monotonic>,
-    intended: Instant<Monotonic>,
-    tx: TxStamps,
-    rx: Option<RxStamps>,
-    remote: Option<Remote>,
-}
-
-impl Slot {
-    const FREE: Self = Self {
-        id: u64::MAX / 2,
-        fate: Fate::Free,
-        reordered: false,
-        key: None,
-        deadline: Instant::EPOCH,
-        intended: Instant::EPOCH,
-        tx: TxStamps { app: Instant::EPOCH, sched: None, kernel: None, hw: None },
-        rx: None,
-        remote: None,
-    };
-
-    fn sample(&self, state: State) -> Sample {
-        Sample {
-            id: self.id,
-            state,
-            reordered: self.reordered,
-            intended: self.intended,
-            tx: self.tx,
-            rx: self.rx,
-            remote: self.remote,
-        }
     }
 }
 
@@ -214,6 +81,10 @@ pub struct Pinger<P> {
     last_departure: Option<Instant<Monotonic>>,
     end: Option<Instant<Monotonic>>,
     stopped: bool,
+    /// The longest round trip of a reply in time.
+    longest: Nanos,
+    /// All probes have their fate; until then duplicates of the last replies may still come.
+    linger: Option<Instant<Monotonic>>,
     highest_received: Option<u64>,
     counts: Counts,
 }
@@ -239,6 +110,8 @@ impl<P: Protocol> Pinger<P> {
             last_departure: None,
             end: None,
             stopped: false,
+            longest: Nanos::ZERO,
+            linger: None,
             highest_received: None,
             counts: Counts::default(),
         }
@@ -286,12 +159,13 @@ impl<P: Protocol> Pinger<P> {
         self.next_departure
     }
 
-    /// When the caller must come back at the latest if nothing arrives: a departure, a time-out or
-    /// the end of waiting for a stamp. `None` when all is done.
+    /// When the caller must come back at the latest if nothing arrives: a departure, a time-out, or
+    /// the end of waiting for a stamp or, after the last reply, for duplicates. `None` when all is
+    /// done.
     pub fn wake(&self) -> Option<Instant<Monotonic>> {
         let timeout = (self.oldest != self.next_id).then(|| self.slot(self.oldest).deadline);
         let stamp = self.stamping.front().map(|(_, until)| *until);
-        [self.next_departure, timeout, stamp].into_iter().flatten().min()
+        [self.next_departure, timeout, stamp, self.linger].into_iter().flatten().min()
     }
 
     /// Starts a probe if one is due: writes its message and returns the token of the send action.
@@ -316,6 +190,7 @@ impl<P: Protocol> Pinger<P> {
             fate: Fate::InFlight,
             deadline: now.saturating_add(self.config.timeout),
             intended,
+            written: stamp,
             ..Slot::FREE
         };
         if is_warm_up(id) {
@@ -389,7 +264,7 @@ impl<P: Protocol> Pinger<P> {
                 Reject::Unauthentic => &mut self.counts.rejected.unauthentic,
             } += 1;
         })?;
-        let Some(id) = self.known(reply.id) else {
+        let Some(id) = self.known(reply.id).filter(|id| self.is_answer_to(*id, &reply)) else {
             self.counts.rejected.unknown += 1;
             return Err(Reject::Unknown);
         };
@@ -397,19 +272,27 @@ impl<P: Protocol> Pinger<P> {
             self.warm_up_reply(id, rx, reply.remote);
             return Ok(id);
         }
+        let remote = reply.remote.filter(|remote| self.is_plausible(id, remote, &rx));
+        self.counts.remote_implausible += u64::from(remote.is_none() && reply.remote.is_some());
         let in_time = now <= self.slot(id).deadline;
         match self.slot(id).fate {
-            Fate::InFlight if in_time => self.reply_in_time(id, rx, reply.remote, now, out),
+            Fate::InFlight if in_time => {
+                self.reply_in_time(id, rx, remote, now, out);
+                self.skip_resolved();
+                if self.next_departure.is_none() && self.oldest == self.next_id && !self.stopped {
+                    self.linger = Some(now.saturating_add(self.lingering()));
+                }
+            }
             Fate::InFlight => {
                 // Its time-out has passed, but nobody has looked at the clock since.
                 self.lose(id, now, out);
-                self.reply_late(id, rx, reply.remote, out);
+                self.reply_late(id, rx, remote, out);
             }
-            Fate::Lost => self.reply_late(id, rx, reply.remote, out),
+            Fate::Lost => self.reply_late(id, rx, remote, out),
             Fate::Stamping | Fate::Received | Fate::Late => {
                 self.counts.duplicate += 1;
                 let slot = *self.slot(id);
-                let duplicate = Slot { rx: Some(rx), remote: reply.remote, ..slot };
+                let duplicate = Slot { rx: Some(rx), remote, ..slot };
                 out(duplicate.sample(State::Duplicate));
             }
             Fate::Free => {
@@ -443,6 +326,7 @@ impl<P: Protocol> Pinger<P> {
 
     /// Time has passed: time-outs and missing stamps.
     pub fn expire(&mut self, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
+        self.linger = self.linger.filter(|until| now < *until);
         while let Some((id, _)) = self.stamping.front().copied().filter(|(_, until)| *until <= now)
         {
             self.stamping.pop_front();
@@ -468,6 +352,19 @@ impl<P: Protocol> Pinger<P> {
     pub fn stop(&mut self) {
         self.stopped = true;
         self.next_departure = None;
+        self.linger = None;
+    }
+
+    /// What carries the probes is gone for good: those under way have left and can never be
+    /// answered, so they are lost.
+    pub fn lose_open(&mut self, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
+        self.stop();
+        while self.oldest != self.next_id {
+            if self.slot(self.oldest).fate == Fate::InFlight {
+                self.lose(self.oldest, now, out);
+            }
+            self.oldest = self.oldest.wrapping_add(1);
+        }
     }
 
     /// Tells what is only waiting for a stamp, and forgets the probes without a fate: an
@@ -570,6 +467,28 @@ impl<P: Protocol> Pinger<P> {
         (self.slot(full).id == full).then_some(full)
     }
 
+    /// How long to wait for duplicates after the last reply.
+    fn lingering(&self) -> Nanos {
+        let round_trips = self.longest.saturating_mul(LINGER_ROUND_TRIPS);
+        round_trips.clamp(LINGER_LEAST, LINGER_MOST).min(self.config.timeout)
+    }
+
+    /// Whether the clock that the reply gives back is that of its probe. Without this an echoed
+    /// request, whose fields of the far end are 0, would answer probe 0.
+    fn is_answer_to(&self, id: u64, reply: &Reply) -> bool {
+        let written = self.slot(id).written;
+        reply.written.is_none_or(|given_back| (given_back - written).abs() <= ROUNDING)
+    }
+
+    /// Whether the far end can have had the probe for as long as it says: not for less than nothing,
+    /// nor for longer than it was away.
+    fn is_plausible(&self, id: u64, remote: &Remote, rx: &RxStamps) -> bool {
+        let residence = remote.tx - remote.rx;
+        let away = rx.app - self.slot(id).tx.app;
+        let most = Nanos(away.0.saturating_add(away.0 / CLOCK_RATES).saturating_add(READING.0));
+        (Nanos::ZERO..=most).contains(&residence)
+    }
+
     fn warm_up_reply(&mut self, id: u64, rx: RxStamps, remote: Option<Remote>) {
         let slot = self.slot_mut(id);
         if slot.fate == Fate::InFlight {
@@ -587,6 +506,8 @@ impl<P: Protocol> Pinger<P> {
         out: &mut impl FnMut(Sample),
     ) {
         self.counts.received += 1;
+        let left = self.slot(id).deadline - now;
+        self.longest = self.longest.max(self.config.timeout - left);
         let reordered = self.highest_received.is_some_and(|highest| id < highest);
         self.counts.reordered += u64::from(reordered);
         self.highest_received = self.highest_received.max(Some(id));

@@ -49,20 +49,20 @@ pub struct Tlv<'a> {
     pub offset: usize,
 }
 
-/// Walks over the TLVs in `area`. A rest that is no whole TLV gets the malformed flag and ends the
-/// walk; returns whether all were whole.
+/// Walks over the TLVs in `area`. A rest that is no whole TLV gets the malformed flag, loses all
+/// that only a reflector sets, and ends the walk; returns whether all were whole.
 pub fn walk(area: &mut [u8], mut each: impl FnMut(Tlv<'_>)) -> bool {
     let mut offset = 0;
     while offset < area.len() {
         let rest = &mut area[offset..];
         let Some((header, body)) = rest.split_at_mut_checked(HEADER) else {
-            rest[0] |= MALFORMED;
+            rest[0] = rest[0] & UNRECOGNISED | MALFORMED;
             return false;
         };
         let [flags, kind, high, low] = header else { return false };
         let len = usize::from(u16::from_be_bytes([*high, *low]));
         let Some(value) = body.get_mut(..len) else {
-            *flags |= MALFORMED;
+            *flags = *flags & UNRECOGNISED | MALFORMED;
             return false;
         };
         each(Tlv { flags, kind: *kind, value, offset });

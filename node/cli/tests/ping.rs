@@ -1,8 +1,8 @@
 //! `dwell ping` and `dwell reflect` from outside, on loopback and in a lab, beside real peers.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -150,6 +150,36 @@ fn a_silent_target_is_exit_1_with_the_result_printed() {
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("no reply"));
     assert_eq!(json(&output)["packets"]["lost"], 3);
+}
+
+#[test]
+fn probes_under_way_on_a_connection_that_breaks_are_lost() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("tcp://{}", listener.local_addr().unwrap());
+    let peer = thread::spawn(move || {
+        // Three probes are echoed, two more are taken and never answered.
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut probes = [0; 5 * 64];
+        stream.read_exact(&mut probes[..3 * 64]).unwrap();
+        stream.write_all(&probes[..3 * 64]).unwrap();
+        stream.read_exact(&mut probes[3 * 64..]).unwrap();
+    });
+    let probes = ["-s", "64", "-c", "100", "-i", "0.05", "-W", "5", "--warm-up", "0"];
+    let output = dwell(&[&["ping", &url, "--json"], &probes[..]].concat());
+    peer.join().unwrap();
+    let packets = &json(&output)["packets"];
+    assert_eq!((&packets["received"], &packets["lost"]), (&3.into(), &2.into()), "{packets}");
+    assert_eq!(packets["sent"], 5);
+}
+
+#[test]
+fn a_plain_echo_is_no_stamp_reflector() {
+    let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
+    let url = urls[0].replace("udp", "stamp");
+    let output = dwell(&["ping", &url, "-c", "5", "-i", "0.01", "-W", "0.2", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let packets = &json(&output)["packets"];
+    assert_eq!((&packets["lost"], &packets["duplicate"]), (&5.into(), &0.into()), "{packets}");
 }
 
 #[test]

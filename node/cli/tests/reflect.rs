@@ -1,14 +1,19 @@
 //! `dwell reflect` from outside: what it does with streams, limits and marks.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dwell_io::process::Signal;
+
 mod support;
-use support::{Server, dwell, json, said};
+use support::{DWELL, Server, dwell, free_port, json, said, signal};
+
+/// An address from which no connection leaves, so that none takes a port that was found free.
+const HOST: &str = "127.0.0.2";
 
 fn address(url: &str) -> SocketAddr {
     url.split_once("://").unwrap().1.parse().unwrap()
@@ -38,8 +43,8 @@ fn a_stream_that_stalls_gives_every_message_back_and_none_to_another_probe() {
     let echo = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut buffer = vec![0; 60_000];
-        // Two megabytes flow; then nothing is read until more was sent than the socket buffers of
-        // both sides hold.
+        // Two megabytes flow; then nothing is read until more was to be sent than the socket
+        // buffers of both sides hold.
         let mut echoed = 0;
         while let Ok(len @ 1..) = stream.read(&mut buffer) {
             if stream.write_all(&buffer[..len]).is_err() {
@@ -52,21 +57,8 @@ fn a_stream_that_stalls_gives_every_message_back_and_none_to_another_probe() {
             }
         }
     });
-    let output = dwell(&[
-        "ping",
-        &url,
-        "-s",
-        LARGE,
-        "-c",
-        "2000",
-        "-i",
-        "1ms",
-        "-W",
-        "200ms",
-        "--warm-up",
-        "0",
-        "--json",
-    ]);
+    let probes = ["-s", LARGE, "-c", "2000", "-i", "1ms", "-W", "500ms", "--warm-up", "0"];
+    let output = dwell(&[&["ping", &url, "--json"], &probes[..]].concat());
     echo.join().unwrap();
     let result = json(&output);
     let packets = |name: &str| result["packets"][name].as_u64().unwrap();
@@ -75,6 +67,150 @@ fn a_stream_that_stalls_gives_every_message_back_and_none_to_another_probe() {
     assert_eq!(packets("received") + packets("late"), packets("sent"), "{}", result["packets"]);
     assert_eq!((packets("duplicate"), packets("reordered")), (0, 0));
     assert!(packets("late") > 0, "what was under way when it stalled came after its time-out");
+    // Sending waits for nobody: the worst departure is a matter of this machine, not of the stall.
+    let worst = result["metrics"]["schedule_error_ns"]["max"].as_i64().unwrap();
+    assert!(worst < 500_000_000, "{worst} ns late");
+}
+
+#[test]
+fn a_peer_that_never_reads_does_not_keep_an_interrupt_waiting() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("tcp://{}", listener.local_addr().unwrap());
+    let mut command = Command::new(DWELL);
+    command.args(["ping", &url, "-s", "60000", "-i", "1ms", "-W", "20s", "--warm-up", "0"]);
+    let mut ping = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let (_silent, _) = listener.accept().unwrap();
+    let mut said = BufReader::new(ping.stderr.take().unwrap()).lines();
+    let full = said.find(|line| line.as_ref().unwrap().contains("buffer is full"));
+    assert!(full.is_some(), "the peer's buffers are full");
+    let start = Instant::now();
+    signal(&ping, Signal::Interrupt);
+    assert_eq!(ping.wait().unwrap().code(), Some(130));
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
+
+/// What a reflector counted, at its end.
+fn counted(server: Server, name: &str) -> u64 {
+    json(&server.stop())["values"][name].as_u64().unwrap()
+}
+
+#[test]
+fn a_peer_that_reads_late_gets_all_its_replies_from_a_polling_and_a_waiting_reflector() {
+    for how in [&["--json", "--busy-poll"][..], &["--json"]] {
+        let (server, urls) = Server::reflect(&["tcp"], HOST, how);
+        let mut stream = TcpStream::connect(address(&urls[0])).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        // Written without reading, for longer than a second, until no buffer has room.
+        let asking = {
+            let mut stream = stream.try_clone().unwrap();
+            stream.set_write_timeout(Some(Duration::from_millis(1_500))).unwrap();
+            thread::spawn(move || {
+                let piece: Vec<u8> = (0..=250).cycle().take(251 * 100).collect();
+                let mut written = 0;
+                loop {
+                    match stream.write(&piece[written % 251..]) {
+                        Ok(len) => written += len,
+                        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                        Err(error) => panic!("{how:?}: {error} after {written} bytes"),
+                    }
+                }
+                written
+            })
+        };
+        let written = asking.join().unwrap();
+        let mut reply = vec![0; written];
+        stream.read_exact(&mut reply).unwrap();
+        let whole = reply.iter().enumerate().all(|(n, byte)| usize::from(*byte) == n % 251);
+        assert!(whole, "{how:?}: every byte came back in its place");
+        drop(stream);
+        assert_eq!(counted(server, "send_failed"), 0, "{how:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_ends_without_reading_its_replies_is_counted() {
+    let (server, urls) = Server::reflect(&["tcp"], HOST, &["--json"]);
+    let mut stream = TcpStream::connect(address(&urls[0])).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    while stream.write(&[1; 60_000]).is_ok() {}
+    drop(stream);
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(counted(server, "send_failed"), 1);
+}
+
+#[test]
+fn what_cannot_be_accepted_is_counted_and_ends_nothing() {
+    for how in ["", "--busy-poll"] {
+        let url = format!("tcp://{HOST}:{}", free_port(HOST));
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -n 16 && exec {DWELL} reflect {url} --json {how}");
+        command.args(["-c", &script]);
+        let server = Server::ready(command, "listening on", 1);
+        // More than the descriptors that are left; the kernel takes them all, the program cannot.
+        let crowd: Vec<_> = (0..30).map(|_| TcpStream::connect(address(&url)).unwrap()).collect();
+        thread::sleep(Duration::from_millis(500));
+        drop(crowd);
+        let output = dwell(&["ping", &url, "-c", "5", "-i", "0.01", "-W", "3", "--json"]);
+        assert_eq!(json(&output)["packets"]["received"], 5, "{how} {}", said(&output));
+        assert!(counted(server, "not_accepted") > 0, "{how}");
+    }
+}
+
+#[test]
+fn connections_beyond_the_most_are_counted_and_an_idle_one_makes_room() {
+    let (server, urls) = Server::reflect(&["tcp"], HOST, &["--json", "--busy-poll"]);
+    let to = address(&urls[0]);
+    let connect = || {
+        let stream = TcpStream::connect(to).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream
+    };
+    let is_served = |mut stream: &TcpStream| {
+        stream.write_all(b"ping").is_ok() && stream.read_exact(&mut [0; 4]).is_ok()
+    };
+    let crowd: Vec<_> = (0..256).map(|_| connect()).collect();
+    assert!(crowd.iter().all(is_served));
+    assert!(!is_served(&connect()), "all seats are taken, and all were used a moment ago");
+    thread::sleep(Duration::from_millis(1_200));
+    assert!(is_served(&connect()), "somebody who is idle makes room");
+    drop(crowd);
+    assert_eq!(counted(server, "limited"), 1);
+}
+
+#[test]
+fn what_was_sent_to_many_is_refused_before_it_costs_anything() {
+    const LIMIT: &str = "1pps";
+    let port = free_port("0.0.0.0");
+    let mut command = Command::new(DWELL);
+    let url = format!("stamp://0.0.0.0:{port}");
+    command.args(["reflect", &url, "--limit", LIMIT, "--allow-any-port", "--json"]);
+    let server = Server::ready(command, "listening on", 1);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_broadcast(true).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let request = [&[0; 14][..], &[1, 2], &[0; 28]].concat();
+    for _ in 0..3 {
+        socket.send_to(&request, ("127.255.255.255", port)).unwrap();
+    }
+    socket.send_to(&request, ("127.0.0.1", port)).unwrap();
+    // It answers in order: the first reply is to the last request, number 0 of its session.
+    let mut reply = [0xff; 100];
+    let (len, _) = socket.recv_from(&mut reply).unwrap();
+    assert_eq!((len, &reply[..4]), (44, &[0, 0, 0, 0][..]));
+    let values = json(&server.stop())["values"].clone();
+    let count = |name: &str| values[name].as_u64().unwrap();
+    assert_eq!((count("looping"), count("limited"), count("send_failed")), (3, 0, 0), "{values}");
+}
+
+#[test]
+fn nothing_listens_on_an_address_of_many() {
+    let targets =
+        ["udp://127.255.255.255:7100", "stamp://224.0.0.1:7100", "tcp://127.255.255.255:7100"];
+    for url in targets {
+        let output = dwell(&["reflect", url]);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{url} {}", said(&output));
+        assert!(said(&output).contains("broadcast or multicast"), "{url} {}", said(&output));
+    }
 }
 
 #[test]

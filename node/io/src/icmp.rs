@@ -6,7 +6,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use dwell_units::{Instant, Monotonic};
 
-use crate::address::unspecified;
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, Wait};
 use crate::socket;
 use crate::udp::Link;
@@ -37,8 +36,21 @@ pub struct IcmpPort {
 }
 
 impl IcmpPort {
-    /// Opens a socket of this kind.
+    /// Opens a socket of this kind. A link-local address of IPv6 has no scope here: see
+    /// [`IcmpPort::connect_scoped`].
     pub fn connect(peer: IpAddr, rung: IcmpRung, options: &PortOptions) -> io::Result<Self> {
+        Self::connect_scoped(SocketAddr::new(peer, 0), rung, options)
+    }
+
+    /// Opens a socket of this kind to the host of `to`, by the interface that its scope names. The
+    /// port means nothing.
+    pub fn connect_scoped(
+        mut to: SocketAddr,
+        rung: IcmpRung,
+        options: &PortOptions,
+    ) -> io::Result<Self> {
+        to.set_port(0);
+        let peer = to.ip();
         let protocol = if peer.is_ipv4() { libc::IPPROTO_ICMP } else { libc::IPPROTO_ICMPV6 };
         let kind = match rung {
             IcmpRung::Ping => libc::SOCK_DGRAM,
@@ -55,9 +67,8 @@ impl IcmpPort {
                 socket::set(&fd, libc::IPPROTO_ICMPV6, ICMPV6_FILTER, block)?;
             }
         }
-        let source = options.source.unwrap_or_else(|| unspecified(peer));
-        socket::bind(&fd, SocketAddr::new(source, 0))?;
-        socket::connect(&fd, SocketAddr::new(peer, 0))?;
+        socket::bind(&fd, socket::source(options, to))?;
+        socket::connect(&fd, to)?;
         let local = socket::local_addr(&fd)?;
         Ok(Self { link: Link::new(fd, peer, options)?, rung, v4: peer.is_ipv4(), local })
     }
@@ -102,5 +113,26 @@ impl Port for IcmpPort {
 
     fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_local_host_is_looked_for_by_the_interface_of_its_scope() {
+        let open = |text: &str| {
+            IcmpPort::connect_scoped(text.parse().unwrap(), IcmpRung::Ping, &PortOptions::default())
+                .map(drop)
+                .map_err(|error| error.kind())
+        };
+        if open("[::1]:9") == Err(io::ErrorKind::PermissionDenied) {
+            println!("SKIP: net.ipv4.ping_group_range allows no ping socket here");
+            return;
+        }
+        assert_eq!(open("[fe80::1]:9"), Err(io::ErrorKind::InvalidInput), "no scope");
+        // The loopback interface has index 1. Whether it leads there is another matter.
+        assert_ne!(open("[fe80::1%1]:9"), Err(io::ErrorKind::InvalidInput));
     }
 }

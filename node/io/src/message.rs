@@ -41,6 +41,8 @@ pub(crate) struct Beside {
     pub(crate) ttl: Option<u8>,
     pub(crate) tos: Option<u8>,
     pub(crate) to: Option<IpAddr>,
+    /// It was sent to a broadcast or multicast address.
+    pub(crate) to_many: bool,
     /// errno, origin, type, code, info, data, offender.
     error: Option<Extended>,
 }
@@ -175,12 +177,18 @@ fn take(beside: &mut Beside, level: i32, kind: i32, data: &[u8]) {
         (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
             beside.tos = int(data, 0).and_then(|tos| u8::try_from(tos).ok());
         }
-        // in_pktinfo: interface, local address, destination address.
+        // in_pktinfo: interface, local address, destination address. The local address is the
+        // destination unless that is no address of a host (net/ipv4/fib_frontend.c,
+        // fib_compute_spec_dst), which is how a subnet's broadcast address is told.
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-            beside.to = data.get(8..12).and_then(ipv4).map(IpAddr::V4);
+            let (local, to) = (data.get(4..8).and_then(ipv4), data.get(8..12).and_then(ipv4));
+            beside.to = to.map(IpAddr::V4);
+            beside.to_many = local != to && local != Some(Ipv4Addr::UNSPECIFIED);
         }
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-            beside.to = data.get(..16).and_then(ipv6).map(IpAddr::V6);
+            let to = data.get(..16).and_then(ipv6);
+            beside.to = to.map(IpAddr::V6);
+            beside.to_many = to.is_some_and(|to| to.is_multicast());
         }
         (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
             beside.error = extended(data);
@@ -234,6 +242,27 @@ fn ipv6(bytes: &[u8]) -> Option<Ipv6Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_sent_to_a_group_is_told_in_both_families() {
+        let told = |level, kind, data: &[u8]| {
+            let mut beside = Beside::default();
+            take(&mut beside, level, kind, data);
+            (beside.to.map(|to| to.to_string()).unwrap_or_default(), beside.to_many)
+        };
+        let v4 = |local: [u8; 4], to: [u8; 4]| {
+            told(libc::IPPROTO_IP, libc::IP_PKTINFO, &[[0; 4], local, to].concat())
+        };
+        assert_eq!(v4([10, 0, 0, 1], [10, 0, 0, 1]), ("10.0.0.1".into(), false));
+        assert_eq!(v4([10, 0, 0, 1], [10, 0, 0, 255]), ("10.0.0.255".into(), true));
+        // Without a route the kernel does not say which address of ours it was.
+        assert_eq!(v4([0; 4], [10, 0, 0, 1]), ("10.0.0.1".into(), false));
+        for (to, many) in [("ff02::1", true), ("fe80::1", false)] {
+            let address: Ipv6Addr = to.parse().unwrap();
+            let data = [&address.octets()[..], &[0; 4]].concat();
+            assert_eq!(told(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data), (to.into(), many));
+        }
+    }
 
     #[test]
     fn no_control_data_makes_the_parser_panic() {

@@ -1,6 +1,6 @@
 //! Opening sockets and setting their options: what all kinds of sockets here share.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_short};
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
-use crate::address::RawAddress;
+use crate::address::{RawAddress, unspecified};
 use crate::clock::monotonic;
 use crate::port::{PortOptions, SendError, StampRequest};
 
@@ -38,6 +38,17 @@ pub(crate) fn set<T: Copy>(fd: &OwnedFd, level: c_int, name: c_int, value: T) ->
     let result =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size) };
     check(result).map(drop)
+}
+
+/// Where probes to `peer` leave from: a link-local address by the interface that leads to the peer.
+pub(crate) fn source(options: &PortOptions, peer: SocketAddr) -> SocketAddr {
+    let mut source = SocketAddr::new(options.source.unwrap_or_else(|| unspecified(peer.ip())), 0);
+    if let (SocketAddr::V6(source), SocketAddr::V6(peer)) = (&mut source, peer)
+        && source.ip().is_unicast_link_local()
+    {
+        source.set_scope_id(peer.scope_id());
+    }
+    source
 }
 
 pub(crate) fn bind(fd: &OwnedFd, to: SocketAddr) -> io::Result<()> {
@@ -151,9 +162,14 @@ pub(crate) fn receive_timeout(fd: &OwnedFd, current: &mut Nanos, wait: Nanos) ->
 
 /// Sleeps until the socket has a message or an error, or `until` has come.
 pub(crate) fn sleep_until(fd: &OwnedFd, until: Instant<Monotonic>) {
+    sleep_for(fd, libc::POLLIN, until);
+}
+
+/// Sleeps until one of the `events` of poll(2) or an error, or until `until` has come.
+pub(crate) fn sleep_for(fd: &OwnedFd, events: c_short, until: Instant<Monotonic>) {
     let left = (until - monotonic()).0.max(0);
     let time = libc::timespec { tv_sec: left / 1_000_000_000, tv_nsec: left % 1_000_000_000 };
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     // SAFETY: one pollfd and one timespec, both valid for the call; no signal mask. An early
     // return (a signal) is allowed by this function's contract.
     unsafe { libc::ppoll(&mut poll, 1, &time, std::ptr::null()) };

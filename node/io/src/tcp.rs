@@ -3,25 +3,27 @@
 //! its RX stamps are those of its last segment.
 
 use std::collections::VecDeque;
-use std::ffi::c_int;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
-use crate::address::unspecified;
 use crate::calls;
-use crate::clock::realtime;
+use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
 use crate::socket;
-use crate::udp::{nothing, receive_flags};
+use crate::udp::{is_broadcast, nothing, receive_flags};
 
 /// Messages whose stamp may still come; the oldest is forgotten.
 const UNSTAMPED: usize = 1_024;
 
-/// A connection to the peer that is probed.
+/// Room that is kept for the rest of a message; a longer one makes room once.
+const LARGEST: usize = 65_536;
+
+/// A connection to the peer that is probed. Sending never waits: a peer that does not read must not
+/// keep a schedule from being held, nor replies from being taken.
 pub struct TcpPort {
     fd: OwnedFd,
     local: SocketAddr,
@@ -80,8 +82,7 @@ impl TcpPort {
         let fd = socket::open(peer.ip(), libc::SOCK_STREAM, 0)?;
         socket::apply(&fd, peer.ip(), options)?;
         if options.source.is_some() {
-            let source = options.source.unwrap_or_else(|| unspecified(peer.ip()));
-            socket::bind(&fd, SocketAddr::new(source, 0))?;
+            socket::bind(&fd, socket::source(options, peer))?;
         }
         // For connect(), the send time-out is the connection's.
         let micros = (timeout.0 / 1_000).max(1);
@@ -101,15 +102,16 @@ impl TcpPort {
             control: Control::new(),
             timeout: Nanos::MAX,
             departures: stamped.then(Departures::new),
-            rest: Vec::new(),
+            rest: Vec::with_capacity(LARGEST),
         })
     }
 
-    /// Sends as much of `message` as fits within the send time-out, or at once; returns how much.
-    fn send_some(&self, message: &[u8], flags: c_int) -> Result<usize, SendError> {
+    /// Sends as much of `message` as fits now; returns how much.
+    fn send_some(&self, message: &[u8]) -> Result<usize, SendError> {
         let mut sent = 0;
         while sent < message.len() {
-            match calls::send(&self.fd, &message[sent..], libc::MSG_NOSIGNAL | flags) {
+            let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+            match calls::send(&self.fd, &message[sent..], flags) {
                 Ok(more) => sent += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => match socket::send_error(calls::errno(&error)) {
@@ -122,22 +124,29 @@ impl TcpPort {
     }
 
     /// Sends what is left of the last message; says whether nothing is.
-    fn finish(&mut self, flags: c_int) -> Result<bool, SendError> {
+    fn finish(&mut self) -> Result<bool, SendError> {
         if !self.rest.is_empty() {
-            let sent = self.send_some(&self.rest, flags)?;
+            let sent = self.send_some(&self.rest)?;
             self.rest.drain(..sent);
         }
         Ok(self.rest.is_empty())
     }
+
+    /// Sleeps until something came, there is room for a rest, or `until`.
+    fn sleep(&self, until: Instant<Monotonic>) {
+        let room = if self.rest.is_empty() { 0 } else { libc::POLLOUT };
+        socket::sleep_for(&self.fd, libc::POLLIN | room, until);
+    }
 }
 
 impl Port for TcpPort {
+    /// A message that fits in part has left: its rest goes first from now on.
     fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
-        if !self.finish(0)? {
+        if !self.finish()? {
             return Err(SendError::Full);
         }
         let app = realtime();
-        let sent = self.send_some(message, 0)?;
+        let sent = self.send_some(message)?;
         if sent == 0 {
             return Err(SendError::Full);
         }
@@ -148,7 +157,15 @@ impl Port for TcpPort {
 
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
         // A peer that is gone is found out by receiving.
-        let _ = self.finish(libc::MSG_DONTWAIT);
+        let _ = self.finish();
+        let wait = match wait {
+            Wait::AtMost(most) if !self.rest.is_empty() => {
+                self.sleep(monotonic().saturating_add(most));
+                let _ = self.finish();
+                Wait::No
+            }
+            wait => wait,
+        };
         let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
         match message::receive(&self.fd, buffer, &mut self.control, None, flags) {
             Ok(came) if came.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -170,7 +187,8 @@ impl Port for TcpPort {
     }
 
     fn sleep_until(&mut self, until: Instant<Monotonic>) {
-        socket::sleep_until(&self.fd, until);
+        self.sleep(until);
+        let _ = self.finish();
     }
 
     fn local_addr(&self) -> SocketAddr {
@@ -181,6 +199,15 @@ impl Port for TcpPort {
 /// Listens on `address`; an IPv6 socket takes IPv6 only. Accepting waits at most `wait`, or not at
 /// all.
 pub fn listen(address: SocketAddr, wait: Option<Nanos>) -> io::Result<TcpListener> {
+    let group = match address.ip() {
+        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || is_broadcast(v4),
+        IpAddr::V6(v6) => v6.is_multicast(),
+    };
+    if group {
+        // The kernel would listen there, and nobody could ever connect.
+        let what = format!("{} is a broadcast or multicast address", address.ip());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
     let fd = socket::open(address.ip(), libc::SOCK_STREAM, 0)?;
     if address.is_ipv6() {
         socket::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1_i32)?;
@@ -206,16 +233,18 @@ pub struct TcpConn {
     stream: TcpStream,
     /// Who connected.
     pub peer: SocketAddr,
+    /// What was given to [`TcpConn::send`] and has not left.
+    rest: Vec<u8>,
 }
 
 impl TcpConn {
-    /// Takes over an accepted connection. `wait` bounds every receive call; `None` never waits.
+    /// Takes over an accepted connection. `wait` bounds every call; `None` never waits.
     pub fn new(stream: TcpStream, peer: SocketAddr, wait: Option<Nanos>) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(wait.is_none())?;
         stream.set_read_timeout(wait.map(Nanos::to_std))?;
-        stream.set_write_timeout(Some(Nanos::from_secs(1).to_std()))?;
-        Ok(Self { stream, peer })
+        stream.set_write_timeout(wait.map(Nanos::to_std))?;
+        Ok(Self { stream, peer, rest: Vec::new() })
     }
 
     /// Takes what is there; `None` when nothing came, an error at the end of the stream.
@@ -227,8 +256,100 @@ impl TcpConn {
         }
     }
 
-    /// Sends all of `message`, or fails within a second.
+    /// Sends `message`. What the peer leaves no room for is kept, and goes first from now on: it is
+    /// the caller who bounds it, by receiving no more until [`TcpConn::flush`] says so. What was
+    /// not sent because of an error is kept too, for [`TcpConn::unsent`] to tell.
     pub fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        self.stream.write_all(message)
+        let sent = match self.flush() {
+            Ok(true) => self.send_some(message),
+            Ok(false) => Ok(0),
+            Err(error) => Err(error),
+        };
+        let left = *sent.as_ref().unwrap_or(&0);
+        self.rest.extend_from_slice(&message[left..]);
+        sent.map(drop)
+    }
+
+    /// Sends what was kept; says whether nothing is left.
+    pub fn flush(&mut self) -> io::Result<bool> {
+        if !self.rest.is_empty() {
+            let rest = std::mem::take(&mut self.rest);
+            let sent = self.send_some(&rest);
+            self.rest = rest;
+            self.rest.drain(..sent?);
+        }
+        Ok(self.rest.is_empty())
+    }
+
+    /// Bytes that were kept.
+    pub fn unsent(&self) -> usize {
+        self.rest.len()
+    }
+
+    fn send_some(&mut self, message: &[u8]) -> io::Result<usize> {
+        let mut sent = 0;
+        while sent < message.len() {
+            match self.stream.write(&message[sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(more) => sent += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connected() -> (TcpStream, TcpConn) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, peer) = listener.accept().unwrap();
+        (near, TcpConn::new(far, peer, None).unwrap())
+    }
+
+    #[test]
+    fn what_a_peer_has_no_room_for_is_kept_and_follows_in_order() {
+        let (mut near, mut conn) = connected();
+        let mut given = 0_u64;
+        // Until the socket buffers of both sides are full, and one message more.
+        while conn.unsent() == 0 {
+            conn.send(&given.to_be_bytes().repeat(1_000)).unwrap();
+            given += 1;
+        }
+        conn.send(&given.to_be_bytes().repeat(1_000)).unwrap();
+        assert!(!conn.flush().unwrap(), "nobody reads");
+        near.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut message = [0; 8_000];
+            (0..=given).all(|number| {
+                near.read_exact(&mut message).unwrap();
+                message.chunks(8).all(|part| part == number.to_be_bytes())
+            })
+        });
+        while !reader.is_finished() {
+            conn.flush().unwrap();
+            std::thread::yield_now();
+        }
+        assert!(reader.join().unwrap(), "every message came whole and in its place");
+        assert_eq!(conn.unsent(), 0);
+    }
+
+    #[test]
+    fn a_peer_that_never_reads_keeps_no_sender_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let patience = Nanos::from_secs(20);
+        let mut port = TcpPort::connect(to, patience, &PortOptions::default()).unwrap();
+        let (_silent, _) = listener.accept().unwrap();
+        let start = monotonic();
+        let full = (0..10_000).find_map(|_| port.send(&[0x5a; 60_000]).err());
+        assert_eq!(full, Some(SendError::Full));
+        assert!(port.receive(&mut [0; 64], Wait::AtMost(Nanos::from_millis(1))).unwrap().is_none());
+        assert!(monotonic() - start < Nanos::from_secs(5));
     }
 }

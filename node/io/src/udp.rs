@@ -3,13 +3,13 @@
 use std::ffi::c_int;
 use std::io;
 use std::mem;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use dwell_engine::stamps::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos};
 
-use crate::address::{RawAddress, unspecified};
+use crate::address::RawAddress;
 use crate::calls;
 use crate::clock::realtime;
 use crate::message::{self, Control};
@@ -34,8 +34,7 @@ impl UdpPort {
     pub fn connect(peer: SocketAddr, options: &PortOptions) -> io::Result<Self> {
         let fd = socket::open(peer.ip(), libc::SOCK_DGRAM, 0)?;
         socket::apply(&fd, peer.ip(), options)?;
-        let source = options.source.unwrap_or_else(|| unspecified(peer.ip()));
-        socket::bind(&fd, SocketAddr::new(source, 0))?;
+        socket::bind(&fd, socket::source(options, peer))?;
         socket::connect(&fd, peer)?;
         Ok(Self { local: socket::local_addr(&fd)?, link: Link::new(fd, peer.ip(), options)? })
     }
@@ -169,6 +168,15 @@ pub(crate) fn nothing<T>(error: io::Error) -> io::Result<Option<T>> {
     }
 }
 
+/// Whether `address` is a broadcast address of a network that this machine is in. The kernel refuses
+/// to connect a socket to one that has not asked for broadcasting (net/ipv4/datagram.c); nothing is
+/// sent.
+pub fn is_broadcast(address: Ipv4Addr) -> bool {
+    let Ok(probe) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return false };
+    let refused = probe.connect((address, 9)).map_err(|error| error.raw_os_error());
+    refused == Err(Some(libc::EACCES))
+}
+
 /// How a reflector's socket is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerOptions {
@@ -199,6 +207,8 @@ pub struct Request {
     pub from: SocketAddr,
     /// The address it was sent to, if the socket is bound to all addresses.
     pub to: Option<IpAddr>,
+    /// That address is a broadcast or multicast one, a subnet's broadcast address included.
+    pub to_many: bool,
     /// Stamps of the request, if stamps or metadata were asked for.
     pub rx: Option<RxStamps>,
     /// TTL or hop limit it arrived with.
@@ -272,8 +282,8 @@ impl UdpServer {
         };
         let Some(from) = self.from() else { return Ok(None) };
         let rx = self.timed.then(|| came.rx());
-        let message::Beside { ttl, tos, to, .. } = came.beside;
-        Ok(Some(Request { len: came.len, from, to, rx, ttl, tos }))
+        let message::Beside { ttl, tos, to, to_many, .. } = came.beside;
+        Ok(Some(Request { len: came.len, from, to, to_many, rx, ttl, tos }))
     }
 
     /// Answers `request`, which must be the last that was received here: from the address that it
@@ -305,7 +315,9 @@ impl UdpServer {
             Err(error) => return nothing(error),
         };
         let Some(from) = self.from() else { return Ok(None) };
-        Ok(Some(Request { len: received, from, to: None, rx: None, ttl: None, tos: None }))
+        let len = received;
+        let (to, to_many) = (None, false);
+        Ok(Some(Request { len, from, to, to_many, rx: None, ttl: None, tos: None }))
     }
 
     /// Who sent the last message; nobody when the socket was shut.
@@ -507,6 +519,36 @@ mod tests {
         // A connected socket takes replies from the asked address only.
         let reply = prober.receive(&mut buffer, WAIT).unwrap().expect("the reply");
         assert_eq!(&buffer[..reply.len], b"me");
+    }
+
+    #[test]
+    fn what_was_sent_to_many_is_told_from_what_was_sent_to_one() {
+        let any = ServerOptions::default();
+        for (any_address, to, many) in [
+            ("0.0.0.0:0", "127.0.0.2", false),
+            ("0.0.0.0:0", "127.255.255.255", true),
+            ("[::]:0", "::1", false),
+        ] {
+            let mut server = UdpServer::bind(any_address.parse().unwrap(), any).unwrap();
+            let to = SocketAddr::new(to.parse().unwrap(), server.local_addr().port());
+            let asker = UdpSocket::bind(any_address).unwrap();
+            asker.set_broadcast(true).unwrap();
+            asker.send_to(b"who", to).unwrap();
+            let request = server.receive(&mut [0; 64], WAIT).unwrap().expect("the request");
+            assert_eq!((request.to, request.to_many), (Some(to.ip()), many));
+        }
+    }
+
+    #[test]
+    fn broadcast_addresses_are_known_by_the_routes_here() {
+        for (address, broadcast) in [
+            ("127.255.255.255", true),
+            ("127.0.0.1", false),
+            ("127.0.0.255", false),
+            ("0.0.0.0", false),
+        ] {
+            assert_eq!(is_broadcast(address.parse().unwrap()), broadcast, "{address}");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Protocol for Plain {
 
     fn read(&mut self, message: &[u8], _channel: u64) -> Result<Reply, Reject> {
         let id = message.try_into().map_err(|_| Reject::Malformed)?;
-        Ok(Reply { id: WireId::low(u32::from_be_bytes(id).into(), 32), remote: None })
+        Ok(Reply::plain(WireId::low(u32::from_be_bytes(id).into(), 32)))
     }
 }
 
@@ -170,6 +170,60 @@ fn duplicates_are_extra_and_never_count_as_received() {
     assert_eq!(world.states(State::Duplicate).len(), 20);
 }
 
+/// The time of the last turn of a run in which nobody but the pinger asks for one.
+fn end_of_run(config: Config, fates: Fates) -> (i64, Counts) {
+    let mut world = World::new(config);
+    while let Some(wake) = world.pinger.wake() {
+        let arrival = world.replies.peek().map_or(i64::MAX, |r| r.0.0);
+        world.now = world.now.max(wake.as_nanos().min(arrival));
+        world.turn(fates);
+    }
+    (world.now, world.pinger.counts())
+}
+
+#[test]
+fn duplicates_of_the_last_reply_are_waited_for_a_few_round_trips() {
+    let twice: Fates = |_, _| vec![2 * MS, 9 * MS];
+    for config in [open(10, 10 * MS, 50 * MS), closed(10, 0, 50 * MS)] {
+        let (end, counts) = end_of_run(config, twice);
+        assert_eq!((counts.received, counts.duplicate), (10, 10));
+        let last = counts.sent as i64 - 1;
+        let departure = match config.departures {
+            Departures::Open { interval } => last * interval.0,
+            // Nothing is waited for between two cycles.
+            Departures::Closed { .. } => last * 2 * MS,
+        };
+        assert_eq!(end, departure + 2 * MS + 4 * 2 * MS);
+    }
+}
+
+#[test]
+fn waiting_for_duplicates_is_bounded() {
+    // The last reply comes when it does; what is added to it is between 1 and 50 ms, and never more
+    // than the time-out.
+    let cases = [
+        (1_000 * MS, MS / 10, MS),
+        (1_000 * MS, 5 * MS, 20 * MS),
+        (1_000 * MS, 300 * MS, 50 * MS),
+        (16 * MS, 15 * MS, 16 * MS),
+    ];
+    std::thread_local!(static RTT: std::cell::Cell<i64> = const { std::cell::Cell::new(0) });
+    for (timeout, rtt, added) in cases {
+        RTT.set(rtt);
+        let (end, counts) = end_of_run(open(1, 10 * MS, timeout), |_, _| vec![RTT.get()]);
+        assert_eq!((counts.received, end), (1, rtt + added));
+    }
+    // A time-out was wait enough, and an interrupt waits for nothing.
+    let (end, counts) = end_of_run(open(1, 10 * MS, 70 * MS), |_, _| vec![]);
+    assert_eq!((counts.lost, end), (1, 70 * MS));
+    let mut world = World::new(open(2, 10 * MS, 1_000 * MS));
+    world.turn(|_, _| vec![MS]);
+    world.pinger.stop();
+    world.now = MS;
+    world.turn(|_, _| vec![]);
+    assert_eq!(world.pinger.wake(), None);
+}
+
 #[test]
 fn an_overtaken_reply_is_reordered_and_still_received() {
     let fates: Fates = |id, _| if id == 3 { vec![15 * MS] } else { vec![MS] };
@@ -255,6 +309,8 @@ fn a_stepped_realtime_clock_moves_no_departure_and_no_time_out() {
     }
     assert_eq!(samples.len(), 5);
     assert!(samples.iter().all(|s| s.state == State::Received));
+    let lingering = world.pinger.wake().expect("a moment for duplicates");
+    world.pinger.expire(lingering, &mut |_| panic!("no sample"));
     assert_eq!(world.pinger.wake(), None);
 }
 
@@ -287,6 +343,8 @@ fn a_stamp_that_does_not_come_is_absent_and_counted() {
     world.pinger.sent(token, real, Some(1));
     let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
     world.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
+    let lingering = world.pinger.wake().expect("a moment for duplicates");
+    world.pinger.expire(lingering, &mut |_| panic!("no sample"));
     let wake = world.pinger.wake().expect("the end of the wait for the stamp");
     assert_eq!(wake, now + Nanos(MS) + STAMP_GRACE);
     world.pinger.expire(wake, &mut |s| samples.push(s));
@@ -306,6 +364,24 @@ fn probes_under_way_at_an_interrupt_are_neither_sent_nor_lost() {
     assert_eq!(world.pinger.abandon(&mut |_| {}), 3);
     assert_eq!(world.pinger.counts().sent, 0);
     assert_eq!(world.pinger.counts().lost, 0);
+    assert_eq!(world.pinger.wake(), None);
+}
+
+#[test]
+fn probes_under_way_when_the_socket_broke_are_lost_with_rows() {
+    let config = Config { warm_up: 1, ..open(100, 10 * MS, 1_000 * MS) };
+    let mut world = World::new(config);
+    for _ in 0..4 {
+        // The warm-up probe and probe 1 are not answered in time, nor is what follows.
+        world.turn(|id, _| if id == 0 { vec![MS] } else { vec![] });
+        world.now += 10 * MS;
+    }
+    let now = world.mono();
+    world.pinger.lose_open(now, &mut |sample| world.samples.push(sample));
+    assert_eq!((world.states(State::Received), world.states(State::Lost)), (vec![0], vec![1, 2]));
+    assert_eq!(world.pinger.abandon(&mut |_| panic!("all is told")), 0);
+    let counts = world.pinger.counts();
+    assert_eq!((counts.sent, counts.received, counts.lost), (3, 1, 2));
     assert_eq!(world.pinger.wake(), None);
 }
 

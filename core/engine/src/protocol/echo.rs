@@ -40,7 +40,7 @@ impl Protocol for PlainEcho {
         if mark.session != self.session {
             return Err(Reject::Unknown);
         }
-        Ok(Reply { id: WireId::full(mark.id), remote: None })
+        Ok(Reply::plain(WireId::full(mark.id)))
     }
 }
 
@@ -87,12 +87,12 @@ impl Protocol for IcmpEcho {
             return Err(Reject::Unknown);
         }
         if !self.is_marked() {
-            return Ok(Reply { id: WireId::low(echo.seq.into(), 16), remote: None });
+            return Ok(Reply::plain(WireId::low(echo.seq.into(), 16)));
         }
         let mark = Mark::parse(echo.payload).map_err(|_| Reject::Malformed)?;
         if mark.session != self.session {
             return Err(Reject::Unknown);
         }
-        Ok(Reply { id: WireId::full(mark.id), remote: None })
+        Ok(Reply::plain(WireId::full(mark.id)))
     }
 }

@@ -47,6 +47,16 @@ pub struct Reply {
     pub id: WireId,
     /// What the far end says of its own stamps.
     pub remote: Option<Remote>,
+    /// The clock that the probe was written with, where the reply gives it back (STAMP's T1). A
+    /// reply that gives back another one answers another probe, or none.
+    pub written: Option<Instant<Realtime>>,
+}
+
+impl Reply {
+    /// A reply that says nothing but whose it is.
+    pub const fn plain(id: WireId) -> Self {
+        Self { id, remote: None, written: None }
+    }
 }
 
 /// Why a message is no reply. A plain enum: this is the hot path.

@@ -31,6 +31,6 @@ impl Protocol for RoundTrip {
         if reply.control != Control::Acknowledge {
             return Err(Reject::Unknown);
         }
-        Ok(Reply { id: WireId::low(reply.id.into(), 32), remote: None })
+        Ok(Reply::plain(WireId::low(reply.id.into(), 32)))
     }
 }

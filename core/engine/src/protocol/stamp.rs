@@ -3,7 +3,7 @@
 use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::hmac::Key;
 use dwell_wire::stamp::{self, Mode, Request};
-use dwell_wire::timestamp::{self, ErrorEstimate};
+use dwell_wire::timestamp::{self, ErrorEstimate, Format};
 use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, kind};
 
 use super::{Protocol, Reject, Reply, WireId};
@@ -133,7 +133,12 @@ impl Protocol for Stamp {
         if reply.ssid != self.session.ssid && reply.ssid != 0 {
             return Err(Reject::Unknown);
         }
+        // What was never stamped there was not reflected but sent back as it was.
+        if reply.t2 == 0 || reply.t3 == 0 {
+            return Err(Reject::Unknown);
+        }
         let format = reply.estimate().format;
+        let written = timestamp::read(reply.sender_timestamp, Format::Ntp, self.pivot);
         let remote = Remote {
             rx: timestamp::read(reply.t2, format, self.pivot),
             tx: timestamp::read(reply.t3, format, self.pivot),
@@ -141,6 +146,7 @@ impl Protocol for Stamp {
             ttl: (reply.ttl != 0).then_some(reply.ttl),
             same_clock: self.same_clock(message),
         };
-        Ok(Reply { id: WireId::low(reply.sender_seq.into(), 32), remote: Some(remote) })
+        let id = WireId::low(reply.sender_seq.into(), 32);
+        Ok(Reply { id, remote: Some(remote), written: Some(written) })
     }
 }

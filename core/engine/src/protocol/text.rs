@@ -34,16 +34,28 @@ impl Protocol for TextUdp {
             return Err(Reject::Malformed);
         }
         let first = self.first.ok_or(Reject::Unknown)?;
-        Ok(Reply { id: WireId::full(first.wrapping_add(channel)), remote: None })
+        Ok(Reply::plain(WireId::full(first.wrapping_add(channel))))
     }
 }
 
-/// Over TCP. The n-th acknowledge answers the n-th request that left, however late it comes.
+/// Over TCP. The n-th acknowledge answers the n-th request that left, however late it comes. One
+/// that comes while no request is open is extra, and moves nothing.
 #[derive(Debug, Default)]
 pub struct TextStream {
-    next_reply: Option<u64>,
-    /// Ids from `next_reply` on that did not leave, ascending.
-    unsent: VecDeque<u64>,
+    order: Option<Order>,
+    /// Runs of ids within the order that did not leave: the first and how many, ascending.
+    unsent: VecDeque<(u64, u64)>,
+}
+
+/// Whose acknowledge comes next.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    /// The oldest request without one.
+    next: u64,
+    /// The id after the last request.
+    end: u64,
+    /// Whom the last one answered.
+    answered: Option<u64>,
 }
 
 impl Protocol for TextStream {
@@ -52,24 +64,75 @@ impl Protocol for TextStream {
     }
 
     fn write(&mut self, id: u64, _now: Instant<Realtime>, message: &mut [u8]) -> usize {
-        self.next_reply.get_or_insert(id);
+        let order = self.order.get_or_insert(Order { next: id, end: id, answered: None });
+        order.end = id.wrapping_add(1);
         write(message)
     }
 
     fn unsent(&mut self, id: u64) {
-        self.unsent.push_back(id);
+        match self.unsent.back_mut() {
+            Some((first, count)) if first.wrapping_add(*count) == id => *count += 1,
+            _ => self.unsent.push_back((id, 1)),
+        }
     }
 
     fn read(&mut self, message: &[u8], _channel: u64) -> Result<Reply, Reject> {
         if !is(ACKNOWLEDGE, message) {
             return Err(Reject::Malformed);
         }
-        let next = self.next_reply.as_mut().ok_or(Reject::Unknown)?;
-        while self.unsent.pop_front_if(|id| *id == *next).is_some() {
-            *next = next.wrapping_add(1);
+        let order = self.order.as_mut().ok_or(Reject::Unknown)?;
+        while let Some((_, count)) = self.unsent.pop_front_if(|(first, _)| *first == order.next) {
+            order.next = order.next.wrapping_add(count);
         }
-        let id = WireId::full(*next);
-        *next = next.wrapping_add(1);
-        Ok(Reply { id, remote: None })
+        if order.next != order.end {
+            order.answered = Some(order.next);
+            order.next = order.next.wrapping_add(1);
+        }
+        order.answered.map(|id| Reply::plain(WireId::full(id))).ok_or(Reject::Unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acknowledged(stream: &mut TextStream) -> Result<u64, Reject> {
+        stream.read(ACKNOWLEDGE, 0).map(|reply| reply.id.value)
+    }
+
+    fn request(stream: &mut TextStream, id: u64) {
+        stream.write(id, Instant::EPOCH, &mut [0; REQUEST.len()]);
+    }
+
+    #[test]
+    fn an_extra_acknowledge_repeats_the_last_answer_and_takes_no_later_ones_place() {
+        let mut stream = TextStream::default();
+        assert_eq!(acknowledged(&mut stream), Err(Reject::Unknown));
+        // Warm-up ids lie below 0.
+        for id in [u64::MAX, 0, 1] {
+            request(&mut stream, id);
+            assert_eq!(acknowledged(&mut stream), Ok(id));
+            assert_eq!(acknowledged(&mut stream), Ok(id), "extra");
+        }
+    }
+
+    #[test]
+    fn requests_that_did_not_leave_are_skipped_in_the_order() {
+        let mut stream = TextStream::default();
+        for id in 0..10 {
+            request(&mut stream, id);
+            if ![2, 5, 9].contains(&id) {
+                stream.unsent(id);
+            }
+        }
+        assert!(stream.unsent.len() <= 3, "runs, not ids");
+        for id in [2, 5, 9, 9] {
+            assert_eq!(acknowledged(&mut stream), Ok(id));
+        }
+        request(&mut stream, 10);
+        stream.unsent(10);
+        assert_eq!(acknowledged(&mut stream), Ok(9), "nothing is open");
+        request(&mut stream, 11);
+        assert_eq!(acknowledged(&mut stream), Ok(11));
     }
 }

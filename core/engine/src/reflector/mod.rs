@@ -34,7 +34,7 @@ pub struct Meta {
 pub enum Refusal {
     /// Not of the protocol's form.
     Malformed,
-    /// Its HMAC does not hold, or it has none and a key is set.
+    /// Its HMAC does not hold. One too short to have an HMAC is malformed.
     Unauthentic,
     /// Its source asks faster than the limit.
     Limited,
@@ -55,8 +55,8 @@ pub fn is_loop(from: SocketAddr, to: Option<IpAddr>, own_ports: &[u16]) -> bool 
         || own_ports.contains(&from.port())
 }
 
-/// Whether an address stands for many. A subnet's broadcast address is not to be told from a
-/// host's here; the kernel refuses to send there.
+/// Whether an address stands for many, whatever the network. A subnet's broadcast address is not to
+/// be told from a host's here: who opens sockets can.
 pub fn is_group(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),

@@ -10,7 +10,7 @@ use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::hmac::Key;
 use dwell_wire::stamp::{self, Mode, Reply, Request};
 use dwell_wire::timestamp::{self, ErrorEstimate};
-use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, Tlv, kind};
+use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, kind};
 
 use super::{Meta, Refusal};
 
@@ -89,10 +89,11 @@ impl StampReflector {
         meta: &Meta,
         allow: impl FnOnce() -> Result<(), Refusal>,
     ) -> Result<Unfinished, Refusal> {
+        // Its length comes first: a packet that is cut short has no HMAC to be wrong.
+        let request = Request::parse(packet, self.mode).map_err(|_| Refusal::Malformed)?;
         if self.config.key.as_ref().is_some_and(|key| !stamp::verify(key, packet)) {
             return Err(Refusal::Unauthentic);
         }
-        let request = Request::parse(packet, self.mode).map_err(|_| Refusal::Malformed)?;
         allow()?;
         let base = packet.len().min(self.mode.base());
         let area = &mut packet[base..];
@@ -101,19 +102,23 @@ impl StampReflector {
             None => Integrity::Nothing,
         };
         let session = self.session(meta, request.ssid);
-        let mut hmac_at = None;
+        let hmac_at = match integrity {
+            Integrity::Good(at) => Some(at),
+            Integrity::Bad | Integrity::Nothing => None,
+        };
         let mut tos = None;
-        match integrity {
-            Integrity::Bad => {
-                tlv::walk(area, |tlv| *tlv.flags |= tlv::INTEGRITY);
-            }
-            Integrity::Good(at) => {
-                hmac_at = Some(at);
-                tlv::walk(area, |tlv| self.answer_tlv(tlv, meta, session, &mut tos));
-            }
-            Integrity::Nothing => {
-                tlv::walk(area, |tlv| self.answer_tlv(tlv, meta, session, &mut tos));
-            }
+        if integrity == Integrity::Bad {
+            tlv::walk(area, |tlv| *tlv.flags = *tlv.flags & tlv::UNRECOGNISED | tlv::INTEGRITY);
+        } else {
+            // What follows a malformed TLV is not processed (RFC 8972 section 4).
+            let mut go_on = true;
+            tlv::walk(area, |tlv| {
+                *tlv.flags &= tlv::UNRECOGNISED;
+                if go_on {
+                    *tlv.flags = self.answer_tlv(tlv.kind, tlv.value, meta, session, &mut tos);
+                    go_on = *tlv.flags & tlv::MALFORMED == 0;
+                }
+            });
         }
         let reply = Reply {
             seq: session.map_or(request.seq, |session| session.received.wrapping_sub(1)),
@@ -165,23 +170,25 @@ impl StampReflector {
         self.sessions.retain(|_, session| session.last > limit);
     }
 
-    /// Fills in what the TLV asks for and clears its flag; what is not understood keeps it set.
-    /// `tos` is set to the marking of the reply that it asks for.
+    /// Fills in what the TLV asks for; returns the flags of its answer. `tos` is set to the marking
+    /// of the reply that it asks for.
     fn answer_tlv(
         &self,
-        tlv: Tlv<'_>,
+        kind: u8,
+        value: &mut [u8],
         meta: &Meta,
         session: Option<Session>,
         tos: &mut Option<u8>,
-    ) {
-        let understood = match (tlv.kind, tlv.value.len()) {
+    ) -> u8 {
+        let understood = match (kind, value.len()) {
             (kind::EXTRA_PADDING, _) => true,
             (kind::HMAC, 16) => self.config.key.is_some(),
-            (kind::TIMESTAMP_INFORMATION, 4) => {
+            (kind::TIMESTAMP_INFORMATION, 4..) => {
                 // Section 4.3: synchronisation (1 NTP, 5 free-running) and method (2 software), in
-                // and out.
+                // and out; sub-TLVs may follow, of which none is known here.
                 let source = if self.config.utc_error.is_some() { 1 } else { 5 };
-                tlv.value.copy_from_slice(&[source, 2, source, 2]);
+                value[..4].copy_from_slice(&[source, 2, source, 2]);
+                tlv::walk(&mut value[4..], |sub| *sub.flags = tlv::UNRECOGNISED);
                 true
             }
             (kind::CLASS_OF_SERVICE, 4) => {
@@ -189,23 +196,23 @@ impl StampReflector {
                 // with; DSCP2 (6) and ECN (2) are what the request arrived with; RP (2) is 0,
                 // because every marking is allowed here.
                 let arrived = u16::from(meta.tos.unwrap_or(0));
-                let wanted = u16::from_be_bytes([tlv.value[0], tlv.value[1]]) & 0xfc00;
+                let wanted = u16::from_be_bytes([value[0], value[1]]) & 0xfc00;
                 let field = wanted | (arrived >> 2) << 4 | (arrived & 3) << 2;
-                tlv.value[..2].copy_from_slice(&field.to_be_bytes());
+                value[..2].copy_from_slice(&field.to_be_bytes());
                 *tos = Some((wanted >> 8) as u8);
                 meta.tos.is_some()
             }
             (kind::DIRECT_MEASUREMENT, 12) => session.is_some_and(|session| {
                 // Section 4.5: packets received, and transmitted with this one.
-                tlv.value[4..8].copy_from_slice(&session.received.to_be_bytes());
-                tlv.value[8..12].copy_from_slice(&session.received.to_be_bytes());
+                value[4..8].copy_from_slice(&session.received.to_be_bytes());
+                value[8..12].copy_from_slice(&session.received.to_be_bytes());
                 true
             }),
             (kind::NODE_CLOCK, NODE_CLOCK_LEN) => {
-                let ours = tlv.value.starts_with(&NODE_CLOCK_MAGIC);
+                let ours = value.starts_with(&NODE_CLOCK_MAGIC);
                 match self.config.clock {
                     Some(clock) if ours => {
-                        tlv.value[4..].copy_from_slice(&clock);
+                        value[4..].copy_from_slice(&clock);
                         true
                     }
                     _ => false,
@@ -217,17 +224,10 @@ impl StampReflector {
                 | kind::DIRECT_MEASUREMENT
                 | kind::HMAC,
                 _,
-            ) => {
-                *tlv.flags |= tlv::MALFORMED;
-                true
-            }
+            ) => return tlv::MALFORMED,
             _ => false,
         };
-        if understood {
-            *tlv.flags &= !tlv::UNRECOGNISED;
-        } else {
-            *tlv.flags |= tlv::UNRECOGNISED;
-        }
+        if understood { 0 } else { tlv::UNRECOGNISED }
     }
 }
 
@@ -313,7 +313,7 @@ mod tests {
         let mut reflector = StampReflector::new(config(true, false));
         let refused = round(&mut sender(true, 152), &mut reflector, 1, |p| p[0] ^= 1);
         assert_eq!(refused.unwrap_err(), Refusal::Unauthentic);
-        let refused = round(&mut sender(false, 64), &mut reflector, 1, |_| {});
+        let refused = round(&mut sender(false, 152), &mut reflector, 1, |_| {});
         assert_eq!(refused.unwrap_err(), Refusal::Unauthentic);
         assert_eq!(reflector.sessions(), 0, "a forged packet makes no session");
         // A changed TLV: the base holds, the extension is marked and not believed.
@@ -380,6 +380,64 @@ mod tests {
         assert_eq!(seen[2].1, 0);
         assert_eq!(seen[2].2[4..], [0, 0, 0, 1, 0, 0, 0, 1]);
         assert_eq!(seen[3], (200, tlv::UNRECOGNISED, vec![0, 0]));
+    }
+
+    #[test]
+    fn with_a_key_a_packet_cut_short_is_malformed() {
+        let mut reflector = StampReflector::new(config(true, false));
+        let mut packet = vec![0; 112];
+        sender(true, 112).write(1, T1, &mut packet);
+        let mut ask = |packet: &mut [u8]| reflector.answer(packet, &meta(1), || Ok(())).map(drop);
+        assert_eq!(ask(&mut packet[..111].to_vec()), Err(Refusal::Malformed));
+        assert_eq!(ask(&mut packet), Ok(()));
+    }
+
+    /// Flags and values of the answers to these TLVs: type, flags, value.
+    fn answers(tlvs: &[(u8, u8, Vec<u8>)]) -> Vec<(u8, Vec<u8>)> {
+        let mut packet = vec![0; 44];
+        for (kind, flags, value) in tlvs {
+            packet.extend([*flags, *kind, 0, value.len() as u8]);
+            packet.extend(value);
+        }
+        let mut reflector = StampReflector::new(config(false, false));
+        let _ = reflector.answer(&mut packet, &meta(4_000), || Ok(())).unwrap();
+        let mut seen = Vec::new();
+        tlv::walk(&mut packet[44..], |tlv| seen.push((*tlv.flags, tlv.value.to_vec())));
+        seen
+    }
+
+    #[test]
+    fn nothing_after_a_malformed_tlv_is_answered() {
+        let asked = [
+            (kind::TIMESTAMP_INFORMATION, 0x80, vec![0; 4]),
+            (kind::CLASS_OF_SERVICE, 0x80, vec![7; 3]),
+            (kind::TIMESTAMP_INFORMATION, 0xe0, vec![0; 4]),
+            (kind::EXTRA_PADDING, 0x80, vec![9; 2]),
+        ];
+        let expected = [
+            (0, vec![5, 2, 5, 2]),
+            (tlv::MALFORMED, vec![7; 3]),
+            (tlv::UNRECOGNISED, vec![0; 4]),
+            (tlv::UNRECOGNISED, vec![9; 2]),
+        ];
+        assert_eq!(answers(&asked), expected);
+    }
+
+    #[test]
+    fn flags_that_a_sender_must_not_set_do_not_come_back() {
+        let asked = [(kind::EXTRA_PADDING, 0xff, vec![1; 3]), (200, 0x7f, vec![2; 3])];
+        assert_eq!(answers(&asked), [(0, vec![1; 3]), (tlv::UNRECOGNISED, vec![2; 3])]);
+    }
+
+    #[test]
+    fn timestamp_information_may_have_sub_tlvs() {
+        let sub = [0, 77, 0, 2, 0xaa, 0xbb];
+        let asked = [
+            (kind::TIMESTAMP_INFORMATION, 0x80, [&[0; 4][..], &sub].concat()),
+            (kind::TIMESTAMP_INFORMATION, 0x80, vec![0; 3]),
+        ];
+        let answered = [5, 2, 5, 2, tlv::UNRECOGNISED, 77, 0, 2, 0xaa, 0xbb];
+        assert_eq!(answers(&asked), [(0, answered.to_vec()), (tlv::MALFORMED, vec![0; 3])]);
     }
 
     #[test]

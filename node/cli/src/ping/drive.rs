@@ -159,6 +159,9 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         }
         self.take_notices();
         let out = &mut deliver(&mut self.samples, self.shared);
+        if ended.broken.is_some() {
+            self.pinger.lose_open(monotonic(), out);
+        }
         ended.abandoned = self.pinger.abandon(out);
         ended.counts = self.pinger.counts();
         ended.icmp_errors = self.heard.icmp_errors;

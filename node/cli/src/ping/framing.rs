@@ -15,7 +15,7 @@ use dwell_wire::text::{ACKNOWLEDGE, Splitter};
 /// How a stream is cut into messages.
 #[derive(Debug)]
 pub(super) enum Framing {
-    /// Every message has this many bytes.
+    /// Every message has this many bytes, and starts as every probe does.
     Fixed(usize),
     /// Every message is an acknowledge.
     Acknowledges(Splitter),
@@ -27,7 +27,12 @@ impl Framing {
     }
 }
 
-/// A TCP connection that delivers whole messages.
+/// Bytes that all probes of a run start with: the session of the mark. Where a stream is out of
+/// step, they are where the next message begins.
+const SESSION: usize = 8;
+
+/// A TCP connection that delivers whole messages. Bytes that belong to none are delivered as a
+/// message too short to be one, so that they are counted.
 #[derive(Debug)]
 pub(super) struct StreamPort {
     stream: TcpPort,
@@ -36,22 +41,28 @@ pub(super) struct StreamPort {
     held: VecDeque<u8>,
     /// The stamps of the last piece.
     last: Option<Arrival>,
+    /// How the probes that were sent start.
+    session: Option<[u8; SESSION]>,
 }
 
 impl StreamPort {
     pub(super) fn new(stream: TcpPort, framing: Framing, capacity: usize) -> Self {
-        Self { stream, framing, held: VecDeque::with_capacity(4 * capacity), last: None }
+        let held = VecDeque::with_capacity(4 * capacity);
+        Self { stream, framing, held, last: None, session: None }
     }
 
     /// The next whole message of what is held.
     fn next_message(&mut self, buffer: &mut [u8]) -> Option<usize> {
         match &mut self.framing {
             Framing::Fixed(len) => {
-                if self.held.len() < *len {
-                    return None;
-                }
-                buffer.iter_mut().zip(self.held.drain(..*len)).for_each(|(to, from)| *to = from);
-                Some(*len)
+                let strays = strays(&self.held, self.session.as_ref());
+                let len = match strays {
+                    0 if self.held.len() < *len => return None,
+                    0 => *len,
+                    strays => strays.min(*len - 1),
+                };
+                buffer.iter_mut().zip(self.held.drain(..len)).for_each(|(to, from)| *to = from);
+                Some(len)
             }
             Framing::Acknowledges(splitter) => {
                 while let Some(byte) = self.held.pop_front() {
@@ -66,8 +77,18 @@ impl StreamPort {
     }
 }
 
+/// How many bytes come before the first place where a message may begin.
+fn strays(held: &VecDeque<u8>, session: Option<&[u8; SESSION]>) -> usize {
+    let Some(session) = session else { return 0 };
+    let begins_at = |at: &usize| held.range(*at..).zip(session).all(|(came, own)| came == own);
+    (0..held.len()).find(begins_at).unwrap_or(held.len())
+}
+
 impl Port for StreamPort {
     fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
+        if self.session.is_none() {
+            self.session = message.first_chunk().copied();
+        }
         self.stream.send(message)
     }
 
@@ -170,5 +191,63 @@ impl Port for FreshPorts {
 
     fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_stream_out_of_step_is_found_again_and_every_stray_byte_is_delivered() {
+        const LEN: usize = 64;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpPort::connect(
+            listener.local_addr().unwrap(),
+            Nanos::from_secs(1),
+            &Default::default(),
+        );
+        let mut port = StreamPort::new(stream.unwrap(), Framing::Fixed(LEN), LEN);
+        let (mut far, _) = listener.accept().unwrap();
+        let message = |n: u8| {
+            let mut message = [n; LEN];
+            message[..SESSION].copy_from_slice(b"session!");
+            message
+        };
+        port.send(&message(0)).unwrap();
+        far.read_exact(&mut [0; LEN]).unwrap();
+        // Before a message: one byte, what looks like a beginning, more than a message is long. In
+        // the middle of one: a byte too many, and one too few.
+        far.write_all(b"x").unwrap();
+        far.write_all(&message(1)).unwrap();
+        far.write_all(b"sessi").unwrap();
+        far.write_all(&message(2)).unwrap();
+        far.write_all(&[b's'; 100]).unwrap();
+        far.write_all(&message(3)).unwrap();
+        far.write_all(&[&message(4)[..20], b"y", &message(4)[20..]].concat()).unwrap();
+        far.write_all(&message(5)).unwrap();
+        far.write_all(&[&message(6)[..20], &message(6)[21..]].concat()).unwrap();
+        far.write_all(&message(7)).unwrap();
+        far.write_all(&message(8)).unwrap();
+        let mut buffer = [0; 2_048];
+        let mut whole = Vec::new();
+        let mut strays = 0;
+        while let Some(arrival) =
+            port.receive(&mut buffer, Wait::AtMost(Nanos::from_millis(200))).unwrap()
+        {
+            match buffer[..arrival.len] {
+                ref found if found.len() == LEN => {
+                    assert!(found.starts_with(b"session!"));
+                    whole.push(found[LEN - 2]);
+                }
+                ref found => strays += found.len(),
+            }
+        }
+        // What is cut out of 6 takes the start of 7 with it.
+        assert_eq!(whole, [1, 2, 3, 4, 5, 6, 8]);
+        assert_eq!(strays, 1 + 5 + 100 + 1 + (LEN - 1));
     }
 }

@@ -130,6 +130,10 @@ fn warnings(recorder: &Recorder, outcome: &Outcome, dropped: u64) -> Vec<String>
     note(ended.icmp_errors, "ICMP errors");
     note(dropped, "samples that found the ring full; metrics lack them, packet counts do not");
     note(counts.tx_stamp_missing, "replies without the kernel stamp of their probe");
+    note(
+        counts.remote_implausible,
+        "replies whose T2 and T3 cannot be true, measured without them",
+    );
     note(counts.window_overrun, "probes declared lost before their time-out");
     note(counts.rejected.malformed, "malformed messages dropped");
     note(counts.rejected.unknown, "messages dropped that answer no probe of this run");

@@ -13,7 +13,10 @@ pub(super) struct Counters {
     unauthentic: AtomicU64,
     limited: AtomicU64,
     looping: AtomicU64,
+    /// Replies that could not be sent, and connections that ended before they read all replies.
     pub(super) send_failed: AtomicU64,
+    /// Connections that could not be accepted.
+    pub(super) not_accepted: AtomicU64,
 }
 
 impl Counters {
@@ -28,7 +31,7 @@ impl Counters {
     }
 
     /// All of them, by name.
-    pub(super) fn read(&self) -> [(&'static str, u64); 7] {
+    pub(super) fn read(&self) -> [(&'static str, u64); 8] {
         [
             ("requests", &self.requests),
             ("replies", &self.replies),
@@ -37,6 +40,7 @@ impl Counters {
             ("limited", &self.limited),
             ("looping", &self.looping),
             ("send_failed", &self.send_failed),
+            ("not_accepted", &self.not_accepted),
         ]
         .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
     }

@@ -1,14 +1,14 @@
 //! A UDP socket that answers one protocol.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use dwell_engine::reflector::{self, Limiter, Meta, Refusal, StampConfig, StampReflector};
 use dwell_io::clock::{self, monotonic, realtime};
 use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
-use dwell_io::udp::{Request, ServerOptions, Shutter, UdpServer};
+use dwell_io::udp::{Request, ServerOptions, Shutter, UdpServer, is_broadcast};
 use dwell_units::{Instant, Monotonic, Nanos, PacketRate};
 use dwell_wire::hmac::Key;
 
@@ -74,6 +74,7 @@ impl UdpService {
         rules: Rules,
         counters: &Arc<Counters>,
     ) -> io::Result<Self> {
+        refuse_group(address.ip())?;
         // Only STAMP says when and with which TTL a request came.
         let metadata = matches!(answer, Answer::Stamp(_));
         let stamps = if metadata { stamps } else { StampRequest::User };
@@ -90,7 +91,11 @@ impl UdpService {
 
     /// Decides and writes the reply; returns its length and marking.
     fn reply(&mut self, request: &Request) -> Result<(usize, Option<u8>), Refusal> {
-        let Request { len, from, to, rx, ttl, tos } = *request;
+        let Request { len, from, to, to_many, rx, ttl, tos } = *request;
+        // Before anything is spent on it: many may answer what was sent to many.
+        if to_many || to.is_some_and(reflector::is_group) || reflector::is_group(from.ip()) {
+            return Err(Refusal::Loop);
+        }
         if let Some(own_ports) = &self.own_ports
             && reflector::is_loop(from, to, own_ports)
         {
@@ -124,6 +129,24 @@ impl UdpService {
         allow()?;
         Ok((len, None))
     }
+}
+
+/// Where only what was sent to many would arrive, nothing may be answered.
+fn refuse_group(address: IpAddr) -> io::Result<()> {
+    let group = match address {
+        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || is_broadcast(v4),
+        IpAddr::V6(v6) => v6.is_multicast(),
+    };
+    if !group {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!(
+            "{address} is a broadcast or multicast address, and what is sent to many is not \
+             answered; give an address of this machine, or 0.0.0.0 or [::] for all of them"
+        ),
+    ))
 }
 
 impl Service for UdpService {

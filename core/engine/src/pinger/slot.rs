@@ -1,0 +1,59 @@
+//! What a pinger remembers of one probe.
+
+use dwell_units::{Instant, Monotonic, Realtime};
+
+use crate::stamps::{Remote, RxStamps, Sample, State, TxStamps};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Free,
+    InFlight,
+    /// Answered in time, waiting for the kernel's stamp of the probe.
+    Stamping,
+    Received,
+    Late,
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) id: u64,
+    pub(super) fate: Fate,
+    pub(super) reordered: bool,
+    pub(super) key: Option<u32>,
+    pub(super) deadline: Instant<Monotonic>,
+    pub(super) intended: Instant<Monotonic>,
+    /// The clock that the message was written with: T1 of protocols that carry one.
+    pub(super) written: Instant<Realtime>,
+    pub(super) tx: TxStamps,
+    pub(super) rx: Option<RxStamps>,
+    pub(super) remote: Option<Remote>,
+}
+
+impl Slot {
+    pub(super) const FREE: Self = Self {
+        id: u64::MAX / 2,
+        fate: Fate::Free,
+        reordered: false,
+        key: None,
+        deadline: Instant::EPOCH,
+        intended: Instant::EPOCH,
+        written: Instant::EPOCH,
+        tx: TxStamps { app: Instant::EPOCH, sched: None, kernel: None, hw: None },
+        rx: None,
+        remote: None,
+    };
+
+    /// The row that tells its fate.
+    pub(super) fn sample(&self, state: State) -> Sample {
+        Sample {
+            id: self.id,
+            state,
+            reordered: self.reordered,
+            intended: self.intended,
+            tx: self.tx,
+            rx: self.rx,
+            remote: self.remote,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! STAMP messages that look like replies and are none, or claim what cannot be.
+
+use std::net::SocketAddr;
+
+use dwell_engine::pinger::{Config, Counts, Departures, Pinger};
+use dwell_engine::protocol::{Reject, Session, Stamp};
+use dwell_engine::reflector::{Meta, StampConfig, StampReflector};
+use dwell_engine::stamps::{RxStamps, Sample};
+use dwell_units::{Instant, Nanos, Realtime};
+use dwell_wire::hmac::Key;
+
+const MS: i64 = 1_000_000;
+const T1: i64 = 1_700_000_000_000_000_000;
+/// Every reply is taken in this long after its probe left.
+const RTT: i64 = 2 * MS;
+
+/// A pinger whose probes are answered by hand.
+struct Table {
+    pinger: Pinger<Stamp>,
+    reflector: StampReflector,
+    samples: Vec<Sample>,
+    probes: i64,
+}
+
+fn table(with_key: bool) -> Table {
+    let key = || with_key.then(|| Key::new(b"0123456789abcdef"));
+    let size = if with_key { 112 } else { 44 };
+    let session = Session { ssid: 9, key: key(), clock: None, utc_error: None, size };
+    let config = Config {
+        departures: Departures::Open { interval: Nanos(10 * MS) },
+        count: Some(100),
+        duration: None,
+        timeout: Nanos(1_000 * MS),
+        warm_up: 0,
+        warm_up_interval: Nanos(MS),
+    };
+    let config_there = StampConfig { key: key(), ..StampConfig::default() };
+    Table {
+        pinger: Pinger::new(Stamp::new(session, &[]), config, Instant::from_nanos(0)),
+        reflector: StampReflector::new(config_there),
+        samples: Vec::new(),
+        probes: 0,
+    }
+}
+
+fn real(after_t1: i64) -> Instant<Realtime> {
+    Instant::from_nanos(T1 + after_t1)
+}
+
+impl Table {
+    /// Sends the next probe; returns its message.
+    fn probe(&mut self) -> Vec<u8> {
+        let at = self.probes * 10 * MS;
+        self.probes += 1;
+        let out = &mut |sample| self.samples.push(sample);
+        let token = self.pinger.transmit(Instant::from_nanos(at), real(at), out).expect("due");
+        self.pinger.sent(token, real(at), None);
+        self.pinger.message().to_vec()
+    }
+
+    /// The reflector's reply to `probe`, with these T2 and T3 after the last probe left.
+    fn reflect(&mut self, mut probe: Vec<u8>, t2: i64, t3: i64) -> Vec<u8> {
+        let left = (self.probes - 1) * 10 * MS;
+        let meta = Meta {
+            from: SocketAddr::from(([192, 0, 2, 1], 4_000)),
+            rx: real(left + t2),
+            ttl: None,
+            tos: None,
+            now: Instant::from_nanos(0),
+        };
+        let unfinished = self.reflector.answer(&mut probe, &meta, || Ok(())).unwrap();
+        self.reflector.finish(unfinished, &mut probe, real(left + t3));
+        probe
+    }
+
+    /// Hands a message in, `RTT` after the last probe left.
+    fn hand_in(&mut self, message: &[u8]) -> Result<u64, Reject> {
+        let at = (self.probes - 1) * 10 * MS + RTT;
+        let rx = RxStamps { hw: None, kernel: None, app: real(at) };
+        let out = &mut |sample| self.samples.push(sample);
+        self.pinger.receive(message, 0, rx, Instant::from_nanos(at), out)
+    }
+
+    fn counts(&self) -> Counts {
+        self.pinger.counts()
+    }
+}
+
+#[test]
+fn a_request_that_comes_back_as_it_was_sent_is_no_reply() {
+    for with_key in [false, true] {
+        let mut table = table(with_key);
+        for _ in 0..3 {
+            let probe = table.probe();
+            assert_eq!(table.hand_in(&probe), Err(Reject::Unknown), "key {with_key}");
+        }
+        let counts = table.counts();
+        assert_eq!((counts.received, counts.duplicate, counts.rejected.unknown), (0, 0, 3));
+        assert_eq!(table.samples, []);
+    }
+}
+
+#[test]
+fn a_reply_that_gives_back_another_t1_answers_nothing() {
+    let mut table = table(false);
+    let probe = table.probe();
+    let mut forged = table.reflect(probe.clone(), MS, MS + 1);
+    forged[28] ^= 1;
+    assert_eq!(table.hand_in(&forged), Err(Reject::Unknown));
+    // The sequence number of one probe with the T1 of another.
+    let second = table.probe();
+    let mut mixed = table.reflect(second, MS, MS + 1);
+    mixed[24..28].copy_from_slice(&0_u32.to_be_bytes());
+    assert_eq!(table.hand_in(&mixed), Err(Reject::Unknown));
+    let true_reply = table.reflect(probe, MS, MS + 1);
+    assert_eq!(table.hand_in(&true_reply), Ok(0));
+    assert_eq!((table.counts().received, table.counts().duplicate), (1, 0));
+}
+
+#[test]
+fn a_reply_that_was_never_stamped_there_is_none() {
+    for stamp in [4..12, 16..24] {
+        let mut table = table(false);
+        let probe = table.probe();
+        let mut reply = table.reflect(probe, MS, MS + 1);
+        reply[stamp].fill(0);
+        assert_eq!(table.hand_in(&reply), Err(Reject::Unknown));
+    }
+}
+
+#[test]
+fn the_shortest_reply_of_a_twamp_light_peer_is_taken() {
+    let mut table = table(false);
+    let probe = table.probe();
+    let reply = table.reflect(probe, MS, MS);
+    assert_eq!(table.hand_in(&reply[..38]), Ok(0));
+    assert_eq!(table.counts().received, 1);
+}
+
+#[test]
+fn stamps_of_the_far_end_that_cannot_be_true_are_voided_and_counted() {
+    let mut table = table(false);
+    // T2, T3 and whether they can be: the reply is 2 ms away, so that 2 us are within the error of
+    // two clocks and 4 us are not. The far end's clock may be years off.
+    let cases = [
+        (MS, MS, true),
+        (MS, 2 * MS, true),
+        (MS, MS - 1_000, false),
+        (0, RTT + 2_000, true),
+        (0, RTT + 4_000, false),
+        (0, 1_000 * MS, false),
+        (-300_000_000 * MS, -300_000_000 * MS + MS, true),
+        (300_000_000 * MS, 300_000_000 * MS + RTT + MS, false),
+    ];
+    let mut implausible = 0;
+    for (t2, t3, can_be) in cases {
+        let probe = table.probe();
+        let reply = table.reflect(probe, t2, t3);
+        let id = table.hand_in(&reply).expect("it is the probe's reply all the same");
+        implausible += u64::from(!can_be);
+        let told = table.samples.last().unwrap();
+        assert_eq!((told.id, told.remote.is_some()), (id, can_be), "T2 {t2}, T3 {t3}");
+        assert_eq!(table.counts().remote_implausible, implausible);
+    }
+    assert_eq!(table.counts().received, cases.len() as u64);
+}
