@@ -1,1 +1,527 @@
+//! The catalogue: what there is, and how far it is.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dwell_record::series::Series;
+use dwell_record::{Batch, Column, Summary};
+use rusqlite::{Connection, Row, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::StoreError;
+use crate::ingest::{Ingest, Ingested};
+use crate::lock::RunnerLock;
+use crate::migrations::migrate;
+use crate::parquet::SampleReader;
+use crate::run::{NewRun, Role, RunKind, RunRow, RunState, TrialRow, TrialState};
+use crate::views::{StoredBin, StoredSeries};
+
+/// A data directory.
+#[derive(Debug)]
+pub struct Store {
+    db: Connection,
+    dir: PathBuf,
+}
+
+/// A row of summaries.
+type Told = (Role, String, Summary);
+
+impl Store {
+    /// Opens the data directory `dir`, and makes it if it is not there. A catalogue of an older
+    /// dwell is brought up to date, and kept as it was beside it.
+    ///
+    /// # Errors
+    /// It belongs to a newer dwell, is damaged, or cannot be used.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        for dir in [dir.to_owned(), dir.join("samples"), dir.join("incoming")] {
+            fs::create_dir_all(&dir).map_err(StoreError::file("make", &dir))?;
+        }
+        let path = dir.join("catalogue.sqlite");
+        let damaged = |source| StoreError::Damaged { path: path.clone(), source };
+        let mut db = Connection::open(&path).map_err(damaged)?;
+        db.busy_timeout(std::time::Duration::from_secs(10))?;
+        migrate(&mut db, &path)?;
+        db.pragma_update(None, "journal_mode", "WAL").map_err(damaged)?;
+        // A trial that is said to be finished survives a power cut.
+        db.pragma_update(None, "synchronous", "FULL")?;
+        db.pragma_update(None, "foreign_keys", true)?;
+        Ok(Self { db, dir: dir.to_owned() })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes this process the one that runs plans here.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] when there is another.
+    pub fn lock(&self) -> Result<RunnerLock, StoreError> {
+        RunnerLock::take(&self.dir)
+    }
+
+    /// Begins a run, all its trials planned; returns its name.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn begin_run(&mut self, new: &NewRun) -> Result<String, StoreError> {
+        let now = jiff::Timestamp::now();
+        let day = now.strftime("%Y%m%d").to_string();
+        let transaction = self.db.transaction()?;
+        let plan_id: Option<i64> = match &new.plan {
+            None => None,
+            Some(text) => {
+                transaction.execute(
+                    "INSERT INTO plans (name, title, text) VALUES (?1, ?2, ?3)
+                     ON CONFLICT (name, text) DO NOTHING",
+                    params![new.name, new.title, text],
+                )?;
+                Some(transaction.query_row(
+                    "SELECT id FROM plans WHERE name = ?1 AND text = ?2",
+                    params![new.name, text],
+                    |row| row.get(0),
+                )?)
+            }
+        };
+        let last: Option<i64> = transaction.query_row(
+            "SELECT max(CAST(substr(run, 10) AS INTEGER)) FROM runs WHERE run LIKE ?1 || '-%'",
+            [&day],
+            |row| row.get(0),
+        )?;
+        let run = format!("{day}-{}", last.unwrap_or(0) + 1);
+        transaction.execute(
+            "INSERT INTO runs
+             (run, kind, plan_id, name, title, state, started, settings, seed, axes, dwell)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, ?8, ?9, ?10)",
+            params![
+                run,
+                new.kind.text(),
+                plan_id,
+                new.name,
+                new.title,
+                time_text(now),
+                text(&new.settings),
+                new.seed as i64,
+                new.axes.to_string(),
+                new.dwell,
+            ],
+        )?;
+        let run_id = transaction.last_insert_rowid();
+        {
+            let mut insert = transaction.prepare(
+                "INSERT INTO trials (run_id, number, cell, repetition, position, state, parameters)
+                 VALUES (?1, ?2, ?3, ?4, ?5, 'planned', ?6)",
+            )?;
+            for (position, trial) in (1..).zip(&new.trials) {
+                insert.execute(params![
+                    run_id,
+                    trial.number,
+                    trial.cell,
+                    trial.repetition,
+                    position,
+                    text(&trial.parameters),
+                ])?;
+            }
+        }
+        transaction.commit()?;
+        Ok(run)
+    }
+
+    /// Notes the lab that was made for a run.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn set_lab(&mut self, run: &RunRow, lab: &str) -> Result<(), StoreError> {
+        self.db.execute("UPDATE runs SET lab = ?2 WHERE id = ?1", params![run.id, lab])?;
+        Ok(())
+    }
+
+    /// Notes a node that took part.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn set_node(&mut self, run: &RunRow, node: &str, dwell: &str) -> Result<(), StoreError> {
+        self.db.execute(
+            "INSERT INTO nodes (run_id, node, dwell) VALUES (?1, ?2, ?3)
+             ON CONFLICT (run_id, node) DO UPDATE SET dwell = excluded.dwell",
+            params![run.id, node, dwell],
+        )?;
+        Ok(())
+    }
+
+    /// Notes how far a run is.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn set_run_state(&mut self, run: &RunRow, state: RunState) -> Result<(), StoreError> {
+        let finished = (state != RunState::Running).then(|| time_text(jiff::Timestamp::now()));
+        self.db.execute(
+            "UPDATE runs SET state = ?2, finished = ?3 WHERE id = ?1",
+            params![run.id, state.text(), finished],
+        )?;
+        Ok(())
+    }
+
+    /// Notes that a trial begins. What an earlier attempt left of it is gone afterwards.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn begin_trial(&mut self, trial: &TrialRow) -> Result<(), StoreError> {
+        let transaction = self.db.transaction()?;
+        transaction.execute("DELETE FROM summaries WHERE trial_id = ?1", [trial.id])?;
+        transaction.execute("DELETE FROM series WHERE trial_id = ?1", [trial.id])?;
+        transaction.execute(
+            "UPDATE trials SET state = 'running', reason = NULL, started = ?2, finished = NULL,
+             first_ns = NULL, samples = NULL WHERE id = ?1",
+            params![trial.id, time_text(jiff::Timestamp::now())],
+        )?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Begins to take samples of a trial in.
+    ///
+    /// # Errors
+    /// Their directory cannot be made.
+    pub fn ingest(&self, run: &RunRow, trial: &TrialRow) -> Result<Ingest, StoreError> {
+        let path = self.samples_path(&run.run, trial.number);
+        let dir = path.parent().unwrap_or(&self.dir);
+        fs::create_dir_all(dir).map_err(StoreError::file("make", dir))?;
+        let wanted = match run.kind {
+            RunKind::Run => &Column::ALL[..Column::MEASURED],
+            RunKind::Import => &[],
+        };
+        Ok(Ingest::new(&path, wanted))
+    }
+
+    /// Notes how a trial ended, with everything that was told about it, all at once.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written; the trial is then not finished.
+    pub fn end_trial(
+        &mut self,
+        trial: &TrialRow,
+        outcome: Result<(), &str>,
+        told: &[Told],
+        ingested: Option<&Ingested>,
+    ) -> Result<(), StoreError> {
+        let state = if outcome.is_ok() { TrialState::Finished } else { TrialState::Failed };
+        let transaction = self.db.transaction()?;
+        for (role, node, summary) in told {
+            let environment = text(&summary.environment);
+            transaction.execute(
+                "INSERT INTO environments (environment) VALUES (?1) ON CONFLICT DO NOTHING",
+                [&environment],
+            )?;
+            transaction.execute(
+                "INSERT INTO summaries (trial_id, role, node, environment_id, summary)
+                 VALUES (?1, ?2, ?3, (SELECT id FROM environments WHERE environment = ?4), ?5)",
+                params![trial.id, role.text(), node, environment, text(summary)],
+            )?;
+        }
+        for (metric, series) in ingested.iter().flat_map(|ingested| &ingested.series) {
+            transaction.execute(
+                "INSERT INTO series (trial_id, metric, histogram, below, points, hampel)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    trial.id,
+                    metric,
+                    series.histogram,
+                    series.below,
+                    text(&series.points),
+                    series.hampel.as_ref().map(text),
+                ],
+            )?;
+            let series_id = transaction.last_insert_rowid();
+            let mut insert = transaction.prepare_cached(
+                "INSERT INTO bins (series_id, bin, from_ns, to_ns, lost, min_ns, max_ns, histogram)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?;
+            for (number, bin) in (0_i64..).zip(&series.bins) {
+                insert.execute(params![
+                    series_id,
+                    number,
+                    bin.from,
+                    bin.to,
+                    bin.lost as i64,
+                    bin.min,
+                    bin.max,
+                    bin.histogram,
+                ])?;
+            }
+        }
+        transaction.execute(
+            "UPDATE trials SET state = ?2, reason = ?3, finished = ?4, first_ns = ?5, samples = ?6
+             WHERE id = ?1",
+            params![
+                trial.id,
+                state.text(),
+                outcome.err(),
+                time_text(jiff::Timestamp::now()),
+                ingested.and_then(|ingested| ingested.first_ns),
+                ingested.map(|ingested| ingested.samples as i64),
+            ],
+        )?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// All runs, the newest first.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn runs(&self) -> Result<Vec<RunRow>, StoreError> {
+        self.select_runs("ORDER BY runs.id DESC", [])
+    }
+
+    /// The run of this name, or the newest for `last`.
+    ///
+    /// # Errors
+    /// There is none, or the catalogue cannot be read.
+    pub fn run(&self, name: &str) -> Result<RunRow, StoreError> {
+        let found = match name {
+            "last" => self.select_runs("ORDER BY runs.id DESC LIMIT 1", [])?,
+            _ => self.select_runs("WHERE runs.run = ?1", [name])?,
+        };
+        found.into_iter().next().ok_or_else(|| StoreError::NoRun(name.to_owned()))
+    }
+
+    /// The runs of the plan with this text, the newest first.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn runs_of_plan(&self, plan: &str) -> Result<Vec<RunRow>, StoreError> {
+        self.select_runs("WHERE plans.text = ?1 ORDER BY runs.id DESC", [plan])
+    }
+
+    fn select_runs(
+        &self,
+        which: &str,
+        params: impl rusqlite::Params,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        let mut select = self.db.prepare(&format!(
+            "SELECT runs.id, run, kind, runs.name, runs.title, plans.text, settings, seed, axes,
+                    state, started, finished, lab, dwell,
+                    (SELECT count(*) FROM trials WHERE run_id = runs.id),
+                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'finished'),
+                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'failed')
+             FROM runs LEFT JOIN plans ON plans.id = runs.plan_id {which}"
+        ))?;
+        let mut rows = select.query(params)?;
+        let mut runs = Vec::new();
+        while let Some(row) = rows.next()? {
+            runs.push(run_row(row)?);
+        }
+        Ok(runs)
+    }
+
+    /// The trials of a run, by number.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn trials(&self, run: &RunRow) -> Result<Vec<TrialRow>, StoreError> {
+        let mut select = self.db.prepare(
+            "SELECT id, number, cell, repetition, position, state, reason, parameters, first_ns,
+                    samples
+             FROM trials WHERE run_id = ?1 ORDER BY number",
+        )?;
+        let mut rows = select.query([run.id])?;
+        let mut trials = Vec::new();
+        while let Some(row) = rows.next()? {
+            trials.push(trial_row(row)?);
+        }
+        Ok(trials)
+    }
+
+    /// What was told about a trial: whose, by which node, and the summary.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn told(&self, trial: &TrialRow) -> Result<Vec<Told>, StoreError> {
+        let mut select = self.db.prepare_cached(
+            "SELECT role, node, summary FROM summaries WHERE trial_id = ?1 ORDER BY id",
+        )?;
+        let mut rows = select.query([trial.id])?;
+        let mut told = Vec::new();
+        while let Some(row) = rows.next()? {
+            let role: String = row.get(0)?;
+            let role = Role::read(&role).unwrap_or(Role::Measurement);
+            let of = || format!("trial {}", trial.number);
+            told.push((role, row.get(1)?, json(&row.get::<_, String>(2)?, "summary", of)?));
+        }
+        Ok(told)
+    }
+
+    /// What figures draw of a trial, by metric. A series whose bytes are damaged is left out.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn series(&self, trial: &TrialRow) -> Result<BTreeMap<String, Series>, StoreError> {
+        let mut select = self.db.prepare_cached(
+            "SELECT id, metric, histogram, below, points, hampel FROM series WHERE trial_id = ?1",
+        )?;
+        let mut bins = self.db.prepare_cached(
+            "SELECT from_ns, to_ns, lost, min_ns, max_ns, histogram FROM bins
+             WHERE series_id = ?1 ORDER BY bin",
+        )?;
+        let mut rows = select.query([trial.id])?;
+        let mut series = BTreeMap::new();
+        while let Some(row) = rows.next()? {
+            let of = || format!("trial {}", trial.number);
+            let hampel: Option<String> = row.get(5)?;
+            let stored = StoredSeries {
+                histogram: row.get(2)?,
+                below: row.get(3)?,
+                bins: bins
+                    .query_map([row.get::<_, i64>(0)?], |row| {
+                        Ok(StoredBin {
+                            from: row.get(0)?,
+                            to: row.get(1)?,
+                            lost: row.get::<_, i64>(2)?.max(0) as u64,
+                            min: row.get(3)?,
+                            max: row.get(4)?,
+                            histogram: row.get(5)?,
+                        })
+                    })?
+                    .collect::<Result<_, _>>()?,
+                points: json(&row.get::<_, String>(4)?, "points", of)?,
+                hampel: hampel.map(|text| json(&text, "hampel", of)).transpose()?,
+            };
+            if let Some(drawn) = stored.series() {
+                series.insert(row.get(1)?, drawn);
+            }
+        }
+        Ok(series)
+    }
+
+    /// Reads the samples of a trial: hands over rows with these columns (all that it has, for
+    /// none), some at a time. A trial without samples has none.
+    ///
+    /// # Errors
+    /// The file cannot be read, or `each` fails.
+    pub fn samples(
+        &self,
+        run: &RunRow,
+        trial: &TrialRow,
+        columns: Option<&[Column]>,
+        each: &mut dyn FnMut(&Batch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if trial.samples.is_none_or(|samples| samples == 0) {
+            return Ok(());
+        }
+        let reader = SampleReader::open(&self.samples_path(&run.run, trial.number))?;
+        let all = reader.columns();
+        reader.read(columns.unwrap_or(&all), each)
+    }
+
+    /// Where the samples of a trial are.
+    pub fn samples_path(&self, run: &str, trial: u32) -> PathBuf {
+        self.dir.join("samples").join(run).join(format!("{trial}.parquet"))
+    }
+
+    /// Bytes of all samples of a run.
+    pub fn samples_bytes(&self, run: &RunRow) -> u64 {
+        let Ok(files) = fs::read_dir(self.dir.join("samples").join(&run.run)) else { return 0 };
+        files.filter_map(|file| file.ok()?.metadata().ok()).map(|metadata| metadata.len()).sum()
+    }
+
+    /// Notes something that a person says of a run.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn note(&mut self, run: &RunRow, note: &str) -> Result<(), StoreError> {
+        self.db.execute(
+            "INSERT INTO notes (run_id, at, note) VALUES (?1, ?2, ?3)",
+            params![run.id, time_text(jiff::Timestamp::now()), note],
+        )?;
+        Ok(())
+    }
+
+    /// What people said of a run, in order.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn notes(&self, run: &RunRow) -> Result<Vec<String>, StoreError> {
+        let mut select = self.db.prepare("SELECT note FROM notes WHERE run_id = ?1 ORDER BY id")?;
+        let notes = select.query_map([run.id], |row| row.get(0))?;
+        Ok(notes.collect::<Result<_, _>>()?)
+    }
+
+    /// Deletes a run and its samples.
+    ///
+    /// # Errors
+    /// Something of it cannot be deleted; it is then still there, perhaps without samples.
+    pub fn delete(&mut self, run: &RunRow) -> Result<(), StoreError> {
+        let dir = self.dir.join("samples").join(&run.run);
+        match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StoreError::file("delete", dir)(error));
+            }
+            _ => {}
+        }
+        self.db.execute("DELETE FROM runs WHERE id = ?1", [run.id])?;
+        Ok(())
+    }
+}
+
+fn time_text(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("string keys and plain values serialise")
+}
+
+fn json<T: DeserializeOwned>(
+    text: &str,
+    what: &'static str,
+    of: impl FnOnce() -> String,
+) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|source| StoreError::Json { what, of: of(), source })
+}
+
+fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
+    let run: String = row.get(1)?;
+    let (kind, state): (String, String) = (row.get(2)?, row.get(9)?);
+    let count = |place: usize| row.get::<_, i64>(place).map(|n| n.max(0) as u32);
+    Ok(RunRow {
+        id: row.get(0)?,
+        kind: RunKind::read(&kind).unwrap_or(RunKind::Run),
+        name: row.get(3)?,
+        title: row.get(4)?,
+        plan: row.get(5)?,
+        settings: json(&row.get::<_, String>(6)?, "settings", || run.clone())?,
+        seed: row.get::<_, i64>(7)? as u64,
+        axes: json(&row.get::<_, String>(8)?, "axes", || run.clone())?,
+        state: RunState::read(&state).unwrap_or(RunState::Stopped),
+        started: row.get(10)?,
+        finished: row.get(11)?,
+        lab: row.get(12)?,
+        dwell: row.get(13)?,
+        trials: count(14)?,
+        trials_finished: count(15)?,
+        trials_failed: count(16)?,
+        run,
+    })
+}
+
+fn trial_row(row: &Row<'_>) -> Result<TrialRow, StoreError> {
+    let number: u32 = row.get(1)?;
+    let state: String = row.get(5)?;
+    let samples: Option<i64> = row.get(9)?;
+    Ok(TrialRow {
+        id: row.get(0)?,
+        number,
+        cell: row.get(2)?,
+        repetition: row.get(3)?,
+        position: row.get(4)?,
+        state: TrialState::read(&state).unwrap_or(TrialState::Failed),
+        reason: row.get(6)?,
+        parameters: json(&row.get::<_, String>(7)?, "parameters", || format!("trial {number}"))?,
+        first_ns: row.get(8)?,
+        samples: samples.map(|samples| samples.max(0) as u64),
+    })
+}

@@ -22,8 +22,9 @@ mod parquet;
 mod run;
 mod views;
 
+pub use catalogue::Store;
 pub use error::StoreError;
+pub use ingest::{Ingest, Ingested};
 
 pub use lock::RunnerLock;
 pub use run::{NewRun, NewTrial, Role, RunKind, RunRow, RunState, TrialRow, TrialState};
-

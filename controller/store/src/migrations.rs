@@ -19,8 +19,7 @@ pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
 /// Brings a catalogue up to date.
 pub(crate) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let damaged = |source| StoreError::Damaged { path: path.to_owned(), source };
-    let found: u32 =
-        db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(damaged)?;
+    let found: u32 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(damaged)?;
     let application: i64 =
         db.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(damaged)?;
     if found > VERSION {

@@ -71,26 +71,19 @@ impl SampleWriter {
     pub(crate) fn finish(mut self) -> Result<u64, StoreError> {
         self.close_group()?;
         let Some(Open { writer, .. }) = self.open.take() else { return Ok(0) };
-        let failed = |source| StoreError::Samples {
-            what: "write",
-            path: self.partial.clone(),
-            source,
-        };
+        let failed =
+            |source| StoreError::Samples { what: "write", path: self.partial.clone(), source };
         let mut file = writer.into_inner().map_err(failed)?;
         file.flush()
             .and_then(|()| file.sync_all())
             .map_err(StoreError::file("write", &self.partial))?;
-        std::fs::rename(&self.partial, &self.path)
-            .map_err(StoreError::file("name", &self.path))?;
+        std::fs::rename(&self.partial, &self.path).map_err(StoreError::file("name", &self.path))?;
         Ok(self.rows)
     }
 
     fn close_group(&mut self) -> Result<(), StoreError> {
-        let failed = |source| StoreError::Samples {
-            what: "write",
-            path: self.partial.clone(),
-            source,
-        };
+        let failed =
+            |source| StoreError::Samples { what: "write", path: self.partial.clone(), source };
         if self.open.is_none() {
             let columns: Vec<_> = Column::ALL
                 .into_iter()
@@ -227,8 +220,7 @@ pub(crate) struct SampleReader {
 impl SampleReader {
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let file = File::open(path).map_err(StoreError::file("open", path))?;
-        let failed =
-            |source| StoreError::Samples { what: "read", path: path.to_owned(), source };
+        let failed = |source| StoreError::Samples { what: "read", path: path.to_owned(), source };
         let reader = SerializedFileReader::new(file).map_err(failed)?;
         Ok(Self { path: path.to_owned(), reader })
     }
@@ -245,8 +237,7 @@ impl SampleReader {
         columns: &[Column],
         each: &mut dyn FnMut(&Batch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let failed =
-            |source| StoreError::Samples { what: "read", path: self.path.clone(), source };
+        let failed = |source| StoreError::Samples { what: "read", path: self.path.clone(), source };
         let mut batch = Batch::default();
         for number in 0..self.reader.num_row_groups() {
             let mut group = Group::open(&self.reader, number, columns).map_err(failed)?;
