@@ -110,7 +110,8 @@ fn a_killed_experiment_leaves_no_process_and_the_next_one_removes_its_lab() {
     until("it measures, or says why not", || csv.exists() || killed.try_wait().unwrap().is_some());
     if let Some(status) = killed.try_wait().unwrap() {
         assert_eq!(status.code(), Some(4));
-        println!("SKIP a_killed_experiment_leaves_no_process_and_the_next_one_removes_its_lab");
+        let test = "a_killed_experiment_leaves_no_process_and_the_next_one_removes_its_lab";
+        println!("SKIP {test}: there can be no lab here");
         return;
     }
     // Two sources, two sinks, a reflector and the ping.

@@ -19,6 +19,11 @@ fn dwell(arguments: &[&str]) -> Output {
     Command::new(DWELL).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
+fn skip(reason: &str) {
+    // The test runner names threads after their tests.
+    println!("SKIP {}: {reason}", std::thread::current().name().unwrap_or("doctor"));
+}
+
 /// What the doctor found, which follows its schema, and that schema.
 fn findings(output: &Output) -> (Value, jsonschema::Validator) {
     assert!(output.status.success(), "{output:?}");
@@ -69,7 +74,7 @@ fn what_the_doctor_finds_follows_its_schema_and_comes_from_doing() {
 fn without_root_the_doctor_tries_what_a_rootless_lab_would() {
     let _alone = alone();
     if !dwell_io::netns::may_create() {
-        println!("SKIP: becoming somebody without root needs root");
+        skip("becoming somebody without root needs root");
         return;
     }
     let home = tempfile::tempdir().unwrap();
@@ -103,6 +108,32 @@ fn without_root_the_doctor_tries_what_a_rootless_lab_would() {
             assert!(ours == roots || lab["available"] == false, "{row}");
         }
     }
+}
+
+#[test]
+fn where_there_can_be_no_namespace_every_row_stays_and_says_so() {
+    let _alone = alone();
+    // Whoever makes a user namespace may set its limits, and they hold for what is inside.
+    let script = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$0\" doctor --json";
+    let output = Command::new("unshare").args(["-Ur", "sh", "-c", script, DWELL]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !said.contains("examining") {
+        skip(&format!("there are no user namespaces to forbid them in: {}", said.trim()));
+        return;
+    }
+    let (found, _) = findings(&output);
+    let namespaces = ability(&found, "network namespaces (dwell lab)");
+    assert_eq!(namespaces["available"], false);
+    assert!(namespaces["reason"].is_string());
+    for name in ["virtual interfaces (veth)", "tbf: limits a link's rate", "TAP interfaces"] {
+        let row = ability(&found, name);
+        assert!(row["available"].is_null() && row["reason"].is_string(), "{row}");
+    }
+    let stamps = found["stamps"].as_array().unwrap();
+    assert_eq!(stamps.iter().filter(|seen| seen["interface"] == "veth").count(), 8);
+    let advice = found["advice"].as_array().unwrap();
+    let says = |word: &str| advice.iter().any(|text| text.as_str().unwrap().contains(word));
+    assert!(says("there can be no labs") && !says("no netem"), "what was not tried is not stated");
 }
 
 #[test]

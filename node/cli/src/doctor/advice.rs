@@ -64,6 +64,14 @@ pub(super) fn of(found: &Findings) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if lacks("network namespaces (dwell lab)") {
+        advice.push(
+            "there can be no labs: run as root, or allow user namespaces (sysctl \
+             kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0, as \
+             far as these exist here)"
+                .to_owned(),
+        );
+    }
     if found.abilities.iter().any(|a| a.name.starts_with("netem") && a.available == Some(false)) {
         advice.push(
             "this kernel has no netem: dwell lab emulates links with tbf and with its own TAP link"

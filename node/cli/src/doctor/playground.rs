@@ -16,7 +16,7 @@ use dwell_io::{interface, netns};
 use serde::{Deserialize, Serialize};
 
 use super::Ability;
-use super::stamps::{Road, StampsSeen};
+use super::stamps::{self, Road, StampsSeen};
 
 /// Queueing disciplines, with parameters that make each of them start.
 const QDISCS: [(&str, &[&str]); 4] = [
@@ -70,10 +70,13 @@ fn in_a_child() -> io::Result<Tried> {
 fn nowhere(error: &io::Error) -> Tried {
     let qdiscs = QDISCS.into_iter().map(|(name, _)| name);
     let others = [VETH, TAP, XDP_LOOPBACK, XDP_VETH].into_iter().chain(qdiscs);
-    let why = format!("there is no network namespace to try it in: {error}");
-    let untried = others.map(|name| Ability::untried(name, &why));
+    let why = "there is no network namespace to try it in";
+    let untried = others.map(|name| Ability::untried(name, why));
     let namespaces = Ability::of(NAMESPACES, Err(io::Error::other(error.to_string())));
-    Tried { abilities: std::iter::once(namespaces).chain(untried).collect(), stamps: Vec::new() }
+    Tried {
+        abilities: std::iter::once(namespaces).chain(untried).collect(),
+        stamps: stamps::untried("veth", why),
+    }
 }
 
 /// In the playground; `how` we came to be there, where that is worth saying.
@@ -92,10 +95,11 @@ fn inside(how: Option<&str>) -> Tried {
         Ability::of(XDP_LOOPBACK, xdp("lo", XdpMode::Generic)),
     ];
     // Stamps before anything sits on the interface.
-    let stamps = far.as_ref().map(Far::stamps).unwrap_or_default();
+    let no_veth = "there is no veth to try it on";
+    let stamps = far.as_ref().map_or_else(|_| stamps::untried("veth", no_veth), Far::stamps);
     let on_veth = |name, attempt: &dyn Fn() -> io::Result<()>| match &far {
         Ok(_) => Ability::of(name, attempt()),
-        Err(_) => Ability::untried(name, "there is no veth to try it on"),
+        Err(_) => Ability::untried(name, no_veth),
     };
     abilities.push(on_veth(XDP_VETH, &|| xdp("dwell0", XdpMode::Native)));
     for (name, parameters) in QDISCS {

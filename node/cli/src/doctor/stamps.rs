@@ -46,26 +46,48 @@ pub(super) struct Road<'a> {
 pub(super) const LOOPBACK: Road<'static> =
     Road { interface: "lo", v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, far: None };
 
+/// Every kind of socket.
+const SOCKETS: [&str; 8] = [
+    "UDP IPv4",
+    "UDP IPv6",
+    "TCP IPv4",
+    "TCP IPv6",
+    "ICMP ping, IPv4",
+    "ICMP raw, IPv4",
+    "ICMP ping, IPv6",
+    "ICMP raw, IPv6",
+];
+
+/// The rows of a way that is not there.
+pub(super) fn untried(interface: &'static str, why: &str) -> Vec<StampsSeen> {
+    let row = |socket| StampsSeen::of(interface, socket, Err(io::Error::other(why.to_owned())));
+    SOCKETS.into_iter().map(row).collect()
+}
+
+impl StampsSeen {
+    fn of(interface: &'static str, socket: &'static str, tried: io::Result<(bool, bool)>) -> Self {
+        let reason = tried.as_ref().err().map(io::Error::to_string);
+        let (tx, rx) = tried.unwrap_or_default();
+        Self { interface: interface.into(), socket: socket.into(), tx, rx, reason }
+    }
+}
+
 impl Road<'_> {
     /// Tries every kind of socket.
     pub(super) fn stamps(&self) -> Vec<StampsSeen> {
         let (v4, v6) = (IpAddr::from(self.v4), IpAddr::from(self.v6));
-        vec![
-            self.seen("UDP IPv4", self.udp(v4)),
-            self.seen("UDP IPv6", self.udp(v6)),
-            self.seen("TCP IPv4", self.tcp(v4)),
-            self.seen("TCP IPv6", self.tcp(v6)),
-            self.seen("ICMP ping, IPv4", echo(v4, IcmpRung::Ping)),
-            self.seen("ICMP raw, IPv4", echo(v4, IcmpRung::Raw)),
-            self.seen("ICMP ping, IPv6", echo(v6, IcmpRung::Ping)),
-            self.seen("ICMP raw, IPv6", echo(v6, IcmpRung::Raw)),
-        ]
-    }
-
-    fn seen(&self, socket: &'static str, tried: io::Result<(bool, bool)>) -> StampsSeen {
-        let reason = tried.as_ref().err().map(io::Error::to_string);
-        let (tx, rx) = tried.unwrap_or_default();
-        StampsSeen { interface: self.interface.into(), socket: socket.into(), tx, rx, reason }
+        let tried = [
+            self.udp(v4),
+            self.udp(v6),
+            self.tcp(v4),
+            self.tcp(v6),
+            echo(v4, IcmpRung::Ping),
+            echo(v4, IcmpRung::Raw),
+            echo(v6, IcmpRung::Ping),
+            echo(v6, IcmpRung::Raw),
+        ];
+        let row = |(socket, tried)| StampsSeen::of(self.interface, socket, tried);
+        SOCKETS.into_iter().zip(tried).map(row).collect()
     }
 
     /// Makes a socket where packets arrive.
