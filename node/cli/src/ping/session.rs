@@ -3,7 +3,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ pub(super) fn run(
             start.measure(port, protocol::Stamp::new(session, &payload), "udp")
         }
         Scheme::Icmp => {
-            let port = icmp(job.icmp_socket, peer.ip(), &options, plan)?;
+            let port = icmp(job.icmp_socket, peer, &options, plan)?;
             let socket = match port.rung() {
                 IcmpRung::Ping => "ping socket",
                 IcmpRung::Raw => "raw socket",
@@ -232,12 +232,12 @@ fn interface(plan: &Plan, peer: SocketAddr) -> Option<Interface> {
 
 fn icmp(
     choice: IcmpSocket,
-    peer: IpAddr,
+    peer: SocketAddr,
     options: &PortOptions,
     plan: &Plan,
 ) -> Result<IcmpPort, Failure> {
-    let ping = || IcmpPort::connect(peer, IcmpRung::Ping, options);
-    let raw = || IcmpPort::connect(peer, IcmpRung::Raw, options);
+    let ping = || IcmpPort::connect_scoped(peer, IcmpRung::Ping, options);
+    let raw = || IcmpPort::connect_scoped(peer, IcmpRung::Raw, options);
     let opened = match choice {
         IcmpSocket::Ping => ping(),
         IcmpSocket::Raw => raw(),

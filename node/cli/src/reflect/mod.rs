@@ -353,6 +353,10 @@ fn has_stamping_card() -> bool {
     interface::all().is_ok_and(|all| all.iter().any(Interface::has_stamping_card))
 }
 
+fn is_link_local(address: &SocketAddr) -> bool {
+    matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local())
+}
+
 fn no_family(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
 }
@@ -360,9 +364,11 @@ fn no_family(error: &io::Error) -> bool {
 fn open_failure(error: io::Error, listen: &Listen) -> Failure {
     let Listen { url, scheme, address, .. } = listen;
     match error.kind() {
-        io::ErrorKind::InvalidInput if address.is_ipv6() => Failure::usage(format!(
+        io::ErrorKind::InvalidInput if is_link_local(address) => Failure::usage(format!(
             "{url}: {error}; a link-local address needs its interface, like [fe80::1%eth0]"
         )),
+        // Such as an address of many.
+        io::ErrorKind::InvalidInput => Failure::usage(format!("{url}: {error}")),
         io::ErrorKind::PermissionDenied => Failure::unsupported(format!(
             "may not listen on port {}: either choose another, like {}://{}:{}, or allow it \
              (setcap cap_net_bind_service+ep on the program, or sysctl -w \
