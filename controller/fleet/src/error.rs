@@ -1,0 +1,41 @@
+//! Why nodes are out of reach.
+
+use std::io;
+
+use thiserror::Error;
+
+/// A failed operation of a fleet.
+#[derive(Debug, Error)]
+pub enum FleetError {
+    /// A program of ours could not be started.
+    #[error("cannot start {program}")]
+    Start {
+        /// The command.
+        program: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A lab could not be made or taken down.
+    #[error("{what}: {said}")]
+    Lab {
+        /// What was tried.
+        what: &'static str,
+        /// What `dwell lab` said.
+        said: String,
+        /// Its exit code.
+        code: Option<i32>,
+    },
+    /// There is no such node.
+    #[error("there is no node '{0}'")]
+    NoNode(String),
+    /// A request could not be sent.
+    #[error("node {node} is gone")]
+    Gone {
+        /// The node.
+        node: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}

@@ -1,0 +1,178 @@
+//! Nodes of a lab on this machine.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use dwell_plan::Topology;
+use dwell_protocol::Request;
+
+use crate::connection::{Connection, Told};
+use crate::error::FleetError;
+use crate::{Fleet, FromNode};
+
+/// The nodes of one lab.
+#[derive(Debug)]
+pub struct LabFleet {
+    /// The `dwell` that makes labs and runs in their nodes.
+    program: PathBuf,
+    name: String,
+    /// What stands now.
+    topology: Option<Topology>,
+    nodes: BTreeMap<String, Connection>,
+    opened: u64,
+    tell: Sender<Told>,
+    told: Receiver<Told>,
+}
+
+impl LabFleet {
+    /// A fleet whose lab will have this name. Nothing is made yet.
+    pub fn new(program: PathBuf, name: String) -> Self {
+        let (tell, told) = mpsc::channel();
+        Self { program, name, topology: None, nodes: BTreeMap::new(), opened: 0, tell, told }
+    }
+
+    /// The lab's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes down a lab that a dead runner left, if there is one.
+    ///
+    /// # Errors
+    /// There is one, and it stays.
+    pub fn clear(&mut self) -> Result<(), FleetError> {
+        let list = self.dwell(&["lab", "list", "--json"])?;
+        let text = String::from_utf8_lossy(&list.stdout);
+        let labs: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let is_there = labs["labs"]
+            .as_array()
+            .is_some_and(|labs| labs.iter().any(|lab| lab["name"] == self.name.as_str()));
+        if is_there { self.down() } else { Ok(()) }
+    }
+
+    fn down(&mut self) -> Result<(), FleetError> {
+        let output = self.dwell(&["lab", "down", &self.name])?;
+        succeeded("take the lab down", &output)
+    }
+
+    fn dwell(&self, arguments: &[&str]) -> Result<Output, FleetError> {
+        Command::new(&self.program).args(arguments).stdin(Stdio::null()).output().map_err(
+            |source| FleetError::Start { program: self.program.display().to_string(), source },
+        )
+    }
+}
+
+/// The arguments of `dwell lab up` for this topology.
+fn up(topology: &Topology, name: &str) -> Vec<String> {
+    let link = &topology.link;
+    let mut arguments: Vec<String> =
+        ["lab", "up", &topology.lab, "--name", name, "--json"].map(str::to_owned).into();
+    let wishes = [
+        ("--rate", link.rate.map(|rate| rate.to_string())),
+        ("--delay", link.delay.map(|delay| delay.to_string())),
+        ("--jitter", link.jitter.map(|jitter| jitter.to_string())),
+        ("--loss", link.loss.map(|loss| loss.to_string())),
+        ("--duplicate", link.duplicate.map(|duplicate| duplicate.to_string())),
+        ("--reorder", link.reorder.map(|reorder| reorder.to_string())),
+        ("--seed", link.seed.map(|seed| seed.to_string())),
+        ("--mechanism", link.mechanism.clone()),
+    ];
+    for (flag, value) in wishes {
+        arguments.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
+    }
+    arguments
+}
+
+fn succeeded(what: &'static str, output: &Output) -> Result<(), FleetError> {
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.trim().trim_start_matches("dwell: ").to_owned();
+    Err(FleetError::Lab { what, said, code: output.status.code() })
+}
+
+impl Fleet for LabFleet {
+    fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError> {
+        if self.topology.as_ref() == Some(topology) {
+            return Ok(());
+        }
+        self.dissolve()?;
+        let arguments = up(topology, &self.name);
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        succeeded("make the lab", &self.dwell(&arguments)?)?;
+        self.topology = Some(topology.clone());
+        Ok(())
+    }
+
+    fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
+        if !self.nodes.contains_key(node) {
+            let mut command = Command::new(&self.program);
+            command.args(["lab", "exec", "--lab", &self.name, node, "--"]);
+            command.arg(&self.program).args(["serve", "--stdio"]);
+            self.opened += 1;
+            let connection = Connection::open(command, self.opened, self.tell.clone());
+            let connection = connection.map_err(|source| FleetError::Start {
+                program: self.program.display().to_string(),
+                source,
+            })?;
+            self.nodes.insert(node.to_owned(), connection);
+        }
+        let Some(connection) = self.nodes.get_mut(node) else {
+            return Err(FleetError::NoNode(node.to_owned()));
+        };
+        connection
+            .send(request)
+            .map_err(|source| FleetError::Gone { node: node.to_owned(), source })
+    }
+
+    fn next(&mut self, wait: Duration) -> Option<(String, FromNode)> {
+        let (number, what) = self.told.recv_timeout(wait).ok()?;
+        let open = self.nodes.iter().find(|(_, connection)| connection.number == number);
+        // Whoever was let go of has nothing to tell any more.
+        let node = open.map(|(node, _)| node.clone())?;
+        if matches!(what, FromNode::Gone(_)) {
+            self.nodes.remove(&node);
+        }
+        Some((node, what))
+    }
+
+    fn release(&mut self, node: &str) {
+        self.nodes.remove(node);
+    }
+
+    fn dissolve(&mut self) -> Result<(), FleetError> {
+        self.nodes.clear();
+        match self.topology.take() {
+            Some(_) => self.down(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for LabFleet {
+    fn drop(&mut self) {
+        // Whoever wants to know of a failure dissolves it before.
+        let _ = self.dissolve();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_is_asked_for_with_every_wish_of_its_links() {
+        let topology: Topology = toml::from_str(
+            "lab = \"line:3\"\nlink = { rate = \"10Mbit/s\", delay = \"5ms\", loss = \"1%\", seed = 7 }",
+        )
+        .unwrap();
+        assert_eq!(
+            up(&topology, "x").join(" "),
+            "lab up line:3 --name x --json --rate 10Mbit/s --delay 5ms --loss 1% --seed 7"
+        );
+    }
+}
