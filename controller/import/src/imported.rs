@@ -81,14 +81,19 @@ pub struct SkippedRow {
 impl Imported {
     /// The probes of all flows together; `None` where no flow says.
     pub fn packets(&self) -> Option<Packets> {
-        self.flows.iter().filter_map(|flow| flow.packets).reduce(|a, b| Packets {
-            sent: a.sent + b.sent,
-            received: a.received + b.received,
-            lost: a.lost + b.lost,
-            late: a.late + b.late,
-            duplicate: a.duplicate + b.duplicate,
-            reordered: a.reordered + b.reordered,
-            send_failed: a.send_failed + b.send_failed,
-        })
+        self.flows.iter().filter_map(|flow| flow.packets).reduce(sum)
+    }
+}
+
+/// A file may state any counts, so sums saturate.
+pub(crate) fn sum(a: Packets, b: Packets) -> Packets {
+    Packets {
+        sent: a.sent.saturating_add(b.sent),
+        received: a.received.saturating_add(b.received),
+        lost: a.lost.saturating_add(b.lost),
+        late: a.late.saturating_add(b.late),
+        duplicate: a.duplicate.saturating_add(b.duplicate),
+        reordered: a.reordered.saturating_add(b.reordered),
+        send_failed: a.send_failed.saturating_add(b.send_failed),
     }
 }

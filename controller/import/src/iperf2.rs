@@ -58,7 +58,7 @@ impl Output {
         };
         let (id, text) = (id.trim(), text.trim());
         // The names of the columns, and sums of what stands in lines of its own.
-        if id == "ID" || id.starts_with("SUM") {
+        if id == "ID" || id.starts_with("SUM") || id.starts_with("FD") {
             return true;
         }
         if let Some(ends) = text.strip_prefix("local ") {

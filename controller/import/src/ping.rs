@@ -14,7 +14,8 @@ use crate::{ImportError, Imported};
 
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
     let mut lines = Lines::of(input);
-    let mut probes = Probes { flow: sink.only_flow(), sequence: None, newest: 0, errors: 0 };
+    let mut probes =
+        Probes { flow: sink.only_flow(), sequence: None, first: 1, newest: 0, errors: 0 };
     let mut totals = Totals::default();
     while let Some((number, line)) = lines.next().map_err(ImportError::Read)? {
         let understood = match line {
@@ -51,6 +52,8 @@ struct Probes {
     flow: FlowNumber,
     /// `None` before the first.
     sequence: Option<Sequence>,
+    /// The number of the first probe: 1 of iputils, 0 of some others.
+    first: u64,
     newest: i64,
     errors: u64,
 }
@@ -64,17 +67,22 @@ impl Probes {
             return Ok(false);
         };
         let Some(number) = self.number(raw) else { return Ok(false) };
+        if self.sequence.is_none() {
+            self.first = number.min(1);
+            self.sequence = Some(Sequence::starting_at(self.first));
+        }
         if line.starts_with(b"no answer yet for ") {
             self.expect(number);
             return Ok(true);
         }
         if line.starts_with(b"From ") || line.starts_with(b"from ") {
-            self.errors += 1;
+            // A redirected probe goes on.
+            self.errors += u64::from(after(line, b"Redirect").is_none());
             self.expect(number);
             return Ok(true);
         }
         let Some(rtt) = after(line, b" time=").and_then(duration) else { return Ok(false) };
-        let sequence = self.sequence.get_or_insert_with(|| Sequence::starting_at(1));
+        let Some(sequence) = &mut self.sequence else { return Ok(false) };
         let arrival = match sequence.arrive(number) {
             _ if after(line, b"(DUP!)").is_some() => Arrival::Again,
             arrival => arrival,
@@ -107,7 +115,7 @@ impl Probes {
 
     /// A probe that was sent and has no answer so far.
     fn expect(&mut self, number: u64) {
-        let sequence = self.sequence.get_or_insert_with(|| Sequence::starting_at(1));
+        let Some(sequence) = &mut self.sequence else { return };
         if sequence.expect(number.saturating_add(1)) {
             self.newest = self.newest.max(number as i64);
         }
@@ -119,12 +127,13 @@ impl Probes {
         if quiet {
             totals.instead_of_rows(self.flow, sink);
         } else {
-            let sequence = self.sequence.get_or_insert_with(|| Sequence::starting_at(1));
-            if !sequence.expect(sent.saturating_add(1)) {
+            let first = self.first;
+            let sequence = self.sequence.get_or_insert_with(|| Sequence::starting_at(first));
+            if !sequence.expect(sent.saturating_add(first)) {
                 sink.warn(format!(
-                    "ping states {sent} packets, which its lines do not bear out; those after \
-                     {} are left out",
-                    sequence.next() - 1
+                    "ping states {sent} packets, which its lines do not bear out; those from \
+                     {} on are left out",
+                    sequence.next()
                 ));
             }
             while let Some(lost) = sequence.left() {

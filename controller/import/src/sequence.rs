@@ -86,7 +86,7 @@ impl Sequence {
     /// Removes a run of numbers that will not come any more.
     pub(crate) fn given_up(&mut self) -> Option<Range<u64>> {
         let (&start, &end) = self.missing.first_key_value()?;
-        if end + WINDOW > self.next {
+        if self.next - end < WINDOW {
             return None;
         }
         self.missing.remove(&start);

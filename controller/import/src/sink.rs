@@ -7,6 +7,7 @@ use std::ops::Range;
 use dwell_engine::stamps::State;
 use dwell_record::{Batch, Column, Packets, Scalar};
 
+use crate::imported::sum;
 use crate::{Flow, Format, ImportError, Imported, SkippedRow};
 
 /// What takes the batches: the name of the flow, and its next rows.
@@ -98,11 +99,7 @@ impl<'a> Sink<'a> {
     /// Adds to what the rows say of the flow's probes.
     pub(crate) fn packets(&mut self, flow: FlowNumber, add: Packets) {
         let packets = self.flow_mut(flow).packets.get_or_insert_default();
-        packets.sent = packets.sent.saturating_add(add.sent);
-        packets.received = packets.received.saturating_add(add.received);
-        packets.lost = packets.lost.saturating_add(add.lost);
-        packets.duplicate = packets.duplicate.saturating_add(add.duplicate);
-        packets.reordered = packets.reordered.saturating_add(add.reordered);
+        *packets = sum(*packets, add);
     }
 
     /// Sets a parameter.
@@ -204,7 +201,7 @@ impl<'a> Sink<'a> {
         self.buffered -= batch.len();
         let about = &mut self.imported.flows[flow];
         about.rows += batch.len() as u64;
-        count(about.packets.get_or_insert_default(), &batch);
+        about.packets = Some(sum(about.packets.unwrap_or_default(), counted(&batch)));
         (self.each)(&about.name, batch).map_err(ImportError::Samples)
     }
 }
@@ -233,18 +230,20 @@ impl NewRow<'_> {
     }
 }
 
-fn count(packets: &mut Packets, batch: &Batch) {
+fn counted(batch: &Batch) -> Packets {
     let mut by_state = [0_u64; State::ALL.len()];
     for state in &batch.state {
         by_state[usize::from(state.code())] += 1;
     }
     let of = |state: State| by_state[usize::from(state.code())];
     // See `Sink::finish`.
-    packets.received += of(State::Received);
-    packets.late += of(State::Late);
-    packets.lost += of(State::Lost);
-    packets.sent += of(State::Received) + of(State::Lost);
-    packets.duplicate += of(State::Duplicate);
-    packets.send_failed += of(State::SendFailed);
-    packets.reordered += batch.reordered.iter().filter(|reordered| **reordered).count() as u64;
+    Packets {
+        sent: of(State::Received) + of(State::Lost),
+        received: of(State::Received),
+        lost: of(State::Lost),
+        late: of(State::Late),
+        duplicate: of(State::Duplicate),
+        reordered: batch.reordered.iter().filter(|reordered| **reordered).count() as u64,
+        send_failed: of(State::SendFailed),
+    }
 }

@@ -54,7 +54,7 @@ impl Log {
     fn talk(&mut self, text: &str, sink: &mut Sink) -> bool {
         if let Some(columns) = text.strip_prefix("packet, txTime(sec), rxTime(sec), ") {
             self.rows = true;
-            sink.parameter("printed", columns);
+            sink.parameter("last_column", columns);
             return true;
         }
         if let Some((_, server)) = text.split_once("Printing statistics for Server No: ") {

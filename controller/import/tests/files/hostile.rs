@@ -174,6 +174,19 @@ fn a_ping_that_claims_more_packets_than_there_can_be_does_not_fill_the_disk() {
 }
 
 #[test]
+fn counts_that_no_machine_could_reach_do_not_overflow() {
+    let most = u64::MAX.to_string();
+    let sockperf = String::from_utf8(recorded("sockperf-ping-pong.csv")).unwrap();
+    let sockperf = sockperf.replace("dropped messages = 0", &format!("dropped messages = {most}"));
+    let packets = import_as(Format::Sockperf, sockperf.as_bytes()).unwrap().imported.packets();
+    assert_eq!(packets.unwrap().sent, u64::MAX);
+    let irtt = String::from_utf8(recorded("irtt.json")).unwrap();
+    let irtt = irtt.replace("\"duplicates\": 0", &format!("\"duplicates\": {most}"));
+    let packets = import_as(Format::Irtt, irtt.as_bytes()).unwrap().imported.packets();
+    assert_eq!(packets.unwrap().duplicate, u64::MAX);
+}
+
+#[test]
 fn a_late_row_of_dwell_supersedes_its_loss() {
     let text = "id,state,reordered,void,rtt_ns\n0,lost,false,false,\n1,received,false,false,5\n\
                 0,late,false,false,900\n1,duplicate,false,false,7\n2,send-failed,false,true,\n";

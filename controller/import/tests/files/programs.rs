@@ -87,6 +87,26 @@ fn ping_losses_doubles_and_errors_are_states_with_and_without_its_remarks_on_the
 }
 
 #[test]
+fn a_ping_that_nobody_answers_lost_all_it_sent() {
+    let text = "PING 10.0.0.9 (10.0.0.9) 56(84) bytes of data.\n\n--- 10.0.0.9 ping statistics ---\n\
+                3 packets transmitted, 0 received, 100% packet loss, time 2050ms\n\n";
+    let outcome = import_as(Format::Ping, text.as_bytes()).unwrap();
+    assert_eq!(outcome.ids("", State::Lost), [1, 2, 3]);
+    assert_eq!(outcome.imported.packets().unwrap().sent, 3);
+}
+
+#[test]
+fn a_ping_that_counts_from_0_has_its_first_reply() {
+    let text = "PING 127.0.0.1 (127.0.0.1): 56 data bytes\n\
+                64 bytes from 127.0.0.1: icmp_seq=0 ttl=64 time=0.042 ms\n\
+                64 bytes from 127.0.0.1: icmp_seq=2 ttl=64 time=0.100 ms\n\n\
+                4 packets transmitted, 2 packets received, 50.0% packet loss\n";
+    let outcome = import_as(Format::Ping, text.as_bytes()).unwrap();
+    assert_eq!(outcome.ids("", State::Received), [0, 2]);
+    assert_eq!(outcome.ids("", State::Lost), [1, 3]);
+}
+
+#[test]
 fn a_quiet_ping_has_totals_and_no_samples() {
     let outcome = import("ping-quiet.txt");
     let flow = &outcome.imported.flows[0];
@@ -185,6 +205,15 @@ fn iperf_flows_are_told_apart_and_without_a_report_nothing_is_known_to_be_receiv
         assert_eq!(flow.values["datagrams_sent"], Some(Scalar::Count(104)));
         assert_eq!(flow.values.get("loss_ratio"), None);
     }
+}
+
+#[test]
+fn an_iperf_server_whose_clock_is_not_good_for_it_has_no_latency() {
+    let text = String::from_utf8(recorded("iperf2-server.txt")).unwrap();
+    let text = text.replace("0.274/0.012/10.049/1.463 ms", "-/-/-/- ms");
+    let outcome = import_as(Format::Iperf2, text.as_bytes()).unwrap();
+    assert!(outcome.imported.flows[0].metrics.is_empty());
+    assert_eq!(outcome.imported.packets().unwrap().lost, 10);
 }
 
 #[test]
