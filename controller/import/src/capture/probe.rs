@@ -165,6 +165,56 @@ mod tests {
         assert_eq!(id(7, 0x8000_0000), Id::Whole(7));
     }
 
+    fn request(mode: Mode, timestamp: u64, error: u16, length: usize) -> Vec<u8> {
+        let mut packet = vec![0; mode.base()];
+        Request { seq: 7, timestamp, error, ssid: 9 }.emit(&mut packet, mode);
+        packet.truncate(length);
+        packet
+    }
+
+    #[test]
+    fn stamp_is_told_by_its_content_in_both_modes_and_formats_of_time_on_any_port() {
+        let ntp = (timestamp::write_ntp(Instant::from_nanos(NOW)), 0x0001);
+        // A time of PTP with few nanoseconds could be one of iperf2.
+        let ptp = (timestamp::write_ptp(Instant::from_nanos(NOW + 5)), 0x4001);
+        for mode in [Mode::Unauthenticated, Mode::Authenticated] {
+            for (time, error) in [ntp, ptp] {
+                let packet = request(mode, time, error, mode.base());
+                let probe = recognise(&packet, (40_000, 20_862), NOW).unwrap();
+                assert_eq!(probe.protocol, Protocol::Stamp { ssid: 9 });
+                assert_eq!((probe.reply, probe.id), (false, Id::Bits32(7)));
+                assert!(probe.t1.unwrap().abs_diff(NOW) <= 5, "{probe:?}");
+
+                let mut packet = vec![0; mode.base()];
+                let reply = Reply {
+                    seq: 70,
+                    t3: time,
+                    error,
+                    ssid: 9,
+                    t2: time,
+                    sender_seq: 7,
+                    sender_timestamp: time,
+                    sender_error: error,
+                    ttl: 64,
+                };
+                reply.emit(&mut packet, mode);
+                let answer = recognise(&packet, (20_862, 40_000), NOW).unwrap();
+                assert_eq!((answer.protocol, answer.id), (probe.protocol, probe.id));
+                assert_eq!((answer.reply, answer.t1), (true, probe.t1));
+                assert_eq!(answer.t2_t3.unwrap().0, probe.t1.unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn a_short_request_of_twamp_light_needs_the_port_to_be_told() {
+        let time = timestamp::write_ntp(Instant::from_nanos(NOW));
+        let packet = request(Mode::Unauthenticated, time, 0x0001, 14);
+        assert_eq!(recognise(&packet, (40_000, 20_862), NOW), None);
+        let probe = recognise(&packet, (40_000, 862), NOW).unwrap();
+        assert_eq!((probe.protocol, probe.id), (Protocol::Stamp { ssid: 0 }, Id::Bits32(7)));
+    }
+
     #[test]
     fn a_time_of_another_day_is_not_recognised() {
         let words = [1, (NOW / 1_000_000_000) as u32 - 2 * 86_400, 5, 0];
