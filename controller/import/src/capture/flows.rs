@@ -1,0 +1,234 @@
+//! Datagrams of a capture, by flow: one direction between two ports, and of a recognised protocol
+//! one session.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+
+use dwell_engine::stamps::State;
+use dwell_record::Column;
+
+use crate::ImportError;
+use crate::sequence::{Arrival, Sequence, unwrapped};
+use crate::sink::{FlowNumber, Sink};
+
+use super::frame::Datagram;
+use super::probe::{Id, Probe, Protocol, recognise};
+
+/// The flows of a capture.
+#[derive(Default)]
+pub(super) struct Flows {
+    flows: HashMap<Key, Flow>,
+    /// Requests of all flows that have no reply so far.
+    open: usize,
+    /// Packets that are no probes but the end of a test.
+    ends: u64,
+    /// Packets of ids just below 0: a warm-up.
+    warm_up: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    source: SocketAddr,
+    destination: SocketAddr,
+    protocol: Option<Protocol>,
+    reply: bool,
+}
+
+struct Flow {
+    number: FlowNumber,
+    sequence: Option<Sequence>,
+    /// The id before, counted on where its bits wrap.
+    near: i64,
+    /// When the packet before was captured.
+    last: Option<i64>,
+    /// When each request was captured that has no reply so far.
+    open: BTreeMap<u64, i64>,
+}
+
+/// Requests of all flows that are kept until their replies come.
+const OPEN: usize = 65_536;
+
+/// Ids of 32 bits this far below the wrap at the beginning of a flow count as before 0.
+const WARM_UP: i64 = 65_536;
+
+impl Flows {
+    /// Takes a datagram captured at `at`; false when there are too many flows.
+    pub(super) fn take(
+        &mut self,
+        datagram: &Datagram,
+        at: i64,
+        sink: &mut Sink,
+    ) -> Result<bool, ImportError> {
+        let Datagram { source, destination, payload, length } = *datagram;
+        let probe = recognise(payload, (source.port(), destination.port()), at);
+        if probe.is_some_and(|probe| probe.id == Id::End) {
+            self.ends += 1;
+            return Ok(true);
+        }
+        let protocol = probe.map(|probe| probe.protocol);
+        let reply = probe.is_some_and(|probe| probe.reply);
+        let key = Key { source, destination, protocol, reply };
+        let flow = match self.flows.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let number = sink.flow_to(&key.name(), key.target());
+                let Some(number) = number else { return Ok(false) };
+                new.insert(Flow::new(number, probe.map(|probe| probe.id)))
+            }
+        };
+        let request = probe.filter(|probe| probe.reply).map(|_| key.request());
+        let Some(id) = flow.id(probe.map(|probe| probe.id)) else {
+            self.warm_up += 1;
+            return Ok(true);
+        };
+        let (state, overtaken) = flow.arrive(id, probe.is_some());
+        let first = state == State::Received;
+        let gap = flow.last.filter(|_| first).and_then(|last| at.checked_sub(last));
+        if first {
+            flow.last = Some(at);
+        }
+        let number = flow.number;
+        if protocol.is_some() && !reply && first {
+            self.open(key, id, at, sink)?;
+        }
+        let asked = request.and_then(|request| self.flows.get_mut(&request)?.open.remove(&id));
+        self.open -= usize::from(asked.is_some());
+        let Probe { t1, t2_t3, .. } = probe.unwrap_or(UNKNOWN);
+        let (t2, t3) = t2_t3.unzip();
+        let between = |from: Option<i64>, to: Option<i64>| to?.checked_sub(from?);
+        sink.row(number, id, state)?
+            .reordered(overtaken)
+            .set(Column::Capture, Some(at))
+            .set(Column::Gap, gap)
+            .set(Column::SizeBytes, Some(i64::from(length)))
+            .set(Column::Rtt, between(asked, Some(at)))
+            .set(Column::TxApp, t1)
+            .set(Column::T2, t2)
+            .set(Column::T3, t3)
+            .set(Column::Residence, between(t2, t3))
+            .set(Column::ForwardPlusOffset, between(t1, t2));
+        Ok(true)
+    }
+
+    /// Keeps a request until its reply comes.
+    fn open(&mut self, key: Key, id: u64, at: i64, sink: &mut Sink) -> Result<(), ImportError> {
+        let Some(flow) = self.flows.get_mut(&key) else { return Ok(()) };
+        self.open += usize::from(flow.open.insert(id, at).is_none());
+        if self.open > OPEN {
+            let given_up = flow.open.pop_first();
+            self.open -= usize::from(given_up.is_some());
+            // Without any reply nothing tells whether there should have been one.
+            let replies = self.flows.get(&key.reply()).map(|replies| replies.number);
+            if let Some((replies, (id, _))) = replies.zip(given_up) {
+                sink.row(replies, id, State::Lost)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(&mut self, sink: &mut Sink) -> Result<(), ImportError> {
+        let mut asked: Vec<_> = self.flows.iter().filter(|(_, f)| !f.open.is_empty()).collect();
+        asked.sort_by_key(|(_, flow)| flow.number);
+        for (key, flow) in asked {
+            if let Some(replies) = self.flows.get(&key.reply()) {
+                for id in flow.open.keys() {
+                    sink.row(replies.number, *id, State::Lost)?;
+                }
+            }
+        }
+        if self.ends > 0 {
+            sink.parameter("end_packets", self.ends);
+        }
+        if self.warm_up > 0 {
+            sink.parameter("warm_up_packets", self.warm_up);
+        }
+        Ok(())
+    }
+}
+
+/// What is known of a payload that is not recognised.
+const UNKNOWN: Probe =
+    Probe { protocol: Protocol::RoundTrip, reply: false, id: Id::End, t1: None, t2_t3: None };
+
+impl Key {
+    /// The flow that answers this one.
+    fn reply(&self) -> Self {
+        self.turned(true)
+    }
+
+    /// The flow that this one answers.
+    fn request(&self) -> Self {
+        self.turned(false)
+    }
+
+    fn turned(&self, reply: bool) -> Self {
+        let Self { source, destination, protocol, .. } = *self;
+        Self { source: destination, destination: source, protocol, reply }
+    }
+
+    /// Where the probes of the flow went, also of replies.
+    fn target(&self) -> String {
+        let reflector = if self.reply { self.source } else { self.destination };
+        format!("{}://{reflector}", self.protocol.map_or("udp", Protocol::scheme))
+    }
+
+    fn name(&self) -> String {
+        let Self { source, destination, protocol, reply } = self;
+        let protocol = protocol.map_or_else(|| "udp".to_owned(), Protocol::name);
+        let reply = if *reply { " replies" } else { "" };
+        format!("{source} > {destination} {protocol}{reply}")
+    }
+}
+
+impl Flow {
+    fn new(number: FlowNumber, first: Option<Id>) -> Self {
+        let near = match first {
+            Some(Id::Bits32(id)) if i64::from(id) >= (1 << 32) - WARM_UP => {
+                i64::from(id) - (1 << 32)
+            }
+            Some(Id::Bits32(id)) => i64::from(id),
+            _ => -1,
+        };
+        Self { number, sequence: None, near, last: None, open: BTreeMap::new() }
+    }
+
+    /// The id, counted on where its bits wrap; of what is not recognised the number of the packet.
+    /// `None` below 0.
+    fn id(&mut self, id: Option<Id>) -> Option<u64> {
+        match id {
+            Some(Id::Bits32(raw)) => {
+                let id = unwrapped(u64::from(raw), 32, self.near);
+                self.near = self.near.max(id);
+                u64::try_from(id).ok()
+            }
+            Some(Id::Whole(id)) => Some(id),
+            Some(Id::End) => None,
+            None => {
+                self.near += 1;
+                u64::try_from(self.near).ok()
+            }
+        }
+    }
+
+    fn arrive(&mut self, id: u64, counted: bool) -> (State, bool) {
+        if !counted {
+            return (State::Received, false);
+        }
+        // What the first packet captured has overtaken may still come.
+        let before = id.saturating_sub(64);
+        let sequence = self.sequence.get_or_insert_with(|| Sequence::starting_at(before));
+        let arrival = sequence.arrive(id);
+        // A missing id may be a hole in the capture, so it is no loss.
+        while sequence.given_up().is_some() {}
+        match arrival {
+            Arrival::First { overtaken } => (State::Received, overtaken),
+            Arrival::Again => (State::Duplicate, false),
+            Arrival::Astray => {
+                *sequence = Sequence::starting_at(id);
+                let _ = sequence.arrive(id);
+                (State::Received, false)
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The UDP datagram in a captured frame.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What a frame begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    /// LINKTYPE_ETHERNET, with or without VLAN tags.
+    Ethernet,
+    /// LINKTYPE_LINUX_SLL: 16 bytes, the protocol last.
+    Cooked1,
+    /// LINKTYPE_LINUX_SLL2: 20 bytes, the protocol first.
+    Cooked2,
+    /// LINKTYPE_NULL and LINKTYPE_LOOP: 4 bytes of an address family.
+    Family,
+    /// LINKTYPE_RAW, LINKTYPE_IPV4, LINKTYPE_IPV6: nothing.
+    Ip,
+}
+
+/// Why a frame gives no datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotTaken {
+    /// Another protocol.
+    Other,
+    /// Not the first fragment.
+    Fragment,
+    /// Too few bytes for its headers, or lengths that contradict.
+    Cut,
+}
+
+/// A UDP datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Datagram<'f> {
+    pub(super) source: SocketAddr,
+    pub(super) destination: SocketAddr,
+    /// As much of the payload as was captured.
+    pub(super) payload: &'f [u8],
+    /// Bytes of the whole payload.
+    pub(super) length: u16,
+}
+
+impl Link {
+    /// By the number of <https://www.tcpdump.org/linktypes.html>; also those that some systems
+    /// write for raw IP.
+    pub(super) fn of(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Ethernet),
+            113 => Some(Self::Cooked1),
+            276 => Some(Self::Cooked2),
+            0 | 108 => Some(Self::Family),
+            12 | 14 | 101 | 228 | 229 => Some(Self::Ip),
+            _ => None,
+        }
+    }
+}
+
+/// The datagram in a frame.
+pub(super) fn datagram(link: Link, frame: &[u8]) -> Result<Datagram<'_>, NotTaken> {
+    let packet = match link {
+        Link::Ethernet => ethernet(frame)?,
+        Link::Cooked1 => of_protocol(be16(frame, 14)?, from(frame, 16)?)?,
+        Link::Cooked2 => of_protocol(be16(frame, 0)?, from(frame, 20)?)?,
+        Link::Family => from(frame, 4)?,
+        Link::Ip => frame,
+    };
+    match packet.first().ok_or(NotTaken::Cut)? >> 4 {
+        4 => v4(packet),
+        6 => v6(packet),
+        _ => Err(NotTaken::Other),
+    }
+}
+
+const UDP: u8 = 17;
+
+fn ethernet(frame: &[u8]) -> Result<&[u8], NotTaken> {
+    let mut at = 12;
+    // 802.1Q, 802.1ad: each tag is four bytes before the protocol. Two are all there can be.
+    for _ in 0..2 {
+        if matches!(be16(frame, at)?, 0x8100 | 0x88a8) {
+            at += 4;
+        }
+    }
+    of_protocol(be16(frame, at)?, from(frame, at + 2)?)
+}
+
+fn of_protocol(protocol: u16, packet: &[u8]) -> Result<&[u8], NotTaken> {
+    match protocol {
+        0x0800 | 0x86dd => Ok(packet),
+        _ => Err(NotTaken::Other),
+    }
+}
+
+fn v4(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
+    let header: &[u8; 20] = packet.first_chunk().ok_or(NotTaken::Cut)?;
+    if header[9] != UDP {
+        return Err(NotTaken::Other);
+    }
+    if be16(header, 6)? & 0x1fff != 0 {
+        return Err(NotTaken::Fragment);
+    }
+    let length = usize::from(header[0] & 0xf) * 4;
+    if length < header.len() {
+        return Err(NotTaken::Cut);
+    }
+    let address = |at: usize| Ipv4Addr::from_octets(four(header, at));
+    udp(address(12).into(), address(16).into(), from(packet, length)?)
+}
+
+fn v6(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
+    let header: &[u8; 40] = packet.first_chunk().ok_or(NotTaken::Cut)?;
+    let address = |at: usize| Ipv6Addr::from_octets(std::array::from_fn(|byte| header[at + byte]));
+    let (mut next, mut at) = (header[6], header.len());
+    // Every extension header takes at least eight bytes, so this ends with the packet.
+    loop {
+        match next {
+            UDP => return udp(address(8).into(), address(24).into(), from(packet, at)?),
+            // Hop-by-hop options, routing, destination options.
+            0 | 43 | 60 => {
+                let extension = from(packet, at)?;
+                let [following, length, ..] = extension[..] else { return Err(NotTaken::Cut) };
+                (next, at) = (following, at + 8 + usize::from(length) * 8);
+            }
+            // A fragment header.
+            44 => {
+                if be16(packet, at + 2)? & 0xfff8 != 0 {
+                    return Err(NotTaken::Fragment);
+                }
+                (next, at) = (packet[at], at + 8);
+            }
+            _ => return Err(NotTaken::Other),
+        }
+    }
+}
+
+fn udp(source: IpAddr, destination: IpAddr, segment: &[u8]) -> Result<Datagram<'_>, NotTaken> {
+    let length = be16(segment, 4)?.checked_sub(8).ok_or(NotTaken::Cut)?;
+    let payload = from(segment, 8)?;
+    Ok(Datagram {
+        source: SocketAddr::new(source, be16(segment, 0)?),
+        destination: SocketAddr::new(destination, be16(segment, 2)?),
+        // Behind a short packet there may be padding of Ethernet.
+        payload: &payload[..payload.len().min(usize::from(length))],
+        length,
+    })
+}
+
+fn from(bytes: &[u8], at: usize) -> Result<&[u8], NotTaken> {
+    bytes.get(at..).ok_or(NotTaken::Cut)
+}
+
+fn be16(bytes: &[u8], at: usize) -> Result<u16, NotTaken> {
+    let bytes = from(bytes, at)?.first_chunk().ok_or(NotTaken::Cut)?;
+    Ok(u16::from_be_bytes(*bytes))
+}
+
+fn four(bytes: &[u8; 20], at: usize) -> [u8; 4] {
+    std::array::from_fn(|byte| bytes[at + byte])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An IPv4 packet with `payload` in UDP from 10.0.0.1:7 to 10.0.0.2:9.
+    fn packet(payload: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        packet.extend_from_slice(&[0, 7, 0, 9, 0, 8 + payload.len() as u8, 0, 0]);
+        packet.extend_from_slice(payload);
+        packet
+    }
+
+    fn framed(head: &[u8], packet: &[u8]) -> Vec<u8> {
+        [head, packet].concat()
+    }
+
+    #[test]
+    fn the_same_datagram_comes_out_of_every_link() {
+        let packet = packet(b"hello");
+        let expected = Datagram {
+            source: "10.0.0.1:7".parse().unwrap(),
+            destination: "10.0.0.2:9".parse().unwrap(),
+            payload: b"hello",
+            length: 5,
+        };
+        let ethernet = [&[0; 12][..], &[8, 0]].concat();
+        let tagged = [&[0; 12][..], &[0x88, 0xa8, 0, 1, 0x81, 0, 0, 2, 8, 0]].concat();
+        let cooked1 = [&[0; 14][..], &[8, 0]].concat();
+        let cooked2 = [&[8, 0][..], &[0; 18]].concat();
+        for (number, head) in [(1, &ethernet), (1, &tagged), (113, &cooked1), (276, &cooked2)] {
+            let frame = framed(head, &packet);
+            assert_eq!(datagram(Link::of(number).unwrap(), &frame), Ok(expected), "{number}");
+        }
+        assert_eq!(datagram(Link::of(101).unwrap(), &packet), Ok(expected));
+        assert_eq!(datagram(Link::of(0).unwrap(), &framed(&[2, 0, 0, 0], &packet)), Ok(expected));
+    }
+
+    #[test]
+    fn a_datagram_behind_extension_headers_of_ipv6_is_found() {
+        let mut frame = vec![0x60, 0, 0, 0, 0, 0, 0, 64];
+        frame.extend_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        frame.extend_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        frame.extend_from_slice(&[60, 0, 0, 0, 0, 0, 0, 0]);
+        frame.extend_from_slice(&[UDP, 1]);
+        frame.extend_from_slice(&[0; 14]);
+        frame.extend_from_slice(&[0, 7, 0, 9, 0, 10, 0, 0, b'o', b'k']);
+        let found = datagram(Link::Ip, &frame).unwrap();
+        assert_eq!((found.payload, found.source.port()), (&b"ok"[..], 7));
+        assert_eq!(found.source.ip(), IpAddr::from(Ipv6Addr::LOCALHOST));
+    }
+
+    #[test]
+    fn a_later_fragment_is_no_datagram() {
+        let mut later = packet(b"hello");
+        later[7] = 1;
+        assert_eq!(datagram(Link::Ip, &later), Err(NotTaken::Fragment));
+    }
+
+    #[test]
+    fn padding_of_a_short_frame_is_not_payload() {
+        let mut padded = packet(b"hi");
+        padded.extend_from_slice(&[0; 18]);
+        assert_eq!(datagram(Link::Ip, &padded).unwrap().payload, b"hi");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(frame: Vec<u8>, link in 0..300_u32, version in 4..7_u8) {
+            let mut frame = frame;
+            if let Some(link) = Link::of(link) {
+                let _ = datagram(link, &frame);
+            }
+            if let Some(first) = frame.first_mut() {
+                *first = version << 4 | 5;
+                let _ = datagram(Link::Ip, &frame);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The file format of libpcap: a header of 24 bytes, then packets of 16 bytes and what was
+//! captured. Four magic numbers tell the order of bytes and the unit of time.
+
+use std::io::{BufRead, Read};
+
+use crate::{Format, ImportError};
+
+use super::Witness;
+
+pub(super) fn read(input: &mut dyn BufRead, witness: &mut Witness) -> Result<(), ImportError> {
+    let malformed = |reason: String| ImportError::Malformed { format: Format::Pcap, reason };
+    let mut bytes = Vec::new();
+    let Some(header) = chunk::<24>(input, &mut bytes)? else {
+        return Err(malformed("its header is cut off".to_owned()));
+    };
+    let magic = u32::from_le_bytes(part(&header, 0));
+    let (swapped, unit) = match magic {
+        0xa1b2_c3d4 => (false, 1_000),
+        0xd4c3_b2a1 => (true, 1_000),
+        0xa1b2_3c4d => (false, 1),
+        0x4d3c_b2a1 => (true, 1),
+        _ => return Err(malformed("its first bytes are those of another format".to_owned())),
+    };
+    let order = Order { swapped };
+    // The upper half may tell of check sequences.
+    let link = order.u32(part(&header, 20)) & 0xffff;
+    for number in 1_u64.. {
+        let Some(head) = chunk::<16>(input, &mut bytes)? else {
+            if !bytes.is_empty() {
+                witness
+                    .sink
+                    .warn(format!("the capture breaks off in the middle of packet {number}"));
+            }
+            break;
+        };
+        let word = |at: usize| order.u32(part(&head, at));
+        let captured = word(8) as usize;
+        if captured > LONGEST_PACKET {
+            let reason = format!("packet {number} claims {captured} bytes");
+            if number == 1 {
+                return Err(malformed(reason));
+            }
+            witness.sink.warn(format!("the capture is broken from there on: {reason}"));
+            break;
+        }
+        if !fill(input, &mut bytes, captured)? {
+            witness.sink.warn(format!("the capture breaks off in the middle of packet {number}"));
+            break;
+        }
+        let at = i64::from(word(4)) * unit;
+        let at = (at < 1_000_000_000).then(|| i64::from(word(0)) * 1_000_000_000 + at);
+        witness.packet(link, at, &bytes)?;
+    }
+    Ok(())
+}
+
+/// The longest packet that any capture holds (MAXIMUM_SNAPLEN of libpcap).
+pub(super) const LONGEST_PACKET: usize = 262_144;
+
+/// The order of bytes of a file.
+#[derive(Clone, Copy)]
+pub(super) struct Order {
+    /// The most significant byte comes first.
+    pub(super) swapped: bool,
+}
+
+impl Order {
+    pub(super) fn u32(self, bytes: [u8; 4]) -> u32 {
+        if self.swapped { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    }
+
+    pub(super) fn u16(self, bytes: [u8; 2]) -> u16 {
+        if self.swapped { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
+    }
+}
+
+/// `N` bytes at a place that is within `bytes`.
+pub(super) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|byte| bytes[at + byte])
+}
+
+/// The next `N` bytes; `None` when fewer are left, which then are in `bytes`.
+pub(super) fn chunk<const N: usize>(
+    input: &mut dyn BufRead,
+    bytes: &mut Vec<u8>,
+) -> Result<Option<[u8; N]>, ImportError> {
+    Ok(if fill(input, bytes, N)? { bytes.first_chunk().copied() } else { None })
+}
+
+/// Fills `bytes` with the next `count`; false when fewer are left.
+pub(super) fn fill(
+    input: &mut dyn BufRead,
+    bytes: &mut Vec<u8>,
+    count: usize,
+) -> Result<bool, ImportError> {
+    bytes.clear();
+    let read = input.take(count as u64).read_to_end(bytes).map_err(ImportError::Read)?;
+    Ok(read == count)
+}

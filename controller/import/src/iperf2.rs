@@ -1,0 +1,310 @@
+//! What `iperf -e` prints (iperf 2.1), of a client or a server. It has no packets, only intervals
+//! and totals, to the precision printed.
+
+use std::collections::HashMap;
+use std::io::BufRead;
+
+use dwell_record::{Figures, Packets, Scalar};
+
+use crate::decimal::scaled;
+use crate::lines::Lines;
+use crate::sink::{FlowNumber, Sink};
+use crate::{ImportError, Imported, Interval};
+
+pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
+    let mut lines = Lines::of(input);
+    let mut output = Output::default();
+    while let Some((number, line)) = lines.next().map_err(ImportError::Read)? {
+        let text = String::from_utf8_lossy(line);
+        match output.line(&text, &mut sink) {
+            true => sink.understood(),
+            false => sink.skip(number, line),
+        }
+    }
+    output.end(&mut sink);
+    sink.finish()
+}
+
+/// Intervals that are kept of a flow.
+const INTERVALS: usize = 100_000;
+
+#[derive(Default)]
+struct Output {
+    /// The connections by the number in brackets. A number that connects again is a new one.
+    connections: HashMap<String, Connection>,
+    ended: Vec<Connection>,
+    tcp: bool,
+}
+
+struct Connection {
+    flow: FlowNumber,
+    /// Both ends have one address, therefore one clock.
+    one_host: bool,
+    /// The receiver's report, where a client prints it.
+    reported: bool,
+    /// The totals: of what began at the beginning, that which ended last.
+    total: Option<Interval>,
+    /// Packets of the total that came after a later one.
+    reordered: u64,
+    /// There were more intervals than are kept.
+    cut: bool,
+}
+
+impl Output {
+    /// False when the line is nothing that iperf prints.
+    fn line(&mut self, text: &str, sink: &mut Sink) -> bool {
+        let Some((id, text)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) else {
+            return self.preamble(text, sink);
+        };
+        let (id, text) = (id.trim(), text.trim());
+        // The names of the columns, and sums of what stands in lines of its own.
+        if id == "ID" || id.starts_with("SUM") || id.starts_with("FD") {
+            return true;
+        }
+        if let Some(ends) = text.strip_prefix("local ") {
+            return self.connect(id, ends, sink);
+        }
+        if text.starts_with("WARNING: ") {
+            if sink.imported.warnings.len() < 16 {
+                sink.warn(format!("iperf says: {text}"));
+            }
+            return true;
+        }
+        let Some(connection) = self.connections.get_mut(id) else { return false };
+        if text == "Server Report:" {
+            connection.reported = true;
+            return true;
+        }
+        if let Some(sent) = text.strip_prefix("Sent ").and_then(|t| t.strip_suffix(" datagrams")) {
+            let Ok(sent) = sent.parse() else { return false };
+            sink.value(connection.flow, "datagrams_sent", Scalar::Count(sent));
+            return true;
+        }
+        connection.line(text, sink)
+    }
+
+    /// Lines without brackets.
+    fn preamble(&mut self, text: &str, sink: &mut Sink) -> bool {
+        if let Some(rest) = text.strip_prefix("Client connecting to ") {
+            self.tcp |= rest.contains("TCP port");
+            if let Some((host, rest)) = rest.split_once(", UDP port ") {
+                let port = rest.split(' ').next().unwrap_or_default();
+                sink.imported.target = format!("iperf2://{}", bracketed(host, port));
+            }
+            sink.parameter("role", "client");
+            return true;
+        }
+        if let Some(rest) = text.strip_prefix("Server listening on ") {
+            self.tcp |= rest.starts_with("TCP");
+            sink.parameter("role", "server");
+            return true;
+        }
+        if let Some((size, rest)) =
+            text.strip_prefix("Sending ").and_then(|rest| rest.split_once(" byte datagrams"))
+        {
+            if let Ok(size) = size.parse::<u32>() {
+                sink.parameter("payload_bytes", size);
+            }
+            let target = rest.split_once("IPG target: ").and_then(|(_, gap)| gap.split_once(" us"));
+            if let Some(gap) = target.and_then(|(gap, _)| scaled(gap.as_bytes(), 3)) {
+                sink.parameter("gap_ns", gap);
+            }
+            return true;
+        }
+        let known = [
+            "-----",
+            "TOS ",
+            "UDP buffer",
+            "TCP window",
+            "Binding to",
+            "Read buffer",
+            "Waiting for",
+            "Connection from",
+            "WARNING",
+            "Setting ",
+            "Write buffer",
+            "Local ",
+            "Event based",
+            "Isochronous",
+            "UDP traffic",
+            "Burst",
+            "Joining",
+            "Accepted",
+        ];
+        text.is_empty() || known.iter().any(|word| text.starts_with(word))
+    }
+
+    /// `127.0.0.1%lo port 5001 connected with 127.0.0.1 port 32811 (trip-times) (sock=3) ...`
+    fn connect(&mut self, id: &str, ends: &str, sink: &mut Sink) -> bool {
+        let words: Vec<_> = ends.split_whitespace().take(32).collect();
+        let [local, "port", local_port, "connected", "with", remote, "port", port, ref rest @ ..] =
+            words[..]
+        else {
+            return false;
+        };
+        let local = local.split('%').next().unwrap_or_default();
+        let ends = [bracketed(local, local_port), bracketed(remote, port)];
+        let Some(flow) = sink.flow(&format!("[{id}] {} - {}", ends[0], ends[1])) else {
+            return false;
+        };
+        if rest.contains(&"(trip-times)") {
+            sink.parameter("trip_times", true);
+        }
+        let one_host = local == remote;
+        let new =
+            Connection { flow, one_host, reported: false, total: None, reordered: 0, cut: false };
+        self.ended.extend(self.connections.insert(id.to_owned(), new));
+        true
+    }
+
+    fn end(self, sink: &mut Sink) {
+        let mut all: Vec<_> = self.connections.into_values().chain(self.ended).collect();
+        all.sort_by_key(|connection| connection.flow);
+        for connection in all {
+            connection.end(sink);
+        }
+        if self.tcp {
+            sink.warn("of TCP only rates are taken");
+        }
+    }
+}
+
+impl Connection {
+    /// `0.0000-1.0103 sec  18.2 KBytes   147 Kbits/sec   ...`
+    fn line(&mut self, text: &str, sink: &mut Sink) -> bool {
+        let words: Vec<_> = text.split_whitespace().take(32).collect();
+        let [span, "sec", ref rest @ ..] = words[..] else { return false };
+        let Some((start, end)) = span.split_once('-') else { return false };
+        let (Some(start_ns), Some(end_ns)) =
+            (scaled(start.as_bytes(), 9), scaled(end.as_bytes(), 9))
+        else {
+            return false;
+        };
+        if let [count, "datagrams", "received", "out-of-order"] = rest {
+            let Ok(count) = count.parse() else { return false };
+            let total = self.total.map(|total| (total.start_ns, total.end_ns));
+            if total == Some((start_ns, end_ns)) {
+                self.reordered = count;
+            }
+            return true;
+        }
+        let [bytes, bytes_unit, rate, rate_unit, columns @ ..] = rest else { return false };
+        let mut interval = Interval {
+            start_ns,
+            end_ns,
+            bytes: quantity(bytes, bytes_unit, "Bytes", 1024).map(|bytes| bytes as u64),
+            rate_bps: quantity(rate, rate_unit, "bits/sec", 1000).map(|rate| rate as f64),
+            ..Interval::default()
+        };
+        if interval.rate_bps.is_none() {
+            return false;
+        }
+        receiver_columns(columns, &mut interval);
+        // Totals span what came before them. A client prints its own and then the server's.
+        let before = self.total.map_or(i64::MIN, |total| total.end_ns);
+        if start_ns == 0 && (self.reported || end_ns >= before) {
+            (self.total, self.reordered) = (Some(interval), 0);
+        }
+        let intervals = &mut sink.flow_mut(self.flow).intervals;
+        match intervals.len() < INTERVALS {
+            true => intervals.push(interval),
+            false => self.cut = true,
+        }
+        true
+    }
+
+    fn end(self, sink: &mut Sink) {
+        let name = sink.flow_mut(self.flow).name.clone();
+        if self.cut {
+            sink.warn(format!("only the first {INTERVALS} intervals of {name} are kept"));
+        }
+        let latest = sink.flow_mut(self.flow).intervals.iter().map(|i| i.end_ns).max();
+        let whole = |total: &Interval| latest <= Some(total.end_ns) || self.reported;
+        let Some(total) = self.total.filter(whole) else {
+            sink.warn(format!("{name} has no totals: the output ends before them"));
+            return;
+        };
+        // What is left are parts; the totals are not one of them.
+        let intervals = &mut sink.flow_mut(self.flow).intervals;
+        let parts = intervals.iter().filter(|i| i.start_ns > 0).map(|i| i.start_ns).min();
+        intervals.retain(|i| i.start_ns > 0 || parts.is_some_and(|second| i.end_ns <= second));
+        let flow = self.flow;
+        if let Some(rate) = total.rate_bps {
+            sink.value(flow, "rate_bps", Scalar::Real(rate));
+        }
+        if let Some(bytes) = total.bytes {
+            sink.value(flow, "bytes", Scalar::Count(bytes));
+        }
+        if let Ok(duration) = u64::try_from(total.end_ns) {
+            sink.value(flow, "duration_ns", Scalar::Count(duration));
+        }
+        if let Some(jitter) = total.jitter_ns {
+            sink.value(flow, "jitter_rfc3550_ns", Scalar::Real(jitter as f64));
+        }
+        if let Some((lost, sent)) = total.lost.zip(total.total).filter(|(lost, sent)| lost <= sent)
+        {
+            let received = sent - lost;
+            let reordered = self.reordered;
+            sink.packets(flow, Packets { sent, received, lost, reordered, ..Packets::default() });
+            if sent > 0 {
+                sink.value(flow, "loss_ratio", Scalar::Real(lost as f64 / sent as f64));
+            }
+        }
+        if let Some(latency) = total.latency {
+            let metric = match self.one_host {
+                true => "one_way_forward_ns",
+                false => "forward_plus_offset_ns",
+            };
+            sink.flow_mut(flow).metrics.insert(metric.to_owned(), latency);
+        }
+    }
+}
+
+/// Takes the columns of a receiver, `0.455 ms 10/103 (9.7%) 0.274/0.012/10.049/1.463 ms`; a sender
+/// has none of these.
+fn receiver_columns(columns: &[&str], interval: &mut Interval) {
+    let [jitter, "ms", counts, rest @ ..] = columns else { return };
+    interval.jitter_ns = scaled(jitter.as_bytes(), 6);
+    if let Some((lost, total)) = counts.split_once('/') {
+        (interval.lost, interval.total) = (lost.parse().ok(), total.parse().ok());
+    }
+    // The percentage is behind the counts, with or without a blank in its brackets.
+    let after = rest.iter().position(|word| word.ends_with(')')).map_or(0, |at| at + 1);
+    if let [latency, "ms", ..] = &rest[after..] {
+        let received = interval.total.zip(interval.lost);
+        let count = received.map_or(0, |(total, lost)| total.saturating_sub(lost));
+        interval.latency = figures(latency, count);
+    }
+}
+
+/// `avg/min/max/stdev` in milliseconds; `-/-/-/-` where the clocks are not good for it.
+fn figures(text: &str, count: u64) -> Option<Figures> {
+    let numbers: Vec<_> = text.split('/').map(|text| scaled(text.as_bytes(), 6)).collect();
+    let [Some(mean), Some(min), Some(max), deviation] = numbers[..] else { return None };
+    Some(Figures {
+        count,
+        min: Some(min),
+        mean: Some(mean as f64),
+        stddev: deviation.filter(|_| count > 1).map(|ns| ns as f64),
+        max: Some(max),
+        ..Figures::default()
+    })
+}
+
+/// A number and a unit with one of iperf's prefixes.
+fn quantity(number: &str, unit: &str, name: &str, kilo: i64) -> Option<i64> {
+    let factor = match unit.strip_suffix(name)? {
+        "" => 1,
+        "K" => kilo,
+        "M" => kilo.pow(2),
+        "G" => kilo.pow(3),
+        "T" => kilo.pow(4),
+        _ => return None,
+    };
+    let micro = i128::from(scaled(number.as_bytes(), 6).filter(|number| *number >= 0)?);
+    ((micro * i128::from(factor) + 500_000) / 1_000_000).try_into().ok()
+}
+
+fn bracketed(host: &str, port: &str) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}

@@ -1,0 +1,287 @@
+//! The JSON of `irtt client -o` (irtt 0.9, `json_format` 1), in nanoseconds throughout. Its round
+//! trips are read one at a time.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::BufRead;
+use std::net::SocketAddr;
+
+use dwell_engine::stamps::State;
+use dwell_record::{Column, Figures, Packets, Scalar};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::sink::{FlowNumber, Sink};
+use crate::{Format, ImportError, Imported};
+
+pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
+    let flow = sink.only_flow();
+    let target = RefCell::new(Target { sink, flow, one_host: false, failed: None });
+    let mut json = serde_json::Deserializer::from_reader(input);
+    let parsed = Document(&target).deserialize(&mut json).and_then(|()| json.end());
+    let Target { sink, failed, .. } = target.into_inner();
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    match parsed {
+        Ok(()) => sink.finish(),
+        Err(error) if error.is_io() => Err(ImportError::Read(error.into())),
+        Err(error) => {
+            Err(ImportError::Malformed { format: Format::Irtt, reason: error.to_string() })
+        }
+    }
+}
+
+/// Where round trips go while the parser runs.
+struct Target<'a> {
+    sink: Sink<'a>,
+    flow: FlowNumber,
+    /// Both ends have one address, therefore one clock.
+    one_host: bool,
+    /// Why a row was not taken; the parser knows only that it must stop.
+    failed: Option<ImportError>,
+}
+
+impl Target<'_> {
+    fn configure(&mut self, config: &Config) {
+        let (sink, params) = (&mut self.sink, &config.params);
+        sink.imported.target = format!("irtt://{}", config.remote_address);
+        for (name, value) in [
+            ("interval_ns", params.interval),
+            ("duration_ns", params.duration),
+            ("length_bytes", params.length),
+            ("dscp", params.dscp),
+        ] {
+            if let Some(value) = value {
+                sink.parameter(name, value);
+            }
+        }
+        for (name, value) in [
+            ("stamp_at", &params.stamp_at),
+            ("clock", &params.clock),
+            ("received_stats", &params.received_stats),
+            ("timer", &config.timer),
+            ("ip_version", &config.ip_version),
+        ] {
+            if let Some(value) = value {
+                sink.parameter(name, value.as_str());
+            }
+        }
+        let address = |text: &str| text.parse::<SocketAddr>().ok().map(|socket| socket.ip());
+        let ends = address(&config.local_address).zip(address(&config.remote_address));
+        self.one_host = ends.is_some_and(|(local, remote)| local == remote);
+    }
+
+    fn round_trip(&mut self, trip: &RoundTrip) -> Result<(), ImportError> {
+        let Timestamps { client, server } = &trip.timestamps;
+        let state = if trip.lost == "false" { State::Received } else { State::Lost };
+        let between = |from: Option<i64>, to: Option<i64>| to?.checked_sub(from?);
+        // Either clock of an end will do, as long as it is the same on both sides.
+        let apart = |from: Stamp, to: Stamp| {
+            between(from.monotonic, to.monotonic).or_else(|| between(from.wall, to.wall))
+        };
+        let forward = between(client.send.wall, server.receive.wall);
+        let backward = between(server.send.wall, client.receive.wall);
+        let (there, back) = match self.one_host {
+            true => (Column::OneWayForward, Column::OneWayBackward),
+            false => (Column::ForwardPlusOffset, Column::BackwardMinusOffset),
+        };
+        let mut row = self.sink.row(self.flow, trip.seqno, state)?;
+        row.set(Column::TxApp, client.send.wall);
+        if state == State::Received {
+            row.set(Column::Rtt, apart(client.send, client.receive))
+                .set(Column::Residence, apart(server.receive, server.send))
+                .set(there, forward)
+                .set(back, backward)
+                .set(Column::T2, server.receive.wall)
+                .set(Column::T3, server.send.wall)
+                .set(Column::RxApp, client.receive.wall);
+        }
+        Ok(())
+    }
+
+    fn state(&mut self, stats: &Stats) {
+        let (sink, flow) = (&mut self.sink, self.flow);
+        for (name, spread) in
+            [("schedule_error_ns", &stats.timer_error), ("send_call_ns", &stats.send_call)]
+        {
+            if let Some(spread) = spread.as_ref().filter(|spread| spread.n > 0) {
+                sink.flow_mut(flow).metrics.insert(name.to_owned(), spread.figures());
+            }
+        }
+        for (name, percent) in [
+            ("loss_forward_ratio", stats.upstream_loss_percent),
+            ("loss_backward_ratio", stats.downstream_loss_percent),
+        ] {
+            if let Some(percent) = percent {
+                sink.value(flow, name, Scalar::Real(percent / 100.0));
+            }
+        }
+        // irtt calls late what came after a later one, and gives neither a row.
+        let duplicate = stats.duplicates.unwrap_or(0);
+        let reordered = stats.late_packets.unwrap_or(0);
+        sink.packets(flow, Packets { duplicate, reordered, ..Packets::default() });
+    }
+}
+
+/// The parts of the file that are taken.
+#[derive(Deserialize)]
+struct Config {
+    #[serde(default)]
+    local_address: String,
+    #[serde(default)]
+    remote_address: String,
+    #[serde(default)]
+    params: Params,
+    timer: Option<String>,
+    ip_version: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Params {
+    duration: Option<i64>,
+    interval: Option<i64>,
+    length: Option<i64>,
+    dscp: Option<i64>,
+    stamp_at: Option<String>,
+    clock: Option<String>,
+    received_stats: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Stats {
+    send_call: Option<Spread>,
+    timer_error: Option<Spread>,
+    duplicates: Option<u64>,
+    late_packets: Option<u64>,
+    upstream_loss_percent: Option<f64>,
+    downstream_loss_percent: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Spread {
+    n: u64,
+    min: i64,
+    max: i64,
+    mean: i64,
+    stddev: Option<i64>,
+}
+
+impl Spread {
+    fn figures(&self) -> Figures {
+        Figures {
+            count: self.n,
+            min: Some(self.min),
+            mean: Some(self.mean as f64),
+            stddev: self.stddev.filter(|_| self.n > 1).map(|ns| ns as f64),
+            max: Some(self.max),
+            ..Figures::default()
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct RoundTrip {
+    seqno: u64,
+    /// `false`, `true`, `true_up` or `true_down`.
+    lost: String,
+    timestamps: Timestamps,
+}
+
+#[derive(Deserialize)]
+struct Timestamps {
+    #[serde(default)]
+    client: End,
+    #[serde(default)]
+    server: End,
+}
+
+#[derive(Default, Deserialize)]
+struct End {
+    #[serde(default)]
+    receive: Stamp,
+    #[serde(default)]
+    send: Stamp,
+}
+
+/// Absent where `--tstamp` or `--clock` left it out.
+#[derive(Clone, Copy, Default, Deserialize)]
+struct Stamp {
+    wall: Option<i64>,
+    monotonic: Option<i64>,
+}
+
+/// The whole file.
+struct Document<'t, 'a>(&'t RefCell<Target<'a>>);
+
+impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str("the object that irtt writes")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = false;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "version" => {
+                    let version = map.next_value::<BTreeMap<String, serde_json::Value>>()?;
+                    if let Some(version) = version.get("irtt") {
+                        self.0.borrow_mut().sink.parameter("irtt_version", version.clone());
+                    }
+                }
+                "config" => self.0.borrow_mut().configure(&map.next_value::<Config>()?),
+                "stats" => self.0.borrow_mut().state(&map.next_value::<Stats>()?),
+                "round_trips" => {
+                    map.next_value_seed(RoundTrips(self.0))?;
+                    seen = true;
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        if !seen {
+            self.0.borrow_mut().sink.warn("irtt wrote no round trips");
+        }
+        Ok(())
+    }
+}
+
+/// The list of round trips.
+struct RoundTrips<'t, 'a>(&'t RefCell<Target<'a>>);
+
+impl<'de> DeserializeSeed<'de> for RoundTrips<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for RoundTrips<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str("a list of round trips")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut trips: A) -> Result<(), A::Error> {
+        while let Some(trip) = trips.next_element::<RoundTrip>()? {
+            let mut target = self.0.borrow_mut();
+            if let Err(error) = target.round_trip(&trip) {
+                target.failed = Some(error);
+                return Err(serde::de::Error::custom("rows are not taken"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,232 @@
+//! What `ping` of iputils prints, with any of `-D`, `-O` and `-q`. The id of a row is its icmp_seq,
+//! counted on where its 16 bits wrap.
+
+use std::io::BufRead;
+
+use dwell_engine::stamps::State;
+use dwell_record::{Column, Figures, Packets, Scalar};
+
+use crate::decimal::scaled;
+use crate::lines::Lines;
+use crate::sequence::{Arrival, Sequence, unwrapped};
+use crate::sink::{FlowNumber, Sink};
+use crate::{ImportError, Imported};
+
+pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
+    let mut lines = Lines::of(input);
+    let mut probes =
+        Probes { flow: sink.only_flow(), sequence: None, first: 1, newest: 0, errors: 0 };
+    let mut totals = Totals::default();
+    while let Some((number, line)) = lines.next().map_err(ImportError::Read)? {
+        let understood = match line {
+            [] => true,
+            _ if line.starts_with(b"PING ") => header(line, &mut sink),
+            _ if line.starts_with(b"--- ") => true,
+            _ => probes.line(line, &mut sink)? || totals.line(line),
+        };
+        match understood {
+            true => sink.understood(),
+            false => sink.skip(number, line),
+        }
+    }
+    probes.end(&totals, &mut sink)?;
+    sink.finish()
+}
+
+/// `PING name (address) 56(84) bytes of data.` or, of IPv6, `PING name(address) 56 data bytes`.
+fn header(line: &[u8], sink: &mut Sink) -> bool {
+    let text = String::from_utf8_lossy(&line[b"PING ".len()..]);
+    let name = text.split([' ', '(']).next().unwrap_or_default();
+    let name = if name.contains(':') { format!("[{name}]") } else { name.to_owned() };
+    sink.imported.target = format!("icmp://{name}");
+    let mut rest = text.split(") ").skip(1);
+    if let Some((size, _)) = rest.next().and_then(|rest| rest.split_once([' ', '(']))
+        && let Ok(size) = size.parse::<u32>()
+    {
+        sink.parameter("payload_bytes", size);
+    }
+    true
+}
+
+struct Probes {
+    flow: FlowNumber,
+    /// `None` before the first.
+    sequence: Option<Sequence>,
+    /// The number of the first probe: 1 of iputils, 0 of some others.
+    first: u64,
+    newest: i64,
+    errors: u64,
+}
+
+impl Probes {
+    /// Takes what a line says of a probe; false when it says nothing.
+    fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<bool, ImportError> {
+        let (stamp, line) = stamped(line);
+        let Some(raw) = after(line, b"icmp_seq=").and_then(|rest| leading(rest).parse().ok())
+        else {
+            return Ok(false);
+        };
+        let Some(number) = self.number(raw) else { return Ok(false) };
+        if self.sequence.is_none() {
+            self.first = number.min(1);
+            self.sequence = Some(Sequence::starting_at(self.first));
+        }
+        if line.starts_with(b"no answer yet for ") {
+            self.expect(number);
+            return Ok(true);
+        }
+        if line.starts_with(b"From ") || line.starts_with(b"from ") {
+            // A redirected probe goes on.
+            self.errors += u64::from(after(line, b"Redirect").is_none());
+            self.expect(number);
+            return Ok(true);
+        }
+        let Some(rtt) = after(line, b" time=").and_then(duration) else { return Ok(false) };
+        let Some(sequence) = &mut self.sequence else { return Ok(false) };
+        let arrival = match sequence.arrive(number) {
+            _ if after(line, b"(DUP!)").is_some() => Arrival::Again,
+            arrival => arrival,
+        };
+        let (state, overtaken) = match arrival {
+            Arrival::First { overtaken } => (State::Received, overtaken),
+            Arrival::Again => (State::Duplicate, false),
+            Arrival::Astray => return Ok(false),
+        };
+        self.newest = self.newest.max(number as i64);
+        let size = leading(line).parse().ok();
+        sink.row(self.flow, number, state)?
+            .reordered(overtaken)
+            .set(Column::Rtt, Some(rtt))
+            .set(Column::RxApp, stamp)
+            .set(Column::SizeBytes, size);
+        while let Some(lost) = self.sequence.as_mut().and_then(Sequence::given_up) {
+            sink.lost(self.flow, lost)?;
+        }
+        Ok(true)
+    }
+
+    /// The number that the 16 bits of icmp_seq stand for; the first probe has 1.
+    fn number(&self, raw: u16) -> Option<u64> {
+        match self.sequence {
+            None => Some(u64::from(raw)),
+            Some(_) => unwrapped(u64::from(raw), 16, self.newest).try_into().ok(),
+        }
+    }
+
+    /// A probe that was sent and has no answer so far.
+    fn expect(&mut self, number: u64) {
+        let Some(sequence) = &mut self.sequence else { return };
+        if sequence.expect(number.saturating_add(1)) {
+            self.newest = self.newest.max(number as i64);
+        }
+    }
+
+    fn end(mut self, totals: &Totals, sink: &mut Sink) -> Result<(), ImportError> {
+        let sent = totals.transmitted.unwrap_or(0);
+        let quiet = self.sequence.is_none() && totals.received > 0;
+        if quiet {
+            totals.instead_of_rows(self.flow, sink);
+        } else {
+            let first = self.first;
+            let sequence = self.sequence.get_or_insert_with(|| Sequence::starting_at(first));
+            if !sequence.expect(sent.saturating_add(first)) {
+                sink.warn(format!(
+                    "ping states {sent} packets, which its lines do not bear out; those from \
+                     {} on are left out",
+                    sequence.next()
+                ));
+            }
+            while let Some(lost) = sequence.left() {
+                sink.lost(self.flow, lost)?;
+            }
+        }
+        if self.errors > 0 {
+            sink.value(self.flow, "icmp_errors", Scalar::Count(self.errors));
+        }
+        if totals.transmitted.is_none() {
+            sink.warn("the output of ping ends without its totals: losses at its end are unknown");
+        }
+        Ok(())
+    }
+}
+
+/// The lines that close the output.
+#[derive(Default)]
+struct Totals {
+    transmitted: Option<u64>,
+    received: u64,
+    duplicates: u64,
+    /// min, avg, max and mdev.
+    rtt: Option<[i64; 4]>,
+}
+
+impl Totals {
+    fn line(&mut self, line: &[u8]) -> bool {
+        let Ok(line) = std::str::from_utf8(line) else { return false };
+        if line.contains(" packets transmitted") {
+            // A line that breaks off does not tell how many came.
+            if !line.contains("% packet loss") {
+                return false;
+            }
+            for part in line.split(", ") {
+                let count = leading(part.trim_start_matches('+').as_bytes()).parse().ok();
+                match part.trim_start_matches(|c: char| c == '+' || c.is_ascii_digit()) {
+                    " packets transmitted" => self.transmitted = count,
+                    " received" => self.received = count.unwrap_or(0),
+                    " duplicates" => self.duplicates = count.unwrap_or(0),
+                    _ => {}
+                }
+            }
+            return true;
+        }
+        let Some((_, figures)) = line.split_once("min/avg/max/mdev = ") else {
+            return line.starts_with("pipe ") || line.starts_with("rtt ");
+        };
+        let figures = figures.split(' ').next().unwrap_or_default().split('/');
+        let figures: Vec<_> = figures.filter_map(|text| scaled(text.as_bytes(), 6)).collect();
+        self.rtt = figures.try_into().ok();
+        self.rtt.is_some()
+    }
+
+    /// What `ping -q` leaves.
+    fn instead_of_rows(&self, flow: FlowNumber, sink: &mut Sink) {
+        let sent = self.transmitted.unwrap_or(0);
+        let (received, duplicate) = (self.received, self.duplicates);
+        let lost = sent.saturating_sub(received);
+        sink.packets(flow, Packets { sent, received, lost, duplicate, ..Packets::default() });
+        if let Some([min, mean, max, _]) = self.rtt {
+            // ping's figures include doubles.
+            let count = received.saturating_add(duplicate);
+            let mean = Some(mean as f64);
+            let figures =
+                Figures { count, min: Some(min), mean, max: Some(max), ..Figures::default() };
+            sink.flow_mut(flow).metrics.insert("rtt_ns".to_owned(), figures);
+        }
+        sink.warn("ping printed no packets (-q): there are its totals and no samples");
+    }
+}
+
+/// Splits off the time of `-D`, nanoseconds since the epoch.
+fn stamped(line: &[u8]) -> (Option<i64>, &[u8]) {
+    let Some(rest) = line.strip_prefix(b"[") else { return (None, line) };
+    let Some(end) = rest.iter().position(|byte| *byte == b']') else { return (None, line) };
+    (scaled(&rest[..end], 9), rest[end + 1..].trim_ascii_start())
+}
+
+/// `12.3 ms`: milliseconds to the precision that is printed.
+fn duration(text: &[u8]) -> Option<i64> {
+    let end = text.iter().position(|byte| *byte == b' ')?;
+    text[end..].starts_with(b" ms").then(|| scaled(&text[..end], 6))?
+}
+
+/// What stands behind `word`.
+fn after<'t>(text: &'t [u8], word: &[u8]) -> Option<&'t [u8]> {
+    let at = text.windows(word.len()).position(|window| window == word)?;
+    Some(&text[at + word.len()..])
+}
+
+/// The digits at the beginning.
+fn leading(text: &[u8]) -> &str {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    std::str::from_utf8(&text[..end]).unwrap_or_default()
+}

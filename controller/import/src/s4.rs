@@ -1,0 +1,244 @@
+//! The round-trip CSV of S4 (S4.2): `%10d,%11.9lf`, seconds, NaN for a failed cycle.
+//!
+//! Nearly every row is 23 bytes with every column in its place. Those are read eight digits at a
+//! time; a row that is not goes through a reader that takes any number.
+
+use std::io::{self, BufRead};
+
+use dwell_engine::stamps::State;
+use dwell_record::{Batch, Column};
+
+use crate::decimal::scaled;
+use crate::sink::{FlowNumber, ROWS, Sink};
+use crate::{ImportError, Imported};
+
+pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
+    let flow = sink.only_flow();
+    let mut rows = Rows::new(flow);
+    let mut buffer = vec![0; BUFFER];
+    // Bytes of the buffer that are filled, and lines read so far.
+    let (mut filled, mut lines) = (0, 0_u64);
+    let mut overlong = false;
+    loop {
+        let count = match input.read(&mut buffer[filled..]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            count => count.map_err(ImportError::Read)?,
+        };
+        filled += count;
+        let mut rest = &buffer[..filled];
+        if overlong && let Some(end) = line_end(rest) {
+            (rest, overlong) = (&rest[end + 1..], false);
+        }
+        if overlong {
+            rest = &[];
+        }
+        loop {
+            if lines > 0
+                && let Some(row) = rest.first_chunk()
+                && let Some((id, time)) = fixed(row)
+            {
+                rows.push(id, time, &mut sink)?;
+                rest = &rest[row.len()..];
+            } else if let Some(end) = line_end(rest) {
+                rows.line(lines + 1, &rest[..end], &mut sink)?;
+                rest = &rest[end + 1..];
+            } else {
+                break;
+            }
+            lines += 1;
+        }
+        if count == 0 {
+            if !rest.is_empty() {
+                rows.line(lines + 1, rest, &mut sink)?;
+            }
+            break;
+        }
+        if rest.len() == BUFFER {
+            rows.line(lines + 1, rest, &mut sink)?;
+            (rest, overlong) = (&[], true);
+            lines += 1;
+        }
+        let start = filled - rest.len();
+        buffer.copy_within(start..filled, 0);
+        filled -= start;
+    }
+    rows.hand_over(&mut sink)?;
+    sink.finish()
+}
+
+/// Bytes read at a time: little enough to stay in a CPU's cache.
+const BUFFER: usize = 128 * 1024;
+
+/// Bytes of a row, with its end.
+const WIDTH: usize = 23;
+
+fn line_end(text: &[u8]) -> Option<usize> {
+    text.iter().position(|byte| *byte == b'\n')
+}
+
+/// The rows of the next batch.
+struct Rows {
+    flow: FlowNumber,
+    ids: Vec<u64>,
+    states: Vec<State>,
+    times: Vec<i64>,
+}
+
+impl Rows {
+    fn new(flow: FlowNumber) -> Self {
+        Self { flow, ids: Vec::new(), states: Vec::new(), times: Vec::new() }
+    }
+
+    /// Appends a row; `None` is a failed cycle.
+    #[inline]
+    fn push(&mut self, id: u64, time: Option<i64>, sink: &mut Sink) -> Result<(), ImportError> {
+        if self.ids.len() == ROWS {
+            self.hand_over(sink)?;
+        }
+        if self.ids.capacity() == 0 {
+            self.ids.reserve_exact(ROWS);
+            self.states.reserve_exact(ROWS);
+            self.times.reserve_exact(ROWS);
+        }
+        self.ids.push(id);
+        self.states.push(if time.is_some() { State::Received } else { State::Lost });
+        self.times.push(time.unwrap_or(Batch::ABSENT));
+        Ok(())
+    }
+
+    /// Reads a line of any shape.
+    #[cold]
+    fn line(&mut self, number: u64, line: &[u8], sink: &mut Sink) -> Result<(), ImportError> {
+        let line = line.trim_ascii();
+        if line.is_empty() || (number == 1 && line == HEADER) {
+            return Ok(());
+        }
+        match free(line) {
+            Some((id, time)) => self.push(id, time, sink),
+            None => {
+                sink.skip(number, line);
+                Ok(())
+            }
+        }
+    }
+
+    fn hand_over(&mut self, sink: &mut Sink) -> Result<(), ImportError> {
+        let mut batch = Batch::default();
+        batch.reordered.resize(self.ids.len(), false);
+        batch.void.resize(self.ids.len(), false);
+        (batch.id, batch.state) = (std::mem::take(&mut self.ids), std::mem::take(&mut self.states));
+        batch.set_column(Column::Rtt, std::mem::take(&mut self.times));
+        sink.batch(self.flow, batch)
+    }
+}
+
+const HEADER: &[u8] = b"id,roundtrip_time [s]";
+
+/// Reads a row with every column in its place.
+#[inline]
+fn fixed(row: &[u8; WIDTH]) -> Option<(u64, Option<i64>)> {
+    if row[10] != b',' || row[22] != b'\n' {
+        return None;
+    }
+    let id = padded(row.first_chunk()?)?;
+    if row[12] == b'.' {
+        let (second, last) = (row[11].wrapping_sub(b'0'), row[21].wrapping_sub(b'0'));
+        let middle = eight_digits(u64::from_le_bytes(*row[13..].first_chunk()?))?;
+        if second > 9 || last > 9 {
+            return None;
+        }
+        let nanos = u64::from(second) * 1_000_000_000 + middle * 10 + u64::from(last);
+        return Some((id, Some(nanos as i64)));
+    }
+    (&row[11..22] == b"        NaN").then_some((id, None))
+}
+
+/// Reads a number of ten columns with blanks before it.
+#[inline]
+fn padded(text: &[u8; 10]) -> Option<u64> {
+    let low = u64::from_le_bytes(*text[2..].first_chunk()?);
+    // The first column is the lowest byte.
+    let blanks = (low ^ BLANKS).trailing_zeros() / 8;
+    let high = match [text[0], text[1]] {
+        [b' ', b' '] => 0,
+        _ if blanks > 0 => return None,
+        [b' ', b @ b'0'..=b'9'] => u64::from(b - b'0'),
+        [a @ b'0'..=b'9', b @ b'0'..=b'9'] => u64::from(a - b'0') * 10 + u64::from(b - b'0'),
+        _ => return None,
+    };
+    if blanks == 8 {
+        return None;
+    }
+    // A blank with this bit is a zero.
+    let zeroes = (BLANKS >> 1) & ((1 << (8 * blanks)) - 1);
+    Some(high * 100_000_000 + eight_digits(low | zeroes)?)
+}
+
+const BLANKS: u64 = 0x2020_2020_2020_2020;
+
+/// Reads eight digits, the first of them in the lowest byte.
+#[inline]
+fn eight_digits(text: u64) -> Option<u64> {
+    let digits = text ^ 0x3030_3030_3030_3030;
+    // Adding 0x76 carries what is above nine into the highest bit of its byte.
+    if (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080 != 0 {
+        return None;
+    }
+    // Neighbours are joined to numbers of two, four and eight digits.
+    let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
+    Some(fours.wrapping_mul(10_000 << 32 | 1) >> 32)
+}
+
+/// Reads `id,seconds` however it is written.
+fn free(line: &[u8]) -> Option<(u64, Option<i64>)> {
+    let comma = line.iter().position(|byte| *byte == b',')?;
+    let (id, time) = (line[..comma].trim_ascii(), line[comma + 1..].trim_ascii());
+    let id = std::str::from_utf8(id).ok()?.parse().ok()?;
+    if time.eq_ignore_ascii_case(b"nan") || time.eq_ignore_ascii_case(b"-nan") {
+        return Some((id, None));
+    }
+    let time = scaled(time, 9).filter(|time| *time != Batch::ABSENT)?;
+    Some((id, Some(time)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_column_out_of_place_is_left_to_the_other_reader() {
+        let strays = [
+            "        1 ,0.000000001\n",
+            "     1   2,0.000000001\n",
+            "          ,0.000000001\n",
+            "1       12,0.000000001\n",
+            "        12,0.00000000 \n",
+            "        12,0.0000x0001\n",
+            "        12, .000000001\n",
+            "        12,        nan\n",
+            "        12,0,000000001\n",
+        ];
+        for row in strays {
+            assert_eq!(fixed(row.as_bytes().first_chunk().unwrap()), None, "{row}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn both_readers_read_every_row_that_s4_writes(id in 0..10_000_000_000_u64, ns in 0..10_000_000_000_i64) {
+            let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+            let row = format!("{id:>10},{seconds}.{rest:09}\n");
+            prop_assert_eq!(fixed(row.as_bytes().first_chunk().unwrap()), Some((id, Some(ns))));
+            prop_assert_eq!(free(row.trim().as_bytes()), Some((id, Some(ns))));
+        }
+
+        #[test]
+        fn a_row_in_place_is_read_as_the_other_reader_does(row in "[ 0-9]{10}[, ][ 0-9.]{2}[0-9 x]{9}\n") {
+            let fast = fixed(row.as_bytes().first_chunk().unwrap());
+            prop_assert!(fast.is_none() || fast == free(row.trim().as_bytes()), "{fast:?}");
+        }
+    }
+}

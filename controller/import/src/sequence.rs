@@ -1,0 +1,177 @@
+//! Which numbers of a counted sequence came, which are missing, and which came twice or late.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What the arrival of a number means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It came for the first time.
+    First {
+        /// After a greater one.
+        overtaken: bool,
+    },
+    /// It had come before, or is so old that nobody waits for it any more.
+    Again,
+    /// So far ahead of all before it that it is no number of this sequence.
+    Astray,
+}
+
+/// The state of a sequence; its memory is bounded by [`WINDOW`].
+#[derive(Debug)]
+pub(crate) struct Sequence {
+    /// The least number that is not known to have been sent.
+    next: u64,
+    /// The greatest that came.
+    latest: Option<u64>,
+    /// Start and end of runs below `next` that did not come.
+    missing: BTreeMap<u64, u64>,
+}
+
+/// How far behind the newest a number may still come. A missing one is given up behind that.
+const WINDOW: u64 = 32_768;
+
+/// How many numbers may be missing in one run. Ten seconds at 100,000 per second.
+pub(crate) const LONGEST_GAP: u64 = 1_000_000;
+
+impl Sequence {
+    /// A sequence whose first number is `first`.
+    pub(crate) fn starting_at(first: u64) -> Self {
+        Self { next: first, latest: None, missing: BTreeMap::new() }
+    }
+
+    /// The least number that is not known to have been sent.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Takes note that `number` came.
+    pub(crate) fn arrive(&mut self, number: u64) -> Arrival {
+        if number >= self.next {
+            if !self.expect(number) {
+                return Arrival::Astray;
+            }
+            self.next = number.saturating_add(1);
+        } else {
+            let found = self.missing.range(..=number).next_back().map(|(s, e)| (*s, *e));
+            let Some((start, end)) = found.filter(|(_, end)| number < *end) else {
+                return Arrival::Again;
+            };
+            self.missing.remove(&start);
+            if start < number {
+                self.missing.insert(start, number);
+            }
+            if number + 1 < end {
+                self.missing.insert(number + 1, end);
+            }
+        }
+        let overtaken = self.latest.is_some_and(|latest| number < latest);
+        self.latest = self.latest.max(Some(number));
+        Arrival::First { overtaken }
+    }
+
+    /// Takes note that all numbers below `end` were sent. False, and without effect, when that is
+    /// not credible.
+    pub(crate) fn expect(&mut self, end: u64) -> bool {
+        if end > self.next {
+            if end - self.next > LONGEST_GAP {
+                return false;
+            }
+            self.missing.insert(self.next, end);
+            self.next = end;
+        }
+        true
+    }
+
+    /// Removes a run of numbers that will not come any more.
+    pub(crate) fn given_up(&mut self) -> Option<Range<u64>> {
+        let (&start, &end) = self.missing.first_key_value()?;
+        if self.next - end < WINDOW {
+            return None;
+        }
+        self.missing.remove(&start);
+        Some(start..end)
+    }
+
+    /// Removes a run of numbers that did not come, at the end of the sequence.
+    pub(crate) fn left(&mut self) -> Option<Range<u64>> {
+        self.missing.pop_first().map(|(start, end)| start..end)
+    }
+}
+
+/// Counts on where a counter of `bits` bits wraps: the number nearest to `near` that `raw` can
+/// stand for, negative below the first wrap.
+pub(crate) fn unwrapped(raw: u64, bits: u32, near: i64) -> i64 {
+    let modulus = 1_i64 << bits;
+    let ahead = (raw as i64).wrapping_sub(near).rem_euclid(modulus);
+    let ahead = if ahead >= modulus / 2 { ahead - modulus } else { ahead };
+    near.saturating_add(ahead)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_number_that_was_overtaken_is_neither_lost_nor_a_double() {
+        let mut sequence = Sequence::starting_at(1);
+        let first = |overtaken| Arrival::First { overtaken };
+        let came = [1, 4, 3, 3, 4, 6].map(|number| sequence.arrive(number));
+        let again = Arrival::Again;
+        assert_eq!(came, [first(false), first(false), first(true), again, again, first(false)]);
+        assert_eq!(
+            [sequence.left(), sequence.left(), sequence.left()],
+            [Some(2..3), Some(5..6), None]
+        );
+    }
+
+    #[test]
+    fn a_number_that_is_known_to_be_sent_and_comes_next_was_not_overtaken() {
+        let mut sequence = Sequence::starting_at(1);
+        assert!(sequence.expect(3));
+        assert_eq!(sequence.arrive(2), Arrival::First { overtaken: false });
+        assert_eq!(sequence.arrive(1), Arrival::First { overtaken: true });
+    }
+
+    #[test]
+    fn a_number_out_of_reach_changes_nothing() {
+        let mut sequence = Sequence::starting_at(0);
+        assert_eq!(sequence.arrive(u64::MAX), Arrival::Astray);
+        assert_eq!(sequence.arrive(0), Arrival::First { overtaken: false });
+        assert_eq!(sequence.left(), None);
+    }
+
+    #[test]
+    fn counters_go_on_where_they_wrap() {
+        assert_eq!(unwrapped(0, 16, 65_535), 65_536);
+        assert_eq!(unwrapped(65_535, 16, 65_536), 65_535);
+        assert_eq!(unwrapped(3, 16, 65_536 * 4 + 1), 65_536 * 4 + 3);
+        assert_eq!(unwrapped(0xffff_fffb, 32, 0), -5);
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_as_a_set_of_all_that_came(
+            numbers in proptest::collection::vec(0..200_u64, 1..300),
+        ) {
+            let mut sequence = Sequence::starting_at(0);
+            let mut seen = BTreeSet::new();
+            for &number in &numbers {
+                let overtaken = seen.last().is_some_and(|last| number < *last);
+                let expected = match seen.insert(number) {
+                    true => Arrival::First { overtaken },
+                    false => Arrival::Again,
+                };
+                prop_assert_eq!(sequence.arrive(number), expected);
+            }
+            let end = *seen.last().unwrap();
+            let missing: Vec<_> = (0..end).filter(|number| !seen.contains(number)).collect();
+            let left: Vec<_> = std::iter::from_fn(|| sequence.left()).flatten().collect();
+            prop_assert_eq!(left, missing);
+        }
+    }
+}

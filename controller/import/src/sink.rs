@@ -1,0 +1,249 @@
+//! Where readers put what they find: rows into batches, the rest into [`Imported`].
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::ops::Range;
+
+use dwell_engine::stamps::State;
+use dwell_record::{Batch, Column, Packets, Scalar};
+
+use crate::imported::sum;
+use crate::{Flow, Format, ImportError, Imported, SkippedRow};
+
+/// What takes the batches: the name of the flow, and its next rows.
+pub(crate) type Each<'a> =
+    &'a mut dyn FnMut(&str, Batch) -> Result<(), Box<dyn Error + Send + Sync>>;
+
+/// A flow of the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FlowNumber(usize);
+
+/// Collects what a reader finds.
+pub(crate) struct Sink<'a> {
+    each: Each<'a>,
+    pub(crate) imported: Imported,
+    /// Rows of each flow that were not handed over yet.
+    waiting: Vec<Batch>,
+    buffered: usize,
+    good: u64,
+}
+
+/// A row being filled.
+pub(crate) struct NewRow<'s>(&'s mut Batch);
+
+/// Rows of a batch.
+pub(crate) const ROWS: usize = 65_536;
+
+/// Rows of all flows that wait at a time: what bounds the memory of many flows.
+const WAITING: usize = 2 * ROWS;
+
+/// Flows of a file; what is beyond is skipped.
+const FLOWS: usize = 1_024;
+
+/// Bytes of targets that are listed for the whole file.
+const TARGETS: usize = 400;
+
+/// Bytes of a skipped row that are quoted.
+const QUOTED: usize = 80;
+
+impl<'a> Sink<'a> {
+    pub(crate) fn new(format: Format, each: Each<'a>) -> Self {
+        let imported = Imported {
+            format,
+            target: String::new(),
+            parameters: BTreeMap::new(),
+            flows: Vec::new(),
+            warnings: Vec::new(),
+            skipped_lines: 0,
+            skipped_example: None,
+        };
+        Self { each, imported, waiting: Vec::new(), buffered: 0, good: 0 }
+    }
+
+    /// Begins a data set; `None` when there are too many.
+    pub(crate) fn flow(&mut self, name: &str) -> Option<FlowNumber> {
+        if self.waiting.len() == FLOWS {
+            return None;
+        }
+        self.imported.flows.push(Flow { name: name.to_owned(), ..Flow::default() });
+        self.waiting.push(Batch::default());
+        Some(FlowNumber(self.waiting.len() - 1))
+    }
+
+    /// Begins a data set that went to `target`.
+    pub(crate) fn flow_to(&mut self, name: &str, target: String) -> Option<FlowNumber> {
+        let flow = self.flow(name)?;
+        let all = &mut self.imported.target;
+        if all.len() < TARGETS && !all.split(' ').any(|known| known == target) {
+            let blank = if all.is_empty() { "" } else { " " };
+            all.push_str(&format!("{blank}{target}"));
+        }
+        self.flow_mut(flow).target = target;
+        Some(flow)
+    }
+
+    /// The only flow of a file.
+    pub(crate) fn only_flow(&mut self) -> FlowNumber {
+        self.flow("").expect("the first flow is not one too many")
+    }
+
+    pub(crate) fn flow_mut(&mut self, flow: FlowNumber) -> &mut Flow {
+        &mut self.imported.flows[flow.0]
+    }
+
+    /// Sets a scalar that the file states.
+    pub(crate) fn value(&mut self, flow: FlowNumber, name: &str, value: Scalar) {
+        self.flow_mut(flow).values.insert(name.to_owned(), Some(value));
+    }
+
+    /// Adds to what the rows say of the flow's probes.
+    pub(crate) fn packets(&mut self, flow: FlowNumber, add: Packets) {
+        let packets = self.flow_mut(flow).packets.get_or_insert_default();
+        *packets = sum(*packets, add);
+    }
+
+    /// Sets a parameter.
+    pub(crate) fn parameter(&mut self, name: &str, value: impl Into<serde_json::Value>) {
+        self.imported.parameters.insert(name.to_owned(), value.into());
+    }
+
+    pub(crate) fn warn(&mut self, warning: impl Into<String>) {
+        self.imported.warnings.push(warning.into());
+    }
+
+    /// Appends a row.
+    pub(crate) fn row(
+        &mut self,
+        flow: FlowNumber,
+        id: u64,
+        state: State,
+    ) -> Result<NewRow<'_>, ImportError> {
+        if self.waiting[flow.0].len() >= ROWS {
+            self.hand_over(flow.0)?;
+        } else if self.buffered >= WAITING {
+            (0..self.waiting.len()).try_for_each(|flow| self.hand_over(flow))?;
+        }
+        self.buffered += 1;
+        self.good += u64::from(state != State::Lost);
+        self.waiting[flow.0].push(id, state);
+        Ok(NewRow(&mut self.waiting[flow.0]))
+    }
+
+    /// Appends a row without any number for each of `ids`.
+    pub(crate) fn lost(&mut self, flow: FlowNumber, ids: Range<u64>) -> Result<(), ImportError> {
+        for id in ids {
+            self.row(flow, id, State::Lost)?;
+        }
+        Ok(())
+    }
+
+    /// Hands over a batch that the reader filled itself.
+    pub(crate) fn batch(&mut self, flow: FlowNumber, batch: Batch) -> Result<(), ImportError> {
+        self.hand_over(flow.0)?;
+        self.good += batch.len() as u64;
+        self.buffered = batch.len();
+        self.waiting[flow.0] = batch;
+        self.hand_over(flow.0)
+    }
+
+    /// Counts a row that could not be read; `row` counts from 1.
+    pub(crate) fn skip(&mut self, row: u64, text: &[u8]) {
+        self.imported.skipped_lines += 1;
+        self.imported.skipped_example.get_or_insert_with(|| {
+            let cut = &text[..text.len().min(QUOTED)];
+            let text = String::from_utf8_lossy(cut).trim().escape_debug().to_string();
+            SkippedRow { row, text }
+        });
+    }
+
+    /// Counts something that was understood and is no row.
+    pub(crate) fn understood(&mut self) {
+        self.good += 1;
+    }
+
+    /// Hands over the rest.
+    pub(crate) fn finish(mut self) -> Result<Imported, ImportError> {
+        (0..self.waiting.len()).try_for_each(|flow| self.hand_over(flow))?;
+        let mut imported = self.imported;
+        for packets in imported.flows.iter_mut().filter_map(|flow| flow.packets.as_mut()) {
+            // The row of a late reply supersedes one of a loss.
+            packets.lost = packets.lost.saturating_sub(packets.late);
+        }
+        if let Some(example) = &imported.skipped_example {
+            if imported.skipped_lines > self.good {
+                return Err(ImportError::Rows {
+                    format: imported.format,
+                    rows: imported.skipped_lines + self.good,
+                    skipped: imported.skipped_lines,
+                    row: example.row,
+                    text: example.text.clone(),
+                });
+            }
+            let SkippedRow { row, text } = example;
+            let skipped = imported.skipped_lines;
+            imported.warnings.push(format!(
+                "{skipped} rows could not be read and were skipped; the first is row {row}: '{text}'"
+            ));
+        }
+        let measured =
+            |flow: &Flow| flow.rows > 0 || flow.packets.is_some() || !flow.values.is_empty();
+        if !imported.flows.iter().any(measured) {
+            imported.warnings.push("the file holds no sample".to_owned());
+        }
+        Ok(imported)
+    }
+
+    fn hand_over(&mut self, flow: usize) -> Result<(), ImportError> {
+        let batch = std::mem::take(&mut self.waiting[flow]);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.buffered -= batch.len();
+        let about = &mut self.imported.flows[flow];
+        about.rows += batch.len() as u64;
+        about.packets = Some(sum(about.packets.unwrap_or_default(), counted(&batch)));
+        (self.each)(&about.name, batch).map_err(ImportError::Samples)
+    }
+}
+
+impl NewRow<'_> {
+    /// Sets a number, if there is one.
+    pub(crate) fn set(&mut self, column: Column, value: Option<i64>) -> &mut Self {
+        if let Some(value) = value.filter(|value| *value != Batch::ABSENT) {
+            self.0.set(column, value);
+        }
+        self
+    }
+
+    pub(crate) fn reordered(&mut self, reordered: bool) -> &mut Self {
+        if let Some(last) = self.0.reordered.last_mut() {
+            *last = reordered;
+        }
+        self
+    }
+
+    pub(crate) fn void(&mut self, void: bool) -> &mut Self {
+        if let Some(last) = self.0.void.last_mut() {
+            *last = void;
+        }
+        self
+    }
+}
+
+fn counted(batch: &Batch) -> Packets {
+    let mut by_state = [0_u64; State::ALL.len()];
+    for state in &batch.state {
+        by_state[usize::from(state.code())] += 1;
+    }
+    let of = |state: State| by_state[usize::from(state.code())];
+    // See `Sink::finish`.
+    Packets {
+        sent: of(State::Received) + of(State::Lost),
+        received: of(State::Received),
+        lost: of(State::Lost),
+        late: of(State::Late),
+        duplicate: of(State::Duplicate),
+        reordered: batch.reordered.iter().filter(|reordered| **reordered).count() as u64,
+        send_failed: of(State::SendFailed),
+    }
+}

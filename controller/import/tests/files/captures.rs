@@ -1,0 +1,158 @@
+//! Captures that tcpdump and dumpcap wrote, and variants of them.
+
+use crate::outcome::{Outcome, import, import_as, recorded};
+use dwell_engine::stamps::State;
+use dwell_import::{Format, detect};
+use dwell_record::Column;
+
+const STAMP: &str = "127.0.0.1:51881 > 127.0.0.1:20862 stamp ssid 34883";
+const REPLIES: &str = "127.0.0.1:20862 > 127.0.0.1:51881 stamp ssid 34883 replies";
+
+fn names(outcome: &Outcome) -> Vec<&str> {
+    outcome.imported.flows.iter().map(|flow| flow.name.as_str()).collect()
+}
+
+/// The very packets that `dwell.csv` tells of, seen on both sides of a forwarder that lost two.
+#[test]
+fn a_witness_agrees_with_the_run_it_saw() {
+    let witness = import("stamp-roundtrip-iperf2.pcap");
+    let run = import("dwell.csv");
+    let replies = "127.0.0.1:20864 > 127.0.0.1:57378 stamp ssid 4100 replies";
+    assert_eq!(witness.ids(replies, State::Received), run.ids("", State::Received));
+    assert_eq!(witness.ids(replies, State::Lost), [4, 9]);
+    assert_eq!(witness.column(replies, Column::T2), run.column("", Column::T2));
+    assert_eq!(witness.column(replies, Column::T3), run.column("", Column::T3));
+    let seen = witness.column(replies, Column::Rtt);
+    for (seen, kernel) in seen.iter().zip(run.column("", Column::RttKernel)) {
+        assert!((seen - kernel).abs() <= 2_000, "{seen} is far from {kernel}");
+    }
+}
+
+#[test]
+fn requests_have_gaps_and_replies_round_trips_at_the_witness() {
+    let outcome = import("stamp-roundtrip-iperf2.pcap");
+    // tshark prints 0.020003, 0.020000, 0.019998 and 0.020001 s between these packets.
+    let gaps = outcome.column(STAMP, Column::Gap);
+    assert_eq!(gaps, [20_003_000, 20_000_000, 19_998_000, 20_001_000]);
+    let rtts = outcome.column(REPLIES, Column::Rtt);
+    assert_eq!(rtts, [29_000, 28_000, 28_000, 34_000, 48_000]);
+    assert_eq!(outcome.column(STAMP, Column::Rtt), [0_i64; 0]);
+    // The warm-up has ids below 0 and is counted, not kept.
+    assert_eq!(outcome.ids(STAMP, State::Received), [0, 1, 2, 3, 4]);
+    assert_eq!(outcome.imported.parameters["warm_up_packets"], 37);
+}
+
+#[test]
+fn iperf_packets_have_their_ids_and_sending_times() {
+    let outcome = import("stamp-roundtrip-iperf2.pcap");
+    let flow = "127.0.0.1:44653 > 127.0.0.1:5002 iperf2";
+    assert_eq!(outcome.ids(flow, State::Received), (1..=12).collect::<Vec<_>>());
+    assert_eq!(outcome.column(flow, Column::TxApp)[0], 1_795_247_649_955_271_000);
+    assert_eq!(outcome.column(flow, Column::SizeBytes), [200; 12]);
+    assert_eq!(outcome.imported.parameters["end_packets"], 1);
+}
+
+#[test]
+fn pcapng_has_what_pcap_has_of_the_same_packets_with_finer_stamps() {
+    let (coarse, fine) =
+        (import("stamp-roundtrip-iperf2.pcap"), import("stamp-roundtrip-iperf2.pcapng"));
+    assert_eq!(names(&coarse), names(&fine));
+    let finest = fine.column(STAMP, Column::Capture);
+    assert!(finest.iter().any(|stamp| stamp % 1_000 != 0), "{finest:?}");
+    for flow in names(&coarse) {
+        for state in State::ALL {
+            assert_eq!(coarse.ids(flow, state), fine.ids(flow, state), "{flow}");
+        }
+        let stamps = coarse.column(flow, Column::Capture).into_iter();
+        for (coarse, fine) in stamps.zip(fine.column(flow, Column::Capture)) {
+            assert_eq!(coarse, fine / 1_000 * 1_000);
+        }
+    }
+}
+
+#[test]
+fn every_link_type_gives_the_same_round_trip_messages() {
+    let flow = "127.0.0.1:46981 > 127.0.0.1:20863 roundtrip";
+    let ethernet = import("roundtrip-nanoseconds.pcap");
+    assert_eq!(ethernet.ids(flow, State::Received).len(), 5);
+    // One writes nanoseconds, which are not all whole microseconds.
+    let stamps = ethernet.column(flow, Column::Capture);
+    assert!(stamps.iter().any(|stamp| stamp % 1_000 != 0), "{stamps:?}");
+    for name in ["roundtrip-cooked-1.pcap", "roundtrip-cooked-2.pcap"] {
+        let cooked = import(name);
+        assert_eq!(names(&cooked), names(&ethernet), "{name}");
+        for flow in names(&ethernet) {
+            assert_eq!(cooked.ids(flow, State::Received), ethernet.ids(flow, State::Received));
+            let gaps = |outcome: &Outcome| outcome.column(flow, Column::Gap);
+            for (one, other) in gaps(&cooked).iter().zip(gaps(&ethernet)) {
+                assert!((one - other).abs() <= 1_000, "{one} {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn raw_ipv6_is_read() {
+    let outcome = import("stamp-v6-raw.pcap");
+    let name = names(&outcome)[1];
+    assert!(name.starts_with("[::1]:20862 > [::1]:"), "{name}");
+    assert_eq!(outcome.ids(name, State::Received), [0, 1, 2, 3, 4]);
+    assert_eq!(outcome.column(name, Column::Rtt).len(), 5);
+}
+
+/// Both orders of bytes and both units of time, made of one recorded file.
+#[test]
+fn all_four_kinds_of_pcap_are_read() {
+    let little = recorded("stamp-roundtrip-iperf2.pcap");
+    let expected = import_as(Format::Pcap, &little).unwrap().batches;
+    let big = swapped(&little);
+    assert_eq!(detect(&big), Some(Format::Pcap));
+    assert_eq!(import_as(Format::Pcap, &big).unwrap().batches, expected);
+
+    let fine = recorded("roundtrip-nanoseconds.pcap");
+    let expected = import_as(Format::Pcap, &fine).unwrap().batches;
+    let big = swapped(&fine);
+    assert_ne!(big[..4], little[..4]);
+    assert_eq!(detect(&big), Some(Format::Pcap));
+    assert_eq!(import_as(Format::Pcap, &big).unwrap().batches, expected);
+}
+
+/// The capture with all numbers of its headers in the other order of bytes.
+fn swapped(little: &[u8]) -> Vec<u8> {
+    let mut big = little.to_vec();
+    big[..4].reverse();
+    for (at, width) in [(4, 2), (6, 2), (8, 4), (12, 4), (16, 4), (20, 4)] {
+        big[at..at + width].reverse();
+    }
+    let mut at = 24;
+    while at < big.len() {
+        let length = u32::from_le_bytes(big[at + 8..at + 12].try_into().unwrap()) as usize;
+        big[at..at + 16].chunks_mut(4).for_each(<[u8]>::reverse);
+        at += 16 + length;
+    }
+    big
+}
+
+#[test]
+fn a_capture_that_breaks_off_gives_what_it_holds_and_says_so() {
+    for name in ["roundtrip-nanoseconds.pcap", "stamp-roundtrip-iperf2.pcapng"] {
+        let bytes = recorded(name);
+        let format = detect(&bytes).unwrap();
+        let cut = import_as(format, &bytes[..bytes.len() - 50]).unwrap();
+        assert!(cut.imported.warnings.iter().any(|w| w.contains("breaks off")), "{name}");
+        let whole = import_as(format, &bytes).unwrap();
+        assert!(whole.imported.warnings.is_empty(), "{name} {:?}", whole.imported.warnings);
+    }
+}
+
+#[test]
+fn a_packet_seen_twice_is_a_double() {
+    let bytes = recorded("roundtrip-nanoseconds.pcap");
+    let packet = 16 + 66;
+    let (head, first) = (&bytes[..24], &bytes[24..]);
+    let doubled: Vec<_> = first.chunks(packet).flat_map(|p| [p, p]).flatten().copied().collect();
+    let outcome = import_as(Format::Pcap, &[head, &doubled].concat()).unwrap();
+    let flow = "127.0.0.1:46981 > 127.0.0.1:20863 roundtrip";
+    assert_eq!(outcome.ids(flow, State::Received), outcome.ids(flow, State::Duplicate));
+    assert_eq!(outcome.column(flow, Column::Gap).len(), 4);
+}

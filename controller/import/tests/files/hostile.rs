@@ -1,0 +1,223 @@
+//! Files that are not what they seem: cut off, broken, of another format, or made to hurt.
+
+use std::convert::Infallible;
+use std::fs;
+use std::path::Path;
+
+use crate::outcome::{import_as, recorded};
+use dwell_engine::stamps::State;
+use dwell_import::{Format, ImportError, detect, read};
+use dwell_record::{Batch, Column};
+use proptest::prelude::*;
+
+const RECORDED: [(&str, Format); 22] = [
+    ("s4.csv", Format::S4Csv),
+    ("ping-v4.txt", Format::Ping),
+    ("ping-v6-stamped.txt", Format::Ping),
+    ("ping-losses.txt", Format::Ping),
+    ("ping-losses-outstanding.txt", Format::Ping),
+    ("ping-quiet.txt", Format::Ping),
+    ("irtt.json", Format::Irtt),
+    ("sockperf-ping-pong.csv", Format::Sockperf),
+    ("sockperf-under-load.csv", Format::Sockperf),
+    ("sockperf-full-rtt.csv", Format::Sockperf),
+    ("iperf2-client.txt", Format::Iperf2),
+    ("iperf2-client-two.txt", Format::Iperf2),
+    ("iperf2-server.txt", Format::Iperf2),
+    ("d-itg-receiver.log", Format::Itg),
+    ("d-itg-sender.log", Format::Itg),
+    ("dwell.csv", Format::DwellCsv),
+    ("stamp-roundtrip-iperf2.pcap", Format::Pcap),
+    ("stamp-roundtrip-iperf2.pcapng", Format::Pcapng),
+    ("roundtrip-nanoseconds.pcap", Format::Pcap),
+    ("roundtrip-cooked-1.pcap", Format::Pcap),
+    ("roundtrip-cooked-2.pcap", Format::Pcap),
+    ("stamp-v6-raw.pcap", Format::Pcap),
+];
+
+#[test]
+fn every_recorded_file_is_detected_and_none_is_forgotten_here() {
+    for (name, format) in RECORDED {
+        assert_eq!(detect(&recorded(name)), Some(format), "{name}");
+    }
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    assert_eq!(fs::read_dir(data).unwrap().count(), RECORDED.len() + 1, "with the README");
+    for format in Format::ALL {
+        assert!(RECORDED.iter().any(|(_, recorded)| *recorded == format), "{}", format.name());
+    }
+}
+
+/// A format is never taken for another: not of a file's beginning, and not by the reader of
+/// another format, which finds no sample in it or refuses it.
+#[test]
+fn no_reader_takes_samples_from_a_file_of_another_format() {
+    for (name, format) in RECORDED {
+        let bytes = recorded(name);
+        for length in 0..bytes.len().min(2_000) {
+            let found = detect(&bytes[..length]);
+            assert!(found.is_none_or(|found| found == format), "{name} {length} {found:?}");
+        }
+        for other in Format::ALL.into_iter().filter(|other| *other != format) {
+            if let Ok(outcome) = import_as(other, &bytes) {
+                assert!(outcome.batches.is_empty(), "{name} as {}", other.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_cut_of_a_recorded_file_is_read_without_panic_and_gives_no_sample_that_is_not_there() {
+    for (name, format) in RECORDED {
+        let bytes = recorded(name);
+        let all = import_as(format, &bytes).unwrap().imported;
+        let rows = all.flows.iter().map(|flow| flow.rows).sum::<u64>();
+        for length in (0..bytes.len()).step_by(1 + bytes.len() / 400) {
+            if let Ok(cut) = import_as(format, &bytes[..length]) {
+                let cut = cut.imported.flows.iter().map(|flow| flow.rows).sum::<u64>();
+                assert!(cut <= rows, "{name} at {length}: {cut} of {rows}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bad_row_is_counted_quoted_with_its_line_and_skipped() {
+    let mut text = String::from_utf8(recorded("s4.csv")).unwrap();
+    text.insert_str(text.find("         5,").unwrap(), "no row at all\n");
+    text.push_str("       200,0.0001\x1b[2J\n");
+    let outcome = import_as(Format::S4Csv, text.as_bytes()).unwrap();
+    assert_eq!(outcome.imported.skipped_lines, 2);
+    let example = outcome.imported.skipped_example.unwrap();
+    assert_eq!((example.row, example.text.as_str()), (7, "no row at all"));
+    assert_eq!(outcome.imported.flows[0].rows, 200);
+    assert!(outcome.imported.warnings[0].contains("row 7"), "{:?}", outcome.imported.warnings);
+}
+
+#[test]
+fn a_file_of_mostly_bad_rows_is_refused() {
+    let text = "id,roundtrip_time [s]\n         0,0.000000001\nx\ny\n";
+    let error = import_as(Format::S4Csv, text.as_bytes()).unwrap_err();
+    let ImportError::Rows { rows, skipped, row, text, .. } = &error else { panic!("{error}") };
+    assert_eq!((*rows, *skipped, *row, text.as_str()), (3, 2, 3, "x"));
+}
+
+#[test]
+fn s4_rows_of_any_shape_are_read_with_those_in_their_columns() {
+    let text = "id,roundtrip_time [s]\r\n0,0.000001\r\n 1 , 1e-6\n         2,0.000000007\n3,nan\n\
+                         4,        NaN\n12345678901,12.000000001\n5,-0.000000003";
+    let outcome = import_as(Format::S4Csv, text.as_bytes()).unwrap();
+    assert_eq!(outcome.column("", Column::Rtt), [1_000, 1_000, 7, 12_000_000_001, -3]);
+    assert_eq!(outcome.ids("", State::Lost), [3, 4]);
+    assert_eq!(outcome.ids("", State::Received), [0, 1, 2, 12_345_678_901, 5]);
+    assert_eq!(outcome.imported.skipped_lines, 0);
+}
+
+#[test]
+fn an_s4_file_longer_than_every_buffer_keeps_each_row_once() {
+    let rows = 200_000_u64;
+    let mut text = String::from("id,roundtrip_time [s]\n");
+    (0..rows).for_each(|id| text.push_str(&format!("{id:>10},0.{:09}\n", 1_000 + id)));
+    // A line longer than the buffer, in the middle of it all.
+    text.insert_str(22 + 23 * 100_000, &format!("{}\n", "9".repeat(500_000)));
+    let mut next = 0;
+    let imported = read(Format::S4Csv, &mut text.as_bytes(), &mut |_, batch: Batch| {
+        assert!(batch.len() <= 65_536);
+        for row in 0..batch.len() {
+            assert_eq!(batch.id[row], next);
+            assert_eq!(batch.number(row, Column::Rtt), Some(1_000 + next as i64));
+            next += 1;
+        }
+        Ok::<_, Infallible>(())
+    });
+    let imported = imported.unwrap();
+    assert_eq!((next, imported.skipped_lines), (rows, 1));
+    assert_eq!(imported.skipped_example.unwrap().row, 100_002);
+}
+
+#[test]
+fn a_receiver_that_refuses_ends_the_import_with_its_reason() {
+    for (name, format) in RECORDED {
+        let bytes = recorded(name);
+        let refuse = |_: &str, _: Batch| Err("the disk is full");
+        let result = read(format, &mut &bytes[..], &mut { refuse });
+        let no_rows = matches!(format, Format::Iperf2) || name == "ping-quiet.txt";
+        match result {
+            Err(ImportError::Samples(reason)) => assert_eq!(reason.to_string(), "the disk is full"),
+            Ok(_) => assert!(no_rows, "{name}"),
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn ping_counts_on_where_its_sequence_wraps() {
+    let mut text = String::from("PING 127.0.0.1 (127.0.0.1) 56(84) bytes of data.\n");
+    for id in (65_530..65_540_u32).filter(|id| *id != 65_535 && *id != 65_537) {
+        let seq = id % 65_536;
+        text.push_str(&format!("64 bytes from 127.0.0.1: icmp_seq={seq} ttl=64 time=0.01 ms\n"));
+    }
+    let outcome = import_as(Format::Ping, text.as_bytes()).unwrap();
+    let received = outcome.ids("", State::Received);
+    assert_eq!(received, [65_530, 65_531, 65_532, 65_533, 65_534, 65_536, 65_538, 65_539]);
+    let lost = outcome.ids("", State::Lost);
+    assert_eq!(lost.len(), 65_529 + 2);
+    assert_eq!(lost[65_529..], [65_535, 65_537]);
+}
+
+#[test]
+fn a_ping_that_claims_more_packets_than_there_can_be_does_not_fill_the_disk() {
+    let mut text = String::from_utf8(recorded("ping-v4.txt")).unwrap();
+    text = text.replace("5 packets transmitted", "18446744073709551615 packets transmitted");
+    let outcome = import_as(Format::Ping, text.as_bytes()).unwrap();
+    assert_eq!(outcome.imported.flows[0].rows, 5);
+    assert!(outcome.imported.warnings[0].contains("18446744073709551615"));
+}
+
+#[test]
+fn counts_that_no_machine_could_reach_do_not_overflow() {
+    let most = u64::MAX.to_string();
+    let sockperf = String::from_utf8(recorded("sockperf-ping-pong.csv")).unwrap();
+    let sockperf = sockperf.replace("dropped messages = 0", &format!("dropped messages = {most}"));
+    let packets = import_as(Format::Sockperf, sockperf.as_bytes()).unwrap().imported.packets();
+    assert_eq!(packets.unwrap().sent, u64::MAX);
+    let irtt = String::from_utf8(recorded("irtt.json")).unwrap();
+    let irtt = irtt.replace("\"duplicates\": 0", &format!("\"duplicates\": {most}"));
+    let packets = import_as(Format::Irtt, irtt.as_bytes()).unwrap().imported.packets();
+    assert_eq!(packets.unwrap().duplicate, u64::MAX);
+}
+
+#[test]
+fn a_late_row_of_dwell_supersedes_its_loss() {
+    let text = "id,state,reordered,void,rtt_ns\n0,lost,false,false,\n1,received,false,false,5\n\
+                0,late,false,false,900\n1,duplicate,false,false,7\n2,send-failed,false,true,\n";
+    let packets = import_as(Format::DwellCsv, text.as_bytes()).unwrap().imported.packets().unwrap();
+    assert_eq!((packets.sent, packets.received, packets.late, packets.lost), (2, 1, 1, 0));
+    assert_eq!((packets.duplicate, packets.send_failed), (1, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn any_bytes_are_read_by_every_reader_without_panic(bytes: Vec<u8>) {
+        let _ = detect(&bytes);
+        for format in Format::ALL {
+            let _ = import_as(format, &bytes);
+        }
+    }
+
+    #[test]
+    fn recorded_files_with_bytes_changed_are_read_without_panic(
+        file in 0..RECORDED.len(),
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+    ) {
+        let (name, format) = RECORDED[file];
+        let mut bytes = recorded(name);
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let _ = detect(&bytes);
+        let _ = import_as(format, &bytes);
+    }
+}

@@ -1,0 +1,68 @@
+//! Files through the importer, with their samples kept.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use dwell_engine::stamps::State;
+use dwell_import::{Format, ImportError, Imported, read, recognise};
+use dwell_record::{Batch, Column};
+
+/// What came of a file.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) imported: Imported,
+    /// The batches of each flow, in order.
+    pub(crate) batches: BTreeMap<String, Vec<Batch>>,
+}
+
+/// The bytes of a recorded file.
+pub(crate) fn recorded(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Imports a recorded file, whose format is detected.
+pub(crate) fn import(name: &str) -> Outcome {
+    let bytes = recorded(name);
+    import_as(recognise(&bytes).unwrap(), &bytes).unwrap()
+}
+
+/// Imports bytes as of a format.
+pub(crate) fn import_as(format: Format, mut bytes: &[u8]) -> Result<Outcome, ImportError> {
+    let mut batches = BTreeMap::<String, Vec<Batch>>::new();
+    let imported = read(format, &mut bytes, &mut |flow, batch| {
+        batches.entry(flow.to_owned()).or_default().push(batch);
+        Ok::<_, std::convert::Infallible>(())
+    })?;
+    Ok(Outcome { imported, batches })
+}
+
+impl Outcome {
+    /// All values of a column of a flow.
+    pub(crate) fn column(&self, flow: &str, column: Column) -> Vec<i64> {
+        let batches = self.batches.get(flow).into_iter().flatten();
+        batches
+            .flat_map(|batch| (0..batch.len()).filter_map(move |row| batch.number(row, column)))
+            .collect()
+    }
+
+    /// The ids of a flow's rows in one state.
+    pub(crate) fn ids(&self, flow: &str, state: State) -> Vec<u64> {
+        let batches = self.batches.get(flow).into_iter().flatten();
+        let rows = batches.flat_map(|batch| batch.id.iter().zip(&batch.state));
+        rows.filter(|(_, found)| **found == state).map(|(id, _)| *id).collect()
+    }
+
+    /// Smallest, mean and largest value of a column of the flow without a name.
+    pub(crate) fn spread(&self, column: Column) -> (i64, f64, i64) {
+        spread(&self.column("", column))
+    }
+}
+
+/// Smallest, mean and largest.
+pub(crate) fn spread(values: &[i64]) -> (i64, f64, i64) {
+    let sum: i64 = values.iter().sum();
+    let least = *values.iter().min().expect("there are values");
+    (least, sum as f64 / values.len() as f64, *values.iter().max().expect("there are values"))
+}

@@ -1,0 +1,279 @@
+//! Files that other programs wrote, against the figures that those programs printed themselves.
+//! `tests/data/README.md` tells how each was recorded.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use crate::outcome::{import, import_as, recorded, spread};
+use dwell_engine::stamps::State;
+use dwell_import::{Format, detect};
+use dwell_record::{Column, Packets, Scalar};
+
+fn close(found: f64, printed: f64, unit: f64) {
+    assert!((found - printed).abs() <= unit / 2.0 + 1e-6, "{found} is not {printed} to {unit}");
+}
+
+#[test]
+fn s4_rows_are_nanoseconds_to_the_last_digit_and_nan_is_a_loss() {
+    let outcome = import("s4.csv");
+    let (min, mean, max) = outcome.spread(Column::Rtt);
+    assert_eq!((min, max), (230_090, 2_836_228));
+    close(mean, 58_830_884.0 / 198.0, 0.0);
+    assert_eq!(outcome.ids("", State::Lost), [57, 143]);
+    assert_eq!(outcome.imported.packets().unwrap().sent, 200);
+}
+
+#[test]
+fn s4_published_file_gives_the_published_figures() {
+    const TEST: &str = "s4_published_file_gives_the_published_figures";
+    let shared = std::env::var_os("DWELL_SHARED").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+        PathBuf::from,
+    );
+    let path = shared.join("data/roundtrip/pi4_to_pi3_no_load_50000.csv");
+    let Ok(file) = File::open(&path) else {
+        println!("SKIP {TEST}: {} is not there (DWELL_SHARED names its root)", path.display());
+        return;
+    };
+    let mut input = BufReader::with_capacity(dwell_import::HEAD, file);
+    assert_eq!(detect(input.fill_buf().unwrap()), Some(Format::S4Csv));
+    let mut times = Vec::new();
+    let imported = dwell_import::read(Format::S4Csv, &mut input, &mut |_, batch| {
+        times.extend_from_slice(batch.column(Column::Rtt).unwrap());
+        Ok::<_, std::convert::Infallible>(())
+    });
+    assert_eq!(imported.unwrap().packets().unwrap().received, 50_000);
+    let (min, mean, max) = spread(&times);
+    assert_eq!((times.len(), min, max), (50_000, 170_167, 3_256_449));
+    close(mean, 281_354.0, 1.0);
+}
+
+/// `ping` prints milliseconds with three digits; its mean includes doubles.
+#[test]
+fn ping_gives_the_round_trips_that_it_printed() {
+    for (name, min, mean, max) in
+        [("ping-v4.txt", 3_000, 12_000.0, 27_000), ("ping-v6-stamped.txt", 2_000, 6_000.0, 16_000)]
+    {
+        let outcome = import(name);
+        let found = outcome.spread(Column::Rtt);
+        assert_eq!((found.0, found.2), (min, max), "{name}");
+        close(found.1, mean, 2_000.0);
+        assert_eq!(outcome.ids("", State::Received), [1, 2, 3, 4, 5]);
+        assert_eq!(outcome.imported.warnings, [""; 0], "{name}");
+        assert_eq!(outcome.imported.parameters["payload_bytes"], 56, "{name}");
+    }
+    assert_eq!(import("ping-v6-stamped.txt").imported.target, "icmp://[::1]");
+    let stamps = import("ping-v6-stamped.txt").column("", Column::RxApp);
+    assert_eq!(stamps[0], 1_795_247_334_382_889_000);
+}
+
+#[test]
+fn ping_losses_doubles_and_errors_are_states_with_and_without_its_remarks_on_them() {
+    for name in ["ping-losses.txt", "ping-losses-outstanding.txt"] {
+        let outcome = import(name);
+        let expected =
+            Packets { sent: 24, received: 17, lost: 7, duplicate: 4, ..Packets::default() };
+        assert_eq!(outcome.imported.packets(), Some(expected), "{name}");
+        assert_eq!(outcome.ids("", State::Lost), [3, 5, 9, 10, 16, 17, 24], "{name}");
+        assert_eq!(outcome.ids("", State::Duplicate), [2, 8, 14, 20], "{name}");
+        let errors = outcome.imported.flows[0].values["icmp_errors"];
+        assert_eq!(errors, Some(Scalar::Count(2)), "{name}");
+        assert_eq!(outcome.imported.skipped_lines, 0, "{name}");
+    }
+    let (min, mean, max) = import("ping-losses.txt").spread(Column::Rtt);
+    assert_eq!((min, max), (29_000, 169_000));
+    close(mean, 133_000.0, 2_000.0);
+}
+
+#[test]
+fn a_ping_that_nobody_answers_lost_all_it_sent() {
+    let text = "PING 10.0.0.9 (10.0.0.9) 56(84) bytes of data.\n\n--- 10.0.0.9 ping statistics ---\n\
+                3 packets transmitted, 0 received, 100% packet loss, time 2050ms\n\n";
+    let outcome = import_as(Format::Ping, text.as_bytes()).unwrap();
+    assert_eq!(outcome.ids("", State::Lost), [1, 2, 3]);
+    assert_eq!(outcome.imported.packets().unwrap().sent, 3);
+}
+
+#[test]
+fn a_ping_that_counts_from_0_has_its_first_reply() {
+    let text = "PING 127.0.0.1 (127.0.0.1): 56 data bytes\n\
+                64 bytes from 127.0.0.1: icmp_seq=0 ttl=64 time=0.042 ms\n\
+                64 bytes from 127.0.0.1: icmp_seq=2 ttl=64 time=0.100 ms\n\n\
+                4 packets transmitted, 2 packets received, 50.0% packet loss\n";
+    let outcome = import_as(Format::Ping, text.as_bytes()).unwrap();
+    assert_eq!(outcome.ids("", State::Received), [0, 2]);
+    assert_eq!(outcome.ids("", State::Lost), [1, 3]);
+}
+
+#[test]
+fn a_quiet_ping_has_totals_and_no_samples() {
+    let outcome = import("ping-quiet.txt");
+    let flow = &outcome.imported.flows[0];
+    let expected = Packets { sent: 4, received: 3, lost: 1, duplicate: 1, ..Packets::default() };
+    assert_eq!((flow.packets, flow.rows), (Some(expected), 0));
+    let rtt = &flow.metrics["rtt_ns"];
+    assert_eq!((rtt.min, rtt.mean, rtt.max), (Some(119_000), Some(452_000.0), Some(794_000)));
+}
+
+#[test]
+fn irtt_gives_its_own_statistics() {
+    let outcome = import("irtt.json");
+    let figures = |column| {
+        let (min, mean, max) = outcome.spread(column);
+        (min, mean as i64, max)
+    };
+    assert_eq!(figures(Column::OneWayForward), (43_143, 97_254, 150_130));
+    assert_eq!(figures(Column::OneWayBackward), (31_051, 42_906, 62_116));
+    assert_eq!(figures(Column::Residence), (909, 3_485, 7_199));
+    // Its round trip is without the residence; ours is with it.
+    let rtts = outcome.column("", Column::Rtt).into_iter();
+    let without: Vec<_> =
+        rtts.zip(outcome.column("", Column::Residence)).map(|(rtt, stay)| rtt - stay).collect();
+    let (min, mean, max) = spread(&without);
+    assert_eq!((min, mean as i64, max), (74_205, 140_178, 194_355));
+    assert_eq!(outcome.ids("", State::Lost), [3, 8]);
+    let flow = &outcome.imported.flows[0];
+    let Some(Scalar::Real(forward)) = flow.values["loss_forward_ratio"] else { panic!() };
+    close(forward, 2.0 / 13.0, 0.0);
+    assert_eq!(flow.metrics["schedule_error_ns"].max, Some(698_074));
+    assert_eq!(outcome.imported.parameters["interval_ns"], 20_000_000);
+}
+
+#[test]
+fn irtt_between_two_machines_has_no_one_way_delay() {
+    let text = String::from_utf8(recorded("irtt.json")).unwrap();
+    let text = text.replace(r#""remote_address": "127.0.0.1"#, r#""remote_address": "127.0.0.2"#);
+    let outcome = import_as(Format::Irtt, text.as_bytes()).unwrap();
+    assert_eq!(outcome.column("", Column::OneWayForward), [0_i64; 0]);
+    assert_eq!(outcome.column("", Column::ForwardPlusOffset).len(), 11);
+    assert_eq!(outcome.column("", Column::BackwardMinusOffset).len(), 11);
+}
+
+/// sockperf prints half of the round trip, unless it is told `--full-rtt`.
+#[test]
+fn sockperf_gives_the_latencies_that_it_printed() {
+    for (name, count, halves, min, mean, max) in [
+        ("sockperf-ping-pong.csv", 32, 2.0, 3_591.0, 143_553.0, 1_590_934.0),
+        ("sockperf-under-load.csv", 9, 2.0, 3_772.0, 321_388.0, 2_244_153.0),
+        ("sockperf-full-rtt.csv", 34, 1.0, 14_441.0, 334_159.0, 4_430_080.0),
+    ] {
+        let outcome = import(name);
+        let found = outcome.spread(Column::Rtt);
+        // It cuts its figures off.
+        close(found.0 as f64 / halves, min, 2.0);
+        close(found.1 / halves, mean, 2.0);
+        close(found.2 as f64 / halves, max, 2.0);
+        let packets = outcome.imported.packets().unwrap();
+        assert_eq!((packets.received, packets.lost), (count, 0), "{name}");
+        assert_eq!(outcome.column("", Column::Gap).len() as u64, count - 1, "{name}");
+        assert_eq!(outcome.imported.skipped_lines, 0, "{name}");
+    }
+}
+
+#[test]
+fn iperf_totals_of_both_ends_are_those_that_it_printed() {
+    for (name, jitter) in [("iperf2-client.txt", 454_000.0), ("iperf2-server.txt", 455_000.0)] {
+        let outcome = import(name);
+        let flow = &outcome.imported.flows[0];
+        let expected =
+            Packets { sent: 103, received: 93, lost: 10, reordered: 2, ..Packets::default() };
+        assert_eq!(flow.packets, Some(expected), "{name}");
+        assert_eq!(flow.values["jitter_rfc3550_ns"], Some(Scalar::Real(jitter)), "{name}");
+        assert_eq!(flow.values["rate_bps"], Some(Scalar::Real(147_000.0)), "{name}");
+        let latency = &flow.metrics["one_way_forward_ns"];
+        assert_eq!((latency.min, latency.max), (Some(12_000), Some(10_049_000)), "{name}");
+        assert_eq!((latency.mean, latency.stddev), (Some(274_000.0), Some(1_463_000.0)), "{name}");
+        let starts: Vec<_> = flow.intervals.iter().map(|i| (i.start_ns, i.end_ns)).collect();
+        let half = 500_000_000;
+        assert_eq!(starts, [(0, half), (half, 2 * half)], "{name}");
+        assert_eq!(outcome.imported.skipped_lines, 0, "{name}");
+    }
+    let server = import("iperf2-server.txt");
+    let lost: Vec<_> = server.imported.flows[0].intervals.iter().map(|i| i.lost).collect();
+    assert_eq!(lost, [Some(5), Some(5)]);
+    assert!(server.imported.warnings[0].contains("33678 has no totals"), "{:?}", server.imported);
+}
+
+#[test]
+fn iperf_flows_are_told_apart_and_without_a_report_nothing_is_known_to_be_received() {
+    let outcome = import("iperf2-client-two.txt");
+    let flows = &outcome.imported.flows;
+    assert_eq!(flows.len(), 2);
+    for flow in flows {
+        assert_eq!(flow.packets, None);
+        assert_eq!(flow.values["datagrams_sent"], Some(Scalar::Count(104)));
+        assert_eq!(flow.values.get("loss_ratio"), None);
+    }
+}
+
+#[test]
+fn an_iperf_server_whose_clock_is_not_good_for_it_has_no_latency() {
+    let text = String::from_utf8(recorded("iperf2-server.txt")).unwrap();
+    let text = text.replace("0.274/0.012/10.049/1.463 ms", "-/-/-/- ms");
+    let outcome = import_as(Format::Iperf2, text.as_bytes()).unwrap();
+    assert!(outcome.imported.flows[0].metrics.is_empty());
+    assert_eq!(outcome.imported.packets().unwrap().lost, 10);
+}
+
+#[test]
+fn an_iperf_latency_between_two_machines_is_no_one_way_delay() {
+    let text = String::from_utf8(recorded("iperf2-server.txt")).unwrap();
+    let text = text.replace("connected with 127.0.0.1", "connected with 127.0.0.2");
+    let outcome = import_as(Format::Iperf2, text.as_bytes()).unwrap();
+    let metrics = &outcome.imported.flows[0].metrics;
+    assert_eq!(metrics.keys().collect::<Vec<_>>(), ["forward_plus_offset_ns"]);
+}
+
+/// Against ITGDec, which prints microseconds.
+#[test]
+fn d_itg_flows_have_the_delays_that_its_decoder_prints() {
+    let outcome = import("d-itg-receiver.log");
+    for (flow, count, min, mean, max) in [
+        ("flow 1 127.0.0.1:55056 > 127.0.0.1:8999", 50, 17_000, 30_000.0, 80_000),
+        ("flow 1 127.0.0.1:50102 > 127.0.0.1:9001", 10, 15_000, 23_000.0, 33_000),
+        ("flow 2 127.0.0.1:40379 > 127.0.0.1:9002", 10, 5_000, 17_000.0, 30_000),
+    ] {
+        let delays = outcome.column(flow, Column::OneWayForward);
+        let found = spread(&delays);
+        assert_eq!((delays.len(), found.0, found.2), (count, min, max), "{flow}");
+        close(found.1, mean, 2_000.0);
+        assert_eq!(outcome.column(flow, Column::Gap).len(), count - 1, "{flow}");
+    }
+    assert_eq!(outcome.imported.packets().unwrap().received, 70);
+    let bytes: i64 = outcome
+        .imported
+        .flows
+        .iter()
+        .map(|f| outcome.column(&f.name, Column::SizeBytes).iter().sum::<i64>())
+        .sum();
+    assert_eq!(bytes, 6_640);
+}
+
+#[test]
+fn a_d_itg_log_without_some_records_has_losses_and_a_sender_s_log_no_delays() {
+    let whole = recorded("d-itg-receiver.log");
+    let records = whole.chunks(144).take(50).enumerate();
+    let kept = records.filter(|(number, _)| !matches!(number, 0 | 7 | 8)).flat_map(|(_, r)| r);
+    let outcome = import_as(Format::Itg, &kept.copied().collect::<Vec<_>>()).unwrap();
+    let flow = "flow 1 127.0.0.1:55056 > 127.0.0.1:8999";
+    assert_eq!(outcome.ids(flow, State::Lost), [1, 8, 9]);
+    assert_eq!(outcome.imported.packets().unwrap().sent, 50);
+
+    let sender = import("d-itg-sender.log");
+    let flow = &sender.imported.flows[0].name;
+    assert_eq!(sender.column(flow, Column::OneWayForward), [0_i64; 0]);
+    assert_eq!(sender.imported.warnings.len(), 1, "{:?}", sender.imported.warnings);
+}
+
+#[test]
+fn dwell_rows_come_back_as_the_summary_of_the_same_run_has_them() {
+    let outcome = import("dwell.csv");
+    let expected = Packets { sent: 12, received: 10, lost: 2, ..Packets::default() };
+    assert_eq!(outcome.imported.packets(), Some(expected));
+    assert_eq!(outcome.spread(Column::Rtt), (65_650, 187_707.4, 1_068_888));
+    assert_eq!(outcome.spread(Column::RttKernel), (55_868, 176_688.5, 1_048_799));
+    assert_eq!(outcome.spread(Column::Residence), (8_426, 17_234.9, 40_857));
+    assert_eq!(outcome.ids("", State::Lost), [4, 9]);
+    assert_eq!(outcome.column("", Column::ScheduleError).len(), 12);
+}
