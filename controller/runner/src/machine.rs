@@ -1,0 +1,490 @@
+//! One trial as a state machine: takes what nodes tell and the time, returns what to ask of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dwell_protocol::{Event, JobId, Request};
+use dwell_record::Summary;
+use dwell_store::Role;
+use dwell_units::{Instant, Monotonic, Nanos};
+
+use crate::jobs::{Planned, Servers};
+
+/// Nodes begin or end a job within this time, or have failed.
+const PATIENCE: Nanos = Nanos::from_secs(10);
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Ask a node.
+    Ask(String, Request),
+    /// Let go of a node: it does not do what it was asked.
+    Release(String),
+}
+
+/// How a trial ended.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Why it failed; `None` when it was measured.
+    pub failure: Option<String>,
+    /// What was told: whose, by which node, and the summary.
+    pub told: Vec<(Role, String, Summary)>,
+    /// Reflectors that go on, with their jobs.
+    pub standing: Vec<(JobId, Planned)>,
+}
+
+/// How far the trial is. Each step waits for some jobs, then the next begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Reflectors of other trials end.
+    Clearing,
+    /// Reflectors and sinks begin.
+    Serving,
+    /// Loads begin.
+    Loading,
+    /// The measurement runs.
+    Measuring,
+    /// Its samples are pulled, and the loads end.
+    Pulling,
+    /// The sinks end: what was under way when the loads ended has arrived.
+    Ending,
+    /// Something failed, and all that was begun ends.
+    GivingUp,
+    /// All is over.
+    Over,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Machine {
+    step: Step,
+    /// The step fails when it is not done by then.
+    deadline: Instant<Monotonic>,
+    /// For the measurement itself.
+    limit: Nanos,
+    /// Jobs that the step waits for.
+    waiting: BTreeSet<JobId>,
+    needed: Servers,
+    /// Jobs that were begun and have not ended, the standing ones among them.
+    running: BTreeMap<JobId, Planned>,
+    next: u32,
+    measurement: Option<JobId>,
+    outcome: Outcome,
+}
+
+impl Machine {
+    /// A trial that needs these jobs. `standing` are the reflectors that go on from trials before;
+    /// `next` is a job number that was not used yet; `limit` is how long the measurement may take.
+    pub fn new(
+        needed: Servers,
+        standing: Vec<(JobId, Planned)>,
+        next: u32,
+        limit: Nanos,
+        now: Instant<Monotonic>,
+    ) -> (Self, Vec<Action>) {
+        let mut machine = Self {
+            step: Step::Clearing,
+            deadline: now.saturating_add(PATIENCE),
+            limit,
+            waiting: BTreeSet::new(),
+            needed,
+            running: standing.into_iter().collect(),
+            next,
+            measurement: None,
+            outcome: Outcome::default(),
+        };
+        let unneeded: Vec<_> = machine
+            .running
+            .iter()
+            .filter(|(_, planned)| !machine.needed.standing.contains(planned))
+            .map(|(job, _)| *job)
+            .collect();
+        let mut actions = machine.stop(unneeded);
+        actions.extend(machine.advance(now));
+        (machine, actions)
+    }
+
+    /// A job number that was not used yet.
+    pub fn next_job(&self) -> u32 {
+        self.next
+    }
+
+    /// The job that measures, once it was begun.
+    pub fn measurement(&self) -> Option<JobId> {
+        self.measurement
+    }
+
+    /// Until when [`Self::tick`] need not be called.
+    pub fn deadline(&self) -> Instant<Monotonic> {
+        self.deadline
+    }
+
+    /// What came of the trial; `None` while it is not over.
+    pub fn outcome(self) -> Option<Outcome> {
+        let standing = self.running.into_iter().collect();
+        (self.step == Step::Over).then_some(Outcome { standing, ..self.outcome })
+    }
+
+    /// Whether the trial is over.
+    pub fn is_over(&self) -> bool {
+        self.step == Step::Over
+    }
+
+    /// A node tells something.
+    pub fn hear(&mut self, node: &str, event: Event, now: Instant<Monotonic>) -> Vec<Action> {
+        match event {
+            Event::Hello { .. } | Event::Progress { .. } => return Vec::new(),
+            Event::Ready { job } => {
+                // A measurement is waited for to its end.
+                if matches!(self.step, Step::Serving | Step::Loading) {
+                    self.waiting.remove(&job);
+                }
+            }
+            Event::Finished { job, summary, .. } => {
+                let ended_early = matches!(self.step, Step::Serving | Step::Loading)
+                    || self.step == Step::Measuring && Some(job) != self.measurement;
+                let Some(planned) = self.running.remove(&job) else { return Vec::new() };
+                self.waiting.remove(&job);
+                let clearing = self.step == Step::Clearing;
+                if !clearing {
+                    self.outcome.told.push((planned.role, node.to_owned(), *summary));
+                }
+                if ended_early {
+                    let why = format!("{} on {node} ended by itself", planned.job.name());
+                    return self.give_up(why, now);
+                }
+            }
+            Event::Failed { job, reason } => {
+                let planned = self.running.remove(&job);
+                self.waiting.remove(&job);
+                let ours = planned.is_some() || Some(job) == self.measurement;
+                let what = planned.map_or("handing over samples", |planned| planned.job.name());
+                if ours && !matches!(self.step, Step::GivingUp | Step::Clearing) {
+                    return self.give_up(format!("{what} on {node}: {reason}"), now);
+                }
+            }
+            Event::Pulled { job, .. } => {
+                self.waiting.remove(&job);
+            }
+        }
+        self.advance(now)
+    }
+
+    /// A node is gone, and all that it did.
+    pub fn gone(&mut self, node: &str, why: &str, now: Instant<Monotonic>) -> Vec<Action> {
+        let lost: Vec<_> = self
+            .running
+            .iter()
+            .filter(|(_, planned)| planned.node == node)
+            .map(|(job, _)| *job)
+            .collect();
+        for job in &lost {
+            self.running.remove(job);
+            self.waiting.remove(job);
+        }
+        let pulling = self.step == Step::Pulling && self.needed.measurement.node == node;
+        if pulling {
+            self.waiting.retain(|job| Some(*job) != self.measurement);
+        }
+        if matches!(self.step, Step::Over | Step::GivingUp) || (lost.is_empty() && !pulling) {
+            return self.advance(now);
+        }
+        self.give_up(format!("node {node} is gone: {why}"), now)
+    }
+
+    /// Ends the trial before its time, because of something outside it.
+    pub fn give_up(&mut self, why: String, now: Instant<Monotonic>) -> Vec<Action> {
+        self.outcome.failure.get_or_insert(why);
+        self.step = Step::GivingUp;
+        self.deadline = now.saturating_add(PATIENCE);
+        self.waiting.clear();
+        let all: Vec<_> = self.running.keys().copied().collect();
+        let mut actions = self.stop(all);
+        actions.extend(self.advance(now));
+        actions
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Instant<Monotonic>) -> Vec<Action> {
+        if now < self.deadline || self.step == Step::Over {
+            return Vec::new();
+        }
+        let late: Vec<(String, &str)> = self
+            .waiting
+            .iter()
+            .filter_map(|job| self.running.get(job))
+            .map(|planned| (planned.node.clone(), planned.job.name()))
+            .collect();
+        let (what, limit) = match self.step {
+            Step::Measuring => ("took longer than", self.limit),
+            Step::Serving | Step::Loading => ("did not begin within", PATIENCE),
+            _ => ("did not end within", PATIENCE),
+        };
+        let why = match late.first() {
+            Some((node, job)) => format!("{job} on {node} {what} {limit}"),
+            None => format!("samples were not handed over within {limit}"),
+        };
+        if self.step != Step::GivingUp {
+            return self.give_up(why, now);
+        }
+        // Who does not end when asked is ended.
+        let nodes: BTreeSet<String> = late.into_iter().map(|(node, _)| node).collect();
+        self.running.retain(|_, planned| !nodes.contains(&planned.node));
+        self.waiting.clear();
+        let mut actions: Vec<_> = nodes.into_iter().map(Action::Release).collect();
+        actions.extend(self.advance(now));
+        actions
+    }
+
+    /// Goes on as far as nothing has to be waited for.
+    fn advance(&mut self, now: Instant<Monotonic>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        while self.waiting.is_empty() && self.step != Step::Over {
+            self.deadline = now.saturating_add(PATIENCE);
+            match self.step {
+                Step::Clearing => {
+                    self.step = Step::Serving;
+                    let stands = |planned: &Planned| self.running.values().any(|it| it == planned);
+                    let wanted = self.needed.standing.iter().filter(|planned| !stands(planned));
+                    let wanted: Vec<_> = wanted.chain(&self.needed.sinks).cloned().collect();
+                    actions.extend(self.start(wanted));
+                }
+                Step::Serving => {
+                    self.step = Step::Loading;
+                    let loads = self.needed.loads.clone();
+                    actions.extend(self.start(loads));
+                }
+                Step::Loading => {
+                    self.step = Step::Measuring;
+                    self.deadline = now.saturating_add(self.limit);
+                    self.measurement = Some(JobId(self.next));
+                    let measurement = self.needed.measurement.clone();
+                    actions.extend(self.start(vec![measurement]));
+                }
+                Step::Measuring => {
+                    self.step = Step::Pulling;
+                    let loads = self.jobs_of(Role::Load);
+                    actions.extend(self.stop(loads));
+                    if let Some(job) = self.measurement {
+                        self.waiting.insert(job);
+                        let node = self.needed.measurement.node.clone();
+                        actions.push(Action::Ask(node, Request::Pull { job }));
+                    }
+                }
+                Step::Pulling => {
+                    self.step = Step::Ending;
+                    let standing = &self.needed.standing;
+                    let sinks = self
+                        .running
+                        .iter()
+                        .filter(|(_, planned)| !standing.contains(planned))
+                        .map(|(job, _)| *job)
+                        .collect();
+                    actions.extend(self.stop(sinks));
+                }
+                Step::Ending | Step::GivingUp => self.step = Step::Over,
+                Step::Over => {}
+            }
+        }
+        actions
+    }
+
+    fn jobs_of(&self, role: Role) -> Vec<JobId> {
+        let of_role = self.running.iter().filter(|(_, planned)| planned.role == role);
+        of_role.map(|(job, _)| *job).collect()
+    }
+
+    fn start(&mut self, wanted: Vec<Planned>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for planned in wanted {
+            let job = JobId(self.next);
+            self.next += 1;
+            let samples = planned.role == Role::Measurement;
+            let request = Request::Start { job, what: planned.job.clone(), samples };
+            actions.push(Action::Ask(planned.node.clone(), request));
+            self.waiting.insert(job);
+            self.running.insert(job, planned);
+        }
+        actions
+    }
+
+    fn stop(&mut self, jobs: Vec<JobId>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for job in jobs {
+            let Some(planned) = self.running.get(&job) else { continue };
+            actions.push(Action::Ask(planned.node.clone(), Request::Stop { job }));
+            self.waiting.insert(job);
+        }
+        actions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_plan::{Plan, Source};
+    use dwell_record::{Environment, Kind, Stamps, Trust};
+
+    use super::*;
+    use crate::jobs::jobs;
+
+    const PLAN: &str = "version = 1\nname = \"x\"\nload = \"both\"\n\
+        topology = { lab = \"line:2\" }\n[ping]\nfrom = \"n1\"\nto = \"n2\"\ncount = 10\n\
+        [loads.both]\ncpu = [{ on = \"n1\", level = \"50%\" }]\n\
+        traffic = [{ from = \"n1\", to = \"n2\", rate = \"1Mbit/s\" }]\n";
+
+    fn needed() -> Servers {
+        jobs(&Plan::read(&Source::parse(PLAN).unwrap()).unwrap())
+    }
+
+    fn at(seconds: i64) -> Instant<Monotonic> {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn summary() -> Box<Summary> {
+        Box::new(Summary {
+            kind: Kind::Ping,
+            target: "stamp://n2".into(),
+            parameters: Default::default(),
+            packets: None,
+            metrics: Default::default(),
+            values: Default::default(),
+            stamps: Stamps::default(),
+            engine: String::new(),
+            trust: Trust::default(),
+            environment: Environment::default(),
+        })
+    }
+
+    fn finished(job: JobId) -> Event {
+        Event::Finished { job, summary: summary(), segment_bytes: None }
+    }
+
+    /// Nodes that do at once what they are asked, in the order in which they are asked.
+    fn obey(machine: &mut Machine, actions: Vec<Action>, log: &mut Vec<String>) {
+        let mut todo = std::collections::VecDeque::from(actions);
+        while let Some(action) = todo.pop_front() {
+            let Action::Ask(node, request) = action else { continue };
+            let events = match request {
+                Request::Start { job, what, .. } => {
+                    log.push(format!("{node} {}", what.name()));
+                    let mut events = vec![Event::Ready { job }];
+                    events.extend(what.ends_by_itself().then(|| finished(job)));
+                    events
+                }
+                Request::Stop { job } => {
+                    log.push(format!("{node} stop {}", machine.running[&job].job.name()));
+                    vec![finished(job)]
+                }
+                Request::Pull { job } => {
+                    log.push(format!("{node} pull"));
+                    vec![Event::Pulled { job, bytes: 0, crc32: 0 }]
+                }
+            };
+            for event in events {
+                todo.extend(machine.hear(&node, event, at(1)));
+            }
+        }
+    }
+
+    #[test]
+    fn servers_stand_before_loads_and_loads_before_the_measurement_and_sinks_outlive_them() {
+        let (mut machine, actions) = Machine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
+        let mut log = Vec::new();
+        obey(&mut machine, actions, &mut log);
+        assert_eq!(
+            log,
+            [
+                "n2 reflect",
+                "n2 load sink",
+                "n1 load cpu",
+                "n1 load traffic",
+                "n1 ping",
+                "n1 stop load cpu",
+                "n1 stop load traffic",
+                "n1 pull",
+                "n2 stop load sink"
+            ]
+        );
+        let outcome = machine.outcome().unwrap();
+        assert_eq!((outcome.failure, outcome.told.len()), (None, 4));
+        assert_eq!(outcome.standing.len(), 1, "the reflector goes on");
+    }
+
+    #[test]
+    fn a_reflector_that_stands_is_not_started_again_and_one_that_is_not_needed_ends() {
+        let (mut machine, actions) = Machine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
+        obey(&mut machine, actions, &mut Vec::new());
+        let next = machine.next_job();
+        let standing = machine.outcome().unwrap().standing;
+        let (mut machine, actions) =
+            Machine::new(needed(), standing.clone(), next, Nanos::from_secs(5), at(0));
+        let mut log = Vec::new();
+        obey(&mut machine, actions, &mut log);
+        assert_eq!(log[0], "n2 load sink");
+        let mut other = needed();
+        other.standing.clear();
+        let (mut machine, actions) =
+            Machine::new(other, standing, machine.next_job(), Nanos::from_secs(5), at(0));
+        let mut log = Vec::new();
+        obey(&mut machine, actions, &mut log);
+        assert_eq!(log[0], "n2 stop reflect");
+        assert!(machine.outcome().unwrap().standing.is_empty());
+    }
+
+    #[test]
+    fn a_node_that_vanishes_fails_the_trial_with_a_reason_and_the_others_are_cleaned_up() {
+        let (mut machine, mut actions) =
+            Machine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
+        // Everything begins, and the measurement is under way.
+        while machine.step != Step::Measuring {
+            let asked = std::mem::take(&mut actions);
+            for action in asked {
+                let Action::Ask(node, Request::Start { job, .. }) = action else { panic!() };
+                actions.extend(machine.hear(&node, Event::Ready { job }, at(1)));
+            }
+        }
+        let actions = machine.gone("n1", "its process ended", at(2));
+        let stopped: Vec<_> = actions
+            .iter()
+            .map(|action| match action {
+                Action::Ask(node, Request::Stop { .. }) => node.as_str(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(stopped, ["n2", "n2"], "reflector and sink");
+        obey(&mut machine, actions, &mut Vec::new());
+        let outcome = machine.outcome().unwrap();
+        assert_eq!(outcome.failure.unwrap(), "node n1 is gone: its process ended");
+        assert!(outcome.standing.is_empty());
+    }
+
+    #[test]
+    fn a_measurement_that_does_not_end_and_a_node_that_does_not_obey_are_given_up() {
+        let (mut machine, mut actions) =
+            Machine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
+        while machine.step != Step::Measuring {
+            let asked = std::mem::take(&mut actions);
+            for action in asked {
+                let Action::Ask(node, Request::Start { job, .. }) = action else { panic!() };
+                actions.extend(machine.hear(&node, Event::Ready { job }, at(1)));
+            }
+        }
+        assert!(machine.tick(at(5)).is_empty(), "not yet");
+        let actions = machine.tick(at(7));
+        assert!(!actions.is_empty());
+        let actions = machine.tick(at(60));
+        assert!(actions.contains(&Action::Release("n1".into())), "{actions:?}");
+        let outcome = machine.outcome().unwrap();
+        assert_eq!(outcome.failure.unwrap(), "ping on n1 took longer than 5s");
+    }
+
+    #[test]
+    fn a_job_that_fails_fails_the_trial_in_its_own_words() {
+        let (mut machine, actions) = Machine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
+        let Action::Ask(node, Request::Start { job, .. }) = &actions[0] else { panic!() };
+        let reason = "port 862 is in use".to_owned();
+        let rest = machine.hear(node, Event::Failed { job: *job, reason }, at(1));
+        obey(&mut machine, rest, &mut Vec::new());
+        let outcome = machine.outcome().unwrap();
+        assert_eq!(outcome.failure.unwrap(), "reflect on n2: port 862 is in use");
+    }
+}

@@ -1,0 +1,427 @@
+//! Carries out a run: trial after trial, with everything on disk before the next begins.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dwell_fleet::{Fleet, FleetError, FromNode};
+use dwell_plan::{Expansion, PlanError};
+use dwell_protocol::{Event, JobId, Progress};
+use dwell_store::{Ingested, Role, RunRow, RunState, Store, StoreError, TrialRow, TrialState};
+use dwell_units::{Instant, Monotonic, Nanos};
+use thiserror::Error;
+
+use crate::jobs::{Planned, jobs, time_limit};
+use crate::machine::{Action, Machine, Outcome};
+
+/// A stop is obeyed within this time.
+const TURN: Duration = Duration::from_millis(100);
+
+/// So many trials failed in a row are no accident.
+const FAILURES: u32 = 5;
+
+/// With a full disk, room is looked for this often.
+const FULL_DISK: Duration = Duration::from_secs(2);
+
+/// Where the time comes from.
+pub trait Clock {
+    /// Now.
+    fn now(&self) -> Instant<Monotonic>;
+    /// Lets so much time pass.
+    fn sleep(&self, time: Duration);
+}
+
+/// Who is told how far the run is.
+pub trait Talk {
+    /// A trial begins: its place in the run from 0, how many there are, its number and cell.
+    fn begins(&mut self, done: u32, all: u32, trial: u32, cell: &BTreeMap<String, String>);
+    /// Its measurement is so far.
+    fn progress(&mut self, progress: &Progress);
+    /// It ended.
+    fn ended(&mut self, trial: u32, end: &TrialEnd);
+    /// Something to hear of at once.
+    fn say(&mut self, text: &str);
+}
+
+/// How a trial ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TrialEnd {
+    /// Measured.
+    Finished,
+    /// Failed, for this reason.
+    Failed(String),
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Every trial has been tried.
+    Complete,
+    /// A person stopped it.
+    Interrupted,
+    /// A rule of the plan stopped it, in words.
+    Stopped(String),
+}
+
+/// Why a run cannot go on. What was measured is on disk, and the run can be resumed.
+#[derive(Debug, Error)]
+pub enum RunnerError {
+    /// The store failed.
+    #[error("cannot keep what was measured")]
+    Store(#[from] StoreError),
+    /// The nodes cannot be made.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    /// A cell of the plan makes no sense.
+    #[error("{0}")]
+    Plan(PlanError),
+    /// What comes from nodes cannot be kept meanwhile.
+    #[error("cannot write {}", path.display())]
+    Incoming {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl RunnerError {
+    fn is_full_disk(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_full_disk(),
+            Self::Incoming { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
+            Self::Fleet(_) | Self::Plan(_) => false,
+        }
+    }
+}
+
+/// A run under way.
+pub struct Runner<'a> {
+    /// The nodes.
+    pub fleet: &'a mut dyn Fleet,
+    /// What was measured.
+    pub store: &'a mut Store,
+    /// What to measure.
+    pub expansion: &'a Expansion,
+    /// The run in the store.
+    pub run: RunRow,
+    /// The time.
+    pub clock: &'a dyn Clock,
+    /// Who is told.
+    pub talk: &'a mut dyn Talk,
+    /// Set by whoever wants it to end.
+    pub stop: &'a AtomicBool,
+}
+
+/// What goes on from trial to trial.
+#[derive(Default)]
+struct Standing {
+    reflectors: Vec<(JobId, Planned)>,
+    next_job: u32,
+}
+
+impl Runner<'_> {
+    /// Runs every trial that is not finished yet, in the order of the plan.
+    ///
+    /// # Errors
+    /// It cannot go on.
+    pub fn run(mut self) -> Result<End, RunnerError> {
+        self.store.set_run_state(&self.run, RunState::Running)?;
+        let outcome = self.trials();
+        // Whatever happened, nothing stays behind.
+        let dissolved = self.fleet.dissolve();
+        let end = outcome?;
+        let state = match end {
+            End::Complete => RunState::Finished,
+            End::Interrupted | End::Stopped(_) => RunState::Stopped,
+        };
+        self.store.set_run_state(&self.run, state)?;
+        dissolved?;
+        Ok(end)
+    }
+
+    fn trials(&mut self) -> Result<End, RunnerError> {
+        let stop_rules = self.expansion.plan().stop;
+        let mut trials = self.store.trials(&self.run)?;
+        trials.sort_unstable_by_key(|trial| trial.position);
+        let all = trials.len() as u32;
+        let over =
+            |trial: &TrialRow| matches!(trial.state, TrialState::Finished | TrialState::Failed);
+        let mut done = trials.iter().filter(|trial| over(trial)).count() as u32;
+        let started = self.clock.now();
+        let mut failures = 0;
+        let mut standing = Standing::default();
+        for trial in trials.iter().filter(|trial| !over(trial)) {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(End::Interrupted);
+            }
+            if stop_rules.time.is_some_and(|time| self.clock.now() - started >= time) {
+                let left = all - done;
+                return Ok(End::Stopped(format!("its time is over; trials left: {left}")));
+            }
+            self.talk.begins(done, all, trial.number, &trial.parameters);
+            let Some(end) = self.trial(trial, &mut standing)? else {
+                return Ok(End::Interrupted);
+            };
+            self.talk.ended(trial.number, &end);
+            done += 1;
+            failures = if end == TrialEnd::Finished { 0 } else { failures + 1 };
+            let most = stop_rules.failures.unwrap_or(FAILURES);
+            if failures >= most && done < all {
+                let TrialEnd::Failed(reason) = end else { continue };
+                return Ok(End::Stopped(format!(
+                    "{failures} trials in a row failed, the last because {reason}"
+                )));
+            }
+            let pause = self.expansion.plan().trials.pause;
+            if pause > Nanos::ZERO && done < all {
+                self.clock.sleep(pause.to_std());
+            }
+        }
+        Ok(End::Complete)
+    }
+
+    /// Measures one trial, and keeps what came of it. With a full disk it waits for room and
+    /// measures it again. `None` when it was interrupted, and is to be measured again another time.
+    fn trial(
+        &mut self,
+        trial: &TrialRow,
+        standing: &mut Standing,
+    ) -> Result<Option<TrialEnd>, RunnerError> {
+        loop {
+            let failure = match self.try_trial(trial, standing) {
+                Ok(end) => return Ok(end),
+                Err(failure) if failure.is_full_disk() => failure,
+                Err(failure) => return Err(failure),
+            };
+            let dir = self.store.dir().display().to_string();
+            self.talk.say(&format!("{failure}: the disk is full; waiting for room in {dir}"));
+            while !self.has_room() {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                self.clock.sleep(FULL_DISK);
+            }
+            self.talk.say(&format!("there is room again; measuring trial {} anew", trial.number));
+        }
+    }
+
+    /// Whether a megabyte can be written.
+    fn has_room(&self) -> bool {
+        let path = self.store.dir().join("incoming").join("room");
+        let written = fs::write(&path, vec![0; 1 << 20]);
+        let _ = fs::remove_file(&path);
+        written.is_ok()
+    }
+
+    fn try_trial(
+        &mut self,
+        trial: &TrialRow,
+        standing: &mut Standing,
+    ) -> Result<Option<TrialEnd>, RunnerError> {
+        let plan = match self.expansion.plan_of(trial.cell) {
+            Ok(plan) => plan,
+            Err(error) => return self.fail(trial, &error.to_string(), &[]),
+        };
+        self.store.begin_trial(trial)?;
+        if let Err(error) = self.fleet.prepare(&plan.topology) {
+            // Without nodes there is nothing to go on with.
+            return Err(error.into());
+        }
+        let mut incoming = Incoming::create(self.store, &self.run, trial)?;
+        let limit = time_limit(&plan);
+        let reflectors = std::mem::take(&mut standing.reflectors);
+        let (mut machine, actions) =
+            Machine::new(jobs(&plan), reflectors, standing.next_job, limit, self.clock.now());
+        self.carry_out(&mut machine, actions);
+        let mut interrupted = false;
+        while !machine.is_over() {
+            if !interrupted && self.stop.load(Ordering::Relaxed) {
+                interrupted = true;
+                let actions = machine.give_up("interrupted".into(), self.clock.now());
+                self.carry_out(&mut machine, actions);
+            }
+            let left = (machine.deadline() - self.clock.now()).max(Nanos::ZERO).to_std();
+            let heard = self.fleet.next(left.min(TURN));
+            let now = self.clock.now();
+            let actions = match heard {
+                None => machine.tick(now),
+                Some((node, FromNode::Gone(why))) => machine.gone(&node, &why, now),
+                Some((_, FromNode::Data(job, bytes))) => {
+                    if Some(job) == machine.measurement() {
+                        incoming.take(&bytes);
+                    }
+                    Vec::new()
+                }
+                Some((node, FromNode::Event(event))) => {
+                    match &event {
+                        Event::Hello { dwell, .. } => {
+                            self.store.set_node(&self.run, &node, dwell)?;
+                        }
+                        Event::Progress { progress, .. } => self.talk.progress(progress),
+                        Event::Pulled { bytes, crc32, .. } => incoming.check(*bytes, *crc32),
+                        _ => {}
+                    }
+                    machine.hear(&node, event, now)
+                }
+            };
+            self.carry_out(&mut machine, actions);
+        }
+        standing.next_job = machine.next_job();
+        let outcome = machine.outcome().unwrap_or_default();
+        standing.reflectors.clone_from(&outcome.standing);
+        if interrupted {
+            return Ok(None);
+        }
+        self.keep(trial, outcome, incoming)
+    }
+
+    /// Does what the machine decides, and tells it what cannot be done.
+    fn carry_out(&mut self, machine: &mut Machine, actions: Vec<Action>) {
+        let mut todo = std::collections::VecDeque::from(actions);
+        while let Some(action) = todo.pop_front() {
+            match action {
+                Action::Release(node) => self.fleet.release(&node),
+                Action::Ask(node, request) => {
+                    if let Err(error) = self.fleet.request(&node, &request) {
+                        self.fleet.release(&node);
+                        let why = error.to_string();
+                        todo.extend(machine.gone(&node, &why, self.clock.now()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts a trial on disk.
+    fn keep(
+        &mut self,
+        trial: &TrialRow,
+        outcome: Outcome,
+        incoming: Incoming,
+    ) -> Result<Option<TrialEnd>, RunnerError> {
+        let mut failure = outcome.failure;
+        let mut ingested = None;
+        match incoming.finish()? {
+            Some(segment) => {
+                let path = segment.path.clone();
+                let taken = self.ingest(trial, segment);
+                let _ = fs::remove_file(path);
+                let (samples, damage) = taken?;
+                ingested = Some(samples);
+                failure = failure.or(damage);
+            }
+            None if failure.is_none() => {
+                failure = Some("its samples were damaged on their way".into());
+            }
+            None => {}
+        }
+        let measured = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
+        let packets = measured.and_then(|(_, _, summary)| summary.packets);
+        if failure.is_none() && packets.is_none_or(|packets| packets.received + packets.late == 0) {
+            failure = Some("no reply came".into());
+        }
+        let Some(reason) = failure else {
+            self.store.end_trial(trial, Ok(()), &outcome.told, ingested.as_ref())?;
+            return Ok(Some(TrialEnd::Finished));
+        };
+        self.store.end_trial(trial, Err(&reason), &outcome.told, ingested.as_ref())?;
+        Ok(Some(TrialEnd::Failed(reason)))
+    }
+
+    fn fail(
+        &mut self,
+        trial: &TrialRow,
+        reason: &str,
+        told: &[(Role, String, dwell_record::Summary)],
+    ) -> Result<Option<TrialEnd>, RunnerError> {
+        self.store.begin_trial(trial)?;
+        self.store.end_trial(trial, Err(reason), told, None)?;
+        Ok(Some(TrialEnd::Failed(reason.to_owned())))
+    }
+
+    /// Takes the samples in; also says what is wrong with them, if anything is.
+    fn ingest(
+        &mut self,
+        trial: &TrialRow,
+        segment: Segment,
+    ) -> Result<(Ingested, Option<String>), RunnerError> {
+        let mut ingest = self.store.ingest(&self.run, trial)?;
+        let open = File::open(&segment.path);
+        let file =
+            open.map_err(|source| RunnerError::Incoming { path: segment.path.clone(), source })?;
+        let damage = match ingest.push_segment(&mut BufReader::new(file))? {
+            Ok(end) if end.totals.is_none() => Some("its segment of samples was cut short".into()),
+            Ok(end) if end.damaged > 0 => {
+                Some(format!("{} frames of its segment of samples are damaged", end.damaged))
+            }
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        Ok((ingest.finish()?, damage))
+    }
+}
+
+/// The segment of a trial, on its way.
+struct Incoming {
+    path: PathBuf,
+    file: BufWriter<File>,
+    hasher: crc32fast::Hasher,
+    bytes: u64,
+    /// What was sent is what came.
+    whole: bool,
+    failure: Option<std::io::Error>,
+}
+
+/// A segment that came.
+struct Segment {
+    path: PathBuf,
+}
+
+impl Incoming {
+    fn create(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Self, RunnerError> {
+        let name = format!("{}-{}.segment", run.run, trial.number);
+        let path = store.dir().join("incoming").join(name);
+        let file = File::create(&path)
+            .map_err(|source| RunnerError::Incoming { path: path.clone(), source })?;
+        Ok(Self {
+            path,
+            file: BufWriter::new(file),
+            hasher: crc32fast::Hasher::new(),
+            bytes: 0,
+            whole: false,
+            failure: None,
+        })
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+        self.bytes += bytes.len() as u64;
+        if self.failure.is_none() {
+            self.failure = self.file.write_all(bytes).err();
+        }
+    }
+
+    fn check(&mut self, bytes: u64, crc32: u32) {
+        self.whole = bytes == self.bytes && crc32 == self.hasher.clone().finalize();
+    }
+
+    /// `None` when it did not come whole.
+    fn finish(mut self) -> Result<Option<Segment>, RunnerError> {
+        let flushed = self.file.flush();
+        let failure = self.failure.take().or(flushed.err());
+        let path = self.path.clone();
+        if let Some(source) = failure {
+            let _ = fs::remove_file(&path);
+            return Err(RunnerError::Incoming { path, source });
+        }
+        if !self.whole {
+            let _ = fs::remove_file(&path);
+        }
+        Ok(self.whole.then_some(Segment { path }))
+    }
+}
