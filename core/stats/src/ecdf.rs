@@ -34,20 +34,20 @@ pub struct Steps {
 
 impl Steps {
     /// The steps of values with their counts, in any order; a value may come more than once, a
-    /// count may be 0.
+    /// count may be 0. Counts that add up to more than fits count as the most there is.
     pub fn new(counts: impl IntoIterator<Item = (Nanos, u64)>) -> Self {
         let mut counts: Vec<_> = counts.into_iter().filter(|&(_, count)| count > 0).collect();
         counts.sort_unstable_by_key(|&(value, _)| value);
         counts.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             if same {
-                kept.1 += next.1;
+                kept.1 = kept.1.saturating_add(next.1);
             }
             same
         });
-        let mut rank = 0;
+        let mut rank = 0_u64;
         let mut rise = |&(_, count): &(Nanos, u64)| {
-            rank += count;
+            rank = rank.saturating_add(count);
             rank
         };
         let ranks = counts.iter().map(&mut rise).collect();

@@ -1,8 +1,11 @@
 //! Delay statistics: what a stream of probe fates says about delay, its variation and loss.
 //!
-//! Pure and streaming: samples go in one by one, in the order in which their fates were decided,
-//! memory stays bounded however many there are, and no clock is read. Where the samples came from
-//! and how the figures are printed is not known here.
+//! Two kinds of figures. Those of a running measurement are streaming: samples go in one by one, in
+//! the order in which their fates were decided, and memory stays bounded however many there are.
+//! Those of a finished one take all samples as a slice of nanoseconds in order of time: intervals,
+//! outliers, fits, comparisons. `docs/statistics.md` defines each and says what was proven of it.
+//! No clock is read, randomness comes from seeds handed in, and where the samples came from or how
+//! the figures are printed is not known here.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +27,7 @@ mod percentile;
 mod probability;
 mod rank_test;
 mod recent;
+mod repetitions;
 mod round_trip;
 mod shift;
 mod threshold;

@@ -4,7 +4,7 @@
 mod series;
 
 use dwell_stats::{Compare, Comparison, Shift};
-use series::delays;
+use series::{MEDIAN, delays};
 
 const PAIRS: u64 = 1_000;
 /// Fewer than by default, to end in time; the intervals are the same but for their last digits.
@@ -23,30 +23,75 @@ fn verdicts(comparison: &Comparison) -> impl Iterator<Item = Shift> {
     comparison.quantiles.iter().map(|quantile| quantile.shift).chain(ranks)
 }
 
+fn differ(comparison: &Comparison) -> bool {
+    verdicts(comparison).any(|shift| shift != Shift::CannotTell)
+}
+
 fn prove_same(n: usize, phi: f64, first: u64) {
-    let tells =
-        |&seed: &u64| verdicts(&compare(seed, n, phi, 1.0)).any(|shift| shift != Shift::CannotTell);
-    let different = (first..first + PAIRS).filter(tells).count();
+    let different =
+        (first..first + PAIRS).filter(|&seed| differ(&compare(seed, n, phi, 1.0))).count();
     println!("{n} delays, phi {phi}, seeds from {first}: {different} of {PAIRS} differ");
     assert!(different < 50, "n {n}, phi {phi}, seeds from {first}: {different} of {PAIRS} differ");
 }
 
 #[test]
-fn independent_series_of_the_same_thing_do_not_differ() {
+fn short_series_of_the_same_thing_do_not_differ() {
     prove_same(500, 0.0, 1_000);
+    prove_same(500, 0.5, 11_000);
+    prove_same(500, 0.8, 21_000);
+}
+
+#[test]
+fn long_independent_series_of_the_same_thing_do_not_differ() {
     prove_same(2_000, 0.0, 3_000);
 }
 
 #[test]
-fn dependent_series_of_the_same_thing_do_not_differ() {
-    prove_same(500, 0.5, 11_000);
+fn long_dependent_series_of_the_same_thing_do_not_differ() {
     prove_same(2_000, 0.5, 13_000);
 }
 
 #[test]
-fn strongly_dependent_series_of_the_same_thing_do_not_differ() {
-    prove_same(500, 0.8, 21_000);
+fn long_strongly_dependent_series_of_the_same_thing_do_not_differ() {
     prove_same(2_000, 0.8, 23_000);
+}
+
+#[test]
+fn series_of_the_same_thing_do_not_differ_by_a_coarse_clock() {
+    let ticks = |seed| -> Vec<i64> {
+        delays(seed, 1_000, 0.5).into_iter().map(|delay| delay / 50_000 * 50_000).collect()
+    };
+    let tells = |&seed: &u64| {
+        let compare = Compare { seed, draws: DRAWS, ..Compare::default() };
+        differ(&compare.series(&ticks(2 * seed), &ticks(2 * seed + 1)))
+    };
+    let different = (51_000..51_000 + PAIRS).filter(tells).count();
+    println!("coarse clock, seeds from 51000: {different} of {PAIRS} differ");
+    assert!(different < 50, "seeds from 51000: {different} of {PAIRS} differ");
+}
+
+/// Five repetitions of each, whose levels differ by some 5 % from one to the next.
+fn compare_repetitions(seed: u64, slower: f64) -> Comparison {
+    let levels = delays(seed ^ 0xface, 10, 0.0);
+    let repetition = |i: usize| -> Vec<i64> {
+        let level = (levels[i] as f64 / MEDIAN).powf(0.1) * if i < 5 { 1.0 } else { slower };
+        let delays = delays(10 * seed + i as u64, 300, 0.5);
+        delays.into_iter().map(|delay| (delay as f64 * level) as i64).collect()
+    };
+    let all: Vec<_> = (0..10).map(repetition).collect();
+    let all: Vec<_> = all.iter().map(Vec::as_slice).collect();
+    Compare::default().repetitions(&all[..5], &all[5..])
+}
+
+#[test]
+fn repetitions_that_differ_among_themselves_do_not_differ_from_others() {
+    let tells = |&seed: &u64| differ(&compare_repetitions(seed, 1.0));
+    let different = (41_000..41_000 + PAIRS).filter(tells).count();
+    let rises = |&seed: &u64| compare_repetitions(seed, 1.3).quantiles[0].shift == Shift::Rises;
+    let found = (43_000..43_000 + PAIRS).filter(rises).count();
+    println!("repetitions, seeds from 41000 and 43000: {different} differ, {found} found");
+    assert!(different < 50, "seeds from 41000: {different} of {PAIRS} differ");
+    assert!(found >= 900, "seeds from 43000: {found} of {PAIRS} found");
 }
 
 #[test]
