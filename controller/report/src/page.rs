@@ -26,7 +26,7 @@ const STYLE: &str = include_str!("../assets/page.css");
 pub fn page(run: &RunData) -> String {
     let title = run.title.as_deref().unwrap_or(&run.name);
     let figures = figures(run);
-    let mut main = sections::trust(run, "h2", "trust");
+    let mut main = sections::trust(run, "Can these numbers be trusted?", "trust");
     main += &summary(&findings(run), &sections::failed(run));
     main += &self::figures_section(&figures);
     main += &sections::trials(run);
@@ -44,13 +44,9 @@ pub fn comparison_page(runs: &[RunData], findings: &[Finding]) -> String {
     let mut main = String::new();
     for (i, run) in runs.iter().enumerate() {
         let name = comparison::name(i, run);
-        let _ = write!(
-            main,
-            "<div class=\"run\"><p class=\"run-name\">{}</p>{}",
-            escape(&name),
-            sections::about(run)
-        );
-        main += &sections::trust(run, "h2", &format!("trust-{i}"));
+        let _ = write!(main, "<div class=\"run\">{}", sections::about(run));
+        let heading = format!("Can the numbers of {name} be trusted?");
+        main += &sections::trust(run, &heading, &format!("trust-{i}"));
         main += "</div>";
     }
     main += &summary(findings, "");

@@ -34,6 +34,16 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     };
     fact("Probes", probes(run, &summaries), "Planned, sent and answered in time.");
     fact(
+        "Probes leave in",
+        named(|s| Some(s.parameters.get("mode")?.as_str()?.replace('-', " "))),
+        "Open loop: at times fixed in advance. Closed loop: each after the reply to the one before, which hides stalls.",
+    );
+    fact(
+        "Percentiles",
+        named(|s| s.trust.percentile_resolution.map(|resolution| resolution.name().to_owned())),
+        "How true they are: exact is a value that was observed; 0.1% is within that of one.",
+    );
+    fact(
         "Warm-up",
         sum(&summaries, |s| s.trust.warm_up_sent)
             .map(|n| format!("{} before the first one counted", things(n, "probe"))),
@@ -163,12 +173,22 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
     seen.into_iter().map(said).collect()
 }
 
+/// Whether every finished trial says how its schedule was kept: then silence means that nothing was
+/// wrong. Of imported data nobody knows.
+pub(crate) fn was_watched(run: &RunData) -> bool {
+    let mut trials = group::finished(run).peekable();
+    let watched = |summary: &Summary| summary.trust.schedule_error_ns.is_some();
+    trials.peek().is_some() && trials.all(|trial| trial.summary.as_ref().is_some_and(watched))
+}
+
 /// The state of trust as a finding.
 pub(crate) fn in_words(run: &RunData) -> String {
     let warnings = warnings(run);
     let trials = summaries(run).count() as u64;
     match warnings.as_slice() {
-        _ if trials == 0 => "Nothing is known of how far these numbers can be trusted.".to_owned(),
+        [] if !was_watched(run) => {
+            "Nothing is known of how far these numbers can be trusted.".to_owned()
+        }
         [] => format!("No limit of trust was broken in {}.", things(trials, "trial")),
         [only] => format!("Before quoting a number, read this warning: {only}."),
         [first, rest @ ..] => {

@@ -143,6 +143,9 @@ fn runs_without_delays_say_why() {
 fn broken_limits_are_told_even_when_the_node_did_not_warn() {
     let mut run = synthetic::loads();
     assert!(text(&run, "trust").starts_with("No limit of trust was broken"));
+    let mut imported = run.clone();
+    imported.trials[4].summary.as_mut().unwrap().trust.schedule_error_ns = None;
+    assert!(text(&imported, "trust").starts_with("Nothing is known"), "silence is not health");
     run.trials[0].summary.as_mut().unwrap().trust.ring_dropped = 5;
     assert!(text(&run, "trust").contains("dropped"), "{}", text(&run, "trust"));
     run.trials[1].summary.as_mut().unwrap().trust.schedule_error_ns.as_mut().unwrap().p99 =

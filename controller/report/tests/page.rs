@@ -47,6 +47,7 @@ fn trust_comes_first_and_every_section_is_there() {
         "arch_sys_counter",
         "ondemand",
         "36,000 planned",
+        "open loop",
         "SCHED_FIFO",
         "180 probes before",
     ] {

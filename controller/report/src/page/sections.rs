@@ -55,13 +55,10 @@ pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
     let known = group::finished(run).any(|trial| trial.summary.is_some());
     let mut html = format!(
         "<section class=\"trust\" id=\"{id}\" aria-labelledby=\"{id}-title\">\
-         <{heading} id=\"{id}-title\">Can these numbers be trusted?</{heading}>\n"
+         <h2 id=\"{id}-title\">{}</h2>\n",
+        escape(heading)
     );
-    if !known {
-        html += "<p class=\"banner unknown\"><b><span aria-hidden=\"true\">? </span>Not known.</b> No trial left word of how it was measured.</p>";
-    } else if warnings.is_empty() {
-        html += "<p class=\"banner good\"><b><span aria-hidden=\"true\">&#10003; </span>No limit was broken.</b> Clocks stood still against each other, no sample was dropped, probes left on time.</p>";
-    } else {
+    if !warnings.is_empty() {
         let _ = write!(
             html,
             "<div class=\"banner warn\"><p><b><span aria-hidden=\"true\">&#9888; </span>Warning: read {} before quoting a number.</b></p><ul>",
@@ -71,6 +68,10 @@ pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
             let _ = write!(html, "<li>{}</li>", escape(warning));
         }
         html += "</ul></div>";
+    } else if trust::was_watched(run) {
+        html += "<p class=\"banner good\"><b><span aria-hidden=\"true\">&#10003; </span>No limit was broken.</b> No clock was stepped, no sample was dropped, probes left on time, and no node warned of anything.</p>";
+    } else {
+        html += "<p class=\"banner unknown\"><b><span aria-hidden=\"true\">? </span>Not known.</b> Nobody watched the clocks and the schedule while this was measured, or left no word of it.</p>";
     }
     if !known {
         return html + "</section>\n";

@@ -213,7 +213,7 @@ fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> Summary {
     Summary {
         kind: Kind::Ping,
         target: "stamp://10.0.0.2:862".to_owned(),
-        parameters: BTreeMap::new(),
+        parameters: [("mode".to_owned(), "open-loop".into())].into(),
         packets: Some(packets),
         metrics,
         values: BTreeMap::new(),
