@@ -11,7 +11,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt setup setup-run peers man completions bench-rtt install clean
+.PHONY: help build run test test-web lint fmt setup setup-run peers man completions web bench-rtt install clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +21,9 @@ run: setup-run build ## measure round trips in a two-node lab, idle and loaded (
 
 test: setup peers lint ## everything CI runs
 	tests/run
+
+test-web: setup ## the pages of reports in a browser; screenshots in target/tmp/report-pages
+	$(CARGO) test --locked -p dwell-report --test web -- --show-output
 
 lint: ## formatting, clippy, documentation, what the node binary links
 	$(CARGO) fmt --all --check
@@ -54,6 +57,9 @@ man: ## regenerate docs/man from the command definition
 
 completions: ## regenerate docs/completions from the command definition
 	$(CARGO) run --quiet --locked -p dwell -- generate completions docs/completions
+
+web: setup ## rebuild the runtime of figures that reports embed (controller/report/assets)
+	cd controller/web && npm ci && npm run build
 
 bench-rtt: setup build target/release/pingpong ## round trips beside sockperf and C; says which goals are missed
 	@target/release/rtt $(ARGS)

@@ -4,4 +4,24 @@
 
 #![forbid(unsafe_code)]
 
+mod comparison;
 pub mod data;
+mod figure;
+mod figures;
+mod findings;
+mod group;
+mod html;
+mod line;
+mod metric;
+mod page;
+mod quantity;
+mod shift;
+mod steps;
+mod theme;
+mod trust;
+
+pub use comparison::comparison_figures;
+pub use figure::{Figure, Table};
+pub use figures::figures;
+pub use findings::{Finding, findings};
+pub use page::{comparison_page, page};

@@ -1,0 +1,124 @@
+// Draws the figures of the page: the first at once, the others when they come near or when nothing
+// else is to do, all again when the ground changes between light and dark.
+(() => {
+  "use strict";
+  const specifications = JSON.parse(document.getElementById("specifications").textContent);
+  const darkConfig = JSON.parse(document.getElementById("dark").textContent);
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const charts = [...document.querySelectorAll(".chart")];
+  const drawn = new Map();
+
+  function draw(chart) {
+    if (!drawn.has(chart)) drawn.set(chart, embed(chart));
+    return drawn.get(chart);
+  }
+
+  // Waits for what is being drawn, so that one figure is never drawn twice at a time.
+  function redraw(chart) {
+    const before = drawn.get(chart) ?? Promise.resolve();
+    drawn.set(chart, before.then((drawing) => {
+      drawing?.finalize();
+      return embed(chart);
+    }));
+  }
+
+  async function embed(chart) {
+    const id = chart.dataset.figure;
+    const title = document.getElementById(`title-${id}`).textContent;
+    const specification = structuredClone(specifications[id]);
+    if (dark.matches) specification.config = darkConfig;
+    try {
+      const drawing = await dwellFigures.embed(chart, specification, {
+        mode: "vega-lite",
+        renderer: "svg",
+        // Interprets expressions, so that the page's policy need not allow eval.
+        ast: true,
+        actions: { export: true, source: false, compiled: false, editor: false },
+        downloadFileName: `dwell-${id}`,
+        scaleFactor: { png: 2 },
+        defaultStyle: false,
+        forceActionsMenu: true,
+        tooltip: { disableDefaultStyle: true },
+      });
+      name(chart, specification.description);
+      menu(chart, drawing.view, title, `dwell-${id}`);
+      chart.classList.add("drawn");
+      return drawing;
+    } catch (error) {
+      chart.textContent = `This figure could not be drawn (${error.message}); its numbers are in the table above.`;
+      chart.classList.add("failed-to-draw");
+    }
+  }
+
+  // One image with one text, for those who do not see it; its parts are not images of their own.
+  function name(chart, description) {
+    const svg = chart.querySelector("svg.marks");
+    for (const part of svg.querySelectorAll("[role], [aria-label], [aria-roledescription]")) {
+      for (const attribute of ["role", "aria-label", "aria-roledescription"]) part.removeAttribute(attribute);
+    }
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", description);
+  }
+
+  // The runtime fills in the link's address when a mouse button goes down; keys need it too.
+  function menu(chart, view, title, file) {
+    const details = chart.querySelector("details");
+    details.removeAttribute("title");
+    const summary = details.querySelector("summary");
+    summary.textContent = "Save this figure";
+    summary.setAttribute("aria-label", `Save this figure: ${title}`);
+    const kinds = ["svg", "png"];
+    details.querySelectorAll(".vega-actions a").forEach((link, i) => {
+      link.addEventListener("click", async (event) => {
+        if (event.detail !== 0) return;
+        event.preventDefault();
+        const save = document.createElement("a");
+        save.href = await view.toImageURL(kinds[i], kinds[i] === "png" ? 2 : 1);
+        save.download = `${file}.${kinds[i]}`;
+        save.click();
+      });
+    });
+    details.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      details.open = false;
+      summary.focus();
+    });
+  }
+
+  function ground() {
+    document.documentElement.classList.toggle("dark-ground", dark.matches);
+  }
+
+  function whenIdle(work) {
+    if (window.requestIdleCallback) window.requestIdleCallback(work, { timeout: 500 });
+    else setTimeout(work, 50);
+  }
+
+  async function drawOthers() {
+    const next = charts.find((chart) => !drawn.has(chart));
+    if (!next) return;
+    await draw(next);
+    whenIdle(drawOthers);
+  }
+
+  function begin() {
+    ground();
+    if (!charts.length) return;
+    const near = new IntersectionObserver(
+      (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => draw(entry.target)),
+      { rootMargin: "400px" },
+    );
+    draw(charts[0]).then(() => {
+      performance.mark("first-figure");
+      charts.forEach((chart) => near.observe(chart));
+      whenIdle(drawOthers);
+    });
+  }
+
+  dark.addEventListener("change", () => {
+    ground();
+    charts.filter((chart) => drawn.has(chart)).forEach(redraw);
+  });
+  window.addEventListener("beforeprint", () => charts.forEach(draw));
+  begin();
+})();

@@ -1,0 +1,37 @@
+//! Writes reports of made-up runs, for a look at the page and for the tests in a browser:
+//! `cargo run -p dwell-report --example page -- DIRECTORY`.
+
+#[path = "../tests/synthetic/mod.rs"]
+mod synthetic;
+
+use std::path::PathBuf;
+
+use dwell_report::{Finding, comparison_page, findings, page};
+
+fn main() -> std::io::Result<()> {
+    let directory = PathBuf::from(std::env::args_os().nth(1).unwrap_or_else(|| ".".into()));
+    std::fs::create_dir_all(&directory)?;
+    let (loads, sweep) = (synthetic::loads(), synthetic::sweep());
+    let mut later = synthetic::loads();
+    later.id = "20261122-1".to_owned();
+    later.trials.iter_mut().flat_map(|t| t.series.values_mut()).for_each(|series| {
+        series.steps.iter_mut().for_each(|step| step.value_ns += step.value_ns / 5);
+    });
+    let mut said: Vec<Finding> = findings(&loads);
+    said.truncate(2);
+    let pages = [
+        ("loads.html", page(&loads)),
+        ("sweep.html", page(&sweep)),
+        ("empty.html", page(&synthetic::run("20261121-3", "nothing", None, Vec::new()))),
+        ("comparison.html", comparison_page(&[loads, later], &said)),
+    ];
+    for (name, html) in pages {
+        let path = directory.join(name);
+        std::fs::write(&path, &html)?;
+        println!("{} {} bytes", path.display(), html.len());
+    }
+    for finding in findings(&sweep).iter().chain(&findings(&synthetic::loads())) {
+        println!("- [{}] {}", finding.id, finding.text);
+    }
+    Ok(())
+}

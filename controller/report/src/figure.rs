@@ -1,0 +1,116 @@
+//! A figure as data: a specification, a sentence, and the table behind both.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::quantity::Unit;
+use crate::theme;
+
+/// A figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// Its name in this report: letters, digits and hyphens; no two figures share one.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// One sentence, computed from the data, that says what is to be seen; "cannot tell" where the
+    /// data do not say.
+    pub finding: String,
+    /// The Vega-Lite 6 specification with its data inline.
+    pub spec: Value,
+    /// The numbers behind it.
+    pub table: Table,
+}
+
+/// Rows of text under headings; units stand in the headings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Table {
+    /// The headings.
+    pub columns: Vec<String>,
+    /// As many texts per row as there are headings.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Width of a figure's plotting area in CSS pixels. Fixed, because Vega-Lite fits only single
+/// views to their container; the page scales what is wider than itself.
+pub(crate) const WIDTH: u32 = 640;
+
+/// What an id is made of: the text with everything but letters and digits as hyphens.
+pub(crate) fn slug(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .collect()
+}
+
+impl Figure {
+    /// A figure whose specification is `body` with everything that all of them share. The caption
+    /// stands under the picture and goes with it when it is saved.
+    pub(crate) fn new(
+        id: impl Into<String>,
+        title: impl Into<String>,
+        finding: impl Into<String>,
+        caption: &str,
+        body: Value,
+        table: Table,
+    ) -> Self {
+        let (title, finding) = (title.into(), finding.into());
+        let mut spec = Map::new();
+        spec.insert("$schema".into(), json!("https://vega.github.io/schema/vega-lite/v6.json"));
+        spec.insert("description".into(), json!(format!("{title}. {finding}")));
+        spec.insert("title".into(), json!({"text": format!("{title} | {caption}")}));
+        if let Value::Object(body) = body {
+            spec.extend(body);
+        }
+        spec.insert("config".into(), theme::light());
+        Self { id: id.into(), title, finding, spec: Value::Object(spec), table }
+    }
+}
+
+impl Table {
+    pub(crate) fn new<const N: usize>(columns: [&str; N]) -> Self {
+        Self { columns: columns.map(str::to_owned).to_vec(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row<const N: usize>(&mut self, row: [String; N]) {
+        self.rows.push(row.to_vec());
+    }
+}
+
+/// The scale and axis of a delay between two values: logarithmic where it spreads over more than a
+/// factor of eight, with marks at 1, 2 and 5 times powers of ten.
+pub(crate) fn delay_axis(title: &str, unit: Unit, min_ns: f64, max_ns: f64) -> (Value, Value) {
+    let (min, max) = (unit.of(min_ns), unit.of(max_ns));
+    let logarithmic = min > 0.0 && max / min > 8.0;
+    let title =
+        format!("{title} [{}{}]", unit.name(), if logarithmic { ", logarithmic" } else { "" });
+    let format = ",.6~r";
+    if logarithmic {
+        let scale = json!({"type": "log", "nice": false, "domain": [min * 0.95, max * 1.05]});
+        let values = handy(min * 0.95, max * 1.05);
+        (scale, json!({"title": title, "format": format, "values": values}))
+    } else {
+        (json!({"zero": false, "nice": true}), json!({"title": title, "format": format}))
+    }
+}
+
+/// 1, 2 and 5 times powers of ten between two positive numbers; powers alone over five decades.
+pub(crate) fn handy(min: f64, max: f64) -> Vec<f64> {
+    let steps: &[f64] = if max / min > 1e5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let (from, to) = (min.log10().floor() as i32, max.log10().ceil() as i32);
+    let all = (from..=to).flat_map(|e| steps.iter().map(move |step| scaled(*step, e)));
+    all.filter(|value| (min..=max).contains(value)).collect()
+}
+
+fn scaled(step: f64, exponent: i32) -> f64 {
+    if exponent >= 0 { step * 10f64.powi(exponent) } else { step / 10f64.powi(-exponent) }
+}
+
+/// The channel that tells groups apart, by colour here and by dash or shape beside it: the domain
+/// is stated, so that a group has the same colour in every figure.
+pub(crate) fn told_apart<'a>(labels: impl IntoIterator<Item = &'a str>) -> Value {
+    let labels: Vec<&str> = labels.into_iter().collect();
+    json!({
+        "field": "group", "type": "nominal", "title": null, "sort": null,
+        "scale": {"domain": labels}
+    })
+}

@@ -1,0 +1,123 @@
+//! The figures of one run: each appears only where the data support it.
+
+mod bands;
+mod boxes;
+mod breakdown;
+mod cumulative;
+mod drift;
+mod fit;
+mod heat;
+mod histogram;
+mod jitter;
+mod loss;
+mod overlay;
+mod percentiles;
+mod timeline;
+
+use crate::data::RunData;
+use crate::figure::Figure;
+use crate::group::{self, Group};
+use crate::metric;
+use crate::quantity::Unit;
+
+pub(crate) use boxes::boxes;
+pub(crate) use cumulative::{ccdf, ecdf};
+pub(crate) use histogram::histogram;
+pub(crate) use overlay::Overlay;
+pub(crate) use percentiles::percentiles;
+
+/// A run, and the delay its figures are about.
+pub(crate) struct Subject<'a> {
+    pub(crate) run: &'a RunData,
+    pub(crate) metric: &'a str,
+    /// The delay as a sentence says it.
+    pub(crate) noun: &'a str,
+    pub(crate) unit: Unit,
+    pub(crate) caption: String,
+    pub(crate) cells: Vec<Group<'a>>,
+}
+
+impl<'a> Subject<'a> {
+    /// `None` when nothing was measured.
+    pub(crate) fn of(run: &'a RunData) -> Option<Self> {
+        let metric = metric::main_metric(run)?;
+        let mut cells = group::cells(run, metric);
+        cells.retain(|cell| cell.steps.count() > 0);
+        let middles =
+            cells.iter().filter_map(|cell| cell.steps.at_rank(cell.steps.count().div_ceil(2)));
+        let unit = Unit::fitting(middles.max()? as f64);
+        let noun = metric::words(metric);
+        Some(Self { run, metric, noun, unit, caption: caption(run), cells })
+    }
+
+    /// The noun with a capital letter.
+    pub(crate) fn title(&self) -> String {
+        capital(self.noun)
+    }
+}
+
+/// The figures of a run, the most telling first.
+///
+/// All but that of losses are of the run's main delay (the round trip of a ping, the node delay of
+/// a relay); repetitions of a cell are merged, failed trials left out.
+pub fn figures(run: &RunData) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    if let Some(subject) = Subject::of(run) {
+        let (groups, note) = group::overlaid(run, subject.metric);
+        let overlay = Overlay {
+            noun: subject.noun,
+            unit: subject.unit,
+            caption: &subject.caption,
+            groups: &groups,
+            note: note.as_deref(),
+        };
+        for axis in &run.axes {
+            figures.extend(boxes::by_axis(&subject, axis));
+        }
+        figures.extend(timeline::timeline(&subject));
+        figures.extend(histogram(&overlay));
+        figures.extend(ecdf(&overlay));
+        figures.extend(ccdf(&overlay));
+        figures.extend(percentiles(&overlay));
+        for axis in &run.axes {
+            figures.extend(bands::bands(&subject, axis));
+            figures.extend(fit::fit(&subject, axis));
+        }
+        figures.extend(heat::heat(&subject));
+        for axis in &run.axes {
+            figures.extend(jitter::jitter(&subject, axis));
+        }
+        figures.extend(breakdown::breakdown(&subject));
+        figures.extend(drift::drift(&subject));
+    }
+    for axis in &run.axes {
+        figures.extend(loss::loss(run, axis));
+    }
+    number_doubles(&mut figures);
+    figures
+}
+
+/// Under which run, plan and version a figure was measured.
+pub(crate) fn caption(run: &RunData) -> String {
+    format!("run {}, {}, dwell {}", run.id, run.name, run.dwell)
+}
+
+/// The text with its first letter as a capital.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Gives figures of one id different ones: two axes may differ in signs that ids do not have.
+fn number_doubles(figures: &mut [Figure]) {
+    for i in 1..figures.len() {
+        let (before, rest) = figures.split_at_mut(i);
+        let figure = &mut rest[0];
+        let base = figure.id.clone();
+        let mut n = 2;
+        while before.iter().any(|other| other.id == figure.id) {
+            figure.id = format!("{base}-{n}");
+            n += 1;
+        }
+    }
+}

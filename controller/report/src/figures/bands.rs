@@ -1,0 +1,149 @@
+//! Delay against a parameter that is a number, as percentile bands (S0.13).
+
+use dwell_stats::Quantile;
+use serde_json::{Value, json};
+
+use super::Subject;
+use crate::data::{Axis, TrialData};
+use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
+use crate::findings;
+use crate::group::{self, Group};
+use crate::quantity::count;
+
+/// Panels for the values of a second axis, at most.
+const PANELS: usize = 6;
+
+/// `None` unless the axis has at least three numbers with samples.
+pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
+    let numbers = axis.numbers.as_ref()?;
+    let along: Vec<(usize, Group)> = group::by_axis(subject.run, subject.metric, axis);
+    let along: Vec<_> = along
+        .into_iter()
+        .filter(|(i, g)| g.steps.count() > 0 && numbers.get(*i).is_some())
+        .collect();
+    if along.len() < 3 {
+        return None;
+    }
+    let panels = panels(subject, axis);
+    let mut values = Vec::new();
+    let mut table =
+        Table::new(["group", "value", "samples", "p1", "p25", "p50", "p75", "p99", "max"]);
+    table.columns[1] = axis.name.clone();
+    for column in &mut table.columns[3..] {
+        *column = format!("{column} [{}]", subject.unit.name());
+    }
+    let (mut min, mut max) = (f64::MAX, f64::MIN);
+    for (label, trials) in &panels {
+        for (i, group) in along.iter() {
+            let here = group
+                .trials
+                .iter()
+                .copied()
+                .filter(|trial| trials.iter().any(|t| std::ptr::eq(*t, *trial)));
+            let group = Group::new(group.label.clone(), here.collect(), subject.metric);
+            let Some(row) = row(subject, label, numbers[*i], &group) else { continue };
+            min = min.min(
+                group.steps.quantile(Quantile::from_ppm(10_000)?).or(group.steps.min())? as f64
+            );
+            max = max.max(group.steps.max()? as f64);
+            values.push(row);
+            table.rows.push(cells(subject, label, &axis.values[*i], &group));
+        }
+    }
+    let groups = group::comparable(subject.run, subject.metric, axis);
+    let finding = format!(
+        "{} Dark band: the middle half; light band: 98 of 100; dashes: the longest.",
+        findings::effect(axis, subject.noun, &groups)
+    );
+    let (scale, y_axis) = delay_axis("delay", subject.unit, min, max);
+    let labels: Vec<&str> = panels.iter().map(|(label, _)| label.as_str()).collect();
+    let body = body(&values, &labels, x(axis, numbers), scale, y_axis);
+    let title = format!("{} against {}", subject.title(), axis.name);
+    let id = format!("bands-{}", slug(&axis.name));
+    Some(Figure::new(id, title, finding, &subject.caption, body, table))
+}
+
+/// The trials by the value of another axis that has few values, or all in one panel.
+fn panels<'a>(subject: &Subject<'a>, axis: &Axis) -> Vec<(String, Vec<&'a TrialData>)> {
+    let other = subject
+        .run
+        .axes
+        .iter()
+        .find(|other| other.name != axis.name && (2..=PANELS).contains(&other.values.len()));
+    match other {
+        Some(other) => {
+            let groups = group::by_axis(subject.run, subject.metric, other).into_iter();
+            groups.map(|(_, group)| (group.label, group.trials)).collect()
+        }
+        None => vec![("all trials".to_owned(), group::finished(subject.run).collect())],
+    }
+}
+
+/// The channel of a numeric axis, in its base unit.
+pub(super) fn x(axis: &Axis, numbers: &[f64]) -> Value {
+    let unit = axis.unit.as_deref().filter(|unit| *unit != "1");
+    let (min, max) = numbers.iter().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(*x), h.max(*x)));
+    // Rates go up by factors, sizes by steps.
+    let logarithmic = min > 0.0 && max / min > 50.0;
+    let title = unit.map_or_else(|| axis.name.clone(), |unit| format!("{} [{unit}]", axis.name));
+    let scale = if logarithmic {
+        json!({"type": "log", "nice": false})
+    } else {
+        json!({"zero": false, "nice": false, "padding": 8})
+    };
+    let format = if max >= 1e5 { "~s" } else { ",.6~r" };
+    json!({
+        "field": "x", "type": "quantitative", "scale": scale,
+        "axis": {"title": title, "format": format, "grid": false}
+    })
+}
+
+fn row(subject: &Subject, label: &str, x: f64, group: &Group) -> Option<Value> {
+    let steps = &group.steps;
+    let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| steps.quantile(quantile));
+    let value = |ns: i64| subject.unit.of(ns as f64);
+    Some(json!({
+        "panel": label, "x": x, "samples": steps.count(),
+        "p1": value(at(10_000).or(steps.min())?), "p25": value(at(250_000).or(steps.min())?),
+        "p50": value(at(500_000).or(steps.min())?), "p75": value(at(750_000).or(steps.max())?),
+        "p99": value(at(990_000).or(steps.max())?), "max": value(steps.max()?)
+    }))
+}
+
+fn cells(subject: &Subject, label: &str, value: &str, group: &Group) -> Vec<String> {
+    let cell = |ns: Option<i64>| subject.unit.cell(ns.map(|ns| ns as f64));
+    let mut row = vec![label.to_owned(), value.to_owned(), count(group.steps.count())];
+    row.extend([10_000, 250_000, 500_000, 750_000, 990_000].map(|ppm| {
+        cell(Quantile::from_ppm(ppm).and_then(|quantile| group.steps.quantile(quantile)))
+    }));
+    row.push(cell(group.steps.max()));
+    row
+}
+
+fn body(values: &[Value], labels: &[&str], x: Value, scale: Value, axis: Value) -> Value {
+    let y =
+        |field: &str| json!({"field": field, "type": "quantitative", "scale": scale, "axis": axis});
+    let layer = json!([
+        {"mark": {"type": "area", "style": "outer"}, "encoding": {"y": y("p1"), "y2": {"field": "p99"}}},
+        {"mark": {"type": "area", "style": "inner"}, "encoding": {"y": y("p25"), "y2": {"field": "p75"}}},
+        {"mark": {"type": "line", "style": "median"}, "encoding": {"y": y("p50")}},
+        {"mark": {"type": "point", "filled": true, "size": 40, "tooltip": {"content": "data"}}, "encoding": {"y": y("p50")}},
+        {"mark": {"type": "line", "style": "limit", "strokeDash": [4, 3]}, "encoding": {"y": y("max")}}
+    ]);
+    let height = if labels.len() > 1 { 150 } else { 280 };
+    let unit = json!({"width": WIDTH, "height": height, "encoding": {"x": x}, "layer": layer});
+    if labels.len() < 2 {
+        let mut body = unit;
+        body["data"] = json!({"values": values});
+        return body;
+    }
+    json!({
+        "data": {"values": values},
+        "facet": {"row": {
+            "field": "panel", "type": "nominal", "title": null, "sort": labels,
+            "header": {"labelOrient": "top", "labelAngle": 0}
+        }},
+        "spacing": 12,
+        "spec": unit
+    })
+}

@@ -1,0 +1,136 @@
+//! A box per group: the middle half, the middle 98 %, the extremes, and how repetitions spread.
+
+use dwell_stats::Quantile;
+use serde_json::{Value, json};
+
+use super::{Overlay, Subject, capital};
+use crate::data::Axis;
+use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
+use crate::findings;
+use crate::group::{self, Group};
+use crate::quantity::{Unit, count};
+
+/// One box per value of an axis, everything else taken together.
+pub(super) fn by_axis(subject: &Subject, axis: &Axis) -> Option<Figure> {
+    let groups = group::comparable(subject.run, subject.metric, axis);
+    if groups.len() < 2 {
+        return None;
+    }
+    let overlay = Overlay {
+        noun: subject.noun,
+        unit: subject.unit,
+        caption: &subject.caption,
+        groups: &groups,
+        note: None,
+    };
+    let title = format!("{} by {}", capital(subject.noun), axis.name);
+    let finding = findings::effect(axis, subject.noun, &groups);
+    boxes(&overlay, format!("boxes-{}", slug(&axis.name)), title, finding)
+}
+
+/// One box per group with samples.
+pub(crate) fn boxes(
+    overlay: &Overlay,
+    id: String,
+    title: String,
+    finding: String,
+) -> Option<Figure> {
+    let (min, max) = overlay.extremes()?;
+    let with_samples = overlay.groups.iter().filter(|group| group.steps.count() > 0);
+    let values: Vec<Value> = with_samples.clone().map(|group| row(group, overlay.unit)).collect();
+    let trials: Vec<Value> = with_samples
+        .clone()
+        .flat_map(|group| {
+            let each = group.over_trials(Quantile::P50);
+            let shown = if each.len() > 1 { each } else { Vec::new() };
+            shown.into_iter().map(
+                |ns| json!({"group": group.label, "median of a trial": overlay.unit.of(ns as f64)}),
+            )
+        })
+        .collect();
+    let (scale, mut axis) =
+        delay_axis(&capital(overlay.noun), overlay.unit, min as f64, max as f64);
+    axis["grid"] = json!(true);
+    let x =
+        |field: &str| json!({"field": field, "type": "quantitative", "scale": scale, "axis": axis});
+    let labels: Vec<&str> = with_samples.map(|group| group.label.as_str()).collect();
+    let y = json!({
+        "field": "group", "type": "nominal", "sort": labels,
+        "axis": {"title": null, "ticks": false, "domain": false, "labelPadding": 8}
+    });
+    let mut layer = vec![
+        json!({
+            "mark": {"type": "rule", "style": "whisker", "tooltip": true},
+            "encoding": {"x": x("p1 or min"), "x2": {"field": "p99 or max"}}
+        }),
+        json!({
+            "mark": {"type": "bar", "style": "box", "size": 18, "tooltip": true},
+            "encoding": {"x": x("p25"), "x2": {"field": "p75"}}
+        }),
+        json!({
+            "mark": {"type": "tick", "style": "middle", "size": 24, "tooltip": true},
+            "encoding": {"x": x("p50")}
+        }),
+        json!({
+            "mark": {"type": "point", "style": "extreme", "shape": "triangle-right", "size": 50, "tooltip": true},
+            "encoding": {"x": x("max")}
+        }),
+        json!({
+            "mark": {"type": "point", "style": "extreme", "shape": "triangle-left", "size": 50, "tooltip": true},
+            "encoding": {"x": x("min")}
+        }),
+    ];
+    if !trials.is_empty() {
+        layer.push(json!({
+            "data": {"values": trials},
+            "mark": {"type": "point", "style": "trial", "shape": "diamond", "size": 32, "tooltip": true, "yOffset": 14},
+            "encoding": {"x": x("median of a trial")}
+        }));
+    }
+    let body = json!({
+        "data": {"values": values},
+        "width": WIDTH, "height": {"step": 44},
+        "encoding": {"y": y}, "layer": layer
+    });
+    let key = if trials.is_empty() { "" } else { ", diamonds the medians of single trials" };
+    let finding = overlay.noted(format!(
+        "{finding} The box holds the middle half, the line 98 of 100, triangles are the extremes{key}."
+    ));
+    Some(Figure::new(id, title, finding, overlay.caption, body, table(overlay)))
+}
+
+fn row(group: &Group, unit: Unit) -> Value {
+    let steps = &group.steps;
+    let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| steps.quantile(quantile));
+    let value = |ns: Option<i64>| ns.map(|ns| unit.of(ns as f64));
+    // With fewer than 100 samples the extremes stand in for what they do not support.
+    json!({
+        "group": group.label, "samples": steps.count(), "min": value(steps.min()),
+        "p1 or min": value(at(10_000).filter(|_| steps.count() >= 100).or(steps.min())),
+        "p25": value(at(250_000).or(steps.min())), "p50": value(at(500_000).or(steps.min())),
+        "p75": value(at(750_000).or(steps.max())),
+        "p99 or max": value(at(990_000).or(steps.max())), "max": value(steps.max())
+    })
+}
+
+fn table(overlay: &Overlay) -> Table {
+    let unit = overlay.unit.name();
+    let columns = ["p25", "p50", "p75", "p99", "smallest p50", "largest p50"]
+        .map(|name| format!("{name} [{unit}]"));
+    let mut table = Table {
+        columns: ["group", "samples", "trials"].map(str::to_owned).to_vec(),
+        rows: Vec::new(),
+    };
+    table.columns.extend(columns);
+    for group in overlay.groups {
+        let cell = |ns: Option<i64>| overlay.unit.cell(ns.map(|ns| ns as f64));
+        let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| group.steps.quantile(quantile));
+        let each = group.over_trials(Quantile::P50);
+        let mut row =
+            vec![group.label.clone(), count(group.steps.count()), count(each.len() as u64)];
+        row.extend([250_000, 500_000, 750_000, 990_000].map(|ppm| cell(at(ppm))));
+        row.extend([cell(each.iter().min().copied()), cell(each.iter().max().copied())]);
+        table.rows.push(row);
+    }
+    table
+}

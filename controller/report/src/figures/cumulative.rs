@@ -1,0 +1,120 @@
+//! The share of delays up to a value (ECDF, S0.14) and above it (complementary ECDF).
+
+use dwell_stats::Quantile;
+use serde_json::{Value, json};
+
+use super::{Overlay, capital};
+use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart};
+use crate::group::Group;
+use crate::quantity::{count, delay_ns, significant};
+
+/// The empirical cumulative distribution function of each group.
+pub(crate) fn ecdf(overlay: &Overlay) -> Option<Figure> {
+    let share = |up_to: u64, _: u64, n: u64| up_to as f64 / n as f64;
+    let y = json!({
+        "field": "share", "type": "quantitative", "scale": {"domain": [0, 1]},
+        "axis": {"title": "share of samples up to this delay", "format": ".0%"}
+    });
+    let finding = said(overlay, "Half of them took at most", Quantile::P50);
+    let title = format!("{}: share of samples up to a value", capital(overlay.noun));
+    let body = body(overlay, share, y)?;
+    Some(Figure::new("ecdf", title, finding, overlay.caption, body, table(overlay)))
+}
+
+/// The complement on a logarithmic axis, which shows the tail.
+pub(crate) fn ccdf(overlay: &Overlay) -> Option<Figure> {
+    let share = |_: u64, from: u64, n: u64| from as f64 / n as f64;
+    let most = overlay.groups.iter().map(|group| group.steps.count()).max()?;
+    let powers: Vec<f64> =
+        (0..).map(|e| 1.0 / 10f64.powi(e)).take_while(|p| *p >= 0.5 / most as f64).collect();
+    let y = json!({
+        "field": "share", "type": "quantitative",
+        "scale": {"type": "log", "domain": [0.7 / most as f64, 1], "nice": false},
+        "axis": {
+            "title": "share at or above this delay [logarithmic]", "values": powers,
+            "format": "~%"
+        }
+    });
+    let supported = |q: &Quantile| overlay.groups.iter().all(|g| g.steps.quantile(*q).is_some());
+    let tail = [Quantile::P99_9, Quantile::P99, Quantile::P90].into_iter().find(supported);
+    let finding = match tail {
+        Some(q) if q == Quantile::P99_9 => said(overlay, "One in 1,000 took longer than", q),
+        Some(q) if q == Quantile::P99 => said(overlay, "One in 100 took longer than", q),
+        Some(q) => said(overlay, "One in 10 took longer than", q),
+        None => "Too few samples to speak of a tail: cannot tell.".to_owned(),
+    };
+    let title = format!("{}: the tail", capital(overlay.noun));
+    let body = body(overlay, share, y)?;
+    Some(Figure::new("ccdf", title, finding, overlay.caption, body, table(overlay)))
+}
+
+fn body(overlay: &Overlay, share: fn(u64, u64, u64) -> f64, y: Value) -> Option<Value> {
+    let (min, max) = overlay.extremes()?;
+    let (scale, axis) = delay_axis(&capital(overlay.noun), overlay.unit, min as f64, max as f64);
+    let values = overlay.groups.iter().flat_map(|group| {
+        group.steps.curve().into_iter().map(|point| {
+            json!({
+                "group": group.label,
+                "delay": overlay.unit.of(point.value_ns as f64),
+                "share": significant(share(point.up_to, point.from, group.steps.count()), 5)
+            })
+        })
+    });
+    let apart = told_apart(overlay.labels());
+    Some(json!({
+        "data": {"values": values.collect::<Vec<_>>()},
+        "width": WIDTH, "height": 300,
+        // A lone sample is a line of no length; the dot shows it.
+        "mark": {
+            "type": "line", "interpolate": "step-after",
+            "point": overlay.groups.iter().any(|group| group.steps.count() < 50)
+        },
+        "encoding": {
+            "x": {"field": "delay", "type": "quantitative", "scale": scale, "axis": axis},
+            "y": y,
+            "color": apart, "strokeDash": apart,
+            "order": {"field": "delay", "type": "quantitative"}
+        }
+    }))
+}
+
+/// The percentile of every group in words.
+fn said(overlay: &Overlay, what: &str, quantile: Quantile) -> String {
+    let part = |group: &Group| {
+        let value = group.steps.quantile(quantile)?;
+        Some(format!("{} ({})", delay_ns(value), group.label))
+    };
+    let parts: Vec<String> = overlay.groups.iter().filter_map(part).collect();
+    if parts.is_empty() {
+        return "Too few samples: cannot tell.".to_owned();
+    }
+    overlay.noted(format!("{what} {}.", parts.join(", ")))
+}
+
+pub(super) fn table(overlay: &Overlay) -> Table {
+    const SHOWN: [(&str, u32); 7] = [
+        ("p1", 10_000),
+        ("p10", 100_000),
+        ("p50", 500_000),
+        ("p90", 900_000),
+        ("p99", 990_000),
+        ("p99.9", 999_000),
+        ("p99.99", 999_900),
+    ];
+    let unit = overlay.unit;
+    let mut columns =
+        vec!["group".to_owned(), "samples".to_owned(), format!("min [{}]", unit.name())];
+    columns.extend(SHOWN.iter().map(|(name, _)| format!("{name} [{}]", unit.name())));
+    columns.push(format!("max [{}]", unit.name()));
+    let row = |group: &Group| {
+        let cell = |value: Option<i64>| unit.cell(value.map(|ns| ns as f64));
+        let mut row =
+            vec![group.label.clone(), count(group.steps.count()), cell(group.steps.min())];
+        row.extend(SHOWN.iter().map(|(_, ppm)| {
+            cell(Quantile::from_ppm(*ppm).and_then(|quantile| group.steps.quantile(quantile)))
+        }));
+        row.push(cell(group.steps.max()));
+        row
+    };
+    Table { columns, rows: overlay.groups.iter().map(row).collect() }
+}

@@ -1,0 +1,121 @@
+//! Every trial in the order in which it ran: did something else change meanwhile?
+
+use dwell_stats::Quantile;
+use serde_json::json;
+
+use super::Subject;
+use crate::figure::{Figure, Table, WIDTH, delay_axis};
+use crate::group;
+use crate::quantity::{count, delay};
+use crate::steps::Steps;
+
+/// Trials drawn at most; beyond that some at even spaces.
+const TRIALS: usize = 600;
+
+/// `None` with fewer than four trials that have samples.
+pub(super) fn drift(subject: &Subject) -> Option<Figure> {
+    let unit = subject.unit;
+    let mut trials: Vec<_> = group::finished(subject.run).collect();
+    trials.sort_by_key(|trial| trial.order);
+    let mut measured = Vec::new();
+    for trial in trials {
+        let Some(series) = trial.series.get(subject.metric) else { continue };
+        let steps = Steps::merged([series.steps.as_slice()]);
+        if let Some(median) = steps.quantile(Quantile::P50) {
+            measured.push((trial, steps, median));
+        }
+    }
+    if measured.len() < 4 {
+        return None;
+    }
+    let finding =
+        finding(subject, &measured.iter().map(|(t, _, m)| (t.trial, *m)).collect::<Vec<_>>());
+    let total = measured.len();
+    let shown = group::evenly(measured, TRIALS);
+    let mut table = Table::new(["order", "trial", "samples", "p1", "p50", "p99"]);
+    for column in &mut table.columns[3..] {
+        *column = format!("{column} [{}]", unit.name());
+    }
+    let (mut rows, mut min, mut max) = (Vec::new(), f64::MAX, f64::MIN);
+    for (trial, steps, median) in &shown {
+        let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| steps.quantile(quantile));
+        let low = at(10_000).or(steps.min())? as f64;
+        let high = at(990_000).or(steps.max())? as f64;
+        (min, max) = (min.min(low), max.max(high));
+        let label = group::trial_label(subject.run, trial);
+        rows.push(json!({
+            "order": trial.order, "trial": label, "p1": unit.of(low),
+            "p50": unit.of(*median as f64), "p99": unit.of(high)
+        }));
+        let [p1, p50, p99] = [low, *median as f64, high].map(|ns| unit.cell(Some(ns)));
+        table.row([trial.order.to_string(), label, count(steps.count()), p1, p50, p99]);
+    }
+    let (scale, axis) = delay_axis(subject.noun, unit, min, max);
+    let y =
+        |field: &str| json!({"field": field, "type": "quantitative", "scale": scale, "axis": axis});
+    let body = json!({
+        "data": {"values": rows}, "width": WIDTH, "height": 220,
+        "encoding": {"x": {
+            "field": "order", "type": "quantitative",
+            "scale": {"zero": false, "nice": false, "padding": 8},
+            "axis": {"title": "order in which the trials ran", "format": "d", "tickMinStep": 1, "grid": false}
+        }},
+        "layer": [
+            {"mark": {"type": "rule", "style": "whisker", "opacity": 0.6}, "encoding": {"y": y("p1"), "y2": {"field": "p99"}}},
+            {
+                "mark": {"type": "point", "style": "extreme", "shape": "circle", "filled": true, "size": 40},
+                "encoding": {
+                    "y": y("p50"),
+                    "tooltip": [{"field": "trial"}, {"field": "p1"}, {"field": "p50"}, {"field": "p99"}]
+                }
+            }
+        ]
+    });
+    let title = format!("{} of each trial, in the order they ran", subject.title());
+    let more = if total > TRIALS {
+        format!(" Shown are {TRIALS} of {total}, evenly spaced.")
+    } else {
+        String::new()
+    };
+    let finding =
+        format!("{finding} The dot is the median, the line holds 98 of 100 samples.{more}");
+    Some(Figure::new("drift", title, finding, &subject.caption, body, table))
+}
+
+/// Compares each trial with the mean median of its cell, so that order is not mistaken for load.
+fn finding(subject: &Subject, medians: &[(u32, i64)]) -> String {
+    let median_of =
+        |number: u32| medians.iter().find(|(trial, _)| *trial == number).map(|(_, m)| *m as f64);
+    let relative = |number: u32, median: i64| {
+        let cell =
+            subject.cells.iter().find(|cell| cell.trials.iter().any(|t| t.trial == number))?;
+        let all: Vec<f64> = cell.trials.iter().filter_map(|trial| median_of(trial.trial)).collect();
+        (all.len() > 1).then(|| median as f64 - all.iter().sum::<f64>() / all.len() as f64)
+    };
+    let (early, late) = medians.split_at(medians.len() / 2);
+    let mean = |half: &[(u32, i64)]| {
+        let known: Vec<f64> = half.iter().filter_map(|(t, m)| relative(*t, *m)).collect();
+        let n = known.len() as f64;
+        if known.len() < 3 {
+            return None;
+        }
+        let mean = known.iter().sum::<f64>() / n;
+        let variance = known.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        Some((mean, (variance / n).sqrt()))
+    };
+    let (Some((before, s1)), Some((after, s2))) = (mean(early), mean(late)) else {
+        return "Too few repetitions to tell whether delays drifted while the run went on: cannot tell.".to_owned();
+    };
+    let (change, error) = (after - before, (s1 * s1 + s2 * s2).sqrt());
+    if change.abs() <= 3.0 * error {
+        return format!(
+            "No drift to be seen: within the same cell, later trials differ from earlier ones by {} at most.",
+            delay(change.abs() + 3.0 * error)
+        );
+    }
+    let way = if change > 0.0 { "slower" } else { "faster" };
+    format!(
+        "Delays drifted: within the same cell, later trials were {} {way} than earlier ones.",
+        delay(change.abs())
+    )
+}

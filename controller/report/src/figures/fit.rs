@@ -1,0 +1,140 @@
+//! A straight line through delay against a parameter (S0.16: d(size) = a + b size).
+
+use std::collections::BTreeMap;
+
+use dwell_stats::Quantile;
+use serde_json::{Value, json};
+
+use super::{Subject, bands};
+use crate::data::Axis;
+use crate::figure::{Figure, Table, WIDTH, slug};
+use crate::group::{self, Group};
+use crate::line::Line;
+use crate::quantity::{delay, three_digits};
+
+/// Points from which the line and its band are drawn.
+const RESOLUTION: u32 = 40;
+
+/// `None` unless the axis has at least three numbers with samples. Each trial is one observation,
+/// its median; samples within a trial are too alike to count as many. What the other axes do is
+/// taken out: each of their combinations may lie higher or lower by a constant.
+pub(super) fn fit(subject: &Subject, axis: &Axis) -> Option<Figure> {
+    let numbers = axis.numbers.as_ref()?;
+    let mut others: Vec<BTreeMap<&str, &str>> = Vec::new();
+    let mut points = Vec::new();
+    let mut places = 0;
+    for (i, group) in group::by_axis(subject.run, subject.metric, axis) {
+        let x = *numbers.get(i)?;
+        let before = points.len();
+        for trial in &group.trials {
+            let one = Group::new(String::new(), vec![trial], subject.metric);
+            let Some(median) = one.steps.quantile(Quantile::P50) else { continue };
+            let pairs = trial.parameters.iter().filter(|(name, _)| **name != axis.name);
+            let key = pairs.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            let place = others.iter().position(|other| *other == key).unwrap_or_else(|| {
+                others.push(key);
+                others.len() - 1
+            });
+            points.push((place, x, median as f64));
+        }
+        places += usize::from(points.len() > before);
+    }
+    if places < 3 {
+        return None;
+    }
+    let (line, adjusted) = Line::through(&points)?;
+    let title = format!("Straight line through the median {} against {}", subject.noun, axis.name);
+    let id = format!("fit-{}", slug(&axis.name));
+    let body = body(subject, &adjusted, &line, bands::x(axis, numbers));
+    let mut finding = finding(axis, &line, numbers, points.len());
+    if others.len() > 1 {
+        finding += " What the other parameters do is taken out first.";
+    }
+    let table = table(&line, points.len(), axis);
+    Some(Figure::new(id, title, finding, &subject.caption, body, table))
+}
+
+fn body(subject: &Subject, points: &[(f64, f64)], line: &Line, x: Value) -> Value {
+    let unit = subject.unit;
+    let dots: Vec<Value> =
+        points.iter().map(|(x, y)| json!({"x": x, "median of a trial": unit.of(*y)})).collect();
+    let (min, max) = points.iter().fold((f64::MAX, f64::MIN), |(l, h), p| (l.min(p.0), h.max(p.0)));
+    let along: Vec<Value> = (0..=RESOLUTION)
+        .map(|i| {
+            let x = min + (max - min) * f64::from(i) / f64::from(RESOLUTION);
+            let (y, half) = (line.at(x), line.half_at(x));
+            json!({"x": x, "low": unit.of(y - half), "line": unit.of(y), "high": unit.of(y + half)})
+        })
+        .collect();
+    let title = format!("median {} [{}]", subject.noun, unit.name());
+    let y = |field: &str| {
+        json!({
+            "field": field, "type": "quantitative", "scale": {"zero": false}, "axis": {"title": title, "format": ",.6~r"}
+        })
+    };
+    json!({
+        "width": WIDTH, "height": 280,
+        "encoding": {"x": x},
+        "layer": [
+            {
+                "data": {"values": along},
+                "layer": [
+                    {"mark": {"type": "area", "style": "outer"}, "encoding": {"y": y("low"), "y2": {"field": "high"}}},
+                    {"mark": {"type": "line", "style": "median"}, "encoding": {"y": y("line")}}
+                ]
+            },
+            {
+                "data": {"values": dots},
+                "mark": {"type": "point", "style": "extreme", "shape": "circle", "size": 36, "tooltip": true},
+                "encoding": {"y": y("median of a trial")}
+            }
+        ]
+    })
+}
+
+/// A step along the axis that reads well, and its name.
+fn step(axis: &Axis, numbers: &[f64]) -> (f64, String) {
+    let (min, max) = numbers.iter().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(*x), h.max(*x)));
+    let step = 10f64.powf(((max - min) / 2.0).max(f64::MIN_POSITIVE).log10().floor());
+    let unit = axis.unit.as_deref().filter(|unit| *unit != "1").unwrap_or(&axis.name);
+    (step, format!("{} {unit}", three_digits(step)))
+}
+
+fn finding(axis: &Axis, line: &Line, numbers: &[f64], n: usize) -> String {
+    let (step, named) = step(axis, numbers);
+    let (low, high) =
+        ((line.slope - line.slope_half) * step, (line.slope + line.slope_half) * step);
+    let r2 = three_digits(line.r_squared);
+    if low <= 0.0 && high >= 0.0 {
+        return format!(
+            "Cannot tell whether {} matters: {named} more change the median by {} to {} (95 % interval over {n} trials, R2 = {r2}).",
+            axis.name,
+            delay(low),
+            delay(high)
+        );
+    }
+    let verb = if line.slope > 0.0 { "adds" } else { "takes away" };
+    let (least, most) = (low.abs().min(high.abs()), low.abs().max(high.abs()));
+    format!(
+        "Each further {named} {verb} {} (between {} and {}, 95 % interval over {n} trials); a straight line explains {} % of the variance (R2 = {r2}).",
+        delay((line.slope * step).abs()),
+        delay(least),
+        delay(most),
+        three_digits(line.r_squared * 100.0)
+    )
+}
+
+fn table(line: &Line, n: usize, axis: &Axis) -> Table {
+    let unit = axis.unit.as_deref().unwrap_or("1");
+    let mut table = Table::new(["quantity", "value", "95 % interval, plus or minus"]);
+    let half = line.half_at(0.0);
+    table.row(["a: delay at zero [ns]".into(), three_digits(line.intercept), three_digits(half)]);
+    table.row([
+        format!("b: slope [ns per {unit}]"),
+        three_digits(line.slope),
+        three_digits(line.slope_half),
+    ]);
+    table.row(["R2: share of variance explained".into(), three_digits(line.r_squared), "-".into()]);
+    table.row(["trials".into(), n.to_string(), "-".into()]);
+    table
+}

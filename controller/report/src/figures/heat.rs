@@ -1,0 +1,159 @@
+//! Two parameters at once: a field of colours with the numbers in it.
+
+use dwell_stats::Quantile;
+use serde_json::{Value, json};
+
+use super::Subject;
+use crate::data::{Axis, TrialData};
+use crate::figure::{Figure, Table, slug};
+use crate::group::{self, Group};
+use crate::quantity::{count, delay_ns};
+
+/// Numbers are written into the fields up to this many of them.
+const WRITTEN: usize = 120;
+
+struct Field<'a> {
+    at: [String; 2],
+    group: Group<'a>,
+}
+
+/// p50 and p99 over the two axes with the most values; `None` with fewer than two axes.
+pub(super) fn heat(subject: &Subject) -> Option<Figure> {
+    let mut axes: Vec<&Axis> =
+        subject.run.axes.iter().filter(|axis| axis.values.len() > 1).collect();
+    axes.sort_by_key(|axis| std::cmp::Reverse(axis.values.len()));
+    let [across, up, ..] = axes.as_slice() else { return None };
+    let fields = fields(subject, across, up);
+    if fields.len() < 4 {
+        return None;
+    }
+    let quantiles = [("p50", Quantile::P50), ("p99", Quantile::P99)];
+    let panels =
+        quantiles.into_iter().filter_map(|(name, q)| panel(subject, across, up, &fields, name, q));
+    let body = json!({"vconcat": panels.collect::<Vec<_>>(), "spacing": 24, "resolve": {"scale": {"color": "independent"}}});
+    let mut table = Table::new(["a", "b", "samples", "p50", "p99"]);
+    table.columns[0] = across.name.clone();
+    table.columns[1] = up.name.clone();
+    for column in &mut table.columns[3..] {
+        *column = format!("{column} [{}]", subject.unit.name());
+    }
+    for field in &fields {
+        let cell = |q| subject.unit.cell(field.group.steps.quantile(q).map(|ns| ns as f64));
+        let [a, b] = field.at.clone();
+        table.row([
+            a,
+            b,
+            count(field.group.steps.count()),
+            cell(Quantile::P50),
+            cell(Quantile::P99),
+        ]);
+    }
+    let title = format!("{} over {} and {}", subject.title(), across.name, up.name);
+    let id = format!("heat-{}-{}", slug(&across.name), slug(&up.name));
+    Some(Figure::new(id, title, finding(&fields), &subject.caption, body, table))
+}
+
+fn fields<'a>(subject: &Subject<'a>, across: &Axis, up: &Axis) -> Vec<Field<'a>> {
+    let metric = subject.metric;
+    let columns = group::by_axis(subject.run, metric, across);
+    let rows = group::by_axis(subject.run, metric, up);
+    let mut fields = Vec::new();
+    for (i, column) in &columns {
+        for (j, row) in &rows {
+            let both =
+                |trial: &&'a TrialData| column.trials.iter().any(|t| std::ptr::eq(*t, *trial));
+            let trials: Vec<_> = row.trials.iter().copied().filter(both).collect();
+            let group = Group::new(format!("{}, {}", column.label, row.label), trials, metric);
+            if group.steps.count() > 0 {
+                fields
+                    .push(Field { at: [across.values[*i].clone(), up.values[*j].clone()], group });
+            }
+        }
+    }
+    fields
+}
+
+fn panel(
+    subject: &Subject,
+    across: &Axis,
+    up: &Axis,
+    fields: &[Field],
+    name: &str,
+    quantile: Quantile,
+) -> Option<Value> {
+    let unit = subject.unit;
+    let known = fields.iter().filter_map(|field| {
+        let value = unit.of(field.group.steps.quantile(quantile)? as f64);
+        Some((value, json!({"a": field.at[0], "b": field.at[1], "delay": value})))
+    });
+    let (values, rows): (Vec<f64>, Vec<Value>) = known.unzip();
+    let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(*v), h.max(*v)));
+    if rows.is_empty() {
+        return None;
+    }
+    let logarithmic = min > 0.0 && max / min > 8.0;
+    // Cividis is dark below its middle, so letters change colour there.
+    let middle = if logarithmic { (min * max).sqrt() } else { (min + max) / 2.0 };
+    let kind = if logarithmic { "log" } else { "linear" };
+    let mut layer = vec![json!({
+        "mark": {"type": "rect", "tooltip": true},
+        "encoding": {"color": {
+            "field": "delay", "type": "quantitative",
+            "scale": {"type": kind, "scheme": "cividis", "domain": [min, max], "nice": false},
+            "legend": {"title": format!("{name} [{}]", unit.name()), "orient": "right", "direction": "vertical", "format": ",.4~r"}
+        }}
+    })];
+    if rows.len() <= WRITTEN {
+        layer.push(json!({
+            "mark": {"type": "text", "fontSize": 11},
+            "encoding": {
+                "text": {"field": "delay", "type": "quantitative", "format": ",.3~r"},
+                "color": {
+                    "condition": {"test": {"field": "delay", "gt": middle}, "value": "#000000"},
+                    "value": "#ffffff"
+                }
+            }
+        }));
+    }
+    let place = |field: &str, axis: &Axis| {
+        json!({
+            "field": field, "type": "ordinal", "sort": axis.values,
+            "axis": {"title": axis.name, "labelAngle": 0, "domain": false, "ticks": false}
+        })
+    };
+    Some(json!({
+        "title": {"text": format!("{name} [{}]", unit.name()), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
+        "data": {"values": rows},
+        "width": 560, "height": {"step": 30},
+        "encoding": {"x": place("a", across), "y": place("b", up)},
+        "layer": layer
+    }))
+}
+
+fn finding(fields: &[Field]) -> String {
+    let said = |name: &str, quantile: Quantile| {
+        let mut values: Vec<(i64, &str)> = fields
+            .iter()
+            .filter_map(|field| {
+                Some((field.group.steps.quantile(quantile)?, field.group.label.as_str()))
+            })
+            .collect();
+        values.sort_unstable();
+        let ((low, at_low), (high, at_high)) = (values.first()?, values.last()?);
+        Some(format!(
+            "{name} is lowest, {}, at {at_low} and highest, {}, at {at_high}",
+            delay_ns(*low),
+            delay_ns(*high)
+        ))
+    };
+    let parts: Vec<String> =
+        [said("The median (p50)", Quantile::P50), said("the 99th percentile (p99)", Quantile::P99)]
+            .into_iter()
+            .flatten()
+            .collect();
+    if parts.is_empty() {
+        "Too few samples: cannot tell.".to_owned()
+    } else {
+        format!("{}.", parts.join("; "))
+    }
+}

@@ -1,0 +1,113 @@
+//! Delay variation against a parameter: mean line, band from the smallest to the largest (S0.12).
+
+use dwell_record::Figures;
+use serde_json::{Value, json};
+
+use super::{Subject, bands};
+use crate::data::Axis;
+use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
+use crate::group::{self, Group};
+use crate::quantity::{Unit, count, delay, delay_ns};
+
+/// RFC 3393, as a magnitude: what the summaries of trials hold.
+const METRIC: &str = "ipdv_ns";
+
+/// Count, smallest, mean and largest; these merge exactly over trials, percentiles would not.
+struct Variation {
+    count: u64,
+    min: i64,
+    mean: f64,
+    max: i64,
+}
+
+/// `None` unless two values of the axis have it.
+pub(super) fn jitter(subject: &Subject, axis: &Axis) -> Option<Figure> {
+    let along: Vec<(usize, Group, Variation)> = group::by_axis(subject.run, METRIC, axis)
+        .into_iter()
+        .filter_map(|(i, group)| variation(&group).map(|variation| (i, group, variation)))
+        .collect();
+    let (first, last) = (&along.first()?.2, &along.last()?.2);
+    if along.len() < 2 {
+        return None;
+    }
+    let finding = format!(
+        "From one packet to the next, delay changed by {} on average at {} and by {} at {}; the largest change was {}. Measured as IPDV (inter-packet delay variation, RFC 3393), without its sign.",
+        delay(first.mean),
+        along.first()?.1.label,
+        delay(last.mean),
+        along.last()?.1.label,
+        delay_ns(along.iter().map(|(_, _, v)| v.max).max()?),
+    );
+    let unit = Unit::fitting(along.iter().map(|(_, _, v)| v.mean).fold(0.0, f64::max));
+    let mut table = Table::new(["value", "differences", "min", "mean", "max"]);
+    table.columns[0] = axis.name.clone();
+    for column in &mut table.columns[2..] {
+        *column = format!("{column} [{}]", unit.name());
+    }
+    for (i, _, v) in &along {
+        let [min, mean, max] = [v.min as f64, v.mean, v.max as f64].map(|ns| unit.cell(Some(ns)));
+        table.row([axis.values[*i].clone(), count(v.count), min, mean, max]);
+    }
+    let body = body(axis, &along, unit);
+    let title = format!("Delay variation between successive packets against {}", axis.name);
+    let id = format!("jitter-{}", slug(&axis.name));
+    Some(Figure::new(id, title, finding, &subject.caption, body, table))
+}
+
+fn body(axis: &Axis, along: &[(usize, Group, Variation)], unit: Unit) -> Value {
+    let numbers = axis
+        .numbers
+        .as_ref()
+        .filter(|numbers| along.len() > 2 && numbers.len() == axis.values.len());
+    let rows = along.iter().map(|(i, _, v)| json!({
+        "x": numbers.map_or_else(|| json!(axis.values[*i]), |numbers| json!(numbers[*i])),
+        // Zero has no place on a logarithmic axis; one nanosecond is the clock's step.
+        "min": unit.of(v.min.max(1) as f64), "mean": unit.of(v.mean), "max": unit.of(v.max as f64)
+    }));
+    // The smallest differences are those of the clock; seven decades of them would leave no room.
+    let min = along.iter().map(|(_, _, v)| v.min.max(1)).min().unwrap_or(1) as f64;
+    let mean = along.iter().map(|(_, _, v)| v.mean).fold(f64::MAX, f64::min);
+    let max = along.iter().map(|(_, _, v)| v.max).max().unwrap_or(1) as f64;
+    let cut = min < mean / 50.0;
+    let title = if cut { "delay variation, cut below" } else { "delay variation" };
+    let (scale, y_axis) = delay_axis(title, unit, if cut { mean / 50.0 } else { min }, max);
+    let y = |field: &str| json!({"field": field, "type": "quantitative", "scale": scale, "axis": y_axis});
+    let (x, range, middle) = match numbers {
+        Some(numbers) => (bands::x(axis, numbers), "area", "line"),
+        None => (
+            json!({
+                "field": "x", "type": "ordinal", "sort": axis.values,
+                "axis": {"title": axis.name, "labelAngle": 0}
+            }),
+            "rule",
+            "point",
+        ),
+    };
+    let range_style = if range == "area" { "outer" } else { "whisker" };
+    json!({
+        "data": {"values": rows.collect::<Vec<_>>()},
+        "width": WIDTH, "height": 240,
+        "encoding": {"x": x},
+        "layer": [
+            {"mark": {"type": range, "style": range_style, "clip": true}, "encoding": {"y": y("min"), "y2": {"field": "max"}}},
+            {"mark": {"type": middle, "style": "median"}, "encoding": {"y": y("mean")}},
+            {"mark": {"type": "point", "filled": true, "size": 60, "tooltip": {"content": "data"}}, "encoding": {"y": y("mean")}}
+        ]
+    })
+}
+
+fn variation(group: &Group) -> Option<Variation> {
+    let figures = |metric: &str| -> Vec<Figures> {
+        let summaries = group.trials.iter().filter_map(|trial| trial.summary.as_ref());
+        summaries.filter_map(|summary| summary.metrics.get(metric).copied()).collect()
+    };
+    let parts = figures(METRIC);
+    let known = parts.iter().filter_map(|f| {
+        Some(Variation { count: f.count, min: f.min?, mean: f.mean?, max: f.max? })
+    });
+    known.filter(|v| v.count > 0).reduce(|a, b| {
+        let count = a.count.saturating_add(b.count);
+        let mean = (a.mean * a.count as f64 + b.mean * b.count as f64) / count as f64;
+        Variation { count, min: a.min.min(b.min), mean, max: a.max.max(b.max) }
+    })
+}

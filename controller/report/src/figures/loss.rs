@@ -1,0 +1,115 @@
+//! Lost and late probes against a parameter, with what their number allows to say.
+
+use serde_json::json;
+
+use crate::data::{Axis, RunData};
+use crate::figure::{Figure, Table, WIDTH, slug};
+use crate::group::{self, Group};
+use crate::quantity::{count, share, significant};
+
+/// Lost or late among sent.
+struct Loss {
+    sent: u64,
+    gone: u64,
+}
+
+/// `None` when nothing was lost, or the axis has fewer than two values.
+pub(super) fn loss(run: &RunData, axis: &Axis) -> Option<Figure> {
+    let along: Vec<(Group, Loss)> = group::by_axis(run, "", axis)
+        .into_iter()
+        .filter_map(|(_, group)| {
+            let packets = group.packets().filter(|packets| packets.sent > 0)?;
+            let gone = packets.lost.saturating_add(packets.late);
+            Some((group, Loss { sent: packets.sent, gone }))
+        })
+        .collect();
+    if along.len() < 2 || along.iter().all(|(_, loss)| loss.gone == 0) {
+        return None;
+    }
+    let mut table = Table::new(["group", "sent", "lost or late", "share", "95 % interval"]);
+    let mut rows = Vec::new();
+    for (group, loss) in &along {
+        let (low, high) = loss.interval();
+        table.row([
+            group.label.clone(),
+            count(loss.sent),
+            count(loss.gone),
+            share(loss.ratio()),
+            format!("{} to {}", share(low), share(high)),
+        ]);
+        rows.push(json!({
+            "group": group.label, "share": significant(loss.ratio(), 4),
+            "low": significant(low, 4), "high": significant(high, 4)
+        }));
+    }
+    let labels: Vec<&str> = along.iter().map(|(group, _)| group.label.as_str()).collect();
+    let x = |field: &str| {
+        json!({
+            "field": field, "type": "quantitative", "scale": {"domainMin": 0},
+            "axis": {"title": "share of probes lost or late [bar: 95 % interval]", "format": "~%"}
+        })
+    };
+    let body = json!({
+        "data": {"values": rows}, "width": WIDTH, "height": {"step": 32},
+        "encoding": {"y": {
+            "field": "group", "type": "nominal", "sort": labels,
+            "axis": {"title": null, "ticks": false, "domain": false, "labelPadding": 8, "grid": true}
+        }},
+        "layer": [
+            {"mark": {"type": "rule", "style": "lost", "strokeWidth": 2}, "encoding": {"x": x("low"), "x2": {"field": "high"}}},
+            {"mark": {"type": "point", "style": "lost", "shape": "cross", "angle": 45, "filled": true, "size": 90, "tooltip": {"content": "data"}}, "encoding": {"x": x("share")}}
+        ]
+    });
+    let title = format!("Losses against {}", axis.name);
+    let id = format!("loss-{}", slug(&axis.name));
+    Some(Figure::new(id, title, finding(&along), &super::caption(run), body, table))
+}
+
+impl Loss {
+    fn ratio(&self) -> f64 {
+        self.gone as f64 / self.sent as f64
+    }
+
+    /// Wilson's 95 % interval, which also says something where nothing was lost.
+    fn interval(&self) -> (f64, f64) {
+        const Z: f64 = 1.96;
+        let (n, p) = (self.sent as f64, self.ratio());
+        let z2 = Z * Z / n;
+        let middle = (p + z2 / 2.0) / (1.0 + z2);
+        let half = Z * (p * (1.0 - p) / n + z2 / (4.0 * n)).sqrt() / (1.0 + z2);
+        ((middle - half).max(0.0), (middle + half).min(1.0))
+    }
+}
+
+fn finding(along: &[(Group, Loss)]) -> String {
+    let by_ratio = |a: &&(Group, Loss), b: &&(Group, Loss)| a.1.ratio().total_cmp(&b.1.ratio());
+    let (Some(least), Some(most)) = (along.iter().min_by(by_ratio), along.iter().max_by(by_ratio))
+    else {
+        return String::new();
+    };
+    let said = |(group, loss): &(Group, Loss)| {
+        let (gone, sent) = (count(loss.gone), count(loss.sent));
+        format!("{} at {} ({gone} of {sent})", share(loss.ratio()), group.label)
+    };
+    if least.1.interval().1 >= most.1.interval().0 {
+        let name = said(most);
+        return format!(
+            "Most were lost, {name}, but the intervals overlap: cannot tell whether it matters."
+        );
+    }
+    format!("Most were lost, {}; fewest, {}.", said(most), said(least))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_of_no_loss_is_not_empty() {
+        let (low, high) = Loss { sent: 1_000, gone: 0 }.interval();
+        assert!(low < 1e-9, "{low}");
+        assert!((high - 0.003_83).abs() < 1e-4, "{high}");
+        let (low, high) = Loss { sent: 100, gone: 100 }.interval();
+        assert!(low > 0.95 && high > 1.0 - 1e-9);
+    }
+}

@@ -1,0 +1,258 @@
+//! Delay over the time of a trial: bands where samples are many, dots where they are few, outliers
+//! marked (S0.11), losses on a strip below.
+
+use dwell_stats::Quantile;
+use serde_json::{Value, json};
+
+use super::Subject;
+use crate::data::{RunData, Series, TimeBin, TrialData};
+use crate::figure::{Figure, Table, WIDTH, delay_axis};
+use crate::group;
+use crate::quantity::{Unit, count, delay_ns, things};
+
+/// At most this many trials, one panel each.
+const PANELS: usize = 6;
+/// At most this many outliers per panel: the largest.
+const OUTLIERS: usize = 150;
+/// Up to this many samples, every one is a dot.
+const FEW: u64 = 300;
+
+/// The first repetition of every cell, or of some of them.
+pub(super) fn timeline(subject: &Subject) -> Option<Figure> {
+    let firsts = subject.cells.iter().filter_map(|cell| {
+        cell.trials.iter().copied().find(|trial| series(trial, subject).is_some_and(drawable))
+    });
+    let firsts: Vec<&TrialData> = firsts.collect();
+    let of = firsts.len();
+    let shown = group::evenly(firsts, PANELS);
+    let all = || shown.iter().filter_map(|trial| Some((*trial, series(trial, subject)?)));
+    let steps = || all().flat_map(|(_, series)| &series.steps).filter(|step| step.count > 0);
+    let min = steps().map(|step| step.value_ns).min()? as f64;
+    let max = steps().map(|step| step.value_ns).max()? as f64;
+    let longest = all().filter_map(|(_, series)| end(series)).max()? as f64;
+    let time = Unit::fitting((longest / 2.0).max(1e6));
+    let (scale, axis) = delay_axis("delay", subject.unit, min, max);
+    let most_lost =
+        all().flat_map(|(_, series)| &series.bins).map(|bin| bin.lost).max().unwrap_or(0);
+    let frame = Frame { unit: subject.unit, time, until: time.of(longest), scale, axis, most_lost };
+    let count = shown.len();
+    let panels = all().enumerate().map(|(i, (trial, series))| {
+        frame.panel(&group::trial_label(subject.run, trial), series, i + 1 == count)
+    });
+    let body = json!({"vconcat": panels.collect::<Vec<_>>(), "spacing": 14});
+    let mut finding = finding(subject.run, &shown, subject);
+    if of > count {
+        finding += &format!(" {count} of {of} cells are shown; the table has them all.");
+    }
+    let title = format!("{} over time", subject.title());
+    let table = table(subject);
+    Some(Figure::new("timeline", title, finding, &subject.caption, body, table))
+}
+
+fn series<'a>(trial: &'a TrialData, subject: &Subject) -> Option<&'a Series> {
+    trial.series.get(subject.metric)
+}
+
+fn drawable(series: &Series) -> bool {
+    !series.points.is_empty() || series.bins.iter().any(|bin| bin.p50_ns.is_some())
+}
+
+fn end(series: &Series) -> Option<i64> {
+    let bins = series.bins.iter().map(|bin| bin.to_ns);
+    bins.chain(series.points.iter().map(|point| point.at_ns)).max()
+}
+
+fn samples(series: &Series) -> u64 {
+    series.steps.iter().fold(0, |sum, step| sum.saturating_add(step.count))
+}
+
+/// What all panels share.
+struct Frame {
+    unit: Unit,
+    time: Unit,
+    /// The end of the longest trial, in the unit of time.
+    until: f64,
+    scale: Value,
+    axis: Value,
+    /// In one bin.
+    most_lost: u64,
+}
+
+impl Frame {
+    fn panel(&self, label: &str, series: &Series, last: bool) -> Value {
+        let few = samples(series) <= FEW && !series.points.is_empty();
+        let mut layer = if few { self.dots(series) } else { self.bands(series) };
+        layer.extend(self.outliers(series));
+        let main = json!({
+            "width": WIDTH, "height": 110,
+            "title": {"text": label, "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
+            "layer": layer,
+            "encoding": {"x": self.x(self.most_lost == 0, last)}
+        });
+        if self.most_lost == 0 {
+            return main;
+        }
+        json!({"vconcat": [main, self.strip(series, last)], "spacing": 2, "resolve": {"scale": {"x": "shared"}}})
+    }
+
+    /// The axis of time; of a panel with a strip of losses only the strip has labels.
+    fn x(&self, labels: bool, last: bool) -> Value {
+        let title = if labels && last {
+            json!(format!("time since the trial began [{}]", self.time.name()))
+        } else {
+            json!(null)
+        };
+        json!({
+            "field": "time", "type": "quantitative", "scale": {"nice": false, "domain": [0, self.until]},
+            "axis": {"title": title, "labels": labels, "ticks": labels, "grid": false}
+        })
+    }
+
+    fn y(&self, field: &str) -> Value {
+        json!({"field": field, "type": "quantitative", "scale": self.scale, "axis": self.axis})
+    }
+
+    fn bands(&self, series: &Series) -> Vec<Value> {
+        let rows: Vec<Value> = series.bins.iter().map(|bin| self.bin(bin)).collect();
+        let longest = json!({
+            "mark": {"type": "tick", "style": "extreme", "size": 5, "thickness": 1.5, "orient": "horizontal"},
+            "encoding": {"y": self.y("max")}
+        });
+        vec![json!({
+            "data": {"values": rows},
+            "layer": [
+                {
+                    "mark": {"type": "area", "style": "outer", "interpolate": "step-after"},
+                    "encoding": {"y": self.y("p1"), "y2": {"field": "p99"}}
+                },
+                {
+                    "mark": {"type": "line", "style": "median", "interpolate": "step-after"},
+                    "encoding": {"y": self.y("p50")}
+                },
+                longest
+            ]
+        })]
+    }
+
+    /// A bin as a row; with too few values for percentiles its extremes stand in for the band.
+    fn bin(&self, bin: &TimeBin) -> Value {
+        let value = |ns: Option<i64>| ns.map(|ns| self.unit.of(ns as f64));
+        json!({
+            "time": self.time.of(bin.from_ns as f64), "samples": bin.count,
+            "p1": value(bin.p1_ns.or(bin.min_ns)), "p50": value(bin.p50_ns),
+            "p99": value(bin.p99_ns.or(bin.max_ns)), "max": value(bin.max_ns)
+        })
+    }
+
+    fn dots(&self, series: &Series) -> Vec<Value> {
+        let rows: Vec<Value> = series.points.iter().filter(|point| !point.outlier).map(|point| {
+            json!({"time": self.time.of(point.at_ns as f64), "delay": self.unit.of(point.value_ns as f64)})
+        }).collect();
+        vec![json!({
+            "data": {"values": rows},
+            "mark": {"type": "point", "filled": true, "size": 18, "tooltip": true},
+            "encoding": {"y": self.y("delay")}
+        })]
+    }
+
+    fn outliers(&self, series: &Series) -> Option<Value> {
+        let mut outliers: Vec<_> = series.points.iter().filter(|point| point.outlier).collect();
+        outliers.sort_by_key(|point| std::cmp::Reverse(point.value_ns));
+        outliers.truncate(OUTLIERS);
+        let rows: Vec<Value> = outliers.iter().map(|point| {
+            json!({"time": self.time.of(point.at_ns as f64), "outlier": self.unit.of(point.value_ns as f64)})
+        }).collect();
+        (!rows.is_empty()).then(|| json!({
+            "data": {"values": rows},
+            "mark": {"type": "point", "style": "outlier", "shape": "triangle-up", "size": 32, "tooltip": true},
+            "encoding": {"y": self.y("outlier")}
+        }))
+    }
+
+    fn strip(&self, series: &Series, last: bool) -> Value {
+        let lost = series.bins.iter().filter(|bin| bin.lost > 0).map(|bin| {
+            let middle = (bin.from_ns as f64 + bin.to_ns as f64) / 2.0;
+            json!({"time": self.time.of(middle), "lost": bin.lost, "row": "lost"})
+        });
+        json!({
+            "data": {"values": lost.collect::<Vec<_>>()},
+            "width": WIDTH, "height": 16,
+            "mark": {"type": "point", "style": "lost", "shape": "cross", "filled": true, "angle": 45, "tooltip": true},
+            "encoding": {
+                "x": self.x(true, last),
+                "y": {"field": "row", "type": "nominal", "scale": {"domain": ["lost"]}, "axis": {"title": null, "ticks": false, "domain": false}},
+                "size": {"field": "lost", "type": "quantitative", "scale": {"range": [30, 130], "domain": [0, self.most_lost]}, "legend": null}
+            }
+        })
+    }
+}
+
+fn finding(run: &RunData, shown: &[&TrialData], subject: &Subject) -> String {
+    let part = |trial: &&TrialData| {
+        let series = series(trial, subject)?;
+        let mut medians: Vec<i64> = series.bins.iter().filter_map(|bin| bin.p50_ns).collect();
+        medians.sort_unstable();
+        let label = group::trial_label(run, trial);
+        let spikes = series.hampel.as_ref().map(|hampel| {
+            let n = samples(series);
+            format!("{} of {} stand out", count(hampel.upper), things(n, "sample"))
+        });
+        let wander = match medians.as_slice() {
+            [low, .., high] => {
+                Some(format!("median between {} and {}", delay_ns(*low), delay_ns(*high)))
+            }
+            _ => None,
+        };
+        let said: Vec<String> = spikes.into_iter().chain(wander).collect();
+        (!said.is_empty()).then(|| format!("{label}: {}", said.join(", ")))
+    };
+    // Three sentences are read, six are skipped.
+    let parts: Vec<String> = shown.iter().filter_map(part).take(3).collect();
+    if parts.is_empty() {
+        return "Too few samples to see a change over time: cannot tell.".to_owned();
+    }
+    let filter = shown.iter().find_map(|trial| series(trial, subject)?.hampel);
+    let filter = filter.map_or_else(String::new, |hampel| format!(
+        " Triangles stand out by Hampel's filter ({} sigma, {} samples); the band holds 98 of 100, ticks are the longest.",
+        hampel.sigmas,
+        2 * u64::from(hampel.half_window) + 1
+    ));
+    format!("{}.{filter}", parts.join("; "))
+}
+
+fn table(subject: &Subject) -> Table {
+    let mut table = Table::new([
+        "trial",
+        "samples",
+        "outliers up",
+        "outliers down",
+        "lost",
+        "p50",
+        "p99",
+        "max",
+    ]);
+    for column in &mut table.columns[5..] {
+        *column = format!("{column} [{}]", subject.unit.name());
+    }
+    for trial in subject.cells.iter().flat_map(|cell| &cell.trials) {
+        let Some(series) = series(trial, subject) else { continue };
+        let steps = crate::steps::Steps::merged([series.steps.as_slice()]);
+        let cell = |ns: Option<i64>| subject.unit.cell(ns.map(|ns| ns as f64));
+        let outliers = |of: fn(&crate::data::Hampel) -> u64| {
+            series.hampel.as_ref().map_or_else(|| "-".to_owned(), |hampel| count(of(hampel)))
+        };
+        let lost =
+            trial.summary.as_ref().and_then(|summary| summary.packets).map(|p| count(p.lost));
+        table.row([
+            group::trial_label(subject.run, trial),
+            count(steps.count()),
+            outliers(|hampel| hampel.upper),
+            outliers(|hampel| hampel.lower),
+            lost.unwrap_or_else(|| "-".to_owned()),
+            cell(steps.quantile(Quantile::P50)),
+            cell(steps.quantile(Quantile::P99)),
+            cell(steps.max()),
+        ]);
+    }
+    table
+}

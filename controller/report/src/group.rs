@@ -1,0 +1,205 @@
+//! Trials that are drawn as one: the repetitions of a cell, or all cells with one value of an axis.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dwell_record::Packets;
+use dwell_stats::Quantile;
+
+use crate::data::{Axis, RunData, TrialData, TrialState};
+use crate::steps::Steps;
+
+/// At most this many distributions share a figure; more cannot be told apart.
+pub(crate) const OVERLAID: usize = 6;
+
+/// Trials that are drawn as one.
+#[derive(Clone, Debug)]
+pub(crate) struct Group<'a> {
+    /// What they have in common, such as `network` or `size 64B, rate 200pps`.
+    pub(crate) label: String,
+    pub(crate) trials: Vec<&'a TrialData>,
+    /// One distribution per trial that has samples, and the cell it belongs to.
+    repetitions: Vec<(&'a BTreeMap<String, String>, Steps)>,
+    /// All samples together.
+    pub(crate) steps: Steps,
+}
+
+impl<'a> Group<'a> {
+    pub(crate) fn new(label: String, trials: Vec<&'a TrialData>, metric: &str) -> Self {
+        let repetitions: Vec<_> = trials
+            .iter()
+            .filter_map(|trial| {
+                let series = trial.series.get(metric)?;
+                Some((&trial.parameters, Steps::merged([series.steps.as_slice()])))
+            })
+            .collect();
+        let steps = Steps::merged(repetitions.iter().map(|(_, steps)| steps.as_slice()));
+        Self { label, trials, repetitions, steps }
+    }
+
+    /// The percentile of each trial that supports it.
+    pub(crate) fn over_trials(&self, quantile: Quantile) -> Vec<i64> {
+        self.repetitions.iter().filter_map(|(_, steps)| steps.quantile(quantile)).collect()
+    }
+
+    /// What is known of the percentile of the source: its interval, widened by the factors that
+    /// lie between repetitions of one cell and that cell as a whole.
+    pub(crate) fn interval(&self, ppm: u32) -> Option<(i64, i64)> {
+        let quantile = Quantile::from_ppm(ppm)?;
+        let (low, high) = self.steps.interval(ppm)?;
+        let middle = self.steps.quantile(quantile)? as f64;
+        let (least, most) = self.factors(quantile);
+        let (least, most) = (middle * least, middle * most);
+        Some((low.min(least.min(most).floor() as i64), high.max(most.max(least).ceil() as i64)))
+    }
+
+    /// By which factors, at least and at most, a repetition's percentile differs from that of all
+    /// repetitions of its cell together: one and one where cells were measured once.
+    fn factors(&self, quantile: Quantile) -> (f64, f64) {
+        let mut cells: BTreeMap<&BTreeMap<String, String>, Vec<&Steps>> = BTreeMap::new();
+        for (parameters, steps) in &self.repetitions {
+            cells.entry(parameters).or_default().push(steps);
+        }
+        let several = cells.into_values().filter(|cell| cell.len() > 1);
+        let factors = several.flat_map(|cell| {
+            let whole = Steps::merged(cell.iter().map(|steps| steps.as_slice())).quantile(quantile);
+            let each = cell.into_iter().filter_map(move |steps| steps.quantile(quantile));
+            each.filter_map(move |value| {
+                let whole = whole.filter(|whole| *whole != 0)?;
+                Some(value as f64 / whole as f64)
+            })
+        });
+        factors.fold((1.0, 1.0), |(least, most), factor| (factor.min(least), factor.max(most)))
+    }
+
+    /// What became of the probes of all trials together; `None` when no trial counts any.
+    pub(crate) fn packets(&self) -> Option<Packets> {
+        let counted = self.trials.iter().filter_map(|trial| trial.summary.as_ref()?.packets);
+        counted.reduce(|a, b| Packets {
+            sent: a.sent.saturating_add(b.sent),
+            received: a.received.saturating_add(b.received),
+            lost: a.lost.saturating_add(b.lost),
+            late: a.late.saturating_add(b.late),
+            duplicate: a.duplicate.saturating_add(b.duplicate),
+            reordered: a.reordered.saturating_add(b.reordered),
+            send_failed: a.send_failed.saturating_add(b.send_failed),
+        })
+    }
+}
+
+/// The trials that were measured.
+pub(crate) fn finished(run: &RunData) -> impl Iterator<Item = &TrialData> {
+    run.trials.iter().filter(|trial| trial.state == TrialState::Finished)
+}
+
+/// One group per cell of the matrix, in the order of the plan, its repetitions merged; cells
+/// without a finished trial are left out.
+pub(crate) fn cells<'a>(run: &'a RunData, metric: &str) -> Vec<Group<'a>> {
+    let mut cells: BTreeMap<Vec<(usize, &str)>, Vec<&TrialData>> = BTreeMap::new();
+    for trial in finished(run) {
+        let key = run.axes.iter().map(|axis| place(axis, trial)).collect();
+        cells.entry(key).or_default().push(trial);
+    }
+    let group = |(key, trials): (Vec<(usize, &str)>, Vec<&'a TrialData>)| {
+        Group::new(cell_label(run, &key), trials, metric)
+    };
+    cells.into_iter().map(group).collect()
+}
+
+/// One group per value of an axis, in the order of the plan, everything else taken together.
+/// Values without a finished trial are left out.
+pub(crate) fn by_axis<'a>(run: &'a RunData, metric: &str, axis: &Axis) -> Vec<(usize, Group<'a>)> {
+    let mut groups: BTreeMap<usize, Vec<&TrialData>> = BTreeMap::new();
+    for trial in finished(run) {
+        let (place, _) = place(axis, trial);
+        if place < axis.values.len() {
+            groups.entry(place).or_default().push(trial);
+        }
+    }
+    let label = |place: usize| value_label(axis, place);
+    groups.into_iter().map(|(i, trials)| (i, Group::new(label(i), trials, metric))).collect()
+}
+
+/// As [`by_axis`], but only what was measured at every value of the axis that has samples: the same
+/// combinations of the other parameters, in the same repetitions. A trial that failed must not pass
+/// for an effect of the axis. Everything, if that leaves nothing.
+pub(crate) fn comparable<'a>(run: &'a RunData, metric: &str, axis: &Axis) -> Vec<Group<'a>> {
+    let measured = |group: &Group| group.steps.count() > 0;
+    let groups: Vec<Group> =
+        by_axis(run, metric, axis).into_iter().map(|(_, group)| group).filter(measured).collect();
+    let others = |trial: &TrialData| {
+        let mut others = trial.parameters.clone();
+        others.remove(&axis.name);
+        (others, trial.repetition)
+    };
+    let has = |trial: &&TrialData| trial.series.get(metric).is_some_and(|s| !s.steps.is_empty());
+    let sets = groups.iter().map(|group| {
+        group.trials.iter().copied().filter(|trial| has(trial)).map(others).collect::<BTreeSet<_>>()
+    });
+    let everywhere = sets.reduce(|a, b| a.intersection(&b).cloned().collect()).unwrap_or_default();
+    if everywhere.is_empty() {
+        return groups;
+    }
+    let kept = |group: Group<'a>| {
+        let trials = group.trials.into_iter().filter(|trial| everywhere.contains(&others(trial)));
+        Group::new(group.label, trials.collect(), metric)
+    };
+    groups.into_iter().map(kept).collect()
+}
+
+/// Groups few enough to lie over each other: the cells, or else the values of the first axis that
+/// has few, or else some of the first axis at even spaces, with a sentence that says so.
+pub(crate) fn overlaid<'a>(run: &'a RunData, metric: &str) -> (Vec<Group<'a>>, Option<String>) {
+    let with_samples = |groups: Vec<Group<'a>>| -> Vec<Group<'a>> {
+        groups.into_iter().filter(|group| group.steps.count() > 0).collect()
+    };
+    let all = with_samples(cells(run, metric));
+    if all.len() <= OVERLAID {
+        return (all, None);
+    }
+    let few = run.axes.iter().find(|axis| (2..=OVERLAID).contains(&axis.values.len()));
+    let Some(axis) = few.or(run.axes.first()) else { return (all, None) };
+    let groups = with_samples(by_axis(run, metric, axis).into_iter().map(|(_, g)| g).collect());
+    let shown = evenly(groups, OVERLAID);
+    let note = format!("All trials with one value of {} are taken together.", axis.name);
+    (shown, Some(note))
+}
+
+/// At most `most` of the items, the first and the last among them.
+pub(crate) fn evenly<T>(items: Vec<T>, most: usize) -> Vec<T> {
+    let n = items.len();
+    if n <= most || most < 2 {
+        return items;
+    }
+    let kept: Vec<usize> = (0..most).map(|i| i * (n - 1) / (most - 1)).collect();
+    items.into_iter().enumerate().filter(|(i, _)| kept.contains(i)).map(|(_, item)| item).collect()
+}
+
+/// What sets a trial apart: its cell, and its repetition where there are several.
+pub(crate) fn trial_label(run: &RunData, trial: &TrialData) -> String {
+    let key: Vec<_> = run.axes.iter().map(|axis| place(axis, trial)).collect();
+    let cell = cell_label(run, &key);
+    let repeated = run.trials.iter().any(|other| other.repetition > 1);
+    if repeated { format!("{cell}, repetition {}", trial.repetition) } else { cell }
+}
+
+/// A value of an axis as a label: with the axis's name where the value alone would be a bare
+/// number or word.
+fn value_label(axis: &Axis, place: usize) -> String {
+    let value = axis.values.get(place).map_or("?", String::as_str);
+    format!("{} {value}", axis.name)
+}
+
+fn cell_label(run: &RunData, key: &[(usize, &str)]) -> String {
+    if key.is_empty() {
+        return "all samples".to_owned();
+    }
+    let parts = run.axes.iter().zip(key).map(|(axis, (_, value))| format!("{} {value}", axis.name));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Where the trial stands on the axis; a value that the axis does not list comes last.
+fn place<'a>(axis: &Axis, trial: &'a TrialData) -> (usize, &'a str) {
+    let value = trial.parameters.get(&axis.name).map_or("?", String::as_str);
+    let place = axis.values.iter().position(|listed| listed == value);
+    (place.unwrap_or(axis.values.len()), value)
+}

@@ -1,0 +1,156 @@
+//! One self-contained HTML file: text and tables that need no script, figures that the embedded
+//! runtime draws. It asks the network for nothing, and its policy forbids it to.
+
+mod sections;
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::comparison::{self, comparison_figures};
+use crate::data::RunData;
+use crate::figure::Figure;
+use crate::figures::figures;
+use crate::findings::{Finding, findings};
+use crate::html::{escape, json, table};
+use crate::theme;
+
+/// Vega, Vega-Lite and vega-embed in one file (controller/web builds it).
+const RUNTIME: &str = include_str!("../assets/vega.js");
+const SCRIPT: &str = include_str!("../assets/page.js");
+const STYLE: &str = include_str!("../assets/page.css");
+
+/// The report of a run.
+pub fn page(run: &RunData) -> String {
+    let title = run.title.as_deref().unwrap_or(&run.name);
+    let figures = figures(run);
+    let mut main = sections::trust(run, "Can these numbers be trusted?", "trust");
+    main += &summary(&findings(run), &sections::failed(run));
+    main += &self::figures_section(&figures);
+    main += &sections::trials(run);
+    main += &sections::delays(run);
+    main += &sections::loads(run);
+    main += &sections::notes(run);
+    main += sections::HOW_TO_READ;
+    document(title, "Delay report", &sections::about(run), &main, &figures)
+}
+
+/// The comparison of several runs, the first of which is the baseline: what `findings` say, the
+/// figures of [`comparison_figures`], and how far each run can be trusted.
+pub fn comparison_page(runs: &[RunData], findings: &[Finding]) -> String {
+    let figures = comparison_figures(runs);
+    let mut main = String::new();
+    for (i, run) in runs.iter().enumerate() {
+        let name = comparison::name(i, run);
+        let _ = write!(main, "<div class=\"run\">{}", sections::about(run));
+        let heading = format!("Can the numbers of {name} be trusted?");
+        main += &sections::trust(run, &heading, &format!("trust-{i}"));
+        main += "</div>";
+    }
+    main += &summary(findings, "");
+    main += &self::figures_section(&figures);
+    main += sections::HOW_TO_READ;
+    let about = format!("<p>{} runs on shared axes; the first is the baseline.</p>", runs.len());
+    document("Comparison of runs", "Delay report", &about, &main, &figures)
+}
+
+fn summary(findings: &[Finding], more: &str) -> String {
+    let mut html = "<section id=\"summary\" aria-labelledby=\"summary-title\">\
+        <h2 id=\"summary-title\">What was found</h2><ul class=\"findings\">\n"
+        .to_owned();
+    for finding in findings {
+        let _ = writeln!(html, "<li>{}</li>", escape(&finding.text));
+    }
+    format!("{html}</ul>{more}</section>\n")
+}
+
+fn figures_section(figures: &[Figure]) -> String {
+    if figures.is_empty() {
+        return "<section id=\"figures\"><h2>Figures</h2><p>There are no samples to draw.</p></section>\n".to_owned();
+    }
+    let mut html = "<section id=\"figures\" aria-labelledby=\"figures-title\">\
+        <h2 id=\"figures-title\">Figures</h2>\
+        <noscript><p>Without JavaScript there are no pictures; every figure's numbers are in its table.</p></noscript>\n"
+        .to_owned();
+    for figure in figures {
+        let (id, title) = (escape(&figure.id), escape(&figure.title));
+        let _ = writeln!(
+            html,
+            "<article class=\"figure\" id=\"figure-{id}\" aria-labelledby=\"title-{id}\">\
+             <h3 id=\"title-{id}\">{title}</h3><p class=\"finding\">{}</p>\
+             <details class=\"data\"><summary>Numbers behind this figure<span class=\"hidden\">: {title}</span></summary>{}</details>\
+             <div class=\"chart\" data-figure=\"{id}\"></div></article>",
+            escape(&figure.finding),
+            table(&figure.table, &figure.title),
+        );
+    }
+    html + "</section>\n"
+}
+
+fn document(title: &str, kind: &str, about: &str, main: &str, figures: &[Figure]) -> String {
+    let title = escape(title);
+    let mut links = String::new();
+    for figure in figures {
+        let _ = write!(
+            links,
+            "<li><a href=\"#figure-{}\">{}</a></li>",
+            escape(&figure.id),
+            escape(&figure.title)
+        );
+    }
+    let contents = if figures.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "<nav aria-label=\"Figures\"><details><summary>Figures on this page ({})</summary><ul>{links}</ul></details></nav>",
+            figures.len()
+        )
+    };
+    let specs: Map<String, Value> =
+        figures.iter().map(|figure| (figure.id.clone(), figure.spec.clone())).collect();
+    let policy = format!(
+        "default-src 'none'; script-src '{}' '{}'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'",
+        hash(RUNTIME),
+        hash(SCRIPT)
+    );
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"color-scheme\" content=\"light dark\">\
+         <meta name=\"generator\" content=\"dwell {version}\">\
+         <title>{title} | dwell</title>\n<style>{STYLE}</style></head>\n<body>\
+         <a class=\"skip\" href=\"#main\">Skip to the content</a>\
+         <header><p class=\"kind\">{kind}</p><h1>{title}</h1>{about}{contents}</header>\n\
+         <main id=\"main\" tabindex=\"-1\">\n{main}</main>\n\
+         <footer><p>Written by dwell {version}. This file is complete: it works offline, and printing it keeps everything.</p></footer>\n\
+         <script type=\"application/json\" id=\"specifications\">{specs}</script>\n\
+         <script type=\"application/json\" id=\"dark\">{dark}</script>\n\
+         <script>{RUNTIME}</script>\n<script>{SCRIPT}</script></body></html>\n",
+        version = env!("CARGO_PKG_VERSION"),
+        specs = json(&Value::Object(specs)),
+        dark = json(&theme::dark()),
+    )
+}
+
+/// A script as the policy names it. Scripts of any other text do not run, wherever they come from.
+fn hash(script: &str) -> String {
+    format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_asset_can_end_the_element_that_holds_it() {
+        for script in [RUNTIME, SCRIPT] {
+            assert!(
+                !script.contains("</script") && !script.contains("<!--") && !script.contains('\r')
+            );
+        }
+        assert!(!STYLE.contains("</style"));
+    }
+}

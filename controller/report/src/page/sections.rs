@@ -1,0 +1,248 @@
+//! The sections of a page that need no figure.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use dwell_record::{Scalar, Summary};
+use dwell_stats::Quantile;
+
+use crate::data::{RunData, TrialData, TrialState};
+use crate::figure::Table;
+use crate::figures::Subject;
+use crate::group::{self, Group};
+use crate::html::{escape, table};
+use crate::metric;
+use crate::quantity::{count, share, things, three_digits};
+use crate::trust;
+
+pub(super) const HOW_TO_READ: &str = include_str!("../../assets/how-to-read.html");
+
+/// What was run, when and by what.
+pub(super) fn about(run: &RunData) -> String {
+    let finished =
+        run.finished.as_deref().map_or_else(|| "not finished".to_owned(), |at| format!("to {at}"));
+    let measured = group::finished(run).count();
+    let trials = things(run.trials.len() as u64, "trial");
+    let axes: Vec<String> = run
+        .axes
+        .iter()
+        .map(|axis| match axis.values.as_slice() {
+            values if values.len() <= 4 => format!("{}: {}", axis.name, values.join(", ")),
+            [first, .., last] => {
+                format!("{}: {} values from {first} to {last}", axis.name, axis.values.len())
+            }
+            _ => axis.name.clone(),
+        })
+        .collect();
+    let varied = if axes.is_empty() {
+        String::new()
+    } else {
+        format!("<br>Varied: {}", escape(&axes.join("; ")))
+    };
+    format!(
+        "<p class=\"about\">Run {} of {}, {} {}; {measured} of {trials} measured, by dwell {}.{varied}</p>\n",
+        escape(&run.id),
+        escape(&run.name),
+        escape(&run.started),
+        escape(&finished),
+        escape(&run.dwell)
+    )
+}
+
+/// The panel: a banner with warnings, if any, then the facts.
+pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
+    let warnings = trust::warnings(run);
+    let known = group::finished(run).any(|trial| trial.summary.is_some());
+    let mut html = format!(
+        "<section class=\"trust\" id=\"{id}\" aria-labelledby=\"{id}-title\">\
+         <h2 id=\"{id}-title\">{}</h2>\n",
+        escape(heading)
+    );
+    if !warnings.is_empty() {
+        let _ = write!(
+            html,
+            "<div class=\"banner warn\"><p><b><span aria-hidden=\"true\">&#9888; </span>Warning: read {} before quoting a number.</b></p><ul>",
+            if warnings.len() == 1 { "this" } else { "these" }
+        );
+        for warning in &warnings {
+            let _ = write!(html, "<li>{}</li>", escape(warning));
+        }
+        html += "</ul></div>";
+    } else if trust::was_watched(run) {
+        html += "<p class=\"banner good\"><b><span aria-hidden=\"true\">&#10003; </span>No limit was broken.</b> No clock was stepped, no sample was dropped, probes left on time, and no node warned of anything.</p>";
+    } else {
+        html += "<p class=\"banner unknown\"><b><span aria-hidden=\"true\">? </span>Not known.</b> Nobody watched the clocks and the schedule while this was measured, or left no word of it.</p>";
+    }
+    if !known {
+        return html + "</section>\n";
+    }
+    let facts = trust::facts(run);
+    html += "<dl class=\"facts\">";
+    for fact in &facts {
+        let _ = write!(html, "<div><dt>{}</dt><dd>{}</dd></div>", fact.name, escape(&fact.value));
+    }
+    html += "</dl><details><summary>What these mean</summary><dl class=\"meanings\">";
+    for fact in &facts {
+        let _ = write!(html, "<dt>{}</dt><dd>{}</dd>", fact.name, escape(fact.meaning));
+    }
+    html + "</dl></details></section>\n"
+}
+
+/// Trials that failed, each with its reason.
+pub(super) fn failed(run: &RunData) -> String {
+    let failed: Vec<&TrialData> =
+        run.trials.iter().filter(|t| t.state == TrialState::Failed).collect();
+    if failed.is_empty() {
+        return String::new();
+    }
+    let mut html = "<h3>Trials that failed</h3><ul class=\"failed\">".to_owned();
+    for trial in failed {
+        let reason = trial.reason.as_deref().unwrap_or("no reason is known");
+        let label = group::trial_label(run, trial);
+        let _ =
+            write!(html, "<li>Trial {}, {}: {}</li>", trial.trial, escape(&label), escape(reason));
+    }
+    html + "</ul>"
+}
+
+/// Every trial, whatever became of it.
+pub(super) fn trials(run: &RunData) -> String {
+    if run.trials.is_empty() {
+        return "<section id=\"trials\"><h2>Trials</h2><p>This run has no trials.</p></section>\n"
+            .to_owned();
+    }
+    let subject = Subject::of(run);
+    let mut all = Table {
+        columns: vec!["trial".into(), "ran as".into(), "repetition".into()],
+        rows: Vec::new(),
+    };
+    all.columns.extend(run.axes.iter().map(|axis| axis.name.clone()));
+    all.columns.extend(["state", "sent", "received", "lost or late"].map(str::to_owned));
+    if let Some(subject) = &subject {
+        all.columns
+            .extend(["p50", "p99", "max"].map(|name| format!("{name} [{}]", subject.unit.name())));
+    }
+    for trial in &run.trials {
+        all.rows.push(trial_row(run, trial, subject.as_ref()));
+    }
+    let caption = subject.as_ref().map_or_else(
+        || "All trials".to_owned(),
+        |subject| format!("All trials; p50, p99 and max are of the {}", subject.noun),
+    );
+    format!("<section id=\"trials\"><h2>Trials</h2>{}</section>\n", table(&all, &caption))
+}
+
+fn trial_row(run: &RunData, trial: &TrialData, subject: Option<&Subject>) -> Vec<String> {
+    let mut row =
+        vec![trial.trial.to_string(), trial.order.to_string(), trial.repetition.to_string()];
+    let value =
+        |name: &String| trial.parameters.get(name).cloned().unwrap_or_else(|| "-".to_owned());
+    row.extend(run.axes.iter().map(|axis| value(&axis.name)));
+    let state = match trial.state {
+        TrialState::Planned => "planned",
+        TrialState::Running => "running",
+        TrialState::Finished => "measured",
+        TrialState::Failed => "failed",
+    };
+    row.push(state.to_owned());
+    let packets = trial.summary.as_ref().and_then(|summary| summary.packets);
+    let counted = packets.map(|p| [p.sent, p.received, p.lost.saturating_add(p.late)].map(count));
+    row.extend(counted.unwrap_or_else(|| ["-"; 3].map(str::to_owned)));
+    if let Some(subject) = subject {
+        let group = Group::new(String::new(), vec![trial], subject.metric);
+        let figures = [
+            group.steps.quantile(Quantile::P50),
+            group.steps.quantile(Quantile::P99),
+            group.steps.max(),
+        ];
+        row.extend(figures.map(|ns| subject.unit.cell(ns.map(|ns| ns as f64))));
+    }
+    row
+}
+
+/// Every delay of every cell, for readers who want another one than the figures show.
+pub(super) fn delays(run: &RunData) -> String {
+    let mut metrics: BTreeSet<&str> = BTreeSet::new();
+    for trial in group::finished(run) {
+        metrics.extend(trial.series.keys().map(String::as_str));
+    }
+    let columns =
+        ["delay", "group", "samples", "min [us]", "p50 [us]", "mean [us]", "p99 [us]", "max [us]"];
+    let mut all = Table::new(columns);
+    for metric in metrics {
+        for cell in group::cells(run, metric) {
+            let steps = &cell.steps;
+            let us = |ns: Option<f64>| {
+                ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.3}", ns / 1e3))
+            };
+            let at = |quantile| steps.quantile(quantile).map(|ns| ns as f64);
+            if steps.count() == 0 {
+                continue;
+            }
+            all.row([
+                metric::words(metric).to_owned(),
+                cell.label.clone(),
+                count(steps.count()),
+                us(steps.min().map(|ns| ns as f64)),
+                us(at(Quantile::P50)),
+                us(steps.mean()),
+                us(at(Quantile::P99)),
+                us(steps.max().map(|ns| ns as f64)),
+            ]);
+        }
+    }
+    if all.rows.is_empty() {
+        return String::new();
+    }
+    let table = table(&all, "Every delay measured, repetitions taken together");
+    format!(
+        "<section id=\"delays\"><h2>Every delay measured</h2>\
+         <details><summary>Show the table ({} rows)</summary>{table}</details></section>\n",
+        all.rows.len()
+    )
+}
+
+/// What each load reached.
+pub(super) fn loads(run: &RunData) -> String {
+    let mut all = Table::new(["trial", "load", "on", "reached"]);
+    for trial in &run.trials {
+        for load in &trial.loads {
+            all.row([
+                format!("{}: {}", trial.trial, group::trial_label(run, trial)),
+                load.engine.clone(),
+                load.target.clone(),
+                reached(load),
+            ]);
+        }
+    }
+    if all.rows.is_empty() {
+        return String::new();
+    }
+    let table = table(&all, "What each load reached, as its node said");
+    format!("<section id=\"loads\"><h2>Loads</h2>{table}</section>\n")
+}
+
+fn reached(load: &Summary) -> String {
+    let value = |(name, value): (&String, &Option<Scalar>)| {
+        let value = match value {
+            None => "not known".to_owned(),
+            Some(Scalar::Count(n)) => count(*n),
+            Some(Scalar::Real(real)) if name.ends_with("_ratio") => share(*real),
+            Some(Scalar::Real(real)) => three_digits(*real),
+        };
+        format!("{name} {value}")
+    };
+    load.values.iter().map(value).collect::<Vec<_>>().join(", ")
+}
+
+/// What people wrote about the run.
+pub(super) fn notes(run: &RunData) -> String {
+    if run.notes.is_empty() {
+        return String::new();
+    }
+    let mut html = "<section id=\"notes\"><h2>Notes</h2><ul>".to_owned();
+    for note in &run.notes {
+        let _ = write!(html, "<li>{}</li>", escape(note));
+    }
+    html + "</ul></section>\n"
+}

@@ -1,0 +1,172 @@
+//! Delays, counts and shares as a person reads them.
+
+/// The one unit of a figure or of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Nanosecond,
+    Microsecond,
+    Millisecond,
+    Second,
+}
+
+impl Unit {
+    /// The unit in which a typical value of this size is a handy number.
+    pub(crate) fn fitting(typical_ns: f64) -> Self {
+        match typical_ns.abs() {
+            size if size < 1e3 => Self::Nanosecond,
+            size if size < 1e6 => Self::Microsecond,
+            size if size < 1e9 => Self::Millisecond,
+            _ => Self::Second,
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Nanosecond => "ns",
+            Self::Microsecond => "us",
+            Self::Millisecond => "ms",
+            Self::Second => "s",
+        }
+    }
+
+    /// A value in this unit, to six significant digits: more would only make the page larger.
+    pub(crate) fn of(self, ns: f64) -> f64 {
+        let scale = match self {
+            Self::Nanosecond => 1.0,
+            Self::Microsecond => 1e3,
+            Self::Millisecond => 1e6,
+            Self::Second => 1e9,
+        };
+        significant(ns / scale, 6)
+    }
+
+    /// A cell of a table: three decimals, or nothing known.
+    pub(crate) fn cell(self, ns: Option<f64>) -> String {
+        ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.3}", self.of(ns)))
+    }
+}
+
+/// A delay with its unit, to three significant digits.
+pub(crate) fn delay(ns: f64) -> String {
+    // Rounded first, so that 999.9 us is 1 ms and not "1000 us".
+    let ns = significant(ns, 3);
+    let unit = if ns == 0.0 { Unit::Microsecond } else { Unit::fitting(ns) };
+    format!("{} {}", three_digits(unit.of(ns)), unit.name())
+}
+
+/// A whole delay; see [`delay`].
+pub(crate) fn delay_ns(ns: i64) -> String {
+    delay(ns as f64)
+}
+
+/// A count with its thousands apart.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count of things: `1 probe`, `2 probes`.
+pub(crate) fn things(n: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+/// A share as a percentage, to three significant digits.
+pub(crate) fn share(ratio: f64) -> String {
+    format!("{} %", three_digits(ratio * 100.0))
+}
+
+/// Any number, to three significant digits.
+pub(crate) fn three_digits(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    let rounded = significant(value, 3);
+    let size = rounded.abs();
+    if size != 0.0 && !(1e-6..1e15).contains(&size) {
+        return format!("{rounded:e}");
+    }
+    // The shortest text that reads back as the number: no zeros that were not measured.
+    format!("{rounded}")
+}
+
+/// How `to` compares with `from`: as a factor, or as a percentage where it is nearer.
+pub(crate) fn compared(from: f64, to: f64) -> Option<String> {
+    let ratio = to / from;
+    if from <= 0.0 || ratio <= 0.0 || !ratio.is_finite() {
+        return None;
+    }
+    let percent = significant((ratio - 1.0).abs() * 100.0, 2);
+    Some(match ratio {
+        1.0..1.5 => format!("{percent} % more"),
+        0.5..1.0 => format!("{percent} % less"),
+        ratio => format!("{} times", significant(ratio, 2)),
+    })
+}
+
+/// Names in a sentence: `a`, `a and b`, `a, b and c`.
+pub(crate) fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
+
+/// Rounds to this many significant digits.
+pub(crate) fn significant(value: f64, digits: i32) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let decimals = digits - 1 - value.abs().log10().floor() as i32;
+    // Powers of ten are exact only upwards, so never multiply by a fraction.
+    if decimals >= 0 {
+        let scale = 10f64.powi(decimals.min(300));
+        (value * scale).round() / scale
+    } else {
+        let scale = 10f64.powi(-decimals);
+        (value / scale).round() * scale
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_keep_three_digits_and_change_unit_before_a_fourth() {
+        let texts = [
+            (0.0, "0 us"),
+            (85.0, "85 ns"),
+            (281_354.2, "281 us"),
+            (999_400.0, "999 us"),
+            (999_600.0, "1 ms"),
+            (3_256_449.0, "3.26 ms"),
+            (12_267_000.0, "12.3 ms"),
+            (1.5e9, "1.5 s"),
+            (-4_210.0, "-4.21 us"),
+        ];
+        for (ns, text) in texts {
+            assert_eq!(delay(ns), text);
+        }
+    }
+
+    #[test]
+    fn counts_and_shares_read_well() {
+        assert_eq!([count(0), count(999), count(50_000)], ["0", "999", "50,000"]);
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(share(0.00123456), "0.123 %");
+        assert_eq!(share(1.0), "100 %");
+        assert_eq!(things(1, "probe"), "1 probe");
+        assert_eq!(compared(334.0, 1010.0).as_deref(), Some("3 times"));
+        assert_eq!(compared(100.0, 104.2).as_deref(), Some("4.2 % more"));
+        assert_eq!(compared(100.0, 88.0).as_deref(), Some("12 % less"));
+        assert_eq!(compared(0.0, 5.0), None);
+    }
+}

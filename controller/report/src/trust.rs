@@ -1,0 +1,306 @@
+//! Why the numbers of a run can be trusted, or not: facts, and the limits they must keep.
+
+use std::collections::BTreeMap;
+
+use dwell_record::{Ends, Placement, Summary};
+
+use crate::data::RunData;
+use crate::group::{self, Group};
+use crate::quantity::{count, delay, delay_ns, listed, things};
+
+/// Actual minus intended time of sending above this is worth a warning: a tenth of a millisecond
+/// is what the shortest delays of a local network are made of.
+const SCHEDULE_ERROR_LIMIT_NS: i64 = 100_000;
+
+/// One fact of the panel.
+pub(crate) struct Fact {
+    pub(crate) name: &'static str,
+    pub(crate) value: String,
+    /// What it is good for, for readers who meet it the first time.
+    pub(crate) meaning: &'static str,
+}
+
+/// The facts of all finished trials: figures over all of them, names as often as they differ.
+pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
+    let summaries: Vec<&Summary> = summaries(run).collect();
+    let mut facts = Vec::new();
+    let mut fact = |name, value: Option<String>, meaning| {
+        facts.push(Fact { name, value: value.unwrap_or_else(|| "not known".to_owned()), meaning });
+    };
+    let named = |of: fn(&Summary) -> Option<String>| named(&summaries, of);
+    let rungs = |tx: Option<&str>, rx: Option<&str>| {
+        let said = |rung: Option<&str>| rung.unwrap_or("none").to_owned();
+        format!("sent {}, received {}", said(tx), said(rx))
+    };
+    fact("Probes", probes(run, &summaries), "Planned, sent and answered in time.");
+    fact(
+        "Probes leave in",
+        named(|s| Some(s.parameters.get("mode")?.as_str()?.replace('-', " "))),
+        "Open loop: at times fixed in advance. Closed loop: each after the reply to the one before, which hides stalls.",
+    );
+    fact(
+        "Percentiles",
+        named(|s| s.trust.percentile_resolution.map(|resolution| resolution.name().to_owned())),
+        "How true they are: exact is a value that was observed; 0.1% is within that of one.",
+    );
+    fact(
+        "Warm-up",
+        sum(&summaries, |s| s.trust.warm_up_sent)
+            .map(|n| format!("{} before the first one counted", things(n, "probe"))),
+        "The first packets meet cold caches; they are sent and not counted.",
+    );
+    fact(
+        "Stamps",
+        named(|s| {
+            Some([s.stamps.tx, s.stamps.rx]).filter(|r| r.iter().any(Option::is_some)).map(
+                |[tx, rx]| {
+                    let name =
+                        |rung: Option<dwell_engine::stamps::Rung>| rung.map(|rung| rung.name());
+                    format!("{}\u{1f}{}", name(tx).unwrap_or(""), name(rx).unwrap_or(""))
+                },
+            )
+        })
+        .map(|said| {
+            let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+            let each = said.split(" / ").map(|pair| {
+                let (tx, rx) = pair.split_once('\u{1f}').unwrap_or((pair, ""));
+                rungs(known(tx).as_deref(), known(rx).as_deref())
+            });
+            each.collect::<Vec<_>>().join(" / ")
+        }),
+        "Who noted the times, per direction: hw is the network card, kernel-sw the kernel, user the program itself. Deeper is truer.",
+    );
+    fact(
+        "Schedule error",
+        schedule_error(&summaries),
+        "Actual minus intended time of sending, worst trial: large errors mean that the sender itself was late.",
+    );
+    fact(
+        "Samples dropped",
+        sum(&summaries, |s| s.trust.ring_dropped).map(count),
+        "Results lost on the way from the timing thread to the recorder (ring overflow); must be 0.",
+    );
+    fact(
+        "Clock source",
+        named(|s| s.environment.clocksource.clone()),
+        "The hardware that the kernel reads its clocks from.",
+    );
+    fact(
+        "Clocks apart",
+        clocks(&summaries),
+        "How far wall clock and steady clock moved against each other from start to end of a trial, worst trial; beyond 100 ns the clock was stepped and the samples concerned are void.",
+    );
+    fact(
+        "Floor",
+        summaries.iter().filter_map(|s| s.trust.floor_ns).max().map(delay_ns),
+        "What this machine adds to every round trip by itself; delays below it mean nothing.",
+    );
+    fact(
+        "Offloads",
+        named(|s| {
+            s.environment
+                .offloads
+                .as_ref()
+                .map(|names| if names.is_empty() { "none".to_owned() } else { names.join(", ") })
+        }),
+        "Work the network card does for the kernel; GRO and TSO, which join packets, change delays.",
+    );
+    fact(
+        "Queueing discipline",
+        named(|s| s.environment.qdisc.clone()),
+        "How packets wait for the network card.",
+    );
+    fact(
+        "Interface",
+        named(|s| {
+            let name = s.environment.interface.as_ref()?;
+            Some(
+                s.environment
+                    .driver
+                    .as_ref()
+                    .map_or_else(|| name.clone(), |driver| format!("{name} ({driver})")),
+            )
+        }),
+        "Where probes leave the machine, and its driver.",
+    );
+    fact(
+        "CPU governor",
+        named(|s| s.environment.governor.clone()),
+        "How the kernel chooses the processor's frequency; anything but performance makes idle machines slower.",
+    );
+    fact(
+        "Processor",
+        named(|s| {
+            let cpu = s.environment.cpu.as_ref()?;
+            Some(
+                s.environment.cores.map_or_else(
+                    || cpu.clone(),
+                    |n| format!("{cpu}, {}", things(n.into(), "core")),
+                ),
+            )
+        }),
+        "The machine at this end.",
+    );
+    fact(
+        "Placement",
+        named(|s| placement(&s.environment.placement)),
+        "On which CPU each end ran, how it waited for packets, and its scheduling class. A blocking exchange costs some 4 us on one core and some 70 us on two.",
+    );
+    fact("Kernel", named(|s| s.environment.kernel.clone()), "Release of Linux at this end.");
+    fact("dwell", Some(run.dwell.clone()), "The version that measured.");
+    facts
+}
+
+/// What a reader must know before quoting a number: the nodes' own warnings and broken limits,
+/// each once, with the number of trials it holds for.
+pub(crate) fn warnings(run: &RunData) -> Vec<String> {
+    let mut seen: Vec<(String, u64)> = Vec::new();
+    let mut index: BTreeMap<String, usize> = BTreeMap::new();
+    let mut trials = 0u64;
+    for summary in summaries(run) {
+        trials += 1;
+        for warning in summary.trust.warnings.iter().cloned().chain(broken(summary)) {
+            let at = *index.entry(warning.clone()).or_insert_with(|| {
+                seen.push((warning, 0));
+                seen.len() - 1
+            });
+            seen[at].1 += 1;
+        }
+    }
+    let said = |(text, n): (String, u64)| {
+        if trials > 1 { format!("{text} (in {n} of {})", things(trials, "trial")) } else { text }
+    };
+    seen.into_iter().map(said).collect()
+}
+
+/// Whether every finished trial says how its schedule was kept: then silence means that nothing was
+/// wrong. Of imported data nobody knows.
+pub(crate) fn was_watched(run: &RunData) -> bool {
+    let mut trials = group::finished(run).peekable();
+    let watched = |summary: &Summary| summary.trust.schedule_error_ns.is_some();
+    trials.peek().is_some() && trials.all(|trial| trial.summary.as_ref().is_some_and(watched))
+}
+
+/// The state of trust as a finding.
+pub(crate) fn in_words(run: &RunData) -> String {
+    let warnings = warnings(run);
+    let trials = summaries(run).count() as u64;
+    match warnings.as_slice() {
+        [] if !was_watched(run) => {
+            "Nothing is known of how far these numbers can be trusted.".to_owned()
+        }
+        [] => format!("No limit of trust was broken in {}.", things(trials, "trial")),
+        [only] => format!("Before quoting a number, read this warning: {only}."),
+        [first, rest @ ..] => {
+            format!(
+                "Before quoting a number, read {} warnings, the first: {first}.",
+                rest.len() + 1
+            )
+        }
+    }
+}
+
+fn summaries(run: &RunData) -> impl Iterator<Item = &Summary> {
+    group::finished(run).filter_map(|trial| trial.summary.as_ref())
+}
+
+/// Limits that the numbers of a trial break and its node did not warn of in words.
+fn broken(summary: &Summary) -> Vec<String> {
+    let trust = &summary.trust;
+    let p99 = trust.schedule_error_ns.as_ref().and_then(|figures| figures.p99);
+    let mut broken = Vec::new();
+    if trust.ring_dropped > 0 {
+        broken.push("samples were dropped because the recorder could not keep up".to_owned());
+    }
+    if trust.clock_step_ns.is_some() || trust.void > 0 {
+        broken.push("a clock was stepped; the samples concerned are void".to_owned());
+    }
+    if p99.is_some_and(|p99| p99 > SCHEDULE_ERROR_LIMIT_NS) {
+        let limit = delay_ns(SCHEDULE_ERROR_LIMIT_NS);
+        broken.push(format!("more than 1 in 100 probes left over {limit} late"));
+    }
+    broken
+}
+
+/// What differs between trials is listed, each once.
+fn named(summaries: &[&Summary], of: fn(&Summary) -> Option<String>) -> Option<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in summaries.iter().filter_map(|summary| of(summary)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    const SHOWN: usize = 4;
+    let more = names.len().saturating_sub(SHOWN);
+    names.truncate(SHOWN);
+    let text = names.join(" / ");
+    (!names.is_empty()).then(|| if more > 0 { format!("{text} and {more} more") } else { text })
+}
+
+fn sum(summaries: &[&Summary], of: fn(&Summary) -> u64) -> Option<u64> {
+    (!summaries.is_empty()).then(|| summaries.iter().map(|s| of(s)).fold(0, u64::saturating_add))
+}
+
+fn probes(run: &RunData, summaries: &[&Summary]) -> Option<String> {
+    let all = Group::new(String::new(), group::finished(run).collect(), "");
+    let packets = all.packets()?;
+    // Unknown for one trial is unknown for the sum.
+    let planned: Option<u64> = summaries.iter().map(|s| s.trust.planned).sum();
+    let planned = planned
+        .map_or_else(|| "without a planned end".to_owned(), |n| format!("{} planned", count(n)));
+    let mut parts = vec![
+        planned,
+        format!("{} sent", count(packets.sent)),
+        format!("{} received", count(packets.received)),
+    ];
+    let others = [
+        (packets.lost, "lost"),
+        (packets.late, "late"),
+        (packets.duplicate, "duplicate"),
+        (packets.reordered, "reordered"),
+        (packets.send_failed, "could not be sent"),
+    ];
+    parts.extend(
+        others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(n))),
+    );
+    Some(listed(&parts))
+}
+
+fn schedule_error(summaries: &[&Summary]) -> Option<String> {
+    let known = summaries.iter().filter_map(|s| s.trust.schedule_error_ns.as_ref());
+    let worst = known.max_by_key(|figures| (figures.p99, figures.max))?;
+    let said = |name: &str, ns: Option<i64>| ns.map(|ns| format!("{name} {}", delay_ns(ns)));
+    let parts = [said("p50", worst.p50), said("p99", worst.p99), said("largest", worst.max)];
+    Some(parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
+fn clocks(summaries: &[&Summary]) -> Option<String> {
+    let pairs: Vec<_> = summaries.iter().filter_map(|s| s.trust.clocks).collect();
+    let apart = |c: &dwell_record::Clocks| c.end.offset_ns.saturating_sub(c.start.offset_ns);
+    let worst = pairs.iter().max_by_key(|c| apart(c).saturating_abs())?;
+    let width = pairs.iter().map(|c| c.start.width_ns.max(c.end.width_ns)).max()?;
+    let seconds =
+        |ns: i64| format!("{}.{:09} s", ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
+    Some(format!(
+        "{}; offset {} at the start, {} at the end, each within {}",
+        delay(apart(worst) as f64),
+        seconds(worst.start.offset_ns),
+        seconds(worst.end.offset_ns),
+        delay_ns(width)
+    ))
+}
+
+fn placement(ends: &Ends) -> Option<String> {
+    let end = |placement: &Placement| {
+        let cpu = placement.cpu.map_or_else(|| "any CPU".to_owned(), |cpu| format!("CPU {cpu}"));
+        let word =
+            |value: serde_json::Result<serde_json::Value>| Some(value.ok()?.as_str()?.to_owned());
+        let mut parts = vec![cpu];
+        parts.extend(word(serde_json::to_value(placement.waiting)));
+        parts.extend(word(serde_json::to_value(placement.scheduling)));
+        parts.join(", ")
+    };
+    let known = ends.near != Placement::default() || ends.far.is_some();
+    let far = ends.far.as_ref().map_or_else(|| "not known".to_owned(), end);
+    known.then(|| format!("near end: {}; far end: {far}", end(&ends.near)))
+}

@@ -1,0 +1,100 @@
+//! The page holds everything, asks for nothing, and shows hostile text as text.
+
+mod synthetic;
+
+use dwell_report::{comparison_page, findings, page};
+
+/// The page without its runtime, whose comments hold addresses of licences.
+fn without_runtime(html: &str) -> String {
+    html.replace(include_str!("../assets/vega.js"), "")
+}
+
+#[test]
+fn nothing_is_fetched_from_anywhere() {
+    let run = synthetic::sweep();
+    for html in [page(&run), comparison_page(&[run.clone(), run.clone()], &findings(&run))] {
+        assert!(html.contains("default-src 'none'"));
+        let own = without_runtime(&html);
+        for fetch in
+            ["src=", "url(", "@import", "<link", "<iframe", "<img", "fetch(", "href=\"http"]
+        {
+            assert!(!own.contains(fetch), "{fetch}");
+        }
+        let schema = "https://vega.github.io/schema/vega-lite/v6.json";
+        assert!(!own.replace(schema, "").contains("://"));
+        assert!(html.len() < 6_000_000, "{} bytes", html.len());
+    }
+}
+
+#[test]
+fn trust_comes_first_and_every_section_is_there() {
+    let html = without_runtime(&page(&synthetic::loads()));
+    let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is missing"));
+    let order = [
+        "id=\"trust\"",
+        "id=\"summary\"",
+        "id=\"figures\"",
+        "id=\"trials\"",
+        "id=\"loads\"",
+        "id=\"notes\"",
+        "id=\"reading\"",
+    ];
+    assert!(order.map(at).is_sorted());
+    for fact in [
+        "Schedule error",
+        "p99 4.1 us",
+        "kernel-sw",
+        "arch_sys_counter",
+        "ondemand",
+        "36,000 planned",
+        "open loop",
+        "SCHED_FIFO",
+        "180 probes before",
+    ] {
+        assert!(html.contains(fact), "{fact}");
+    }
+    assert!(html.contains("banner good") && !html.contains("banner warn\""));
+    assert!(page(&synthetic::sweep()).contains("banner warn\""));
+    assert!(page(&synthetic::sweep()).contains("node relay vanished after 1.2 s"));
+}
+
+#[test]
+fn hostile_text_stays_text() {
+    const EVIL: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&";
+    let mut run = synthetic::loads();
+    run.name = EVIL.to_owned();
+    run.title = Some(EVIL.to_owned());
+    run.notes = vec![EVIL.to_owned()];
+    run.axes[0].name = EVIL.to_owned();
+    run.axes[0].values[0] = EVIL.to_owned();
+    for trial in &mut run.trials {
+        let load = trial.parameters.remove("load").unwrap();
+        trial
+            .parameters
+            .insert(EVIL.to_owned(), if load == "none" { EVIL.to_owned() } else { load });
+        trial.reason = Some(EVIL.to_owned());
+        let summary = trial.summary.as_mut().unwrap();
+        summary.trust.warnings.push(EVIL.to_owned());
+        summary.environment.kernel = Some(EVIL.to_owned());
+        let series = trial.series.remove("residence_ns").unwrap();
+        trial.series.insert(EVIL.to_owned(), series);
+    }
+    run.trials[2].state = dwell_report::data::TrialState::Failed;
+    for html in [page(&run), comparison_page(&[run.clone(), run.clone()], &findings(&run))] {
+        let html = without_runtime(&html);
+        assert!(!html.contains("<script>alert") && !html.contains("<img"));
+        let scripts = html.matches("</script>").count();
+        assert_eq!(scripts, 4, "two of data, two of program");
+        assert!(html.contains("&lt;img src=x onerror=alert(1)&gt;"));
+    }
+}
+
+#[test]
+fn a_run_of_nothing_is_still_a_page() {
+    let html = page(&synthetic::run("1", "nothing", None, Vec::new()));
+    assert!(
+        html.contains("This run has no trials.") && html.contains("There are no samples to draw.")
+    );
+    assert!(html.ends_with("</html>\n"));
+    assert!(comparison_page(&[], &[]).contains("There are no samples to draw."));
+}

@@ -1,0 +1,183 @@
+//! Every figure is a specification that Vega-Lite 6 accepts, of a size that a browser draws at once.
+
+mod synthetic;
+
+use std::sync::LazyLock;
+
+use dwell_report::data::{RunData, Series};
+use dwell_report::{Figure, comparison_figures, figures};
+use serde_json::Value;
+
+static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
+    let schema = serde_json::from_str(include_str!("../assets/vega-lite-schema.json")).unwrap();
+    jsonschema::validator_for(&schema).expect("compile the schema of Vega-Lite")
+});
+
+fn ids(figures: &[Figure]) -> Vec<&str> {
+    figures.iter().map(|figure| figure.id.as_str()).collect()
+}
+
+fn check(figures: &[Figure]) {
+    for figure in figures {
+        let id = &figure.id;
+        let errors: Vec<String> = SCHEMA
+            .iter_errors(&figure.spec)
+            .map(|e| format!("{} at {}", e, e.instance_path()))
+            .collect();
+        assert!(
+            errors.is_empty(),
+            "{id}: {}",
+            errors.join("\n").chars().take(2_000).collect::<String>()
+        );
+        let marks = rows(&figure.spec);
+        assert!((1..=6_000).contains(&marks), "{id} has {marks} rows");
+        assert!(!figure.finding.is_empty() && !figure.title.is_empty(), "{id}");
+        assert!(!figure.table.rows.is_empty(), "{id} has no table");
+        for row in &figure.table.rows {
+            assert_eq!(row.len(), figure.table.columns.len(), "{id}");
+        }
+        assert!(figure.id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), "{id}");
+    }
+    let mut ids = ids(figures);
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), figures.len(), "two figures share an id");
+}
+
+/// Rows of inline data anywhere in a specification.
+fn rows(spec: &Value) -> usize {
+    match spec {
+        Value::Array(items) => items.iter().map(rows).sum(),
+        Value::Object(map) => {
+            let here =
+                map.get("data").and_then(|data| data["values"].as_array()).map_or(0, Vec::len);
+            here + map
+                .iter()
+                .filter(|(key, _)| *key != "data")
+                .map(|(_, value)| rows(value))
+                .sum::<usize>()
+        }
+        _ => 0,
+    }
+}
+
+/// The first trial of the loads with these delays in place of its own.
+fn single(delays: &[Option<i64>]) -> RunData {
+    let mut run = synthetic::loads();
+    run.axes.clear();
+    run.trials.truncate(1);
+    let trial = &mut run.trials[0];
+    trial.parameters.clear();
+    trial.series = [("rtt_ns".to_owned(), synthetic::timed(delays))].into();
+    run
+}
+
+#[test]
+fn the_validator_refuses_what_is_not_vega_lite() {
+    let mut spec = figures(&synthetic::loads()).remove(0).spec;
+    assert!(SCHEMA.is_valid(&spec));
+    spec["layer"][0]["mark"]["type"] = "no-such-mark".into();
+    assert!(!SCHEMA.is_valid(&spec));
+}
+
+#[test]
+fn a_run_over_loads_has_every_figure_that_one_named_axis_supports() {
+    let all = figures(&synthetic::loads());
+    check(&all);
+    let expected = [
+        "boxes-load",
+        "timeline",
+        "histogram",
+        "ecdf",
+        "ccdf",
+        "percentiles",
+        "jitter-load",
+        "breakdown",
+        "drift",
+        "loss-load",
+    ];
+    assert_eq!(ids(&all), expected);
+}
+
+#[test]
+fn a_sweep_over_two_numbers_adds_bands_fits_and_a_heat_map() {
+    let all = figures(&synthetic::sweep());
+    check(&all);
+    for id in [
+        "bands-size",
+        "fit-size",
+        "bands-rate",
+        "fit-rate",
+        "heat-size-rate",
+        "jitter-size",
+        "loss-rate",
+    ] {
+        assert!(ids(&all).contains(&id), "{id} is missing of {:?}", ids(&all));
+    }
+}
+
+#[test]
+fn runs_side_by_side_share_axes() {
+    let (one, mut other) = (synthetic::loads(), synthetic::loads());
+    other.id = "another".to_owned();
+    let all = comparison_figures(&[one.clone(), other.clone(), one]);
+    check(&all);
+    assert_eq!(ids(&all), ["boxes-run", "boxes-cells", "ecdf", "ccdf", "percentiles", "histogram"]);
+    other.trials.iter_mut().for_each(|trial| trial.series.clear());
+    assert!(comparison_figures(&[synthetic::loads(), other]).is_empty());
+}
+
+#[test]
+fn single_trials_of_any_size_are_drawn() {
+    for n in [1, 2, 3, 50, 400] {
+        let delays: Vec<Option<i64>> =
+            (0..n).map(|i| Some(200_000 + (i * 7_919) % 50_000)).collect();
+        let all = figures(&single(&delays));
+        check(&all);
+        assert_eq!(
+            ids(&all),
+            ["timeline", "histogram", "ecdf", "ccdf", "percentiles", "breakdown"],
+            "{n} samples"
+        );
+    }
+}
+
+#[test]
+fn delays_of_zero_below_zero_and_all_alike_are_drawn() {
+    for delays in [vec![Some(0); 200], vec![Some(250_000); 200], (-100..100).map(Some).collect()] {
+        check(&figures(&single(&delays)));
+    }
+    check(&figures(&single(&[Some(i64::MIN + 1), Some(i64::MAX)])));
+}
+
+#[test]
+fn nothing_received_gives_no_figure_of_delay() {
+    assert_eq!(figures(&single(&[None; 300])), []);
+    let mut lost = synthetic::loads();
+    for trial in &mut lost.trials {
+        trial.series.clear();
+        let packets = trial.summary.as_mut().unwrap().packets.as_mut().unwrap();
+        (packets.received, packets.lost) = (0, packets.sent);
+    }
+    let all = figures(&lost);
+    check(&all);
+    assert_eq!(ids(&all), ["loss-load"]);
+}
+
+#[test]
+fn a_thousand_trials_stay_a_few_thousand_marks() {
+    let mut run = synthetic::sweep();
+    let trials = run.trials.clone();
+    for i in 0..1_000 {
+        let mut trial = trials[i % trials.len()].clone();
+        (trial.trial, trial.order, trial.repetition) =
+            (i as u32 + 1, i as u32 + 1, i as u32 / 28 + 1);
+        run.trials.push(trial);
+    }
+    check(&figures(&run));
+    run.trials
+        .iter_mut()
+        .flat_map(|trial| trial.series.values_mut())
+        .for_each(|s| *s = Series::default());
+    assert!(ids(&figures(&run)).iter().all(|id| id.starts_with("loss")));
+}

@@ -1,0 +1,340 @@
+//! Runs made of seeded random delays, in the shape in which the store hands them over.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
+
+use std::collections::BTreeMap;
+
+use dwell_engine::stamps::Rung;
+use dwell_record::{
+    Clocks, Ends, Environment, Figures, Kind, Packets, PairingRecord, Placement, Scalar,
+    Scheduling, Stamps, Summary, Trust, Waiting,
+};
+use dwell_report::data::{
+    Axis, Hampel, Point, RunData, Series, Step, TimeBin, TrialData, TrialState,
+};
+use dwell_stats::{Distribution, Resolution};
+use dwell_units::Nanos;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_distr::{Distribution as _, LogNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// The delays of one trial: a log-normal body and a tail of a given share.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub median_ns: f64,
+    pub sigma: f64,
+    pub tail_share: f64,
+    pub tail_factor: f64,
+    pub loss: f64,
+    pub samples: usize,
+}
+
+const EVERY_NS: i64 = 1_000_000;
+
+/// S4's three cases: idle, network load, processor load; the last has the lowest median and the
+/// longest tail. Three repetitions each.
+pub fn loads() -> RunData {
+    let body = Shape {
+        median_ns: 279e3,
+        sigma: 0.05,
+        tail_share: 0.002,
+        tail_factor: 3.0,
+        loss: 0.0,
+        samples: 4_000,
+    };
+    let cases = [
+        ("none", body),
+        ("network", Shape { median_ns: 262e3, sigma: 0.08, loss: 0.002, ..body }),
+        (
+            "cpu",
+            Shape { median_ns: 246e3, sigma: 0.10, tail_share: 0.04, tail_factor: 9.0, ..body },
+        ),
+    ];
+    let axes = vec![axis("load", &cases.map(|(name, _)| name), None)];
+    let mut run =
+        run("20261121-1", "quick", Some("Round trips between two nodes, idle and loaded"), axes);
+    for repetition in 1..=3 {
+        for (name, shape) in cases {
+            let mut trial = trial(&run, repetition, &[("load", name)], shape, 41);
+            if name != "none" {
+                trial.loads.push(load(name));
+            }
+            run.trials.push(trial);
+        }
+    }
+    run.notes.push("Heating was on; the window was shut.".to_owned());
+    run
+}
+
+/// Delay over packet size and rate: it grows with size, and the highest rate loses.
+pub fn sweep() -> RunData {
+    let sizes = [100, 300, 500, 700, 900, 1100, 1300];
+    let rates = [50, 200, 400, 800];
+    let size_names: Vec<String> = sizes.iter().map(|size| format!("{size}B")).collect();
+    let rate_names: Vec<String> = rates.iter().map(|rate| format!("{rate}pps")).collect();
+    let axes = vec![
+        axis("size", &names(&size_names), Some((sizes.map(f64::from).to_vec(), "B"))),
+        axis("rate", &names(&rate_names), Some((rates.map(f64::from).to_vec(), "pps"))),
+    ];
+    let mut run = run(
+        "20261121-2",
+        "relay-encrypt",
+        Some("What encryption in a relay costs, by size and rate"),
+        axes,
+    );
+    for repetition in 1..=2 {
+        for (i, size) in sizes.iter().enumerate() {
+            for (j, rate) in rates.iter().enumerate() {
+                let shape = Shape {
+                    median_ns: 210e3 + 640.0 * f64::from(*size) + 12e3 * j as f64,
+                    sigma: 0.06 + 0.02 * j as f64,
+                    tail_share: 0.004 * (j + 1) as f64,
+                    tail_factor: 4.0,
+                    loss: if *rate == 800 { 0.01 * (i + 1) as f64 } else { 0.0 },
+                    samples: 1_500,
+                };
+                let values = [("size", size_names[i].as_str()), ("rate", rate_names[j].as_str())];
+                run.trials.push(trial(&run, repetition, &values, shape, 97));
+            }
+        }
+    }
+    let failed = &mut run.trials[9];
+    failed.state = TrialState::Failed;
+    failed.reason = Some("node relay vanished after 1.2 s".to_owned());
+    failed.summary = None;
+    failed.series.clear();
+    for trial in &mut run.trials {
+        if let Some(summary) = &mut trial.summary {
+            summary.trust.warnings.push(
+                "GRO is on at eth0: packets may be joined before they are stamped".to_owned(),
+            );
+        }
+    }
+    run
+}
+
+fn names(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+/// A run without trials.
+pub fn run(id: &str, name: &str, title: Option<&str>, axes: Vec<Axis>) -> RunData {
+    RunData {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        title: title.map(str::to_owned),
+        started: "2026-11-21T07:48:22Z".to_owned(),
+        finished: Some("2026-11-21T07:58:40Z".to_owned()),
+        dwell: "0.1.0".to_owned(),
+        axes,
+        trials: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+pub fn axis(name: &str, values: &[&str], numbers: Option<(Vec<f64>, &str)>) -> Axis {
+    let unit = numbers.as_ref().map(|(_, unit)| (*unit).to_owned());
+    Axis {
+        name: name.to_owned(),
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+        numbers: numbers.map(|(numbers, _)| numbers),
+        unit,
+    }
+}
+
+/// The next trial of a run, its delays drawn from a seed that its number and `seed` make up.
+pub fn trial(
+    run: &RunData,
+    repetition: u32,
+    values: &[(&str, &str)],
+    shape: Shape,
+    seed: u64,
+) -> TrialData {
+    let number = run.trials.len() as u32 + 1;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed + u64::from(number));
+    let body = LogNormal::new(shape.median_ns.ln(), shape.sigma).unwrap();
+    let delays: Vec<Option<i64>> = (0..shape.samples)
+        .map(|_| {
+            let factor = if random.random_bool(shape.tail_share) {
+                1.0 + random.random::<f64>() * (shape.tail_factor - 1.0)
+            } else {
+                1.0
+            };
+            let delay = (body.sample(&mut random) * factor) as i64;
+            (!random.random_bool(shape.loss)).then_some(delay)
+        })
+        .collect();
+    let received: Vec<i64> = delays.iter().flatten().copied().collect();
+    let residence: Vec<i64> = received.iter().map(|rtt| rtt / 9 + 4_000).collect();
+    let way: Vec<i64> =
+        received.iter().zip(&residence).map(|(rtt, stay)| (rtt - stay) * 19 / 20).collect();
+    let ipdv: Vec<i64> = received.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    let mut series = BTreeMap::new();
+    series.insert("rtt_ns".to_owned(), timed(&delays));
+    for (name, values) in [("residence_ns", &residence), ("ipdv_ns", &ipdv)] {
+        series.insert(name.to_owned(), Series { steps: steps(values), ..Series::default() });
+    }
+    let metrics = [
+        ("rtt_ns", &received),
+        ("residence_ns", &residence),
+        ("rtt_minus_residence_ns", &way),
+        ("ipdv_ns", &ipdv),
+    ];
+    let sent = shape.samples as u64;
+    let packets = Packets {
+        sent,
+        received: received.len() as u64,
+        lost: sent - received.len() as u64,
+        ..Packets::default()
+    };
+    TrialData {
+        trial: number,
+        repetition,
+        order: number,
+        state: TrialState::Finished,
+        reason: None,
+        parameters: values.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        started_ns: Some(1_795_247_302_000_000_000 + i64::from(number) * 5_000_000_000),
+        summary: Some(summary(
+            packets,
+            metrics.map(|(name, values)| (name.to_owned(), figures(values))).into(),
+        )),
+        loads: Vec::new(),
+        series,
+    }
+}
+
+fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> Summary {
+    let pairing = |offset_ns| PairingRecord { offset_ns, width_ns: 28 };
+    let place = |cpu| Placement {
+        cpu: Some(cpu),
+        waiting: Some(Waiting::Blocking),
+        scheduling: Some(Scheduling::Fifo),
+    };
+    Summary {
+        kind: Kind::Ping,
+        target: "stamp://10.0.0.2:862".to_owned(),
+        parameters: [("mode".to_owned(), "open-loop".into())].into(),
+        packets: Some(packets),
+        metrics,
+        values: BTreeMap::new(),
+        stamps: Stamps {
+            tx: Some(Rung::KernelSw),
+            rx: Some(Rung::KernelSw),
+            near: Some(Rung::KernelSw),
+        },
+        engine: "udp".to_owned(),
+        trust: Trust {
+            schedule_error_ns: Some(Figures {
+                count: packets.sent,
+                min: Some(120),
+                mean: Some(900.0),
+                stddev: Some(400.0),
+                p50: Some(840),
+                p90: Some(1_400),
+                p95: Some(1_900),
+                p99: Some(4_100),
+                p99_9: Some(9_000),
+                max: Some(22_000),
+            }),
+            planned: Some(packets.sent),
+            warm_up_sent: 20,
+            floor_ns: Some(9_800),
+            percentile_resolution: Some(Resolution::Exact),
+            clocks: Some(Clocks {
+                start: pairing(1_795_000_000_000_000_000),
+                end: pairing(1_795_000_000_000_000_031),
+            }),
+            ..Trust::default()
+        },
+        environment: Environment {
+            kernel: Some("6.12.47+rpt-rpi-v8".to_owned()),
+            cpu: Some("Cortex-A72".to_owned()),
+            cores: Some(4),
+            governor: Some("ondemand".to_owned()),
+            clocksource: Some("arch_sys_counter".to_owned()),
+            interface: Some("eth0".to_owned()),
+            driver: Some("bcmgenet".to_owned()),
+            offloads: Some(vec!["generic-receive-offload".to_owned()]),
+            qdisc: Some("mq".to_owned()),
+            dwell: "0.1.0".to_owned(),
+            placement: Ends { near: place(2), far: Some(place(3)) },
+        },
+    }
+}
+
+fn load(name: &str) -> Summary {
+    let mut load = summary(Packets::default(), BTreeMap::new());
+    load.kind = Kind::Load;
+    load.engine = name.to_owned();
+    load.target = "node b".to_owned();
+    load.packets = None;
+    load.values = [("cpu_share_ratio".to_owned(), Some(Scalar::Real(0.98)))].into();
+    load
+}
+
+pub fn steps(values: &[i64]) -> Vec<Step> {
+    let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+    for value in values {
+        // True to 0.1 %, as the store keeps them.
+        let grain = (value.abs() / 1_000).max(1);
+        *counts.entry(value / grain * grain).or_default() += 1;
+    }
+    counts.into_iter().map(|(value_ns, count)| Step { value_ns, count }).collect()
+}
+
+fn figures(values: &[i64]) -> Figures {
+    let mut distribution = Distribution::new();
+    values.iter().for_each(|value| distribution.record(Nanos(*value)));
+    distribution.figures().into()
+}
+
+/// A series with bins, points and outliers; `None` is a lost probe.
+pub fn timed(delays: &[Option<i64>]) -> Series {
+    let received: Vec<i64> = delays.iter().flatten().copied().collect();
+    let per_bin = delays.len().div_ceil(120).max(1);
+    let bins =
+        delays.chunks(per_bin).enumerate().map(|(i, chunk)| bin(i, per_bin, chunk)).collect();
+    let mut sorted = received.clone();
+    sorted.sort_unstable();
+    let limit =
+        sorted.get(sorted.len() / 2).map_or(i64::MAX, |median| median.saturating_mul(3) / 2);
+    let every = (delays.len() / 200).max(1);
+    let point = |(i, value): (usize, &Option<i64>)| {
+        let value_ns = (*value)?;
+        let outlier = value_ns > limit;
+        (outlier || i % every == 0).then_some(Point {
+            at_ns: i as i64 * EVERY_NS,
+            value_ns,
+            outlier,
+        })
+    };
+    Series {
+        steps: steps(&received),
+        bins,
+        points: delays.iter().enumerate().filter_map(point).collect(),
+        hampel: Some(Hampel {
+            half_window: 25,
+            sigmas: 3.0,
+            upper: received.iter().filter(|value| **value > limit).count() as u64,
+            lower: 0,
+        }),
+    }
+}
+
+fn bin(i: usize, per_bin: usize, chunk: &[Option<i64>]) -> TimeBin {
+    let mut values: Vec<i64> = chunk.iter().flatten().copied().collect();
+    values.sort_unstable();
+    let n = values.len();
+    let at = |q: f64| values.get((n as f64 * q).ceil().max(1.0) as usize - 1).copied();
+    TimeBin {
+        from_ns: (i * per_bin) as i64 * EVERY_NS,
+        to_ns: (i * per_bin + chunk.len()) as i64 * EVERY_NS,
+        count: n as u64,
+        lost: (chunk.len() - n) as u64,
+        min_ns: values.first().copied(),
+        p1_ns: at(0.01),
+        p50_ns: at(0.5),
+        p99_ns: if n >= 100 { at(0.99) } else { None },
+        max_ns: values.last().copied(),
+    }
+}

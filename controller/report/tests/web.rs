@@ -1,0 +1,105 @@
+//! What needs node: that the committed runtime is what its sources give, and that the pages work in
+//! a browser. Both say SKIP and why where npm or chromium is missing.
+
+mod synthetic;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use dwell_report::{comparison_page, findings, page};
+
+/// Whether the packages of controller/web are there, or why not.
+static PACKAGES: LazyLock<Result<(), String>> = LazyLock::new(|| {
+    let ran = Command::new("npm").arg("ci").current_dir(web()).stdin(Stdio::null()).output();
+    match ran {
+        Err(_) => Err("npm is not installed (make setup)".to_owned()),
+        Ok(output) if !output.status.success() => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last =
+                said.lines().rfind(|line| line.contains("error")).unwrap_or("no reason given");
+            Err(format!("npm ci failed: {last}"))
+        }
+        Ok(_) => Ok(()),
+    }
+});
+
+fn web() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../web")
+}
+
+#[test]
+fn the_committed_runtime_is_what_a_rebuild_gives() {
+    const TEST: &str = "the_committed_runtime_is_what_a_rebuild_gives";
+    if let Err(reason) = &*PACKAGES {
+        println!("SKIP {TEST}: {reason}");
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rebuilt");
+    std::fs::create_dir_all(&folder).unwrap();
+    let ran =
+        Command::new("node").arg("build.mjs").arg(&folder).current_dir(web()).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    for name in ["vega.js", "vega-lite-schema.json"] {
+        let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets").join(name);
+        let rebuilt = folder.join(name);
+        let same = std::fs::read(&rebuilt).unwrap() == std::fs::read(&committed).unwrap();
+        assert!(same, "{} differs from {}: make web", committed.display(), rebuilt.display());
+    }
+}
+
+#[test]
+fn pages_work_in_a_browser() {
+    const TEST: &str = "pages_work_in_a_browser";
+    let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().any(|name| {
+        Command::new(name)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok()
+    });
+    if !found {
+        println!("SKIP {TEST}: chromium is not installed (make setup)");
+        return;
+    }
+    if let Err(reason) = &*PACKAGES {
+        println!("SKIP {TEST}: {reason}");
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-pages");
+    write_pages(&folder);
+    let ran = Command::new("node")
+        .args(["--test", "--test-reporter=spec", "test/pages.test.mjs"])
+        .current_dir(web())
+        .env("DWELL_PAGES", &folder)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    println!("{said}\nscreenshots are in {}", folder.join("screenshots").display());
+    assert!(ran.status.success(), "{said}");
+}
+
+fn write_pages(folder: &Path) {
+    let _ = std::fs::remove_dir_all(folder);
+    std::fs::create_dir_all(folder).unwrap();
+    let loads = synthetic::loads();
+    let mut later = loads.clone();
+    later.id = "20261122-1".to_owned();
+    let mut lost = loads.clone();
+    for trial in &mut lost.trials {
+        trial.series.clear();
+        let packets = trial.summary.as_mut().unwrap().packets.as_mut().unwrap();
+        (packets.received, packets.lost) = (0, packets.sent);
+    }
+    let pages = [
+        ("loads.html", page(&loads)),
+        ("sweep.html", page(&synthetic::sweep())),
+        ("lost.html", page(&lost)),
+        ("empty.html", page(&synthetic::run("20261121-3", "nothing", None, Vec::new()))),
+        ("comparison.html", comparison_page(&[loads.clone(), later], &findings(&loads))),
+    ];
+    for (name, html) in pages {
+        std::fs::write(folder.join(name), html).unwrap();
+    }
+}

@@ -1,0 +1,51 @@
+// A Chromium of the system, and pages opened in it with everything they say and ask for noted.
+import { accessSync, constants } from "node:fs";
+import { delimiter, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+/** The Chromium to use: $CHROMIUM, or the first of its usual names in the path. */
+export function executable() {
+  if (process.env.CHROMIUM) return process.env.CHROMIUM;
+  for (const name of ["chromium", "chromium-browser", "google-chrome"]) {
+    for (const folder of process.env.PATH.split(delimiter)) {
+      try {
+        accessSync(join(folder, name), constants.X_OK);
+        return join(folder, name);
+      } catch {}
+    }
+  }
+  throw new Error("no chromium in the path");
+}
+
+export async function launch() {
+  // The sandbox needs namespaces that root in a container does not have; the pages are our own.
+  const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+  return chromium.launch({ executablePath: executable(), args });
+}
+
+/** Opens a file, with `said` and `asked` filled as it speaks to the console and to the network. */
+export async function open(browser, file, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1100, height: 900 }, acceptDownloads: true, ...options });
+  const page = await context.newPage();
+  const said = [];
+  const asked = [];
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) said.push(message.text());
+  });
+  page.on("pageerror", (error) => said.push(error.message));
+  const own = pathToFileURL(file).href;
+  page.on("request", (request) => {
+    const url = request.url();
+    if (url !== own && !/^(data|blob):/.test(url)) asked.push(url);
+  });
+  await page.goto(own);
+  return { context, page, said, asked };
+}
+
+/** Waits until every figure is drawn, or has said why not. */
+export async function drawn(page) {
+  await page.waitForFunction(() =>
+    [...document.querySelectorAll(".chart")].every((chart) => /drawn|failed-to-draw/.test(chart.className)),
+  );
+}

@@ -1,0 +1,164 @@
+// Opens the pages of $DWELL_PAGES in a browser, as a reader would: from a file, with no network.
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, readdirSync } from "node:fs";
+import { basename, join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import axe from "axe-core";
+import { drawn, launch, open } from "./browser.mjs";
+
+const folder = process.env.DWELL_PAGES;
+const screenshots = join(folder, "screenshots");
+const pages = readdirSync(folder).filter((name) => name.endsWith(".html")).sort();
+let browser;
+
+before(async () => {
+  mkdirSync(screenshots, { recursive: true });
+  browser = await launch();
+});
+after(() => browser?.close());
+
+test("there are pages to look at", () => assert.ok(pages.length >= 4, pages.join()));
+
+for (const name of pages) {
+  const file = join(folder, name);
+  const figures = !name.startsWith("empty");
+
+  describe(name, () => {
+    for (const colorScheme of ["light", "dark"]) {
+      test(`${colorScheme}: draws every figure, says nothing, asks for nothing`, async () => {
+        const { context, page, said, asked } = await open(browser, file, { colorScheme });
+        if (figures) {
+          await page.waitForSelector(".chart.drawn svg");
+          const first = await page.evaluate(() => performance.getEntriesByName("first-figure")[0].startTime);
+          console.log(`${name} ${colorScheme}: first figure after ${Math.round(first)} ms`);
+        }
+        await drawn(page);
+        const marks = await page.evaluate(() =>
+          [...document.querySelectorAll(".chart")].map((chart) => {
+            const shapes = [...chart.querySelectorAll(".role-mark :is(path, line, text)")];
+            const box = (shape) => shape.getBoundingClientRect();
+            return {
+              figure: chart.dataset.figure,
+              shown: shapes.filter((shape) => box(shape).width + box(shape).height > 0).length,
+              broken: shapes.filter((shape) => /NaN|undefined|Infinity/.test(shape.outerHTML)).length,
+              named: chart.querySelector("svg")?.getAttribute("aria-label")?.length > 20,
+            };
+          }),
+        );
+        assert.equal(marks.length > 0, figures);
+        for (const mark of marks) {
+          assert.ok(mark.shown > 0, `${mark.figure} shows nothing`);
+          assert.equal(mark.broken, 0, `${mark.figure} has broken marks`);
+          assert.ok(mark.named, `${mark.figure} has no description`);
+        }
+        await page.screenshot({ path: join(screenshots, `${basename(name, ".html")}-${colorScheme}.png`), fullPage: true });
+        assert.deepEqual(said, []);
+        assert.deepEqual(asked, []);
+        await context.close();
+      });
+
+      test(`${colorScheme}: axe finds nothing serious, also in what is folded away`, async () => {
+        // The page's policy would refuse axe; that it holds is what the other tests see.
+        const { context, page } = await open(browser, file, { colorScheme, bypassCSP: true });
+        await drawn(page);
+        await page.addScriptTag({ content: axe.source });
+        for (const unfolded of [false, true]) {
+          await page.evaluate((unfolded) => {
+            for (const details of document.querySelectorAll("details")) details.open = unfolded;
+          }, unfolded);
+          const { violations } = await page.evaluate(() =>
+            window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }),
+          );
+          const serious = violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
+          const short = serious.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 200)).join(" | ")}`);
+          assert.deepEqual(short, []);
+        }
+        await context.close();
+      });
+    }
+
+    test("the keyboard reaches every control", async () => {
+      const { context, page } = await open(browser, file);
+      await drawn(page);
+      await page.evaluate(() => {
+        for (const details of document.querySelectorAll("details")) details.open = true;
+      });
+      const controls = await page.evaluate(() => {
+        const all = [...document.querySelectorAll("a[href], button, summary, input, select, [tabindex='0']")];
+        all.forEach((control, i) => (control.dataset.control = i));
+        return all.length;
+      });
+      const reached = new Set();
+      for (let i = 0; i < controls + 2; i++) {
+        await page.keyboard.press("Tab");
+        const at = await page.evaluate(() => {
+          const { dataset } = document.activeElement;
+          const { outlineStyle } = getComputedStyle(document.activeElement);
+          return { control: dataset.control, ring: outlineStyle };
+        });
+        if (at.control === undefined) continue;
+        reached.add(at.control);
+        assert.notEqual(at.ring, "none", `control ${at.control} shows no focus`);
+      }
+      assert.equal(reached.size, controls);
+      await context.close();
+    });
+
+    test("text and tables need no script", async () => {
+      const { context, page } = await open(browser, file, { javaScriptEnabled: false });
+      assert.ok((await page.locator("h1").textContent()).length > 0);
+      assert.ok((await page.locator("#summary li").count()) > 0);
+      const tables = page.locator("details.data table");
+      assert.equal((await tables.count()) > 0, figures);
+      await context.close();
+    });
+
+    test("nothing but tables and figures is wider than a telephone", async () => {
+      const { context, page } = await open(browser, file, { viewport: { width: 320, height: 700 } });
+      await drawn(page);
+      assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 320);
+      await context.close();
+    });
+  });
+}
+
+test("the menu of a figure saves SVG and PNG, by key and by mouse", async () => {
+  const { context, page } = await open(browser, join(folder, "loads.html"));
+  await drawn(page);
+  const saved = async (act) => {
+    const [download] = await Promise.all([page.waitForEvent("download"), act()]);
+    return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
+  };
+  const menu = page.locator(".chart").first().locator("details");
+  await menu.locator("summary").focus();
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Tab");
+  const svg = await saved(() => page.keyboard.press("Enter"));
+  assert.match(svg.name, /^dwell-.*\.svg$/);
+  assert.match(svg.bytes.toString(), /^<svg[\s\S]*run 20261121-1/);
+  await page.keyboard.press("Tab");
+  const png = await saved(() => page.keyboard.press("Enter"));
+  assert.match(png.name, /\.png$/);
+  assert.deepEqual([...png.bytes.subarray(1, 4)], [...Buffer.from("PNG")]);
+  await page.keyboard.press("Escape");
+  assert.equal(await menu.evaluate((details) => details.open), false);
+  assert.equal(await page.evaluate(() => document.activeElement.tagName), "SUMMARY");
+  await context.close();
+});
+
+test("figures follow the ground when it changes", async () => {
+  const { context, page, said } = await open(browser, join(folder, "loads.html"), { colorScheme: "light" });
+  await drawn(page);
+  const ground = (colour) =>
+    page.waitForFunction(
+      (colour) => [...document.querySelectorAll(".chart svg")].every((svg) => getComputedStyle(svg).backgroundColor === colour),
+      colour,
+      { timeout: 20_000 },
+    );
+  await ground("rgb(255, 255, 255)");
+  await page.emulateMedia({ colorScheme: "dark" });
+  await ground("rgb(22, 25, 29)");
+  await drawn(page);
+  assert.deepEqual(said, []);
+  await context.close();
+});
