@@ -1,12 +1,14 @@
-//! `dwell`: what a person runs. Every command of a node, and (in time) the controller's.
+//! `dwell`: what a person runs. Every command of a node, and the controller's: plans, runs, reports.
 
 #![forbid(unsafe_code)]
 
+mod controller;
 mod generate;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use controller::ControllerCommand;
 use dwell_node_cli::NodeCommand;
 
 /// How long do packets stay, and where?
@@ -21,6 +23,8 @@ struct Program {
 enum Command {
     #[command(flatten)]
     Node(NodeCommand),
+    #[command(flatten)]
+    Controller(ControllerCommand),
     /// Write the man pages or the shell completions
     #[command(hide = true, subcommand)]
     Generate(generate::Generate),
@@ -29,6 +33,7 @@ enum Command {
 fn main() -> ExitCode {
     dwell_node_cli::conclude(match Program::parse().command {
         Command::Node(command) => command.run(),
+        Command::Controller(command) => command.run(),
         Command::Generate(what) => what.run(),
     })
 }

@@ -15,7 +15,7 @@ use crate::ingest::{Ingest, Ingested};
 use crate::lock::RunnerLock;
 use crate::migrations::migrate;
 use crate::parquet::SampleReader;
-use crate::run::{NewRun, Role, RunKind, RunRow, RunState, TrialRow, TrialState};
+use crate::run::{NewRun, NewTrial, Role, RunKind, RunRow, RunState, TrialRow, TrialState};
 use crate::views::{StoredBin, StoredSeries};
 
 /// A data directory.
@@ -128,6 +128,42 @@ impl Store {
         }
         transaction.commit()?;
         Ok(run)
+    }
+
+    /// Adds a trial to a run: imports learn only while reading how many there are.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn add_trial(&mut self, run: &RunRow, trial: &NewTrial) -> Result<TrialRow, StoreError> {
+        self.db.execute(
+            "INSERT INTO trials (run_id, number, cell, repetition, position, state, parameters)
+             VALUES (?1, ?2, ?3, ?4, ?2, 'planned', ?5)",
+            params![run.id, trial.number, trial.cell, trial.repetition, text(&trial.parameters)],
+        )?;
+        Ok(TrialRow {
+            id: self.db.last_insert_rowid(),
+            number: trial.number,
+            cell: trial.cell,
+            repetition: trial.repetition,
+            position: trial.number,
+            state: TrialState::Planned,
+            reason: None,
+            parameters: trial.parameters.clone(),
+            first_ns: None,
+            samples: None,
+        })
+    }
+
+    /// Replaces the axes of a run.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn set_axes(&mut self, run: &RunRow, axes: &serde_json::Value) -> Result<(), StoreError> {
+        self.db.execute(
+            "UPDATE runs SET axes = ?2 WHERE id = ?1",
+            params![run.id, axes.to_string()],
+        )?;
+        Ok(())
     }
 
     /// Notes the lab that was made for a run.

@@ -70,22 +70,38 @@ impl Ingest {
         &mut self,
         from: &mut dyn std::io::Read,
     ) -> Result<Result<SegmentEnd, SegmentError>, StoreError> {
+        self.push_segment_with(from, &mut |_| {}, &mut |_| {})
+    }
+
+    /// The same; `each` sees every batch before it is written, and `about` what the segment says of
+    /// itself.
+    ///
+    /// # Errors
+    /// As [`Self::push_segment`].
+    pub fn push_segment_with(
+        &mut self,
+        from: &mut dyn std::io::Read,
+        each: &mut dyn FnMut(&Batch),
+        about: &mut dyn FnMut(&segment::Header),
+    ) -> Result<Result<SegmentEnd, SegmentError>, StoreError> {
         let mut batch = Batch::default();
         let mut failure = None;
-        let end = segment::read(from, &mut |record| {
-            let Record::Sample(sample, bridge, near) = record else { return };
-            if failure.is_some() {
-                return;
-            }
-            batch.push_sample(sample, bridge, near);
-            if batch.len() == BATCH {
-                failure = self.push(std::mem::take(&mut batch)).err();
+        let end = segment::read(from, &mut |record| match record {
+            Record::Header(header) => about(header),
+            Record::Sample(..) if failure.is_some() => {}
+            Record::Sample(sample, bridge, near) => {
+                batch.push_sample(sample, bridge, near);
+                if batch.len() == BATCH {
+                    each(&batch);
+                    failure = self.push(std::mem::take(&mut batch)).err();
+                }
             }
         });
         if let Some(failure) = failure {
             return Err(failure);
         }
         if !batch.is_empty() {
+            each(&batch);
             self.push(batch)?;
         }
         Ok(end)

@@ -9,6 +9,7 @@
 
 mod batch;
 mod column;
+mod columns;
 mod environment;
 mod row;
 mod rows;
@@ -20,6 +21,7 @@ mod trust;
 
 pub use batch::Batch;
 pub use column::Column;
+pub use columns::Columns;
 pub use environment::{Ends, Environment, Placement, Scheduling, Waiting};
 pub use rows::RowFormat;
 pub use summary::{Figures, Kind, Packets, Scalar, Stamps, Summary, SummaryError, metrics, values};

@@ -18,6 +18,7 @@ pub mod serve;
 
 pub use exit::{Exit, Failure};
 pub use place::{PlaceArgs, SchedulingChoice};
+pub use stop::on_signal;
 pub use target::{Scheme, Target, TargetError};
 
 /// Measure how long packets stay, and where: the commands that run on a node

@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 /// Sets `stop` on SIGINT or SIGTERM. A second SIGINT ends the process at once.
-pub(crate) fn on_signal(stop: &Arc<AtomicBool>) -> io::Result<()> {
+pub fn on_signal(stop: &Arc<AtomicBool>) -> io::Result<()> {
     // The order matters: at the first signal the flag is still clear when this one looks.
     flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(stop))?;
     flag::register(SIGINT, Arc::clone(stop))?;

@@ -1,0 +1,402 @@
+//! `dwell compare`: what shifted between runs, by how much, and how sure that is.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use dwell_engine::stamps::State;
+use dwell_node_cli::{Exit, Failure};
+use dwell_record::{Batch, Column};
+use dwell_report::Finding;
+use dwell_report::data::RunData;
+use dwell_stats::{Compare, Comparison, Quantile, QuantileShift, Shift};
+use dwell_store::{RunRow, Store};
+use serde_json::{Value, json};
+
+use super::data::{DataArgs, find, run_data};
+
+/// Arguments of `compare`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The first run is the baseline; cells with the same parameters are compared. A condition of --fail-if \
+is about the shift from it: 'p99 > 10%' or 'p50 > 20us'; it holds when even the low end of the \
+shift's interval is beyond.\n\
+Exit codes: 0 compared, 1 a runtime failure, 2 usage, 3 a --fail-if condition held.")]
+pub(crate) struct Args {
+    /// The runs, the baseline first
+    #[arg(num_args = 2.., value_name = "RUN")]
+    runs: Vec<String>,
+
+    /// Which delay: the name of a column of samples
+    #[arg(long, value_name = "METRIC", default_value = "rtt_ns")]
+    metric: String,
+
+    /// Exit with 3 if this holds for any cell; may be given again
+    #[arg(long, value_name = "CONDITION")]
+    fail_if: Vec<String>,
+
+    /// Write a page with figures on shared axes
+    #[arg(short = 'o', long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
+
+    /// Seed of the resampling
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Print what was found as one JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// Percentiles that are compared.
+const QUANTILES: [(&str, Quantile); 4] = [
+    ("p50", Quantile::P50),
+    ("p90", Quantile::P90),
+    ("p99", Quantile::P99),
+    ("p99_9", Quantile::P99_9),
+];
+
+/// The values of each cell: one series per repetition.
+type Cells = BTreeMap<String, Vec<Vec<i64>>>;
+
+/// One cell of two runs.
+struct Compared {
+    run: String,
+    cell: String,
+    count: (usize, usize),
+    comparison: Comparison,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let conditions: Vec<Condition> = args
+        .fail_if
+        .iter()
+        .map(|text| text.parse())
+        .collect::<Result<_, String>>()
+        .map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))?;
+    let column = Column::named(&args.metric)
+        .or_else(|| Column::named(&format!("{}_ns", args.metric)))
+        .ok_or_else(|| {
+            Failure::usage(format!("invalid value for --metric: no column '{}'", args.metric))
+        })?;
+    let store = args.data.open_existing()?;
+    let rows: Vec<RunRow> =
+        args.runs.iter().map(|name| find(&store, name)).collect::<Result<_, _>>()?;
+    let cells: Vec<Cells> =
+        rows.iter().map(|row| cells(&store, row, column)).collect::<Result<_, _>>()?;
+    let how = Compare {
+        quantiles: QUANTILES.map(|(_, q)| q).to_vec(),
+        seed: args.seed,
+        ..Compare::default()
+    };
+    let mut compared = Vec::new();
+    let (first, others) = cells.split_first().context("two runs at least")?;
+    for (row, other) in rows[1..].iter().zip(others) {
+        for (cell, a, b) in pairs(first, other) {
+            compared.push(Compared {
+                run: row.run.clone(),
+                cell,
+                count: (a.iter().map(Vec::len).sum(), b.iter().map(Vec::len).sum()),
+                comparison: compare(&how, &a, &b),
+            });
+        }
+    }
+    if compared.is_empty() {
+        return Err(Failure::usage(format!(
+            "these runs have no cell in common with values of {}",
+            column.name()
+        )));
+    }
+    let findings = findings(&rows[0].run, column, &compared);
+    if let Some(path) = &args.output {
+        let data: Vec<RunData> =
+            rows.iter().map(|row| run_data(&store, row)).collect::<Result<_, _>>()?;
+        let page = dwell_report::comparison_page(&data, &findings);
+        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{:#}", object(&rows[0].run, column, &compared, &findings))?;
+    } else {
+        print(&mut out, &rows[0].run, column, &compared, &findings)?;
+    }
+    Ok(judge(&conditions, &compared))
+}
+
+/// The received values of every cell, repetition by repetition.
+fn cells(store: &Store, run: &RunRow, column: Column) -> Result<Cells, Failure> {
+    let mut cells = Cells::new();
+    for trial in store.trials(run)? {
+        let mut values = Vec::new();
+        store.samples(run, &trial, Some(&[column]), &mut |batch| {
+            let all = batch.column(column).unwrap_or_default();
+            for (value, state) in all.iter().zip(&batch.state) {
+                if *state == State::Received && *value != Batch::ABSENT {
+                    values.push(*value);
+                }
+            }
+            Ok(())
+        })?;
+        if !values.is_empty() {
+            let cell: Vec<_> =
+                trial.parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            cells.entry(cell.join(", ")).or_default().push(values);
+        }
+    }
+    Ok(cells)
+}
+
+/// A cell with its values in both runs.
+type Pair = (String, Vec<Vec<i64>>, Vec<Vec<i64>>);
+
+/// Cells of the same name; two runs of one cell each are compared whatever their names.
+fn pairs(first: &Cells, other: &Cells) -> Vec<Pair> {
+    if let (1, 1) = (first.len(), other.len())
+        && let (Some((name, a)), Some(b)) = (first.first_key_value(), other.values().next())
+    {
+        return vec![(name.clone(), a.clone(), b.clone())];
+    }
+    first
+        .iter()
+        .filter_map(|(name, a)| Some((name.clone(), a.clone(), other.get(name)?.clone())))
+        .collect()
+}
+
+/// Repetitions tell drift from effect; without them the series are all there is.
+fn compare(how: &Compare, a: &[Vec<i64>], b: &[Vec<i64>]) -> Comparison {
+    if a.len() >= 3 && b.len() >= 3 {
+        let slices = |series: &[Vec<i64>]| -> Vec<Vec<i64>> { series.to_vec() };
+        let (a, b) = (slices(a), slices(b));
+        let a: Vec<&[i64]> = a.iter().map(Vec::as_slice).collect();
+        let b: Vec<&[i64]> = b.iter().map(Vec::as_slice).collect();
+        return how.repetitions(&a, &b);
+    }
+    how.series(&a.concat(), &b.concat())
+}
+
+fn quantile_name(quantile: Quantile) -> &'static str {
+    QUANTILES.iter().find(|(_, q)| *q == quantile).map_or("?", |(name, _)| name)
+}
+
+/// Nanoseconds as people read them.
+fn time(ns: i64) -> String {
+    let magnitude = ns.unsigned_abs();
+    match magnitude {
+        0..1_000 => format!("{ns} ns"),
+        1_000..10_000_000 => format!("{:.2} us", ns as f64 / 1e3),
+        _ => format!("{:.2} ms", ns as f64 / 1e6),
+    }
+}
+
+fn findings(baseline: &str, column: Column, compared: &[Compared]) -> Vec<Finding> {
+    let metric = column.name().trim_end_matches("_ns");
+    let several = compared.len() > 1;
+    compared
+        .iter()
+        .map(|one| {
+            let place = if several && !one.cell.is_empty() {
+                format!(" ({})", one.cell)
+            } else {
+                String::new()
+            };
+            let sure = one.comparison.quantiles.iter().filter(|q| q.shift != Shift::CannotTell);
+            let shifts: Vec<String> = sure
+                .map(|q| {
+                    let verb = if q.shift == Shift::Rises { "rose" } else { "fell" };
+                    format!("{} {verb} by {}", quantile_name(q.quantile), shift_text(q))
+                })
+                .collect();
+            let text = if shifts.is_empty() {
+                format!(
+                    "{metric}{place}: no percentile of {} differs from {baseline} by more than \
+                     chance may; cannot tell",
+                    one.run
+                )
+            } else {
+                format!("{metric}{place}: from {baseline} to {}, {}", one.run, shifts.join("; "))
+            };
+            Finding { id: format!("shift-{}-{}", one.run, one.cell), text }
+        })
+        .collect()
+}
+
+fn shift_text(shift: &QuantileShift) -> String {
+    let by = shift.difference.map_or("-".into(), |by| time(by.0.abs()));
+    let percent = shift.percent.map_or(String::new(), |p| format!(", {:.1}%", p.abs()));
+    format!("{by}{percent}")
+}
+
+fn print(
+    out: &mut impl Write,
+    baseline: &str,
+    column: Column,
+    compared: &[Compared],
+    findings: &[Finding],
+) -> io::Result<()> {
+    writeln!(out, "{} against {baseline}", column.name())?;
+    for one in compared {
+        writeln!(out, "\nrun {}  {}  n {} and {}", one.run, one.cell, one.count.0, one.count.1)?;
+        writeln!(
+            out,
+            "{:7}{:>14}{:>14}{:>14}{:>10}   interval of the shift",
+            "", "baseline", "here", "shift", ""
+        )?;
+        for shift in &one.comparison.quantiles {
+            let value = |value: Option<dwell_units::Nanos>| {
+                value.map_or("-".to_owned(), |value| time(value.0))
+            };
+            let percent = shift.percent.map_or(String::new(), |p| format!("{p:+.1}%"));
+            let interval = shift.interval.map_or("cannot tell: too few values".to_owned(), |i| {
+                let tell = match shift.shift {
+                    Shift::CannotTell => "  cannot tell",
+                    Shift::Rises => "  rises",
+                    Shift::Falls => "  falls",
+                };
+                format!("{} to {}{tell}", time(i.low.0), time(i.high.0))
+            });
+            writeln!(
+                out,
+                "{:7}{:>14}{:>14}{:>14}{percent:>10}   {interval}",
+                quantile_name(shift.quantile),
+                value(shift.baseline),
+                value(shift.other),
+                value(shift.difference),
+            )?;
+        }
+        if let Some(ranks) = &one.comparison.ranks {
+            writeln!(
+                out,
+                "a value here is larger than one of the baseline in {:.1}% of pairs (Cliff's delta \
+                 {:+.3}, Mann-Whitney p {})",
+                ranks.superiority * 100.0,
+                ranks.cliffs_delta(),
+                ranks.p_value.map_or("-".to_owned(), |p| format!("{p:.3}"))
+            )?;
+        }
+    }
+    writeln!(out)?;
+    findings.iter().try_for_each(|finding| writeln!(out, "- {}", finding.text))
+}
+
+fn object(baseline: &str, column: Column, compared: &[Compared], findings: &[Finding]) -> Value {
+    let cells: Vec<_> = compared
+        .iter()
+        .map(|one| {
+            let shifts: Vec<_> = one
+                .comparison
+                .quantiles
+                .iter()
+                .map(|shift| {
+                    json!({
+                        "quantile": quantile_name(shift.quantile),
+                        "baseline_ns": shift.baseline.map(|v| v.0),
+                        "other_ns": shift.other.map(|v| v.0),
+                        "shift_ns": shift.difference.map(|v| v.0),
+                        "shift_percent": shift.percent,
+                        "low_ns": shift.interval.map(|i| i.low.0),
+                        "high_ns": shift.interval.map(|i| i.high.0),
+                        "verdict": shift.shift.name(),
+                    })
+                })
+                .collect();
+            json!({
+                "run": one.run,
+                "cell": one.cell,
+                "baseline_count": one.count.0,
+                "count": one.count.1,
+                "confidence_each": one.comparison.confidence_each,
+                "shifts": shifts,
+                "cliffs_delta": one.comparison.ranks.as_ref().map(|r| r.cliffs_delta()),
+                "superiority": one.comparison.ranks.as_ref().map(|r| r.superiority),
+                "mann_whitney_p": one.comparison.ranks.as_ref().map(|r| r.p_value),
+            })
+        })
+        .collect();
+    let findings: Vec<_> =
+        findings.iter().map(|finding| json!({ "id": finding.id, "text": finding.text })).collect();
+    json!({
+        "schema": "dwell.comparison/1",
+        "baseline": baseline,
+        "metric": column.name(),
+        "cells": cells,
+        "findings": findings,
+    })
+}
+
+/// A condition on a shift.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Condition {
+    quantile: Quantile,
+    beyond: Beyond,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Beyond {
+    Percent(f64),
+    Time(dwell_units::Nanos),
+}
+
+impl std::str::FromStr for Condition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let right = "write it like 'p99 > 10%' or 'p50 > 20us'";
+        let (name, limit) =
+            text.split_once('>').ok_or_else(|| format!("'{text}' has no >; {right}"))?;
+        let name = name.trim().replace('.', "_");
+        let quantile = QUANTILES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .ok_or_else(|| format!("'{name}' is not compared; p50, p90, p99 and p99.9 are"))?;
+        let limit = limit.trim();
+        let beyond = match limit.strip_suffix('%') {
+            Some(percent) => Beyond::Percent(
+                percent
+                    .trim()
+                    .parse()
+                    .map_err(|_| format!("'{limit}' is no percentage; {right}"))?,
+            ),
+            None => Beyond::Time(limit.parse().map_err(|error| format!("{error}; {right}"))?),
+        };
+        Ok(Self { quantile: quantile.1, beyond })
+    }
+}
+
+impl Condition {
+    /// Whether it holds beyond doubt; `None` where that cannot be told.
+    fn holds(self, shift: &QuantileShift) -> Option<bool> {
+        match self.beyond {
+            Beyond::Time(limit) => Some(shift.interval?.low > limit),
+            Beyond::Percent(limit) => Some(shift.percent_interval?.low > limit),
+        }
+    }
+}
+
+fn judge(conditions: &[Condition], compared: &[Compared]) -> Exit {
+    let mut exit = Exit::Measured;
+    for condition in conditions {
+        for one in compared {
+            let shifts = one.comparison.quantiles.iter();
+            for shift in shifts.filter(|shift| shift.quantile == condition.quantile) {
+                let name = quantile_name(condition.quantile);
+                match condition.holds(shift) {
+                    Some(true) => {
+                        eprintln!("dwell: --fail-if: {name} of {} {}", one.run, one.cell);
+                        exit = Exit::Threshold;
+                    }
+                    Some(false) => {}
+                    None => eprintln!(
+                        "dwell: --fail-if: cannot tell for {name} of {} {}: too few values",
+                        one.run, one.cell
+                    ),
+                }
+            }
+        }
+    }
+    exit
+}

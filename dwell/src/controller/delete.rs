@@ -1,0 +1,59 @@
+//! `dwell delete`: deletes a run.
+
+use std::io::{self, IsTerminal, Write};
+
+use dwell_node_cli::{Exit, Failure};
+use serde_json::json;
+
+use super::data::{DataArgs, find};
+
+/// Arguments of `delete`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The run
+    run: String,
+
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+
+    /// Print what was deleted as one JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let mut store = args.data.open_existing()?;
+    let run = find(&store, &args.run)?;
+    let bytes = store.samples_bytes(&run);
+    if !args.yes {
+        let what = format!(
+            "run {} ({}, {}): {} trials and {bytes} bytes of samples",
+            run.run, run.name, run.started, run.trials
+        );
+        if !io::stdin().is_terminal() {
+            return Err(Failure::usage(format!("{what} would be deleted; --yes does it")));
+        }
+        eprint!("{what} will be gone for good. Delete it? [y/N] ");
+        io::stderr().flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        if !answer.trim().eq_ignore_ascii_case("y") {
+            eprintln!("nothing was deleted");
+            return Ok(Exit::Measured);
+        }
+    }
+    // A runner that is at work on it would go on with nothing to go on with.
+    let _lock = store.lock()?;
+    store.delete(&run)?;
+    if args.json {
+        println!("{}", json!({ "run": run.run, "deleted": true, "samples_bytes": bytes }));
+    } else {
+        println!("deleted run {}", run.run);
+    }
+    Ok(Exit::Measured)
+}

@@ -1,0 +1,253 @@
+//! `dwell export`: hands on the samples of a run.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use dwell_engine::stamps::State;
+use dwell_node_cli::{Exit, Failure};
+use dwell_record::{Batch, Column};
+use dwell_store::{RunRow, Store, TrialRow};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
+
+use super::data::{DataArgs, axes, find};
+
+/// Arguments of `export`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The run, or last for the newest
+    run: String,
+
+    /// In which format
+    #[arg(long, value_enum)]
+    format: Format,
+
+    /// The file to write, for parquet the directory [default: standard output; for parquet
+    /// RUN-samples]
+    #[arg(short = 'o', long, value_name = "PATH")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// What samples are handed on as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A row per sample, with its trial and the values of its axes
+    Csv,
+    /// A JSON object per sample and line
+    Jsonl,
+    /// The files themselves, one per trial, and a table of the trials
+    Parquet,
+    /// A log of HdrHistograms of the round trips, one per trial
+    Hdr,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let store = args.data.open_existing()?;
+    let run = find(&store, &args.run)?;
+    if args.format == Format::Parquet {
+        let name = format!("{}-samples", run.run);
+        let dir = args.output.clone().unwrap_or_else(|| name.into());
+        parquet(&store, &run, &dir)?;
+        println!("{}", dir.display());
+        return Ok(Exit::Measured);
+    }
+    let mut out: Box<dyn Write> = match &args.output {
+        Some(path) => {
+            let file = File::create(path);
+            let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+            Box::new(BufWriter::with_capacity(1 << 20, file))
+        }
+        None => Box::new(BufWriter::with_capacity(1 << 20, io::stdout().lock())),
+    };
+    match args.format {
+        Format::Csv => rows(&store, &run, &mut out, Style::Csv)?,
+        Format::Jsonl => rows(&store, &run, &mut out, Style::JsonLines)?,
+        Format::Hdr => hdr(&store, &run, &mut out)?,
+        Format::Parquet => unreachable!("handled above"),
+    }
+    out.flush()?;
+    Ok(Exit::Measured)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Csv,
+    JsonLines,
+}
+
+/// The columns that any trial of the run has.
+fn columns(store: &Store, run: &RunRow, trials: &[TrialRow]) -> Result<Vec<Column>, Failure> {
+    let mut has = vec![false; Column::ALL.len()];
+    for trial in trials {
+        store.samples(run, trial, None, &mut |batch| {
+            for column in Column::ALL {
+                has[column as usize] |= batch.column(column).is_some();
+            }
+            Ok(())
+        })?;
+    }
+    Ok(Column::ALL.into_iter().filter(|column| has[*column as usize]).collect())
+}
+
+fn rows(store: &Store, run: &RunRow, out: &mut dyn Write, style: Style) -> Result<(), Failure> {
+    let trials = store.trials(run)?;
+    let columns = columns(store, run, &trials)?;
+    let axes: Vec<String> = axes(run).into_iter().map(|axis| axis.name).collect();
+    if style == Style::Csv {
+        let mut names = vec!["trial".to_owned(), "repetition".to_owned()];
+        names.extend(axes.iter().map(|axis| quoted(axis)));
+        names.extend(["id", "state", "reordered", "void"].map(str::to_owned));
+        names.extend(columns.iter().map(|column| column.name().to_owned()));
+        writeln!(out, "{}", names.join(","))?;
+    }
+    for trial in &trials {
+        let start = match style {
+            Style::Csv => csv_start(trial, &axes),
+            Style::JsonLines => json_start(trial, &axes),
+        };
+        let mut failure = None;
+        store.samples(run, trial, Some(&columns), &mut |batch| {
+            if failure.is_none() {
+                failure = write_rows(out, batch, &start, &columns, style).err();
+            }
+            Ok(())
+        })?;
+        if let Some(failure) = failure {
+            return Err(failure.into());
+        }
+    }
+    Ok(())
+}
+
+fn csv_start(trial: &TrialRow, axes: &[String]) -> String {
+    let mut start = format!("{},{},", trial.number, trial.repetition);
+    for axis in axes {
+        start.push_str(&trial.parameters.get(axis).map_or(String::new(), |value| quoted(value)));
+        start.push(',');
+    }
+    start
+}
+
+fn json_start(trial: &TrialRow, axes: &[String]) -> String {
+    let mut start = format!(r#"{{"trial":{},"repetition":{}"#, trial.number, trial.repetition);
+    for axis in axes {
+        let value = serde_json::json!(trial.parameters.get(axis));
+        start.push_str(&format!(",{}:{value}", serde_json::json!(axis)));
+    }
+    start
+}
+
+/// As RFC 4180 wants it.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+fn write_rows(
+    out: &mut dyn Write,
+    batch: &Batch,
+    start: &str,
+    columns: &[Column],
+    style: Style,
+) -> io::Result<()> {
+    for row in 0..batch.len() {
+        let (id, state) = (batch.id[row], batch.state[row].name());
+        let (reordered, void) = (batch.reordered[row], batch.void[row]);
+        match style {
+            Style::Csv => write!(out, "{start}{id},{state},{reordered},{void}")?,
+            Style::JsonLines => write!(
+                out,
+                r#"{start},"id":{id},"state":"{state}","reordered":{reordered},"void":{void}"#
+            )?,
+        }
+        for column in columns {
+            let number = batch.number(row, *column);
+            match (style, number) {
+                (Style::Csv, Some(number)) => write!(out, ",{number}")?,
+                (Style::Csv, None) => out.write_all(b",")?,
+                (Style::JsonLines, Some(number)) => {
+                    write!(out, r#","{}":{number}"#, column.name())?;
+                }
+                (Style::JsonLines, None) => write!(out, r#","{}":null"#, column.name())?,
+            }
+        }
+        out.write_all(if style == Style::Csv { b"\n" } else { b"}\n" })?;
+    }
+    Ok(())
+}
+
+/// Copies the files, and says which trial is which.
+fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<(), Failure> {
+    let cannot = |what: &Path| format!("cannot write {}", what.display());
+    fs::create_dir_all(dir).with_context(|| cannot(dir))?;
+    let mut trials = Vec::new();
+    for trial in store.trials(run)? {
+        let has_samples = trial.samples.is_some_and(|samples| samples > 0);
+        let name = format!("{}.parquet", trial.number);
+        if has_samples {
+            let to = dir.join(&name);
+            fs::copy(store.samples_path(&run.run, trial.number), &to)
+                .with_context(|| cannot(&to))?;
+        }
+        trials.push(serde_json::json!({
+            "trial": trial.number,
+            "repetition": trial.repetition,
+            "parameters": trial.parameters,
+            "file": has_samples.then_some(name),
+        }));
+    }
+    let table = dir.join("trials.json");
+    let object = serde_json::json!({ "run": run.run, "name": run.name, "trials": trials });
+    fs::write(&table, format!("{object:#}\n")).with_context(|| cannot(&table))?;
+    Ok(())
+}
+
+/// A log that the tools of HdrHistogram read: an interval per trial, tagged with its number.
+fn hdr(store: &Store, run: &RunRow, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    let mut serializer = V2DeflateSerializer::new();
+    let mut log = IntervalLogWriterBuilder::new()
+        .add_comment("round trips in nanoseconds, one interval per trial of dwell")
+        .begin_log_with(&mut text, &mut serializer)
+        .context("cannot begin the log")?;
+    let mut after = std::time::Duration::ZERO;
+    let mut written: BTreeMap<u32, u64> = BTreeMap::new();
+    for trial in store.trials(run)? {
+        let mut histogram: Histogram<u64> = Histogram::new(3).context("three digits")?;
+        store.samples(run, &trial, Some(&[Column::Rtt]), &mut |batch| {
+            let values = batch.column(Column::Rtt).unwrap_or_default();
+            for (value, state) in values.iter().zip(&batch.state) {
+                if *state == State::Received && *value != Batch::ABSENT {
+                    histogram.saturating_record((*value).max(0) as u64);
+                }
+            }
+            Ok(())
+        })?;
+        if histogram.is_empty() {
+            continue;
+        }
+        let took = std::time::Duration::from_nanos(histogram.mean() as u64 * histogram.len());
+        let tag = format!("trial-{}", trial.number);
+        let tag = hdrhistogram::serialization::interval_log::Tag::new(&tag).context("a tag")?;
+        log.write_histogram(&histogram, after, took, Some(tag))
+            .map_err(|error| anyhow::anyhow!("cannot write the log: {error:?}"))?;
+        after += took;
+        written.insert(trial.number, histogram.len());
+    }
+    if written.is_empty() {
+        return Err(Failure::from(anyhow::anyhow!("run {} has no round trips", run.run)));
+    }
+    out.write_all(&text)?;
+    Ok(())
+}

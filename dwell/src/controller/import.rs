@@ -1,0 +1,299 @@
+//! `dwell import`: reads what dwell or another program measured, and makes it a run like any other.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use dwell_import::{Flow, Format, HEAD, Imported, recognise};
+use dwell_node_cli::{Exit, Failure};
+use dwell_record::{Columns, Environment, Kind, Stamps, Summary, Trust, segment};
+use dwell_report::data::Axis;
+use dwell_store::{
+    Ingest, Ingested, NewRun, NewTrial, Role, RunKind, RunRow, RunState, Store, TrialRow,
+};
+use serde_json::{Value, json};
+
+use super::data::DataArgs;
+
+/// Rows of a file that begins like this were written by `dwell ping --samples`.
+const SEGMENT: &[u8] = &segment::MAGIC;
+
+/// Arguments of `import`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The format is found out by looking: segments of dwell (ping --samples), its CSV, the round-trip CSV, \
+the output of ping, irtt's JSON, sockperf's log, iperf2's -e text, D-ITG's ITGLog, pcap and pcapng. \
+docs/import.md says what is taken from each.")]
+pub(crate) struct Args {
+    /// The file
+    file: PathBuf,
+
+    /// Print what was imported as one JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let path = &args.file;
+    let shown = path.display();
+    let file = File::open(path).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let mut input = BufReader::with_capacity(HEAD, file);
+    let head = head(&mut input).with_context(|| format!("cannot read {shown}"))?;
+    if head.starts_with(SEGMENT) {
+        let mut store = args.data.open()?;
+        return import_segment(args, &mut store, &mut std::io::Cursor::new(head).chain(input));
+    }
+    let format = recognise(&head).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let mut store = args.data.open()?;
+    let mut input = BufReader::with_capacity(1 << 20, std::io::Cursor::new(head).chain(input));
+    import(args, &mut store, format, &mut input)
+}
+
+/// The beginning of the file, as far as a format is recognised by it.
+fn head(input: &mut impl Read) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(HEAD);
+    input.take(HEAD as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// A data set that is being taken in.
+struct Coming {
+    trial: TrialRow,
+    ingest: Ingest,
+    columns: Columns,
+}
+
+fn import(
+    args: &Args,
+    store: &mut Store,
+    format: Format,
+    input: &mut dyn BufRead,
+) -> Result<Exit, Failure> {
+    let name = file_name(&args.file);
+    // How many flows there are shows at the end; the run gets its trials as they come.
+    let run = begin(store, &name, format.describe())?;
+    let mut coming: BTreeMap<String, Coming> = BTreeMap::new();
+    let mut order: Vec<String> = Vec::new();
+    let outcome = dwell_import::read::<anyhow::Error>(format, input, &mut |flow, batch| {
+        if !coming.contains_key(flow) {
+            let trial = add_trial(store, &run, order.len() as u32 + 1, flow)?;
+            let ingest = store.ingest(&run, &trial)?;
+            order.push(flow.to_owned());
+            coming.insert(flow.to_owned(), Coming { trial, ingest, columns: Columns::default() });
+        }
+        let set = coming.get_mut(flow).context("a flow that was just made")?;
+        set.columns.take(&batch);
+        set.ingest.push(batch)?;
+        Ok(())
+    });
+    let imported = match outcome {
+        Ok(imported) => imported,
+        Err(error) => {
+            // Half an import is none.
+            drop(coming);
+            store.delete(&run)?;
+            let shown = args.file.display();
+            return Err(anyhow::Error::new(error).context(format!("cannot import {shown}")).into());
+        }
+    };
+    let mut samples = 0;
+    for flow in &imported.flows {
+        let (trial, taken, columns) = match coming.remove(&flow.name) {
+            Some(set) => (set.trial, Some(set.ingest.finish()?), set.columns),
+            // Figures without rows.
+            None => {
+                let number = order.len() as u32 + 1;
+                order.push(flow.name.clone());
+                (add_trial(store, &run, number, &flow.name)?, None, Columns::default())
+            }
+        };
+        samples += taken.as_ref().map_or(0, |taken| taken.samples);
+        let summary = summary(&imported, flow, columns);
+        end(store, &trial, &name, summary, taken.as_ref())?;
+    }
+    finish(args, store, &run, format.name(), samples, &imported.warnings, imported.skipped_lines)
+}
+
+fn summary(imported: &Imported, flow: &Flow, columns: Columns) -> Summary {
+    let mut warnings = imported.warnings.clone();
+    if let Some(example) = imported.skipped_example.as_ref().filter(|_| imported.skipped_lines > 0)
+    {
+        warnings.push(format!(
+            "{} rows could not be read; the first is row {}: {}",
+            imported.skipped_lines, example.row, example.text
+        ));
+    }
+    let (mut metrics, mut values, packets) = columns.figures();
+    // What the file states counts more than what its rows give: it knows what is not in them.
+    metrics.extend(flow.metrics.clone());
+    values.extend(flow.values.clone());
+    let mut parameters: BTreeMap<String, Value> = imported.parameters.clone();
+    parameters.insert("format".into(), json!(imported.format.name()));
+    parameters.insert("flow".into(), json!(flow.name));
+    if !flow.intervals.is_empty() {
+        parameters.insert("intervals".into(), json!(flow.intervals.len()));
+    }
+    Summary {
+        kind: Kind::Import,
+        target: if flow.target.is_empty() { &imported.target } else { &flow.target }.clone(),
+        parameters,
+        packets: flow.packets.or(packets),
+        metrics,
+        values,
+        stamps: Stamps::default(),
+        engine: imported.format.name().to_owned(),
+        trust: Trust { warnings, ..Trust::default() },
+        environment: Environment::default(),
+    }
+}
+
+fn import_segment(args: &Args, store: &mut Store, input: &mut dyn Read) -> Result<Exit, Failure> {
+    let name = file_name(&args.file);
+    let run = begin(store, &name, "samples of dwell")?;
+    let trial = add_trial(store, &run, 1, &name)?;
+    let mut ingest = store.ingest(&run, &trial)?;
+    let mut told = SegmentTold::default();
+    let end_of_it =
+        ingest.push_segment_with(input, &mut |batch| told.columns.take(batch), &mut |header| {
+            told.target.clone_from(&header.target);
+            told.dwell.clone_from(&header.dwell);
+        })?;
+    let end_of_it = match end_of_it {
+        Ok(end) => end,
+        Err(error) => {
+            drop(ingest);
+            store.delete(&run)?;
+            return Err(Failure::usage(format!("{}: {error}", args.file.display())));
+        }
+    };
+    let taken = ingest.finish()?;
+    let mut warnings = Vec::new();
+    let ring_dropped = end_of_it.totals.map_or(0, |totals| totals.ring_dropped);
+    if end_of_it.totals.is_none() {
+        warnings.push(format!(
+            "the file was cut short: {} bytes at its end are no whole frame",
+            end_of_it.tail
+        ));
+    }
+    if end_of_it.damaged > 0 {
+        warnings.push(format!("damaged frames left out: {}", end_of_it.damaged));
+    }
+    let said = warnings.clone();
+    let (metrics, values, packets) = told.columns.figures();
+    let summary = Summary {
+        kind: Kind::Import,
+        target: told.target,
+        parameters: [("format".to_owned(), json!("segment"))].into(),
+        packets,
+        metrics,
+        values,
+        stamps: Stamps::default(),
+        engine: "segment".into(),
+        trust: Trust { warnings, ring_dropped, ..Trust::default() },
+        environment: Environment { dwell: told.dwell, ..Environment::default() },
+    };
+    end(store, &trial, &name, summary, Some(&taken))?;
+    finish(args, store, &run, "segment", taken.samples, &said, 0)
+}
+
+#[derive(Default)]
+struct SegmentTold {
+    columns: Columns,
+    target: String,
+    dwell: String,
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| "import".into(), |name| name.to_string_lossy().into_owned())
+}
+
+fn begin(store: &mut Store, name: &str, title: &str) -> Result<RunRow, Failure> {
+    let new = NewRun {
+        kind: RunKind::Import,
+        name: name.to_owned(),
+        title: Some(format!("imported: {title}")),
+        plan: None,
+        settings: Vec::new(),
+        seed: 0,
+        axes: json!([]),
+        dwell: env!("CARGO_PKG_VERSION").to_owned(),
+        trials: Vec::new(),
+    };
+    let run = store.begin_run(&new)?;
+    Ok(store.run(&run)?)
+}
+
+fn add_trial(
+    store: &mut Store,
+    run: &RunRow,
+    number: u32,
+    flow: &str,
+) -> Result<TrialRow, dwell_store::StoreError> {
+    let parameters = [("flow".to_owned(), flow.to_owned())].into();
+    let trial = NewTrial { number, cell: number - 1, repetition: 1, parameters };
+    let trial = store.add_trial(run, &trial)?;
+    store.begin_trial(&trial)?;
+    Ok(trial)
+}
+
+fn end(
+    store: &mut Store,
+    trial: &TrialRow,
+    source: &str,
+    summary: Summary,
+    taken: Option<&Ingested>,
+) -> Result<(), Failure> {
+    let told = [(Role::Measurement, source.to_owned(), summary)];
+    Ok(store.end_trial(trial, Ok(()), &told, taken)?)
+}
+
+fn finish(
+    args: &Args,
+    store: &mut Store,
+    run: &RunRow,
+    format: &str,
+    samples: u64,
+    warnings: &[String],
+    skipped: u64,
+) -> Result<Exit, Failure> {
+    if store.trials(run)?.is_empty() {
+        store.delete(run)?;
+        return Err(Failure::usage(format!(
+            "{}: this is {format}, but there is no measurement in it",
+            args.file.display()
+        )));
+    }
+    let values: Vec<_> =
+        store.trials(run)?.into_iter().filter_map(|mut t| t.parameters.remove("flow")).collect();
+    if values.len() > 1 {
+        let axis = Axis { name: "flow".into(), values, numbers: None, unit: None };
+        store.set_axes(run, &json!([axis]))?;
+    }
+    store.set_run_state(run, RunState::Finished)?;
+    if args.json {
+        let object = json!({
+            "run": run.run,
+            "format": format,
+            "samples": samples,
+            "skipped_rows": skipped,
+            "warnings": warnings,
+        });
+        println!("{object:#}");
+        return Ok(Exit::Measured);
+    }
+    println!("run {}: {samples} samples of {format}", run.run);
+    for warning in warnings {
+        println!("note: {warning}");
+    }
+    if skipped > 0 {
+        println!("note: rows that could not be read: {skipped}");
+    }
+    println!("dwell show {0}, dwell report {0}", run.run);
+    Ok(Exit::Measured)
+}

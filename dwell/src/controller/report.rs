@@ -1,0 +1,33 @@
+//! `dwell report`: writes a run as one page.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use dwell_node_cli::{Exit, Failure};
+
+use super::data::{DataArgs, find, run_data};
+
+/// Arguments of `report`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The run, or last for the newest
+    run: String,
+
+    /// The file to write [default: RUN.html in the data directory]
+    #[arg(short = 'o', long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let store = args.data.open_existing()?;
+    let run = find(&store, &args.run)?;
+    let page = dwell_report::page(&run_data(&store, &run)?);
+    let path = args.output.clone().unwrap_or_else(|| store.dir().join(format!("{}.html", run.run)));
+    std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("{}", path.display());
+    Ok(Exit::Measured)
+}

@@ -1,0 +1,433 @@
+//! `dwell run`: runs a plan, or says what running it would mean.
+
+mod progress;
+
+use std::collections::hash_map::{DefaultHasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant as StdInstant};
+
+use anyhow::Context;
+use dwell_fleet::{FleetError, LabFleet};
+use dwell_node_cli::{Exit, Failure};
+use dwell_plan::{Estimate, Expansion, PlanError, Source, expand};
+use dwell_report::data::Axis;
+use dwell_runner::{Clock, End, Runner, RunnerError};
+use dwell_store::{NewRun, NewTrial, RunKind, RunRow, RunState, Store};
+use dwell_units::{Instant, Monotonic, Nanos};
+use serde_json::json;
+
+use super::data::{DataArgs, find};
+use progress::Progress;
+
+/// More trials than this are not begun without asking.
+const ASK: usize = 10_000;
+
+/// Arguments of `run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A plan is a TOML file; docs/plans.md describes it. ^C ends the run after the trial under way is given \
+up; --resume goes on where it ended, also after a power cut.\n\
+Exit codes: 0 every trial was tried and some measured, 1 a runtime failure or a stop rule, 2 usage or \
+a mistake in the plan, 4 not supported or no privilege here, 130 interrupted.")]
+pub(crate) struct Args {
+    /// The plan
+    plan: PathBuf,
+
+    /// Set a field of the plan, like topology.link.rate=10Mbit/s; may be given again
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+
+    /// Print the trials, the time, the packets and the bytes, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Go on with a run of this plan: its name, or last for the newest that is not finished
+    #[arg(long, value_name = "RUN|last", conflicts_with_all = ["set", "dry_run", "seed"])]
+    resume: Option<String>,
+
+    /// Seed of the order of trials, unless the plan has one [default: drawn, and printed]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Do not ask before a very large plan
+    #[arg(long)]
+    yes: bool,
+
+    /// Print what was run as one JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// No progress, only the result
+    #[arg(short = 'q', long)]
+    quiet: bool,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let text = std::fs::read_to_string(&args.plan)
+        .map_err(|error| Failure::usage(format!("{}: {error}", args.plan.display())))?;
+    let wrong = |error: PlanError| Failure::usage(format!("{}: {error}", args.plan.display()));
+    let mut source = Source::parse(&text).map_err(wrong)?;
+    for assignment in &args.set {
+        source
+            .set(assignment)
+            .map_err(|error| Failure::usage(format!("invalid value for --set: {error}")))?;
+    }
+    let seed = args.seed.unwrap_or_else(drawn_seed);
+    if args.dry_run {
+        let expansion = expand(&source, seed).map_err(wrong)?;
+        return dry_run(args, &expansion).map_err(wrong_or(wrong));
+    }
+    let mut store;
+    let (run, expansion) = if let Some(resume) = &args.resume {
+        // Judged first: a plan with a mistake makes no directory.
+        expand(&source, seed).map_err(wrong)?;
+        store = args.data.open()?;
+        match resumed(&store, resume, &text)? {
+            Resumed::Go(run) => {
+                for assignment in &run.settings {
+                    source.set(assignment).map_err(wrong)?;
+                }
+                let expansion = expand(&source, run.seed).map_err(wrong)?;
+                (run, expansion)
+            }
+            Resumed::Finished(run) => {
+                return conclude(args, &store, &run, Ok(End::Complete));
+            }
+            Resumed::None => {
+                let expansion = expand(&source, seed).map_err(wrong)?;
+                (begin(&mut store, args, &source, &expansion)?, expansion)
+            }
+        }
+    } else {
+        let expansion = expand(&source, seed).map_err(wrong)?;
+        ask(args, &expansion)?;
+        store = args.data.open()?;
+        // Before the run exists, so that a second runner leaves no trace.
+        drop(store.lock()?);
+        (begin(&mut store, args, &source, &expansion)?, expansion)
+    };
+    let _lock = store.lock()?;
+    let outcome = carry_out(args, &mut store, &run, &expansion)?;
+    let run = store.run(&run.run)?;
+    conclude(args, &store, &run, outcome)
+}
+
+/// A seed that nobody chose, and people can type.
+fn drawn_seed() -> u64 {
+    u64::from(RandomState::new().build_hasher().finish() as u32)
+}
+
+/// An error of the plan, or any other.
+fn wrong_or(wrong: impl Fn(PlanError) -> Failure) -> impl Fn(DryRunError) -> Failure {
+    move |error| match error {
+        DryRunError::Plan(error) => wrong(error),
+        DryRunError::Io(error) => error.into(),
+    }
+}
+
+/// What there is to go on with.
+enum Resumed {
+    Go(RunRow),
+    Finished(RunRow),
+    None,
+}
+
+fn resumed(store: &Store, wanted: &str, text: &str) -> Result<Resumed, Failure> {
+    let unfinished = |run: &RunRow| {
+        run.state != RunState::Finished || run.trials_finished + run.trials_failed < run.trials
+    };
+    if wanted == "last" {
+        let runs = store.runs_of_plan(text)?;
+        let newest = runs.first().cloned();
+        return Ok(match (runs.into_iter().find(unfinished), newest) {
+            (Some(run), _) => Resumed::Go(run),
+            (None, Some(newest)) => Resumed::Finished(newest),
+            (None, None) => Resumed::None,
+        });
+    }
+    let run = find(store, wanted)?;
+    if run.plan.as_deref() != Some(text) {
+        return Err(Failure::usage(format!(
+            "run {wanted} is of another plan, or this one was changed since; `dwell run PLAN` \
+             begins a new run"
+        )));
+    }
+    Ok(if unfinished(&run) { Resumed::Go(run) } else { Resumed::Finished(run) })
+}
+
+fn begin(
+    store: &mut Store,
+    args: &Args,
+    source: &Source,
+    expansion: &Expansion,
+) -> Result<RunRow, Failure> {
+    let plan = expansion.plan();
+    let trials = expansion.trials().iter().map(|trial| NewTrial {
+        number: trial.number,
+        cell: trial.cell,
+        repetition: trial.repetition,
+        parameters: expansion.parameters(trial.cell),
+    });
+    let new = NewRun {
+        kind: RunKind::Run,
+        name: plan.name.clone(),
+        title: plan.title.clone(),
+        plan: Some(source.text().to_owned()),
+        settings: source.settings().collect(),
+        seed: expansion.seed(),
+        axes: json!(axes(expansion)),
+        dwell: env!("CARGO_PKG_VERSION").to_owned(),
+        trials: trials.collect(),
+    };
+    let name = store.begin_run(&new)?;
+    let run = store.run(&name)?;
+    if !args.quiet {
+        eprintln!(
+            "run {name}: {} trials of plan {}, order by seed {}",
+            run.trials,
+            run.name,
+            expansion.seed()
+        );
+    }
+    Ok(run)
+}
+
+/// The axes as the report has them.
+fn axes(expansion: &Expansion) -> Vec<Axis> {
+    let axes = expansion.axes().into_iter().map(|axis| {
+        let numbers = axis.numbers();
+        Axis {
+            name: axis.name.clone(),
+            values: axis.labels(),
+            unit: numbers.as_ref().map(|(_, unit)| (*unit).to_owned()),
+            numbers: numbers.map(|(numbers, _)| numbers),
+        }
+    });
+    axes.collect()
+}
+
+/// Asks before a matrix that somebody may have written by mistake.
+fn ask(args: &Args, expansion: &Expansion) -> Result<(), Failure> {
+    let count = expansion.trials().len();
+    if count <= ASK || args.yes {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage(format!(
+            "the plan has {count} trials; --dry-run shows what they cost, and --yes runs them"
+        )));
+    }
+    eprint!("the plan has {count} trials. Run them? [y/N] ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    if answer.trim().eq_ignore_ascii_case("y") {
+        return Ok(());
+    }
+    Err(Failure::usage("nothing was run; --dry-run shows what the plan costs"))
+}
+
+fn carry_out(
+    args: &Args,
+    store: &mut Store,
+    run: &RunRow,
+    expansion: &Expansion,
+) -> Result<Result<End, RunnerError>, Failure> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let lab = run.lab.clone().unwrap_or_else(|| lab_name(store.dir(), &run.run));
+    store.set_lab(run, &lab)?;
+    let mut fleet = LabFleet::new(program, lab);
+    // What a dead runner left would be in the way.
+    fleet.clear()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    dwell_node_cli::on_signal(&stop)?;
+    let mut progress = Progress::new(args.quiet, expansion);
+    let clock = Wall::default();
+    let runner = Runner {
+        fleet: &mut fleet,
+        store,
+        expansion,
+        run: run.clone(),
+        clock: &clock,
+        talk: &mut progress,
+        stop: &stop,
+    };
+    let outcome = runner.run();
+    progress.end();
+    Ok(outcome)
+}
+
+/// A name that no other data directory's run has at the same time.
+fn lab_name(dir: &Path, run: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    dir.canonicalize().unwrap_or_else(|_| dir.to_owned()).hash(&mut hasher);
+    run.hash(&mut hasher);
+    format!("run-{:08x}", hasher.finish() as u32)
+}
+
+/// The time since the run began.
+struct Wall(StdInstant);
+
+impl Default for Wall {
+    fn default() -> Self {
+        Self(StdInstant::now())
+    }
+}
+
+impl Clock for Wall {
+    fn now(&self) -> Instant<Monotonic> {
+        let elapsed = i64::try_from(self.0.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        Instant::from_nanos(0) + Nanos(elapsed)
+    }
+
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
+/// Says how it ended.
+fn conclude(
+    args: &Args,
+    store: &Store,
+    run: &RunRow,
+    outcome: Result<End, RunnerError>,
+) -> Result<Exit, Failure> {
+    let end = match &outcome {
+        Ok(End::Complete) => "complete".to_owned(),
+        Ok(End::Interrupted) => "interrupted".to_owned(),
+        Ok(End::Stopped(why)) => format!("stopped: {why}"),
+        Err(error) => format!("failed: {error}"),
+    };
+    if args.json {
+        let object = json!({
+            "schema": "dwell.run-end/1",
+            "run": run.run,
+            "plan": run.name,
+            "state": run.state,
+            "end": end,
+            "trials": run.trials,
+            "finished": run.trials_finished,
+            "failed": run.trials_failed,
+            "data": store.dir(),
+        });
+        println!("{object:#}");
+    } else {
+        println!(
+            "run {}: {end}; {} of {} trials measured, {} failed",
+            run.run, run.trials_finished, run.trials, run.trials_failed
+        );
+        if run.trials_finished > 0 {
+            println!("dwell show {0}, dwell report {0}", run.run);
+        }
+    }
+    match outcome {
+        Ok(End::Complete) if run.trials_finished > 0 => Ok(Exit::Measured),
+        Ok(End::Complete | End::Stopped(_)) => Ok(Exit::Failed),
+        Ok(End::Interrupted) => {
+            eprintln!("dwell: --resume {} goes on with it", run.run);
+            Ok(Exit::Interrupted)
+        }
+        Err(RunnerError::Fleet(FleetError::Lab { code: Some(4), said, .. })) => {
+            Err(Failure::unsupported(said))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Why a dry run failed.
+enum DryRunError {
+    Plan(PlanError),
+    Io(io::Error),
+}
+
+impl From<io::Error> for DryRunError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Prints what running the plan would mean.
+fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
+    let estimate = Estimate::of_all(expansion).map_err(DryRunError::Plan)?;
+    let trials: Vec<_> =
+        expansion.trials().iter().map(|trial| (trial, expansion.parameters(trial.cell))).collect();
+    let mut out = io::stdout().lock();
+    if args.json {
+        let trials: Vec<_> = (1..)
+            .zip(&trials)
+            .map(|(order, (trial, parameters))| {
+                json!({
+                    "trial": trial.number,
+                    "order": order,
+                    "repetition": trial.repetition,
+                    "parameters": parameters,
+                })
+            })
+            .collect();
+        let object = json!({
+            "schema": "dwell.dry-run/1",
+            "plan": expansion.plan().name,
+            "seed": expansion.seed(),
+            "axes": axes(expansion),
+            "cells": expansion.cells().len(),
+            "time_ns": estimate.time.0,
+            "time_is_at_least": estimate.at_least,
+            "probes": estimate.probes,
+            "bytes": estimate.bytes,
+            "trials": trials,
+        });
+        writeln!(out, "{object:#}")?;
+        return Ok(Exit::Measured);
+    }
+    writeln!(out, "plan {}", expansion.plan().name)?;
+    for axis in expansion.axes() {
+        writeln!(out, "  {axis}")?;
+    }
+    let least = if estimate.at_least { "at least " } else { "" };
+    let count = |count: Option<u64>| count.map_or("as many as fit".into(), |n| n.to_string());
+    writeln!(
+        out,
+        "{} cells x {} repetitions = {} trials, order by seed {}",
+        expansion.cells().len(),
+        expansion.plan().trials.repetitions,
+        trials.len(),
+        expansion.seed()
+    )?;
+    writeln!(out, "time: {least}{}", rounded(estimate.time))?;
+    writeln!(out, "probes: {}", count(estimate.probes))?;
+    let bytes =
+        estimate.bytes.map_or("as many as fit".into(), |n| dwell_units::Bytes(n).to_string());
+    writeln!(out, "bytes of IP packets, both ways: {bytes}\n")?;
+    for (order, (trial, parameters)) in (1..).zip(&trials) {
+        let cell: Vec<_> =
+            parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        writeln!(
+            out,
+            "{order:>6}  trial {:<6} repetition {:<4} {}",
+            trial.number,
+            trial.repetition,
+            cell.join(", ")
+        )?;
+    }
+    Ok(Exit::Measured)
+}
+
+/// A time with the digits that an estimate has.
+fn rounded(time: Nanos) -> String {
+    let seconds = time.0 / 1_000_000_000;
+    match seconds {
+        0..10 => Nanos(time.0 / 100_000_000 * 100_000_000).to_string(),
+        10..120 => format!("{seconds}s"),
+        120..7_200 => format!("{} min", (seconds + 30) / 60),
+        7_200..172_800 => format!("{:.1} h", seconds as f64 / 3_600.0),
+        _ => format!("{:.1} days", seconds as f64 / 86_400.0),
+    }
+}

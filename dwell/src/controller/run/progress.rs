@@ -1,0 +1,123 @@
+//! How far a run is: trials done, time left, the cell under way, its figures so far.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use dwell_plan::{Estimate, Expansion};
+use dwell_protocol::Progress as Probes;
+use dwell_runner::{Talk, TrialEnd};
+use dwell_units::Nanos;
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+
+/// On anything but a terminal, talk at most this often.
+const PLAIN_LINE: Duration = Duration::from_secs(10);
+
+/// A bar on a terminal, lines elsewhere.
+pub(super) struct Progress {
+    quiet: bool,
+    bar: Option<ProgressBar>,
+    last_line: Instant,
+    began: Instant,
+    /// Trials that were done when this runner began.
+    done_before: Option<u32>,
+    done: u32,
+    all: u32,
+    cell: String,
+    /// Of one trial, as the plan says, for the time left before the first has ended.
+    estimate: Option<Nanos>,
+}
+
+impl Progress {
+    pub(super) fn new(quiet: bool, expansion: &Expansion) -> Self {
+        let bar = (!quiet && io::stderr().is_terminal()).then(|| {
+            let style = ProgressStyle::with_template("{bar:24} {pos}/{len} trials  {msg}")
+                .expect("the template is constant");
+            ProgressBar::new(expansion.trials().len() as u64).with_style(style)
+        });
+        let estimate = Estimate::of(expansion.plan());
+        Self {
+            quiet,
+            bar,
+            last_line: Instant::now(),
+            began: Instant::now(),
+            done_before: None,
+            done: 0,
+            all: 0,
+            cell: String::new(),
+            estimate: (!estimate.at_least).then_some(estimate.time),
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn left(&self) -> Option<Duration> {
+        let done = self.done.checked_sub(self.done_before?)?;
+        let each = match done {
+            0 => self.estimate?.to_std(),
+            done => self.began.elapsed() / done,
+        };
+        Some(each * (self.all - self.done))
+    }
+
+    fn show(&mut self, more: &str) {
+        let left =
+            self.left().map_or(String::new(), |left| format!("{} left  ", HumanDuration(left)));
+        let text = format!("{left}{}{more}", self.cell);
+        match &self.bar {
+            Some(bar) => {
+                bar.set_length(u64::from(self.all));
+                bar.set_position(u64::from(self.done));
+                bar.set_message(text);
+            }
+            None if !self.quiet && self.last_line.elapsed() >= PLAIN_LINE => {
+                eprintln!("{} of {} trials  {text}", self.done, self.all);
+                self.last_line = Instant::now();
+            }
+            None => {}
+        }
+    }
+}
+
+impl Talk for Progress {
+    fn begins(&mut self, done: u32, all: u32, trial: u32, cell: &BTreeMap<String, String>) {
+        self.done_before.get_or_insert(done);
+        (self.done, self.all) = (done, all);
+        let cell: Vec<_> = cell.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        self.cell = if cell.is_empty() { format!("trial {trial}") } else { cell.join(", ") };
+        self.show("");
+    }
+
+    fn progress(&mut self, probes: &Probes) {
+        let time =
+            |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.1} us", ns as f64 / 1e3));
+        let text = format!(
+            "  {} probes, median {}, p99 {}, lost {}",
+            probes.sent,
+            time(probes.p50_ns),
+            time(probes.p99_ns),
+            probes.lost
+        );
+        self.show(&text);
+    }
+
+    fn ended(&mut self, trial: u32, end: &TrialEnd) {
+        self.done += 1;
+        if let TrialEnd::Failed(reason) = end {
+            let cell = self.cell.clone();
+            self.say(&format!("trial {trial} ({cell}) failed: {reason}"));
+        }
+        self.show("");
+    }
+
+    fn say(&mut self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+}

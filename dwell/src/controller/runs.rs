@@ -1,0 +1,91 @@
+//! `dwell runs`: lists the runs.
+
+use std::io::{self, Write};
+
+use dwell_node_cli::{Exit, Failure};
+use serde_json::json;
+
+use super::data::DataArgs;
+
+/// Arguments of `runs`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print them as one JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let is_there = args.data.data.join("catalogue.sqlite").exists();
+    let store = if is_there { Some(args.data.open()?) } else { None };
+    let runs = store.as_ref().map_or(Ok(Vec::new()), dwell_store::Store::runs)?;
+    let bytes = |run| store.as_ref().map_or(0, |store| store.samples_bytes(run));
+    let mut out = io::stdout().lock();
+    if args.json {
+        let runs: Vec<_> = runs
+            .iter()
+            .map(|run| {
+                json!({
+                    "run": run.run,
+                    "kind": run.kind,
+                    "name": run.name,
+                    "title": run.title,
+                    "state": run.state,
+                    "started": run.started,
+                    "finished": run.finished,
+                    "trials": run.trials,
+                    "trials_finished": run.trials_finished,
+                    "trials_failed": run.trials_failed,
+                    "samples_bytes": bytes(run),
+                    "dwell": run.dwell,
+                })
+            })
+            .collect();
+        writeln!(out, "{:#}", json!({ "schema": "dwell.runs/1", "runs": runs }))?;
+        return Ok(Exit::Measured);
+    }
+    if runs.is_empty() {
+        writeln!(
+            out,
+            "no runs in {} yet; `dwell run PLAN` or `dwell import FILE` makes one",
+            args.data.data.display()
+        )?;
+        return Ok(Exit::Measured);
+    }
+    let width = runs.iter().map(|run| run.name.chars().count()).max().unwrap_or(0).max(4);
+    writeln!(
+        out,
+        "{:12} {:width$}  {:9} {:20} {:>16} {:>10}",
+        "run", "name", "state", "started", "trials", "samples"
+    )?;
+    for run in &runs {
+        let failed = match run.trials_failed {
+            0 => String::new(),
+            failed => format!(" ({failed} failed)"),
+        };
+        let trials = format!("{}/{}{failed}", run.trials_finished, run.trials);
+        let state = json!(run.state);
+        writeln!(
+            out,
+            "{:12} {:width$}  {:9} {:20} {trials:>16} {:>10}",
+            run.run,
+            run.name,
+            state.as_str().unwrap_or_default(),
+            run.started,
+            size(bytes(run))
+        )?;
+    }
+    Ok(Exit::Measured)
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0 => "-".to_owned(),
+        1..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}

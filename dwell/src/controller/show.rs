@@ -1,0 +1,194 @@
+//! `dwell show`: what a run found, in the terminal or as one object.
+
+use std::io::{self, Write};
+
+use dwell_node_cli::{Exit, Failure};
+use dwell_record::Figures;
+use dwell_report::data::{RunData, TrialData};
+use serde_json::{Value, json};
+
+use super::data::{DataArgs, find, run_data};
+
+/// Arguments of `show`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The run, or last for the newest
+    run: String,
+
+    /// Print all of it as one JSON object (dwell.run/1)
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+    let store = args.data.open_existing()?;
+    let run = find(&store, &args.run)?;
+    let data = run_data(&store, &run)?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{:#}", object(&data))?;
+    } else {
+        print(&mut out, &data)?;
+    }
+    Ok(Exit::Measured)
+}
+
+/// `dwell.run/1`
+pub(super) fn object(run: &RunData) -> Value {
+    let trials: Vec<_> = run
+        .trials
+        .iter()
+        .map(|trial| {
+            let summary = trial.summary.as_ref();
+            json!({
+                "trial": trial.trial,
+                "repetition": trial.repetition,
+                "order": trial.order,
+                "state": trial.state,
+                "reason": trial.reason,
+                "parameters": trial.parameters,
+                "packets": summary.map(|summary| summary.packets),
+                "metrics": summary.map(|summary| &summary.metrics),
+                "values": summary.map(|summary| &summary.values),
+                "trust": summary.map(|summary| &summary.trust),
+            })
+        })
+        .collect();
+    json!({
+        "schema": "dwell.run/1",
+        "run": run.id,
+        "plan": run.name,
+        "title": run.title,
+        "started": run.started,
+        "finished": run.finished,
+        "dwell": run.dwell,
+        "axes": run.axes,
+        "trials": trials,
+        "findings": findings(run),
+        "fits": [],
+        "verdicts": [],
+        "claims": [],
+    })
+}
+
+fn findings(run: &RunData) -> Vec<Value> {
+    dwell_report::findings(run)
+        .into_iter()
+        .map(|finding| json!({ "id": finding.id, "text": finding.text }))
+        .collect()
+}
+
+/// The round trip, or else the first delay there is.
+fn main_metric(trial: &TrialData) -> Option<(&str, &Figures)> {
+    let metrics = &trial.summary.as_ref()?.metrics;
+    let first = ["rtt_ns", "one_way_forward_ns", "gap_ns"]
+        .into_iter()
+        .find_map(|name| metrics.get_key_value(name));
+    first.or_else(|| metrics.iter().next()).map(|(name, figures)| (name.as_str(), figures))
+}
+
+pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
+    writeln!(out, "run {}  {}  {}", run.id, run.name, run.started)?;
+    if let Some(title) = &run.title {
+        writeln!(out, "{title}")?;
+    }
+    writeln!(out)?;
+    for finding in dwell_report::findings(run) {
+        writeln!(out, "- {}", finding.text)?;
+    }
+    let cells: Vec<String> = run.trials.iter().map(|trial| cell(run, trial)).collect();
+    let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(4);
+    let metric = run.trials.iter().find_map(main_metric).map_or("rtt_ns", |(name, _)| name);
+    writeln!(
+        out,
+        "\n{:>5}  {:width$}  {:>9} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}   {} in us",
+        "trial",
+        "cell",
+        "received",
+        "lost",
+        "min",
+        "median",
+        "p99",
+        "p99.9",
+        "max",
+        metric.trim_end_matches("_ns")
+    )?;
+    for (trial, cell) in run.trials.iter().zip(cells) {
+        write!(out, "{:>5}  {cell:width$}  ", trial.trial)?;
+        let Some((_, figures)) = main_metric(trial) else {
+            let state = json!(trial.state);
+            let state = state.as_str().unwrap_or_default().to_owned();
+            let why = trial.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+            writeln!(out, "{state}{why}")?;
+            continue;
+        };
+        let packets = trial.summary.as_ref().and_then(|summary| summary.packets);
+        let count = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
+        let us =
+            |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3));
+        write!(
+            out,
+            "{:>9} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            count(packets.map(|packets| packets.received).or(Some(figures.count))),
+            count(packets.map(|packets| packets.lost)),
+            us(figures.min),
+            us(figures.p50),
+            us(figures.p99),
+            us(figures.p99_9),
+            us(figures.max)
+        )?;
+        match &trial.reason {
+            Some(reason) => writeln!(out, "   failed: {reason}")?,
+            None => writeln!(out)?,
+        }
+    }
+    let mut warnings: Vec<(&String, u32)> = Vec::new();
+    for warning in run.trials.iter().filter_map(|trial| trial.summary.as_ref()) {
+        for text in &warning.trust.warnings {
+            match warnings.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, times)) => *times += 1,
+                None => warnings.push((text, 1)),
+            }
+        }
+    }
+    const MOST: usize = 8;
+    for (warning, times) in warnings.iter().take(MOST) {
+        writeln!(out, "note: {warning} (trials: {times})")?;
+    }
+    if warnings.len() > MOST {
+        writeln!(
+            out,
+            "note: {} more notes; dwell show {} --json has all",
+            warnings.len() - MOST,
+            run.id
+        )?;
+    }
+    for note in &run.notes {
+        writeln!(out, "note by hand: {note}")?;
+    }
+    Ok(())
+}
+
+/// The cell of a trial in words, in the order of the axes.
+fn cell(run: &RunData, trial: &TrialData) -> String {
+    let repeated = run.trials.iter().any(|other| other.repetition > 1);
+    let mut words: Vec<String> = run
+        .axes
+        .iter()
+        .filter_map(|axis| {
+            let value = trial.parameters.get(&axis.name)?;
+            Some(format!("{} {value}", axis.name))
+        })
+        .collect();
+    if words.is_empty() {
+        words.extend(trial.parameters.values().cloned());
+    }
+    if repeated {
+        words.push(format!("#{}", trial.repetition));
+    }
+    words.join(", ")
+}
