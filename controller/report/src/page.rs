@@ -125,7 +125,7 @@ fn document(title: &str, kind: &str, about: &str, main: &str, figures: &[Figure]
          <a class=\"skip\" href=\"#main\">Skip to the content</a>\
          <header><p class=\"kind\">{kind}</p><h1>{title}</h1>{about}{contents}</header>\n\
          <main id=\"main\" tabindex=\"-1\">\n{main}</main>\n\
-         <footer><p>Written by dwell {version}. This file is complete: it works offline, and printing it keeps everything.</p></footer>\n\
+         <footer><p>Written by dwell {version}. This file is complete: it works offline, and prints what is unfolded.</p></footer>\n\
          <script type=\"application/json\" id=\"specifications\">{specs}</script>\n\
          <script type=\"application/json\" id=\"dark\">{dark}</script>\n\
          <script>{RUNTIME}</script>\n<script>{SCRIPT}</script></body></html>\n",

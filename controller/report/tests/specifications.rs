@@ -151,6 +151,49 @@ fn delays_of_zero_below_zero_and_all_alike_are_drawn() {
 }
 
 #[test]
+fn a_relay_is_taken_apart_into_its_node_and_its_links() {
+    let mut run = synthetic::loads();
+    let means = [
+        ("node_delay_ns", 60e3),
+        ("queueing_in_ns", 20e3),
+        ("processing_ns", 30e3),
+        ("link_delay_ns", 200e3),
+    ];
+    for trial in &mut run.trials {
+        let metrics = &mut trial.summary.as_mut().unwrap().metrics;
+        let like = metrics["rtt_ns"];
+        for (name, mean) in means {
+            metrics.insert(name.to_owned(), dwell_record::Figures { mean: Some(mean), ..like });
+        }
+    }
+    let all = figures(&run);
+    check(&all);
+    let breakdown = all.iter().find(|figure| figure.id == "breakdown").unwrap();
+    let heads = [
+        "group",
+        "queueing on arrival [us]",
+        "processing [us]",
+        "rest of the node [us]",
+        "links [us]",
+        "end-to-end delay [us]",
+    ];
+    assert_eq!(breakdown.table.columns, heads);
+    assert_eq!(breakdown.table.rows[0][1..], ["20.000", "30.000", "10.000", "200.000", "260.000"]);
+    assert!(
+        breakdown.finding.contains("node delay is 30 % of link delay"),
+        "{}",
+        breakdown.finding
+    );
+    // Parts that exceed their whole are not stacked.
+    for trial in &mut run.trials {
+        let metrics = &mut trial.summary.as_mut().unwrap().metrics;
+        metrics.get_mut("processing_ns").unwrap().mean = Some(90e3);
+    }
+    let fallback = figures(&run).into_iter().find(|figure| figure.id == "breakdown").unwrap();
+    assert!(fallback.table.columns[1].starts_with("in the reflector"));
+}
+
+#[test]
 fn nothing_received_gives_no_figure_of_delay() {
     assert_eq!(figures(&single(&[None; 300])), []);
     let mut lost = synthetic::loads();

@@ -8,67 +8,48 @@ use crate::figure::{Figure, Table, WIDTH};
 use crate::group::{self, Group};
 use crate::quantity::{Unit, delay, share};
 
-/// A way to take a delay apart: the whole, its parts with their names in words, and what is left.
-struct Split {
-    whole: &'static str,
-    parts: &'static [(&'static str, &'static str)],
-    rest: &'static str,
-}
-
-/// In order of preference. The parts of a node delay are those of DESIGN.md section 1; a round trip
-/// is what the reflector kept it, the way at the near stamps, and the rest in the sender.
-const SPLITS: [Split; 3] = [
-    Split {
-        whole: "end_to_end_ns",
-        parts: &[
-            ("queueing_in_ns", "queueing on arrival"),
-            ("processing_ns", "processing"),
-            ("queueing_out_ns", "queueing on departure"),
-            ("qdisc_ns", "queueing discipline"),
-            ("link_delay_ns", "links"),
-        ],
-        rest: "rest",
-    },
-    Split {
-        whole: "node_delay_ns",
-        parts: &[
-            ("queueing_in_ns", "queueing on arrival"),
-            ("processing_ns", "processing"),
-            ("queueing_out_ns", "queueing on departure"),
-            ("qdisc_ns", "queueing discipline"),
-        ],
-        rest: "rest of the node",
-    },
-    Split {
-        whole: "rtt_ns",
-        parts: &[
-            ("residence_ns", "in the reflector"),
-            ("rtt_minus_residence_ns", "on the way, both directions"),
-        ],
-        rest: "in the sender",
-    },
+/// The parts of a node delay by the stamps of DESIGN.md section 1, in the order a packet meets them.
+const NODE: [(&str, &str); 4] = [
+    ("queueing_in_ns", "queueing on arrival"),
+    ("processing_ns", "processing"),
+    ("queueing_out_ns", "queueing on departure"),
+    ("qdisc_ns", "queueing discipline"),
 ];
+/// What those leave of a node delay.
+const NODE_REST: &str = "rest of the node";
+const LINKS: &str = "links";
+/// A round trip is what the reflector kept it, the way between the near stamps, and the rest.
+const ROUND_TRIP: [(&str, &str); 2] = [
+    ("residence_ns", "in the reflector"),
+    ("rtt_minus_residence_ns", "on the way, both directions"),
+];
+const SENDER: &str = "in the sender";
 
-/// A group's mean whole and its parts in the split's order, the rest last.
+/// The mean of a delay taken apart.
 struct Parts<'g> {
     label: &'g str,
+    /// The delay's name in results.
+    metric: &'static str,
     whole: f64,
+    /// In the order in which a packet meets them.
     parts: Vec<(&'static str, f64)>,
+    /// Node delay over link delay, where both are known (S0.15).
+    nlr: Option<f64>,
 }
 
 /// `None` when no delay of the run comes with two of its parts.
 pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
     let (shown, note) = group::overlaid(subject.run, subject.metric);
-    let (split, groups) = SPLITS.iter().find_map(|split| {
-        let groups: Vec<Parts> = shown.iter().filter_map(|cell| parts(cell, split)).collect();
-        (!groups.is_empty()).then_some((split, groups))
-    })?;
-    let noun = crate::metric::words(split.whole);
+    let mut groups: Vec<Parts> =
+        shown.iter().filter_map(|group| relayed(group).or_else(|| round_trip(group))).collect();
+    let metric = groups.first()?.metric;
+    groups.retain(|group| group.metric == metric);
+    let noun = crate::metric::words(metric);
     let unit = Unit::fitting(groups.iter().map(|group| group.whole).fold(0.0, f64::max));
-    let mut names: Vec<&str> = split.parts.iter().map(|(_, words)| *words).collect();
-    names.push(split.rest);
-    names
-        .retain(|name| groups.iter().any(|group| group.parts.iter().any(|(part, _)| part == name)));
+    let order = NODE.iter().map(|(_, words)| *words).chain([NODE_REST, LINKS]);
+    let order = order.chain(ROUND_TRIP.iter().map(|(_, words)| *words)).chain([SENDER]);
+    let has = |name: &&str| groups.iter().any(|g| g.parts.iter().any(|(part, _)| part == name));
+    let names: Vec<&str> = order.filter(has).collect();
     let mut table = Table { columns: vec!["group".to_owned()], rows: Vec::new() };
     table.columns.extend(names.iter().map(|name| format!("{name} [{}]", unit.name())));
     table.columns.push(format!("{noun} [{}]", unit.name()));
@@ -87,21 +68,47 @@ pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
     Some(Figure::new("breakdown", title, finding, &subject.caption, body, table))
 }
 
-/// The parts of a group's mean; `None` with fewer than two, or when they exceed the whole.
-fn parts<'g>(group: &'g Group, split: &Split) -> Option<Parts<'g>> {
-    let whole = mean(group, split.whole)?;
-    let known =
-        split.parts.iter().filter_map(|(metric, words)| Some((*words, mean(group, metric)?)));
-    let mut parts: Vec<(&str, f64)> = known.filter(|(_, ns)| *ns > 0.0).collect();
+/// A node delay, with the links on both sides where they are known; `None` without two parts.
+fn relayed<'g>(group: &'g Group) -> Option<Parts<'g>> {
+    let node = mean(group, "node_delay_ns")?;
+    let link = mean(group, "link_delay_ns").filter(|link| *link > 0.0);
+    let mut parts = known(group, &NODE);
+    add_rest(&mut parts, NODE_REST, node)?;
+    parts.extend(link.map(|link| (LINKS, link)));
+    let metric = if link.is_some() { "end_to_end_ns" } else { "node_delay_ns" };
+    let (label, whole) = (group.label.as_str(), node + link.unwrap_or(0.0));
+    let nlr = link.map(|link| node / link);
+    (parts.len() > 1).then_some(Parts { label, metric, whole, parts, nlr })
+}
+
+/// A round trip; `None` unless both of its parts are known.
+fn round_trip<'g>(group: &'g Group) -> Option<Parts<'g>> {
+    let whole = mean(group, "rtt_ns")?;
+    let mut parts = known(group, &ROUND_TRIP);
+    if parts.len() < ROUND_TRIP.len() {
+        return None;
+    }
+    add_rest(&mut parts, SENDER, whole)?;
+    Some(Parts { label: &group.label, metric: "rtt_ns", whole, parts, nlr: None })
+}
+
+/// The parts of which the group has a mean above zero.
+fn known(group: &Group, parts: &[(&'static str, &'static str)]) -> Vec<(&'static str, f64)> {
+    let means = parts.iter().filter_map(|(metric, words)| Some((*words, mean(group, metric)?)));
+    means.filter(|(_, ns)| *ns > 0.0).collect()
+}
+
+/// Adds what the parts leave of the whole; `None` when they exceed it. Parts are measured with
+/// other stamps than the whole: up to a hundredth is their disagreement and no part of its own.
+fn add_rest(parts: &mut Vec<(&'static str, f64)>, name: &'static str, whole: f64) -> Option<()> {
     let rest = whole - parts.iter().map(|(_, ns)| ns).sum::<f64>();
-    // Parts are measured with other stamps than the whole; a hundredth is their disagreement.
-    if parts.len() < 2 && (parts.is_empty() || rest <= 0.01 * whole) || rest < -0.01 * whole {
+    if rest < -0.01 * whole {
         return None;
     }
     if rest > 0.01 * whole {
-        parts.push((split.rest, rest));
+        parts.push((name, rest));
     }
-    Some(Parts { label: &group.label, whole, parts })
+    Some(())
 }
 
 /// The mean over all trials of a group, each by its number of samples.
@@ -165,22 +172,13 @@ fn body(groups: &[Parts], names: &[&str], unit: Unit, noun: &str) -> Value {
 fn finding(groups: &[Parts], noun: &str) -> String {
     let part = |group: &Parts| {
         let (name, ns) = group.parts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let (whole, label) = (delay(group.whole), group.label);
-        Some(format!(
-            "{label}: of {whole} on average, {} ({}) {}",
-            delay(*ns),
-            share(ns / group.whole),
-            at(name)
-        ))
+        let (label, whole) = (group.label, delay(group.whole));
+        let nlr = group.nlr.map_or_else(String::new, |nlr| {
+            format!(", node delay is {} of link delay (NLR)", share(nlr))
+        });
+        let of = share(ns / group.whole);
+        Some(format!("{label}: {} of {whole} ({of}), {name}{nlr}", delay(*ns)))
     };
     let parts: Vec<String> = groups.iter().take(3).filter_map(part).collect();
-    format!("Largest part of the {noun}: {}.", parts.join("; "))
-}
-
-fn at(name: &str) -> String {
-    if name.starts_with("in ") || name.starts_with("on ") {
-        name.to_owned()
-    } else {
-        format!("are {name}")
-    }
+    format!("Largest part of the mean {noun}, at {}.", parts.join("; at "))
 }
