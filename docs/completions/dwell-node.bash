@@ -34,6 +34,9 @@ _dwell__node() {
             dwell__node,reflect)
                 cmd="dwell__node__subcmd__reflect"
                 ;;
+            dwell__node,serve)
+                cmd="dwell__node__subcmd__serve"
+                ;;
             dwell__node__subcmd__help,doctor)
                 cmd="dwell__node__subcmd__help__subcmd__doctor"
                 ;;
@@ -51,6 +54,9 @@ _dwell__node() {
                 ;;
             dwell__node__subcmd__help,reflect)
                 cmd="dwell__node__subcmd__help__subcmd__reflect"
+                ;;
+            dwell__node__subcmd__help,serve)
+                cmd="dwell__node__subcmd__help__subcmd__serve"
                 ;;
             dwell__node__subcmd__help__subcmd__lab,down)
                 cmd="dwell__node__subcmd__help__subcmd__lab__subcmd__down"
@@ -134,7 +140,7 @@ _dwell__node() {
 
     case "${cmd}" in
         dwell__node)
-            opts="-h -V --help --version ping reflect load lab doctor help"
+            opts="-h -V --help --version ping reflect load lab doctor serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -162,7 +168,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help)
-            opts="ping reflect load lab doctor help"
+            opts="ping reflect load lab doctor serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -344,6 +350,20 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help__subcmd__reflect)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__help__subcmd__serve)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -680,7 +700,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__load__subcmd__traffic)
-            opts="-h --flows --rate --distribution --size --seed --duration --count --json --help"
+            opts="-4 -6 -h --flows --rate --distribution --size --seed --duration --count --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -722,7 +742,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__ping)
-            opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --cpu --scheduling --busy-poll --icmp-socket --key-file --pattern --from --ttl --dscp --csv --jsonl --json --fail-if --quiet --verbose --help"
+            opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --cpu --scheduling --busy-poll --icmp-socket --key-file --pattern --from --ttl --dscp --csv --samples --jsonl --json --fail-if --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -824,6 +844,10 @@ _dwell__node() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --samples)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --fail-if)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -847,7 +871,7 @@ _dwell__node() {
                     return 0
                     ;;
                 --stamps)
-                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto user" -- "${cur}"))
                     return 0
                     ;;
                 --limit)
@@ -862,6 +886,20 @@ _dwell__node() {
                     COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__serve)
+            opts="-h --stdio --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

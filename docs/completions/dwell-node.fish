@@ -31,6 +31,7 @@ complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "reflect" -d '
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "load" -d 'Put load on this node or on the network'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "doctor" -d 'Say what this node can measure, and how well'
+complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s c -l count -d 'Stop after this many probes' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s i -l interval -d 'Time between probes [default: 1s; text+udp and text+tcp see --pause]' -r
@@ -56,6 +57,7 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s I -l from
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s t -l ttl -d 'Time to live, or hop limit' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l dscp -d 'Differentiated services code point, 0 to 63' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l csv -d 'Write a row per probe to this file' -r -F
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l samples -d 'Write every stamp of every probe to this file, for `dwell import`' -r -F
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l fail-if -d 'Exit with 3 if this holds, like \'p99 > 10ms\' or \'loss > 1%\'; may be given again' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l closed-loop -d 'Send the next probe after the reply of the last, or its time-out'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l sched-stamps -d 'Ask for the kernel\'s stamp before the queueing discipline as well (tx_sched)'
@@ -68,9 +70,8 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s q -l quie
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s v -l verbose -d 'Print every reply'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l key-file -d 'STAMP: answer authenticated packets only, with the key in this file (hexadecimal digits; others must not be able to read it). The environment variable DWELL_KEY does the same' -r -F
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l stamps -d 'Which stamp is T2' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
-user\t'The program\'s own clock reads only'
-kernel\t'The kernel\'s; exit 4 if it delivers none'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l stamps -d 'Which stamp is T2' -r -f -a "auto\t'The deepest that the socket delivers'
+user\t'The program\'s own clock read'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l limit -d 'Replies per second and source address and port, like 1000pps, or off; a TCP connection is slowed down to it [default: off on loopback and in dwell\'s labs, else 100kpps]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l cpu -d 'Run on this CPU' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
@@ -99,6 +100,8 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_s
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l seed -d 'Seed of the gaps' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l duration -d 'Stop after this time [default: until stopped]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l count -d 'Stop after this many packets' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -s 4 -d 'Use IPv4 only'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -s 6 -d 'Use IPv6 only'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l json -d 'Print the summary as one JSON object'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l duration -d 'Stop after this time [default: until stopped]' -r
@@ -138,12 +141,15 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_se
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand doctor" -l json -d 'Print the findings as one JSON object'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "ping" -d 'Send probes and measure how long their replies take'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "reflect" -d 'Answer probes'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "load" -d 'Put load on this node or on the network'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "doctor" -d 'Say what this node can measure, and how well'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand serve" -l stdio -d 'Speak the node protocol on standard input and output'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand serve" -s h -l help -d 'Print help'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve help" -f -a "ping" -d 'Send probes and measure how long their replies take'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve help" -f -a "reflect" -d 'Answer probes'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve help" -f -a "load" -d 'Put load on this node or on the network'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve help" -f -a "doctor" -d 'Say what this node can measure, and how well'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "cpu" -d 'Burn CPU time at a level'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "traffic" -d 'Send UDP traffic at a rate'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "sink" -d 'Receive and count the traffic'

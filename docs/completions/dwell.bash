@@ -16,11 +16,23 @@ _dwell() {
             ",$1")
                 cmd="dwell"
                 ;;
+            dwell,compare)
+                cmd="dwell__subcmd__compare"
+                ;;
+            dwell,delete)
+                cmd="dwell__subcmd__delete"
+                ;;
             dwell,doctor)
                 cmd="dwell__subcmd__doctor"
                 ;;
+            dwell,export)
+                cmd="dwell__subcmd__export"
+                ;;
             dwell,help)
                 cmd="dwell__subcmd__help"
+                ;;
+            dwell,import)
+                cmd="dwell__subcmd__import"
                 ;;
             dwell,lab)
                 cmd="dwell__subcmd__lab"
@@ -34,11 +46,38 @@ _dwell() {
             dwell,reflect)
                 cmd="dwell__subcmd__reflect"
                 ;;
+            dwell,report)
+                cmd="dwell__subcmd__report"
+                ;;
+            dwell,run)
+                cmd="dwell__subcmd__run"
+                ;;
+            dwell,runs)
+                cmd="dwell__subcmd__runs"
+                ;;
+            dwell,serve)
+                cmd="dwell__subcmd__serve"
+                ;;
+            dwell,show)
+                cmd="dwell__subcmd__show"
+                ;;
+            dwell__subcmd__help,compare)
+                cmd="dwell__subcmd__help__subcmd__compare"
+                ;;
+            dwell__subcmd__help,delete)
+                cmd="dwell__subcmd__help__subcmd__delete"
+                ;;
             dwell__subcmd__help,doctor)
                 cmd="dwell__subcmd__help__subcmd__doctor"
                 ;;
+            dwell__subcmd__help,export)
+                cmd="dwell__subcmd__help__subcmd__export"
+                ;;
             dwell__subcmd__help,help)
                 cmd="dwell__subcmd__help__subcmd__help"
+                ;;
+            dwell__subcmd__help,import)
+                cmd="dwell__subcmd__help__subcmd__import"
                 ;;
             dwell__subcmd__help,lab)
                 cmd="dwell__subcmd__help__subcmd__lab"
@@ -51,6 +90,21 @@ _dwell() {
                 ;;
             dwell__subcmd__help,reflect)
                 cmd="dwell__subcmd__help__subcmd__reflect"
+                ;;
+            dwell__subcmd__help,report)
+                cmd="dwell__subcmd__help__subcmd__report"
+                ;;
+            dwell__subcmd__help,run)
+                cmd="dwell__subcmd__help__subcmd__run"
+                ;;
+            dwell__subcmd__help,runs)
+                cmd="dwell__subcmd__help__subcmd__runs"
+                ;;
+            dwell__subcmd__help,serve)
+                cmd="dwell__subcmd__help__subcmd__serve"
+                ;;
+            dwell__subcmd__help,show)
+                cmd="dwell__subcmd__help__subcmd__show"
                 ;;
             dwell__subcmd__help__subcmd__lab,down)
                 cmd="dwell__subcmd__help__subcmd__lab__subcmd__down"
@@ -134,12 +188,68 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping reflect load lab doctor help"
+            opts="-h -V --help --version ping reflect load lab doctor serve run runs show report compare export import delete help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__compare)
+            opts="-o -h --metric --fail-if --output --seed --json --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --metric)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fail-if)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__delete)
+            opts="-h --yes --json --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -161,9 +271,67 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        dwell__subcmd__help)
-            opts="ping reflect load lab doctor help"
+        dwell__subcmd__export)
+            opts="-o -h --format --output --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -W "csv jsonl parquet hdr" -- "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help)
+            opts="ping reflect load lab doctor serve run runs show report compare export import delete help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__compare)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__delete)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -189,7 +357,35 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__help__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__import)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -350,6 +546,94 @@ _dwell() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__report)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__runs)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__serve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__import)
+            opts="-h --json --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -680,7 +964,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__load__subcmd__traffic)
-            opts="-h --flows --rate --distribution --size --seed --duration --count --json --help"
+            opts="-4 -6 -h --flows --rate --distribution --size --seed --duration --count --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -722,7 +1006,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__ping)
-            opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --cpu --scheduling --busy-poll --icmp-socket --key-file --pattern --from --ttl --dscp --csv --jsonl --json --fail-if --quiet --verbose --help"
+            opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --cpu --scheduling --busy-poll --icmp-socket --key-file --pattern --from --ttl --dscp --csv --samples --jsonl --json --fail-if --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -824,6 +1108,10 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --samples)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --fail-if)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -847,7 +1135,7 @@ _dwell() {
                     return 0
                     ;;
                 --stamps)
-                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto user" -- "${cur}"))
                     return 0
                     ;;
                 --limit)
@@ -860,6 +1148,112 @@ _dwell() {
                     ;;
                 --scheduling)
                     COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__report)
+            opts="-o -h --output --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__run)
+            opts="-q -h --set --dry-run --resume --seed --yes --json --quiet --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --resume)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__runs)
+            opts="-h --json --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__serve)
+            opts="-h --stdio --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__show)
+            opts="-h --json --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

@@ -31,6 +31,15 @@ complete -c dwell -n "__fish_dwell_needs_command" -f -a "reflect" -d 'Answer pro
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "load" -d 'Put load on this node or on the network'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "doctor" -d 'Say what this node can measure, and how well'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "run" -d 'Run a plan: every trial of its matrix, kept on disk as it goes'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "runs" -d 'List the runs in the data directory'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "show" -d 'Show what a run found'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "report" -d 'Write a run as one HTML page that needs nothing else'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "export" -d 'Hand on the samples of a run'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "import" -d 'Read what dwell or another program measured'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "delete" -d 'Delete a run and its samples'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s c -l count -d 'Stop after this many probes' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s i -l interval -d 'Time between probes [default: 1s; text+udp and text+tcp see --pause]' -r
@@ -56,6 +65,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand ping" -s I -l from -d 'Local
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s t -l ttl -d 'Time to live, or hop limit' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l dscp -d 'Differentiated services code point, 0 to 63' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l csv -d 'Write a row per probe to this file' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l samples -d 'Write every stamp of every probe to this file, for `dwell import`' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l fail-if -d 'Exit with 3 if this holds, like \'p99 > 10ms\' or \'loss > 1%\'; may be given again' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l closed-loop -d 'Send the next probe after the reply of the last, or its time-out'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l sched-stamps -d 'Ask for the kernel\'s stamp before the queueing discipline as well (tx_sched)'
@@ -68,9 +78,8 @@ complete -c dwell -n "__fish_dwell_using_subcommand ping" -s q -l quiet -d 'No p
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s v -l verbose -d 'Print every reply'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l key-file -d 'STAMP: answer authenticated packets only, with the key in this file (hexadecimal digits; others must not be able to read it). The environment variable DWELL_KEY does the same' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l stamps -d 'Which stamp is T2' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
-user\t'The program\'s own clock reads only'
-kernel\t'The kernel\'s; exit 4 if it delivers none'"
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l stamps -d 'Which stamp is T2' -r -f -a "auto\t'The deepest that the socket delivers'
+user\t'The program\'s own clock read'"
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l limit -d 'Replies per second and source address and port, like 1000pps, or off; a TCP connection is slowed down to it [default: off on loopback and in dwell\'s labs, else 100kpps]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l cpu -d 'Run on this CPU' -r
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
@@ -99,6 +108,8 @@ complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcom
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l seed -d 'Seed of the gaps' -r
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l duration -d 'Stop after this time [default: until stopped]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l count -d 'Stop after this many packets' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -s 4 -d 'Use IPv4 only'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -s 6 -d 'Use IPv6 only'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l json -d 'Print the summary as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from sink" -l duration -d 'Stop after this time [default: until stopped]' -r
@@ -138,12 +149,62 @@ complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcomm
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand doctor" -l json -d 'Print the findings as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "ping" -d 'Send probes and measure how long their replies take'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "reflect" -d 'Answer probes'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "load" -d 'Put load on this node or on the network'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "doctor" -d 'Say what this node can measure, and how well'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand serve" -l stdio -d 'Speak the node protocol on standard input and output'
+complete -c dwell -n "__fish_dwell_using_subcommand serve" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l set -d 'Set a field of the plan, like topology.link.rate=10Mbit/s; may be given again' -r
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l resume -d 'Go on with a run of this plan: its name, or last for the newest that is not finished' -r
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l seed -d 'Seed of the order of trials, unless the plan has one [default: drawn, and printed]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l dry-run -d 'Print the trials, the time, the packets and the bytes, and run nothing'
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l yes -d 'Do not ask before a very large plan'
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l json -d 'Print what was run as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand run" -s q -l quiet -d 'No progress, only the result'
+complete -c dwell -n "__fish_dwell_using_subcommand run" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand runs" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand runs" -l json -d 'Print them as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand runs" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand show" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand show" -l json -d 'Print all of it as one JSON object (dwell.run/1)'
+complete -c dwell -n "__fish_dwell_using_subcommand show" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand report" -s o -l output -d 'The file to write [default: RUN.html in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand report" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand report" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -l metric -d 'Which delay: the name of a column of samples' -r
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -l fail-if -d 'Exit with 3 if this holds for any cell; may be given again' -r
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -s o -l output -d 'Write a page with figures on shared axes' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -l seed -d 'Seed of the resampling' -r
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -l json -d 'Print what was found as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand export" -l format -d 'In which format' -r -f -a "csv\t'A row per sample, with its trial and the values of its axes'
+jsonl\t'A JSON object per sample and line'
+parquet\t'The files themselves, one per trial, and a table of the trials'
+hdr\t'A log of HdrHistograms of the round trips, one per trial'"
+complete -c dwell -n "__fish_dwell_using_subcommand export" -s o -l output -d 'The file to write, for parquet the directory [default: standard output; for parquet RUN-samples]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand export" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell -n "__fish_dwell_using_subcommand import" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand import" -l json -d 'Print what was imported as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand import" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand delete" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand delete" -l yes -d 'Do not ask'
+complete -c dwell -n "__fish_dwell_using_subcommand delete" -l json -d 'Print what was deleted as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand delete" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "ping" -d 'Send probes and measure how long their replies take'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "reflect" -d 'Answer probes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "load" -d 'Put load on this node or on the network'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "doctor" -d 'Say what this node can measure, and how well'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "run" -d 'Run a plan: every trial of its matrix, kept on disk as it goes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "runs" -d 'List the runs in the data directory'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "show" -d 'Show what a run found'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "report" -d 'Write a run as one HTML page that needs nothing else'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "export" -d 'Hand on the samples of a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "import" -d 'Read what dwell or another program measured'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "delete" -d 'Delete a run and its samples'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "cpu" -d 'Burn CPU time at a level'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "traffic" -d 'Send UDP traffic at a rate'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "sink" -d 'Receive and count the traffic'
