@@ -47,7 +47,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand ping" -s s -l size -d 'Bytes
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s w -l deadline -d 'Send no probe later than this after the first' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s W -l timeout -d 'A reply after this is late' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l pause -d 'In closed loop, wait this long after each reply [default: 0s; text+udp and text+tcp: 1s]' -r
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -l warm-up -d 'Probes to send first, not counted [default: 5; text+udp and text+tcp: 1]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l warm-up -d 'Probes to send first, not counted; the last three at the pace of those that count [default: 8; text+udp and text+tcp: 1]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l stamps -d 'Which stamps to use: the program\'s own, or the kernel\'s beside them where delivered' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
 user\t'The program\'s own clock reads only'
 kernel\t'The kernel\'s; exit 4 if it delivers none'"

@@ -270,6 +270,7 @@ impl<P: Protocol> Pinger<P> {
         };
         if is_warm_up(id) {
             self.warm_up_reply(id, rx, reply.remote);
+            self.run_up(id, now);
             return Ok(id);
         }
         let remote = reply.remote.filter(|remote| self.is_plausible(id, remote, &rx));
@@ -417,12 +418,13 @@ impl<P: Protocol> Pinger<P> {
         self.next_id = id.wrapping_add(1);
         self.last_departure = Some(now);
         if self.next_id == 0 {
-            // The first counted probe: a moment for the last warm-up reply, then the schedule.
-            self.begin_counting(now + self.config.warm_up_interval);
+            // The first counted probe: as soon after the last of the warm-up as it will be among
+            // those that count.
+            self.begin_counting(now + self.warm_up_gap(0));
             return;
         }
         if is_warm_up(id) {
-            self.next_departure = Some(intended + self.config.warm_up_interval);
+            self.next_departure = Some(intended + self.warm_up_gap(self.next_id));
             return;
         }
         if id == 0 && self.config.warm_up == 0 {
@@ -439,9 +441,43 @@ impl<P: Protocol> Pinger<P> {
 
     fn begin_counting(&mut self, start: Instant<Monotonic>) {
         self.next_departure = Some(start);
-        if self.end.is_none() {
-            self.end = self.config.duration.map(|d| start.saturating_add(d));
+        self.end = self.config.duration.map(|d| start.saturating_add(d));
+    }
+
+    /// How long before `id` the probe before it leaves, where it is of the warm-up or the first
+    /// that counts. The run-up at its end has the pace of what is measured, or the first counted
+    /// probes would be as cold as probes far apart are.
+    fn warm_up_gap(&self, id: u64) -> Nanos {
+        let slow = self.config.warm_up_interval;
+        match self.config.departures {
+            Departures::Open { interval } if self.is_run_up(id) => interval.min(slow),
+            // At the latest; a reply brings it on.
+            _ => slow,
         }
+    }
+
+    /// Whether `id` leaves at the pace of what is measured although the probe before it does not
+    /// count.
+    fn is_run_up(&self, id: u64) -> bool {
+        let first = 0_u64.wrapping_sub(u64::from(self.config.run_up()));
+        id == 0 && self.config.warm_up > 0 || is_warm_up(id) && id >= first
+    }
+
+    /// Closed loop: a reply in the run-up brings the next probe on.
+    fn run_up(&mut self, id: u64, now: Instant<Monotonic>) {
+        let Departures::Closed { pause, spacing } = self.config.departures else { return };
+        let next = id.wrapping_add(1);
+        if next != self.next_id || !self.is_run_up(next) {
+            return;
+        }
+        let pause = pause.min(self.config.warm_up_interval);
+        let spacing = spacing.min(self.config.warm_up_interval);
+        let due = now.saturating_add(pause);
+        let due = self.last_departure.map_or(due, |last| due.max(last.saturating_add(spacing)));
+        if self.next_departure.is_some_and(|latest| latest <= due) {
+            return;
+        }
+        if next == 0 { self.begin_counting(due) } else { self.next_departure = Some(due) }
     }
 
     /// Closed loop: the next probe leaves `pause` after `now`, but keeps the spacing.

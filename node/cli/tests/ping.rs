@@ -262,7 +262,7 @@ fn replies_that_come_after_the_warm_up_still_tell_their_rung() {
             }
         }
     });
-    let output = dwell(&["ping", &url, "-c", "30", "-i", "10ms", "--json"]);
+    let output = dwell(&["ping", &url, "-c", "30", "-i", "10ms", "--warm-up", "5", "--json"]);
     echo.join().unwrap();
     let result = json(&output);
     assert_eq!(result["packets"]["received"], 30, "{}", said(&output));

@@ -31,12 +31,18 @@ pub struct Config {
     /// A reply after this is late.
     pub timeout: Nanos,
     /// Probes before the first counted one. They carry the ids just below 0 and leave no sample.
+    /// The last few of them, the run-up, leave at the pace of those that count.
     pub warm_up: u32,
-    /// Time between warm-up probes.
+    /// Time between the other warm-up probes.
     pub warm_up_interval: Nanos,
 }
 
 impl Config {
+    /// How many of the warm-up's probes leave at the pace of those that count: three, or half.
+    pub fn run_up(&self) -> u32 {
+        (self.warm_up / 2).min(3)
+    }
+
     /// Probes that can be on their way or recently resolved at the same time: room for twice what
     /// the time-out allows, so that late replies are recognised for one more time-out.
     pub(super) fn window(&self) -> usize {

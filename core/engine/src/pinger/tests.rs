@@ -263,6 +263,23 @@ fn a_closed_loop_goes_on_after_a_time_out() {
 }
 
 #[test]
+fn the_last_probes_of_the_warm_up_leave_at_the_pace_of_those_that_count() {
+    let gaps = |config: Config| -> Vec<i64> {
+        let world = World::new(config).run(|_, _| vec![MS / 10]);
+        world.departures.windows(2).map(|pair| pair[1].1 - pair[0].1).collect()
+    };
+    let warm = |config| Config { warm_up: 8, ..config };
+    // Four gaps of the warm-up's own, then the pace: 200 us apart, or after the reply.
+    let (slow, open_pace, closed_pace) = (MS, MS / 5, MS / 10);
+    let expected = |pace| [vec![slow; 4], vec![pace; 8]].concat();
+    assert_eq!(gaps(warm(open(5, open_pace, 50 * MS))), expected(open_pace));
+    assert_eq!(gaps(warm(closed(5, 0, 50 * MS))), expected(closed_pace));
+    // A pace slower than the warm-up's does not make it longer.
+    let slower = gaps(warm(open(3, 7 * MS, 50 * MS)));
+    assert_eq!(slower, [vec![slow; 8], vec![7 * MS; 2]].concat());
+}
+
+#[test]
 fn warm_up_probes_leave_no_sample_and_no_count() {
     let config = Config { warm_up: 5, ..open(10, 10 * MS, 50 * MS) };
     let world = World::new(config).run(|id, _| if id == -2 { vec![] } else { vec![MS] });

@@ -67,7 +67,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME")]
     pub pause: Option<Nanos>,
 
-    /// Probes to send first, not counted [default: 5; text+udp and text+tcp: 1]
+    /// Probes to send first, not counted; the last three at the pace of those that count [default:
+    /// 8; text+udp and text+tcp: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub warm_up: Option<u32>,
 
@@ -234,6 +235,8 @@ pub(crate) struct Measured {
     /// Probes sent, and replies that came for them, in time or not.
     pub(crate) sent: u64,
     pub(crate) answered: u64,
+    /// Replies that were dropped for their HMAC.
+    pub(crate) unauthentic: u64,
     /// An output could not be written, or the socket failed; what was measured until then stands.
     pub(crate) failure: Option<Failure>,
     /// Whoever read our JSON lines has had enough.
@@ -274,6 +277,7 @@ pub(crate) fn measure(
         round_trip: recorder.measured,
         sent: counts.sent,
         answered: counts.received + counts.late,
+        unauthentic: counts.rejected.unauthentic,
         failure: recorder.failure.or(broken).map(Failure::from),
         reader_gone: recorder.reader_gone,
     })
@@ -314,8 +318,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         return Err(failure);
     }
     if !interrupted && measured.answered == 0 {
+        let stamp = measured.summary.target.starts_with("stamp://");
+        let advice = match measured.unauthentic {
+            1.. => "replies came with a wrong HMAC: do both ends have the same key?",
+            0 if stamp => "is a reflector running there, and does it want a key (--key-file)?",
+            0 => "is a reflector running there?",
+        };
         eprintln!(
-            "dwell: {} gave no reply within {}, probes sent: {}; is a reflector running there?",
+            "dwell: {} gave no reply within {}, probes sent: {}; {advice}",
             measured.summary.target, job.timeout, measured.sent
         );
     }

@@ -90,7 +90,8 @@ fn size(scheme: Scheme, asked: Option<u64>, authenticated: bool) -> Result<usize
         return Err(wrong(format!("a {name}:// message has {default} bytes; leave -s out")));
     }
     if size < least {
-        return Err(wrong(format!("{name}:// needs at least {least} bytes")));
+        let key = if authenticated { " with a key" } else { "" };
+        return Err(wrong(format!("{name}://{key} needs at least {least} bytes")));
     }
     if size > MAX_SIZE {
         return Err(wrong(format!("at most {MAX_SIZE} bytes fit a datagram")));
@@ -140,7 +141,7 @@ fn config(job: &PingJob, scheme: Scheme) -> Result<Config, Failure> {
         count: job.count,
         duration: job.deadline,
         timeout: job.timeout,
-        warm_up: job.warm_up.unwrap_or(if text { 1 } else { 5 }),
+        warm_up: job.warm_up.unwrap_or(if text { 1 } else { 8 }),
         warm_up_interval: Nanos::from_millis(if text { 100 } else { 10 }),
     };
     if !config.fits_window() {

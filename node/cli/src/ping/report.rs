@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Measured;
 use super::plan::Plan;
-use super::recorder::Recorder;
+use super::recorder::{Recorder, Rungs};
 use super::session::Outcome;
 use crate::environment::environment;
 use crate::{Exit, PlaceArgs};
@@ -61,13 +61,24 @@ pub(super) fn summary(
         packets: Some(packets),
         metrics: dwell_record::metrics(measured),
         values: dwell_record::values(measured),
-        stamps: Stamps { tx: Some(rungs.tx()), rx: Some(rungs.rx()), near: Some(rungs.near()) },
+        stamps: stamps(rungs, outcome),
         engine: engine(job, plan).to_owned(),
         trust,
         environment: environment(
             outcome.interface.as_ref(),
             PlaceArgs::from(job.place).record(outcome.placement),
         ),
+    }
+}
+
+/// The rungs at which stamps came; of what never left or came there is none.
+fn stamps(rungs: Rungs, outcome: &Outcome) -> Stamps {
+    let counts = &outcome.ended.counts;
+    let (left, came) = (counts.sent > 0, counts.received + counts.late > 0);
+    Stamps {
+        tx: left.then_some(rungs.tx()),
+        rx: came.then_some(rungs.rx()),
+        near: came.then_some(rungs.near()),
     }
 }
 

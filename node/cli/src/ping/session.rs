@@ -3,7 +3,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use dwell_io::machine;
 use dwell_io::port::{Port, PortOptions, StampRequest};
 use dwell_io::process;
 use dwell_io::tcp::TcpPort;
-use dwell_io::udp::UdpPort;
+use dwell_io::udp::{UdpPort, is_broadcast};
 use dwell_plan::{IcmpSocket, Pattern, PingJob, Stamps};
 use dwell_units::Nanos;
 use dwell_wire::hmac::Key;
@@ -247,6 +247,7 @@ fn icmp(
         }),
     };
     opened.map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied if is_of_many(peer.ip()) => of_many(plan),
         io::ErrorKind::PermissionDenied => Failure::unsupported(
             "no ICMP socket is allowed here: widen net.ipv4.ping_group_range \
              (sysctl -w net.ipv4.ping_group_range='0 2147483647'), or give CAP_NET_RAW (setcap \
@@ -254,6 +255,22 @@ fn icmp(
         ),
         _ => open_failure(error, plan, options),
     })
+}
+
+/// Broadcast as far as an address alone shows it, or multicast.
+fn is_of_many(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_broadcast() || v4.is_multicast() || is_broadcast(v4),
+        IpAddr::V6(v6) => v6.is_multicast(),
+    }
+}
+
+fn of_many(plan: &Plan) -> Failure {
+    Failure::usage(format!(
+        "{} is a broadcast or multicast address, or may not be sent to; give the address of one \
+         machine",
+        plan.target
+    ))
 }
 
 /// A socket that cannot be opened, in words that name the flag.
@@ -265,6 +282,14 @@ fn open_failure(error: io::Error, plan: &Plan, options: &PortOptions) -> Failure
         }
         (_, Some(name), _) if error.raw_os_error() == Some(19) => {
             Failure::usage(format!("invalid value for -I: there is no interface '{name}' here"))
+        }
+        // To an address of many the kernel says EACCES, too.
+        (io::ErrorKind::PermissionDenied, None, _) => of_many(plan),
+        (io::ErrorKind::InvalidInput, None, _) if target.host.starts_with("ff") => of_many(plan),
+        (io::ErrorKind::InvalidInput, None, _) if target.host.starts_with("fe80:") => {
+            Failure::usage(format!(
+                "{target}: a link-local address needs its interface, like [fe80::1%eth0]"
+            ))
         }
         (io::ErrorKind::PermissionDenied, Some(name), _) => Failure::unsupported(format!(
             "may not bind to interface '{name}': that needs CAP_NET_RAW; -I takes an address too"
