@@ -3,7 +3,7 @@
 //! `plan` turns the command line into what will be done and judges all that can be judged from
 //! it; `session` opens the socket and runs `drive`, the timing loop, on a thread of its own;
 //! `recorder` turns its samples into metrics, rows and a segment, and tells an `observer`; `report`
-//! makes the summary and prints it. [`measure`] is all of it without a command line.
+//! makes the summary and prints it. `measure` is all of it without a command line.
 
 mod drive;
 mod floor;
