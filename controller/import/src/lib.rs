@@ -24,6 +24,7 @@ mod s4;
 mod sequence;
 mod sink;
 mod sockperf;
+mod witness;
 
 use std::error::Error;
 use std::io::BufRead;
@@ -33,6 +34,7 @@ use dwell_record::Batch;
 pub use detect::{HEAD, detect, recognise};
 pub use error::ImportError;
 pub use imported::{Flow, Imported, Interval, SkippedRow};
+pub use witness::{Joined, Own, Witness};
 
 use sink::Sink;
 
