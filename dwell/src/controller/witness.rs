@@ -1,0 +1,151 @@
+//! `dwell import CAPTURE --witness RUN`: what somebody outside saw of a run, set against the run's
+//! own stamps.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Write};
+
+use dwell_engine::stamps::State;
+use dwell_import::{Format, Joined, Own, Witness};
+use dwell_node_cli::{Exit, Failure};
+use dwell_record::{Batch, Column, Environment, Kind, Stamps, Summary, Trust};
+use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
+use serde_json::json;
+
+/// A trial and what the witness saw of it.
+type Seen = (TrialRow, Joined);
+
+/// Joins the capture to every trial of the run that it saw anything of.
+pub(super) fn witness(
+    store: &mut Store,
+    run: &RunRow,
+    name: &str,
+    format: Format,
+    input: &mut dyn BufRead,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    if !matches!(format, Format::Pcap | Format::Pcapng) {
+        return Err(Failure::usage(format!(
+            "{name}: a witness is a capture (pcap or pcapng), and this is {}",
+            format.describe()
+        )));
+    }
+    let mut witness = Witness::default();
+    dwell_import::read::<StoreError>(format, input, &mut |flow, batch| {
+        witness.take(flow, &batch);
+        Ok(())
+    })
+    .map_err(anyhow::Error::new)?;
+    let mut seen: Vec<Seen> = Vec::new();
+    for trial in store.trials(run)? {
+        if let Some(joined) = witness.join(&own(store, run, &trial)?) {
+            seen.push((trial, joined));
+        }
+    }
+    if seen.is_empty() {
+        return Err(Failure::usage(format!(
+            "{name}: no packet in it is a probe of run {}; was it captured while that run was \
+             under way?",
+            run.run
+        )));
+    }
+    for (trial, joined) in &seen {
+        store.add_told(trial, Role::Witness, name, &summary(name, format, joined))?;
+    }
+    let mut out = io::stdout().lock();
+    if as_json {
+        let trials: Vec<_> = seen
+            .iter()
+            .map(|(trial, joined)| {
+                json!({
+                    "trial": trial.number,
+                    "flow": joined.flow,
+                    "matched": joined.matched,
+                    "unseen": joined.unseen,
+                    "others": joined.others,
+                    "same_clock": joined.same_clock,
+                    "metrics": joined.metrics,
+                })
+            })
+            .collect();
+        let object = json!({
+            "schema": "dwell.witness/1",
+            "run": run.run,
+            "witness": name,
+            "trials": trials,
+        });
+        writeln!(out, "{object:#}")?;
+    } else {
+        seen.iter().try_for_each(|(trial, joined)| print(&mut out, trial, joined))?;
+    }
+    Ok(Exit::Measured)
+}
+
+/// The probes of a trial, by id.
+fn own(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<Own>, StoreError> {
+    let mut probes: BTreeMap<u64, Own> = BTreeMap::new();
+    let columns = [Column::TxApp, Column::TxKernel, Column::Rtt, Column::RttKernel];
+    store.samples(run, trial, Some(&columns), &mut |batch: &Batch| {
+        for row in 0..batch.len() {
+            if matches!(batch.state[row], State::Duplicate | State::SendFailed) {
+                continue;
+            }
+            let deepest = |deep, shallow| {
+                batch.number(row, deep).or_else(|| batch.number(row, shallow))
+            };
+            let Some(left) = deepest(Column::TxKernel, Column::TxApp) else { continue };
+            let rtt = deepest(Column::RttKernel, Column::Rtt);
+            probes.insert(batch.id[row], Own { id: batch.id[row], left, rtt });
+        }
+        Ok(())
+    })?;
+    Ok(probes.into_values().collect())
+}
+
+fn summary(name: &str, format: Format, joined: &Joined) -> Summary {
+    let parameters = [
+        ("format", json!(format.name())),
+        ("flow", json!(joined.flow)),
+        ("matched", json!(joined.matched)),
+        ("unseen", json!(joined.unseen)),
+        ("others", json!(joined.others)),
+        ("same_clock", json!(joined.same_clock)),
+    ];
+    Summary {
+        kind: Kind::Import,
+        target: name.to_owned(),
+        parameters: parameters.map(|(name, value)| (name.to_owned(), value)).into(),
+        packets: None,
+        metrics: joined.metrics.clone(),
+        values: BTreeMap::new(),
+        stamps: Stamps::default(),
+        engine: "witness".into(),
+        trust: Trust::default(),
+        environment: Environment::default(),
+    }
+}
+
+fn print(out: &mut impl Write, trial: &TrialRow, joined: &Joined) -> io::Result<()> {
+    writeln!(
+        out,
+        "trial {}: {} probes seen in {}, {} not; {}",
+        trial.number,
+        joined.matched,
+        joined.flow,
+        joined.unseen,
+        if joined.same_clock { "one clock" } else { "another clock: differences only" }
+    )?;
+    let us = |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e3));
+    for (name, figures) in &joined.metrics {
+        writeln!(
+            out,
+            "  {:24} n {:>8}  min {:>10}  median {:>10}  p99 {:>10}  max {:>10} us",
+            name.trim_end_matches("_ns"),
+            figures.count,
+            us(figures.min),
+            us(figures.p50),
+            us(figures.p99),
+            us(figures.max)
+        )?;
+    }
+    Ok(())
+}
