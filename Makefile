@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
-# Passed on to the experiment of `make run`, for instance ARGS="--cycles 500000".
+# Passed on to the experiment of `make run`, for instance ARGS="--cycles 500000 --case idle".
 ARGS ?=
 
 PEER := target/peers/bin/stamp-suite
@@ -16,7 +16,7 @@ root := $(DESTDIR)$(PREFIX)
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-run: setup-run build ## measure round trips in a two-node lab, idle and loaded (ARGS="--cycles 500000")
+run: setup-run build ## run plans/quick.toml: round trips in a lab, idle and loaded, with a report (ARGS="--cycles 500000")
 	@target/release/roundtrip $(ARGS)
 
 test: setup peers lint ## everything CI runs

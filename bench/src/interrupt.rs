@@ -20,6 +20,11 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
+    /// One that does not come.
+    pub fn never() -> Self {
+        Self(Arc::default())
+    }
+
     /// Whether one came.
     pub fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)

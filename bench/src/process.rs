@@ -17,6 +17,8 @@ use crate::Interrupt;
 
 /// How long a process may take to be ready, and to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long a measurement may take to conclude after it was interrupted: it also removes its lab.
+const CONCLUDE: Duration = Duration::from_secs(30);
 /// How often a running process and the interrupt are looked at. Coarse, to stay out of the way.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -30,11 +32,11 @@ pub struct Finished {
 }
 
 /// Runs `command` to its end; its talk goes to our standard error. An interrupt is passed on to it,
-/// and it gets the time to conclude.
+/// and it gets the time to conclude, also when we are killed.
 pub fn finish(mut command: Command, interrupt: &Interrupt) -> Result<Finished> {
     let what = describe(&command);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = Owned::spawn(&mut command, &what)?;
+    let mut child = Owned::spawn(&mut command, &what, process::Signal::Terminate)?;
     let mut pipe = child.0.stdout.take().context("no pipe to standard output")?;
     let reader = thread::spawn(move || {
         let mut text = Vec::new();
@@ -42,7 +44,7 @@ pub fn finish(mut command: Command, interrupt: &Interrupt) -> Result<Finished> {
     });
     while child.0.try_wait()?.is_none() {
         if interrupt.came() {
-            child.end();
+            child.end_within(CONCLUDE);
             break;
         }
         thread::sleep(LOOK);
@@ -74,7 +76,7 @@ impl Server {
     pub fn start(mut command: Command, ready: Option<&str>) -> Result<Self> {
         let what = describe(&command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = Owned::spawn(&mut command, &what)?;
+        let mut child = Owned::spawn(&mut command, &what, process::Signal::Kill)?;
         let (sender, lines) = mpsc::channel();
         if let Some(pipe) = child.0.stdout.take() {
             let sender = sender.clone();
@@ -143,22 +145,27 @@ impl Server {
     }
 }
 
-/// A child that does not outlive us, not even when we are killed. To be started by the main thread.
+/// A child that does not outlive us: when we are killed, it gets a signal. To be started by the main
+/// thread.
 #[derive(Debug)]
 struct Owned(Child);
 
 impl Owned {
-    fn spawn(command: &mut Command, what: &str) -> Result<Self> {
-        end_with_parent(command.process_group(0), process::Signal::Kill)
+    fn spawn(command: &mut Command, what: &str, signal: process::Signal) -> Result<Self> {
+        end_with_parent(command.process_group(0), signal)
             .spawn()
             .map(Self)
             .with_context(|| format!("cannot start {what}"))
     }
 
-    /// SIGINT, some grace, then SIGKILL.
     fn end(&mut self) {
+        self.end_within(GRACE);
+    }
+
+    /// SIGINT, some grace, then SIGKILL.
+    fn end_within(&mut self, grace: Duration) {
         let pid = Pid::from_child(&self.0);
-        let deadline = Instant::now() + GRACE;
+        let deadline = Instant::now() + grace;
         if matches!(self.0.try_wait(), Ok(None)) {
             // It may end between the look and the signal; it is not reaped yet, so the id is its own.
             let _ = kill_process(pid, Signal::INT);

@@ -1,22 +1,33 @@
 //! `roundtrip` as `make run` starts it, with few cycles.
 
+use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_roundtrip");
+const PLAN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plans/quick.toml");
 
-fn roundtrip(program: &Path, arguments: &[&str], output: &Path) -> Output {
+/// The experiment with its results and its data in `home`.
+fn roundtrip(program: &Path, arguments: &[&str], home: &Path) -> Command {
     let mut command = Command::new(program);
-    command.args(arguments).arg("--output").arg(output);
-    command.output().unwrap()
+    command.args(arguments).args(["--plan", PLAN]).stdin(Stdio::null());
+    command.arg("--output").arg(home.join("results")).arg("--data").arg(home.join("data"));
+    command
 }
 
-/// One experiment at a time: they load the machine, and each removes what a killed one left.
+fn combined(home: &Path) -> Value {
+    let text = fs::read(home.join("results/roundtrip.json")).unwrap();
+    let combined = serde_json::from_slice(&text).unwrap();
+    assert_follows_the_schema(&combined);
+    combined
+}
+
+/// One experiment at a time: they load the machine.
 fn alone() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     MACHINE.lock().unwrap_or_else(|failed| failed.into_inner())
@@ -30,58 +41,78 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Processes that run in a lab.
-fn running_in(lab: &str) -> Vec<String> {
-    let mark = format!("DWELL_LAB={lab}");
-    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-    processes
-        .filter_map(|process| {
-            let environment = fs::read(process.join("environ")).ok()?;
-            let mut entries = environment.split(|byte| *byte == 0);
-            entries.any(|entry| entry == mark.as_bytes()).then_some(())?;
-            fs::read_to_string(process.join("comm")).ok()
-        })
-        .collect()
-}
-
 /// The `dwell` that the experiment drives is built by its own crate.
-fn assert_dwell_is_built() {
+fn dwell() -> PathBuf {
     let dwell = Path::new(PROGRAM).with_file_name("dwell");
     assert!(dwell.exists(), "{} is missing: cargo build -p dwell", dwell.display());
+    dwell
 }
 
-#[test]
-fn every_case_leaves_its_cycles_and_its_summary_and_no_lab() {
-    let _alone = alone();
-    assert_dwell_is_built();
-    let results = tempfile::tempdir().unwrap();
-    let output = roundtrip(Path::new(PROGRAM), &["--cycles", "300"], results.path());
-    let talk = String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(4) {
-        println!("SKIP every_case_leaves_its_cycles_and_its_summary_and_no_lab: {}", talk.trim());
-        return;
-    }
-    assert!(output.status.success(), "{}: {talk}", output.status);
+fn talk(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
 
-    let combined = fs::read(results.path().join("roundtrip.json")).unwrap();
-    let combined: Value = serde_json::from_slice(&combined).unwrap();
-    assert_eq!(combined["cases"].as_array().unwrap().len(), 3);
-    assert_follows_the_schema(&combined);
-    for case in ["idle", "network", "cpu"] {
-        let csv = results.path().join(format!("roundtrip-{case}.csv"));
-        let csv = fs::read_to_string(csv).unwrap();
-        let rows: Vec<&str> = csv.lines().collect();
-        assert_eq!((rows[0], rows.len()), ("id,roundtrip_time [s]", 301), "{case}");
-        assert!(results.path().join(format!("roundtrip-{case}.json")).exists());
+/// Whether there can be no lab here, which skips the test.
+fn skipped(test: &str, code: Option<i32>, why: &str) -> bool {
+    if code == Some(4) {
+        println!("SKIP {test}: {}", why.trim());
     }
-    let table = String::from_utf8_lossy(&output.stdout);
-    for figure in ["281.4", "278.7", "288.4"] {
-        assert!(table.contains(figure), "the true mean {figure} is missing:\n{table}");
+    code == Some(4)
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().unwrap().stdout == b"0\n"
+}
+
+fn signal(name: &str, process: u32) {
+    let kill = Command::new("kill").args([name, &process.to_string()]).status().unwrap();
+    assert!(kill.success());
+}
+
+/// Every living process that descends from this one.
+fn descendants(process: u32) -> HashSet<u32> {
+    let parent = |pid: u32| -> Option<u32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name before may contain blanks and parentheses.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let listed = fs::read_dir("/proc").unwrap().flatten();
+    let all: Vec<u32> =
+        listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let mut found = HashSet::from([process]);
+    loop {
+        let more = all.iter().filter(|pid| parent(**pid).is_some_and(|p| found.contains(&p)));
+        let grown: HashSet<u32> = found.iter().copied().chain(more.copied()).collect();
+        if grown.len() == found.len() {
+            found.remove(&process);
+            return found;
+        }
+        found = grown;
     }
+}
+
+/// The lab that a process runs in.
+fn lab_of(process: u32) -> Option<String> {
+    let environment = fs::read(format!("/proc/{process}/environ")).ok()?;
+    let mut entries = environment.split(|byte| *byte == 0);
+    let lab = entries.find_map(|entry| entry.strip_prefix(b"DWELL_LAB="))?;
+    Some(String::from_utf8_lossy(lab).into_owned())
+}
+
+fn is_there(lab: &str) -> bool {
+    let list = Command::new(dwell()).args(["lab", "list"]).output().unwrap();
+    String::from_utf8_lossy(&list.stdout).contains(lab)
+}
+
+/// Whether samples of the trial of this number are expected.
+fn has_begun(home: &Path, trial: u32) -> bool {
+    let Ok(incoming) = fs::read_dir(home.join("data/incoming")) else { return false };
+    let end = format!("-{trial}.segment");
+    incoming.flatten().any(|file| file.file_name().to_string_lossy().ends_with(&end))
 }
 
 fn assert_follows_the_schema(combined: &Value) {
-    let path = "../docs/schema/dwell.roundtrip-1.schema.json";
+    let path = "../docs/schema/dwell.roundtrip-2.schema.json";
     let schema = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let schema: Value = serde_json::from_slice(&schema).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
@@ -89,45 +120,204 @@ fn assert_follows_the_schema(combined: &Value) {
         validator.iter_errors(combined).map(|e| format!("{}: {e}", e.instance_path())).collect();
     assert!(errors.is_empty(), "{errors:?}\n{combined}");
     let mut broken = combined.clone();
-    broken["cases"][0]["rtt_ns"]["p50"] = "fast".into();
+    broken["cases"] = json!([{ "case": "idle", "rtt_ns": { "p50": "fast" } }]);
     assert!(!validator.is_valid(&broken), "the schema can refuse");
 }
 
 #[test]
-fn a_killed_experiment_leaves_no_process_and_the_next_one_removes_its_lab() {
+fn every_case_ends_in_the_table_the_cycles_and_a_report_and_leaves_no_lab() {
     let _alone = alone();
-    assert_dwell_is_built();
-    let results = tempfile::tempdir().unwrap();
-    let mut killed = Command::new(PROGRAM)
-        .args(["--case", "network", "--cycles", "10000000", "--output"])
-        .arg(results.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lab = format!("bench-run-{}", killed.id());
-    let csv = results.path().join("roundtrip-network.csv");
-    until("it measures, or says why not", || csv.exists() || killed.try_wait().unwrap().is_some());
-    if let Some(status) = killed.try_wait().unwrap() {
-        assert_eq!(status.code(), Some(4));
-        let test = "a_killed_experiment_leaves_no_process_and_the_next_one_removes_its_lab";
-        println!("SKIP {test}: there can be no lab here");
+    dwell();
+    let home = tempfile::tempdir().unwrap();
+    let output = roundtrip(Path::new(PROGRAM), &["--cycles", "300"], home.path()).output().unwrap();
+    let talk = talk(&output);
+    let test = "every_case_ends_in_the_table_the_cycles_and_a_report_and_leaves_no_lab";
+    if skipped(test, output.status.code(), &talk) {
         return;
     }
-    // Two sources, two sinks, a reflector and the ping.
-    assert_eq!(running_in(&lab).len(), 6, "{:?}", running_in(&lab));
+    assert!(output.status.success(), "{}: {talk}", output.status);
+
+    let combined = combined(home.path());
+    assert_eq!((&combined["partial"], &combined["end"]), (&json!(false), &json!("complete")));
+    assert_eq!(combined["link"], json!({ "rate": "100Mbit/s", "mechanism": "tbf" }));
+    let cases = combined["cases"].as_array().unwrap();
+    let names: Vec<_> = cases.iter().map(|case| case["case"].as_str().unwrap()).collect();
+    assert_eq!(names, ["idle", "network", "cpu"]);
+    for (case, loads) in cases.iter().zip([0, 2, 1]) {
+        assert_eq!(case["load"].as_array().unwrap().len(), loads, "{case}");
+    }
+    let traffic = &cases[1]["load"][0];
+    assert!(traffic["values"]["rate_bps"].as_f64().unwrap() > 0.0, "{traffic}");
+
+    let csv = fs::read_to_string(home.path().join("results/roundtrip.csv")).unwrap();
+    let rows: Vec<&str> = csv.lines().collect();
+    assert!(rows[0].starts_with("trial,repetition,load,id,state"), "{}", rows[0]);
+    assert_eq!(rows.len(), 1 + 3 * 300);
+    let page = fs::read_to_string(home.path().join("results/roundtrip.html")).unwrap();
+    assert!(page.contains("<html") && page.contains(combined["run"].as_str().unwrap()));
+
+    let table = String::from_utf8_lossy(&output.stdout);
+    for figure in ["281.4", "278.7", "288.4", "network load: traffic to udp://n2:5001 reached"] {
+        assert!(table.contains(figure), "{figure} is missing:\n{table}");
+    }
+    let findings = combined["findings"].as_array().unwrap();
+    assert!(!findings.is_empty());
+    for finding in findings {
+        assert!(table.contains(finding.as_str().unwrap()), "{finding} is missing:\n{table}");
+    }
+    assert!(table.trim_end().ends_with("results/roundtrip.html"), "{table}");
+}
+
+#[test]
+fn an_ordinary_user_needs_no_root() {
+    let test = "an_ordinary_user_needs_no_root";
+    if !is_root() {
+        println!("SKIP {test}: only root can become nobody; the other tests run without root");
+        return;
+    }
+    let _alone = alone();
+    let home = tempfile::tempdir().unwrap();
+    fs::create_dir(home.path().join("runtime")).unwrap();
+    for (from, name) in
+        [(Path::new(PROGRAM), "roundtrip"), (&dwell(), "dwell"), (PLAN.as_ref(), "q.toml")]
+    {
+        fs::copy(from, home.path().join(name)).unwrap();
+    }
+    let chown = Command::new("chown").args(["-R", "65534:65534", "."]).current_dir(&home).status();
+    assert!(chown.unwrap().success());
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "./roundtrip"])
+        .args(["--cycles", "200", "--case", "network", "--plan", "q.toml", "--data", "data"])
+        .env("XDG_RUNTIME_DIR", home.path().join("runtime"))
+        .current_dir(&home)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    if skipped(test, output.status.code(), &talk(&output)) {
+        return;
+    }
+    assert!(output.status.success(), "{}: {}", output.status, talk(&output));
+    let combined = combined(home.path());
+    assert_eq!(combined["rootless"], json!(true));
+    assert_eq!(combined["cases"][0]["rtt_ns"]["count"], json!(200));
+    assert_eq!(
+        fs::read_dir(home.path().join("runtime/dwell/labs")).unwrap().count(),
+        0,
+        "no lab stays"
+    );
+}
+
+#[test]
+fn an_interrupt_keeps_the_cases_that_were_measured_and_says_that_it_is_not_all() {
+    let _alone = alone();
+    dwell();
+    let home = tempfile::tempdir().unwrap();
+    let mut command = roundtrip(Path::new(PROGRAM), &["--cycles", "20000"], home.path());
+    let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut ended = false;
+    until("the second case begins", || {
+        ended = running.try_wait().unwrap().is_some();
+        ended || has_begun(home.path(), 2)
+    });
+    if !ended {
+        signal("-INT", running.id());
+    }
+    let output = running.wait_with_output().unwrap();
+    let test = "an_interrupt_keeps_the_cases_that_were_measured_and_says_that_it_is_not_all";
+    if skipped(test, output.status.code(), &talk(&output)) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(130), "{}", talk(&output));
+    let combined = combined(home.path());
+    assert_eq!((&combined["partial"], &combined["end"]), (&json!(true), &json!("interrupted")));
+    assert_eq!(combined["cases"].as_array().unwrap().len(), 1, "{combined}");
+    assert_eq!(combined["cases"][0]["rtt_ns"]["count"], json!(20_000));
+    let rows = fs::read_to_string(home.path().join("results/roundtrip.csv")).unwrap();
+    assert_eq!(rows.lines().count(), 1 + 20_000);
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("partial: CPU load was not measured"), "{table}");
+    assert!(home.path().join("results/roundtrip.html").exists());
+}
+
+#[test]
+fn a_killed_experiment_leaves_no_process_and_no_lab() {
+    let test = "a_killed_experiment_leaves_no_process_and_no_lab";
+    let Some((mut killed, lab, home)) = measuring(test) else { return };
+    let all = descendants(killed.id());
     killed.kill().unwrap();
     killed.wait().unwrap();
-    until("its processes end", || running_in(&lab).is_empty());
+    let is_alive = |pid: &u32| Path::new("/proc").join(pid.to_string()).exists();
+    until("its processes end", || !all.iter().any(is_alive));
+    assert!(!is_there(&lab), "dwell run concluded and took its lab down");
+    drop(home);
+}
+
+#[test]
+fn the_lab_of_a_run_that_was_killed_is_taken_down_by_the_next_run() {
+    let test = "the_lab_of_a_run_that_was_killed_is_taken_down_by_the_next_run";
+    let Some((mut experiment, lab, home)) = measuring(test) else { return };
+    let is_dwell = |pid: &&u32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        name.contains("\0run\0")
+    };
+    let runner = *descendants(experiment.id()).iter().find(is_dwell).unwrap();
+    signal("-KILL", runner);
+    assert_eq!(experiment.wait().unwrap().code(), Some(1));
+    assert!(is_there(&lab), "nobody was left to take it down");
 
     let arguments = ["--case", "idle", "--cycles", "100"];
-    let output = roundtrip(Path::new(PROGRAM), &arguments, results.path());
-    let talk = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{talk}");
-    assert!(talk.contains(&format!("lab {lab} was left behind")), "{talk}");
-    let dwell = Path::new(PROGRAM).with_file_name("dwell");
-    let list = Command::new(dwell).args(["lab", "list"]).output().unwrap();
-    assert!(!String::from_utf8_lossy(&list.stdout).contains(&lab));
+    let output = roundtrip(Path::new(PROGRAM), &arguments, home.path()).output().unwrap();
+    assert!(output.status.success(), "{}", talk(&output));
+    assert!(!is_there(&lab));
+}
+
+/// An experiment that measures for long, its lab and its directory; `None` where there can be no
+/// lab.
+fn measuring(test: &str) -> Option<(Experiment, String, tempfile::TempDir)> {
+    let alone = alone();
+    dwell();
+    let home = tempfile::tempdir().unwrap();
+    let arguments = ["--case", "network", "--cycles", "10000000"];
+    let mut command = roundtrip(Path::new(PROGRAM), &arguments, home.path());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut running = Experiment { child, _alone: alone };
+    let (mut lab, mut code) = (None, None);
+    until("it measures, or says why not", || {
+        code = running.child.try_wait().unwrap().and_then(|status| status.code());
+        lab = descendants(running.child.id()).into_iter().find_map(lab_of);
+        code.is_some() || (lab.is_some() && has_begun(home.path(), 1))
+    });
+    if skipped(test, code, "there can be no lab here") {
+        return None;
+    }
+    Some((running, lab.expect("it measures"), home))
+}
+
+/// A running experiment. While it lives, no other does.
+struct Experiment {
+    child: std::process::Child,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl std::ops::Deref for Experiment {
+    type Target = std::process::Child;
+
+    fn deref(&self) -> &Self::Target {
+        &self.child
+    }
+}
+
+impl std::ops::DerefMut for Experiment {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.child
+    }
+}
+
+impl Drop for Experiment {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
 }
 
 #[test]
@@ -143,16 +333,17 @@ fn a_lab_that_cannot_be_made_is_exit_4_with_the_reason() {
     assert!(shell.status().unwrap().success());
     let program = beside.path().join("roundtrip");
 
-    let output = roundtrip(&program, &[], beside.path());
-    let talk = String::from_utf8_lossy(&output.stderr);
+    let output = roundtrip(&program, &[], beside.path()).output().unwrap();
+    let talk = talk(&output);
     assert_eq!(output.status.code(), Some(4), "{talk}");
     assert!(talk.contains("no namespaces here"), "{talk}");
 }
 
 #[test]
 fn no_cycles_is_a_wrong_command_line() {
-    let results = tempfile::tempdir().unwrap();
-    let output = roundtrip(Path::new(PROGRAM), &["--cycles", "0"], results.path());
+    let home = tempfile::tempdir().unwrap();
+    let arguments = ["--cycles", "0"];
+    let output = roundtrip(Path::new(PROGRAM), &arguments, home.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--cycles"));
+    assert!(talk(&output).contains("--cycles"));
 }

@@ -1,122 +1,106 @@
-//! S4's experiment in a two-node lab: closed-loop round trips of a 24-byte message over UDP, idle,
-//! under network load and under CPU load, beside the published figures.
+//! S4's experiment through the whole product: a plan with closed-loop round trips of a 24-byte
+//! message over UDP, idle, under network load and under CPU load, is run, shown beside the
+//! published figures, exported and reported. Nothing is measured here.
 
 mod case;
+mod product;
 mod published;
 mod report;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use dwell_node_cli::{Exit, Failure};
-use serde_json::Value;
+use dwell_plan::{Plan, Source};
 
 pub use case::Case;
 
-use crate::{Interrupt, Lab, Machine, Node, Server, Summary, finish};
-use case::{LINK_RATE, Loads};
-use report::{Measured, Report};
-
-/// Where the reflector listens, on the second node.
-const PORT: u16 = 7100;
+use crate::{Interrupt, Machine};
+use product::Product;
+use report::{Measured, Report, Written};
 
 /// Repeat the round-trip experiment of the paper in a lab of two nodes
 #[derive(Debug, clap::Parser)]
 #[command(name = "roundtrip", version)]
 pub struct Args {
-    /// Round trips per case
-    #[arg(long, value_name = "N", default_value_t = 50_000,
-          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    cycles: u64,
+    /// Round trips per case [default: what the plan says, 50000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    cycles: Option<u64>,
     /// Only this case; may be repeated
     #[arg(long = "case", value_name = "CASE")]
     cases: Vec<Case>,
-    /// Where results are written
+    /// Where the report, the table and the cycles are written
     #[arg(long, value_name = "DIR", default_value = "results")]
     output: PathBuf,
+    /// Where runs are kept [default: dwell-data, or DWELL_DATA]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The plan that has the cases as values of its axis load
+    #[arg(long, value_name = "FILE", default_value = "plans/quick.toml")]
+    plan: PathBuf,
 }
 
 /// Runs the experiment, prints the table and writes the results.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::catch()?;
+    let plan = read(args)?;
     fs::create_dir_all(&args.output)
         .with_context(|| format!("--output {}: cannot make it", args.output.display()))?;
     let cases = match args.cases.as_slice() {
-        [] => &[Case::Idle, Case::Network, Case::Cpu],
-        chosen => chosen,
+        [] => Case::ALL.to_vec(),
+        chosen => Case::ALL.into_iter().filter(|case| chosen.contains(case)).collect(),
     };
-    let lab = Lab::up(Some(LINK_RATE))?;
-    let mut report = Report {
-        machine: Machine::read(),
-        link_rate: LINK_RATE,
-        link_mechanism: lab.link_mechanism().to_owned(),
-        rootless: lab.is_rootless(),
-        cycles: args.cycles,
-        cases: Vec::new(),
-    };
-    let mut failure = None;
-    for &case in cases {
-        if interrupt.came() {
-            break;
-        }
-        eprintln!("{}: {} round trips, closed loop", case.title(), args.cycles);
-        match measure(case, args, &lab, &interrupt) {
-            Ok(measured) => report.cases.push(measured),
-            Err(_) if interrupt.came() => break,
-            Err(error) => {
-                failure = Some(error.context(case.title()));
-                break;
-            }
-        }
-    }
-    drop(lab);
+    let product = Product::new(args.data.as_deref(), &interrupt)?;
+    let (end, exit) = product.run(&args.plan, &settings(args, &cases))?;
     // What was measured is kept, whatever happened afterwards.
-    report.write(&args.output)?;
-    print!("{report}");
-    match failure {
-        Some(error) => Err(error.into()),
-        None if interrupt.came() => Ok(Exit::Interrupted),
-        None => Ok(Exit::Measured),
+    let found = product.show(&end.run)?;
+    let written = Written {
+        report: args.output.join("roundtrip.html"),
+        csv: args.output.join("roundtrip.csv"),
+        json: args.output.join("roundtrip.json"),
+    };
+    if end.finished > 0 {
+        product.export(&end.run, &written.csv)?;
+        product.report(&end.run, &written.report)?;
     }
+    let report = Report {
+        machine: Machine::read(),
+        run: end.run,
+        end: end.end,
+        link_rate: plan.topology.link.rate.map(|rate| rate.to_string()),
+        link_mechanism: mechanism(&found),
+        rootless: !rustix::process::geteuid().is_root(),
+        cycles: args.cycles.or(plan.ping.count),
+        cases: cases.iter().filter_map(|&case| Measured::of(case, &found)).collect(),
+        missing: cases.iter().filter_map(|&case| report::missing(case, &found)).collect(),
+        findings: found.findings.into_iter().map(|finding| finding.text).collect(),
+        written: (end.finished > 0).then_some(written),
+    };
+    report.write(&args.output.join("roundtrip.json"))?;
+    print!("{report}");
+    Ok(exit)
 }
 
-fn measure(case: Case, args: &Args, lab: &Lab, interrupt: &Interrupt) -> Result<Measured> {
-    let url = format!("roundtrip://{}:{PORT}", lab.address(Node::N2)?);
-    let csv = results_file(&args.output, case, "csv");
-    let json = results_file(&args.output, case, "json");
-
-    let mut reflect = lab.dwell_on(Node::N2);
-    reflect.args(["reflect", &url]);
-    let reflector = Server::start(reflect, Some("listening on"))?;
-    let loads = Loads::start(case, lab)?;
-
-    let mut ping = lab.dwell_on(Node::N1);
-    ping.args(["ping", &url, "--closed-loop", "--json", "-c", &args.cycles.to_string()]);
-    ping.arg("--csv").arg(&csv);
-    let finished = finish(ping, interrupt)?;
-    fs::write(&json, &finished.stdout)
-        .with_context(|| format!("cannot write {}", json.display()))?;
-    let partial = finished.status.code() == Some(Exit::Interrupted as i32);
-    ensure!(finished.status.success() || partial, "dwell ping ended with {}", finished.status);
-    let summary = Summary::parse(&finished.stdout)?;
-
-    let load: Vec<Value> = loads.stop()?;
-    reflector.stop()?;
-    let round_trips = summary.round_trips()?.clone();
-    ensure!(round_trips.count > 0, "no round trip was measured");
-    Ok(Measured {
-        case,
-        partial,
-        missing: summary.missing(),
-        warnings: summary.warnings().to_vec(),
-        round_trips,
-        load,
-        csv,
-        json,
-    })
+/// The plan, for what the run does not repeat. `dwell run` judges it.
+fn read(args: &Args) -> Result<Plan, Failure> {
+    let place = args.plan.display();
+    let text = fs::read_to_string(&args.plan)
+        .map_err(|error| Failure::usage(format!("--plan {place}: {error}")))?;
+    let plan = Source::parse(&text).and_then(|source| Plan::read(&source));
+    plan.map_err(|error| Failure::usage(format!("--plan {place}: {error}")))
 }
 
-fn results_file(directory: &Path, case: Case, extension: &str) -> PathBuf {
-    directory.join(format!("roundtrip-{}.{extension}", case.name()))
+fn settings(args: &Args, cases: &[Case]) -> Vec<String> {
+    let loads: Vec<_> = cases.iter().map(|case| format!("\"{}\"", case.load())).collect();
+    let chosen = format!("matrix.load=[{}]", loads.join(", "));
+    let chosen = (cases.len() < Case::ALL.len()).then_some(chosen);
+    let cycles = args.cycles.map(|cycles| format!("ping.count={cycles}"));
+    chosen.into_iter().chain(cycles).collect()
+}
+
+/// What emulates the link, as the measuring node saw it.
+fn mechanism(found: &product::Run) -> Option<String> {
+    let mut environments = found.trials.iter().filter_map(|trial| trial.environment.as_ref());
+    environments.find_map(|environment| environment.qdisc.clone())
 }

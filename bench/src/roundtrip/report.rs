@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::case::Case;
+use super::product::Run;
 use super::published::Published;
 use crate::{Machine, RoundTrips, Table};
 
@@ -16,16 +17,37 @@ use crate::{Machine, RoundTrips, Table};
 pub(super) struct Report {
     /// The machine both nodes stand on.
     pub(super) machine: Machine,
+    /// The name of the run.
+    pub(super) run: String,
+    /// How the run ended, in words.
+    pub(super) end: String,
     /// Rate of the measured link.
-    pub(super) link_rate: &'static str,
+    pub(super) link_rate: Option<String>,
     /// What emulates it.
-    pub(super) link_mechanism: String,
+    pub(super) link_mechanism: Option<String>,
     /// Whether the lab needed no root.
     pub(super) rootless: bool,
     /// Round trips asked for, per case.
-    pub(super) cycles: u64,
-    /// The cases that were measured, whole or in part.
+    pub(super) cycles: Option<u64>,
+    /// The cases that were measured.
     pub(super) cases: Vec<Measured>,
+    /// Those that were asked for and not measured, with the reason.
+    pub(super) missing: Vec<(Case, String)>,
+    /// What `dwell show` says of the run.
+    pub(super) findings: Vec<String>,
+    /// Where everything is; `None` when nothing was measured.
+    pub(super) written: Option<Written>,
+}
+
+/// The files of an experiment.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// The page with the figures.
+    pub(super) report: PathBuf,
+    /// Every cycle.
+    pub(super) csv: PathBuf,
+    /// The object of [`Report`].
+    pub(super) json: PathBuf,
 }
 
 /// One case.
@@ -33,8 +55,6 @@ pub(super) struct Report {
 pub(super) struct Measured {
     /// Which.
     pub(super) case: Case,
-    /// Whether it was interrupted before all cycles were measured.
-    pub(super) partial: bool,
     /// Round trips that did not come back in time.
     pub(super) missing: u64,
     /// Reasons to trust the figures less.
@@ -43,32 +63,48 @@ pub(super) struct Measured {
     pub(super) round_trips: RoundTrips,
     /// What the loads say they did.
     pub(super) load: Vec<Value>,
-    /// Where every cycle is written.
-    pub(super) csv: PathBuf,
-    /// Where the summary is written.
-    pub(super) json: PathBuf,
+}
+
+impl Measured {
+    /// What a run says of a case; `None` when it was not measured.
+    pub(super) fn of(case: Case, run: &Run) -> Option<Self> {
+        let trial = run.trial(case).filter(|trial| trial.state == "finished")?;
+        let packets = trial.packets.as_ref()?;
+        Some(Self {
+            case,
+            missing: packets.sent.saturating_sub(packets.received),
+            warnings: trial.trust.as_ref().map_or_else(Vec::new, |trust| trust.warnings.clone()),
+            round_trips: trial.metrics.as_ref()?.get("rtt_ns")?.clone(),
+            load: trial.loads.clone(),
+        })
+    }
+}
+
+/// The case with the reason why it was not measured; `None` when it was.
+pub(super) fn missing(case: Case, run: &Run) -> Option<(Case, String)> {
+    if Measured::of(case, run).is_some() {
+        return None;
+    }
+    let reason = run.trial(case).and_then(|trial| trial.reason.clone());
+    Some((case, reason.unwrap_or_else(|| "the run ended before".to_owned())))
 }
 
 impl Report {
-    /// Writes the combined object to `roundtrip.json`.
-    pub(super) fn write(&self, directory: &Path) -> Result<()> {
-        let path = directory.join("roundtrip.json");
+    /// Writes the object.
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
         let text = format!("{:#}\n", self.to_json());
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
     fn to_json(&self) -> Value {
         let cases = self.cases.iter().map(|m| {
-            let published = Published::of(m.case, self.cycles);
+            let published = self.published(m.case);
             json!({
                 "case": m.case,
-                "partial": m.partial,
                 "rtt_ns": m.round_trips,
                 "missing": m.missing,
                 "warnings": m.warnings,
                 "load": m.load,
-                "csv": m.csv,
-                "json": m.json,
                 "published_us": {
                     "min": published.min,
                     "mean": published.mean,
@@ -78,7 +114,10 @@ impl Report {
             })
         });
         json!({
-            "schema": "dwell.roundtrip/1",
+            "schema": "dwell.roundtrip/2",
+            "run": self.run,
+            "end": self.end,
+            "partial": !self.missing.is_empty(),
             "machine": self.machine,
             "link": { "rate": self.link_rate, "mechanism": self.link_mechanism },
             "rootless": self.rootless,
@@ -87,17 +126,30 @@ impl Report {
             "cases": cases.collect::<Vec<_>>(),
             "notes": self.notes(),
             "finding": self.finding(),
+            "findings": self.findings,
+            "report": self.written.as_ref().map(|written| &written.report),
+            "csv": self.written.as_ref().map(|written| &written.csv),
         })
+    }
+
+    fn published(&self, case: Case) -> Published {
+        Published::of(case, self.cycles.unwrap_or(0))
     }
 
     /// What one has to know to read the table.
     fn notes(&self) -> Vec<String> {
-        let mut notes = vec![
+        let unknown = || "unknown".to_owned();
+        let mut notes: Vec<String> = Vec::new();
+        for (case, reason) in &self.missing {
+            notes.push(format!("partial: {} was not measured: {reason}", case.title()));
+        }
+        notes.extend([
             format!("{}; both ends on this machine", self.machine),
             format!(
                 "link: {} by {}; closed loop: a cycle starts when the last one ended, so a stall \
                  counts once",
-                self.link_rate, self.link_mechanism
+                self.link_rate.clone().unwrap_or_else(unknown),
+                self.link_mechanism.clone().unwrap_or_else(unknown)
             ),
             "percentiles are nearest rank; cycles before the first counted one warm up; '-': the \
              count supports no such figure"
@@ -105,16 +157,15 @@ impl Report {
             "published: Raspberry Pi 4 to Pi 3, as printed; its means are those of the distinct \
              values, 'true' is the mean over all cycles of the same data"
                 .to_owned(),
-        ];
+        ]);
         for measured in &self.cases {
-            notes.extend(measured.case.note(self.machine.cores));
+            notes.extend(measured.case.note().map(str::to_owned));
             let title = measured.case.title();
-            if measured.partial {
-                let cycles = measured.round_trips.count + measured.missing;
-                notes.push(format!(
-                    "{title}: partial, interrupted after {cycles} of {} cycles",
-                    self.cycles
-                ));
+            for load in &measured.load {
+                notes.extend(reached(title, load));
+                let warnings = load["trust"]["warnings"].as_array().into_iter().flatten();
+                let said = warnings.filter_map(Value::as_str);
+                notes.extend(said.map(|warning| format!("{title}: of the load: {warning}")));
             }
             notes.extend(measured.warnings.iter().map(|warning| format!("{title}: {warning}")));
         }
@@ -185,11 +236,10 @@ impl fmt::Display for Report {
             "p99.9",
         ]);
         for measured in &self.cases {
-            let published = Published::of(measured.case, self.cycles);
+            let published = self.published(measured.case);
             let r = &measured.round_trips;
-            let partial = if measured.partial { " (partial)" } else { "" };
             table.row([
-                format!("{}, here{partial}", measured.case.title()),
+                format!("{}, here", measured.case.title()),
                 r.count.to_string(),
                 measured.missing.to_string(),
                 micros(r.min),
@@ -221,11 +271,39 @@ impl fmt::Display for Report {
         for note in self.notes() {
             writeln!(f, "- {note}")?;
         }
-        for measured in &self.cases {
-            writeln!(f, "- written: {}, {}", measured.csv.display(), measured.json.display())?;
+        if !self.findings.is_empty() {
+            writeln!(f, "\nFindings of run {} (dwell show {0}):", self.run)?;
         }
-        Ok(())
+        for finding in &self.findings {
+            writeln!(f, "- {finding}")?;
+        }
+        let Some(Written { report, csv, json }) = &self.written else {
+            return writeln!(f, "\nrun {}: {}; nothing was measured", self.run, self.end);
+        };
+        writeln!(f, "\nevery cycle: {}\nthe table: {}", csv.display(), json.display())?;
+        writeln!(f, "the report: {}", report.display())
     }
+}
+
+/// What a load reached of what was asked, in a sentence.
+fn reached(title: &str, load: &Value) -> Option<String> {
+    let number = |of: &str, name: &str| load[of][name].as_f64();
+    let (asked, got) = (number("parameters", "rate_bps"), number("values", "rate_bps"));
+    if let Some((asked, got)) = asked.zip(got) {
+        let target = load["target"].as_str().unwrap_or_default();
+        return Some(format!(
+            "{title}: traffic to {target} reached {:.1} of {:.1} Mbit/s",
+            got / 1e6,
+            asked / 1e6
+        ));
+    }
+    let (asked, got) = (number("values", "asked_ratio")?, number("values", "burnt_ratio")?);
+    let cpus = load["parameters"]["cpus"].as_array().map_or(0, Vec::len);
+    Some(format!(
+        "{title}: {cpus} burners, one per core, burnt {:.1} of {:.1} % of their cores",
+        got * 100.0,
+        asked * 100.0
+    ))
 }
 
 /// Nanoseconds as microseconds with one decimal.
@@ -247,21 +325,32 @@ mod tests {
             p99_9,
             max: Some(9e6),
         };
-        let (csv, json) = (PathBuf::from("r.csv"), PathBuf::from("r.json"));
-        let (partial, missing, warnings, load) = (false, 0, vec![], vec![]);
-        Measured { case, partial, missing, warnings, round_trips, load, csv, json }
+        Measured { case, missing: 0, warnings: vec![], round_trips, load: vec![] }
     }
 
     fn report(cases: Vec<Measured>) -> Report {
-        let machine = Machine {
-            date: "2026-11-21".into(),
-            kernel: "6.18".into(),
-            cpu: "Fast 9".into(),
-            cores: 2,
-        };
-        let link_mechanism = "tbf".to_owned();
-        let cycles = 50_000;
-        Report { machine, link_rate: "100Mbit/s", link_mechanism, rootless: false, cycles, cases }
+        Report {
+            machine: Machine {
+                date: "2026-11-21".into(),
+                kernel: "6.18".into(),
+                cpu: "Fast 9".into(),
+                cores: 2,
+            },
+            run: "20261121-1".into(),
+            end: "complete".into(),
+            link_rate: Some("100Mbit/s".into()),
+            link_mechanism: Some("tbf".into()),
+            rootless: false,
+            cycles: Some(50_000),
+            cases,
+            missing: vec![],
+            findings: vec!["It took long.".into()],
+            written: Some(Written {
+                report: "r.html".into(),
+                csv: "r.csv".into(),
+                json: "r.json".into(),
+            }),
+        }
     }
 
     #[test]
@@ -284,24 +373,47 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_was_cut_short_is_called_partial_in_table_notes_and_object() {
-        let mut cut = measured(Case::Cpu, 90e3, None);
-        cut.partial = true;
-        cut.round_trips.count = 41_110;
-        cut.missing = 5;
-        let report = report(vec![measured(Case::Idle, 70e3, None), cut]);
-        let text = report.to_string();
-        assert!(text.contains("CPU load, here (partial)"), "{text}");
-        assert!(text.contains("interrupted after 41115 of 50000 cycles"), "{text}");
-        assert!(!text.contains("no load, here (partial)"), "{text}");
-        let cases = &report.to_json()["cases"];
-        assert_eq!((&cases[0]["partial"], &cases[1]["partial"]), (&json!(false), &json!(true)));
+    fn a_load_is_noted_with_what_it_reached_of_what_was_asked() {
+        let mut loaded = measured(Case::Network, 90e3, None);
+        loaded.load = vec![
+            json!({"target": "udp://n2:5001", "parameters": {"rate_bps": 80e6},
+                   "values": {"rate_bps": 79.96e6}}),
+            json!({"parameters": {"cpus": [0, 1]},
+                   "values": {"asked_ratio": 0.5, "burnt_ratio": 0.494},
+                   "trust": {"warnings": ["others used these CPUs"]}}),
+        ];
+        let text = report(vec![loaded]).to_string();
+        assert!(text.contains("traffic to udp://n2:5001 reached 80.0 of 80.0 Mbit/s"), "{text}");
+        assert!(text.contains("2 burners, one per core, burnt 49.4 of 50.0 %"), "{text}");
+        assert!(text.contains("of the load: others used these CPUs"), "{text}");
     }
 
     #[test]
-    fn nothing_measured_is_an_empty_table_and_no_finding() {
-        let report = report(vec![]);
-        assert_eq!(report.finding(), None);
-        assert_eq!(report.to_json()["cases"], json!([]));
+    fn a_case_that_was_not_measured_is_called_missing_and_the_whole_partial() {
+        let mut cut = report(vec![measured(Case::Idle, 70e3, None)]);
+        assert_eq!(cut.to_json()["partial"], json!(false));
+        cut.missing = vec![(Case::Cpu, "interrupted".into())];
+        assert_eq!(cut.to_json()["partial"], json!(true));
+        let text = cut.to_string();
+        assert!(text.contains("partial: CPU load was not measured: interrupted"), "{text}");
+    }
+
+    #[test]
+    fn it_ends_with_the_findings_and_the_path_of_the_report() {
+        let text = report(vec![measured(Case::Idle, 70e3, None)]).to_string();
+        assert!(text.contains("- It took long.\n"), "{text}");
+        assert!(text.ends_with("the report: r.html\n"), "{text}");
+    }
+
+    #[test]
+    fn nothing_measured_is_no_finding_and_no_file() {
+        let mut nothing = report(vec![]);
+        nothing.written = None;
+        assert_eq!(nothing.finding(), None);
+        assert_eq!(
+            (&nothing.to_json()["cases"], &nothing.to_json()["csv"]),
+            (&json!([]), &Value::Null)
+        );
+        assert!(nothing.to_string().ends_with("nothing was measured\n"));
     }
 }

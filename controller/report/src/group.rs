@@ -45,7 +45,7 @@ impl<'a> Group<'a> {
     /// lie between repetitions of one cell and that cell as a whole.
     pub(crate) fn interval(&self, ppm: u32) -> Option<(i64, i64)> {
         let quantile = Quantile::from_ppm(ppm)?;
-        let (low, high) = self.steps.interval(ppm)?;
+        let (low, high) = self.steps.interval(quantile)?;
         let middle = self.steps.quantile(quantile)? as f64;
         let (least, most) = self.factors(quantile);
         let (least, most) = (middle * least, middle * most);

@@ -11,7 +11,6 @@ mod figures;
 mod findings;
 mod group;
 mod html;
-mod line;
 mod metric;
 mod page;
 mod quantity;

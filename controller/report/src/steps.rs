@@ -1,6 +1,6 @@
 //! A distribution as rising values with counts: what percentiles, curves and bars are read from.
 
-use dwell_stats::Quantile;
+use dwell_stats::{Quantile, independent_quantile_ranks};
 
 use crate::data::Step;
 
@@ -65,18 +65,12 @@ impl Steps {
     }
 
     /// The two samples between which the quantile of the source lies with 99.9 % confidence if
-    /// samples were independent (binomial order statistics, normal approximation). Successive
-    /// delays are not, which is why the level is higher than the customary 95 %. `None` where
-    /// there are too few samples to bracket it.
-    pub(crate) fn interval(&self, ppm: u32) -> Option<(i64, i64)> {
-        const Z: f64 = 3.29;
-        let (n, q) = (self.count as f64, f64::from(ppm) / 1e6);
-        let half = Z * (n * q * (1.0 - q)).sqrt();
-        let (low, high) = ((n * q - half).floor(), (n * q + half).ceil() + 1.0);
-        if low < 1.0 || high > n {
-            return None;
-        }
-        Some((self.at_rank(low as u64)?, self.at_rank(high as u64)?))
+    /// samples were independent. Successive delays are not, which is why the level is higher than
+    /// the customary 95 %. `None` where there are too few samples to bracket it.
+    pub(crate) fn interval(&self, quantile: Quantile) -> Option<(i64, i64)> {
+        const CONFIDENCE: f64 = 0.999;
+        let (low, high) = independent_quantile_ranks(self.count, quantile, CONFIDENCE)?;
+        Some((self.at_rank(low)?, self.at_rank(high)?))
     }
 
     /// The value of a rank, counted from 1.
@@ -174,8 +168,8 @@ mod tests {
         assert_eq!(hundred.quantile(Quantile::P50), Some(50));
         assert_eq!(hundred.quantile(Quantile::P99), Some(99));
         assert_eq!(hundred.quantile(Quantile::P99_9), None);
-        assert_eq!(hundred.interval(990_000), None);
-        let (low, high) = hundred.interval(500_000).unwrap();
+        assert_eq!(hundred.interval(Quantile::P99), None);
+        let (low, high) = hundred.interval(Quantile::P50).unwrap();
         assert!(low < 50 && high > 50 && high < 100);
         assert_eq!(Steps::default().quantile(Quantile::P50), None);
     }

@@ -6,6 +6,8 @@
 //! over is independent from point to point; where it is not, fit the percentiles of the cells
 //! instead of their samples.
 
+use std::collections::BTreeMap;
+
 use rand::SeedableRng;
 use rand::seq::index::sample;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -40,6 +42,11 @@ pub struct LineFit {
     pub r_squared: Option<f64>,
     /// The standard deviation of what the line leaves over (n - 2).
     pub residual_stddev: f64,
+    mean_x: f64,
+    /// Sum of the squares of x from its mean.
+    square_x: f64,
+    /// Student's t of the confidence asked for.
+    student: f64,
 }
 
 /// A line by the median of all slopes between two points.
@@ -56,19 +63,58 @@ pub struct RobustFit {
     pub slope_interval: Option<RealInterval>,
 }
 
+impl LineFit {
+    /// y of the line at x.
+    pub fn at(&self, x: f64) -> f64 {
+        self.intercept.value + self.slope.value * x
+    }
+
+    /// Half the width of the interval of the line itself (not of single points) at x.
+    pub fn margin_at(&self, x: f64) -> f64 {
+        let share = 1.0 / self.count as f64 + (x - self.mean_x).powi(2) / self.square_x;
+        self.student * self.residual_stddev * share.sqrt()
+    }
+}
+
 /// Ordinary least squares. `None` below three points, if x does not vary, for a point that is not
 /// finite, and for a confidence that is not within 0 and 1.
 pub fn least_squares(points: &[(f64, f64)], confidence: f64) -> Option<LineFit> {
+    let grouped: Vec<_> = points.iter().map(|&(x, y)| (0, x, y)).collect();
+    Some(grouped_least_squares(&grouped, confidence)?.0)
+}
+
+/// Least squares of points (group, x, y) when every group may lie higher or lower than the others by
+/// a constant of its own (analysis of covariance): the slope is that within groups, the line the
+/// one through the mean of all points, and R2 the share of the variance within groups. Also returns
+/// the points, in their order, with the constants taken out. Degrees of freedom are n less one per
+/// group and one for the slope.
+///
+/// `None` when no degree of freedom is left, if x does not vary within any group, and as for
+/// [`least_squares`], which this is of one group.
+pub fn grouped_least_squares(
+    points: &[(usize, f64, f64)],
+    confidence: f64,
+) -> Option<(LineFit, Vec<(f64, f64)>)> {
     let count = points.len();
-    if count < 3 || !all_finite(points) || !is_confidence(confidence) {
+    if !points.iter().all(|(_, x, y)| x.is_finite() && y.is_finite()) || !is_confidence(confidence)
+    {
         return None;
     }
+    let mut groups: BTreeMap<usize, (f64, f64, f64)> = BTreeMap::new();
+    for (group, x, y) in points {
+        let sums = groups.entry(*group).or_default();
+        *sums = (sums.0 + 1.0, sums.1 + x, sums.2 + y);
+    }
+    let freedom = count.checked_sub(groups.len() + 1).filter(|&left| left > 0)? as f64;
     let n = count as f64;
-    let mean_x = points.iter().map(|point| point.0).sum::<f64>() / n;
-    let mean_y = points.iter().map(|point| point.1).sum::<f64>() / n;
+    let mean_x = groups.values().map(|sums| sums.1).sum::<f64>() / n;
+    let mean_y = groups.values().map(|sums| sums.2).sum::<f64>() / n;
+    let within = |(group, x, y): &(usize, f64, f64)| {
+        let (n, sum_x, sum_y) = groups[group];
+        (x - sum_x / n, y - sum_y / n)
+    };
     let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
-    for (x, y) in points {
-        let (x, y) = (x - mean_x, y - mean_y);
+    for (x, y) in points.iter().map(within) {
         xx += x * x;
         xy += x * y;
         yy += y * y;
@@ -77,23 +123,28 @@ pub fn least_squares(points: &[(f64, f64)], confidence: f64) -> Option<LineFit> 
         return None;
     }
     let slope = xy / xx;
-    let left_over: f64 =
-        points.iter().map(|(x, y)| y - mean_y - slope * (x - mean_x)).map(|r| r * r).sum();
-    let residual_stddev = (left_over / (n - 2.0)).sqrt();
-    let t = student_quantile(0.5 + confidence / 2.0, n - 2.0);
+    let left_over: Vec<f64> = points.iter().map(within).map(|(x, y)| y - slope * x).collect();
+    let squares: f64 = left_over.iter().map(|rest| rest * rest).sum();
+    let residual_stddev = (squares / freedom).sqrt();
+    let student = student_quantile(0.5 + confidence / 2.0, freedom);
     let coefficient = |value: f64, standard_error: f64| {
-        let margin = t * standard_error;
+        let margin = student * standard_error;
         let interval = RealInterval { low: value - margin, high: value + margin };
         Coefficient { value, standard_error, interval }
     };
     let intercept_error = residual_stddev * (1.0 / n + mean_x * mean_x / xx).sqrt();
-    Some(LineFit {
+    let fit = LineFit {
         count,
         intercept: coefficient(mean_y - slope * mean_x, intercept_error),
         slope: coefficient(slope, residual_stddev / xx.sqrt()),
-        r_squared: (yy > 0.0).then(|| (1.0 - left_over / yy).clamp(0.0, 1.0)),
+        r_squared: (yy > 0.0).then(|| (1.0 - squares / yy).clamp(0.0, 1.0)),
         residual_stddev,
-    })
+        mean_x,
+        square_x: xx,
+        student,
+    };
+    let levelled = points.iter().zip(left_over).map(|(&(_, x, _), rest)| (x, fit.at(x) + rest));
+    Some((fit, levelled.collect()))
 }
 
 /// Theil and Sen's line. Above [`ROBUST_POINTS`] points it is that of a random subset drawn by
@@ -201,6 +252,40 @@ mod tests {
         // 2.0322 is Student's t of 34 degrees at 97.5 %.
         let margin = (fit.slope.interval.high - fit.slope.interval.low) / 2.0;
         assert!((margin / fit.slope.standard_error - 2.032_245).abs() < 1e-5, "{fit:?}");
+    }
+
+    #[test]
+    fn a_small_line_has_the_interval_found_by_hand() {
+        // Residuals square to 2.4, so s = sqrt(0.8); half = 3.18245 s / sqrt(10).
+        let points = [(1.0, 2.0), (2.0, 4.0), (3.0, 5.0), (4.0, 4.0), (5.0, 5.0)];
+        let fit = least_squares(&points, 0.95).unwrap();
+        assert!(close(fit.intercept.value, 2.2) && close(fit.slope.value, 0.6), "{fit:?}");
+        assert!(close(fit.r_squared.unwrap(), 0.6), "{fit:?}");
+        assert!((fit.slope.interval.high - 0.6 - 0.900_13).abs() < 1e-4, "{fit:?}");
+        assert!(close(fit.margin_at(0.0), fit.intercept.interval.high - fit.intercept.value));
+        assert!(close(fit.margin_at(3.0), 3.182_446 * (0.8_f64 / 5.0).sqrt()), "{fit:?}");
+    }
+
+    #[test]
+    fn groups_that_lie_apart_do_not_hide_a_slope_they_share() {
+        // Two groups 1,000 apart, one measured where x is high: plain least squares sees -200.
+        let points = [
+            (0, 1.0, 1_001.0),
+            (0, 2.0, 1_002.1),
+            (0, 3.0, 1_002.9),
+            (1, 6.0, 6.0),
+            (1, 7.0, 7.1),
+            (1, 8.0, 7.9),
+        ];
+        let (fit, levelled) = grouped_least_squares(&points, 0.95).unwrap();
+        assert!(close(fit.slope.value, 0.95), "{fit:?}");
+        assert!(fit.slope.interval.high < 1.25, "{fit:?}");
+        assert!(levelled.iter().all(|(x, y)| (y - fit.at(*x)).abs() < 0.2), "{levelled:?}");
+        let one: Vec<_> = points[..3].iter().map(|&(_, x, y)| (7, x, y)).collect();
+        let (_, same) = grouped_least_squares(&one, 0.95).unwrap();
+        assert!(same.iter().zip(&one).all(|((_, y), (_, _, as_given))| close(*y, *as_given)));
+        // Two points per group leave nothing to judge by.
+        assert_eq!(grouped_least_squares(&points[..2], 0.95), None);
     }
 
     #[test]

@@ -58,11 +58,22 @@ pub fn independent_quantile_interval(
     quantile: Quantile,
     confidence: f64,
 ) -> Option<Interval> {
-    if values.is_empty() || !is_confidence(confidence) {
+    let (low, high) = independent_quantile_ranks(values.len() as u64, quantile, confidence)?;
+    let ranks = (low as usize, high as usize);
+    Some(between(&mut values.to_vec(), ranks, values.len() as f64))
+}
+
+/// The ranks, from 1, of the two among n independent samples between which the quantile lies: what
+/// [`independent_quantile_interval`] is made of, for callers that hold values with their counts.
+pub fn independent_quantile_ranks(
+    n: u64,
+    quantile: Quantile,
+    confidence: f64,
+) -> Option<(u64, u64)> {
+    if n == 0 || !is_confidence(confidence) {
         return None;
     }
-    let ranks = exact_ranks(values.len(), quantile.share(), confidence)?;
-    Some(between(&mut values.to_vec(), ranks, values.len() as f64))
+    exact_ranks(n, quantile.share(), confidence)
 }
 
 /// The interval of the mean of a stationary series in order of time, in nanoseconds: Student's t on
@@ -117,9 +128,9 @@ fn wilson(share: f64, n: f64, z: f64) -> RealInterval {
 /// The ranks, from 1, that hold the quantile between them: the closest two for which the number of
 /// samples below the quantile is under the lower, or not under the upper, with at most half of what
 /// the confidence leaves.
-fn exact_ranks(n: usize, share: f64, confidence: f64) -> Option<(usize, usize)> {
+fn exact_ranks(n: u64, share: f64, confidence: f64) -> Option<(u64, u64)> {
     let tail = (1.0 - confidence) / 2.0;
-    let at_most = |k: usize| binomial_at_most(k as f64, n as f64, share);
+    let at_most = |k: u64| binomial_at_most(k as f64, n as f64, share);
     // The first k that is too likely to be reached from below, and the first that is unlikely to be
     // passed.
     let low = first(n, |k| at_most(k) > tail);
@@ -153,7 +164,7 @@ fn effective_ranks(below: &Dependence, share: f64, confidence: f64) -> Option<(u
 
 /// The smallest of 0..n at which a condition holds that holds from some point on; n if it never
 /// does.
-fn first(n: usize, holds: impl Fn(usize) -> bool) -> usize {
+fn first(n: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, n);
     while low < high {
         let middle = low + (high - low) / 2;

@@ -39,12 +39,14 @@ pub use delays::Delays;
 pub use direction::LossByDirection;
 pub use distribution::{Distribution, EXACT_LIMIT, Figures, Quantile, Resolution};
 pub use ecdf::{EcdfPoint, PercentilePoint, Steps};
-pub use fit::{Coefficient, LineFit, ROBUST_POINTS, RobustFit, least_squares, theil_sen};
+pub use fit::{
+    Coefficient, LineFit, ROBUST_POINTS, RobustFit, grouped_least_squares, least_squares, theil_sen,
+};
 pub use hampel::{Hampel, Standing};
 pub use histogram::{Bin, bins};
 pub use interval::{
-    Interval, RealInterval, independent_quantile_interval, mean_interval, quantile_interval,
-    series_share_interval, share_interval,
+    Interval, RealInterval, independent_quantile_interval, independent_quantile_ranks,
+    mean_interval, quantile_interval, series_share_interval, share_interval,
 };
 pub use loss_runs::LossRuns;
 pub use metric::Metric;

@@ -244,6 +244,7 @@ fn carry_out(
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let lab = run.lab.clone().unwrap_or_else(|| lab_name(store.dir(), &run.run));
     store.set_lab(run, &lab)?;
+    clear_after_the_dead(store, run, &program)?;
     let mut fleet = LabFleet::new(program, lab);
     // What a dead runner left would be in the way.
     fleet.clear()?;
@@ -263,6 +264,20 @@ fn carry_out(
     let outcome = runner.run();
     progress.end();
     Ok(outcome)
+}
+
+/// Takes down the labs of other runs whose runner was killed. There is one runner per data directory,
+/// so a run that is still said to be running, and is not ours, has none.
+fn clear_after_the_dead(store: &Store, run: &RunRow, program: &Path) -> Result<(), Failure> {
+    for dead in store.runs()? {
+        let Some(lab) = dead.lab.filter(|_| dead.state == RunState::Running) else { continue };
+        if dead.run != run.run
+            && let Err(error) = LabFleet::new(program.to_owned(), lab).clear()
+        {
+            eprintln!("dwell: run {} left its lab behind: {error}", dead.run);
+        }
+    }
+    Ok(())
 }
 
 /// A name that no other data directory's run has at the same time.

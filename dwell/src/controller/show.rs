@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::Figures;
 use dwell_report::data::{RunData, TrialData};
+use dwell_store::RunRow;
 use serde_json::{Value, json};
 
 use super::data::{DataArgs, find, run_data};
@@ -30,7 +31,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let data = run_data(&store, &run)?;
     let mut out = io::stdout().lock();
     if args.json {
-        writeln!(out, "{:#}", object(&data))?;
+        writeln!(out, "{:#}", object(&run, &data))?;
     } else {
         print(&mut out, &data)?;
     }
@@ -38,7 +39,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// `dwell.run/1`
-pub(super) fn object(run: &RunData) -> Value {
+fn object(row: &RunRow, run: &RunData) -> Value {
     let trials: Vec<_> = run
         .trials
         .iter()
@@ -55,6 +56,8 @@ pub(super) fn object(run: &RunData) -> Value {
                 "metrics": summary.map(|summary| &summary.metrics),
                 "values": summary.map(|summary| &summary.values),
                 "trust": summary.map(|summary| &summary.trust),
+                "environment": summary.map(|summary| &summary.environment),
+                "loads": trial.loads,
             })
         })
         .collect();
@@ -63,6 +66,9 @@ pub(super) fn object(run: &RunData) -> Value {
         "run": run.id,
         "plan": run.name,
         "title": run.title,
+        "state": row.state,
+        "seed": row.seed,
+        "settings": row.settings,
         "started": run.started,
         "finished": run.finished,
         "dwell": run.dwell,

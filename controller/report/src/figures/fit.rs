@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use dwell_stats::Quantile;
+use dwell_stats::{LineFit, Quantile, grouped_least_squares};
 use serde_json::{Value, json};
 
 use super::{Subject, bands};
 use crate::data::Axis;
 use crate::figure::{Figure, Table, WIDTH, slug};
 use crate::group::{self, Group};
-use crate::line::Line;
 use crate::quantity::{delay, three_digits};
 
 /// Points from which the line and its band are drawn.
@@ -42,7 +41,7 @@ pub(super) fn fit(subject: &Subject, axis: &Axis) -> Option<Figure> {
     if places < 3 {
         return None;
     }
-    let (line, adjusted) = Line::through(&points)?;
+    let (line, adjusted) = grouped_least_squares(&points, 0.95)?;
     let title = format!("Straight line through the median {} against {}", subject.noun, axis.name);
     let id = format!("fit-{}", slug(&axis.name));
     let body = body(subject, &adjusted, &line, bands::x(axis, numbers));
@@ -54,7 +53,7 @@ pub(super) fn fit(subject: &Subject, axis: &Axis) -> Option<Figure> {
     Some(Figure::new(id, title, finding, &subject.caption, body, table))
 }
 
-fn body(subject: &Subject, points: &[(f64, f64)], line: &Line, x: Value) -> Value {
+fn body(subject: &Subject, points: &[(f64, f64)], line: &LineFit, x: Value) -> Value {
     let unit = subject.unit;
     let dots: Vec<Value> =
         points.iter().map(|(x, y)| json!({"x": x, "median of a trial": unit.of(*y)})).collect();
@@ -62,7 +61,7 @@ fn body(subject: &Subject, points: &[(f64, f64)], line: &Line, x: Value) -> Valu
     let along: Vec<Value> = (0..=RESOLUTION)
         .map(|i| {
             let x = min + (max - min) * f64::from(i) / f64::from(RESOLUTION);
-            let (y, half) = (line.at(x), line.half_at(x));
+            let (y, half) = (line.at(x), line.margin_at(x));
             json!({"x": x, "low": unit.of(y - half), "line": unit.of(y), "high": unit.of(y + half)})
         })
         .collect();
@@ -100,11 +99,15 @@ fn step(axis: &Axis, numbers: &[f64]) -> (f64, String) {
     (step, format!("{} {unit}", three_digits(step)))
 }
 
-fn finding(axis: &Axis, line: &Line, numbers: &[f64], n: usize) -> String {
+/// Share of the variance that the line explains; all of it where there is none.
+fn explained(line: &LineFit) -> f64 {
+    line.r_squared.unwrap_or(1.0)
+}
+
+fn finding(axis: &Axis, line: &LineFit, numbers: &[f64], n: usize) -> String {
     let (step, named) = step(axis, numbers);
-    let (low, high) =
-        ((line.slope - line.slope_half) * step, (line.slope + line.slope_half) * step);
-    let r2 = three_digits(line.r_squared);
+    let (low, high) = (line.slope.interval.low * step, line.slope.interval.high * step);
+    let r2 = three_digits(explained(line));
     if low <= 0.0 && high >= 0.0 {
         return format!(
             "Cannot tell whether {} matters: {named} more change the median by {} to {} (95 % interval over {n} trials, R2 = {r2}).",
@@ -113,28 +116,36 @@ fn finding(axis: &Axis, line: &Line, numbers: &[f64], n: usize) -> String {
             delay(high)
         );
     }
-    let verb = if line.slope > 0.0 { "adds" } else { "takes away" };
+    let verb = if line.slope.value > 0.0 { "adds" } else { "takes away" };
     let (least, most) = (low.abs().min(high.abs()), low.abs().max(high.abs()));
     format!(
         "Each further {named} {verb} {} (between {} and {}, 95 % interval over {n} trials); a straight line explains {} % of the variance (R2 = {r2}).",
-        delay((line.slope * step).abs()),
+        delay((line.slope.value * step).abs()),
         delay(least),
         delay(most),
-        three_digits(line.r_squared * 100.0)
+        three_digits(explained(line) * 100.0)
     )
 }
 
-fn table(line: &Line, n: usize, axis: &Axis) -> Table {
+fn table(line: &LineFit, n: usize, axis: &Axis) -> Table {
     let unit = axis.unit.as_deref().unwrap_or("1");
     let mut table = Table::new(["quantity", "value", "95 % interval, plus or minus"]);
-    let half = line.half_at(0.0);
-    table.row(["a: delay at zero [ns]".into(), three_digits(line.intercept), three_digits(half)]);
+    let half = line.margin_at(0.0);
+    table.row([
+        "a: delay at zero [ns]".into(),
+        three_digits(line.intercept.value),
+        three_digits(half),
+    ]);
     table.row([
         format!("b: slope [ns per {unit}]"),
-        three_digits(line.slope),
-        three_digits(line.slope_half),
+        three_digits(line.slope.value),
+        three_digits(line.slope.interval.high - line.slope.value),
     ]);
-    table.row(["R2: share of variance explained".into(), three_digits(line.r_squared), "-".into()]);
+    table.row([
+        "R2: share of variance explained".into(),
+        three_digits(explained(line)),
+        "-".into(),
+    ]);
     table.row(["trials".into(), n.to_string(), "-".into()]);
     table
 }

@@ -1,5 +1,6 @@
 //! Lost and late probes against a parameter, with what their number allows to say.
 
+use dwell_stats::share_interval;
 use serde_json::json;
 
 use crate::data::{Axis, RunData};
@@ -72,12 +73,8 @@ impl Loss {
 
     /// Wilson's 95 % interval, which also says something where nothing was lost.
     fn interval(&self) -> (f64, f64) {
-        const Z: f64 = 1.96;
-        let (n, p) = (self.sent as f64, self.ratio());
-        let z2 = Z * Z / n;
-        let middle = (p + z2 / 2.0) / (1.0 + z2);
-        let half = Z * (p * (1.0 - p) / n + z2 / (4.0 * n)).sqrt() / (1.0 + z2);
-        ((middle - half).max(0.0), (middle + half).min(1.0))
+        let interval = share_interval(self.gone, self.sent, 0.95);
+        interval.map_or((0.0, 1.0), |interval| (interval.low, interval.high))
     }
 }
 

@@ -1,0 +1,75 @@
+//! `docs/plans.md` names every field of a plan, none that does not exist, and its plans are plans.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use dwell_plan::{
+    Constraint, CpuLoad, Expansion, LinkPlan, Load, NodePlace, PingPlan, Plan, ReflectPlan, Source,
+    StopRules, Topology, TrafficLoad, Trials, expand,
+};
+use serde::de::DeserializeOwned;
+
+fn documentation() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plans.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The fields of a table, as the reader of plans lists them when it meets one that it does not know.
+fn fields<T: DeserializeOwned>(at: &str) -> Vec<String> {
+    let Err(error) = toml::from_str::<T>("no_such_field = 1") else {
+        panic!("{at} takes any field");
+    };
+    let (_, known) = error.message().split_once("expected ").unwrap();
+    let names = known.split('`').skip(1).step_by(2);
+    names.map(|name| format!("{at}{name}")).collect()
+}
+
+/// What the first column of the tables of fields names.
+fn documented(text: &str) -> BTreeSet<String> {
+    let (_, text) = text.split_once("\n## Fields\n").unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.filter_map(|row| row.split_once("` |")).map(|(name, _)| name.to_owned()).collect()
+}
+
+#[test]
+fn the_documentation_has_every_field_and_no_other() {
+    let tables: BTreeSet<String> =
+        ["topology", "nodes", "ping", "reflect", "loads", "matrix", "constraint", "trials", "stop"]
+            .map(str::to_owned)
+            .into();
+    let top: BTreeSet<String> = fields::<Plan>("").into_iter().collect();
+    assert!(tables.is_subset(&top), "{top:?}");
+    assert_eq!(fields::<Load>(""), ["cpu", "traffic"]);
+    let mut known: BTreeSet<String> = top.difference(&tables).cloned().collect();
+    known
+        .extend(fields::<Topology>("topology.").into_iter().filter(|name| name != "topology.link"));
+    known.extend(fields::<LinkPlan>("topology.link."));
+    known.extend(fields::<NodePlace>("nodes.NAME."));
+    known.extend(fields::<PingPlan>("ping."));
+    known.extend(fields::<ReflectPlan>("reflect."));
+    known.extend(fields::<CpuLoad>("loads.NAME.cpu[]."));
+    known.extend(fields::<TrafficLoad>("loads.NAME.traffic[]."));
+    known.extend(fields::<Constraint>("constraint[]."));
+    known.extend(fields::<Trials>("trials."));
+    known.extend(fields::<StopRules>("stop."));
+    let documented = documented(&documentation());
+    let undocumented: Vec<_> = known.difference(&documented).collect();
+    let invented: Vec<_> = documented.difference(&known).collect();
+    assert!(undocumented.is_empty() && invented.is_empty(), "{undocumented:?} {invented:?}");
+}
+
+#[test]
+fn the_plans_of_the_documentation_have_as_many_trials_as_it_says() {
+    let text = documentation();
+    let plans = text.split("```toml plan\n").skip(1).map(|rest| rest.split_once("```").unwrap().0);
+    let expanded: Vec<Expansion> =
+        plans.map(|plan| expand(&Source::parse(plan).unwrap(), 1).unwrap()).collect();
+    let counts: Vec<_> = expanded.iter().map(|expansion| expansion.trials().len()).collect();
+    assert_eq!(counts, [84, 52_600]);
+    assert!(text.contains("84 trials") && text.contains("52,600 trials"));
+    // Every cell goes together, not only each value.
+    for expansion in &expanded {
+        let cells = 0..expansion.cells().len() as u32;
+        assert!(cells.into_iter().all(|cell| expansion.plan_of(cell).is_ok()));
+    }
+}

@@ -1,0 +1,21 @@
+//! `docs/formats.md` names what the formats hold.
+
+use std::path::Path;
+
+use dwell_engine::stamps::State;
+use dwell_record::{Column, segment};
+
+#[test]
+fn the_documentation_has_every_column_and_the_number_of_every_state() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let words: Vec<&str> = text.split(|c: char| c == '`' || c.is_whitespace()).collect();
+    for column in Column::ALL {
+        assert!(words.contains(&column.name()), "{} is missing", column.name());
+    }
+    let states = State::ALL.map(|state| format!("{} {}", state.code(), state.name())).join(", ");
+    assert_eq!(text.matches(&states).count(), 2, "'{states}' of segments and of samples");
+    for word in [segment::SCHEMA, "DWELLSEG"] {
+        assert!(text.contains(word), "{word} is missing");
+    }
+}
