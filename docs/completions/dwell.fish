@@ -183,6 +183,7 @@ hdr\t'A log of HdrHistograms of the round trips, one per trial'"
 complete -c dwell -n "__fish_dwell_using_subcommand export" -s o -l output -d 'The file to write, for parquet the directory [default: standard output; for parquet RUN-samples]' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand export" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell -n "__fish_dwell_using_subcommand import" -l witness -d 'Take a capture for a witness of this run (or last): join its packets to the run\'s probes by their ids, and say how far stamps and gaps agree' -r
 complete -c dwell -n "__fish_dwell_using_subcommand import" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand import" -l json -d 'Print what was imported as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand import" -s h -l help -d 'Print help'

@@ -305,6 +305,24 @@ impl Store {
         Ok(())
     }
 
+    /// Notes what somebody tells of a trial after its end.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn add_told(
+        &mut self,
+        trial: &TrialRow,
+        role: Role,
+        who: &str,
+        summary: &Summary,
+    ) -> Result<(), StoreError> {
+        self.db.execute(
+            "INSERT INTO summaries (trial_id, role, node, summary) VALUES (?1, ?2, ?3, ?4)",
+            params![trial.id, role.text(), who, text(summary)],
+        )?;
+        Ok(())
+    }
+
     /// All runs, the newest first.
     ///
     /// # Errors

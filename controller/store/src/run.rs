@@ -85,6 +85,8 @@ pub enum Role {
     Load,
     /// What a reflector or a sink counted.
     Server,
+    /// What somebody outside saw.
+    Witness,
 }
 
 /// A run.
@@ -170,5 +172,5 @@ texts! {
     RunKind { Run: "run", Import: "import" }
     RunState { Running: "running", Finished: "finished", Stopped: "stopped" }
     TrialState { Planned: "planned", Running: "running", Finished: "finished", Failed: "failed" }
-    Role { Measurement: "measurement", Load: "load", Server: "server" }
+    Role { Measurement: "measurement", Load: "load", Server: "server", Witness: "witness" }
 }

@@ -70,7 +70,8 @@ fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> 
         match role {
             Role::Measurement => summary = Some(told),
             Role::Load => loads.push(told),
-            Role::Server => {}
+            // They are no part of what figures draw.
+            Role::Server | Role::Witness => {}
         }
     }
     Ok(TrialData {

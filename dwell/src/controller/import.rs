@@ -15,7 +15,7 @@ use dwell_store::{
 };
 use serde_json::{Value, json};
 
-use super::data::DataArgs;
+use super::data::{DataArgs, find};
 
 /// Rows of a file that begins like this were written by `dwell ping --samples`.
 const SEGMENT: &[u8] = &segment::MAGIC;
@@ -29,6 +29,11 @@ docs/import.md says what is taken from each.")]
 pub(crate) struct Args {
     /// The file
     file: PathBuf,
+
+    /// Take a capture for a witness of this run (or last): join its packets to the run's probes by
+    /// their ids, and say how far stamps and gaps agree
+    #[arg(long, value_name = "RUN")]
+    witness: Option<String>,
 
     /// Print what was imported as one JSON object
     #[arg(long)]
@@ -50,8 +55,14 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         return import_segment(args, &mut store, &mut std::io::Cursor::new(head).chain(input));
     }
     let format = recognise(&head).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-    let mut store = args.data.open()?;
     let mut input = BufReader::with_capacity(1 << 20, std::io::Cursor::new(head).chain(input));
+    if let Some(of) = &args.witness {
+        let mut store = args.data.open_existing()?;
+        let run = find(&store, of)?;
+        let name = file_name(path);
+        return super::witness::witness(&mut store, &run, &name, format, &mut input, args.json);
+    }
+    let mut store = args.data.open()?;
     import(args, &mut store, format, &mut input)
 }
 

@@ -9,6 +9,7 @@ mod report;
 mod run;
 mod runs;
 mod show;
+mod witness;
 
 use dwell_node_cli::{Exit, Failure};
 

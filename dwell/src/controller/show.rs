@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use dwell_node_cli::{Exit, Failure};
-use dwell_record::Figures;
+use dwell_record::{Figures, Summary};
 use dwell_report::data::{RunData, TrialData};
-use dwell_store::RunRow;
+use dwell_store::{Role, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
 use super::data::{DataArgs, find, run_data};
@@ -31,15 +31,28 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let data = run_data(&store, &run)?;
     let mut out = io::stdout().lock();
     if args.json {
-        writeln!(out, "{:#}", object(&run, &data))?;
+        writeln!(out, "{:#}", object(&run, &data, &witnesses(&store, &run)?))?;
     } else {
         print(&mut out, &data)?;
+        for (trial, witness) in witnesses(&store, &run)? {
+            let of = |name: &str| witness.parameters.get(name).cloned().unwrap_or_default();
+            writeln!(
+                out,
+                "witness {} of trial {trial}: {} probes seen, {} not",
+                witness.target,
+                of("matched"),
+                of("unseen")
+            )?;
+        }
     }
     Ok(Exit::Measured)
 }
 
 /// `dwell.run/1`
-fn object(row: &RunRow, run: &RunData) -> Value {
+fn object(row: &RunRow, run: &RunData, witnesses: &[(u32, Summary)]) -> Value {
+    let witnesses_of = |trial: u32| -> Vec<&Summary> {
+        witnesses.iter().filter(|(of, _)| *of == trial).map(|(_, witness)| witness).collect()
+    };
     let trials: Vec<_> = run
         .trials
         .iter()
@@ -58,6 +71,7 @@ fn object(row: &RunRow, run: &RunData) -> Value {
                 "trust": summary.map(|summary| &summary.trust),
                 "environment": summary.map(|summary| &summary.environment),
                 "loads": trial.loads,
+                "witnesses": witnesses_of(trial.trial),
             })
         })
         .collect();
@@ -75,10 +89,23 @@ fn object(row: &RunRow, run: &RunData) -> Value {
         "axes": run.axes,
         "trials": trials,
         "findings": findings(run),
-        "fits": [],
+        "fits": dwell_report::fits(run),
         "verdicts": [],
         "claims": [],
     })
+}
+
+/// What witnesses saw, with the number of the trial.
+fn witnesses(store: &Store, run: &RunRow) -> Result<Vec<(u32, Summary)>, StoreError> {
+    let mut witnesses = Vec::new();
+    for trial in store.trials(run)? {
+        for (role, _, told) in store.told(&trial)? {
+            if role == Role::Witness {
+                witnesses.push((trial.number, told));
+            }
+        }
+    }
+    Ok(witnesses)
 }
 
 fn findings(run: &RunData) -> Vec<Value> {

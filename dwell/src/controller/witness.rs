@@ -89,9 +89,8 @@ fn own(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<Own>, StoreE
             if matches!(batch.state[row], State::Duplicate | State::SendFailed) {
                 continue;
             }
-            let deepest = |deep, shallow| {
-                batch.number(row, deep).or_else(|| batch.number(row, shallow))
-            };
+            let deepest =
+                |deep, shallow| batch.number(row, deep).or_else(|| batch.number(row, shallow));
             let Some(left) = deepest(Column::TxKernel, Column::TxApp) else { continue };
             let rtt = deepest(Column::RttKernel, Column::Rtt);
             probes.insert(batch.id[row], Own { id: batch.id[row], left, rtt });

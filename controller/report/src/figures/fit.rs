@@ -1,52 +1,28 @@
 //! A straight line through delay against a parameter (S0.16: d(size) = a + b size).
 
-use std::collections::BTreeMap;
-
-use dwell_stats::{LineFit, Quantile, grouped_least_squares};
+use dwell_stats::{LineFit, grouped_least_squares};
 use serde_json::{Value, json};
 
 use super::{Subject, bands};
 use crate::data::Axis;
 use crate::figure::{Figure, Table, WIDTH, slug};
-use crate::group::{self, Group};
+use crate::fits::medians;
 use crate::quantity::{delay, three_digits};
 
 /// Points from which the line and its band are drawn.
 const RESOLUTION: u32 = 40;
 
-/// `None` unless the axis has at least three numbers with samples. Each trial is one observation,
-/// its median; samples within a trial are too alike to count as many. What the other axes do is
-/// taken out: each of their combinations may lie higher or lower by a constant.
+/// `None` unless the axis has at least three numbers with samples; see [`medians`].
 pub(super) fn fit(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let numbers = axis.numbers.as_ref()?;
-    let mut others: Vec<BTreeMap<&str, &str>> = Vec::new();
-    let mut points = Vec::new();
-    let mut places = 0;
-    for (i, group) in group::by_axis(subject.run, subject.metric, axis) {
-        let x = *numbers.get(i)?;
-        let before = points.len();
-        for trial in &group.trials {
-            let one = Group::new(String::new(), vec![trial], subject.metric);
-            let Some(median) = one.steps.quantile(Quantile::P50) else { continue };
-            let pairs = trial.parameters.iter().filter(|(name, _)| **name != axis.name);
-            let key = pairs.map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            let place = others.iter().position(|other| *other == key).unwrap_or_else(|| {
-                others.push(key);
-                others.len() - 1
-            });
-            points.push((place, x, median as f64));
-        }
-        places += usize::from(points.len() > before);
-    }
-    if places < 3 {
-        return None;
-    }
+    let points = medians(subject, axis)?;
+    let others = points.iter().map(|(place, ..)| place + 1).max()?;
     let (line, adjusted) = grouped_least_squares(&points, 0.95)?;
     let title = format!("Straight line through the median {} against {}", subject.noun, axis.name);
     let id = format!("fit-{}", slug(&axis.name));
     let body = body(subject, &adjusted, &line, bands::x(axis, numbers));
     let mut finding = finding(axis, &line, numbers, points.len());
-    if others.len() > 1 {
+    if others > 1 {
         finding += " What the other parameters do is taken out first.";
     }
     let table = table(&line, points.len(), axis);

@@ -68,7 +68,7 @@ CREATE TABLE environments (
 CREATE TABLE summaries (
     id INTEGER PRIMARY KEY,
     trial_id INTEGER NOT NULL REFERENCES trials (id) ON DELETE CASCADE,
-    role TEXT NOT NULL CHECK (role IN ('measurement', 'load', 'server')),
+    role TEXT NOT NULL CHECK (role IN ('measurement', 'load', 'server', 'witness')),
     node TEXT NOT NULL,
     environment_id INTEGER REFERENCES environments (id),
     -- JSON, dwell.summary/1.

@@ -1,0 +1,118 @@
+//! Straight lines through delay against a parameter (S0.16), as numbers.
+
+use std::collections::BTreeMap;
+
+use dwell_stats::{Coefficient, Quantile, RealInterval, grouped_least_squares, theil_sen};
+use serde::Serialize;
+
+use crate::data::{Axis, RunData};
+use crate::figures::Subject;
+use crate::group::{self, Group};
+
+/// The confidence of intervals.
+const CONFIDENCE: f64 = 0.95;
+
+/// The seed of the robust line, which looks at a part of many points only.
+const SEED: u64 = 1;
+
+/// A line through the medians of trials: delay = intercept + slope x.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fit {
+    /// The delay, such as `rtt_ns`.
+    pub metric: String,
+    /// What is fitted of each trial.
+    pub statistic: &'static str,
+    /// The axis.
+    pub axis: String,
+    /// The unit of the axis; empty for a count.
+    pub unit: String,
+    /// Trials.
+    pub count: usize,
+    /// The confidence of all intervals.
+    pub confidence: f64,
+    /// Delay at zero.
+    pub intercept_ns: Estimate,
+    /// Nanoseconds per unit of the axis.
+    pub slope_ns_per_unit: Estimate,
+    /// The share of the variance that the line explains; null if the delay does not vary.
+    pub r_squared: Option<f64>,
+    /// The slope that outliers do not move (Theil-Sen); null where it cannot be had.
+    pub robust_slope_ns_per_unit: Option<Estimate>,
+}
+
+/// An estimate with its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The estimate.
+    pub value: f64,
+    /// Low end of the interval.
+    pub low: f64,
+    /// High end of the interval.
+    pub high: f64,
+}
+
+impl Estimate {
+    fn new(value: f64, interval: RealInterval) -> Self {
+        Self { value, low: interval.low, high: interval.high }
+    }
+}
+
+impl From<Coefficient> for Estimate {
+    fn from(coefficient: Coefficient) -> Self {
+        Self::new(coefficient.value, coefficient.interval)
+    }
+}
+
+/// The lines of a run: one for each axis of at least three numbers.
+pub fn fits(run: &RunData) -> Vec<Fit> {
+    let Some(subject) = Subject::of(run) else { return Vec::new() };
+    run.axes.iter().filter_map(|axis| fit(&subject, axis)).collect()
+}
+
+fn fit(subject: &Subject, axis: &Axis) -> Option<Fit> {
+    let points = medians(subject, axis)?;
+    let (line, adjusted) = grouped_least_squares(&points, CONFIDENCE)?;
+    let robust = theil_sen(&adjusted, CONFIDENCE, SEED);
+    Some(Fit {
+        metric: subject.metric.to_owned(),
+        statistic: "p50",
+        axis: axis.name.clone(),
+        unit: axis.unit.clone().unwrap_or_default(),
+        count: points.len(),
+        confidence: CONFIDENCE,
+        intercept_ns: line.intercept.into(),
+        slope_ns_per_unit: line.slope.into(),
+        r_squared: line.r_squared,
+        robust_slope_ns_per_unit: robust
+            .and_then(|fit| Some(Estimate::new(fit.slope, fit.slope_interval?))),
+    })
+}
+
+/// The medians of trials against the numbers of an axis: which combination of the other axes, x,
+/// y. `None` unless at least three numbers have samples.
+///
+/// Each trial is one observation; samples within a trial are too alike to count as many. What the
+/// other axes do is taken out: each of their combinations may lie higher or lower by a constant.
+pub(crate) fn medians(subject: &Subject, axis: &Axis) -> Option<Vec<(usize, f64, f64)>> {
+    let numbers = axis.numbers.as_ref()?;
+    let mut others: Vec<BTreeMap<&str, &str>> = Vec::new();
+    let mut points = Vec::new();
+    let mut places = 0;
+    for (i, group) in group::by_axis(subject.run, subject.metric, axis) {
+        let x = *numbers.get(i)?;
+        let before = points.len();
+        for trial in &group.trials {
+            let one = Group::new(String::new(), vec![trial], subject.metric);
+            let Some(median) = one.steps.quantile(Quantile::P50) else { continue };
+            let pairs = trial.parameters.iter().filter(|(name, _)| **name != axis.name);
+            let key = pairs.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            let place = others.iter().position(|other| *other == key).unwrap_or_else(|| {
+                others.push(key);
+                others.len() - 1
+            });
+            points.push((place, x, median as f64));
+        }
+        places += usize::from(points.len() > before);
+    }
+    (places >= 3).then_some(points)
+}
