@@ -11,9 +11,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Catches SIGINT and SIGTERM from now on.
+    /// Catches SIGINT and SIGTERM from now on. A second ^C ends the process at once.
     pub fn catch() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
+        // The order matters: at the first signal the flag is still clear when this one looks.
+        signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&flag))?;
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
         }

@@ -42,9 +42,7 @@ pub struct Lab {
 #[derive(Debug, Deserialize)]
 struct Up {
     name: String,
-    rootless: bool,
     nodes: Vec<UpNode>,
-    links: Vec<UpLink>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -58,23 +56,14 @@ struct Addresses {
     v4: Ipv4Addr,
 }
 
-#[derive(Debug, Deserialize)]
-struct UpLink {
-    mechanism: String,
-}
-
 impl Lab {
-    /// Makes the lab, its link limited to `rate` where one is given. A lab that cannot be made is
-    /// exit 4, with the reason that `dwell lab` gives.
-    pub fn up(rate: Option<&str>) -> Result<Self, Failure> {
+    /// Makes the lab. One that cannot be made is exit 4, with the reason that `dwell lab` gives.
+    pub fn up() -> Result<Self, Failure> {
         let dwell = sibling("dwell")?;
         remove_left_behind(&dwell);
         let mut command = Command::new(&dwell);
         command.args(["lab", "up", "line:2", "--json", "--name"]);
         command.arg(format!("{PREFIX}{}", process::id()));
-        if let Some(rate) = rate {
-            command.args(["--rate", rate]);
-        }
         let output = command.stdin(Stdio::null()).output().context("cannot start dwell lab up")?;
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr);
@@ -106,25 +95,10 @@ impl Lab {
         &self.dwell
     }
 
-    /// A `dwell` command outside of the lab, on the machine that carries it.
-    pub fn dwell_outside(&self) -> Command {
-        Command::new(&self.dwell)
-    }
-
     /// The address of a node.
     pub fn address(&self, node: Node) -> Result<Ipv4Addr> {
         let found = self.up.nodes.iter().find(|n| n.name == node.name());
         Ok(found.with_context(|| format!("the lab has no {}", node.name()))?.addresses.v4)
-    }
-
-    /// What emulates the link: `tbf`, `netem`, `veth` ...
-    pub fn link_mechanism(&self) -> &str {
-        self.up.links.first().map_or("unknown", |link| &link.mechanism)
-    }
-
-    /// Whether it stands in a user namespace, without root.
-    pub fn is_rootless(&self) -> bool {
-        self.up.rootless
     }
 }
 
@@ -168,7 +142,7 @@ fn remove_left_behind(dwell: &Path) {
 /// Whether the process of that number is one of these experiments.
 fn is_a_run(pid: u32) -> bool {
     let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    matches!(command.trim(), "roundtrip" | "rtt")
+    command.trim() == "rtt"
 }
 
 /// A program that was built beside this one.

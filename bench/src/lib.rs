@@ -1,6 +1,6 @@
-//! Experiments that drive the real binaries from outside: `roundtrip` repeats a published one,
-//! `rtt` holds dwell beside its peers. Both work in a two-node lab of their own and speak to dwell
-//! as a person does: command line in, JSON out.
+//! Experiments that drive the real binaries from outside: `roundtrip` repeats a published one by
+//! running its plan, `rtt` holds dwell beside its peers in a two-node lab of its own. Both speak to
+//! dwell as a person does: command line in, JSON out.
 
 #![forbid(unsafe_code)]
 

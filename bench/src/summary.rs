@@ -10,21 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize)]
 pub struct Summary {
     schema: String,
-    packets: Packets,
     metrics: BTreeMap<String, RoundTrips>,
-    trust: Trust,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Packets {
-    sent: u64,
-    received: u64,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Trust {
-    #[serde(default)]
-    warnings: Vec<String>,
 }
 
 /// A distribution of round-trip times in nanoseconds; `None` where the count supports no figure.
@@ -60,16 +46,6 @@ impl Summary {
     pub fn round_trips(&self) -> Result<&RoundTrips> {
         self.metrics.get("rtt_ns").context("the summary has no rtt_ns: no reply came")
     }
-
-    /// Probes without a reply in time.
-    pub fn missing(&self) -> u64 {
-        self.packets.sent.saturating_sub(self.packets.received)
-    }
-
-    /// Reasons to trust the figures less.
-    pub fn warnings(&self) -> &[String] {
-        &self.trust.warnings
-    }
 }
 
 #[cfg(test)]
@@ -87,7 +63,6 @@ mod tests {
         let summary = Summary::parse(PING).unwrap();
         let round_trips = summary.round_trips().unwrap();
         assert_eq!((round_trips.p50, round_trips.p99), (Some(4.0), None));
-        assert_eq!((summary.missing(), summary.warnings().len()), (1, 1));
     }
 
     #[test]

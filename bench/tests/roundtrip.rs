@@ -149,6 +149,14 @@ fn every_case_ends_in_the_table_the_cycles_and_a_report_and_leaves_no_lab() {
     let traffic = &cases[1]["load"][0];
     assert!(traffic["values"]["rate_bps"].as_f64().unwrap() > 0.0, "{traffic}");
 
+    let mut show = Command::new(dwell());
+    show.args(["show", "last", "--json", "--data"]).arg(home.path().join("data"));
+    let shown: Value = serde_json::from_slice(&show.output().unwrap().stdout).unwrap();
+    assert_eq!((&shown["run"], &shown["state"]), (&combined["run"], &json!("finished")));
+    assert_eq!(shown["settings"], json!(["ping.count=300"]));
+    assert!(shown["seed"].is_u64(), "{}", shown["seed"]);
+    assert_eq!(shown["trials"][1]["loads"], cases[1]["load"]);
+
     let csv = fs::read_to_string(home.path().join("results/roundtrip.csv")).unwrap();
     let rows: Vec<&str> = csv.lines().collect();
     assert!(rows[0].starts_with("trial,repetition,load,id,state"), "{}", rows[0]);

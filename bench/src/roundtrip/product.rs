@@ -147,9 +147,10 @@ impl<'a> Product<'a> {
         command
     }
 
-    /// What is made of a run that is on disk is made to its end: a second ^C is for that.
+    /// What is made of a run that is on disk is made to its end, also after a ^C; a second one ends
+    /// us, and with us the child.
     fn succeeded(&self, command: Command) -> Result<Finished> {
-        let what = format!("{:?}", command.get_args().next().unwrap_or_default());
+        let what = command.get_args().next().unwrap_or_default().to_string_lossy().into_owned();
         let finished = finish(command, &Interrupt::never())?;
         ensure!(finished.status.success(), "dwell {what} ended with {}", finished.status);
         Ok(finished)

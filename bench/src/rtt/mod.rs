@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::catch()?;
     fs::create_dir_all(&args.output)
         .with_context(|| format!("--output {}: cannot make it", args.output.display()))?;
-    let arena = Arena::new(Lab::up(None)?, &args.output)?;
+    let arena = Arena::new(Lab::up()?, &args.output)?;
     let mut results = Results::new(machine, args);
     let outcome = results.fill(&arena, args, &interrupt);
     drop(arena);

@@ -1,4 +1,5 @@
-//! `docs/plans.md` names every field of a plan, none that does not exist, and its plans are plans.
+//! `docs/plans.md` names every field of a plan, none that does not exist, and its plans are plans, as
+//! are those that come with dwell.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -71,5 +72,20 @@ fn the_plans_of_the_documentation_have_as_many_trials_as_it_says() {
     for expansion in &expanded {
         let cells = 0..expansion.cells().len() as u32;
         assert!(cells.into_iter().all(|cell| expansion.plan_of(cell).is_ok()));
+    }
+}
+
+#[test]
+fn every_plan_that_comes_with_dwell_can_be_run_cell_by_cell() {
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+    let files: Vec<_> =
+        std::fs::read_dir(plans).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let source = Source::parse(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let expansion = expand(&source, 1).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        for cell in 0..expansion.cells().len() as u32 {
+            expansion.plan_of(cell).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        }
     }
 }
