@@ -23,6 +23,9 @@ pub enum Job {
 }
 
 impl Job {
+    /// The names of all jobs.
+    pub const NAMES: [&str; 5] = ["ping", "reflect", "load cpu", "load traffic", "load sink"];
+
     /// Whether it ends by itself; the others run until they are stopped.
     pub fn ends_by_itself(&self) -> bool {
         matches!(self, Self::Ping(_))
@@ -338,6 +341,16 @@ mod tests {
             let text = serde_json::to_string(&job).unwrap();
             assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job, "{text}");
         }
+    }
+
+    #[test]
+    fn every_job_has_one_of_the_names() {
+        let jobs = [
+            Job::Ping(Box::new(PingJob::to("stamp://n2"))),
+            Job::Reflect(ReflectJob::default()),
+            Job::Sink(SinkJob::default()),
+        ];
+        assert!(jobs.iter().all(|job| Job::NAMES.contains(&job.name())));
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub enum Event {
         dwell: String,
         /// Its host name.
         node: String,
+        /// The jobs it can do, by the names of [`Job::name`].
+        jobs: Vec<String>,
     },
     /// The job has begun: a server answers, a load is under way, a measurement runs.
     Ready {

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dwell_protocol::{Event, Job, JobId, MOST, Progress, Request, write_data, write_message};
-use dwell_record::Summary;
+use dwell_record::{Scalar, Summary};
 use dwell_stats::{Metric, RoundTrip};
 
 use super::spool::Spool;
@@ -21,13 +21,35 @@ const PATIENCE: Duration = Duration::from_millis(900);
 /// A measurement tells how far it is at most this often.
 const NEWS: Duration = Duration::from_millis(500);
 
-/// Standard output, shared by the jobs' threads. No timing thread has it.
+/// Standard output, shared by the jobs' threads, and how much was said. No timing thread has it.
 #[derive(Clone)]
-pub(super) struct Voice(Arc<Mutex<Stdout>>);
+pub(super) struct Voice(Arc<Mutex<Said>>);
+
+struct Said {
+    to: Stdout,
+    bytes: u64,
+}
+
+impl io::Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
 
 impl Voice {
     pub(super) fn new(to: Stdout) -> Self {
-        Self(Arc::new(Mutex::new(to)))
+        Self(Arc::new(Mutex::new(Said { to, bytes: 0 })))
+    }
+
+    /// Bytes that were said so far.
+    fn bytes(&self) -> u64 {
+        self.lock().bytes
     }
 
     /// Tells the controller. One that is gone is noticed at the end of standard input.
@@ -35,7 +57,7 @@ impl Voice {
         let _ = write_message(&mut *self.lock(), event);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Stdout> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Said> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -155,8 +177,12 @@ fn perform(
                 verbose: false,
                 observer: Box::new(News { job, voice: voice.clone(), last: None }),
             };
+            let before = voice.bytes();
             let measured = crate::ping::measure(ping, outputs, stop)?;
             let mut summary = measured.summary;
+            // What left the node meanwhile may have been in the way of the probes.
+            let said = Scalar::Count(voice.bytes() - before);
+            summary.values.insert("event_bytes".to_owned(), Some(said));
             match measured.failure {
                 Some(failure) if measured.answered == 0 => return Err(failure),
                 // What was measured until then stands.

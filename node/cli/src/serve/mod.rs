@@ -32,6 +32,7 @@ pub fn run(_: &Args) -> Result<Exit, Failure> {
         version: VERSION,
         dwell: env!("CARGO_PKG_VERSION").to_owned(),
         node: dwell_io::machine::host_name().unwrap_or_default(),
+        jobs: dwell_plan::Job::NAMES.map(str::to_owned).to_vec(),
     });
     let mut jobs = Jobs::new(voice);
     let mut input = BufReader::new(io::stdin());
