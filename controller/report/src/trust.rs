@@ -151,15 +151,22 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     facts
 }
 
-/// What a reader must know before quoting a number: the nodes' own warnings and broken limits,
-/// each once, with the number of trials it holds for.
+/// What a reader must know before quoting a number: the nodes' own warnings, those of the loads, and
+/// broken limits, each once, with the number of trials it holds for.
 pub(crate) fn warnings(run: &RunData) -> Vec<String> {
     let mut seen: Vec<(String, u64)> = Vec::new();
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
     let mut trials = 0u64;
-    for summary in summaries(run) {
+    for trial in group::finished(run) {
+        let Some(summary) = &trial.summary else { continue };
         trials += 1;
-        for warning in summary.trust.warnings.iter().cloned().chain(broken(summary)) {
+        // A load that did not reach what was asked makes its cell something else than it is called.
+        let loads = trial.loads.iter().flat_map(|load| {
+            let of_load = |warning: &String| format!("load {}: {warning}", load.target);
+            load.trust.warnings.iter().map(of_load)
+        });
+        let own = summary.trust.warnings.iter().cloned();
+        for warning in own.chain(broken(summary)).chain(loads) {
             let at = *index.entry(warning.clone()).or_insert_with(|| {
                 seen.push((warning, 0));
                 seen.len() - 1
