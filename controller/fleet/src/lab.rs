@@ -1,6 +1,7 @@
 //! Nodes of a lab on this machine.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -59,9 +60,17 @@ impl LabFleet {
     }
 
     fn dwell(&self, arguments: &[&str]) -> Result<Output, FleetError> {
-        Command::new(&self.program).args(arguments).stdin(Stdio::null()).output().map_err(
-            |source| FleetError::Start { program: self.program.display().to_string(), source },
-        )
+        self.command().args(arguments).stdin(Stdio::null()).output().map_err(|source| {
+            FleetError::Start { program: self.program.display().to_string(), source }
+        })
+    }
+
+    /// Our program, in a process group of its own: ^C on a terminal reaches the whole group of the
+    /// runner, and it is the runner that decides what ends.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.process_group(0);
+        command
     }
 }
 
@@ -110,7 +119,7 @@ impl Fleet for LabFleet {
 
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
         if !self.nodes.contains_key(node) {
-            let mut command = Command::new(&self.program);
+            let mut command = self.command();
             command.args(["lab", "exec", "--lab", &self.name, node, "--"]);
             command.arg(&self.program).args(["serve", "--stdio"]);
             self.opened += 1;

@@ -24,7 +24,7 @@ const TURN: Duration = Duration::from_millis(100);
 const FAILURES: u32 = 5;
 
 /// With a full disk, room is looked for this often.
-const FULL_DISK: Duration = Duration::from_secs(2);
+const FULL_DISK: Nanos = Nanos::from_secs(1);
 
 /// Where the time comes from.
 pub trait Clock {
@@ -139,7 +139,11 @@ impl Runner<'_> {
             End::Complete => RunState::Finished,
             End::Interrupted | End::Stopped(_) => RunState::Stopped,
         };
-        self.store.set_run_state(&self.run, state)?;
+        match self.store.set_run_state(&self.run, state) {
+            // Whoever is tired of waiting for room may go; the run can be resumed as it is.
+            Err(error) if error.is_full_disk() && end == End::Interrupted => {}
+            noted => noted?,
+        }
         dissolved?;
         Ok(end)
     }
@@ -179,10 +183,22 @@ impl Runner<'_> {
             }
             let pause = self.expansion.plan().trials.pause;
             if pause > Nanos::ZERO && done < all {
-                self.clock.sleep(pause.to_std());
+                self.rest(pause);
             }
         }
         Ok(End::Complete)
+    }
+
+    /// Lets time pass, unless somebody wants the run to end.
+    fn rest(&self, pause: Nanos) {
+        let end = self.clock.now().saturating_add(pause);
+        while !self.stop.load(Ordering::Relaxed) {
+            let left = (end - self.clock.now()).max(Nanos::ZERO).to_std();
+            if left.is_zero() {
+                return;
+            }
+            self.clock.sleep(left.min(TURN));
+        }
     }
 
     /// Measures one trial, and keeps what came of it. With a full disk it waits for room and
@@ -198,13 +214,16 @@ impl Runner<'_> {
                 Err(failure) if failure.is_full_disk() => failure,
                 Err(failure) => return Err(failure),
             };
+            // Nobody burns or sends meanwhile, and whatever was half asked for is forgotten.
+            self.fleet.dissolve()?;
+            *standing = Standing::default();
             let dir = self.store.dir().display().to_string();
             self.talk.say(&format!("{failure}: the disk is full; waiting for room in {dir}"));
             while !self.has_room() {
                 if self.stop.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                self.clock.sleep(FULL_DISK);
+                self.rest(FULL_DISK);
             }
             self.talk.say(&format!("there is room again; measuring trial {} anew", trial.number));
         }
@@ -212,7 +231,7 @@ impl Runner<'_> {
 
     /// Whether a megabyte can be written.
     fn has_room(&self) -> bool {
-        let path = self.store.dir().join("incoming").join("room");
+        let path = self.store.incoming().join("room");
         let written = fs::write(&path, vec![0; 1 << 20]);
         let _ = fs::remove_file(&path);
         written.is_ok()
@@ -228,10 +247,8 @@ impl Runner<'_> {
             Err(error) => return self.fail(trial, &error.to_string(), &[]),
         };
         self.store.begin_trial(trial)?;
-        if let Err(error) = self.fleet.prepare(&plan.topology) {
-            // Without nodes there is nothing to go on with.
-            return Err(error.into());
-        }
+        // Without nodes there is nothing to go on with.
+        self.fleet.prepare(&plan.topology)?;
         let mut incoming = Incoming::create(self.store, &self.run, trial)?;
         let limit = time_limit(&plan);
         let reflectors = std::mem::take(&mut standing.reflectors);
@@ -308,10 +325,7 @@ impl Runner<'_> {
         let mut ingested = None;
         match incoming.finish()? {
             Some(segment) => {
-                let path = segment.path.clone();
-                let taken = self.ingest(trial, segment);
-                let _ = fs::remove_file(path);
-                let (samples, damage) = taken?;
+                let (samples, damage) = self.ingest(trial, &segment)?;
                 ingested = Some(samples);
                 failure = failure.or(damage);
             }
@@ -348,12 +362,11 @@ impl Runner<'_> {
     fn ingest(
         &mut self,
         trial: &TrialRow,
-        segment: Segment,
+        Segment(path): &Segment,
     ) -> Result<(Ingested, Option<String>), RunnerError> {
         let mut ingest = self.store.ingest(&self.run, trial)?;
-        let open = File::open(&segment.path);
-        let file =
-            open.map_err(|source| RunnerError::Incoming { path: segment.path.clone(), source })?;
+        let file = File::open(path)
+            .map_err(|source| RunnerError::Incoming { path: path.clone(), source })?;
         let damage = match ingest.push_segment(&mut BufReader::new(file))? {
             Ok(end) if end.totals.is_none() => Some("its segment of samples was cut short".into()),
             Ok(end) if end.damaged > 0 => {
@@ -368,7 +381,7 @@ impl Runner<'_> {
 
 /// The segment of a trial, on its way.
 struct Incoming {
-    path: PathBuf,
+    segment: Segment,
     file: BufWriter<File>,
     hasher: crc32fast::Hasher,
     bytes: u64,
@@ -377,19 +390,23 @@ struct Incoming {
     failure: Option<std::io::Error>,
 }
 
-/// A segment that came.
-struct Segment {
-    path: PathBuf,
+/// The file of a segment, there as long as somebody wants it.
+struct Segment(PathBuf);
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 impl Incoming {
     fn create(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Self, RunnerError> {
         let name = format!("{}-{}.segment", run.run, trial.number);
-        let path = store.dir().join("incoming").join(name);
+        let path = store.incoming().join(name);
         let file = File::create(&path)
             .map_err(|source| RunnerError::Incoming { path: path.clone(), source })?;
         Ok(Self {
-            path,
+            segment: Segment(path),
             file: BufWriter::new(file),
             hasher: crc32fast::Hasher::new(),
             bytes: 0,
@@ -413,15 +430,9 @@ impl Incoming {
     /// `None` when it did not come whole.
     fn finish(mut self) -> Result<Option<Segment>, RunnerError> {
         let flushed = self.file.flush();
-        let failure = self.failure.take().or(flushed.err());
-        let path = self.path.clone();
-        if let Some(source) = failure {
-            let _ = fs::remove_file(&path);
-            return Err(RunnerError::Incoming { path, source });
+        match self.failure.take().or(flushed.err()) {
+            Some(source) => Err(RunnerError::Incoming { path: self.segment.0.clone(), source }),
+            None => Ok(self.whole.then_some(self.segment)),
         }
-        if !self.whole {
-            let _ = fs::remove_file(&path);
-        }
-        Ok(self.whole.then_some(Segment { path }))
     }
 }

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use dwell_record::series::Series;
 use dwell_record::{Batch, Column, Summary};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row, TransactionBehavior, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::StoreError;
 use crate::ingest::{Ingest, Ingested};
 use crate::lock::RunnerLock;
-use crate::migrations::migrate;
+use crate::migrations::{migrate, refuse_newer};
 use crate::parquet::SampleReader;
 use crate::run::{NewRun, NewTrial, Role, RunKind, RunRow, RunState, TrialRow, TrialState};
 use crate::views::{StoredBin, StoredSeries};
@@ -35,15 +35,18 @@ impl Store {
     /// # Errors
     /// It belongs to a newer dwell, is damaged, or cannot be used.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let path = dir.join("catalogue.sqlite");
+        refuse_newer(&path)?;
         for dir in [dir.to_owned(), dir.join("samples"), dir.join("incoming")] {
             fs::create_dir_all(&dir).map_err(StoreError::file("make", &dir))?;
         }
-        let path = dir.join("catalogue.sqlite");
-        let damaged = |source| StoreError::Damaged { path: path.clone(), source };
-        let mut db = Connection::open(&path).map_err(damaged)?;
+        // Of two that come to a new or an old catalogue, one waits for the other to have it ready.
+        let alone = fs::File::open(dir).map_err(StoreError::file("open", dir))?;
+        alone.lock().map_err(StoreError::file("lock", dir))?;
+        let mut db = Connection::open(&path).map_err(StoreError::unusable(&path))?;
         db.busy_timeout(std::time::Duration::from_secs(10))?;
         migrate(&mut db, &path)?;
-        db.pragma_update(None, "journal_mode", "WAL").map_err(damaged)?;
+        db.pragma_update(None, "journal_mode", "WAL")?;
         // A trial that is said to be finished survives a power cut.
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "foreign_keys", true)?;
@@ -55,12 +58,22 @@ impl Store {
         &self.dir
     }
 
-    /// Makes this process the one that runs plans here.
+    /// Where segments are kept on their way from nodes.
+    pub fn incoming(&self) -> PathBuf {
+        self.dir.join("incoming")
+    }
+
+    /// Makes this process the one that runs plans here. What was on its way to a runner that died
+    /// is removed.
     ///
     /// # Errors
     /// [`StoreError::Busy`] when there is another.
     pub fn lock(&self) -> Result<RunnerLock, StoreError> {
-        RunnerLock::take(&self.dir)
+        let lock = RunnerLock::take(&self.dir)?;
+        for left in fs::read_dir(self.incoming()).into_iter().flatten().flatten() {
+            let _ = fs::remove_file(left.path());
+        }
+        Ok(lock)
     }
 
     /// Begins a run, all its trials planned; returns its name.
@@ -70,7 +83,8 @@ impl Store {
     pub fn begin_run(&mut self, new: &NewRun) -> Result<String, StoreError> {
         let now = jiff::Timestamp::now();
         let day = now.strftime("%Y%m%d").to_string();
-        let transaction = self.db.transaction()?;
+        // At once the only writer, or two that begin together would choose the same name.
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let plan_id: Option<i64> = match &new.plan {
             None => None,
             Some(text) => {

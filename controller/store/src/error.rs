@@ -1,8 +1,9 @@
 //! Why the store could not do something.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use rusqlite::ErrorCode;
 use thiserror::Error;
 
 /// A failed operation of the store.
@@ -84,12 +85,22 @@ impl StoreError {
         move |source| Self::File { what, path, source }
     }
 
+    /// Of a catalogue that cannot be opened: damaged, or only out of reach.
+    pub(crate) fn unusable(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
+        move |source| match source.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Damaged { path: path.to_owned(), source }
+            }
+            _ => Self::Catalogue(source),
+        }
+    }
+
     /// Whether there is no room left on the disk.
     pub fn is_full_disk(&self) -> bool {
         match self {
             Self::File { source, .. } => source.kind() == io::ErrorKind::StorageFull,
             Self::Catalogue(rusqlite::Error::SqliteFailure(error, _)) => {
-                error.code == rusqlite::ErrorCode::DiskFull
+                error.code == ErrorCode::DiskFull
             }
             Self::Samples { source: parquet::errors::ParquetError::External(error), .. } => error
                 .downcast_ref::<io::Error>()

@@ -70,29 +70,28 @@ impl Ingest {
         &mut self,
         from: &mut dyn std::io::Read,
     ) -> Result<Result<SegmentEnd, SegmentError>, StoreError> {
-        self.push_segment_with(from, &mut |_| {}, &mut |_| {})
+        self.push_segment_with(from, &mut |_| {})
     }
 
-    /// The same; `each` sees every batch before it is written, and `about` what the segment says of
-    /// itself.
+    /// The same; `each` sees everything in it before it is written.
     ///
     /// # Errors
     /// As [`Self::push_segment`].
     pub fn push_segment_with(
         &mut self,
         from: &mut dyn std::io::Read,
-        each: &mut dyn FnMut(&Batch),
-        about: &mut dyn FnMut(&segment::Header),
+        each: &mut dyn FnMut(&Record<'_>),
     ) -> Result<Result<SegmentEnd, SegmentError>, StoreError> {
         let mut batch = Batch::default();
         let mut failure = None;
-        let end = segment::read(from, &mut |record| match record {
-            Record::Header(header) => about(header),
-            Record::Sample(..) if failure.is_some() => {}
-            Record::Sample(sample, bridge, near) => {
+        let end = segment::read(from, &mut |record| {
+            if failure.is_some() {
+                return;
+            }
+            each(&record);
+            if let Record::Sample(sample, bridge, near) = record {
                 batch.push_sample(sample, bridge, near);
                 if batch.len() == BATCH {
-                    each(&batch);
                     failure = self.push(std::mem::take(&mut batch)).err();
                 }
             }
@@ -101,7 +100,6 @@ impl Ingest {
             return Err(failure);
         }
         if !batch.is_empty() {
-            each(&batch);
             self.push(batch)?;
         }
         Ok(end)

@@ -1,6 +1,8 @@
 //! Versions of the catalogue. Each migration leads from the version before to its own; a catalogue
 //! of an older version is copied before it is migrated.
 
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -13,30 +15,57 @@ const APPLICATION_ID: i64 = 0x6477_6c6c;
 /// In order; the version is the number of the last one, from 1.
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
 
-/// The version that this dwell writes.
-pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
-
-/// Brings a catalogue up to date.
-pub(crate) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
-    let damaged = |source| StoreError::Damaged { path: path.to_owned(), source };
-    let found: u32 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(damaged)?;
-    let application: i64 =
-        db.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(damaged)?;
-    if found > VERSION {
-        return Err(StoreError::Newer { path: path.to_owned(), found, known: VERSION });
+/// Refuses a catalogue of a newer dwell before SQLite opens it, which may already write: only the
+/// version in the file's header is read. What else may be wrong shows later.
+pub(crate) fn refuse_newer(path: &Path) -> Result<(), StoreError> {
+    // https://sqlite.org/fileformat2.html, 1.3: the user version, big-endian, at offset 60.
+    const MAGIC: &[u8] = b"SQLite format 3\0";
+    let mut header = [0; 64];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    match read {
+        Ok(()) if header.starts_with(MAGIC) => {
+            let found = u32::from_be_bytes([header[60], header[61], header[62], header[63]]);
+            known(found, MIGRATIONS.len() as u32, path)
+        }
+        Ok(()) => Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) => {
+            Ok(())
+        }
+        Err(error) => Err(StoreError::file("read", path)(error)),
     }
+}
+
+/// Brings a catalogue up to date. Nobody else may do so meanwhile.
+pub(crate) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    migrate_by(&MIGRATIONS, db, path)
+}
+
+fn known(found: u32, known: u32, path: &Path) -> Result<(), StoreError> {
+    if found > known {
+        return Err(StoreError::Newer { path: path.to_owned(), found, known });
+    }
+    Ok(())
+}
+
+fn migrate_by(migrations: &[&str], db: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let unusable = StoreError::unusable(path);
+    let newest = migrations.len() as u32;
+    let found = version(db).map_err(&unusable)?;
+    known(found, newest, path)?;
+    let application: i64 =
+        db.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(&unusable)?;
     if found > 0 && application != APPLICATION_ID {
         let source = rusqlite::Error::InvalidQuery;
         return Err(StoreError::Damaged { path: path.to_owned(), source });
     }
-    if found == VERSION {
+    if found == newest {
         return Ok(());
     }
     if found > 0 {
         let backup = backup_path(path, found);
         db.execute("VACUUM INTO ?1", [backup.to_string_lossy().as_ref()])?;
     }
-    for (number, script) in (1..).zip(MIGRATIONS).skip(found as usize) {
+    for (number, script) in (1..).zip(migrations).skip(found as usize) {
         let transaction = db.transaction()?;
         transaction.execute_batch(script)?;
         transaction.pragma_update(None, "user_version", number)?;
@@ -46,7 +75,103 @@ pub(crate) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError
     Ok(())
 }
 
-/// Where a catalogue of version `found` is kept before it is migrated.
+fn version(db: &Connection) -> rusqlite::Result<u32> {
+    db.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+/// Where a catalogue of version `found` is kept before it is migrated: a name that is free.
 fn backup_path(path: &Path, found: u32) -> PathBuf {
-    path.with_extension(format!("v{found}.backup.sqlite"))
+    let names = std::iter::once(format!("v{found}.backup.sqlite"))
+        .chain((2..).map(|n| format!("v{found}.backup-{n}.sqlite")));
+    let mut paths = names.map(|name| path.with_extension(name));
+    paths.find(|path| !path.exists()).unwrap_or_else(|| path.with_extension("backup.sqlite"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const FIRST: &str = "CREATE TABLE things (name TEXT NOT NULL) STRICT;";
+    const SECOND: &str = "ALTER TABLE things ADD COLUMN size INTEGER;";
+    const WRONG: &str = "CREATE TABLE more (x TEXT) STRICT; ALTER TABLE nothing ADD COLUMN x TEXT;";
+
+    /// A catalogue of the first version, with one thing in it.
+    fn old(dir: &Path) -> PathBuf {
+        let path = dir.join("catalogue.sqlite");
+        let mut db = Connection::open(&path).unwrap();
+        migrate_by(&[FIRST], &mut db, &path).unwrap();
+        db.execute("INSERT INTO things (name) VALUES ('one')", []).unwrap();
+        path
+    }
+
+    fn things(path: &Path) -> (u32, String) {
+        let db = Connection::open(path).unwrap();
+        let names = "SELECT group_concat(name) FROM things";
+        (version(&db).unwrap(), db.query_row(names, [], |row| row.get(0)).unwrap())
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = fs::read_dir(dir).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn an_older_catalogue_is_migrated_and_kept_as_it_was_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = old(dir.path());
+        let mut db = Connection::open(&path).unwrap();
+        migrate_by(&[FIRST, SECOND], &mut db, &path).unwrap();
+        assert_eq!(db.query_row("SELECT count(size) FROM things", [], |r| r.get(0)), Ok(0));
+        assert_eq!(things(&path), (2, "one".into()));
+        let backup = dir.path().join("catalogue.v1.backup.sqlite");
+        assert_eq!(things(&backup), (1, "one".into()));
+        migrate_by(&[FIRST, SECOND], &mut db, &path).unwrap();
+        assert_eq!(names(dir.path()).len(), 2, "once is enough");
+    }
+
+    #[test]
+    fn a_migration_that_fails_leaves_the_older_catalogue_and_can_be_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = old(dir.path());
+        let mut db = Connection::open(&path).unwrap();
+        migrate_by(&[FIRST, WRONG], &mut db, &path).unwrap_err();
+        assert_eq!(things(&path), (1, "one".into()));
+        assert_eq!(db.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0)), Ok(1));
+        migrate_by(&[FIRST, SECOND], &mut db, &path).unwrap();
+        assert_eq!(things(&path), (2, "one".into()));
+        assert_eq!(
+            names(dir.path()),
+            ["catalogue.sqlite", "catalogue.v1.backup-2.sqlite", "catalogue.v1.backup.sqlite"]
+        );
+    }
+
+    #[test]
+    fn a_newer_catalogue_is_refused_by_its_header_and_by_its_contents() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = old(dir.path());
+        Connection::open(&path).unwrap().pragma_update(None, "user_version", 7).unwrap();
+        let before = fs::read(&path).unwrap();
+        for refused in [refuse_newer(&path), migrate(&mut Connection::open(&path).unwrap(), &path)]
+        {
+            let error = refused.unwrap_err();
+            assert!(matches!(error, StoreError::Newer { found: 7, known: 1, .. }), "{error}");
+        }
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn a_database_of_somebody_else_is_not_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = old(dir.path());
+        let mut db = Connection::open(&path).unwrap();
+        db.pragma_update(None, "application_id", 5).unwrap();
+        let error = migrate_by(&[FIRST, SECOND], &mut db, &path).unwrap_err();
+        assert!(error.to_string().contains("no catalogue of dwell"), "{error}");
+        assert_eq!(things(&path), (1, "one".into()));
+    }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use dwell_node_cli::{Exit, Failure};
+use dwell_store::RunRow;
 use serde_json::json;
 
 use super::data::{DataArgs, find};
@@ -44,16 +45,26 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         io::stdin().read_line(&mut answer)?;
         if !answer.trim().eq_ignore_ascii_case("y") {
             eprintln!("nothing was deleted");
+            tell(args, &run, false, bytes)?;
             return Ok(Exit::Measured);
         }
     }
     // A runner that is at work on it would go on with nothing to go on with.
     let _lock = store.lock()?;
     store.delete(&run)?;
-    if args.json {
-        println!("{}", json!({ "run": run.run, "deleted": true, "samples_bytes": bytes }));
-    } else {
-        println!("deleted run {}", run.run);
-    }
+    tell(args, &run, true, bytes)?;
     Ok(Exit::Measured)
+}
+
+fn tell(args: &Args, run: &RunRow, deleted: bool, bytes: u64) -> io::Result<()> {
+    if args.json {
+        let object = json!({
+            "schema": "dwell.delete/1",
+            "run": run.run,
+            "deleted": deleted,
+            "samples_bytes": bytes,
+        });
+        return super::print(&format!("{object:#}"));
+    }
+    if deleted { super::print(&format!("deleted run {}", run.run)) } else { Ok(()) }
 }

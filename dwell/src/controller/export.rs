@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let name = format!("{}-samples", run.run);
         let dir = args.output.clone().unwrap_or_else(|| name.into());
         parquet(&store, &run, &dir)?;
-        println!("{}", dir.display());
+        super::print(&dir.display().to_string())?;
         return Ok(Exit::Measured);
     }
     let mut out: Box<dyn Write> = match &args.output {
@@ -225,15 +225,20 @@ fn hdr(store: &Store, run: &RunRow, out: &mut dyn Write) -> Result<(), Failure> 
     let mut written: BTreeMap<u32, u64> = BTreeMap::new();
     for trial in store.trials(run)? {
         let mut histogram: Histogram<u64> = Histogram::new(3).context("three digits")?;
+        let mut failure = None;
         store.samples(run, &trial, Some(&[Column::Rtt]), &mut |batch| {
             let values = batch.column(Column::Rtt).unwrap_or_default();
             for (value, state) in values.iter().zip(&batch.state) {
                 if *state == State::Received && *value != Batch::ABSENT {
-                    histogram.saturating_record((*value).max(0) as u64);
+                    // It grows with its largest value, which saturating would not let it.
+                    failure = histogram.record((*value).max(0) as u64).err().or(failure);
                 }
             }
             Ok(())
         })?;
+        if let Some(failure) = failure {
+            return Err(anyhow::Error::new(failure).context("cannot make a histogram").into());
+        }
         if histogram.is_empty() {
             continue;
         }

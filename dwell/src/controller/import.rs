@@ -6,10 +6,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use dwell_engine::stamps::Rung;
 use dwell_import::{Flow, Format, HEAD, Imported, recognise};
 use dwell_node_cli::{Exit, Failure};
-use dwell_record::{Columns, Environment, Kind, Stamps, Summary, Trust, segment};
+use dwell_record::segment::{self, Record};
+use dwell_record::{Columns, Environment, Kind, Stamps, Summary, Trust};
 use dwell_report::data::Axis;
+use dwell_stats::RoundTrip;
 use dwell_store::{
     Ingest, Ingested, NewRun, NewTrial, Role, RunKind, RunRow, RunState, Store, TrialRow,
 };
@@ -169,12 +172,19 @@ fn import_segment(args: &Args, store: &mut Store, input: &mut dyn Read) -> Resul
     let run = begin(store, &name, "samples of dwell")?;
     let trial = add_trial(store, &run, 1, &name)?;
     let mut ingest = store.ingest(&run, &trial)?;
-    let mut told = SegmentTold::default();
-    let end_of_it =
-        ingest.push_segment_with(input, &mut |batch| told.columns.take(batch), &mut |header| {
-            told.target.clone_from(&header.target);
-            told.dwell.clone_from(&header.dwell);
-        })?;
+    let (mut target, mut dwell) = (String::new(), String::new());
+    // As the command did that measured, so that its figures are these.
+    let mut measured = RoundTrip::new(Rung::User, 0);
+    let end_of_it = ingest.push_segment_with(input, &mut |record| match record {
+        Record::Header(header) => {
+            target.clone_from(&header.target);
+            dwell.clone_from(&header.dwell);
+        }
+        Record::Sample(sample, bridge, near) => {
+            measured.set_near(*near);
+            measured.record(sample, *bridge);
+        }
+    })?;
     let end_of_it = match end_of_it {
         Ok(end) => end,
         Err(error) => {
@@ -196,28 +206,23 @@ fn import_segment(args: &Args, store: &mut Store, input: &mut dyn Read) -> Resul
         warnings.push(format!("damaged frames left out: {}", end_of_it.damaged));
     }
     let said = warnings.clone();
-    let (metrics, values, packets) = told.columns.figures();
+    let mut values = dwell_record::values(&measured);
+    // A reflector counted the warm-up too, which is not in the segment.
+    values.retain(|name, _| !matches!(name.as_str(), "loss_forward_ratio" | "loss_backward_ratio"));
     let summary = Summary {
         kind: Kind::Import,
-        target: told.target,
+        target,
         parameters: [("format".to_owned(), json!("segment"))].into(),
-        packets,
-        metrics,
+        packets: Some(measured.packets().into()),
+        metrics: dwell_record::metrics(&measured),
         values,
         stamps: Stamps::default(),
         engine: "segment".into(),
-        trust: Trust { warnings, ring_dropped, ..Trust::default() },
-        environment: Environment { dwell: told.dwell, ..Environment::default() },
+        trust: Trust { warnings, ring_dropped, ..Trust::of(&measured) },
+        environment: Environment { dwell, ..Environment::default() },
     };
     end(store, &trial, &name, summary, Some(&taken))?;
     finish(args, store, &run, "segment", taken.samples, &said, 0)
-}
-
-#[derive(Default)]
-struct SegmentTold {
-    columns: Columns,
-    target: String,
-    dwell: String,
 }
 
 fn file_name(path: &Path) -> String {
@@ -289,22 +294,22 @@ fn finish(
     store.set_run_state(run, RunState::Finished)?;
     if args.json {
         let object = json!({
+            "schema": "dwell.import/1",
             "run": run.run,
             "format": format,
             "samples": samples,
             "skipped_rows": skipped,
             "warnings": warnings,
         });
-        println!("{object:#}");
+        super::print(&format!("{object:#}"))?;
         return Ok(Exit::Measured);
     }
-    println!("run {}: {samples} samples of {format}", run.run);
-    for warning in warnings {
-        println!("note: {warning}");
-    }
+    let mut lines = vec![format!("run {}: {samples} samples of {format}", run.run)];
+    lines.extend(warnings.iter().map(|warning| format!("note: {warning}")));
     if skipped > 0 {
-        println!("note: rows that could not be read: {skipped}");
+        lines.push(format!("note: rows that could not be read: {skipped}"));
     }
-    println!("dwell show {0}, dwell report {0}", run.run);
+    lines.push(format!("dwell show {0}, dwell report {0}", run.run));
+    super::print(&lines.join("\n"))?;
     Ok(Exit::Measured)
 }

@@ -11,6 +11,8 @@ mod runs;
 mod show;
 mod witness;
 
+use std::io::{self, Write};
+
 use dwell_node_cli::{Exit, Failure};
 
 /// A command of the controller.
@@ -47,5 +49,14 @@ impl ControllerCommand {
             Self::Import(args) => import::run(&args),
             Self::Delete(args) => delete::run(&args),
         }
+    }
+}
+
+/// Prints what a command did. A reader that has gone, as `head` goes, changes nothing of that.
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
     }
 }

@@ -28,6 +28,6 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let page = dwell_report::page(&run_data(&store, &run)?);
     let path = args.output.clone().unwrap_or_else(|| store.dir().join(format!("{}.html", run.run)));
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("{}", path.display());
+    super::print(&path.display().to_string())?;
     Ok(Exit::Measured)
 }

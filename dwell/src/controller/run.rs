@@ -81,15 +81,20 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             .map_err(|error| Failure::usage(format!("invalid value for --set: {error}")))?;
     }
     let seed = args.seed.unwrap_or_else(drawn_seed);
+    // Judged first: a plan with a mistake makes no directory.
+    let expansion = expand(&source, seed).map_err(wrong)?;
     if args.dry_run {
-        let expansion = expand(&source, seed).map_err(wrong)?;
         return dry_run(args, &expansion).map_err(wrong_or(wrong));
     }
-    let mut store;
+    if args.resume.is_none() {
+        ask(args, &expansion)?;
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    dwell_node_cli::on_signal(&stop)?;
+    let mut store = args.data.open()?;
+    // Before the run exists, so that a second runner leaves no trace.
+    let _lock = store.lock()?;
     let (run, expansion) = if let Some(resume) = &args.resume {
-        // Judged first: a plan with a mistake makes no directory.
-        expand(&source, seed).map_err(wrong)?;
-        store = args.data.open()?;
         match resumed(&store, resume, &text)? {
             Resumed::Go(run) => {
                 for assignment in &run.settings {
@@ -102,20 +107,14 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
                 return conclude(args, &store, &run, Ok(End::Complete));
             }
             Resumed::None => {
-                let expansion = expand(&source, seed).map_err(wrong)?;
+                ask(args, &expansion)?;
                 (begin(&mut store, args, &source, &expansion)?, expansion)
             }
         }
     } else {
-        let expansion = expand(&source, seed).map_err(wrong)?;
-        ask(args, &expansion)?;
-        store = args.data.open()?;
-        // Before the run exists, so that a second runner leaves no trace.
-        drop(store.lock()?);
         (begin(&mut store, args, &source, &expansion)?, expansion)
     };
-    let _lock = store.lock()?;
-    let outcome = carry_out(args, &mut store, &run, &expansion)?;
+    let outcome = carry_out(args, &mut store, &run, &expansion, &stop)?;
     let run = store.run(&run.run)?;
     conclude(args, &store, &run, outcome)
 }
@@ -240,6 +239,7 @@ fn carry_out(
     store: &mut Store,
     run: &RunRow,
     expansion: &Expansion,
+    stop: &AtomicBool,
 ) -> Result<Result<End, RunnerError>, Failure> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let lab = run.lab.clone().unwrap_or_else(|| lab_name(store.dir(), &run.run));
@@ -248,8 +248,6 @@ fn carry_out(
     let mut fleet = LabFleet::new(program, lab);
     // What a dead runner left would be in the way.
     fleet.clear()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    dwell_node_cli::on_signal(&stop)?;
     let mut progress = Progress::new(args.quiet, expansion);
     let clock = Wall::default();
     let runner = Runner {
@@ -259,7 +257,7 @@ fn carry_out(
         run: run.clone(),
         clock: &clock,
         talk: &mut progress,
-        stop: &stop,
+        stop,
     };
     let outcome = runner.run();
     progress.end();
@@ -333,14 +331,14 @@ fn conclude(
             "failed": run.trials_failed,
             "data": store.dir(),
         });
-        println!("{object:#}");
+        super::print(&format!("{object:#}"))?;
     } else {
-        println!(
+        super::print(&format!(
             "run {}: {end}; {} of {} trials measured, {} failed",
             run.run, run.trials_finished, run.trials, run.trials_failed
-        );
+        ))?;
         if run.trials_finished > 0 {
-            println!("dwell show {0}, dwell report {0}", run.run);
+            super::print(&format!("dwell show {0}, dwell report {0}", run.run))?;
         }
     }
     match outcome {

@@ -1,7 +1,7 @@
 //! How far a run is: trials done, time left, the cell under way, its figures so far.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use dwell_plan::{Estimate, Expansion};
@@ -75,12 +75,17 @@ impl Progress {
                 bar.set_message(text);
             }
             None if !self.quiet && self.last_line.elapsed() >= PLAIN_LINE => {
-                eprintln!("{} of {} trials  {text}", self.done, self.all);
+                line(&format!("{} of {} trials  {text}", self.done, self.all));
                 self.last_line = Instant::now();
             }
             None => {}
         }
     }
+}
+
+/// A run is worth more than its talk: nothing happens when nobody can hear it.
+fn line(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 impl Talk for Progress {
@@ -116,8 +121,8 @@ impl Talk for Progress {
 
     fn say(&mut self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| line(text)),
+            None => line(text),
         }
     }
 }

@@ -1,0 +1,180 @@
+//! A run handed on in every format is the same run.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+
+use dwell_engine::stamps::State;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use serde_json::Value;
+
+use crate::fixture::{Place, as_root, printed, repository};
+
+/// Of one trial: rows, and of the round trips of received probes how many, their sum and largest.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Told {
+    rows: u64,
+    received: u64,
+    sum: i64,
+    max: i64,
+}
+
+impl Told {
+    fn take(&mut self, state: &str, rtt: Option<i64>) {
+        self.rows += 1;
+        if let ("received", Some(rtt)) = (state, rtt) {
+            self.received += 1;
+            self.sum += rtt;
+            self.max = self.max.max(rtt);
+        }
+    }
+}
+
+type Trials = BTreeMap<u64, Told>;
+
+fn csv(text: &str) -> Trials {
+    let mut trials = Trials::new();
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let place = |name: &str| head.iter().position(|column| *column == name).unwrap();
+    let (trial, state, rtt) = (place("trial"), place("state"), place("rtt_ns"));
+    for row in lines {
+        assert_eq!(row.len(), head.len());
+        let told = trials.entry(row[trial].parse().unwrap()).or_default();
+        told.take(row[state], row[rtt].parse().ok());
+    }
+    trials
+}
+
+fn json_lines(text: &str) -> Trials {
+    let mut trials = Trials::new();
+    for line in text.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let told = trials.entry(row["trial"].as_u64().unwrap()).or_default();
+        told.take(row["state"].as_str().unwrap(), row["rtt_ns"].as_i64());
+    }
+    trials
+}
+
+fn parquet(dir: &std::path::Path) -> Trials {
+    let table: Value = serde_json::from_slice(&fs::read(dir.join("trials.json")).unwrap()).unwrap();
+    let mut trials = Trials::new();
+    for trial in table["trials"].as_array().unwrap() {
+        let told = trials.entry(trial["trial"].as_u64().unwrap()).or_default();
+        let file = File::open(dir.join(trial["file"].as_str().unwrap())).unwrap();
+        for row in SerializedFileReader::new(file).unwrap().get_row_iter(None).unwrap() {
+            let (mut state, mut rtt) = ("", None);
+            for (name, field) in row.unwrap().get_column_iter() {
+                match (name.as_str(), field) {
+                    ("state", Field::Byte(code)) => state = State::ALL[*code as usize].name(),
+                    ("rtt_ns", Field::Long(ns)) => rtt = Some(*ns),
+                    _ => {}
+                }
+            }
+            assert_ne!(state, "");
+            told.take(state, rtt);
+        }
+    }
+    trials
+}
+
+/// Counts by trial, and the largest value; three digits are kept of it.
+fn hdr(text: &str) -> BTreeMap<u64, (u64, u64)> {
+    let mut trials = BTreeMap::new();
+    for entry in IntervalLogIterator::new(text.as_bytes()) {
+        let LogEntry::Interval(interval) = entry.unwrap() else { continue };
+        let trial = interval.tag().unwrap().as_str().strip_prefix("trial-").unwrap();
+        let bytes = base64(interval.encoded_histogram());
+        let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).unwrap();
+        trials.insert(trial.parse().unwrap(), (histogram.len(), histogram.max()));
+    }
+    trials
+}
+
+fn base64(text: &str) -> Vec<u8> {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits: Vec<u32> = text
+        .bytes()
+        .filter_map(|byte| ALPHABET.iter().position(|known| *known == byte))
+        .map(|digit| digit as u32)
+        .collect();
+    let mut bytes = Vec::new();
+    for four in digits.chunks(4) {
+        let word = four.iter().fold(0, |word, digit| word << 6 | digit) << (6 * (4 - four.len()));
+        bytes.extend(&word.to_be_bytes()[1..four.len()]);
+    }
+    bytes
+}
+
+fn assert_formats_agree(place: &Place, run: &str, rows: u64) {
+    let export = |format: &str| {
+        let output = place.dwell(&["export", run, "--format", format]);
+        assert!(output.status.success(), "{output:?}");
+        printed(&output)
+    };
+    let expected = csv(&export("csv"));
+    assert_eq!(expected.values().map(|told| told.rows).sum::<u64>(), rows);
+    assert_eq!(json_lines(&export("jsonl")), expected);
+    let dir = place.path("handed-on");
+    let output = place.dwell(&["export", run, "--format", "parquet", "-o", dir.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(parquet(&dir), expected);
+    let histograms = hdr(&export("hdr"));
+    assert_eq!(histograms.len(), expected.len());
+    for (trial, told) in &expected {
+        let (count, max) = histograms[trial];
+        assert_eq!(count, told.received, "trial {trial}");
+        assert!(max as i64 >= told.max && max as f64 <= told.max as f64 * 1.001, "{max} {told:?}");
+    }
+    // And with what the catalogue says.
+    let shown = place.json(&["show", run]);
+    for trial in shown["trials"].as_array().unwrap() {
+        let told = expected[&trial["trial"].as_u64().unwrap()];
+        let rtt = &trial["metrics"]["rtt_ns"];
+        assert_eq!(
+            (rtt["count"].as_u64(), rtt["max"].as_i64()),
+            (Some(told.received), Some(told.max))
+        );
+        let mean = told.sum as f64 / told.received as f64;
+        assert!((rtt["mean"].as_f64().unwrap() - mean).abs() < 0.01, "{mean} {rtt}");
+    }
+}
+
+#[test]
+fn an_import_is_the_same_in_every_format() {
+    let place = Place::new();
+    let file = repository("controller/import/tests/data/s4.csv");
+    let run = place.json(&["import", file.to_str().unwrap()]);
+    assert_formats_agree(&place, run["run"].as_str().unwrap(), 200);
+}
+
+#[test]
+fn a_run_with_losses_and_axes_is_the_same_in_every_format() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.plan(3);
+    let run = place.json(&[
+        "run",
+        &plan,
+        "--quiet",
+        "--set",
+        "topology.link.loss=10%",
+        "--set",
+        "ping.timeout=20ms",
+        "--set",
+        "ping.count=200",
+    ]);
+    let run = run["run"].as_str().unwrap().to_owned();
+    let shown = place.json(&["show", &run]);
+    let packets = shown["trials"].as_array().unwrap().iter().map(|trial| &trial["packets"]);
+    let sum = |which: &str| packets.clone().map(|all| all[which].as_u64().unwrap()).sum::<u64>();
+    assert!(sum("lost") > 0, "{shown}");
+    assert_eq!(sum("sent"), 600);
+    // What came late has a row of its own beside that of its loss.
+    assert_formats_agree(&place, &run, 600 + sum("late") + sum("duplicate"));
+}

@@ -1,0 +1,129 @@
+//! What may go wrong while a plan runs, and is no reason to lose the rest of it.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use dwell_io::process::{Handle, Signal};
+
+use crate::fixture::{DWELL, Place, as_root, ended, said, skip, until};
+
+/// Four trials of 300 ms, one after the other.
+const SLOW: &str = "version = 1\nname = \"slow\"\ntopology = { lab = \"line:2\" }\n\
+    [ping]\nfrom = \"n1\"\nto = \"n2\"\nprotocol = \"udp\"\nduration = \"300ms\"\n\
+    interval = \"2ms\"\n[trials]\nrepetitions = 4\n";
+
+#[test]
+fn a_node_that_vanishes_fails_its_trial_with_a_reason_and_the_run_goes_on() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.write("slow.toml", SLOW);
+    let mut runner = place.start(&mut place.command(&["run", &plan]));
+    let running = "SELECT run FROM runs JOIN trials ON run_id = runs.id
+                   WHERE trials.state = 'running' AND number = 2";
+    until("the second trial runs", || !place.query(running).is_empty());
+    thread::sleep(Duration::from_millis(150));
+    let nodes = place.serving();
+    assert_eq!(nodes.len(), 2, "{:?}", place.processes());
+    for node in nodes {
+        Handle::open(node).unwrap().signal(Signal::Kill).unwrap();
+    }
+    let status = ended(&mut runner);
+    assert!(status.success(), "{status}: {}", place.said());
+    assert_eq!(place.states("last"), ["finished", "failed", "finished", "finished"]);
+    let reason = &place.json(&["show", "last"])["trials"][1]["reason"];
+    let reason = reason.as_str().unwrap();
+    assert!(reason.starts_with("node n") && reason.contains(" is gone: "), "{reason}");
+    assert!(place.said().contains(reason), "{}", place.said());
+    place.assert_nothing_is_left();
+}
+
+#[test]
+fn trials_that_cannot_be_measured_have_reasons_and_a_run_without_any_ends_with_1() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.write("slow.toml", &SLOW.replace("300ms", "50ms"));
+    // CPU 4000 is nowhere.
+    let output = place.dwell(&["run", &plan, "--set", "nodes.n1.cpu=4000"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(place.states("last"), ["failed"; 4]);
+    let reason = &place.json(&["show", "last"])["trials"][0]["reason"];
+    assert!(reason.as_str().unwrap().starts_with("ping on n1: "), "{reason}");
+    place.assert_nothing_is_left();
+}
+
+#[test]
+fn a_disk_that_fills_up_pauses_the_run_with_the_reason_and_room_lets_it_go_on() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let output = with_full_disk(
+        &place,
+        "rm $DWELL_DATA/filler; wait $runner\n\
+         $dwell show last; $dwell show last --json >$shown; ls -A $DWELL_DATA/incoming",
+    );
+    let Some(output) = output else { return };
+    let talk = fs::read_to_string(place.path("said")).unwrap_or_default();
+    assert!(output.status.success(), "{}\n{output:?}\n{talk}", said(&output));
+    assert!(talk.contains("there is room again; measuring trial"), "{talk}");
+    let shown = fs::read(place.path("shown")).unwrap();
+    let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap();
+    let trials = shown["trials"].as_array().unwrap();
+    assert!(trials.iter().all(|trial| trial["state"] == "finished"), "{shown}");
+    assert_eq!(trials.len(), 4);
+    until("every process to end", || place.processes().is_empty());
+}
+
+#[test]
+fn a_run_that_waits_for_room_can_be_interrupted_and_resumed() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let output = with_full_disk(
+        &place,
+        "kill -INT $runner; code=0; wait $runner || code=$?\n\
+         [ $code = 130 ] || { cat $said >&2; exit $code; }\n\
+         rm $DWELL_DATA/filler; $dwell run $plan --resume last --json >$shown",
+    );
+    let Some(output) = output else { return };
+    assert!(output.status.success(), "{output:?}");
+    let end: serde_json::Value =
+        serde_json::from_slice(&fs::read(place.path("shown")).unwrap()).unwrap();
+    assert_eq!((&end["finished"], &end["failed"]), (&4.into(), &0.into()), "{end}");
+    until("every process to end", || place.processes().is_empty());
+}
+
+/// Runs a plan of four trials on a disk of which all but some 16 KiB are taken after the first, and
+/// `then` when it says so. `None`, and says why, where that cannot be done.
+fn with_full_disk(place: &Place, then: &str) -> Option<Output> {
+    if !Command::new("unshare").args(["--mount", "true"]).status().unwrap().success() {
+        skip("mount namespaces are forbidden here");
+        return None;
+    }
+    let plan = place.write("slow.toml", &SLOW.replace("300ms", "100ms"));
+    fs::create_dir(place.data()).unwrap();
+    let script = "set -e; mount -t tmpfs -o size=4m tmpfs $DWELL_DATA\n\
+         $dwell run $plan >&2 2>$said & runner=$!; trap 'kill -KILL $runner 2>/dev/null || :' EXIT\n\
+         while [ ! -e $DWELL_DATA/samples/*/1.parquet ]; do sleep 0.005; done\n\
+         free=$(df --output=avail -k $DWELL_DATA | tail -n 1)\n\
+         head -c $(((free - 16) * 1024)) /dev/zero >$DWELL_DATA/filler || :\n\
+         until grep -q 'is full; waiting for room' $said; do kill -0 $runner; sleep 0.01; done\n";
+    let output = Command::new("timeout")
+        .args(["30", "unshare", "--mount", "sh", "-c", &format!("{script}{then}")])
+        .env("DWELL_DATA", place.data())
+        .env("dwell", DWELL)
+        .env("plan", plan)
+        .env("said", place.path("said"))
+        .env("shown", place.path("shown"))
+        .process_group(0)
+        .output();
+    Some(output.unwrap())
+}

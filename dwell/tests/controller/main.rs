@@ -1,0 +1,14 @@
+//! The controller's commands as a person types them, in real labs, with what may go wrong.
+
+mod compare;
+mod export;
+mod faults;
+mod fixture;
+mod golden;
+mod kill;
+mod mistakes;
+mod resume;
+mod rootless;
+mod samples;
+mod schemas;
+mod upkeep;

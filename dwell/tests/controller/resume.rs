@@ -1,0 +1,140 @@
+//! Beginning a run, going on with one, and two runners at once.
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use dwell_io::process::{Handle, Signal};
+
+use crate::fixture::{Place, as_root, ended, object, printed, said, until};
+
+#[test]
+fn resume_goes_on_with_the_newest_unfinished_run_of_this_plan_and_begins_one_only_if_there_is_none()
+{
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.plan(3);
+    let run = |more: &[&str]| {
+        let output = place.dwell(&[&["run", &plan, "--json"], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        object(&output)["run"].as_str().unwrap().to_owned()
+    };
+    let first = run(&["--resume", "last"]);
+    assert_eq!(place.states(&first), ["finished"; 3], "there was none, so it began one");
+    assert_eq!(run(&["--resume", "last"]), first, "all are finished: the newest is named");
+    let second = run(&[]);
+    assert_ne!(second, first, "without --resume always a new run");
+    assert_eq!(run(&["--resume", "last"]), second);
+    // The first one is the only unfinished one now, as after a kill.
+    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    let unfinish = "UPDATE trials SET state = 'running' WHERE number = 2 AND run_id =
+                    (SELECT id FROM runs WHERE run = ?1)";
+    db.execute(unfinish, [&first]).unwrap();
+    let kept = place.json(&["show", &first])["trials"][0].clone();
+    assert_eq!(run(&["--resume", "last"]), first);
+    assert_eq!(place.states(&first), ["finished"; 3]);
+    assert_eq!(place.json(&["show", &first])["trials"][0], kept, "not measured again");
+    // A run of another plan is not this plan's.
+    let other = place.plan(6);
+    let refused = place.dwell(&["run", &other, "--resume", &second]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(said(&refused).contains("another plan"), "{refused:?}");
+    let output = place.dwell(&["run", &other, "--resume", "last", "--json"]);
+    assert_eq!(object(&output)["trials"], 6, "{output:?}");
+    place.assert_nothing_is_left();
+}
+
+#[test]
+fn a_run_is_resumed_with_its_own_seed_and_settings() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.plan(12);
+    let mut runner = place.start(&mut place.command(&["run", &plan, "--set", "ping.count=12"]));
+    until("a trial is finished", || {
+        !place
+            .query(
+                "SELECT run FROM runs WHERE EXISTS (SELECT 1 FROM trials WHERE state = 'finished')",
+            )
+            .is_empty()
+    });
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    let output = place.dwell(&["run", &plan, "--resume", "last"]);
+    assert!(output.status.success(), "{output:?}");
+    let shown = place.json(&["show", "last"]);
+    let trials = shown["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 12);
+    assert!(trials.iter().all(|trial| trial["packets"]["sent"] == 12), "{shown}");
+}
+
+#[test]
+fn a_second_runner_on_one_data_directory_is_told_and_touches_nothing() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.plan(12);
+    let mut first = place.start(&mut place.command(&["run", &plan, "--quiet"]));
+    until("the first is at work", || !place.serving().is_empty());
+    let runs = place.query("SELECT run FROM runs");
+    for more in [&[][..], &["--resume", "last"], &["--resume", &runs[0]]] {
+        let output = place.dwell(&[&["run", &plan], more].concat());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(said(&output).contains("another runner works in"), "{output:?}");
+    }
+    let output = place.dwell(&["delete", &runs[0], "--yes"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(ended(&mut first).success(), "{}", place.said());
+    assert_eq!(place.query("SELECT run FROM runs"), runs);
+    assert_eq!(place.states("last"), ["finished"; 12]);
+    place.assert_nothing_is_left();
+}
+
+#[test]
+fn an_interrupt_ends_the_run_with_130_and_it_can_be_resumed() {
+    interrupted(&|runner| Handle::open(runner).unwrap().signal(Signal::Interrupt).unwrap());
+}
+
+#[test]
+fn an_interrupt_of_the_whole_process_group_as_a_terminal_sends_it_does_the_same() {
+    interrupted(&|runner| {
+        let kill = Command::new("kill").args(["-INT", "--", &format!("-{runner}")]).status();
+        assert!(kill.unwrap().success());
+    });
+}
+
+/// At many moments, the making of the lab among them.
+fn interrupted(interrupt: &dyn Fn(u32)) {
+    if !as_root() {
+        return;
+    }
+    for after in [0, 5, 10, 20, 40, 80, 160, 320, 640] {
+        let place = Place::new();
+        let plan = place.plan(12);
+        let mut runner =
+            place.start(place.command(&["run", &plan, "--quiet", "--json"]).process_group(0));
+        // Before there is a run there is nothing to resume.
+        until("it has begun", || !place.query("SELECT run FROM runs").is_empty());
+        thread::sleep(Duration::from_millis(after));
+        interrupt(runner.id());
+        let status = ended(&mut runner);
+        assert_eq!((status.code(), status.signal()), (Some(130), None), "{}", place.said());
+        place.assert_nothing_is_left();
+        let states = place.states("last");
+        assert!(states.contains(&"planned".to_owned()), "after {after} ms: {states:?}");
+        assert!(!states.contains(&"failed".to_owned()), "after {after} ms: {states:?}");
+        let runs = place.json(&["runs"]);
+        assert_eq!(runs["runs"][0]["state"], "stopped", "{runs}");
+        if after < 100 {
+            continue;
+        }
+        let output = place.dwell(&["run", &plan, "--resume", "last"]);
+        assert!(output.status.success(), "{output:?}");
+        assert!(printed(&output).contains("12 of 12 trials measured, 0 failed"), "{output:?}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Samples that a command writes are the samples that are imported.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::fixture::{Place, ended, object, printed, said, until};
+
+/// A reflector on loopback that ends with its test; its URL.
+struct Reflector(Child, String);
+
+impl Reflector {
+    fn new(place: &Place, scheme: &str) -> Self {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        drop(socket);
+        let url = format!("{scheme}://127.0.0.1:{port}");
+        let mut command = place.command(&["reflect", &url]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut talk = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("listening on") {
+            line.clear();
+            assert_ne!(talk.read_line(&mut line).unwrap(), 0, "it ended");
+        }
+        std::thread::spawn(move || talk.lines().map_while(Result::ok).for_each(drop));
+        Self(child, url)
+    }
+}
+
+impl Drop for Reflector {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_imported_segment_has_exactly_the_figures_that_its_ping_printed() {
+    let place = Place::new();
+    for scheme in ["stamp", "roundtrip", "udp"] {
+        let reflector = Reflector::new(&place, scheme);
+        let file = place.path(scheme).display().to_string();
+        let ping =
+            ["ping", &reflector.1, "-c", "2000", "-i", "200us", "--json", "--samples", &file];
+        let output = place.dwell(&ping);
+        assert!(output.status.success(), "{output:?}");
+        let measured = object(&output);
+        place.json(&["import", &file]);
+        let imported = &place.json(&["show", "last"])["trials"][0];
+        assert_eq!(imported["packets"], measured["packets"], "{scheme}");
+        let metrics = |of: &Value| of["metrics"].as_object().unwrap().clone();
+        let (ours, theirs) = (metrics(imported), metrics(&measured));
+        let wanted: &[&str] = match scheme {
+            "stamp" => &["rtt_ns", "rtt_kernel_ns", "residence_ns", "one_way_forward_ns"],
+            _ => &["rtt_ns", "rtt_kernel_ns"],
+        };
+        for name in wanted {
+            assert!(theirs.contains_key(*name), "{scheme} measures {name}");
+        }
+        for (name, figures) in &theirs {
+            let ours = ours.get(name).unwrap_or_else(|| panic!("{scheme}: no {name}"));
+            for which in ["count", "min", "p50", "p90", "p95", "p99", "p99_9", "max"] {
+                assert_eq!(ours[which], figures[which], "{scheme}: {which} of {name}");
+            }
+            for which in ["mean", "stddev"] {
+                let of = |figures: &Value| figures[which].as_f64().unwrap();
+                let (ours, theirs) = (of(ours), of(figures));
+                let close = (ours - theirs).abs() <= 1e-9 * theirs.abs().max(1.0);
+                assert!(close, "{scheme}: {which} of {name}: {ours} and {theirs}");
+            }
+        }
+        for (name, value) in measured["values"].as_object().unwrap() {
+            let ours = &imported["values"][name];
+            if !ours.is_null() {
+                assert_eq!(ours, value, "{scheme}: {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_segment_of_a_killed_ping_is_imported_up_to_its_last_whole_frame() {
+    let place = Place::new();
+    let reflector = Reflector::new(&place, "stamp");
+    let file = place.path("killed").display().to_string();
+    let ping =
+        ["ping", &reflector.1, "-c", "1000000", "-i", "100us", "--quiet", "--samples", &file];
+    let mut child = place.start(&mut place.command(&ping));
+    until("some samples are on disk", || {
+        fs::metadata(&file).is_ok_and(|metadata| metadata.len() > 100_000)
+    });
+    child.kill().unwrap();
+    ended(&mut child);
+    let whole = place.dwell(&["import", &file]);
+    assert!(whole.status.success(), "{whole:?}");
+    assert!(printed(&whole).contains("cut short"), "{whole:?}");
+    let sent = |run: &str| {
+        let packets = place.json(&["show", run])["trials"][0]["packets"].clone();
+        assert_eq!(packets["lost"], 0, "{packets}");
+        packets["received"].as_u64().unwrap()
+    };
+    let received = sent("last");
+    assert!(received > 1_000, "{received}");
+    // A piece of the last frame, as a power cut leaves it.
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
+    let cut = place.dwell(&["import", &file]);
+    assert!(cut.status.success() && printed(&cut).contains("cut short"), "{cut:?}");
+    assert!((1..received).contains(&sent("last")));
+    // And one damaged in the middle loses what is damaged, and says so.
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2] ^= 1;
+    fs::write(&file, &damaged).unwrap();
+    let output = place.dwell(&["import", &file]);
+    assert!(printed(&output).contains("damaged frames left out: 1"), "{output:?}");
+    assert!((1..received).contains(&sent("last")));
+    // Nothing of one that is no more than its beginning.
+    fs::write(&file, &bytes[..9]).unwrap();
+    let runs = place.query("SELECT run FROM runs").len();
+    let output = place.dwell(&["import", &file]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert_eq!(place.query("SELECT run FROM runs").len(), runs);
+}

@@ -1,0 +1,97 @@
+//! What `--json` prints is what `docs/schema/` describes, and the schemas refuse what is not.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::fixture::{Place, as_root, object, repository};
+
+fn errors(name: &str, object: &Value) -> Vec<String> {
+    let path = repository("docs/schema").join(format!("{name}-1.schema.json"));
+    let schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    jsonschema::draft202012::meta::validate(&schema).unwrap();
+    let schema = jsonschema::draft202012::new(&schema).unwrap();
+    schema.iter_errors(object).map(|e| format!("{}: {e}", e.instance_path())).collect()
+}
+
+/// It follows its schema; without any one of its fields, or with one more, it does not.
+fn assert_follows(name: &str, object: &Value) {
+    assert_eq!(object["schema"], format!("{name}/1"));
+    assert_eq!(errors(name, object), Vec::<String>::new(), "{object:#}");
+    for field in object.as_object().unwrap().keys() {
+        let mut broken = object.clone();
+        broken.as_object_mut().unwrap().remove(field);
+        assert_ne!(errors(name, &broken), Vec::<String>::new(), "{name} without {field}");
+    }
+    assert_refuses(name, object, |object| object["another"] = json!(1));
+}
+
+fn assert_refuses(name: &str, object: &Value, change: impl FnOnce(&mut Value)) {
+    let mut broken = object.clone();
+    change(&mut broken);
+    assert_ne!(errors(name, &broken), Vec::<String>::new(), "{broken:#}");
+}
+
+#[test]
+fn imports_and_what_is_done_with_them_follow_their_schemas() {
+    let place = Place::new();
+    assert_follows("dwell.runs", &place.json(&["runs"]));
+    let data = repository("controller/import/tests/data");
+    let mut runs = Vec::new();
+    let mut files: Vec<_> = fs::read_dir(&data).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    for file in files.iter().filter(|file| !file.ends_with("README.md")) {
+        let output = place.dwell(&["import", file.to_str().unwrap(), "--json"]);
+        assert!(output.status.success(), "{}: {output:?}", file.display());
+        let imported = object(&output);
+        assert_follows("dwell.import", &imported);
+        runs.push(imported["run"].as_str().unwrap().to_owned());
+        assert_follows("dwell.run", &place.json(&["show", runs.last().unwrap()]));
+    }
+    let listed = place.json(&["runs"]);
+    assert_follows("dwell.runs", &listed);
+    assert_eq!(listed["runs"].as_array().unwrap().len(), runs.len());
+    assert_refuses("dwell.runs", &listed, |object| object["runs"][0]["kind"] = json!("gift"));
+    let s4 = data.join("s4.csv");
+    let again = place.json(&["import", s4.to_str().unwrap()]);
+    let first = files.iter().position(|file| *file == s4).unwrap();
+    let compared = place.json(&["compare", &runs[first], again["run"].as_str().unwrap()]);
+    assert_follows("dwell.comparison", &compared);
+    let verdict = |object: &mut Value| object["cells"][0]["shifts"][0]["verdict"] = json!("maybe");
+    assert_refuses("dwell.comparison", &compared, verdict);
+    assert_follows("dwell.delete", &place.json(&["delete", &runs[0], "--yes"]));
+}
+
+#[test]
+fn runs_and_dry_runs_follow_their_schemas_finished_failed_and_interrupted() {
+    let place = Place::new();
+    let plan = place.plan(3);
+    for plan in [plan.as_str(), repository("plans/quick.toml").to_str().unwrap()] {
+        let dry = place.json(&["run", plan, "--dry-run"]);
+        assert_follows("dwell.dry-run", &dry);
+        assert_refuses("dwell.dry-run", &dry, |object| object["trials"][0]["order"] = json!(0));
+    }
+    if !as_root() {
+        return;
+    }
+    let end = place.json(&["run", &plan, "--quiet"]);
+    assert_follows("dwell.run-end", &end);
+    assert_refuses("dwell.run-end", &end, |object| object["end"] = json!("well"));
+    let shown = place.json(&["show", "last"]);
+    assert_follows("dwell.run", &shown);
+    assert_refuses("dwell.run", &shown, |object| {
+        object["trials"][0]["metrics"]["rtt_ns"]["p42"] = json!(1);
+    });
+    assert_refuses("dwell.run", &shown, |object| object["trials"][1]["state"] = json!("failed"));
+    let failing = ["run", &plan, "--quiet", "--json", "--set", "nodes.n1.cpu=4000"];
+    let failing = place.dwell(&failing);
+    assert_eq!(failing.status.code(), Some(1), "{failing:?}");
+    assert_follows("dwell.run-end", &object(&failing));
+    assert_follows("dwell.run", &place.json(&["show", "last"]));
+    let stopped = ["run", &plan, "--quiet", "--json", "--set", "stop.time=1ns"];
+    let stopped = place.dwell(&stopped);
+    assert_eq!(stopped.status.code(), Some(1), "{stopped:?}");
+    assert_follows("dwell.run-end", &object(&stopped));
+    assert_follows("dwell.run", &place.json(&["show", "last"]));
+    assert_follows("dwell.runs", &place.json(&["runs"]));
+}

@@ -1,0 +1,176 @@
+//! The data directory of another version, damaged, or shared.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::fixture::{Place, printed, repository, said};
+
+/// Imports a file of 200 round trips; returns the run.
+fn imported(place: &Place) -> String {
+    let file = repository("controller/import/tests/data/s4.csv");
+    place.json(&["import", file.to_str().unwrap()])["run"].as_str().unwrap().to_owned()
+}
+
+fn everything(place: &Place) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut todo = vec![place.data()];
+    while let Some(path) = todo.pop() {
+        if path.is_dir() {
+            todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            all.push((path, Vec::new()));
+        } else {
+            all.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn a_data_directory_of_a_newer_dwell_is_refused_and_not_one_byte_of_it_changes() {
+    let place = Place::new();
+    imported(&place);
+    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    drop(db);
+    // Not even what is missing is made.
+    fs::remove_dir(place.data().join("incoming")).unwrap();
+    let before = everything(&place);
+    let file = repository("controller/import/tests/data/s4.csv");
+    let plan = place.plan(3);
+    for arguments in [
+        &["runs"][..],
+        &["show", "last"],
+        &["import", file.to_str().unwrap()],
+        &["run", &plan],
+        &["delete", "last", "--yes"],
+    ] {
+        let output = place.dwell(arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = said(&output);
+        assert!(said.contains("newer dwell") && said.contains("version 99"), "{said}");
+        assert!(everything(&place) == before, "{arguments:?} changed something");
+    }
+}
+
+#[test]
+fn a_damaged_catalogue_is_named_and_the_samples_stay() {
+    let place = Place::new();
+    let run = imported(&place);
+    let catalogue = place.data().join("catalogue.sqlite");
+    let samples = place.data().join("samples").join(&run).join("1.parquet");
+    let whole = fs::read(&catalogue).unwrap();
+    let kept = fs::read(&samples).unwrap();
+    let noise: Vec<u8> = (0..whole.len() as u32).map(|n| ((n * 31) >> 3) as u8).collect();
+    let mut middle = whole.clone();
+    middle[4096..].copy_from_slice(&noise[4096..]);
+    for (what, bytes) in [("noise", noise.clone()), ("damaged pages", middle)] {
+        fs::write(&catalogue, bytes).unwrap();
+        let output = place.dwell(&["show", "last"]);
+        assert_eq!(output.status.code(), Some(1), "{what}: {output:?}");
+        let said = said(&output);
+        assert!(said.contains("catalogue"), "{what}: {said}");
+        assert!(!said.contains("panicked"), "{said}");
+        assert_eq!(fs::read(&samples).unwrap(), kept);
+    }
+    fs::write(&catalogue, &whole).unwrap();
+    assert!(place.dwell(&["show", &run]).status.success(), "nothing else was changed");
+}
+
+#[test]
+fn a_damaged_file_of_samples_is_named_and_the_rest_can_be_had() {
+    let place = Place::new();
+    let (broken, good) = (imported(&place), imported(&place));
+    let path = place.data().join("samples").join(&broken).join("1.parquet");
+    let whole = fs::read(&path).unwrap();
+    let mut noise = whole.clone();
+    noise[20..100].fill(0x55);
+    for (what, bytes) in [
+        ("cut short", &whole[..whole.len() / 2]),
+        ("a stretch overwritten", &noise),
+        ("empty", &[]),
+        ("gone", &[]),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        if what == "gone" {
+            fs::remove_file(&path).unwrap();
+        }
+        let output = place.dwell(&["export", &broken, "--format", "csv"]);
+        assert_eq!(output.status.code(), Some(1), "{what}: {output:?}");
+        let said = said(&output);
+        assert!(said.contains(path.to_str().unwrap()), "{what}: {said}");
+        assert!(!said.contains("panicked"), "{what}: {said}");
+        assert!(place.dwell(&["show", &broken]).status.success(), "summaries are in the catalogue");
+        let rest = place.dwell(&["export", &good, "--format", "csv"]);
+        assert_eq!(printed(&rest).lines().count(), 201, "{what}");
+    }
+}
+
+#[test]
+fn a_deleted_run_is_gone_with_its_samples_and_no_other() {
+    let place = Place::new();
+    let (first, second) = (imported(&place), imported(&place));
+    let asked = place.dwell(&["delete", &first]);
+    assert_eq!(asked.status.code(), Some(2), "nobody can answer: {asked:?}");
+    assert!(said(&asked).contains("--yes"), "{asked:?}");
+    assert_eq!(place.json(&["delete", &first, "--yes"])["run"], first.as_str());
+    assert_eq!(place.query("SELECT run FROM runs"), [second.as_str()]);
+    assert_eq!(place.query("SELECT CAST(count(*) AS TEXT) FROM trials"), ["1"]);
+    assert!(!place.data().join("samples").join(&first).exists());
+    assert!(place.dwell(&["export", &second, "--format", "csv"]).status.success());
+    let output = place.dwell(&["show", &first]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn imports_that_come_to_a_new_directory_together_all_become_runs() {
+    let place = Place::new();
+    let file = repository("controller/import/tests/data/s4.csv");
+    let file = file.to_str().unwrap();
+    for round in 1..=5 {
+        let children: Vec<_> = (0..4)
+            .map(|_| {
+                let mut command = place.command(&["import", file, "--json"]);
+                command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+                command.spawn().unwrap()
+            })
+            .collect();
+        for child in children {
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        }
+        let mut runs = place.query("SELECT run FROM runs WHERE state = 'finished'");
+        runs.dedup();
+        assert_eq!(runs.len(), 4, "round {round}");
+        fs::remove_dir_all(place.data()).unwrap();
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure_of_what_was_done() {
+    let place = Place::new();
+    let file = repository("controller/import/tests/data/s4.csv");
+    let file = file.to_str().unwrap();
+    let dir = place.path("parquet").display().to_string();
+    let page = place.path("page.html").display().to_string();
+    for arguments in [
+        &["import", file][..],
+        &["import", file, "--json"],
+        &["runs"],
+        &["show", "last"],
+        &["show", "last", "--json"],
+        &["export", "last", "--format", "csv"],
+        &["export", "last", "--format", "parquet", "-o", &dir],
+        &["report", "last", "-o", &page],
+        &["delete", "last", "--yes"],
+    ] {
+        // A pipe that nobody reads any more.
+        let mut reader = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
+        let closed = reader.stdin.take().unwrap();
+        reader.wait().unwrap();
+        let output = place.command(arguments).stdout(closed).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+    assert_eq!(place.query("SELECT run FROM runs").len(), 1, "one of two was deleted");
+}
