@@ -115,7 +115,8 @@ fn interrupted(interrupt: &dyn Fn(u32)) {
     }
     for after in [0, 5, 10, 20, 40, 80, 160, 320, 640] {
         let place = Place::new();
-        let plan = place.plan(12);
+        // Long enough not to be over by then.
+        let plan = place.plan(60);
         let mut runner =
             place.start(place.command(&["run", &plan, "--quiet", "--json"]).process_group(0));
         // Before there is a run there is nothing to resume.
@@ -135,6 +136,6 @@ fn interrupted(interrupt: &dyn Fn(u32)) {
         }
         let output = place.dwell(&["run", &plan, "--resume", "last"]);
         assert!(output.status.success(), "{output:?}");
-        assert!(printed(&output).contains("12 of 12 trials measured, 0 failed"), "{output:?}");
+        assert!(printed(&output).contains("60 of 60 trials measured, 0 failed"), "{output:?}");
     }
 }

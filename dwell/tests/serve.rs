@@ -1,0 +1,122 @@
+//! A node that is driven over a pipe.
+
+use std::fs;
+use std::io::BufReader;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use dwell_plan::{CpuJob, Job, PingJob, ReflectJob};
+use dwell_protocol::{Event, Frame, JobId, Request, VERSION, read_frame, write_message};
+
+struct Node {
+    child: Child,
+    requests: Option<ChildStdin>,
+    events: BufReader<ChildStdout>,
+}
+
+impl Node {
+    fn start() -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_dwell"))
+            .args(["serve", "--stdio"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let requests = child.stdin.take();
+        let events = BufReader::new(child.stdout.take().unwrap());
+        let mut node = Self { child, requests, events };
+        let Event::Hello { version, jobs, .. } = node.next() else { panic!("hello comes first") };
+        assert_eq!((version, jobs.len()), (VERSION, Job::NAMES.len()));
+        node
+    }
+
+    fn ask(&mut self, request: &Request) {
+        write_message(self.requests.as_mut().unwrap(), request).unwrap();
+    }
+
+    /// The next event that is no progress; pieces of segments are passed over.
+    fn next(&mut self) -> Event {
+        loop {
+            match read_frame::<Event>(&mut self.events).unwrap().expect("the node is there") {
+                Frame::Message(Event::Progress { .. }) | Frame::Data(..) => {}
+                Frame::Message(event) => return event,
+            }
+        }
+    }
+
+    fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port of loopback that was free a moment ago.
+fn free_port() -> u16 {
+    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn a_node_keeps_no_descriptor_of_a_job_that_has_ended_and_its_port_is_free_again() {
+    let mut node = Node::start();
+    let before = node.descriptors();
+    let url = format!("udp://127.0.0.1:{}", free_port());
+    for round in 0..20 {
+        let (server, ping) = (JobId(2 * round), JobId(2 * round + 1));
+        let reflect = ReflectJob { urls: vec![url.clone()], ..ReflectJob::default() };
+        node.ask(&Request::Start { job: server, what: Job::Reflect(reflect), samples: false });
+        assert!(matches!(node.next(), Event::Ready { job } if job == server), "round {round}");
+        let mut probes = PingJob::to(&url);
+        (probes.count, probes.closed_loop, probes.warm_up) = (Some(10), true, Some(0));
+        let what = Job::Ping(Box::new(probes));
+        node.ask(&Request::Start { job: ping, what, samples: true });
+        assert!(matches!(node.next(), Event::Ready { job } if job == ping));
+        let Event::Finished { summary, segment_bytes, .. } = node.next() else { panic!("a result") };
+        assert_eq!(summary.packets.unwrap().received, 10);
+        node.ask(&Request::Pull { job: ping });
+        let Event::Pulled { bytes, .. } = node.next() else { panic!("a segment") };
+        assert_eq!(Some(bytes), segment_bytes);
+        node.ask(&Request::Stop { job: server });
+        assert!(matches!(node.next(), Event::Finished { job, .. } if job == server));
+    }
+    // The thread of the last job may be about to end.
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while node.descriptors() > before && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(node.descriptors(), before);
+}
+
+#[test]
+fn the_end_of_its_input_ends_a_node_and_its_loads_within_a_second() {
+    let mut node = Node::start();
+    let cpu = CpuJob { level: "20%".parse().unwrap(), cpus: vec![0], duration: None };
+    node.ask(&Request::Start { job: JobId(1), what: Job::Cpu(cpu), samples: false });
+    assert!(matches!(node.next(), Event::Ready { .. }));
+    drop(node.requests.take());
+    let ended = Instant::now();
+    while node.child.try_wait().unwrap().is_none() {
+        assert!(ended.elapsed() < Duration::from_secs(1), "still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_request_that_makes_no_sense_ends_a_node_with_words_and_a_job_that_cannot_be_done_does_not() {
+    let mut node = Node::start();
+    let job = JobId(1);
+    let what = Job::Ping(Box::new(PingJob::to("nonsense://x")));
+    node.ask(&Request::Start { job, what, samples: false });
+    assert!(matches!(node.next(), Event::Ready { .. }));
+    let Event::Failed { reason, .. } = node.next() else { panic!("it cannot be done") };
+    assert!(reason.contains("nonsense"), "{reason}");
+    node.ask(&Request::Pull { job: JobId(9) });
+    assert!(matches!(node.next(), Event::Failed { job: JobId(9), .. }));
+    std::io::Write::write_all(node.requests.as_mut().unwrap(), b"\xff\xff\xff\xffJ").unwrap();
+    assert_eq!(node.child.wait().unwrap().code(), Some(1));
+}
