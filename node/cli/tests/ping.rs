@@ -351,7 +351,7 @@ fn same_median(host: &str, url: &str) {
     assert!((ours_us - ping_us).abs() < 25.0, "ping {ping_us} us, dwell {ours_us} us");
 }
 
-/// The peer of crates.io that `make peers` builds, in the target directory.
+/// The peer that `make peers` builds, in the target directory.
 fn stamp_suite(test: &str) -> Option<PathBuf> {
     let target = Path::new(DWELL).parent().and_then(Path::parent).unwrap();
     let program = target.join("peers/bin/stamp-suite");
