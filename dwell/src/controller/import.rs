@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use dwell_import::{Flow, Format, HEAD, Imported, recognise};
 use dwell_node_cli::{Exit, Failure};
-use dwell_record::{Columns, Environment, Kind, Stamps, Summary, Trust, segment};
+use dwell_record::{ColumnFigures, Environment, Kind, Stamps, Summary, Trust, segment};
 use dwell_report::data::Axis;
 use dwell_store::{
     Ingest, Ingested, NewRun, NewTrial, Role, RunKind, RunRow, RunState, Store, TrialRow,
@@ -66,7 +66,6 @@ fn head(input: &mut impl Read) -> std::io::Result<Vec<u8>> {
 struct Coming {
     trial: TrialRow,
     ingest: Ingest,
-    columns: Columns,
 }
 
 fn import(
@@ -83,12 +82,11 @@ fn import(
     let outcome = dwell_import::read::<anyhow::Error>(format, input, &mut |flow, batch| {
         if !coming.contains_key(flow) {
             let trial = add_trial(store, &run, order.len() as u32 + 1, flow)?;
-            let ingest = store.ingest(&run, &trial)?;
+            let ingest = store.ingest(&run, &trial)?.with_figures();
             order.push(flow.to_owned());
-            coming.insert(flow.to_owned(), Coming { trial, ingest, columns: Columns::default() });
+            coming.insert(flow.to_owned(), Coming { trial, ingest });
         }
         let set = coming.get_mut(flow).context("a flow that was just made")?;
-        set.columns.take(&batch);
         set.ingest.push(batch)?;
         Ok(())
     });
@@ -104,23 +102,24 @@ fn import(
     };
     let mut samples = 0;
     for flow in &imported.flows {
-        let (trial, taken, columns) = match coming.remove(&flow.name) {
-            Some(set) => (set.trial, Some(set.ingest.finish()?), set.columns),
+        let (trial, taken) = match coming.remove(&flow.name) {
+            Some(set) => (set.trial, Some(set.ingest.finish()?)),
             // Figures without rows.
             None => {
                 let number = order.len() as u32 + 1;
                 order.push(flow.name.clone());
-                (add_trial(store, &run, number, &flow.name)?, None, Columns::default())
+                (add_trial(store, &run, number, &flow.name)?, None)
             }
         };
         samples += taken.as_ref().map_or(0, |taken| taken.samples);
-        let summary = summary(&imported, flow, columns);
+        let figures = taken.as_ref().map(|taken| taken.columns.figures()).unwrap_or_default();
+        let summary = summary(&imported, flow, figures);
         end(store, &trial, &name, summary, taken.as_ref())?;
     }
     finish(args, store, &run, format.name(), samples, &imported.warnings, imported.skipped_lines)
 }
 
-fn summary(imported: &Imported, flow: &Flow, columns: Columns) -> Summary {
+fn summary(imported: &Imported, flow: &Flow, figures: ColumnFigures) -> Summary {
     let mut warnings = imported.warnings.clone();
     if let Some(example) = imported.skipped_example.as_ref().filter(|_| imported.skipped_lines > 0)
     {
@@ -129,7 +128,7 @@ fn summary(imported: &Imported, flow: &Flow, columns: Columns) -> Summary {
             imported.skipped_lines, example.row, example.text
         ));
     }
-    let (mut metrics, mut values, packets) = columns.figures();
+    let (mut metrics, mut values, packets) = figures;
     // What the file states counts more than what its rows give: it knows what is not in them.
     metrics.extend(flow.metrics.clone());
     values.extend(flow.values.clone());
@@ -157,13 +156,12 @@ fn import_segment(args: &Args, store: &mut Store, input: &mut dyn Read) -> Resul
     let name = file_name(&args.file);
     let run = begin(store, &name, "samples of dwell")?;
     let trial = add_trial(store, &run, 1, &name)?;
-    let mut ingest = store.ingest(&run, &trial)?;
+    let mut ingest = store.ingest(&run, &trial)?.with_figures();
     let mut told = SegmentTold::default();
-    let end_of_it =
-        ingest.push_segment_with(input, &mut |batch| told.columns.take(batch), &mut |header| {
-            told.target.clone_from(&header.target);
-            told.dwell.clone_from(&header.dwell);
-        })?;
+    let end_of_it = ingest.push_segment_with(input, &mut |header| {
+        told.target.clone_from(&header.target);
+        told.dwell.clone_from(&header.dwell);
+    })?;
     let end_of_it = match end_of_it {
         Ok(end) => end,
         Err(error) => {
@@ -185,7 +183,7 @@ fn import_segment(args: &Args, store: &mut Store, input: &mut dyn Read) -> Resul
         warnings.push(format!("damaged frames left out: {}", end_of_it.damaged));
     }
     let said = warnings.clone();
-    let (metrics, values, packets) = told.columns.figures();
+    let (metrics, values, packets) = taken.columns.figures();
     let summary = Summary {
         kind: Kind::Import,
         target: told.target,
@@ -204,7 +202,6 @@ fn import_segment(args: &Args, store: &mut Store, input: &mut dyn Read) -> Resul
 
 #[derive(Default)]
 struct SegmentTold {
-    columns: Columns,
     target: String,
     dwell: String,
 }
