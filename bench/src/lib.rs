@@ -1,6 +1,6 @@
 //! Experiments that drive the real binaries from outside: `roundtrip` repeats a published one,
-//! `rtt` holds dwell beside its peers. Both work in a two-node lab of their own and speak to dwell
-//! as a person does: command line in, JSON out.
+//! `rtt` holds dwell beside its peers, `data` what it does with samples afterwards. All speak to
+//! dwell as a person does: command line in, JSON out.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,7 @@ mod process;
 mod summary;
 mod table;
 
+pub mod data;
 pub mod roundtrip;
 pub mod rtt;
 
