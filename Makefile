@@ -11,7 +11,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint fmt setup setup-run peers man completions web bench-rtt install clean
+.PHONY: help build run test test-web lint fmt setup setup-run peers man completions web bench-rtt bench-data install clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,10 @@ web: setup ## rebuild the runtime of figures that reports embed (controller/repo
 
 bench-rtt: setup build target/release/pingpong ## round trips beside sockperf and C; says which goals are missed
 	@target/release/rtt $(ARGS)
+
+bench-data: setup build ## import, figures, reports beside pandas; recording; trials; says which goals are missed
+	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
+	@target/release/data $(ARGS)
 
 target/release/pingpong: bench/c/pingpong.c
 	@mkdir -p $(@D)

@@ -1,5 +1,6 @@
 //! Experiments that drive the real binaries from outside: `roundtrip` repeats a published one by
-//! running its plan, `rtt` holds dwell beside its peers in a two-node lab of its own. Both speak to
+//! running its plan, `rtt` holds dwell beside its peers in a two-node lab of its own, `data` what it
+//! does with samples afterwards. All speak to
 //! dwell as a person does: command line in, JSON out.
 
 #![forbid(unsafe_code)]
@@ -11,6 +12,7 @@ mod process;
 mod summary;
 mod table;
 
+pub mod data;
 pub mod roundtrip;
 pub mod rtt;
 

@@ -1250,7 +1250,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__show)
-            opts="-h --json --data --help"
+            opts="-h --json --recompute --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

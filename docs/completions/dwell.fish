@@ -165,6 +165,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand runs" -l json -d 'Print them
 complete -c dwell -n "__fish_dwell_using_subcommand runs" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand show" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand show" -l json -d 'Print all of it as one JSON object (dwell.run/1)'
+complete -c dwell -n "__fish_dwell_using_subcommand show" -l recompute -d 'Compute the figures anew from the samples, on all cores, and print those instead of what was stored with the run'
 complete -c dwell -n "__fish_dwell_using_subcommand show" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand report" -s o -l output -d 'The file to write [default: RUN.html in the data directory]' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand report" -l data -d 'Directory of runs and samples' -r -F

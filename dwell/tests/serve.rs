@@ -76,7 +76,9 @@ fn a_node_keeps_no_descriptor_of_a_job_that_has_ended_and_its_port_is_free_again
         let what = Job::Ping(Box::new(probes));
         node.ask(&Request::Start { job: ping, what, samples: true });
         assert!(matches!(node.next(), Event::Ready { job } if job == ping));
-        let Event::Finished { summary, segment_bytes, .. } = node.next() else { panic!("a result") };
+        let Event::Finished { summary, segment_bytes, .. } = node.next() else {
+            panic!("a result")
+        };
         assert_eq!(summary.packets.unwrap().received, 10);
         node.ask(&Request::Pull { job: ping });
         let Event::Pulled { bytes, .. } = node.next() else { panic!("a segment") };

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dwell_record::series::Series;
-use dwell_record::{Batch, Column, Summary};
+use dwell_record::{Batch, Column, Columns, Summary};
 use rusqlite::{Connection, Row, TransactionBehavior, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,6 +16,7 @@ use crate::lock::RunnerLock;
 use crate::migrations::{migrate, refuse_newer};
 use crate::parquet::SampleReader;
 use crate::run::{NewRun, NewTrial, Role, RunKind, RunRow, RunState, TrialRow, TrialState};
+use crate::scan::scan;
 use crate::views::{StoredBin, StoredSeries};
 
 /// A data directory.
@@ -483,6 +484,18 @@ impl Store {
         let reader = SampleReader::open(&self.samples_path(&run.run, trial.number))?;
         let all = reader.columns();
         reader.read(columns.unwrap_or(&all), each)
+    }
+
+    /// The figures of a trial as its samples give them, whatever was stored of them. Uses all
+    /// cores. A trial without samples has none.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn recompute(&self, run: &RunRow, trial: &TrialRow) -> Result<Columns, StoreError> {
+        if trial.samples.is_none_or(|samples| samples == 0) {
+            return Ok(Columns::default());
+        }
+        scan(&self.samples_path(&run.run, trial.number))
     }
 
     /// Where the samples of a trial are.

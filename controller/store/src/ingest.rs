@@ -1,14 +1,17 @@
-//! Samples on their way into the store: written as Parquet and summarised, in one pass.
+//! Samples on their way into the store: written as Parquet and summarised, in one pass and side by
+//! side.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use dwell_engine::stamps::State;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
-use dwell_record::{Batch, Column};
+use dwell_record::{Batch, Column, Columns};
 
 use crate::error::StoreError;
 use crate::parquet::SampleWriter;
+use crate::stage::{Stage, Take};
 use crate::views::{Growing, StoredSeries};
 
 /// Metrics that figures draw, by column.
@@ -26,12 +29,10 @@ const DRAWN: [Column; 7] = [
 const BATCH: usize = 1 << 16;
 
 /// Samples of one trial, on their way in.
+#[derive(Debug)]
 pub struct Ingest {
-    writer: SampleWriter,
-    growing: Vec<(Column, Growing)>,
-    first: Option<i64>,
-    /// Where a sample without any time stands: after the round trips before it.
-    elapsed: i64,
+    writer: Stage<SampleWriter>,
+    summary: Stage<Gathered>,
 }
 
 /// What came in.
@@ -40,26 +41,49 @@ pub struct Ingested {
     pub samples: u64,
     /// When the first probe was sent, in nanoseconds since the epoch; `None` where no row says.
     pub first_ns: Option<i64>,
+    /// The figures, where [`Ingest::with_figures`] asked for them.
+    pub columns: Columns,
     pub(crate) series: BTreeMap<String, StoredSeries>,
+}
+
+/// What is kept of samples besides themselves.
+#[derive(Debug, Default)]
+struct Gathered {
+    growing: Vec<(Column, Growing)>,
+    columns: Option<Columns>,
+    first: Option<i64>,
+    /// Where a sample without any time stands: after the round trips before it.
+    elapsed: i64,
+    // What is worked with, kept so that its memory is taken once.
+    at: Vec<i64>,
+    samples: Vec<(i64, i64)>,
 }
 
 impl Ingest {
     pub(crate) fn new(path: &Path, wanted: &[Column]) -> Self {
         Self {
-            writer: SampleWriter::new(path, wanted),
-            growing: Vec::new(),
-            first: None,
-            elapsed: 0,
+            writer: Stage::new(SampleWriter::new(path, wanted)),
+            summary: Stage::new(Gathered::default()),
         }
     }
 
-    /// Takes rows in.
+    /// Computes the figures of a summary too, because no node told any. To be called before any
+    /// rows come.
+    #[must_use]
+    pub fn with_figures(self) -> Self {
+        let gathered = Gathered { columns: Some(Columns::default()), ..Gathered::default() };
+        Self { summary: Stage::new(gathered), ..self }
+    }
+
+    /// Takes rows in. Where they come by the ten thousand, threads work on them while this returns,
+    /// and an error may be that of earlier rows.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn push(&mut self, batch: Batch) -> Result<(), StoreError> {
-        self.summarise(&batch);
-        self.writer.push(batch)
+        let batch = Arc::new(batch);
+        self.summary.push(&batch)?;
+        self.writer.push(&batch)
     }
 
     /// Takes a segment in, as far as it is whole.
@@ -110,48 +134,34 @@ impl Ingest {
     /// # Errors
     /// The file cannot be written.
     pub fn finish(self) -> Result<Ingested, StoreError> {
-        let samples = self.writer.finish()?;
-        let series = self
+        let Self { writer, summary } = self;
+        let gathered = summary.finish()?.unwrap_or_default();
+        // What the figures need at their end goes on while the last rows are written.
+        let first_ns = gathered.first;
+        let columns = gathered.columns.unwrap_or_default();
+        let series = gathered
             .growing
             .into_iter()
             .filter(|(_, growing)| !growing.is_empty())
             .map(|(column, growing)| (column.name().to_owned(), growing.finish()))
             .collect();
-        Ok(Ingested { samples, first_ns: self.first, series })
+        let samples = writer.finish()?.map_or(Ok(0), SampleWriter::finish)?;
+        Ok(Ingested { samples, first_ns, columns, series })
     }
+}
 
-    fn summarise(&mut self, batch: &Batch) {
-        let times = [Column::TxApp, Column::Capture, Column::Intended, Column::RxApp]
-            .into_iter()
-            .find_map(|column| batch.column(column));
-        if let (Some(times), None) = (times, self.first) {
-            self.first = times.iter().copied().find(|time| *time != Batch::ABSENT);
+impl Take for SampleWriter {
+    fn take(&mut self, batch: &Arc<Batch>) -> Result<(), StoreError> {
+        self.push(Arc::clone(batch))
+    }
+}
+
+impl Take for Gathered {
+    fn take(&mut self, batch: &Arc<Batch>) -> Result<(), StoreError> {
+        if let Some(columns) = &mut self.columns {
+            columns.take(batch);
         }
-        let at: Vec<i64> = match times {
-            Some(times) => {
-                let first = self.first.unwrap_or(0);
-                let mut last = 0;
-                let since = |time: &i64| {
-                    if *time != Batch::ABSENT {
-                        last = time.saturating_sub(first);
-                    }
-                    last
-                };
-                times.iter().map(since).collect()
-            }
-            // Cycles follow each other, so that each begins when those before it have ended.
-            None => {
-                let rtt = batch.column(Column::Rtt);
-                (0..batch.len())
-                    .map(|row| {
-                        let at = self.elapsed;
-                        let took = rtt.map_or(0, |rtt| rtt[row]);
-                        self.elapsed = self.elapsed.saturating_add(took.max(0));
-                        at
-                    })
-                    .collect()
-            }
-        };
+        self.place(batch);
         for column in DRAWN {
             let Some(values) = batch.column(column) else { continue };
             let place = self.growing.iter().position(|(known, _)| *known == column);
@@ -160,12 +170,51 @@ impl Ingest {
                 self.growing.len() - 1
             });
             let growing = &mut self.growing[place].1;
-            for (row, value) in values.iter().enumerate() {
-                match batch.state[row] {
-                    State::Received if *value != Batch::ABSENT => growing.value(at[row], *value),
-                    State::Lost => growing.lost(at[row]),
+            self.samples.clear();
+            for ((&at, &value), state) in self.at.iter().zip(values).zip(&batch.state) {
+                match state {
+                    State::Received if value != Batch::ABSENT => self.samples.push((at, value)),
+                    State::Lost => growing.lost(at),
                     _ => {}
                 }
+            }
+            growing.take(&self.samples);
+        }
+        Ok(())
+    }
+}
+
+impl Gathered {
+    /// Places every row of the batch in time, in nanoseconds since the first.
+    fn place(&mut self, batch: &Batch) {
+        let times = [Column::TxApp, Column::Capture, Column::Intended, Column::RxApp]
+            .into_iter()
+            .find_map(|column| batch.column(column));
+        if let (Some(times), None) = (times, self.first) {
+            self.first = times.iter().copied().find(|time| *time != Batch::ABSENT);
+        }
+        self.at.clear();
+        match times {
+            Some(times) => {
+                let first = self.first.unwrap_or(0);
+                let mut last = 0;
+                self.at.extend(times.iter().map(|time| {
+                    if *time != Batch::ABSENT {
+                        last = time.saturating_sub(first);
+                    }
+                    last
+                }));
+            }
+            // Cycles follow each other, so that each begins when those before it have ended.
+            None => {
+                let rtt = batch.column(Column::Rtt);
+                let elapsed = &mut self.elapsed;
+                self.at.extend((0..batch.len()).map(|row| {
+                    let at = *elapsed;
+                    let took = rtt.map_or(0, |rtt| rtt[row]);
+                    *elapsed = at.saturating_add(took.max(0));
+                    at
+                }));
             }
         }
     }

@@ -20,11 +20,13 @@ mod lock;
 mod migrations;
 mod parquet;
 mod run;
+mod scan;
+mod signed;
+mod stage;
 mod views;
 
 pub use catalogue::Store;
 pub use error::StoreError;
 pub use ingest::{Ingest, Ingested};
-
 pub use lock::RunnerLock;
 pub use run::{NewRun, NewTrial, Role, RunKind, RunRow, RunState, TrialRow, TrialState};

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,24 +24,26 @@ use crate::error::StoreError;
 /// Rows of a row group: what is held in memory while writing.
 const GROUP: usize = 1 << 19;
 
-/// Rows handed over at once while reading.
-const PIECE: usize = 1 << 16;
+/// Rows handed over at once while reading: few enough to stay in a CPU's cache.
+const PIECE: usize = 1 << 14;
 
 /// Columns that every file has, before those of [`Column`].
 const ROW: [&str; 4] = ["id", "state", "reordered", "void"];
 
 /// Writes one file. It appears under its name when it is whole.
+#[derive(Debug)]
 pub(crate) struct SampleWriter {
     path: PathBuf,
     partial: PathBuf,
     /// Columns that the file is to have, whatever comes; the first group decides on the others.
     wanted: Vec<Column>,
     open: Option<Open>,
-    group: Vec<Batch>,
+    group: Vec<Arc<Batch>>,
     rows_in_group: usize,
     rows: u64,
 }
 
+#[derive(Debug)]
 struct Open {
     writer: SerializedFileWriter<File>,
     columns: Vec<Column>,
@@ -60,7 +63,7 @@ impl SampleWriter {
     }
 
     /// Takes rows.
-    pub(crate) fn push(&mut self, batch: Batch) -> Result<(), StoreError> {
+    pub(crate) fn push(&mut self, batch: Arc<Batch>) -> Result<(), StoreError> {
         self.rows += batch.len() as u64;
         self.rows_in_group += batch.len();
         self.group.push(batch);
@@ -88,7 +91,7 @@ impl SampleWriter {
             let columns: Vec<_> = Column::ALL
                 .into_iter()
                 .filter(|column| {
-                    let has = |batch: &Batch| batch.column(*column).is_some();
+                    let has = |batch: &Arc<Batch>| batch.column(*column).is_some();
                     self.wanted.contains(column) || self.group.iter().any(has)
                 })
                 .collect();
@@ -150,7 +153,7 @@ fn properties() -> Arc<WriterProperties> {
         // Stamps rise and delays are alike: differences are small.
         .set_encoding(Encoding::DELTA_BINARY_PACKED)
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_max_row_group_row_count(Some(GROUP + PIECE))
+        .set_max_row_group_row_count(Some(2 * GROUP))
         .set_created_by(concat!("dwell ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(about));
     for name in ["reordered", "void"] {
@@ -162,7 +165,7 @@ fn properties() -> Arc<WriterProperties> {
 fn write_group(
     writer: &mut SerializedFileWriter<File>,
     columns: &[Column],
-    group: &[Batch],
+    group: &[Arc<Batch>],
 ) -> Result<(), ParquetError> {
     let mut rows = writer.next_row_group()?;
     write_column::<Int64Type>(&mut rows, group, |batch, out| {
@@ -198,7 +201,7 @@ fn write_group(
 /// Writes a column that is never absent.
 fn write_column<T: DataType>(
     rows: &mut SerializedRowGroupWriter<'_, File>,
-    group: &[Batch],
+    group: &[Arc<Batch>],
     take: impl Fn(&Batch, &mut Vec<T::T>),
 ) -> Result<(), ParquetError> {
     let Some(mut out) = rows.next_column()? else { return Ok(()) };
@@ -237,9 +240,24 @@ impl SampleReader {
         columns: &[Column],
         each: &mut dyn FnMut(&Batch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        self.read_groups(0..self.groups(), columns, each)
+    }
+
+    /// How many row groups it has.
+    pub(crate) fn groups(&self) -> usize {
+        self.reader.num_row_groups()
+    }
+
+    /// Hands over the rows of some row groups.
+    pub(crate) fn read_groups(
+        &self,
+        groups: Range<usize>,
+        columns: &[Column],
+        each: &mut dyn FnMut(&Batch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let failed = |source| StoreError::Samples { what: "read", path: self.path.clone(), source };
         let mut batch = Batch::default();
-        for number in 0..self.reader.num_row_groups() {
+        for number in groups {
             let mut group = Group::open(&self.reader, number, columns).map_err(failed)?;
             while group.fill(&mut batch).map_err(failed)? {
                 each(&batch)?;
@@ -381,7 +399,7 @@ mod tests {
         let path = dir.path().join("1.parquet");
         let mut writer = SampleWriter::new(&path, &[Column::Residence]);
         for piece in 0..10 {
-            writer.push(batch(piece * 60_000, 60_000)).unwrap();
+            writer.push(Arc::new(batch(piece * 60_000, 60_000))).unwrap();
         }
         assert!(!path.exists(), "not before it is whole");
         assert_eq!(writer.finish().unwrap(), 600_000);
@@ -410,7 +428,7 @@ mod tests {
         let path = dir.path().join("1.parquet");
         let mut writer = SampleWriter::new(&path, &[]);
         for piece in 0..10 {
-            writer.push(batch(piece * 60_000, 60_000)).unwrap();
+            writer.push(Arc::new(batch(piece * 60_000, 60_000))).unwrap();
         }
         drop(writer);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);

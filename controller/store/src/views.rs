@@ -1,12 +1,13 @@
 //! What figures need of a metric, gathered in one pass: its distribution, stretches of time, a few
 //! samples to show, outliers.
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use dwell_record::series::{Hampel, Point, Series, Step, TimeBin};
+use dwell_record::series::{Hampel, Point, Series, TimeBin};
 use dwell_stats::{Hampel as Filter, Standing};
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+
+use crate::signed::{Digits, Signed};
 
 /// At most this many stretches of time; half of it at least, of a long series.
 const BINS: usize = 400;
@@ -20,40 +21,55 @@ const SPACED: usize = 1_600;
 /// The largest ones are shown whatever their place.
 const EXTREME: usize = 200;
 
-/// Hampel's filter needs all values at once; of more samples than this it is left out.
-const JUDGED: usize = 20_000_000;
+/// Up to so many samples are all judged by Hampel's filter; beyond, evenly spread stretches are.
+const JUDGED: usize = 1 << 20;
+
+/// Samples of such a stretch: so many that its ends, where windows are cut off, count little.
+const STRETCH: u64 = 1 << 13;
 
 /// One metric of one trial, growing.
+#[derive(Debug)]
 pub(crate) struct Growing {
     whole: Signed,
     bins: Vec<Bin>,
     width: i64,
-    values: Vec<i64>,
+    spread: Spread,
+    filter: Filter,
     count: u64,
     spaced: Vec<Shown>,
     stride: u64,
-    extreme: BinaryHeap<std::cmp::Reverse<(i64, u64, i64)>>,
+    extreme: BinaryHeap<Reverse<Shown>>,
+    /// The newest samples and half a window before them.
+    near: Vec<(i64, i64)>,
+    /// How many of `near` were looked at.
+    looked: usize,
 }
 
-/// A histogram of values of either sign.
-pub(crate) struct Signed {
-    above: Histogram<u64>,
-    below: Option<Histogram<u64>>,
-    digits: u8,
-}
-
+#[derive(Debug)]
 struct Bin {
     lost: u64,
     min: i64,
     max: i64,
-    values: Option<Signed>,
+    values: Signed,
 }
 
-#[derive(Clone, Copy)]
+/// A sample that may be shown.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Shown {
+    value: i64,
     index: u64,
     at: i64,
-    value: i64,
+    /// What it is judged by, and its place in it.
+    window: Vec<i64>,
+    place: usize,
+}
+
+/// Stretches of a series, evenly spread over it.
+#[derive(Debug)]
+struct Spread {
+    values: Vec<i64>,
+    /// Of so many stretches the first is held.
+    every: u64,
 }
 
 /// A bin as the catalogue keeps it.
@@ -75,157 +91,108 @@ pub(crate) struct StoredSeries {
     pub(crate) hampel: Option<Hampel>,
 }
 
-impl Signed {
-    pub(crate) fn new(digits: u8) -> Self {
-        Self { above: histogram(digits), below: None, digits }
-    }
-
-    pub(crate) fn record(&mut self, value: i64) {
-        let to = if value < 0 {
-            let digits = self.digits;
-            self.below.get_or_insert_with(|| histogram(digits))
-        } else {
-            &mut self.above
-        };
-        let magnitude = value.unsigned_abs().min(i64::MAX as u64);
-        to.record(magnitude).expect("an automatically growing histogram takes any i64");
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.above.add(&other.above).expect("both grow automatically");
-        if let Some(below) = &other.below {
-            let digits = self.digits;
-            let own = self.below.get_or_insert_with(|| histogram(digits));
-            own.add(below).expect("both grow automatically");
-        }
-    }
-
-    fn count(&self) -> u64 {
-        self.above.len() + self.below.as_ref().map_or(0, Histogram::len)
-    }
-
-    /// Values in rising order and how often each came.
-    pub(crate) fn steps(&self) -> Vec<Step> {
-        let of = |histogram: &Histogram<u64>, sign: i64| {
-            let steps = histogram.iter_recorded().map(|bin| Step {
-                value_ns: sign * middle(histogram, bin.value_iterated_to()),
-                count: bin.count_at_value(),
-            });
-            steps.collect::<Vec<_>>()
-        };
-        let mut steps = self.below.as_ref().map_or(Vec::new(), |below| of(below, -1));
-        steps.reverse();
-        steps.extend(of(&self.above, 1));
-        steps
-    }
-
-    /// The nearest-rank percentile; `None` where the count does not support it.
-    fn percentile(&self, ppm: u64) -> Option<i64> {
-        let n = self.count();
-        if n.saturating_mul(ppm.min(1_000_000 - ppm)) < 1_000_000 {
-            return None;
-        }
-        let rank = (u128::from(n) * u128::from(ppm)).div_ceil(1_000_000) as u64;
-        let mut seen = 0;
-        self.steps().into_iter().find_map(|step| {
-            seen += step.count;
-            (seen >= rank).then_some(step.value_ns)
-        })
-    }
-
-    pub(crate) fn to_bytes(&self) -> (Vec<u8>, Option<Vec<u8>>) {
-        (bytes(&self.above), self.below.as_ref().map(bytes))
-    }
-
-    /// `None` for bytes that are no histogram.
-    pub(crate) fn from_bytes(above: &[u8], below: Option<&[u8]>, digits: u8) -> Option<Self> {
-        let read = |bytes: &[u8]| {
-            let mut histogram: Histogram<u64> =
-                Deserializer::new().deserialize(&mut &bytes[..]).ok()?;
-            histogram.auto(true);
-            Some(histogram)
-        };
-        let below = match below {
-            Some(below) => Some(read(below)?),
-            None => None,
-        };
-        Some(Self { above: read(above)?, below, digits })
-    }
-}
-
-fn histogram(digits: u8) -> Histogram<u64> {
-    Histogram::new(digits).expect("two and three digits are within 0..=5")
-}
-
-fn middle(histogram: &Histogram<u64>, value: u64) -> i64 {
-    i64::try_from(histogram.median_equivalent(value)).unwrap_or(i64::MAX)
-}
-
-fn bytes(histogram: &Histogram<u64>) -> Vec<u8> {
-    let mut out = Vec::new();
-    V2Serializer::new().serialize(histogram, &mut out).expect("a vector takes any bytes");
-    out
-}
-
 impl Growing {
     pub(crate) fn new() -> Self {
         Self {
-            whole: Signed::new(3),
+            whole: Signed::new(Digits::Three),
             bins: Vec::new(),
             width: NARROW,
-            values: Vec::new(),
+            spread: Spread { values: Vec::new(), every: 1 },
+            filter: Filter::default(),
             count: 0,
             spaced: Vec::new(),
             stride: 1,
             extreme: BinaryHeap::new(),
+            near: Vec::new(),
+            looked: 0,
         }
     }
 
-    /// A value at `at` nanoseconds since the trial's first sample.
-    pub(crate) fn value(&mut self, at: i64, value: i64) {
-        self.whole.record(value);
-        let bin = self.bin(at);
-        (bin.min, bin.max) = (bin.min.min(value), bin.max.max(value));
-        bin.values.get_or_insert_with(|| Signed::new(2)).record(value);
-        let shown = Shown { index: self.count, at, value };
-        if self.values.len() < JUDGED {
-            self.values.push(value);
-        }
-        if self.count.is_multiple_of(self.stride) {
-            self.spaced.push(shown);
-            if self.spaced.len() > SPACED {
-                self.stride *= 2;
-                let stride = self.stride;
-                self.spaced.retain(|shown| shown.index.is_multiple_of(stride));
+    /// Takes values in, each with the nanoseconds since the trial's first sample.
+    pub(crate) fn take(&mut self, samples: &[(i64, i64)]) {
+        let mut rest = samples;
+        while let Some(&(at, _)) = rest.first() {
+            // Samples come in order of time, nearly: those of a stretch follow each other.
+            let number = self.number(at);
+            let (from, to) = (number as i64 * self.width, (number as i64 + 1) * self.width);
+            let within = |at: i64| (from..to).contains(&at.max(0));
+            let end = rest.iter().position(|&(at, _)| !within(at)).unwrap_or(rest.len());
+            let (here, later) = rest.split_at(end);
+            let bin = &mut self.bins[number];
+            for &(_, value) in here {
+                (bin.min, bin.max) = (bin.min.min(value), bin.max.max(value));
+                self.whole.record(value);
+                bin.values.record(value);
             }
+            rest = later;
         }
-        let least = self.extreme.peek().map_or(i64::MIN, |least| least.0.0);
-        if self.extreme.len() < EXTREME || value > least {
-            self.extreme.push(std::cmp::Reverse((value, shown.index, at)));
-            if self.extreme.len() > EXTREME {
-                self.extreme.pop();
-            }
+        for (index, &(_, value)) in (self.count..).zip(samples) {
+            self.spread.take(index, value);
         }
-        self.count += 1;
+        self.near.extend_from_slice(samples);
+        self.count += samples.len() as u64;
+        self.look(self.near.len().saturating_sub(self.filter.half_window));
+        let seen = self.looked.saturating_sub(self.filter.half_window);
+        self.near.drain(..seen);
+        self.looked -= seen;
     }
 
     /// A probe that was lost.
     pub(crate) fn lost(&mut self, at: i64) {
-        self.bin(at).lost += 1;
+        let number = self.number(at);
+        self.bins[number].lost += 1;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    fn bin(&mut self, at: i64) -> &mut Bin {
+    /// Looks for samples to show among those up to `to` of `near`.
+    fn look(&mut self, to: usize) {
+        let first = self.count - self.near.len() as u64;
+        for place in self.looked..to {
+            let value = self.near[place].1;
+            let index = first + place as u64;
+            let least = self.extreme.peek().map_or(i64::MIN, |least| least.0.value);
+            if index & (self.stride - 1) == 0 {
+                let shown = self.shown(place);
+                self.spaced.push(shown);
+                if self.spaced.len() > SPACED {
+                    self.stride *= 2;
+                    let stride = self.stride;
+                    self.spaced.retain(|shown| shown.index.is_multiple_of(stride));
+                }
+            }
+            if value > least || self.extreme.len() < EXTREME {
+                let shown = self.shown(place);
+                self.extreme.push(Reverse(shown));
+                if self.extreme.len() > EXTREME {
+                    self.extreme.pop();
+                }
+            }
+        }
+        self.looked = self.looked.max(to);
+    }
+
+    fn shown(&self, place: usize) -> Shown {
+        let half = self.filter.half_window;
+        let from = place.saturating_sub(half);
+        let to = (place + half + 1).min(self.near.len());
+        let index = self.count - (self.near.len() - place) as u64;
+        let (at, value) = self.near[place];
+        let window = self.near[from..to].iter().map(|(_, value)| *value).collect();
+        Shown { value, index, at, window, place: place - from }
+    }
+
+    /// The number of the stretch of time that `at` falls into; makes it.
+    fn number(&mut self, at: i64) -> usize {
         let at = at.max(0);
         while at / self.width >= BINS as i64 {
             self.width = self.width.saturating_mul(2);
             let mut wider: Vec<Bin> = Vec::with_capacity(BINS);
             for (number, bin) in std::mem::take(&mut self.bins).into_iter().enumerate() {
                 match wider.get_mut(number / 2) {
-                    Some(earlier) => earlier.add(bin),
+                    Some(earlier) => earlier.add(&bin),
                     None => wider.push(bin),
                 }
             }
@@ -233,78 +200,96 @@ impl Growing {
         }
         let number = (at / self.width) as usize;
         while self.bins.len() <= number {
-            self.bins.push(Bin { lost: 0, min: i64::MAX, max: i64::MIN, values: None });
+            let values = Signed::new(Digits::Two);
+            self.bins.push(Bin { lost: 0, min: i64::MAX, max: i64::MIN, values });
         }
-        &mut self.bins[number]
+        number
     }
 
-    pub(crate) fn finish(self) -> StoredSeries {
-        let (points, hampel) = self.points();
+    pub(crate) fn finish(mut self) -> StoredSeries {
+        self.look(self.near.len());
         let (histogram, below) = self.whole.to_bytes();
-        let bins = (0..).zip(&self.bins).map(|(number, bin)| StoredBin {
-            from: number * self.width,
-            to: (number + 1) * self.width,
-            lost: bin.lost,
-            min: bin.values.is_some().then_some(bin.min),
-            max: bin.values.is_some().then_some(bin.max),
-            // A stretch holds values of one sign, or the few below zero count as zero: its minimum
-            // is exact.
-            histogram: bin.values.as_ref().map_or(Vec::new(), |values| values.to_bytes().0),
+        let hampel = self.spread.judge(self.filter, self.count);
+        let bins = (0..).zip(&self.bins).map(|(number, bin)| {
+            let some = bin.values.count() > 0;
+            StoredBin {
+                from: number * self.width,
+                to: (number + 1) * self.width,
+                lost: bin.lost,
+                min: some.then_some(bin.min),
+                max: some.then_some(bin.max),
+                // A stretch holds values of one sign, or the few below zero count as zero: its
+                // minimum is exact.
+                histogram: if some { bin.values.to_bytes().0 } else { Vec::new() },
+            }
         });
-        StoredSeries { histogram, below, bins: bins.collect(), points, hampel }
+        let bins = bins.collect();
+        StoredSeries { histogram, below, bins, points: self.points(), hampel: Some(hampel) }
     }
 
-    fn points(&self) -> (Vec<Point>, Option<Hampel>) {
-        let filter = Filter::default();
-        let judged = self.count == self.values.len() as u64;
-        let standing = if judged { filter.judge(&self.values) } else { Vec::new() };
-        let mut shown: Vec<Shown> = self.spaced.clone();
-        shown.extend(self.extreme.iter().map(|extreme| {
-            let std::cmp::Reverse((value, index, at)) = *extreme;
-            Shown { index, at, value }
-        }));
+    fn points(self) -> Vec<Point> {
+        let mut shown = self.spaced;
+        shown.extend(self.extreme.into_iter().map(|Reverse(shown)| shown));
         shown.sort_unstable_by_key(|shown| shown.index);
         shown.dedup_by_key(|shown| shown.index);
-        let points = shown
-            .iter()
-            .map(|shown| Point {
-                at_ns: shown.at,
-                value_ns: shown.value,
-                outlier: standing
-                    .get(shown.index as usize)
-                    .is_some_and(|standing| *standing != Standing::Ordinary),
-            })
-            .collect();
-        let count = |which: Standing| standing.iter().filter(|s| **s == which).count() as u64;
-        let hampel = judged.then(|| Hampel {
+        let point = |shown: Shown| Point {
+            at_ns: shown.at,
+            value_ns: shown.value,
+            outlier: self.filter.judge_one(&shown.window, shown.place) != Standing::Ordinary,
+        };
+        shown.into_iter().map(point).collect()
+    }
+}
+
+impl Spread {
+    fn take(&mut self, index: u64, value: i64) {
+        if (index / STRETCH) & (self.every - 1) != 0 {
+            return;
+        }
+        if self.values.len() == JUDGED {
+            // One in eight is kept, so that thinning is rare and enough is left.
+            let stretches = self.values.chunks(STRETCH as usize).step_by(8);
+            self.values = stretches.flatten().copied().collect();
+            self.every *= 8;
+            return self.take(index, value);
+        }
+        self.values.push(value);
+    }
+
+    fn judge(&self, filter: Filter, count: u64) -> Hampel {
+        let all = self.every == 1;
+        let stretch = if all { self.values.len().max(1) } else { STRETCH as usize };
+        let (mut upper, mut lower) = (0, 0);
+        for standing in self.values.chunks(stretch).flat_map(|stretch| filter.judge(stretch)) {
+            upper += u64::from(standing == Standing::Upper);
+            lower += u64::from(standing == Standing::Lower);
+        }
+        let judged = self.values.len() as u64;
+        Hampel {
             half_window: filter.half_window as u32,
             sigmas: filter.sigmas,
-            upper: count(Standing::Upper),
-            lower: count(Standing::Lower),
-        });
-        (points, hampel)
+            judged: (judged < count).then_some(judged),
+            upper,
+            lower,
+        }
     }
 }
 
 impl Bin {
-    fn add(&mut self, later: Self) {
+    fn add(&mut self, later: &Self) {
         self.lost += later.lost;
         (self.min, self.max) = (self.min.min(later.min), self.max.max(later.max));
-        match (&mut self.values, later.values) {
-            (Some(own), Some(values)) => own.add(&values),
-            (own @ None, values) => *own = values,
-            (Some(_), None) => {}
-        }
+        self.values.merge(&later.values);
     }
 }
 
 impl StoredSeries {
     /// What figures draw; `None` when its bytes are damaged.
     pub(crate) fn series(&self) -> Option<Series> {
-        let whole = Signed::from_bytes(&self.histogram, self.below.as_deref(), 3)?;
+        let whole = Signed::from_bytes(&self.histogram, self.below.as_deref(), Digits::Three)?;
         let bins = self.bins.iter().map(StoredBin::time_bin).collect::<Option<_>>()?;
         Some(Series {
-            steps: whole.steps(),
+            steps: whole.steps().collect(),
             bins,
             points: self.points.clone(),
             hampel: self.hampel,
@@ -315,8 +300,8 @@ impl StoredSeries {
 impl StoredBin {
     fn time_bin(&self) -> Option<TimeBin> {
         let values = match self.histogram.is_empty() {
-            true => Signed::new(2),
-            false => Signed::from_bytes(&self.histogram, None, 2)?,
+            true => Signed::new(Digits::Two),
+            false => Signed::from_bytes(&self.histogram, None, Digits::Two)?,
         };
         let within = |value: Option<i64>| {
             Some(value?.clamp(self.min.unwrap_or(i64::MIN), self.max.unwrap_or(i64::MAX)))
@@ -343,12 +328,12 @@ mod tests {
     fn a_long_series_takes_few_bins_and_points_and_loses_no_count() {
         let mut growing = Growing::new();
         for n in 0..200_000_i64 {
-            growing.value(n * 1_000_000, 100_000 + n % 1_000);
+            growing.take(&[(n * 1_000_000, 100_000 + n % 1_000)]);
             if n % 1_000 == 0 {
                 growing.lost(n * 1_000_000);
             }
         }
-        growing.value(3, 9_000_000);
+        growing.take(&[(3, 9_000_000)]);
         let series = growing.finish().series().unwrap();
         assert!((BINS / 2..=BINS).contains(&series.bins.len()), "{}", series.bins.len());
         assert_eq!(series.bins.iter().map(|bin| bin.count).sum::<u64>(), 200_001);
@@ -366,7 +351,7 @@ mod tests {
     fn few_samples_are_all_shown_and_have_no_percentiles_they_cannot_support() {
         let mut growing = Growing::new();
         for n in 0..5 {
-            growing.value(n * 100_000, -5 + n);
+            growing.take(&[(n * 100_000, -5 + n)]);
         }
         let series = growing.finish().series().unwrap();
         assert_eq!(series.points.len(), 5);
@@ -375,5 +360,42 @@ mod tests {
             [-5, -4, -3, -2, -1]
         );
         assert_eq!((series.bins[0].p99_ns, series.bins[0].min_ns), (None, Some(-5)));
+    }
+
+    #[test]
+    fn however_samples_come_in_pieces_the_series_is_the_same_and_points_are_judged_as_all_are() {
+        let samples: Vec<(i64, i64)> = (0..70_000_i64)
+            .map(|n| (n * 250_000, 100_000 + (n * 7_919) % 997 + i64::from(n % 777 == 5) * 50_000))
+            .collect();
+        let values: Vec<i64> = samples.iter().map(|(_, value)| *value).collect();
+        let standing = Filter::default().judge(&values);
+        let mut series = Vec::new();
+        for piece in [1, 37, 4_096, samples.len()] {
+            let mut growing = Growing::new();
+            samples.chunks(piece).for_each(|piece| growing.take(piece));
+            series.push(growing.finish().series().unwrap());
+        }
+        assert!(series.iter().all(|other| *other == series[0]));
+        for point in &series[0].points {
+            let place = (point.at_ns / 250_000) as usize;
+            assert_eq!(point.outlier, standing[place] != Standing::Ordinary, "{place}");
+        }
+        let upper = standing.iter().filter(|standing| **standing == Standing::Upper).count();
+        let hampel = series[0].hampel.unwrap();
+        assert_eq!((hampel.judged, hampel.upper), (None, upper as u64));
+    }
+
+    #[test]
+    fn of_a_very_long_series_evenly_spread_stretches_are_judged_and_counted() {
+        let mut growing = Growing::new();
+        let count = JUDGED as i64 * 3;
+        for from in (0..count).step_by(65_536) {
+            let value = |n: i64| (n, 100_000 + (n * 31) % 50 + i64::from(n % 1_000 == 500) * 9_000);
+            growing.take(&(from..from + 65_536).map(value).collect::<Vec<_>>());
+        }
+        let hampel = growing.finish().hampel.unwrap();
+        let judged = hampel.judged.unwrap();
+        assert_eq!(judged, count as u64 / 8);
+        assert!(hampel.upper.abs_diff(judged / 1_000) < 20, "{hampel:?}");
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use dwell_engine::stamps::State;
 use dwell_stats::{Distribution, Ipdv, Jitter, Metric};
-use dwell_units::Nanos;
 
 use crate::batch::Batch;
 use crate::column::Column;
@@ -23,38 +22,61 @@ const METRICS: [Column; 9] = [
     Column::Gap,
 ];
 
+/// Metrics and values by name, and the counts of packets; `None` where there was no row.
+pub type ColumnFigures =
+    (BTreeMap<String, Figures>, BTreeMap<String, Option<Scalar>>, Option<Packets>);
+
 /// Streaming figures of one data set. Memory is bounded.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
     distributions: BTreeMap<&'static str, Distribution>,
     ipdv: BTreeMap<&'static str, Ipdv>,
     jitter: Jitter,
-    packets: Packets,
+    packets: Counted,
     rows: u64,
+    // What is worked with, kept so that its memory is taken once.
+    valid: Vec<bool>,
+    values: Vec<i64>,
+    ids: Vec<u64>,
 }
 
+/// Packets, counted row by row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    packets: Packets,
+    /// Late ones that no row had told as lost before.
+    unannounced: u64,
+}
+
+/// The columns of [`METRICS`] and of IPDV: what [`Columns::take`] looks at.
+const TAKEN: [Column; METRICS.len() + 2] = {
+    let mut all = [Column::ForwardPlusOffset; METRICS.len() + 2];
+    let mut place = 0;
+    while place < METRICS.len() {
+        all[place] = METRICS[place];
+        place += 1;
+    }
+    all[METRICS.len()] = Column::BackwardMinusOffset;
+    all
+};
+
 impl Columns {
+    /// The columns that figures are made of.
+    pub const TAKEN: &[Column] = &TAKEN;
+
     /// Takes rows in, in the order in which they come.
     pub fn take(&mut self, batch: &Batch) {
         self.rows += batch.len() as u64;
-        for (state, reordered) in batch.state.iter().zip(&batch.reordered) {
-            self.packets.count(*state, *reordered);
-        }
-        let counts = |row: usize| batch.state[row] == State::Received && !batch.void[row];
-        let is_sent = |row: usize| {
-            matches!(batch.state[row], State::Received | State::Lost) && !batch.void[row]
-        };
+        self.packets.take(batch);
         for column in METRICS {
             let Some(values) = batch.column(column) else { continue };
-            let distribution = self.distributions.entry(column.name()).or_default();
-            for (row, value) in values.iter().enumerate() {
-                let valid = match column {
-                    Column::ScheduleError => is_sent(row),
-                    _ => counts(row),
-                };
-                if *value != Batch::ABSENT && valid {
-                    distribution.record(Nanos(*value));
-                }
+            // What was sent has a schedule error whether or not it came back.
+            let lost_too = column == Column::ScheduleError;
+            keep(&mut self.valid, batch, values, lost_too);
+            compact(&mut self.values, values, &self.valid);
+            self.distributions.entry(column.name()).or_default().record_all(&self.values);
+            if column == Column::Rtt {
+                self.jitter.record_all(&self.values);
             }
         }
         let by_pair = [
@@ -64,27 +86,29 @@ impl Columns {
         ];
         for (column, metric) in by_pair {
             let Some(values) = batch.column(column) else { continue };
+            keep(&mut self.valid, batch, values, false);
+            compact(&mut self.values, values, &self.valid);
+            compact(&mut self.ids, &batch.id, &self.valid);
             let ipdv = self.ipdv.entry(metric.name()).or_default();
-            for (row, value) in values.iter().enumerate() {
-                if *value != Batch::ABSENT && counts(row) {
-                    ipdv.record(batch.id[row], Nanos(*value));
-                }
-            }
-        }
-        if let Some(values) = batch.column(Column::Rtt) {
-            for (row, value) in values.iter().enumerate() {
-                if *value != Batch::ABSENT && counts(row) {
-                    self.jitter.record(Nanos(*value));
-                }
-            }
+            ipdv.record_all(&self.ids, &self.values);
         }
     }
 
+    /// Adds rows that came after all these, and were taken in apart from them.
+    pub fn append(&mut self, later: &Self) {
+        self.rows += later.rows;
+        self.packets.append(&later.packets);
+        for (name, distribution) in &later.distributions {
+            self.distributions.entry(name).or_default().merge(distribution);
+        }
+        for (name, ipdv) in &later.ipdv {
+            self.ipdv.entry(name).or_default().append(ipdv);
+        }
+        self.jitter.append(&later.jitter);
+    }
+
     /// Metrics and values by name, as a summary has them, and the counts of packets.
-    #[expect(clippy::type_complexity, reason = "the three parts of a summary, taken apart at once")]
-    pub fn figures(
-        &self,
-    ) -> (BTreeMap<String, Figures>, BTreeMap<String, Option<Scalar>>, Option<Packets>) {
+    pub fn figures(&self) -> ColumnFigures {
         let mut metrics: BTreeMap<String, Figures> = BTreeMap::new();
         for (name, distribution) in &self.distributions {
             if distribution.count() > 0 {
@@ -103,38 +127,95 @@ impl Columns {
             }
         }
         let real = |value: Option<f64>| value.map(Scalar::Real);
-        let loss =
-            (self.packets.sent > 0).then(|| self.packets.lost as f64 / self.packets.sent as f64);
+        let packets = self.packets.packets;
+        let loss = (packets.sent > 0).then(|| packets.lost as f64 / packets.sent as f64);
         let values = [
             ("loss_ratio".to_owned(), real(loss)),
             ("jitter_rfc3550_ns".to_owned(), real(self.jitter.nanos())),
         ];
-        (metrics, values.into(), (self.rows > 0).then_some(self.packets))
+        (metrics, values.into(), (self.rows > 0).then_some(packets))
     }
 }
 
-impl Packets {
+impl Counted {
+    fn take(&mut self, batch: &Batch) {
+        for (states, reordered) in batch.state.chunks(RUN).zip(batch.reordered.chunks(RUN)) {
+            let received = states.iter().fold(true, |all, state| all & (*state == State::Received));
+            if received {
+                let overtook = reordered.iter().map(|reordered| u64::from(*reordered)).sum::<u64>();
+                self.packets.sent += states.len() as u64;
+                self.packets.received += states.len() as u64;
+                self.packets.reordered += overtook;
+            } else {
+                states.iter().zip(reordered).for_each(|(state, other)| self.count(*state, *other));
+            }
+        }
+    }
+
     fn count(&mut self, state: State, reordered: bool) {
+        let packets = &mut self.packets;
         match state {
             State::Received => {
-                self.sent += 1;
-                self.received += 1;
-                self.reordered += u64::from(reordered);
+                packets.sent += 1;
+                packets.received += 1;
+                packets.reordered += u64::from(reordered);
             }
             State::Lost => {
-                self.sent += 1;
-                self.lost += 1;
+                packets.sent += 1;
+                packets.lost += 1;
             }
             // It was told as lost before.
             State::Late => {
-                self.late += 1;
-                match self.lost.checked_sub(1) {
-                    Some(lost) => self.lost = lost,
-                    None => self.sent += 1,
+                packets.late += 1;
+                match packets.lost.checked_sub(1) {
+                    Some(lost) => packets.lost = lost,
+                    None => {
+                        packets.sent += 1;
+                        self.unannounced += 1;
+                    }
                 }
             }
-            State::Duplicate => self.duplicate += 1,
-            State::SendFailed => self.send_failed += 1,
+            State::Duplicate => packets.duplicate += 1,
+            State::SendFailed => packets.send_failed += 1,
+        }
+    }
+
+    fn append(&mut self, later: &Self) {
+        // What was late without having been lost was perhaps told as lost before.
+        let announced = later.unannounced.min(self.packets.lost);
+        self.unannounced += later.unannounced - announced;
+        let (own, other) = (&mut self.packets, &later.packets);
+        own.sent += other.sent - announced;
+        own.received += other.received;
+        own.lost = own.lost - announced + other.lost;
+        own.late += other.late;
+        own.duplicate += other.duplicate;
+        own.reordered += other.reordered;
+        own.send_failed += other.send_failed;
+    }
+}
+
+/// Rows that are looked at together: most often all of them are alike.
+const RUN: usize = 128;
+
+/// Which rows have a value that counts.
+fn keep(valid: &mut Vec<bool>, batch: &Batch, values: &[i64], lost_too: bool) {
+    valid.clear();
+    let rows = batch.state.iter().zip(&batch.void).zip(values);
+    valid.extend(rows.map(|((state, void), value)| {
+        let counts = (*state == State::Received) | (lost_too & (*state == State::Lost));
+        counts & !void & (*value != Batch::ABSENT)
+    }));
+}
+
+/// Copies what belongs to a valid row.
+fn compact<T: Copy>(into: &mut Vec<T>, from: &[T], valid: &[bool]) {
+    into.clear();
+    for (from, valid) in from.chunks(RUN).zip(valid.chunks(RUN)) {
+        if valid.iter().fold(true, |all, valid| all & valid) {
+            into.extend_from_slice(from);
+        } else {
+            into.extend(from.iter().zip(valid).filter(|(_, valid)| **valid).map(|(item, _)| *item));
         }
     }
 }
@@ -169,5 +250,47 @@ mod tests {
         assert_eq!((packets.received, packets.late), (9, 2));
         assert_eq!(packets.sent, packets.received + packets.lost + packets.late);
         assert!(values["loss_ratio"].is_some());
+    }
+
+    #[test]
+    fn rows_taken_in_parts_give_the_figures_of_all() {
+        let mut rows = Batch::default();
+        for id in 0..9_000_u64 {
+            let state = match id % 50 {
+                7 => State::Lost,
+                _ => State::Received,
+            };
+            rows.push(id, state);
+            if state == State::Received {
+                rows.set(Column::Rtt, 100_000 + (id as i64 * 7_919) % 5_003);
+            }
+            // The probe lost at 57 comes late, long after.
+            if id == 6_000 {
+                rows.push(57, State::Late);
+            }
+        }
+        let part = |from: usize, to: usize| {
+            let mut batch = Batch::default();
+            for row in from..to {
+                batch.push(rows.id[row], rows.state[row]);
+                if let Some(rtt) = rows.number(row, Column::Rtt) {
+                    batch.set(Column::Rtt, rtt);
+                }
+            }
+            let mut columns = Columns::default();
+            columns.take(&batch);
+            columns
+        };
+        let (metrics, _, packets) = part(0, rows.len()).figures();
+        for cut in [0, 1, 58, 5_990, 6_001, rows.len()] {
+            let mut parts = part(0, cut);
+            parts.append(&part(cut, rows.len()));
+            let (cut_metrics, _, cut_packets) = parts.figures();
+            assert_eq!(cut_packets, packets, "{cut}");
+            for name in ["rtt_ns", "ipdv_ns", "pdv_ns"] {
+                let of = |figures: &Figures| (figures.count, figures.min, figures.p50, figures.max);
+                assert_eq!(of(&cut_metrics[name]), of(&metrics[name]), "{name} {cut}");
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ pub struct Series {
     /// Single samples to show: all of them if they are few, else the extreme ones and some at even
     /// spaces. In order of time.
     pub points: Vec<Point>,
-    /// Outliers by Hampel's filter among all samples.
+    /// Outliers by Hampel's filter.
     pub hampel: Option<Hampel>,
 }
 
@@ -59,15 +59,18 @@ pub struct Point {
     pub outlier: bool,
 }
 
-/// What Hampel's filter found among all samples of a trial, and how it was set.
+/// What Hampel's filter found among the samples of a trial, and how it was set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hampel {
     /// Samples on each side of the one that is judged.
     pub half_window: u32,
     /// Beyond how many scaled median absolute deviations a sample is an outlier.
     pub sigmas: f64,
-    /// Upper outliers.
+    /// How many samples were judged, evenly spread stretches of them; `None` when all were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged: Option<u64>,
+    /// Upper outliers among those judged.
     pub upper: u64,
-    /// Lower outliers.
+    /// Lower outliers among those judged.
     pub lower: u64,
 }

@@ -8,10 +8,14 @@
 //! delay, which is not negative).
 
 use dwell_units::Nanos;
-use hdrhistogram::Histogram;
+
+use crate::log_counts::{LogBin, LogCounts};
 
 /// Up to this many values are kept as they are; one more, and they move into bins.
 pub const EXACT_LIMIT: usize = 65_536;
+
+/// Values added at once: few enough to stay in a CPU's nearest cache.
+const PIECE: usize = 2_048;
 
 /// The share of values that lie at or below a percentile, in parts per million, so that ranks are
 /// computed without rounding.
@@ -74,11 +78,21 @@ enum Values {
     Binned(Box<Binned>),
 }
 
+/// What is known of some values without looking at each again.
+struct Moments {
+    count: u64,
+    min: i64,
+    max: i64,
+    sum: i128,
+    mean: f64,
+    squares: f64,
+}
+
 /// Counts by magnitude, for each sign.
 #[derive(Clone, Debug)]
 struct Binned {
-    below_zero: Histogram<u64>,
-    from_zero: Histogram<u64>,
+    below_zero: LogCounts,
+    from_zero: LogCounts,
 }
 
 impl Quantile {
@@ -181,14 +195,82 @@ impl Distribution {
         self.squares += before * (value as f64 - self.mean);
         match &mut self.values {
             Values::Exact(values) if values.len() < EXACT_LIMIT => values.push(value),
-            Values::Exact(values) => {
-                let mut binned = Binned::new();
-                values.iter().for_each(|&value| binned.record(value));
-                binned.record(value);
-                self.values = Values::Binned(Box::new(binned));
-            }
-            Values::Binned(binned) => binned.record(value),
+            values => values.binned().record(value),
         }
+    }
+
+    /// Adds many values: faster than one by one, with the same result but for the last digits of
+    /// [`Self::stddev`].
+    pub fn record_all(&mut self, values: &[i64]) {
+        for piece in values.chunks(PIECE) {
+            self.record_piece(piece);
+        }
+    }
+
+    fn record_piece(&mut self, piece: &[i64]) {
+        let Some(&first) = piece.first() else { return };
+        let wider = |(min, max): (i64, i64), value: &i64| (min.min(*value), max.max(*value));
+        let (min, max) = piece.iter().fold((first, first), wider);
+        let sum = sum(piece, min, max);
+        let (mean, squares) = moments(piece, sum);
+        self.add_moments(Moments { count: piece.len() as u64, min, max, sum, mean, squares });
+        match &mut self.values {
+            Values::Exact(values) if values.len() + piece.len() <= EXACT_LIMIT => {
+                values.extend_from_slice(piece);
+            }
+            values => {
+                let binned = values.binned();
+                if min < 0 {
+                    piece.iter().for_each(|&value| binned.record(value));
+                } else {
+                    let magnitudes = piece.iter().map(|&value| value as u64);
+                    binned.from_zero.record_all(magnitudes, max as u64);
+                }
+            }
+        }
+    }
+
+    /// Adds all values of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        self.add_moments(Moments {
+            count: other.count,
+            min: other.min,
+            max: other.max,
+            sum: other.sum,
+            mean: other.mean,
+            squares: other.squares,
+        });
+        match (&mut self.values, &other.values) {
+            (Values::Exact(own), Values::Exact(values))
+                if own.len() + values.len() <= EXACT_LIMIT =>
+            {
+                own.extend_from_slice(values);
+            }
+            (own, Values::Exact(values)) => {
+                let binned = own.binned();
+                values.iter().for_each(|&value| binned.record(value));
+            }
+            (own, Values::Binned(other)) => {
+                let binned = own.binned();
+                binned.below_zero.merge(&other.below_zero);
+                binned.from_zero.merge(&other.from_zero);
+            }
+        }
+    }
+
+    /// Two sets of values are one (T. F. Chan et al., 1979).
+    fn add_moments(&mut self, other: Moments) {
+        let (own, others) = (self.count as f64, other.count as f64);
+        let (both, apart) = (own + others, other.mean - self.mean);
+        self.mean += apart * (others / both);
+        self.squares += other.squares + apart * apart * (own * others / both);
+        self.count += other.count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.sum += other.sum;
     }
 
     /// How many values there are.
@@ -266,53 +348,82 @@ impl Distribution {
     }
 }
 
+impl Values {
+    /// The bins, which take what was exact in.
+    fn binned(&mut self) -> &mut Binned {
+        if let Self::Exact(values) = self {
+            let mut binned = Binned::new();
+            values.iter().for_each(|&value| binned.record(value));
+            *self = Self::Binned(Box::new(binned));
+        }
+        match self {
+            Self::Binned(binned) => binned,
+            Self::Exact(_) => unreachable!("they are in bins now"),
+        }
+    }
+}
+
 impl Binned {
     fn new() -> Self {
-        let histogram = || Histogram::new(3).expect("three digits are within 0..=5");
-        Self { below_zero: histogram(), from_zero: histogram() }
+        Self { below_zero: LogCounts::three_digits(), from_zero: LogCounts::three_digits() }
     }
 
+    #[inline]
     fn record(&mut self, value: i64) {
-        let histogram = if value < 0 { &mut self.below_zero } else { &mut self.from_zero };
-        // The histogram grows to any magnitude up to i64::MAX, which i64::MIN is cut to.
+        // i64::MIN is cut to what has an opposite.
         let magnitude = value.unsigned_abs().min(i64::MAX as u64);
-        histogram.record(magnitude).expect("an automatically growing histogram takes any i64");
+        let counts = if value < 0 { &mut self.below_zero } else { &mut self.from_zero };
+        counts.record(magnitude);
     }
 
     /// The value of `rank`, counted from 1 at the smallest.
     fn ranked(&self, rank: u64) -> i64 {
-        let below = self.below_zero.len();
+        let below = self.below_zero.total();
         if rank <= below {
-            -magnitude_ranked(&self.below_zero, below - rank + 1)
+            -self.below_zero.ranked(below - rank + 1).map_or(0, middle)
         } else {
-            magnitude_ranked(&self.from_zero, rank - below)
+            self.from_zero.ranked(rank - below).map_or(0, middle)
         }
     }
 
     fn for_each(&self, mut each: impl FnMut(i64, u64)) {
-        for bin in self.below_zero.iter_recorded() {
-            let middle = middle(&self.below_zero, bin.value_iterated_to());
-            each(-middle, bin.count_at_value());
-        }
-        for bin in self.from_zero.iter_recorded() {
-            let middle = middle(&self.from_zero, bin.value_iterated_to());
-            each(middle, bin.count_at_value());
-        }
+        self.below_zero.bins().for_each(|bin| each(-middle(bin), bin.count));
+        self.from_zero.bins().for_each(|bin| each(middle(bin), bin.count));
     }
 }
 
-fn magnitude_ranked(histogram: &Histogram<u64>, rank: u64) -> i64 {
-    let mut seen = 0;
-    let bin = histogram.iter_recorded().find(|bin| {
-        seen += bin.count_at_value();
-        seen >= rank
-    });
-    bin.map_or(0, |bin| middle(histogram, bin.value_iterated_to()))
+/// The value that stands for all of a bin.
+fn middle(bin: LogBin) -> i64 {
+    i64::try_from(bin.middle).unwrap_or(i64::MAX)
 }
 
-/// The middle of the bin that holds `value`.
-fn middle(histogram: &Histogram<u64>, value: u64) -> i64 {
-    i64::try_from(histogram.median_equivalent(value)).unwrap_or(i64::MAX)
+/// Mean, and sum of squared differences from it, of values whose sum is `sum`.
+fn moments(values: &[i64], sum: i128) -> (f64, f64) {
+    let mean = sum as f64 / values.len() as f64;
+    // Four sums at a time: one alone would wait for each of its additions.
+    let mut squares = [0.0; 4];
+    let fours = values.chunks_exact(4);
+    let rest = fours.remainder();
+    for four in fours {
+        for (square, value) in squares.iter_mut().zip(four) {
+            let from_mean = *value as f64 - mean;
+            *square += from_mean * from_mean;
+        }
+    }
+    for value in rest {
+        squares[0] += (*value as f64 - mean).powi(2);
+    }
+    (mean, squares.iter().sum())
+}
+
+/// The sum, which 64 bits hold where the values between `min` and `max` are few and small.
+fn sum(values: &[i64], min: i64, max: i64) -> i128 {
+    const SMALL: i64 = i64::MAX / PIECE as i64;
+    if min > -SMALL && max < SMALL {
+        values.iter().sum::<i64>().into()
+    } else {
+        values.iter().map(|value| i128::from(*value)).sum()
+    }
 }
 
 #[cfg(test)]
@@ -401,8 +512,8 @@ mod tests {
         }
         binned.record(i64::MIN);
         binned.record(i64::MAX);
-        let counters = binned.from_zero.distinct_values() + binned.below_zero.distinct_values();
-        assert!(counters * size_of::<u64>() <= 1 << 20, "{counters} counters");
+        // Each side has its own test of what it takes.
+        assert_eq!((binned.below_zero.total(), binned.from_zero.total()), (64, 64));
         assert!(EXACT_LIMIT * size_of::<i64>() <= 1 << 20);
     }
 
@@ -446,6 +557,34 @@ mod tests {
             for rank in [1, 2, 500, 900, 990, sorted.len()] {
                 let (exact, got) = (sorted[rank - 1], binned.ranked(rank as u64));
                 prop_assert!(got.abs_diff(exact) <= exact.unsigned_abs() / 1_000, "{exact} {got}");
+            }
+        }
+    }
+
+    proptest! {
+        // Long series, so fewer of them.
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn values_added_at_once_or_in_parts_are_those_added_one_by_one(
+            values in values(0..9_000),
+            cut in any::<prop::sample::Index>(),
+            many in any::<bool>(),
+        ) {
+            let values = if many { values.repeat(9) } else { values };
+            let one_by_one = of(&values);
+            let mut at_once = Distribution::new();
+            at_once.record_all(&values);
+            let (first, second) = values.split_at(cut.index(values.len() + 1));
+            let mut parts = of(first);
+            parts.merge(&of(second));
+            for other in [at_once, parts] {
+                let same = Figures { stddev: None, ..other.figures() };
+                prop_assert_eq!(same, Figures { stddev: None, ..one_by_one.figures() });
+                prop_assert_eq!(other.resolution(), one_by_one.resolution());
+                if let (Some(a), Some(b)) = (other.stddev(), one_by_one.stddev()) {
+                    prop_assert!((a - b).abs() <= b * 1e-9 + 1e-6, "{a} {b}");
+                }
             }
         }
     }

@@ -63,6 +63,17 @@ impl Hampel {
         (0..n).map(&mut judge).collect()
     }
 
+    /// The standing of one sample, `values[at]`, among `values`.
+    ///
+    /// # Panics
+    /// When there is no such sample.
+    pub fn judge_one(&self, values: &[i64], at: usize) -> Standing {
+        let to = at.saturating_add(self.half_window).saturating_add(1).min(values.len());
+        let mut window = values[at.saturating_sub(self.half_window)..to].to_vec();
+        window.sort_unstable();
+        self.standing(&window, values[at])
+    }
+
     fn standing(&self, sorted: &[i64], value: i64) -> Standing {
         let median = sorted[(sorted.len() - 1) / 2];
         if value == median {
@@ -196,6 +207,9 @@ mod tests {
         ) {
             let filter = Hampel { half_window, sigmas };
             prop_assert_eq!(filter.judge(&values), naive(filter, &values));
+            let one_by_one: Vec<_> =
+                (0..values.len()).map(|at| filter.judge_one(&values, at)).collect();
+            prop_assert_eq!(one_by_one, naive(filter, &values));
         }
     }
 }

@@ -21,6 +21,7 @@ mod fit;
 mod hampel;
 mod histogram;
 mod interval;
+mod log_counts;
 mod loss_runs;
 mod metric;
 mod percentile;
@@ -48,6 +49,7 @@ pub use interval::{
     Interval, RealInterval, independent_quantile_interval, independent_quantile_ranks,
     mean_interval, quantile_interval, series_share_interval, share_interval,
 };
+pub use log_counts::{LogBin, LogCounts};
 pub use loss_runs::LossRuns;
 pub use metric::Metric;
 pub use percentile::{percentile, percentile_of_sorted, percentiles};

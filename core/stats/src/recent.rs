@@ -1,7 +1,7 @@
 //! A bounded memory of something per probe id: the last few thousand ids.
 
 /// How many successive ids are remembered. A power of two.
-const WINDOW: usize = 4_096;
+pub(crate) const WINDOW: usize = 4_096;
 
 /// Remembers one `T` per id, for the newest [`WINDOW`] ids.
 #[derive(Clone, Debug)]
@@ -29,6 +29,11 @@ impl<T: Copy> Recent<T> {
         if slot.is_none_or(|(held, _)| held <= id) {
             *slot = Some((id, value));
         }
+    }
+
+    /// Calls `each` with all that is remembered, in no particular order.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(u64, T)) {
+        self.slots.iter().flatten().for_each(|&(id, value)| each(id, value));
     }
 }
 

@@ -17,17 +17,32 @@ use crate::recent::Recent;
 #[derive(Clone, Debug)]
 pub struct Ipdv {
     delays: Recent<Nanos>,
+    /// The largest id so far: what is above has no neighbour above itself.
+    newest: Option<u64>,
+    /// The first ones, whose neighbours may be in a part before.
+    head: Vec<(u64, Nanos)>,
+    /// Distances that are on their way into `magnitudes`.
+    distances: Vec<i64>,
     magnitudes: Distribution,
 }
+
+/// As many as are remembered by id.
+const HEAD: usize = crate::recent::WINDOW;
 
 /// Interarrival jitter: J += (|D| - J) / 16, in arrival order (RFC 3550 section 6.4.1 and appendix
 /// A.8). D is the difference of two successive arrivals' delays; with a round-trip delay in place
 /// of RTP's transit time the unknown clock offset is not there to cancel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Jitter {
+    first: Option<Nanos>,
     previous: Option<Nanos>,
     estimate: Option<f64>,
+    arrivals: u64,
 }
+
+/// After so many arrivals what was before is multiplied by (15/16)^1,024, about 2e-29: beyond the
+/// digits of a double.
+const REMEMBERED: usize = 1_024;
 
 impl Default for Ipdv {
     fn default() -> Self {
@@ -38,7 +53,13 @@ impl Default for Ipdv {
 impl Ipdv {
     /// No delay seen.
     pub const fn new() -> Self {
-        Self { delays: Recent::new(), magnitudes: Distribution::new() }
+        Self {
+            delays: Recent::new(),
+            newest: None,
+            head: Vec::new(),
+            distances: Vec::new(),
+            magnitudes: Distribution::new(),
+        }
     }
 
     /// The delay of probe `id` has become known. A second delay for the same id is ignored.
@@ -51,7 +72,61 @@ impl Ipdv {
                 self.magnitudes.record(distance(delay, other));
             }
         }
+        self.remember(id, delay);
+    }
+
+    /// The delays of many probes have become known, in this order; the same as one by one.
+    ///
+    /// # Panics
+    /// When there are not as many ids as delays.
+    pub fn record_all(&mut self, ids: &[u64], delays: &[i64]) {
+        assert_eq!(ids.len(), delays.len(), "an id for every delay");
+        let Some(&first) = ids.first() else { return };
+        let is_newer = self.newest.is_none_or(|newest| first > newest);
+        if !is_newer || !ids.is_sorted_by(|a, b| a < b) {
+            ids.iter().zip(delays).for_each(|(&id, &delay)| self.record(id, Nanos(delay)));
+            return;
+        }
+        // Ids rise, so a neighbour is the one just before or none.
+        self.record(first, Nanos(delays[0]));
+        let mut distances = std::mem::take(&mut self.distances);
+        distances.clear();
+        let pairs = ids.windows(2).zip(delays.windows(2));
+        let adjacent = pairs.filter(|(ids, _)| ids[1] - ids[0] == 1);
+        distances
+            .extend(adjacent.map(|(_, delays)| distance(Nanos(delays[1]), Nanos(delays[0])).0));
+        self.magnitudes.record_all(&distances);
+        self.distances = distances;
+        let all = || ids.iter().zip(delays).map(|(&id, &delay)| (id, Nanos(delay)));
+        let missing = HEAD - self.head.len();
+        self.head.extend(all().skip(1).take(missing));
+        let forgotten = ids.len().saturating_sub(HEAD).max(1);
+        all().skip(forgotten).for_each(|(id, delay)| self.delays.put(id, delay));
+        self.newest = ids.last().copied();
+    }
+
+    /// Adds what came after all this, and was recorded apart from it.
+    pub fn append(&mut self, later: &Self) {
+        for &(id, delay) in &later.head {
+            for neighbour in [id.checked_sub(1), id.checked_add(1)].into_iter().flatten() {
+                if let Some(other) = self.delays.get(neighbour) {
+                    self.magnitudes.record(distance(delay, other));
+                }
+            }
+        }
+        self.magnitudes.merge(&later.magnitudes);
+        later.delays.for_each(|id, delay| self.delays.put(id, delay));
+        let missing = HEAD - self.head.len();
+        self.head.extend(later.head.iter().take(missing));
+        self.newest = self.newest.max(later.newest);
+    }
+
+    fn remember(&mut self, id: u64, delay: Nanos) {
         self.delays.put(id, delay);
+        self.newest = self.newest.max(Some(id));
+        if self.head.len() < HEAD {
+            self.head.push((id, delay));
+        }
     }
 
     /// The magnitudes so far.
@@ -63,11 +138,47 @@ impl Ipdv {
 impl Jitter {
     /// A packet with this delay has arrived, after all those recorded before.
     pub fn record(&mut self, delay: Nanos) {
+        self.first = self.first.or(Some(delay));
+        self.arrivals += 1;
         if let Some(previous) = self.previous.replace(delay) {
-            let difference = distance(delay, previous).0 as f64;
-            let estimate = self.estimate.get_or_insert(0.0);
-            *estimate += (difference - *estimate) / 16.0;
+            self.step(distance(delay, previous));
         }
+    }
+
+    /// Packets with these delays have arrived, in this order. Of very many, only as many of the
+    /// last are looked at as the estimate remembers.
+    pub fn record_all(&mut self, delays: &[i64]) {
+        let Some(forgotten) = delays.len().checked_sub(REMEMBERED + 1).filter(|n| *n > 0) else {
+            delays.iter().for_each(|&delay| self.record(Nanos(delay)));
+            return;
+        };
+        self.first = self.first.or(Some(Nanos(delays[0])));
+        self.previous = Some(Nanos(delays[forgotten - 1]));
+        self.estimate.get_or_insert(0.0);
+        self.arrivals += forgotten as u64;
+        delays[forgotten..].iter().for_each(|&delay| self.record(Nanos(delay)));
+    }
+
+    /// Adds the arrivals that came after all these, and were recorded apart from them.
+    pub fn append(&mut self, later: &Self) {
+        let (Some(first), Some(last)) = (later.first, later.previous) else { return };
+        if let Some(previous) = self.previous {
+            self.step(distance(first, previous));
+        }
+        if let Some(estimate) = later.estimate {
+            // The recursion is linear: what was before fades by the same factor at every step.
+            let steps = i32::try_from(later.arrivals - 1).unwrap_or(i32::MAX);
+            let before = self.estimate.unwrap_or(0.0) * (15.0_f64 / 16.0).powi(steps);
+            self.estimate = Some(before + estimate);
+        }
+        self.first = self.first.or(later.first);
+        self.previous = Some(last);
+        self.arrivals += later.arrivals;
+    }
+
+    fn step(&mut self, difference: Nanos) {
+        let estimate = self.estimate.get_or_insert(0.0);
+        *estimate += (difference.0 as f64 - *estimate) / 16.0;
     }
 
     /// The estimate in nanoseconds; `None` before the second arrival.
@@ -163,6 +274,50 @@ mod tests {
             let mut jitter = Jitter::default();
             delays.iter().for_each(|&delay| jitter.record(Nanos(delay)));
             prop_assert_eq!(jitter.nanos(), Some(naive));
+        }
+    }
+
+    proptest! {
+        // Long series, so fewer of them.
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn delays_recorded_at_once_and_in_parts_vary_as_those_recorded_one_by_one(
+            delays in proptest::collection::vec(proptest::option::weighted(0.9, 0..1_000_000_i64), 0..9_000),
+            swapped in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut known: Vec<_> =
+                delays.iter().enumerate().filter_map(|(id, d)| Some((id as u64, (*d)?))).collect();
+            let pairs = known.len().saturating_sub(1);
+            for place in swapped.iter().filter(|_| pairs > 0) {
+                let place = place.index(pairs);
+                known.swap(place, place + 1);
+            }
+            let (mut ipdv, mut jitter) = (Ipdv::new(), Jitter::default());
+            for &(id, delay) in &known {
+                ipdv.record(id, Nanos(delay));
+                jitter.record(Nanos(delay));
+            }
+            let (ids, delays): (Vec<_>, Vec<_>) = known.into_iter().unzip();
+            let at_once = |from: usize, to: usize| {
+                let (mut ipdv, mut jitter) = (Ipdv::new(), Jitter::default());
+                ipdv.record_all(&ids[from..to], &delays[from..to]);
+                jitter.record_all(&delays[from..to]);
+                (ipdv, jitter)
+            };
+            let cut = cut.index(ids.len() + 1);
+            let mut parts = at_once(0, cut);
+            let later = at_once(cut, ids.len());
+            parts.0.append(&later.0);
+            parts.1.append(&later.1);
+            for (some, other) in [at_once(0, ids.len()), parts] {
+                prop_assert_eq!(all(some.magnitudes()), all(ipdv.magnitudes()));
+                match (other.nanos(), jitter.nanos()) {
+                    (Some(a), Some(b)) => prop_assert!((a - b).abs() <= b * 1e-9, "{} {}", a, b),
+                    (a, b) => prop_assert_eq!(a, b),
+                }
+            }
         }
     }
 }

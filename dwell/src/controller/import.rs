@@ -10,7 +10,7 @@ use dwell_engine::stamps::Rung;
 use dwell_import::{Flow, Format, HEAD, Imported, recognise};
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::{self, Record};
-use dwell_record::{Columns, Environment, Kind, Stamps, Summary, Trust};
+use dwell_record::{ColumnFigures, Environment, Kind, Stamps, Summary, Trust};
 use dwell_report::data::Axis;
 use dwell_stats::RoundTrip;
 use dwell_store::{
@@ -80,7 +80,6 @@ fn head(input: &mut impl Read) -> std::io::Result<Vec<u8>> {
 struct Coming {
     trial: TrialRow,
     ingest: Ingest,
-    columns: Columns,
 }
 
 fn import(
@@ -97,12 +96,11 @@ fn import(
     let outcome = dwell_import::read::<anyhow::Error>(format, input, &mut |flow, batch| {
         if !coming.contains_key(flow) {
             let trial = add_trial(store, &run, order.len() as u32 + 1, flow)?;
-            let ingest = store.ingest(&run, &trial)?;
+            let ingest = store.ingest(&run, &trial)?.with_figures();
             order.push(flow.to_owned());
-            coming.insert(flow.to_owned(), Coming { trial, ingest, columns: Columns::default() });
+            coming.insert(flow.to_owned(), Coming { trial, ingest });
         }
         let set = coming.get_mut(flow).context("a flow that was just made")?;
-        set.columns.take(&batch);
         set.ingest.push(batch)?;
         Ok(())
     });
@@ -118,23 +116,24 @@ fn import(
     };
     let mut samples = 0;
     for flow in &imported.flows {
-        let (trial, taken, columns) = match coming.remove(&flow.name) {
-            Some(set) => (set.trial, Some(set.ingest.finish()?), set.columns),
+        let (trial, taken) = match coming.remove(&flow.name) {
+            Some(set) => (set.trial, Some(set.ingest.finish()?)),
             // Figures without rows.
             None => {
                 let number = order.len() as u32 + 1;
                 order.push(flow.name.clone());
-                (add_trial(store, &run, number, &flow.name)?, None, Columns::default())
+                (add_trial(store, &run, number, &flow.name)?, None)
             }
         };
         samples += taken.as_ref().map_or(0, |taken| taken.samples);
-        let summary = summary(&imported, flow, columns);
+        let figures = taken.as_ref().map(|taken| taken.columns.figures()).unwrap_or_default();
+        let summary = summary(&imported, flow, figures);
         end(store, &trial, &name, summary, taken.as_ref())?;
     }
     finish(args, store, &run, format.name(), samples, &imported.warnings, imported.skipped_lines)
 }
 
-fn summary(imported: &Imported, flow: &Flow, columns: Columns) -> Summary {
+fn summary(imported: &Imported, flow: &Flow, figures: ColumnFigures) -> Summary {
     let mut warnings = imported.warnings.clone();
     if let Some(example) = imported.skipped_example.as_ref().filter(|_| imported.skipped_lines > 0)
     {
@@ -143,7 +142,7 @@ fn summary(imported: &Imported, flow: &Flow, columns: Columns) -> Summary {
             imported.skipped_lines, example.row, example.text
         ));
     }
-    let (mut metrics, mut values, packets) = columns.figures();
+    let (mut metrics, mut values, packets) = figures;
     // What the file states counts more than what its rows give: it knows what is not in them.
     metrics.extend(flow.metrics.clone());
     values.extend(flow.values.clone());

@@ -20,6 +20,11 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Compute the figures anew from the samples, on all cores, and print those instead of what was
+    /// stored with the run
+    #[arg(long)]
+    recompute: bool,
+
     #[command(flatten)]
     data: DataArgs,
 }
@@ -28,7 +33,10 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_existing()?;
     let run = find(&store, &args.run)?;
-    let data = run_data(&store, &run)?;
+    let mut data = run_data(&store, &run)?;
+    if args.recompute {
+        recompute(&store, &run, &mut data)?;
+    }
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{:#}", object(&run, &data, &witnesses(&store, &run)?))?;
@@ -46,6 +54,21 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Measured)
+}
+
+/// Puts what the samples say in the place of what was stored. What cannot be had from samples, such
+/// as what a node said of its own timing, stays.
+fn recompute(store: &Store, run: &RunRow, data: &mut RunData) -> Result<(), StoreError> {
+    let rows = store.trials(run)?;
+    for (row, trial) in rows.iter().zip(&mut data.trials) {
+        let (metrics, values, packets) = store.recompute(run, row)?.figures();
+        if let (Some(summary), Some(packets)) = (&mut trial.summary, packets) {
+            summary.metrics = metrics;
+            summary.values.extend(values);
+            summary.packets = Some(packets);
+        }
+    }
+    Ok(())
 }
 
 /// `dwell.run/1`

@@ -195,7 +195,14 @@ fn finding(run: &RunData, shown: &[&TrialData], subject: &Subject) -> String {
         let label = group::trial_label(run, trial);
         let spikes = series.hampel.as_ref().map(|hampel| {
             let n = samples(series);
-            format!("{} of {} stand out", count(hampel.upper), things(n, "sample"))
+            match hampel.judged {
+                None => format!("{} of {} stand out", count(hampel.upper), things(n, "sample")),
+                Some(judged) => format!(
+                    "{} of {} judged stand out",
+                    count(hampel.upper),
+                    things(judged, "sample")
+                ),
+            }
         });
         let wander = match medians.as_slice() {
             [low, .., high] => {
@@ -224,6 +231,7 @@ fn table(subject: &Subject) -> Table {
     let mut table = Table::new([
         "trial",
         "samples",
+        "judged",
         "outliers up",
         "outliers down",
         "lost",
@@ -231,7 +239,7 @@ fn table(subject: &Subject) -> Table {
         "p99",
         "max",
     ]);
-    for column in &mut table.columns[5..] {
+    for column in &mut table.columns[6..] {
         *column = format!("{column} [{}]", subject.unit.name());
     }
     for trial in subject.cells.iter().flat_map(|cell| &cell.trials) {
@@ -246,6 +254,10 @@ fn table(subject: &Subject) -> Table {
         table.row([
             group::trial_label(subject.run, trial),
             count(steps.count()),
+            series.hampel.map_or_else(
+                || "-".to_owned(),
+                |hampel| count(hampel.judged.unwrap_or_else(|| samples(series))),
+            ),
             outliers(|hampel| hampel.upper),
             outliers(|hampel| hampel.lower),
             lost.unwrap_or_else(|| "-".to_owned()),

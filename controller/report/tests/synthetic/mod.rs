@@ -313,6 +313,7 @@ pub fn timed(delays: &[Option<i64>]) -> Series {
         bins,
         points: delays.iter().enumerate().filter_map(point).collect(),
         hampel: Some(Hampel {
+            judged: None,
             half_window: 25,
             sigmas: 3.0,
             upper: received.iter().filter(|value| **value > limit).count() as u64,

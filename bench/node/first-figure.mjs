@@ -1,0 +1,14 @@
+// Prints when the first figure of a page was drawn, in milliseconds after its start.
+// Usage: first-figure.mjs BROWSER.mjs FILE.html
+import { pathToFileURL } from "node:url";
+
+const [browserModule, file] = process.argv.slice(2);
+const { launch, open } = await import(pathToFileURL(browserModule).href);
+const browser = await launch();
+try {
+  const { page } = await open(browser, file);
+  await page.waitForSelector(".chart.drawn svg");
+  console.log(await page.evaluate(() => performance.getEntriesByName("first-figure")[0].startTime));
+} finally {
+  await browser.close();
+}

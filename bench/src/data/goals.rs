@@ -1,0 +1,127 @@
+//! What dwell has to reach with data, and whether it did.
+
+use serde::Serialize;
+
+use super::recording::Recording;
+use super::timed::Cost;
+
+/// Everything that was measured; rounds in order.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Measured {
+    pub(super) import: Vec<Cost>,
+    pub(super) pandas_csv: Vec<Cost>,
+    pub(super) scan: Vec<Cost>,
+    pub(super) pandas_parquet: Vec<Cost>,
+    pub(super) report: Vec<Cost>,
+    pub(super) report_bytes: u64,
+    pub(super) first_figure_ms: Vec<f64>,
+    pub(super) recording: Recording,
+    pub(super) trial_overhead_ms: Option<f64>,
+}
+
+/// A goal, judged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Verdict {
+    pub(super) goal: &'static str,
+    /// `None` where it could not be measured, which is a miss.
+    pub(super) value: Option<f64>,
+    pub(super) limit: f64,
+    /// The value has to be at least the limit, not at most.
+    pub(super) at_least: bool,
+    pub(super) reached: bool,
+}
+
+impl Measured {
+    /// What was timed, by the name in the table.
+    pub(super) fn costs(&self) -> [(&'static str, &[Cost]); 5] {
+        [
+            ("dwell import of the CSV, Parquet written", &self.import),
+            ("pandas read_csv and figures", &self.pandas_csv),
+            ("dwell show --recompute", &self.scan),
+            ("pandas read_parquet and figures", &self.pandas_parquet),
+            ("dwell report", &self.report),
+        ]
+    }
+}
+
+/// Every goal.
+pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
+    let seconds = |costs: &[Cost]| median_of(costs, |cost| cost.seconds);
+    let memory = |costs: &[Cost]| median_of(costs, |cost| cost.peak_kib as f64);
+    let ratio = |of: Option<f64>, by: Option<f64>| Some(of? / by?);
+    let csv = seconds(&measured.pandas_csv);
+    let recording = &measured.recording;
+    let extra = recording.p99_recorded.zip(recording.p99_bare).map(|(with, bare)| with / bare);
+    vec![
+        at_least("import: pandas' time / dwell's", ratio(csv, seconds(&measured.import)), 5.0),
+        at_most(
+            "import: dwell's peak memory / pandas'",
+            ratio(memory(&measured.import), memory(&measured.pandas_csv)),
+            0.25,
+        ),
+        at_least(
+            "scan: pandas' time from CSV / dwell's",
+            ratio(csv, seconds(&measured.scan)),
+            20.0,
+        ),
+        at_least(
+            "scan: pandas' time from the same Parquet / dwell's",
+            ratio(seconds(&measured.pandas_parquet), seconds(&measured.scan)),
+            3.0,
+        ),
+        at_most("report: seconds", seconds(&measured.report), 5.0),
+        at_most("report: MB", Some(measured.report_bytes as f64 / 1e6), 6.0),
+        at_most("report: ms to the first figure", median(&measured.first_figure_ms), 1_000.0),
+        at_most("recording: samples missing", recording.missing.map(|n| n as f64), 0.0),
+        at_least("recording: probes a second", recording.rate, 198_000.0),
+        at_most("recording: p99 of the schedule error, with / without", extra, 1.25),
+        at_most("trials: ms besides measuring", measured.trial_overhead_ms, 50.0),
+    ]
+}
+
+fn at_least(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+    let reached = value.is_some_and(|value| value >= limit);
+    Verdict { goal, value, limit, at_least: true, reached }
+}
+
+fn at_most(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+    let reached = value.is_some_and(|value| value <= limit);
+    Verdict { goal, value, limit, at_least: false, reached }
+}
+
+/// The median of one figure of the rounds.
+pub(super) fn median_of(costs: &[Cost], of: impl Fn(&Cost) -> f64) -> Option<f64> {
+    median(&costs.iter().map(of).collect::<Vec<_>>())
+}
+
+/// The middle of `values`; of an even number, the lower of the two.
+pub(super) fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_missed() {
+        let verdicts = judge(&Measured::default());
+        let reached: Vec<_> = verdicts.iter().filter(|v| v.reached).map(|v| v.goal).collect();
+        // Nothing has no size, and that is all that can be said of nothing.
+        assert_eq!(reached, ["report: MB"]);
+    }
+
+    #[test]
+    fn goals_look_the_right_way() {
+        let cost = |seconds: f64, peak_kib: u64| vec![Cost { seconds, peak_kib }];
+        let measured = |import: f64| Measured {
+            import: cost(import, 100),
+            pandas_csv: cost(2.0, 400),
+            ..Measured::default()
+        };
+        assert!(judge(&measured(0.4))[..2].iter().all(|verdict| verdict.reached));
+        assert!(!judge(&measured(0.41))[0].reached);
+    }
+}

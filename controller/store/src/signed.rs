@@ -1,0 +1,133 @@
+//! Histograms of values of either sign, and their bytes in the catalogue (HdrHistogram V2).
+
+use dwell_record::series::Step;
+use dwell_stats::{LogBin, LogCounts};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+
+/// How finely values are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Digits {
+    /// To 1 %.
+    Two,
+    /// To 0.1 %.
+    Three,
+}
+
+/// A histogram of values of either sign.
+#[derive(Clone, Debug)]
+pub(crate) struct Signed {
+    above: LogCounts,
+    below: LogCounts,
+    digits: Digits,
+}
+
+impl Signed {
+    pub(crate) fn new(digits: Digits) -> Self {
+        Self { above: digits.counts(), below: digits.counts(), digits }
+    }
+
+    #[inline]
+    pub(crate) fn record(&mut self, value: i64) {
+        let magnitude = value.unsigned_abs().min(i64::MAX as u64);
+        let to = if value < 0 { &mut self.below } else { &mut self.above };
+        to.record(magnitude);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.above.merge(&other.above);
+        self.below.merge(&other.below);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.above.total() + self.below.total()
+    }
+
+    /// Values in rising order and how often each came.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = Step> {
+        let step = |sign: i64| {
+            move |bin: LogBin| Step {
+                value_ns: sign * i64::try_from(bin.middle).unwrap_or(i64::MAX),
+                count: bin.count,
+            }
+        };
+        self.below.bins().rev().map(step(-1)).chain(self.above.bins().map(step(1)))
+    }
+
+    /// The nearest-rank percentile; `None` where the count does not support it.
+    pub(crate) fn percentile(&self, ppm: u64) -> Option<i64> {
+        let n = self.count();
+        if n.saturating_mul(ppm.min(1_000_000 - ppm)) < 1_000_000 {
+            return None;
+        }
+        let rank = (u128::from(n) * u128::from(ppm)).div_ceil(1_000_000) as u64;
+        let mut seen = 0;
+        self.steps().find_map(|step| {
+            seen += step.count;
+            (seen >= rank).then_some(step.value_ns)
+        })
+    }
+
+    /// Values from zero on, and those below it where there are any.
+    pub(crate) fn to_bytes(&self) -> (Vec<u8>, Option<Vec<u8>>) {
+        let bytes = |counts| self.digits.bytes(counts);
+        (bytes(&self.above), (self.below.total() > 0).then(|| bytes(&self.below)))
+    }
+
+    /// `None` for bytes that are no histogram.
+    pub(crate) fn from_bytes(above: &[u8], below: Option<&[u8]>, digits: Digits) -> Option<Self> {
+        let read = |bytes: &[u8]| {
+            let histogram: Histogram<u64> =
+                Deserializer::new().deserialize(&mut &bytes[..]).ok()?;
+            let mut counts = digits.counts();
+            for bin in histogram.iter_recorded() {
+                counts.add(bin.value_iterated_to(), bin.count_at_value());
+            }
+            Some(counts)
+        };
+        let below = below.map_or_else(|| Some(digits.counts()), read)?;
+        Some(Self { above: read(above)?, below, digits })
+    }
+}
+
+impl Digits {
+    fn counts(self) -> LogCounts {
+        match self {
+            Self::Two => LogCounts::two_digits(),
+            Self::Three => LogCounts::three_digits(),
+        }
+    }
+
+    fn bytes(self, counts: &LogCounts) -> Vec<u8> {
+        let digits = match self {
+            Self::Two => 2,
+            Self::Three => 3,
+        };
+        let mut histogram = Histogram::<u64>::new(digits).expect("digits are within 0..=5");
+        for bin in counts.bins() {
+            histogram
+                .record_n(bin.lowest, bin.count)
+                .expect("an automatically growing histogram takes any i64");
+        }
+        let mut out = Vec::new();
+        V2Serializer::new().serialize(&histogram, &mut out).expect("a vector takes any bytes");
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_either_sign_come_back_from_their_bytes() {
+        let mut signed = Signed::new(Digits::Three);
+        [-5_000_000, -3, 0, 7, 1_234_567, i64::MAX, i64::MIN]
+            .into_iter()
+            .for_each(|value| signed.record(value));
+        let (above, below) = signed.to_bytes();
+        let read = Signed::from_bytes(&above, below.as_deref(), Digits::Three).unwrap();
+        assert_eq!(read.steps().collect::<Vec<_>>(), signed.steps().collect::<Vec<_>>());
+        assert!(Signed::from_bytes(&above[..9], None, Digits::Three).is_none());
+    }
+}

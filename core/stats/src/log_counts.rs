@@ -1,0 +1,177 @@
+//! Counts of magnitudes in logarithmic bins: those of an HdrHistogram that resolves one nanosecond,
+//! so that one turns into the other without loss. Only counting is here, because it is all that is
+//! needed per sample.
+
+/// How often each magnitude occurred, to two or three significant digits. Memory grows with the
+/// logarithm of the largest: at most 440 KiB for three digits, 58 KiB for two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogCounts {
+    counts: Vec<u64>,
+    total: u64,
+    /// Bins per doubling, as a power of two.
+    bits: u32,
+}
+
+/// One bin that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogBin {
+    /// The smallest magnitude that falls into it.
+    pub lowest: u64,
+    /// The magnitude in its middle, which stands for all of it.
+    pub middle: u64,
+    /// How many there are.
+    pub count: u64,
+}
+
+impl LogCounts {
+    /// Bins at most 1 % wide; takes no memory until something is counted.
+    pub const fn two_digits() -> Self {
+        Self { counts: Vec::new(), total: 0, bits: 7 }
+    }
+
+    /// Bins at most 0.1 % wide.
+    pub const fn three_digits() -> Self {
+        Self { counts: Vec::new(), total: 0, bits: 10 }
+    }
+
+    /// Counts a magnitude.
+    #[inline]
+    pub fn record(&mut self, magnitude: u64) {
+        self.add(magnitude, 1);
+    }
+
+    /// Counts a magnitude `n` times.
+    #[inline]
+    pub fn add(&mut self, magnitude: u64, n: u64) {
+        let place = self.place(magnitude);
+        if place >= self.counts.len() {
+            self.grow(place);
+        }
+        self.counts[place] += n;
+        self.total += n;
+    }
+
+    /// Counts magnitudes of which none is above `most`.
+    #[inline]
+    pub fn record_all(&mut self, magnitudes: impl ExactSizeIterator<Item = u64>, most: u64) {
+        let last = self.place(most);
+        if last >= self.counts.len() {
+            self.grow(last);
+        }
+        self.total += magnitudes.len() as u64;
+        let bits = self.bits;
+        let counts = &mut self.counts[..=last];
+        for magnitude in magnitudes {
+            counts[place(bits, magnitude)] += 1;
+        }
+    }
+
+    /// Counts what `other`, of as many digits, has counted.
+    ///
+    /// # Panics
+    /// When it has another number of digits.
+    pub fn merge(&mut self, other: &Self) {
+        assert_eq!(self.bits, other.bits, "counts of as many digits");
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (own, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *own += theirs;
+        }
+        self.total += other.total;
+    }
+
+    /// How many were counted.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The bins that are not empty, by rising magnitude.
+    pub fn bins(&self) -> impl DoubleEndedIterator<Item = LogBin> {
+        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(place, &count)| {
+            let shift = (place >> self.bits).saturating_sub(1);
+            let lowest = ((place - (shift << self.bits)) as u64) << shift;
+            LogBin { lowest, middle: lowest + (1 << shift >> 1), count }
+        })
+    }
+
+    /// The bin of `rank`, counted from 1 at the smallest magnitude; `None` beyond the last.
+    pub fn ranked(&self, rank: u64) -> Option<LogBin> {
+        let mut seen = 0;
+        self.bins().find(|bin| {
+            seen += bin.count;
+            seen >= rank
+        })
+    }
+
+    #[inline]
+    fn place(&self, magnitude: u64) -> usize {
+        place(self.bits, magnitude)
+    }
+
+    #[cold]
+    fn grow(&mut self, place: usize) {
+        self.counts.resize(((place >> self.bits) + 1) << self.bits, 0);
+    }
+}
+
+/// Where a magnitude is counted: as it is up to two doublings of `bits`, then every doubling halves
+/// the resolution.
+#[inline]
+fn place(bits: u32, magnitude: u64) -> usize {
+    let exact = (2 << bits) - 1;
+    let shift = 63 - (magnitude | exact).leading_zeros() - bits;
+    ((shift as usize) << bits) + (magnitude >> shift) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use hdrhistogram::Histogram;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn memory_is_bounded_whatever_is_counted() {
+        for (mut counts, limit) in [(LogCounts::two_digits(), 58), (LogCounts::three_digits(), 440)]
+        {
+            counts.record(0);
+            counts.record(u64::MAX);
+            assert!(counts.counts.len() * size_of::<u64>() <= limit << 10);
+            assert_eq!(counts.bins().map(|bin| bin.count).sum::<u64>(), 2);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bins_are_those_of_an_hdr_histogram(
+            values in proptest::collection::vec((0..63_u32, any::<u64>()), 1..200),
+        ) {
+            for (digits, mut counts) in
+                [(2, LogCounts::two_digits()), (3, LogCounts::three_digits())]
+            {
+                let mut histogram = Histogram::<u64>::new(digits).unwrap();
+                for &(shift, value) in &values {
+                    let value = value >> 1 >> shift;
+                    histogram.record(value).unwrap();
+                    counts.record(value);
+                }
+                let expected: Vec<_> = histogram
+                    .iter_recorded()
+                    .map(|bin| {
+                        let value = bin.value_iterated_to();
+                        (
+                            histogram.lowest_equivalent(value),
+                            histogram.median_equivalent(value),
+                            bin.count_at_value(),
+                        )
+                    })
+                    .collect();
+                let got: Vec<_> =
+                    counts.bins().map(|bin| (bin.lowest, bin.middle, bin.count)).collect();
+                prop_assert_eq!(got, expected);
+            }
+        }
+    }
+}
