@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let format = recognise(&head).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
     let mut store = args.data.open()?;
-    let mut input = BufReader::with_capacity(1 << 20, std::io::Cursor::new(head).chain(input));
+    let mut input = BufReader::with_capacity(HEAD, std::io::Cursor::new(head).chain(input));
     import(args, &mut store, format, &mut input)
 }
 
