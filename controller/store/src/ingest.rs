@@ -25,6 +25,9 @@ const DRAWN: [Column; 7] = [
     Column::Gap,
 ];
 
+/// Rows that are looked at together: most often all of them are alike.
+const RUN: usize = 128;
+
 /// Rows of a batch that is made from a segment.
 const BATCH: usize = 1 << 16;
 
@@ -56,7 +59,8 @@ struct Gathered {
     elapsed: i64,
     // What is worked with, kept so that its memory is taken once.
     at: Vec<i64>,
-    samples: Vec<(i64, i64)>,
+    values: Vec<i64>,
+    value_at: Vec<i64>,
 }
 
 impl Ingest {
@@ -170,15 +174,29 @@ impl Take for Gathered {
                 self.growing.len() - 1
             });
             let growing = &mut self.growing[place].1;
-            self.samples.clear();
-            for ((&at, &value), state) in self.at.iter().zip(values).zip(&batch.state) {
-                match state {
-                    State::Received if value != Batch::ABSENT => self.samples.push((at, value)),
-                    State::Lost => growing.lost(at),
-                    _ => {}
+            self.values.clear();
+            self.value_at.clear();
+            let runs = self.at.chunks(RUN).zip(values.chunks(RUN)).zip(batch.state.chunks(RUN));
+            for ((at, values), states) in runs {
+                let valid = |state: State, value: i64| {
+                    (state == State::Received) & (value != Batch::ABSENT)
+                };
+                let rows = states.iter().zip(values);
+                if rows.fold(true, |all, (state, value)| all & valid(*state, *value)) {
+                    self.values.extend_from_slice(values);
+                    self.value_at.extend_from_slice(at);
+                    continue;
+                }
+                for ((&at, &value), &state) in at.iter().zip(values).zip(states) {
+                    if valid(state, value) {
+                        self.values.push(value);
+                        self.value_at.push(at);
+                    } else if state == State::Lost {
+                        growing.lost(at);
+                    }
                 }
             }
-            growing.take(&self.samples);
+            growing.take(&self.value_at, &self.values);
         }
         Ok(())
     }

@@ -27,6 +27,9 @@ const GROUP: usize = 1 << 19;
 /// Rows handed over at once while reading: few enough to stay in a CPU's cache.
 const PIECE: usize = 1 << 14;
 
+/// Rows that are looked at together: most often all of them are alike.
+const RUN: usize = 128;
+
 /// Columns that every file has, before those of [`Column`].
 const ROW: [&str; 4] = ["id", "state", "reordered", "void"];
 
@@ -81,6 +84,10 @@ impl SampleWriter {
             .and_then(|()| file.sync_all())
             .map_err(StoreError::file("write", &self.partial))?;
         std::fs::rename(&self.partial, &self.path).map_err(StoreError::file("name", &self.path))?;
+        // The name survives a power cut only when its directory is on the disk, too, and the
+        // catalogue will say that the file is there.
+        let dir = self.path.parent().unwrap_or(&self.path);
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(StoreError::file("write", dir))?;
         Ok(self.rows)
     }
 
@@ -186,7 +193,14 @@ fn write_group(
             match batch.column(*column) {
                 Some(all) => {
                     levels.extend(all.iter().map(|value| i16::from(*value != Batch::ABSENT)));
-                    values.extend(all.iter().copied().filter(|value| *value != Batch::ABSENT));
+                    for (run, levels) in all.chunks(RUN).zip(levels.chunks(RUN)) {
+                        if levels.iter().fold(true, |all, level| all & (*level != 0)) {
+                            values.extend_from_slice(run);
+                        } else {
+                            let present = run.iter().filter(|value| **value != Batch::ABSENT);
+                            values.extend(present);
+                        }
+                    }
                 }
                 None => levels.resize(batch.len(), 0),
             }
@@ -323,10 +337,19 @@ impl Group {
         batch.id.extend(ids.into_iter().map(|id| id as u64));
         let mut states = Vec::with_capacity(rows);
         self.state.read_records(rows, None, None, &mut states)?;
-        for state in states {
-            let state = usize::try_from(state).ok().and_then(|code| State::ALL.get(code));
-            let unknown = || ParquetError::General("a state of an unknown number".to_owned());
-            batch.state.push(*state.ok_or_else(unknown)?);
+        for run in states.chunks(RUN) {
+            let known = |code: i32| {
+                let state = usize::try_from(code).ok().and_then(|code| State::ALL.get(code));
+                let unknown = || ParquetError::General("a state of an unknown number".to_owned());
+                state.copied().ok_or_else(unknown)
+            };
+            if run.iter().fold(true, |same, code| same & (*code == run[0])) {
+                batch.state.resize(batch.state.len() + run.len(), known(run[0])?);
+            } else {
+                for code in run {
+                    batch.state.push(known(*code)?);
+                }
+            }
         }
         self.reordered.read_records(rows, None, None, &mut batch.reordered)?;
         self.void.read_records(rows, None, None, &mut batch.void)?;
@@ -347,17 +370,35 @@ impl Group {
             let numbers = if self.values.len() == rows {
                 std::mem::take(&mut self.values)
             } else {
-                let mut values = self.values.iter();
-                let number = |level: &i16| match level {
-                    0 => Batch::ABSENT,
-                    _ => values.next().copied().unwrap_or(Batch::ABSENT),
-                };
-                self.levels.iter().map(number).collect()
+                spread(&self.values, &self.levels)
             };
             batch.set_column(*column, numbers);
         }
         Ok(true)
     }
+}
+
+/// Puts values in the rows whose level says that there is one.
+fn spread(values: &[i64], levels: &[i16]) -> Vec<i64> {
+    let mut all = Vec::with_capacity(levels.len());
+    let mut rest = values;
+    for run in levels.chunks(RUN) {
+        if let Some((here, later)) = rest.split_at_checked(run.len())
+            && run.iter().fold(true, |all, level| all & (*level != 0))
+        {
+            all.extend_from_slice(here);
+            rest = later;
+            continue;
+        }
+        for level in run {
+            let value = if *level == 0 { None } else { rest.split_first() };
+            if let Some((_, later)) = value {
+                rest = later;
+            }
+            all.push(value.map_or(Batch::ABSENT, |(value, _)| *value));
+        }
+    }
+    all
 }
 
 fn int64(reader: ColumnReader) -> Result<ColumnReaderImpl<Int64Type>, ParquetError> {

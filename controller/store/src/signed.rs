@@ -27,11 +27,22 @@ impl Signed {
         Self { above: digits.counts(), below: digits.counts(), digits }
     }
 
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn record(&mut self, value: i64) {
-        let magnitude = value.unsigned_abs().min(i64::MAX as u64);
-        let to = if value < 0 { &mut self.below } else { &mut self.above };
-        to.record(magnitude);
+        self.record_all(&[value], value, value);
+    }
+
+    /// Counts values of which none is outside `min` and `max`.
+    pub(crate) fn record_all(&mut self, values: &[i64], min: i64, max: i64) {
+        if min >= 0 {
+            self.above.record_all(values.iter().map(|value| *value as u64), max as u64);
+            return;
+        }
+        for value in values {
+            let magnitude = value.unsigned_abs().min(i64::MAX as u64);
+            let to = if *value < 0 { &mut self.below } else { &mut self.above };
+            to.record(magnitude);
+        }
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {

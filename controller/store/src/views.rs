@@ -27,6 +27,9 @@ const JUDGED: usize = 1 << 20;
 /// Samples of such a stretch: so many that its ends, where windows are cut off, count little.
 const STRETCH: u64 = 1 << 13;
 
+/// Samples that are looked at together.
+const RUN: usize = 128;
+
 /// One metric of one trial, growing.
 #[derive(Debug)]
 pub(crate) struct Growing {
@@ -40,7 +43,9 @@ pub(crate) struct Growing {
     stride: u64,
     extreme: BinaryHeap<Reverse<Shown>>,
     /// The newest samples and half a window before them.
-    near: Vec<(i64, i64)>,
+    near: Vec<i64>,
+    /// When each of `near` was.
+    near_at: Vec<i64>,
     /// How many of `near` were looked at.
     looked: usize,
 }
@@ -104,36 +109,37 @@ impl Growing {
             stride: 1,
             extreme: BinaryHeap::new(),
             near: Vec::new(),
+            near_at: Vec::new(),
             looked: 0,
         }
     }
 
-    /// Takes values in, each with the nanoseconds since the trial's first sample.
-    pub(crate) fn take(&mut self, samples: &[(i64, i64)]) {
-        let mut rest = samples;
-        while let Some(&(at, _)) = rest.first() {
+    /// Takes values in, and for each the nanoseconds since the trial's first sample.
+    pub(crate) fn take(&mut self, at: &[i64], values: &[i64]) {
+        let mut done = 0;
+        while let Some(&first) = at.get(done) {
             // Samples come in order of time, nearly: those of a stretch follow each other.
-            let number = self.number(at);
+            let number = self.number(first);
             let (from, to) = (number as i64 * self.width, (number as i64 + 1) * self.width);
             let within = |at: i64| (from..to).contains(&at.max(0));
-            let end = rest.iter().position(|&(at, _)| !within(at)).unwrap_or(rest.len());
-            let (here, later) = rest.split_at(end);
+            let run = at[done..].iter().position(|at| !within(*at)).unwrap_or(at.len() - done);
+            let here = &values[done..done + run];
+            let wider = |(min, max): (i64, i64), value: &i64| (min.min(*value), max.max(*value));
+            let (min, max) = here.iter().fold((i64::MAX, i64::MIN), wider);
+            self.whole.record_all(here, min, max);
             let bin = &mut self.bins[number];
-            for &(_, value) in here {
-                (bin.min, bin.max) = (bin.min.min(value), bin.max.max(value));
-                self.whole.record(value);
-                bin.values.record(value);
-            }
-            rest = later;
+            bin.values.record_all(here, min, max);
+            (bin.min, bin.max) = (bin.min.min(min), bin.max.max(max));
+            done += run;
         }
-        for (index, &(_, value)) in (self.count..).zip(samples) {
-            self.spread.take(index, value);
-        }
-        self.near.extend_from_slice(samples);
-        self.count += samples.len() as u64;
+        self.spread.take(self.count, values);
+        self.near.extend_from_slice(values);
+        self.near_at.extend_from_slice(at);
+        self.count += values.len() as u64;
         self.look(self.near.len().saturating_sub(self.filter.half_window));
         let seen = self.looked.saturating_sub(self.filter.half_window);
         self.near.drain(..seen);
+        self.near_at.drain(..seen);
         self.looked -= seen;
     }
 
@@ -150,28 +156,43 @@ impl Growing {
     /// Looks for samples to show among those up to `to` of `near`.
     fn look(&mut self, to: usize) {
         let first = self.count - self.near.len() as u64;
-        for place in self.looked..to {
-            let value = self.near[place].1;
-            let index = first + place as u64;
-            let least = self.extreme.peek().map_or(i64::MIN, |least| least.0.value);
-            if index & (self.stride - 1) == 0 {
-                let shown = self.shown(place);
-                self.spaced.push(shown);
-                if self.spaced.len() > SPACED {
-                    self.stride *= 2;
-                    let stride = self.stride;
-                    self.spaced.retain(|shown| shown.index.is_multiple_of(stride));
-                }
+        while self.looked < to {
+            let end = to.min(self.looked + RUN);
+            let index = first + self.looked as u64;
+            let run = &self.near[self.looked..end];
+            // Few runs have any: the next at even spaces is far off, and none is among the largest.
+            let spaced = index.next_multiple_of(self.stride) < first + end as u64;
+            let largest = run.iter().fold(i64::MIN, |largest, value| largest.max(*value));
+            if spaced || self.is_extreme(largest) {
+                (self.looked..end).for_each(|place| self.consider(place, first + place as u64));
             }
-            if value > least || self.extreme.len() < EXTREME {
-                let shown = self.shown(place);
-                self.extreme.push(Reverse(shown));
-                if self.extreme.len() > EXTREME {
-                    self.extreme.pop();
-                }
+            self.looked = end;
+        }
+    }
+
+    fn is_extreme(&self, value: i64) -> bool {
+        let least = self.extreme.peek().map_or(i64::MIN, |least| least.0.value);
+        value > least || self.extreme.len() < EXTREME
+    }
+
+    /// Keeps a sample if it is to be shown, so far.
+    fn consider(&mut self, place: usize, index: u64) {
+        if index.is_multiple_of(self.stride) {
+            let shown = self.shown(place);
+            self.spaced.push(shown);
+            if self.spaced.len() > SPACED {
+                self.stride *= 2;
+                let stride = self.stride;
+                self.spaced.retain(|shown| shown.index.is_multiple_of(stride));
             }
         }
-        self.looked = self.looked.max(to);
+        if self.is_extreme(self.near[place]) {
+            let shown = self.shown(place);
+            self.extreme.push(Reverse(shown));
+            if self.extreme.len() > EXTREME {
+                self.extreme.pop();
+            }
+        }
     }
 
     fn shown(&self, place: usize) -> Shown {
@@ -179,9 +200,8 @@ impl Growing {
         let from = place.saturating_sub(half);
         let to = (place + half + 1).min(self.near.len());
         let index = self.count - (self.near.len() - place) as u64;
-        let (at, value) = self.near[place];
-        let window = self.near[from..to].iter().map(|(_, value)| *value).collect();
-        Shown { value, index, at, window, place: place - from }
+        let (at, value) = (self.near_at[place], self.near[place]);
+        Shown { value, index, at, window: self.near[from..to].to_vec(), place: place - from }
     }
 
     /// The number of the stretch of time that `at` falls into; makes it.
@@ -242,18 +262,32 @@ impl Growing {
 }
 
 impl Spread {
-    fn take(&mut self, index: u64, value: i64) {
-        if (index / STRETCH) & (self.every - 1) != 0 {
-            return;
+    /// Takes values in, the first of which has the number `first` in the series.
+    fn take(&mut self, first: u64, values: &[i64]) {
+        let (mut index, mut rest) = (first, values);
+        while !rest.is_empty() {
+            let left = (STRETCH - index % STRETCH) as usize;
+            let (here, later) = rest.split_at(left.min(rest.len()));
+            if (index / STRETCH).is_multiple_of(self.every) {
+                self.hold(here, index);
+            }
+            index += here.len() as u64;
+            rest = later;
         }
+    }
+
+    /// Holds a stretch, or a part of one.
+    fn hold(&mut self, part: &[i64], index: u64) {
         if self.values.len() == JUDGED {
             // One in eight is kept, so that thinning is rare and enough is left.
             let stretches = self.values.chunks(STRETCH as usize).step_by(8);
             self.values = stretches.flatten().copied().collect();
             self.every *= 8;
-            return self.take(index, value);
+            if !(index / STRETCH).is_multiple_of(self.every) {
+                return;
+            }
         }
-        self.values.push(value);
+        self.values.extend_from_slice(part);
     }
 
     fn judge(&self, filter: Filter, count: u64) -> Hampel {
@@ -328,12 +362,12 @@ mod tests {
     fn a_long_series_takes_few_bins_and_points_and_loses_no_count() {
         let mut growing = Growing::new();
         for n in 0..200_000_i64 {
-            growing.take(&[(n * 1_000_000, 100_000 + n % 1_000)]);
+            growing.take(&[n * 1_000_000], &[100_000 + n % 1_000]);
             if n % 1_000 == 0 {
                 growing.lost(n * 1_000_000);
             }
         }
-        growing.take(&[(3, 9_000_000)]);
+        growing.take(&[3], &[9_000_000]);
         let series = growing.finish().series().unwrap();
         assert!((BINS / 2..=BINS).contains(&series.bins.len()), "{}", series.bins.len());
         assert_eq!(series.bins.iter().map(|bin| bin.count).sum::<u64>(), 200_001);
@@ -351,7 +385,7 @@ mod tests {
     fn few_samples_are_all_shown_and_have_no_percentiles_they_cannot_support() {
         let mut growing = Growing::new();
         for n in 0..5 {
-            growing.take(&[(n * 100_000, -5 + n)]);
+            growing.take(&[n * 100_000], &[-5 + n]);
         }
         let series = growing.finish().series().unwrap();
         assert_eq!(series.points.len(), 5);
@@ -364,15 +398,15 @@ mod tests {
 
     #[test]
     fn however_samples_come_in_pieces_the_series_is_the_same_and_points_are_judged_as_all_are() {
-        let samples: Vec<(i64, i64)> = (0..70_000_i64)
-            .map(|n| (n * 250_000, 100_000 + (n * 7_919) % 997 + i64::from(n % 777 == 5) * 50_000))
-            .collect();
-        let values: Vec<i64> = samples.iter().map(|(_, value)| *value).collect();
+        let at: Vec<i64> = (0..70_000).map(|n| n * 250_000).collect();
+        let value = |n: i64| 100_000 + (n * 7_919) % 997 + i64::from(n % 777 == 5) * 50_000;
+        let values: Vec<i64> = (0..70_000).map(value).collect();
         let standing = Filter::default().judge(&values);
         let mut series = Vec::new();
-        for piece in [1, 37, 4_096, samples.len()] {
+        for piece in [1, 37, 4_096, at.len()] {
             let mut growing = Growing::new();
-            samples.chunks(piece).for_each(|piece| growing.take(piece));
+            let pieces = at.chunks(piece).zip(values.chunks(piece));
+            pieces.for_each(|(at, values)| growing.take(at, values));
             series.push(growing.finish().series().unwrap());
         }
         assert!(series.iter().all(|other| *other == series[0]));
@@ -390,8 +424,9 @@ mod tests {
         let mut growing = Growing::new();
         let count = JUDGED as i64 * 3;
         for from in (0..count).step_by(65_536) {
-            let value = |n: i64| (n, 100_000 + (n * 31) % 50 + i64::from(n % 1_000 == 500) * 9_000);
-            growing.take(&(from..from + 65_536).map(value).collect::<Vec<_>>());
+            let at: Vec<i64> = (from..from + 65_536).collect();
+            let value = |n: &i64| 100_000 + (n * 31) % 50 + i64::from(n % 1_000 == 500) * 9_000;
+            growing.take(&at, &at.iter().map(value).collect::<Vec<_>>());
         }
         let hampel = growing.finish().hampel.unwrap();
         let judged = hampel.judged.unwrap();

@@ -77,10 +77,12 @@ impl Columns {
             self.distributions.entry(column.name()).or_default().record_all(&self.values);
             if column == Column::Rtt {
                 self.jitter.record_all(&self.values);
+                compact(&mut self.ids, &batch.id, &self.valid);
+                let ipdv = self.ipdv.entry(Metric::Ipdv.name()).or_default();
+                ipdv.record_all(&self.ids, &self.values);
             }
         }
         let by_pair = [
-            (Column::Rtt, Metric::Ipdv),
             (Column::ForwardPlusOffset, Metric::IpdvForward),
             (Column::BackwardMinusOffset, Metric::IpdvBackward),
         ];

@@ -212,7 +212,7 @@ impl Distribution {
         let wider = |(min, max): (i64, i64), value: &i64| (min.min(*value), max.max(*value));
         let (min, max) = piece.iter().fold((first, first), wider);
         let sum = sum(piece, min, max);
-        let (mean, squares) = moments(piece, sum);
+        let (mean, squares) = moments(piece, min, max, sum);
         self.add_moments(Moments { count: piece.len() as u64, min, max, sum, mean, squares });
         match &mut self.values {
             Values::Exact(values) if values.len() + piece.len() <= EXACT_LIMIT => {
@@ -397,23 +397,33 @@ fn middle(bin: LogBin) -> i64 {
     i64::try_from(bin.middle).unwrap_or(i64::MAX)
 }
 
-/// Mean, and sum of squared differences from it, of values whose sum is `sum`.
-fn moments(values: &[i64], sum: i128) -> (f64, f64) {
-    let mean = sum as f64 / values.len() as f64;
+/// Mean, and sum of squared differences from it, of values between `min` and `max` whose sum is
+/// `sum`.
+fn moments(values: &[i64], min: i64, max: i64, sum: i128) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = sum as f64 / n;
+    // What is narrow is turned into floating point several at a time.
+    let squares = if max.abs_diff(min) <= i32::MAX as u64 {
+        let above = (sum - i128::from(min) * values.len() as i128) as f64 / n;
+        squares(values, |value| f64::from((value - min) as i32) - above)
+    } else {
+        squares(values, |value| value as f64 - mean)
+    };
+    (mean, squares)
+}
+
+fn squares(values: &[i64], from_mean: impl Fn(i64) -> f64) -> f64 {
     // Four sums at a time: one alone would wait for each of its additions.
-    let mut squares = [0.0; 4];
+    let mut sums = [0.0; 4];
     let fours = values.chunks_exact(4);
     let rest = fours.remainder();
     for four in fours {
-        for (square, value) in squares.iter_mut().zip(four) {
-            let from_mean = *value as f64 - mean;
-            *square += from_mean * from_mean;
+        for (sum, value) in sums.iter_mut().zip(four) {
+            *sum += from_mean(*value).powi(2);
         }
     }
-    for value in rest {
-        squares[0] += (*value as f64 - mean).powi(2);
-    }
-    (mean, squares.iter().sum())
+    rest.iter().for_each(|value| sums[0] += from_mean(*value).powi(2));
+    sums.iter().sum()
 }
 
 /// The sum, which 64 bits hold where the values between `min` and `max` are few and small.

@@ -26,6 +26,9 @@ pub struct Ipdv {
     magnitudes: Distribution,
 }
 
+/// Pairs that are looked at together.
+const RUN: usize = 128;
+
 /// As many as are remembered by id.
 const HEAD: usize = crate::recent::WINDOW;
 
@@ -91,10 +94,19 @@ impl Ipdv {
         self.record(first, Nanos(delays[0]));
         let mut distances = std::mem::take(&mut self.distances);
         distances.clear();
-        let pairs = ids.windows(2).zip(delays.windows(2));
-        let adjacent = pairs.filter(|(ids, _)| ids[1] - ids[0] == 1);
-        distances
-            .extend(adjacent.map(|(_, delays)| distance(Nanos(delays[1]), Nanos(delays[0])).0));
+        // Of rising ids, as many as their ends are apart leave none out.
+        for start in (0..ids.len() - 1).step_by(RUN) {
+            let end = (start + RUN + 1).min(ids.len());
+            let (ids, delays) = (&ids[start..end], &delays[start..end]);
+            let apart = |pair: (&i64, &i64)| distance(Nanos(*pair.1), Nanos(*pair.0)).0;
+            let pairs = delays.iter().zip(&delays[1..]);
+            if ids[ids.len() - 1] - ids[0] == ids.len() as u64 - 1 {
+                distances.extend(pairs.map(apart));
+            } else {
+                let adjacent = pairs.zip(ids.windows(2)).filter(|(_, ids)| ids[1] - ids[0] == 1);
+                distances.extend(adjacent.map(|(pair, _)| apart(pair)));
+            }
+        }
         self.magnitudes.record_all(&distances);
         self.distances = distances;
         let all = || ids.iter().zip(delays).map(|(&id, &delay)| (id, Nanos(delay)));

@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         return import_segment(args, &mut store, &mut std::io::Cursor::new(head).chain(input));
     }
     let format = recognise(&head).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-    let mut input = BufReader::with_capacity(1 << 20, std::io::Cursor::new(head).chain(input));
+    let mut input = BufReader::with_capacity(HEAD, std::io::Cursor::new(head).chain(input));
     if let Some(of) = &args.witness {
         let mut store = args.data.open_existing()?;
         let run = find(&store, of)?;
