@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::ingest::{Ingest, Ingested};
 use crate::lock::RunnerLock;
 use crate::migrations::{migrate, refuse_newer};
-use crate::parquet::SampleReader;
+use crate::parquet::{SampleReader, verify};
 use crate::run::{NewRun, NewTrial, Role, RunKind, RunRow, RunState, TrialRow, TrialState};
 use crate::scan::scan;
 use crate::views::{StoredBin, StoredSeries};
@@ -166,6 +166,7 @@ impl Store {
             parameters: trial.parameters.clone(),
             first_ns: None,
             samples: None,
+            samples_crc32: None,
         })
     }
 
@@ -226,7 +227,7 @@ impl Store {
         transaction.execute("DELETE FROM series WHERE trial_id = ?1", [trial.id])?;
         transaction.execute(
             "UPDATE trials SET state = 'running', reason = NULL, started = ?2, finished = NULL,
-             first_ns = NULL, samples = NULL WHERE id = ?1",
+             first_ns = NULL, samples = NULL, samples_crc32 = NULL WHERE id = ?1",
             params![trial.id, time_text(jiff::Timestamp::now())],
         )?;
         transaction.commit()?;
@@ -305,8 +306,8 @@ impl Store {
             }
         }
         transaction.execute(
-            "UPDATE trials SET state = ?2, reason = ?3, finished = ?4, first_ns = ?5, samples = ?6
-             WHERE id = ?1",
+            "UPDATE trials SET state = ?2, reason = ?3, finished = ?4, first_ns = ?5, samples = ?6,
+             samples_crc32 = ?7 WHERE id = ?1",
             params![
                 trial.id,
                 state.text(),
@@ -314,6 +315,7 @@ impl Store {
                 time_text(jiff::Timestamp::now()),
                 ingested.and_then(|ingested| ingested.first_ns),
                 ingested.map(|ingested| ingested.samples as i64),
+                ingested.and_then(|ingested| ingested.crc32),
             ],
         )?;
         transaction.commit()?;
@@ -394,7 +396,7 @@ impl Store {
     pub fn trials(&self, run: &RunRow) -> Result<Vec<TrialRow>, StoreError> {
         let mut select = self.db.prepare(
             "SELECT id, number, cell, repetition, position, state, reason, parameters, first_ns,
-                    samples
+                    samples, samples_crc32
              FROM trials WHERE run_id = ?1 ORDER BY number",
         )?;
         let mut rows = select.query([run.id])?;
@@ -481,7 +483,7 @@ impl Store {
         if trial.samples.is_none_or(|samples| samples == 0) {
             return Ok(());
         }
-        let reader = SampleReader::open(&self.samples_path(&run.run, trial.number))?;
+        let reader = SampleReader::open(&self.verified(run, trial)?)?;
         let all = reader.columns();
         reader.read(columns.unwrap_or(&all), each)
     }
@@ -495,7 +497,19 @@ impl Store {
         if trial.samples.is_none_or(|samples| samples == 0) {
             return Ok(Columns::default());
         }
-        scan(&self.samples_path(&run.run, trial.number))
+        scan(&self.verified(run, trial)?)
+    }
+
+    /// The file of samples of a trial, if it is the one that was written.
+    ///
+    /// # Errors
+    /// It is damaged or gone.
+    pub fn verified(&self, run: &RunRow, trial: &TrialRow) -> Result<PathBuf, StoreError> {
+        let path = self.samples_path(&run.run, trial.number);
+        if let Some(crc32) = trial.samples_crc32 {
+            verify(&path, crc32)?;
+        }
+        Ok(path)
     }
 
     /// Where the samples of a trial are.
@@ -604,5 +618,6 @@ fn trial_row(row: &Row<'_>) -> Result<TrialRow, StoreError> {
         parameters: json(&row.get::<_, String>(7)?, "parameters", || format!("trial {number}"))?,
         first_ns: row.get(8)?,
         samples: samples.map(|samples| samples.max(0) as u64),
+        samples_crc32: row.get(10)?,
     })
 }

@@ -10,7 +10,7 @@ use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{Batch, Column, Columns};
 
 use crate::error::StoreError;
-use crate::parquet::SampleWriter;
+use crate::parquet::{SampleWriter, Written};
 use crate::stage::{Stage, Take};
 use crate::views::{Growing, StoredSeries};
 
@@ -42,6 +42,8 @@ pub struct Ingest {
 pub struct Ingested {
     /// Rows.
     pub samples: u64,
+    /// Checksum of their file.
+    pub(crate) crc32: Option<u32>,
     /// When the first probe was sent, in nanoseconds since the epoch; `None` where no row says.
     pub first_ns: Option<i64>,
     /// The figures, where [`Ingest::with_figures`] asked for them.
@@ -149,8 +151,8 @@ impl Ingest {
             .filter(|(_, growing)| !growing.is_empty())
             .map(|(column, growing)| (column.name().to_owned(), growing.finish()))
             .collect();
-        let samples = writer.finish()?.map_or(Ok(0), SampleWriter::finish)?;
-        Ok(Ingested { samples, first_ns, columns, series })
+        let written = writer.finish()?.map_or(Ok(Written::default()), SampleWriter::finish)?;
+        Ok(Ingested { samples: written.rows, crc32: written.crc32, first_ns, columns, series })
     }
 }
 

@@ -2,7 +2,7 @@
 //! the number of the state, whose names are in the file's metadata under `dwell.states`.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,8 +48,55 @@ pub(crate) struct SampleWriter {
 
 #[derive(Debug)]
 struct Open {
-    writer: SerializedFileWriter<File>,
+    writer: SerializedFileWriter<Summed>,
     columns: Vec<Column>,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) rows: u64,
+    /// Of the whole file; `None` when there is none.
+    pub(crate) crc32: Option<u32>,
+}
+
+/// A file and the checksum of what was written to it: pages of Parquet have none here, and a flipped
+/// bit in one would pass for a delay.
+struct Summed {
+    file: File,
+    hasher: crc32fast::Hasher,
+}
+
+impl Write for Summed {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Whether the file at `path` is the one that was written.
+pub(crate) fn verify(path: &Path, crc32: u32) -> Result<(), StoreError> {
+    let mut file = File::open(path).map_err(StoreError::file("open", path))?;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(len) => hasher.update(&buffer[..len]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(StoreError::file("read", path)(error)),
+        }
+    }
+    if hasher.finalize() == crc32 {
+        return Ok(());
+    }
+    let source = ParquetError::General("the file is not the one that was written".to_owned());
+    Err(StoreError::Samples { what: "read", path: path.to_owned(), source })
 }
 
 impl SampleWriter {
@@ -73,13 +120,13 @@ impl SampleWriter {
         if self.rows_in_group >= GROUP { self.close_group() } else { Ok(()) }
     }
 
-    /// Ends the file; returns how many rows it has.
-    pub(crate) fn finish(mut self) -> Result<u64, StoreError> {
+    /// Ends the file.
+    pub(crate) fn finish(mut self) -> Result<Written, StoreError> {
         self.close_group()?;
-        let Some(Open { writer, .. }) = self.open.take() else { return Ok(0) };
+        let Some(Open { writer, .. }) = self.open.take() else { return Ok(Written::default()) };
         let failed =
             |source| StoreError::Samples { what: "write", path: self.partial.clone(), source };
-        let mut file = writer.into_inner().map_err(failed)?;
+        let Summed { mut file, hasher } = writer.into_inner().map_err(failed)?;
         file.flush()
             .and_then(|()| file.sync_all())
             .map_err(StoreError::file("write", &self.partial))?;
@@ -88,7 +135,7 @@ impl SampleWriter {
         // catalogue will say that the file is there.
         let dir = self.path.parent().unwrap_or(&self.path);
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(StoreError::file("write", dir))?;
-        Ok(self.rows)
+        Ok(Written { rows: self.rows, crc32: Some(hasher.finalize()) })
     }
 
     fn close_group(&mut self) -> Result<(), StoreError> {
@@ -104,8 +151,9 @@ impl SampleWriter {
                 .collect();
             let file =
                 File::create(&self.partial).map_err(StoreError::file("make", &self.partial))?;
+            let to = Summed { file, hasher: crc32fast::Hasher::new() };
             let writer =
-                SerializedFileWriter::new(file, schema(&columns).map_err(failed)?, properties());
+                SerializedFileWriter::new(to, schema(&columns).map_err(failed)?, properties());
             self.open = Some(Open { writer: writer.map_err(failed)?, columns });
         }
         let Some(Open { writer, columns }) = &mut self.open else { return Ok(()) };
@@ -170,7 +218,7 @@ fn properties() -> Arc<WriterProperties> {
 }
 
 fn write_group(
-    writer: &mut SerializedFileWriter<File>,
+    writer: &mut SerializedFileWriter<Summed>,
     columns: &[Column],
     group: &[Arc<Batch>],
 ) -> Result<(), ParquetError> {
@@ -214,7 +262,7 @@ fn write_group(
 
 /// Writes a column that is never absent.
 fn write_column<T: DataType>(
-    rows: &mut SerializedRowGroupWriter<'_, File>,
+    rows: &mut SerializedRowGroupWriter<'_, Summed>,
     group: &[Arc<Batch>],
     take: impl Fn(&Batch, &mut Vec<T::T>),
 ) -> Result<(), ParquetError> {
@@ -443,7 +491,15 @@ mod tests {
             writer.push(Arc::new(batch(piece * 60_000, 60_000))).unwrap();
         }
         assert!(!path.exists(), "not before it is whole");
-        assert_eq!(writer.finish().unwrap(), 600_000);
+        let written = writer.finish().unwrap();
+        assert_eq!(written.rows, 600_000);
+        verify(&path, written.crc32.unwrap()).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[1_000] ^= 4;
+        let flipped = dir.path().join("2.parquet");
+        std::fs::write(&flipped, &bytes).unwrap();
+        let error = verify(&flipped, written.crc32.unwrap()).unwrap_err();
+        assert!(error.to_string().contains("2.parquet"), "{error}");
         let reader = SampleReader::open(&path).unwrap();
         let columns = [Column::Rtt, Column::Residence, Column::TxApp];
         assert_eq!(reader.columns(), columns);

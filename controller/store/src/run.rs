@@ -151,6 +151,8 @@ pub struct TrialRow {
     pub first_ns: Option<i64>,
     /// Rows in the file of samples.
     pub samples: Option<u64>,
+    /// Checksum of that file.
+    pub(crate) samples_crc32: Option<u32>,
 }
 
 macro_rules! texts {

@@ -55,10 +55,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     if args.format == Format::Parquet {
         let name = format!("{}-samples", run.run);
         let dir = args.output.clone().unwrap_or_else(|| name.into());
-        parquet(&store, &run, &dir)?;
+        let left_out = parquet(&store, &run, &dir)?;
         super::print(&dir.display().to_string())?;
-        return Ok(Exit::Measured);
+        return conclude(left_out);
     }
+    let (trials, left_out) = whole(&store, &run)?;
     let mut out: Box<dyn Write> = match &args.output {
         Some(path) => {
             let file = File::create(path);
@@ -68,13 +69,44 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         None => Box::new(BufWriter::with_capacity(1 << 20, io::stdout().lock())),
     };
     match args.format {
-        Format::Csv => rows(&store, &run, &mut out, Style::Csv)?,
-        Format::Jsonl => rows(&store, &run, &mut out, Style::JsonLines)?,
-        Format::Hdr => hdr(&store, &run, &mut out)?,
+        Format::Csv => rows(&store, &run, &trials, &mut out, Style::Csv)?,
+        Format::Jsonl => rows(&store, &run, &trials, &mut out, Style::JsonLines)?,
+        Format::Hdr => hdr(&store, &run, &trials, &mut out)?,
         Format::Parquet => unreachable!("handled above"),
     }
     out.flush()?;
-    Ok(Exit::Measured)
+    conclude(left_out)
+}
+
+/// The trials whose samples can be read, and how many cannot: those are told of and left out, for
+/// the rest is whole.
+fn whole(store: &Store, run: &RunRow) -> Result<(Vec<TrialRow>, usize), Failure> {
+    let mut trials = store.trials(run)?;
+    let all = trials.len();
+    trials.retain(|trial| {
+        let samples = trial.samples.unwrap_or(0);
+        let verified = if samples > 0 { store.verified(run, trial).map(drop) } else { Ok(()) };
+        if let Err(error) = &verified {
+            let error = anyhow::Error::msg(chain(error));
+            eprintln!("dwell: trial {} is left out: {error}", trial.number);
+        }
+        verified.is_ok()
+    });
+    let left_out = all - trials.len();
+    Ok((trials, left_out))
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+fn conclude(left_out: usize) -> Result<Exit, Failure> {
+    match left_out {
+        0 => Ok(Exit::Measured),
+        n => Err(anyhow::anyhow!("trials left out because their samples are damaged: {n}").into()),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,9 +129,14 @@ fn columns(store: &Store, run: &RunRow, trials: &[TrialRow]) -> Result<Vec<Colum
     Ok(Column::ALL.into_iter().filter(|column| has[*column as usize]).collect())
 }
 
-fn rows(store: &Store, run: &RunRow, out: &mut dyn Write, style: Style) -> Result<(), Failure> {
-    let trials = store.trials(run)?;
-    let columns = columns(store, run, &trials)?;
+fn rows(
+    store: &Store,
+    run: &RunRow,
+    trials: &[TrialRow],
+    out: &mut dyn Write,
+    style: Style,
+) -> Result<(), Failure> {
+    let columns = columns(store, run, trials)?;
     let axes: Vec<String> = axes(run).into_iter().map(|axis| axis.name).collect();
     if style == Style::Csv {
         let mut names = vec!["trial".to_owned(), "repetition".to_owned()];
@@ -108,7 +145,7 @@ fn rows(store: &Store, run: &RunRow, out: &mut dyn Write, style: Style) -> Resul
         names.extend(columns.iter().map(|column| column.name().to_owned()));
         writeln!(out, "{}", names.join(","))?;
     }
-    for trial in &trials {
+    for trial in trials {
         let start = match style {
             Style::Csv => csv_start(trial, &axes),
             Style::JsonLines => json_start(trial, &axes),
@@ -188,11 +225,12 @@ fn write_rows(
 }
 
 /// Copies the files, and says which trial is which.
-fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<(), Failure> {
+fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<usize, Failure> {
     let cannot = |what: &Path| format!("cannot write {}", what.display());
     fs::create_dir_all(dir).with_context(|| cannot(dir))?;
     let mut trials = Vec::new();
-    for trial in store.trials(run)? {
+    let (whole, left_out) = whole(store, run)?;
+    for trial in whole {
         let has_samples = trial.samples.is_some_and(|samples| samples > 0);
         let name = format!("{}.parquet", trial.number);
         if has_samples {
@@ -210,11 +248,16 @@ fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<(), Failure> {
     let table = dir.join("trials.json");
     let object = serde_json::json!({ "run": run.run, "name": run.name, "trials": trials });
     fs::write(&table, format!("{object:#}\n")).with_context(|| cannot(&table))?;
-    Ok(())
+    Ok(left_out)
 }
 
 /// A log that the tools of HdrHistogram read: an interval per trial, tagged with its number.
-fn hdr(store: &Store, run: &RunRow, out: &mut dyn Write) -> Result<(), Failure> {
+fn hdr(
+    store: &Store,
+    run: &RunRow,
+    trials: &[TrialRow],
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let mut text = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new()
@@ -223,10 +266,10 @@ fn hdr(store: &Store, run: &RunRow, out: &mut dyn Write) -> Result<(), Failure> 
         .context("cannot begin the log")?;
     let mut after = std::time::Duration::ZERO;
     let mut written: BTreeMap<u32, u64> = BTreeMap::new();
-    for trial in store.trials(run)? {
+    for trial in trials {
         let mut histogram: Histogram<u64> = Histogram::new(3).context("three digits")?;
         let mut failure = None;
-        store.samples(run, &trial, Some(&[Column::Rtt]), &mut |batch| {
+        store.samples(run, trial, Some(&[Column::Rtt]), &mut |batch| {
             let values = batch.column(Column::Rtt).unwrap_or_default();
             for (value, state) in values.iter().zip(&batch.state) {
                 if *state == State::Received && *value != Batch::ABSENT {

@@ -86,7 +86,10 @@ fn a_damaged_file_of_samples_is_named_and_the_rest_can_be_had() {
     let whole = fs::read(&path).unwrap();
     let mut noise = whole.clone();
     noise[20..100].fill(0x55);
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 3] ^= 1;
     for (what, bytes) in [
+        ("one bit flipped", &flipped[..]),
         ("cut short", &whole[..whole.len() / 2]),
         ("a stretch overwritten", &noise),
         ("empty", &[]),

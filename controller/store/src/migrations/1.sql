@@ -55,6 +55,8 @@ CREATE TABLE trials (
     first_ns INTEGER,
     -- Rows in the file of samples; null where there is none.
     samples INTEGER,
+    -- CRC-32 of that file.
+    samples_crc32 INTEGER,
     UNIQUE (run_id, number)
 ) STRICT;
 CREATE INDEX trials_by_position ON trials (run_id, position);
