@@ -1,0 +1,295 @@
+//! Whole runs with a fleet and a clock that are made up, and a store that is real.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dwell_engine::stamps::{Rung, RxStamps, Sample, State, TxStamps};
+use dwell_fleet::{Fleet, FleetError, FromNode};
+use dwell_plan::{Expansion, Job, Source, Topology, expand};
+use dwell_protocol::{Event, JobId, Progress, Request};
+use dwell_record::segment::{Header, SegmentWriter};
+use dwell_record::{Environment, Kind, Packets, Stamps, Summary, Trust};
+use dwell_runner::{Clock, End, Runner, Talk, TrialEnd};
+use dwell_store::{NewRun, NewTrial, RunKind, RunRow, RunState, Store, TrialState};
+use dwell_units::{Instant, Monotonic, Nanos, Pairing};
+
+const PLAN: &str = "version = 1\nname = \"made-up\"\ntopology = { lab = \"line:2\" }\n\
+    [ping]\nfrom = \"n1\"\nto = \"n2\"\ncount = 10\n[matrix]\nsize = [\"64B\", \"128B\", \"256B\"]\n\
+    [trials]\norder = \"as-written\"\nrepetitions = 2\n[stop]\nfailures = 3\n";
+
+/// What goes wrong in a trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Nothing,
+    /// The node that measures vanishes under it.
+    Vanishes,
+    /// A bit of its samples flips on the way.
+    Flips,
+    /// Nobody answers.
+    Silence,
+}
+
+/// Nodes that do at once what they are asked.
+struct MadeUp {
+    told: VecDeque<(String, FromNode)>,
+    /// For each measurement that begins, in order.
+    faults: VecDeque<Fault>,
+    segments: BTreeMap<JobId, Vec<u8>>,
+    measured: u32,
+    dissolved: bool,
+}
+
+impl MadeUp {
+    fn new(faults: &[Fault]) -> Self {
+        Self {
+            told: VecDeque::new(),
+            faults: faults.iter().copied().collect(),
+            segments: BTreeMap::new(),
+            measured: 0,
+            dissolved: false,
+        }
+    }
+
+    fn tell(&mut self, node: &str, event: Event) {
+        self.told.push_back((node.to_owned(), FromNode::Event(event)));
+    }
+}
+
+impl Fleet for MadeUp {
+    fn prepare(&mut self, _: &Topology) -> Result<(), FleetError> {
+        Ok(())
+    }
+
+    fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
+        match request {
+            Request::Start { job, what: Job::Ping(_), .. } => {
+                self.measured += 1;
+                self.tell(node, Event::Ready { job: *job });
+                let fault = self.faults.pop_front().unwrap_or(Fault::Nothing);
+                if fault == Fault::Vanishes {
+                    self.told.push_back((node.to_owned(), FromNode::Gone("its power went".into())));
+                    return Ok(());
+                }
+                let received = if fault == Fault::Silence { 0 } else { 10 };
+                let summary = Box::new(summary(received));
+                let mut bytes = segment(received);
+                self.tell(node, Event::Finished { job: *job, summary, segment_bytes: None });
+                if fault == Fault::Flips {
+                    // After its checksum was taken, as on a bad wire.
+                    bytes.push(0);
+                }
+                self.segments.insert(*job, bytes);
+            }
+            Request::Start { job, .. } => self.tell(node, Event::Ready { job: *job }),
+            Request::Stop { job } => {
+                let summary = Box::new(summary(0));
+                self.tell(node, Event::Finished { job: *job, summary, segment_bytes: None });
+            }
+            Request::Pull { job } => {
+                let bytes = self.segments.remove(job).unwrap();
+                let sent = &bytes[..bytes.len() - usize::from(bytes.last() == Some(&0))];
+                let (len, crc32) = (sent.len() as u64, crc32fast::hash(sent));
+                self.told.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
+                self.tell(node, Event::Pulled { job: *job, bytes: len, crc32 });
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, _: Duration) -> Option<(String, FromNode)> {
+        self.told.pop_front()
+    }
+
+    fn release(&mut self, _: &str) {}
+
+    fn dissolve(&mut self) -> Result<(), FleetError> {
+        self.dissolved = true;
+        Ok(())
+    }
+}
+
+fn summary(received: u64) -> Summary {
+    Summary {
+        kind: Kind::Ping,
+        target: "stamp://n2".into(),
+        parameters: BTreeMap::new(),
+        packets: Some(Packets { sent: 10, received, lost: 10 - received, ..Packets::default() }),
+        metrics: BTreeMap::new(),
+        values: BTreeMap::new(),
+        stamps: Stamps::default(),
+        engine: String::new(),
+        trust: Trust::default(),
+        environment: Environment::default(),
+    }
+}
+
+fn segment(received: u64) -> Vec<u8> {
+    let mut writer = SegmentWriter::new(Vec::new(), &Header::of_ping("stamp://n2".into())).unwrap();
+    let bridge = Pairing {
+        real: Instant::from_nanos(1_000_000),
+        mono: Instant::from_nanos(0),
+        width: Nanos(30),
+    };
+    for id in 0..10 {
+        let at = 2_000_000 + id as i64 * 1_000;
+        let rx = RxStamps { hw: None, kernel: None, app: Instant::from_nanos(at + 500) };
+        let came = id < received;
+        let sample = Sample {
+            id,
+            state: if came { State::Received } else { State::Lost },
+            reordered: false,
+            intended: Instant::from_nanos(at - 1_000_000),
+            tx: TxStamps { app: Instant::from_nanos(at), sched: None, kernel: None, hw: None },
+            rx: came.then_some(rx),
+            remote: None,
+        };
+        writer.push(&sample, Some(&bridge), Rung::User);
+    }
+    writer.finish(0).unwrap()
+}
+
+/// A clock on which every look takes a millisecond.
+#[derive(Default)]
+struct Ticking(Cell<i64>);
+
+impl Clock for Ticking {
+    fn now(&self) -> Instant<Monotonic> {
+        self.0.set(self.0.get() + 1_000_000);
+        Instant::from_nanos(self.0.get())
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.0.set(self.0.get() + time.as_nanos() as i64);
+    }
+}
+
+/// Stops the run after so many trials.
+struct Listener<'a> {
+    ends: Vec<TrialEnd>,
+    stop_after: usize,
+    stop: &'a AtomicBool,
+}
+
+impl Talk for Listener<'_> {
+    fn begins(&mut self, _: u32, _: u32, _: u32, _: &BTreeMap<String, String>) {}
+
+    fn progress(&mut self, _: &Progress) {}
+
+    fn ended(&mut self, _: u32, end: &TrialEnd) {
+        self.ends.push(end.clone());
+        if self.ends.len() == self.stop_after {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn say(&mut self, _: &str) {}
+}
+
+struct World {
+    _dir: tempfile::TempDir,
+    store: Store,
+    expansion: Expansion,
+    run: RunRow,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path()).unwrap();
+        let expansion = expand(&Source::parse(PLAN).unwrap(), 1).unwrap();
+        let trials = expansion.trials().iter().map(|trial| NewTrial {
+            number: trial.number,
+            cell: trial.cell,
+            repetition: trial.repetition,
+            parameters: expansion.parameters(trial.cell),
+        });
+        let new = NewRun {
+            kind: RunKind::Run,
+            name: "made-up".into(),
+            title: None,
+            plan: Some(PLAN.into()),
+            settings: vec![],
+            seed: 1,
+            axes: serde_json::json!([]),
+            dwell: "0".into(),
+            trials: trials.collect(),
+        };
+        let name = store.begin_run(&new).unwrap();
+        let run = store.run(&name).unwrap();
+        Self { _dir: dir, store, expansion, run }
+    }
+
+    /// Runs what is left, until it has ended or so many trials have.
+    fn run(&mut self, fleet: &mut MadeUp, stop_after: usize) -> (End, Vec<TrialEnd>) {
+        let stop = AtomicBool::new(false);
+        let mut talk = Listener { ends: Vec::new(), stop_after, stop: &stop };
+        let runner = Runner {
+            fleet,
+            store: &mut self.store,
+            expansion: &self.expansion,
+            run: self.run.clone(),
+            clock: &Ticking::default(),
+            talk: &mut talk,
+            stop: &stop,
+        };
+        (runner.run().unwrap(), talk.ends)
+    }
+
+    fn states(&self) -> Vec<TrialState> {
+        self.store.trials(&self.run).unwrap().into_iter().map(|trial| trial.state).collect()
+    }
+}
+
+#[test]
+fn a_run_goes_on_after_trials_that_failed_and_says_why_each_did() {
+    let mut world = World::new();
+    let faults = [Fault::Nothing, Fault::Vanishes, Fault::Flips, Fault::Nothing, Fault::Silence];
+    let mut fleet = MadeUp::new(&faults);
+    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    assert_eq!(end, End::Complete);
+    assert!(fleet.dissolved);
+    let failed = |reason: &str| TrialEnd::Failed(reason.to_owned());
+    assert_eq!(
+        ends,
+        [
+            TrialEnd::Finished,
+            failed("node n1 is gone: its power went"),
+            failed("its samples were damaged on their way"),
+            TrialEnd::Finished,
+            failed("no reply came"),
+            TrialEnd::Finished,
+        ]
+    );
+    assert_eq!(world.store.run(&world.run.run).unwrap().state, RunState::Finished);
+    let trials = world.store.trials(&world.run).unwrap();
+    assert_eq!(trials[0].samples, Some(10));
+    assert_eq!(trials[4].samples, Some(10), "what was lost is kept too");
+    assert_eq!(world.store.series(&trials[0]).unwrap()["rtt_ns"].steps[0].count, 10);
+}
+
+#[test]
+fn a_stopped_run_goes_on_where_it_ended_and_measures_nothing_twice() {
+    let mut world = World::new();
+    let mut fleet = MadeUp::new(&[]);
+    let (end, ends) = world.run(&mut fleet, 2);
+    assert_eq!((end, ends.len()), (End::Interrupted, 2));
+    assert_eq!(world.store.run(&world.run.run).unwrap().state, RunState::Stopped);
+    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    assert_eq!((end, ends.len()), (End::Complete, 4));
+    assert_eq!(fleet.measured, 6);
+    assert!(world.states().iter().all(|state| *state == TrialState::Finished));
+}
+
+#[test]
+fn as_many_failures_in_a_row_as_the_plan_allows_end_the_run_and_the_rest_can_be_resumed() {
+    let mut world = World::new();
+    let mut fleet = MadeUp::new(&[Fault::Nothing, Fault::Silence, Fault::Silence, Fault::Silence]);
+    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    let End::Stopped(why) = end else { panic!("{end:?}") };
+    assert!(why.contains("3 trials in a row failed") && why.contains("no reply came"), "{why}");
+    assert_eq!(ends.len(), 4);
+    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    assert_eq!((end, ends.len()), (End::Complete, 2));
+}
