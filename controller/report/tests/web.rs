@@ -67,6 +67,13 @@ fn pages_work_in_a_browser() {
         println!("SKIP {TEST}: {reason}");
         return;
     }
+    let version = Command::new("node").arg("--version").output().unwrap().stdout;
+    let version = String::from_utf8_lossy(&version).trim().to_owned();
+    let major = version.trim_start_matches('v').split('.').next().and_then(|n| n.parse().ok());
+    if major.is_none_or(|major: u32| major < 20) {
+        println!("SKIP {TEST}: node {version} is too old for playwright-core, which needs 20");
+        return;
+    }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-pages");
     write_pages(&folder);
     let ran = Command::new("node")

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use dwell_io::process;
 use dwell_protocol::{Event, Job, JobId, MOST, Progress, Request, write_data, write_message};
 use dwell_record::{Scalar, Summary};
 use dwell_stats::{Metric, RoundTrip};
@@ -108,13 +107,8 @@ impl Jobs {
         let (voice, flag) = (self.voice.clone(), Arc::clone(&stop));
         let kept = spool.clone();
         let thread = thread::spawn(move || {
-            // Timing threads leave this table of descriptors for one of their own, and would leave
-            // open here what was opened here: so it is the job's, and ends with it.
-            let _ = process::own_descriptors();
             let outcome = perform(job, &what, spool.as_ref(), &flag, &voice);
-            let segment_bytes = spool.as_ref().map(Spool::len);
-            // Whoever pulls it closes it, in the table where it was opened.
-            drop(spool);
+            let segment_bytes = spool.map(|spool| spool.len());
             let event = match outcome {
                 Ok(summary) => Event::Finished { job, summary: Box::new(summary), segment_bytes },
                 Err(failure) => Event::Failed { job, reason: format!("{:#}", failure.error) },

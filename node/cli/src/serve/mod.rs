@@ -27,6 +27,8 @@ pub struct Args {
 pub fn run(_: &Args) -> Result<Exit, Failure> {
     // ^C on the controller's terminal reaches us too; it is the controller that decides.
     crate::stop::ignore_interrupts()?;
+    // A job's ports are free when it says that it has finished.
+    dwell_io::process::share_descriptors();
     let voice = Voice::new(io::stdout());
     voice.say(&Event::Hello {
         version: VERSION,
