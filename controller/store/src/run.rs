@@ -162,7 +162,6 @@ macro_rules! texts {
                 match self { $(Self::$variant => $text),+ }
             }
 
-            #[allow(dead_code, reason = "roles are written and chosen by, not read")]
             pub(crate) fn read(text: &str) -> Option<Self> {
                 match text { $($text => Some(Self::$variant),)+ _ => None }
             }
