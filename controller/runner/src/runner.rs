@@ -291,7 +291,9 @@ impl Runner<'_> {
         standing.next_job = machine.next_job();
         let outcome = machine.outcome().unwrap_or_default();
         standing.reflectors.clone_from(&outcome.standing);
-        if interrupted {
+        // ^C on a terminal reaches nodes that are just being started, too: a trial that failed while
+        // it was interrupted did not fail by itself, and is measured another time.
+        if interrupted || outcome.failure.is_some() && self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
         self.keep(trial, outcome, incoming)

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ enum Fault {
     Flips,
     /// Nobody answers.
     Silence,
+    /// An interrupt ends the node before the runner has looked at it.
+    Interrupted,
 }
 
 /// Nodes that do at once what they are asked.
@@ -39,6 +42,9 @@ struct MadeUp {
     segments: BTreeMap<JobId, Vec<u8>>,
     measured: u32,
     dissolved: bool,
+    /// Whether the next event comes together with an interrupt.
+    interrupt: bool,
+    stop: Arc<AtomicBool>,
 }
 
 impl MadeUp {
@@ -49,6 +55,8 @@ impl MadeUp {
             segments: BTreeMap::new(),
             measured: 0,
             dissolved: false,
+            interrupt: false,
+            stop: Arc::default(),
         }
     }
 
@@ -68,7 +76,10 @@ impl Fleet for MadeUp {
                 self.measured += 1;
                 self.tell(node, Event::Ready { job: *job });
                 let fault = self.faults.pop_front().unwrap_or(Fault::Nothing);
-                if fault == Fault::Vanishes {
+                if fault == Fault::Interrupted {
+                    self.interrupt = true;
+                }
+                if matches!(fault, Fault::Vanishes | Fault::Interrupted) {
                     self.told.push_back((node.to_owned(), FromNode::Gone("its power went".into())));
                     return Ok(());
                 }
@@ -99,13 +110,19 @@ impl Fleet for MadeUp {
     }
 
     fn next(&mut self, _: Duration) -> Option<(String, FromNode)> {
-        self.told.pop_front()
+        let told = self.told.pop_front();
+        if self.interrupt && matches!(told, Some((_, FromNode::Gone(_)))) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        told
     }
 
     fn release(&mut self, _: &str) {}
 
     fn dissolve(&mut self) -> Result<(), FleetError> {
         self.dissolved = true;
+        // Whoever was let go of has nothing to tell any more.
+        self.told.clear();
         Ok(())
     }
 }
@@ -223,7 +240,8 @@ impl World {
 
     /// Runs what is left, until it has ended or so many trials have.
     fn run(&mut self, fleet: &mut MadeUp, stop_after: usize) -> (End, Vec<TrialEnd>) {
-        let stop = AtomicBool::new(false);
+        let stop = Arc::clone(&fleet.stop);
+        stop.store(false, Ordering::Relaxed);
         let mut talk = Listener { ends: Vec::new(), stop_after, stop: &stop };
         let runner = Runner {
             fleet,
@@ -279,6 +297,19 @@ fn a_stopped_run_goes_on_where_it_ended_and_measures_nothing_twice() {
     let (end, ends) = world.run(&mut fleet, usize::MAX);
     assert_eq!((end, ends.len()), (End::Complete, 4));
     assert_eq!(fleet.measured, 6);
+    assert!(world.states().iter().all(|state| *state == TrialState::Finished));
+}
+
+#[test]
+fn a_trial_whose_node_an_interrupt_ended_has_not_failed_and_is_measured_on_resuming() {
+    let mut world = World::new();
+    let mut fleet = MadeUp::new(&[Fault::Nothing, Fault::Interrupted]);
+    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    assert_eq!((end, ends.as_slice()), (End::Interrupted, &[TrialEnd::Finished][..]));
+    assert!(!world.states().contains(&TrialState::Failed));
+    fleet.interrupt = false;
+    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    assert_eq!((end, ends.len()), (End::Complete, 5));
     assert!(world.states().iter().all(|state| *state == TrialState::Finished));
 }
 
