@@ -1,6 +1,8 @@
 //! Which jobs a trial needs, on which nodes.
 
-use dwell_plan::{CpuJob, Job, PingJob, Place, Plan, ReflectJob, SinkJob, TrafficJob};
+use dwell_plan::{
+    CpuJob, Job, PingJob, Place, Plan, ReflectJob, SinkJob, Stamps, TrafficHeader, TrafficJob,
+};
 use dwell_store::Role;
 use dwell_units::Nanos;
 
@@ -68,7 +70,7 @@ pub fn jobs(plan: &Plan) -> Servers {
         node: node.clone(),
         job: Job::Sink(SinkJob {
             urls: vec![format!("udp://{everywhere}:{SINK_PORT}")],
-            duration: None,
+            ..SinkJob::default()
         }),
         role: Role::Server,
     });
@@ -90,6 +92,9 @@ pub fn jobs(plan: &Plan) -> Servers {
             count: None,
             ipv4: !ping.ipv6,
             ipv6: ping.ipv6,
+            header: TrafficHeader::default(),
+            stamps: Stamps::default(),
+            place: place(&traffic.from, false),
         }),
         role: Role::Load,
     });

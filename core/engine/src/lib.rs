@@ -5,6 +5,7 @@
 
 pub mod burner;
 pub mod link;
+pub mod passage;
 pub mod pinger;
 pub mod protocol;
 pub mod reflector;

@@ -1,10 +1,16 @@
 //! What one node is asked to do: the part of a trial that is its own. Commands of the node's
 //! program turn their arguments into the same jobs.
 
+mod relay;
+mod trace;
+
 use std::path::PathBuf;
 
 use dwell_units::{Bytes, Nanos, PacketRate, Rate, Ratio};
 use serde::{Deserialize, Serialize};
+
+pub use relay::{Clear, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
+pub use trace::{TraceHook, TraceJob};
 
 /// A job of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,11 +26,16 @@ pub enum Job {
     Traffic(TrafficJob),
     /// Receive traffic and count it.
     Sink(SinkJob),
+    /// Send on what comes, between two ends.
+    Relay(Box<RelayJob>),
+    /// Stamp packets that pass.
+    Trace(TraceJob),
 }
 
 impl Job {
     /// The names of all jobs.
-    pub const NAMES: [&str; 5] = ["ping", "reflect", "load cpu", "load traffic", "load sink"];
+    pub const NAMES: [&str; 7] =
+        ["ping", "reflect", "load cpu", "load traffic", "load sink", "relay", "trace"];
 
     /// Whether it ends by itself; the others run until they are stopped.
     pub fn ends_by_itself(&self) -> bool {
@@ -39,6 +50,8 @@ impl Job {
             Self::Cpu(_) => "load cpu",
             Self::Traffic(_) => "load traffic",
             Self::Sink(_) => "load sink",
+            Self::Relay(_) => "relay",
+            Self::Trace(_) => "trace",
         }
     }
 }
@@ -225,6 +238,26 @@ pub struct TrafficJob {
     /// Use IPv6 only.
     #[serde(default)]
     pub ipv6: bool,
+    /// What the payload begins with.
+    #[serde(default)]
+    pub header: TrafficHeader,
+    /// Which stamps to use for samples.
+    #[serde(default)]
+    pub stamps: Stamps,
+    /// Where and how the timing loop runs.
+    #[serde(default)]
+    pub place: Place,
+}
+
+/// What the payload of traffic begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TrafficHeader {
+    /// dwell's own mark: flow and sequence number.
+    #[default]
+    Dwell,
+    /// iperf2's: a real iperf server counts and reports it (INTEROP E1).
+    Iperf,
 }
 
 fn one() -> u32 {
@@ -253,6 +286,12 @@ pub struct SinkJob {
     /// Stop after this time.
     #[serde(default)]
     pub duration: Option<Nanos>,
+    /// Which stamps to use for samples.
+    #[serde(default)]
+    pub stamps: Stamps,
+    /// Where and how the threads run.
+    #[serde(default)]
+    pub place: Place,
 }
 
 /// Where and how a timing thread runs.
@@ -337,6 +376,11 @@ mod tests {
             Job::Reflect(reflect(Some(Limit::Rate("100pps".parse().unwrap())))),
             Job::Cpu(cpu),
             Job::Sink(SinkJob::default()),
+            Job::Relay(Box::new(RelayJob {
+                clear: Clear::Auto,
+                key: KeySource::File("key".into()),
+                ..RelayJob::translate("udp://0.0.0.0:5001", "udp://n3:5001")
+            })),
         ] {
             let text = serde_json::to_string(&job).unwrap();
             assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job, "{text}");
@@ -349,6 +393,7 @@ mod tests {
             Job::Ping(Box::new(PingJob::to("stamp://n2"))),
             Job::Reflect(ReflectJob::default()),
             Job::Sink(SinkJob::default()),
+            Job::Relay(Box::new(RelayJob::translate("udp://0.0.0.0:5001", "udp://n3:5001"))),
         ];
         assert!(jobs.iter().all(|job| Job::NAMES.contains(&job.name())));
     }

@@ -20,8 +20,9 @@ pub use error::{PlanError, Position};
 pub use estimate::Estimate;
 pub use expand::{Cell, Expansion, Trial, expand};
 pub use job::{
-    CpuJob, IcmpSocket, Job, Limit, Pattern, PingJob, Place, ReflectJob, Scheduling, SinkJob,
-    Stamps, TrafficJob,
+    Clear, CpuJob, Hold, HoldAt, IcmpSocket, IdFormat, Job, KeySource, Limit, Pattern, PingJob,
+    Place, ReflectJob, RelayEngine, RelayJob, RelayMode, Scheduling, SinkJob, Stamps, TraceHook,
+    TraceJob, TrafficHeader, TrafficJob,
 };
 pub use plan::{
     Constraint, CpuLoad, LinkPlan, Load, NodePlace, Order, PingPlan, Plan, ReflectPlan, StopRules,

@@ -49,6 +49,10 @@ pub enum Kind {
     Reflect,
     /// `dwell load`
     Load,
+    /// `dwell relay`
+    Relay,
+    /// `dwell trace`
+    Trace,
     /// What another program measured, and `dwell import` read.
     Import,
 }

@@ -24,6 +24,7 @@ mod interval;
 mod log_counts;
 mod loss_runs;
 mod metric;
+mod part;
 mod percentile;
 mod probability;
 mod rank_test;
@@ -52,6 +53,7 @@ pub use interval::{
 pub use log_counts::{LogBin, LogCounts};
 pub use loss_runs::LossRuns;
 pub use metric::Metric;
+pub use part::{Part, Parts};
 pub use percentile::{percentile, percentile_of_sorted, percentiles};
 pub use rank_test::{RankTest, mann_whitney};
 pub use round_trip::{Packets, RoundTrip};

@@ -18,12 +18,24 @@ pub(super) enum Kind {
     Near,
     /// Samples.
     Samples,
+    /// JSON of [`super::FlowEntry`]: a flow that passages after it name by its number.
+    Flow,
+    /// Passages.
+    Passages,
     /// JSON of [`super::Totals`]; the last frame.
     End,
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [Self::Header, Self::Bridge, Self::Near, Self::Samples, Self::End];
+    const ALL: [Self; 7] = [
+        Self::Header,
+        Self::Bridge,
+        Self::Near,
+        Self::Samples,
+        Self::Flow,
+        Self::Passages,
+        Self::End,
+    ];
 
     const fn code(self) -> u8 {
         match self {
@@ -31,6 +43,8 @@ impl Kind {
             Self::Bridge => b'B',
             Self::Near => b'N',
             Self::Samples => b'S',
+            Self::Flow => b'F',
+            Self::Passages => b'P',
             Self::End => b'E',
         }
     }

@@ -4,14 +4,19 @@
 //! damaged frame costs itself only. Every stamp of every sample is kept, with the pairings of the
 //! clocks, so that all figures can be computed again. `docs/formats.md` describes the bytes.
 
+mod flow;
 mod frame;
+mod passage;
 mod read;
 mod sample;
+mod varint;
 mod write;
 
+pub use flow::FlowEntry;
 pub use read::{Record, SegmentEnd, SegmentError, read};
 pub use write::SegmentWriter;
 
+use dwell_engine::passage::Point;
 use serde::{Deserialize, Serialize};
 
 /// The name and version of the format.
@@ -47,27 +52,43 @@ pub struct ClockOf {
     pub clock: String,
 }
 
+impl ClockOf {
+    fn new(columns: &[&str], clock: &str) -> Self {
+        let columns = columns.iter().map(|&name| name.to_owned()).collect();
+        Self { columns, clock: clock.to_owned() }
+    }
+}
+
 impl Header {
     /// The header of a segment with the samples of a pinger.
     pub fn of_ping(target: String) -> Self {
-        let clock = |columns: &[&str], clock: &str| ClockOf {
-            columns: columns.iter().map(|&name| name.to_owned()).collect(),
-            clock: clock.to_owned(),
-        };
+        let clocks = vec![
+            ClockOf::new(&["intended_ns"], "CLOCK_MONOTONIC"),
+            ClockOf::new(
+                &["tx_app_ns", "tx_sched_ns", "tx_kernel_ns", "rx_kernel_ns", "rx_app_ns"],
+                "CLOCK_REALTIME",
+            ),
+            ClockOf::new(&["tx_hw_ns", "rx_hw_ns"], "card"),
+            ClockOf::new(&["t2_ns", "t3_ns"], "far end"),
+        ];
+        Self::new("ping", target, clocks)
+    }
+
+    /// The header of a segment with the passages that a command (`relay`, `trace`, `load traffic`,
+    /// `load sink`) saw at `target`.
+    pub fn of_passages(kind: &str, target: String) -> Self {
+        let columns = Point::ALL.map(|point| format!("{}_ns", point.name()));
+        let clocks = vec![ClockOf { columns: columns.into(), clock: "CLOCK_REALTIME".to_owned() }];
+        Self::new(kind, target, clocks)
+    }
+
+    fn new(kind: &str, target: String, clocks: Vec<ClockOf>) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
             dwell: env!("CARGO_PKG_VERSION").to_owned(),
-            kind: "ping".to_owned(),
+            kind: kind.to_owned(),
             target,
-            clocks: vec![
-                clock(&["intended_ns"], "CLOCK_MONOTONIC"),
-                clock(
-                    &["tx_app_ns", "tx_sched_ns", "tx_kernel_ns", "rx_kernel_ns", "rx_app_ns"],
-                    "CLOCK_REALTIME",
-                ),
-                clock(&["tx_hw_ns", "rx_hw_ns"], "card"),
-                clock(&["t2_ns", "t3_ns"], "far end"),
-            ],
+            clocks,
         }
     }
 }
@@ -75,7 +96,7 @@ impl Header {
 /// What the last frame of a whole segment says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Samples in the segment.
+    /// Samples in the segment; passages, if it holds those.
     pub samples: u64,
     /// Samples that never got here, because the ring to the recording thread was full.
     pub ring_dropped: u64,

@@ -2,13 +2,15 @@
 
 use std::io::{self, Read};
 
+use dwell_engine::passage::Passage;
 use dwell_engine::stamps::{Rung, Sample};
 use dwell_units::{Instant, Nanos, Pairing};
 use thiserror::Error;
 
 use super::frame::{HEAD, Head, Kind};
-use super::sample::{Before, Bytes, LEAST};
-use super::{Header, MAGIC, SCHEMA, Totals, VERSION};
+use super::sample::{Before, LEAST};
+use super::varint::Bytes;
+use super::{FlowEntry, Header, MAGIC, SCHEMA, Totals, VERSION, passage};
 
 /// Something in a segment.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,12 +19,16 @@ pub enum Record<'a> {
     Header(&'a Header),
     /// A sample, its bridge (`None`: void) and the rung of our own stamps.
     Sample(&'a Sample, Option<&'a Pairing>, Rung),
+    /// A flow that passages after it name.
+    Flow(&'a FlowEntry),
+    /// A passage.
+    Passage(&'a Passage),
 }
 
 /// How a segment ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentEnd {
-    /// Samples that were read.
+    /// Samples or passages that were read.
     pub samples: u64,
     /// What the last frame says; `None` when the segment was cut short.
     pub totals: Option<Totals>,
@@ -142,12 +148,17 @@ impl Reader {
                 let all = [Rung::User, Rung::KernelSw, Rung::Driver, Rung::Hw];
                 self.near = *all.get(usize::from(*payload.first()?))?;
             }
-            Kind::Samples => {
-                let (count, rest) = payload.split_first_chunk()?;
-                let count = u32::from_le_bytes(*count) as usize;
-                if count > rest.len() / LEAST {
-                    return None;
+            Kind::Flow => each(Record::Flow(&serde_json::from_slice(payload).ok()?)),
+            Kind::Passages => {
+                let (count, rest) = counted(payload, passage::LEAST)?;
+                let (mut bytes, mut before) = (Bytes(rest), passage::Before::default());
+                for _ in 0..count {
+                    each(Record::Passage(&bytes.passage(&mut before)?));
+                    self.end.samples += 1;
                 }
+            }
+            Kind::Samples => {
+                let (count, rest) = counted(payload, LEAST)?;
                 let (mut bytes, mut before) = (Bytes(rest), Before::default());
                 for _ in 0..count {
                     let (sample, void) = bytes.sample(&mut before)?;
@@ -160,6 +171,14 @@ impl Reader {
         }
         Some(())
     }
+}
+
+/// The count at the start of a block and what follows; `None` when so many things of at least
+/// `least` bytes cannot be in there.
+fn counted(payload: &[u8], least: usize) -> Option<(usize, &[u8])> {
+    let (count, rest) = payload.split_first_chunk()?;
+    let count = u32::from_le_bytes(*count) as usize;
+    (count <= rest.len() / least).then_some((count, rest))
 }
 
 /// Reads until `buffer` is full or there is no more; returns how many bytes came.
@@ -178,6 +197,7 @@ fn fill(from: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use dwell_engine::passage::{Fate, Point, PointStamps};
     use dwell_engine::stamps::{Remote, RxStamps, State, TxStamps};
     use proptest::prelude::*;
 
@@ -220,6 +240,21 @@ mod tests {
                     }),
                 },
             )
+    }
+
+    fn passage() -> impl Strategy<Value = Passage> {
+        let stamps = proptest::array::uniform11(proptest::option::of(any::<i64>()));
+        (any::<u32>(), any::<u64>(), any::<u16>(), 0..Fate::ALL.len(), stamps).prop_map(
+            |(flow, id, size, fate, stamps)| {
+                let mut all = PointStamps::default();
+                for (point, at) in Point::ALL.into_iter().zip(stamps) {
+                    if let Some(at) = at {
+                        all.set(point, Instant::from_nanos(at));
+                    }
+                }
+                Passage { flow, id, size, fate: Fate::ALL[fate], stamps: all }
+            },
+        )
     }
 
     fn pairing(real: i64) -> Pairing {
@@ -337,6 +372,35 @@ mod tests {
             } else {
                 prop_assert!(kept.len() < 900);
             }
+        }
+
+        #[test]
+        fn passages_come_back_as_they_were_written(
+            passages in proptest::collection::vec(passage(), 0..200),
+        ) {
+            let flow = FlowEntry {
+                flow: 3,
+                protocol: "udp".into(),
+                from: "10.0.1.1:4000".parse().unwrap(),
+                to: "10.0.1.2:5001".parse().unwrap(),
+                from_out: None,
+                to_out: Some("10.0.2.2:5001".parse().unwrap()),
+            };
+            let header = Header::of_passages("relay", "udp://n2:5001".into());
+            let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
+            writer.push_flow(&flow).unwrap();
+            passages.iter().for_each(|passage| writer.push_passage(passage));
+            let bytes = writer.finish(1).unwrap();
+            let (mut flows, mut read_back) = (Vec::new(), Vec::new());
+            let end = read(&mut &bytes[..], &mut |record| match record {
+                Record::Flow(flow) => flows.push(flow.clone()),
+                Record::Passage(passage) => read_back.push(*passage),
+                Record::Header(_) | Record::Sample(..) => {}
+            });
+            prop_assert_eq!(flows, [flow]);
+            prop_assert_eq!(&read_back, &passages);
+            let end = end.unwrap();
+            prop_assert_eq!((end.samples, end.damaged), (passages.len() as u64, 0));
         }
 
         #[test]

@@ -5,6 +5,8 @@
 use dwell_engine::stamps::{Remote, RxStamps, Sample, State, TxStamps};
 use dwell_units::{Clock, Instant};
 
+use super::varint::{Bytes, signed};
+
 /// The least bytes that a sample takes: flags, and one for each of id, intended and tx_app.
 pub(super) const LEAST: usize = 5;
 
@@ -29,18 +31,6 @@ pub(super) struct Before {
     tx_app: i64,
     tx_hw: i64,
     rx_hw: i64,
-}
-
-fn unsigned(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn signed(out: &mut Vec<u8>, value: i64) {
-    unsigned(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
 /// The distance between two stamps. Wraps, because what a far end writes may be anything; reading
@@ -107,37 +97,7 @@ pub(super) fn append(out: &mut Vec<u8>, sample: &Sample, void: bool, before: &mu
     };
 }
 
-/// What is left to read.
-pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
-
 impl Bytes<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn unsigned(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            // Ten bytes hold 70 bits; the last one may have but one.
-            if shift == 63 && byte > 1 {
-                return None;
-            }
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    fn signed(&mut self) -> Option<i64> {
-        let value = self.unsigned()?;
-        Some((value >> 1) as i64 ^ -((value & 1) as i64))
-    }
-
     fn stamp<A: Clock, B: Clock>(&mut self, base: Instant<B>) -> Option<Instant<A>> {
         Some(Instant::from_nanos(base.as_nanos().wrapping_add(self.signed()?)))
     }

@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
+use dwell_engine::passage::Passage;
 use dwell_engine::stamps::{Rung, Sample};
 use dwell_units::Pairing;
 
 use super::frame::{self, Kind};
 use super::sample::{self, Before};
-use super::{Header, MAGIC, Totals, VERSION};
+use super::{FlowEntry, Header, MAGIC, Totals, VERSION, passage};
 
 /// A block is closed when it has grown to this.
 const BLOCK: usize = 32 * 1024;
@@ -17,10 +18,13 @@ const BLOCK: usize = 32 * 1024;
 #[derive(Debug)]
 pub struct SegmentWriter<W> {
     to: W,
-    /// Samples of the block that is open, behind room for their count.
+    /// Samples or passages of the block that is open, behind room for their count.
     block: Vec<u8>,
     count: u32,
+    /// What the open block holds.
+    kind: Kind,
     before: Before,
+    passage_before: passage::Before,
     bridge: Option<Pairing>,
     near: Option<Rung>,
     framed: Vec<u8>,
@@ -37,7 +41,9 @@ impl<W: Write> SegmentWriter<W> {
             to,
             block: Vec::with_capacity(2 * BLOCK),
             count: 0,
+            kind: Kind::Samples,
             before: Before::default(),
+            passage_before: passage::Before::default(),
             bridge: None,
             near: None,
             framed: Vec::with_capacity(2 * BLOCK),
@@ -68,10 +74,40 @@ impl<W: Write> SegmentWriter<W> {
             frame::append(&mut self.framed, Kind::Bridge, &payload);
             self.bridge = Some(*bridge);
         }
+        self.open_block(Kind::Samples);
+        sample::append(&mut self.block, sample, bridge.is_none(), &mut self.before);
+        self.counted();
+    }
+
+    /// Appends a flow. It must come before its passages.
+    ///
+    /// # Errors
+    /// None but of JSON, which such an entry always is.
+    pub fn push_flow(&mut self, flow: &FlowEntry) -> io::Result<()> {
+        self.close_block();
+        let entry = serde_json::to_vec(flow).map_err(io::Error::other)?;
+        frame::append(&mut self.framed, Kind::Flow, &entry);
+        Ok(())
+    }
+
+    /// Appends a passage.
+    pub fn push_passage(&mut self, passage: &Passage) {
+        self.open_block(Kind::Passages);
+        passage::append(&mut self.block, passage, &mut self.passage_before);
+        self.counted();
+    }
+
+    fn open_block(&mut self, kind: Kind) {
+        if self.kind != kind {
+            self.close_block();
+            self.kind = kind;
+        }
         if self.block.is_empty() {
             self.block.extend_from_slice(&[0; 4]);
         }
-        sample::append(&mut self.block, sample, bridge.is_none(), &mut self.before);
+    }
+
+    fn counted(&mut self) {
         self.count += 1;
         self.totals.samples += 1;
         if self.block.len() >= BLOCK {
@@ -84,10 +120,11 @@ impl<W: Write> SegmentWriter<W> {
             return;
         }
         self.block[..4].copy_from_slice(&self.count.to_le_bytes());
-        frame::append(&mut self.framed, Kind::Samples, &self.block);
+        frame::append(&mut self.framed, self.kind, &self.block);
         self.block.clear();
         self.count = 0;
         self.before = Before::default();
+        self.passage_before = passage::Before::default();
     }
 
     /// Writes out all that was handed in.

@@ -144,7 +144,7 @@ impl Counted {
 impl Args {
     /// What these arguments ask for.
     pub(super) fn job(&self) -> SinkJob {
-        SinkJob { urls: self.urls.clone(), duration: self.duration }
+        SinkJob { urls: self.urls.clone(), duration: self.duration, ..SinkJob::default() }
     }
 }
 

@@ -12,7 +12,7 @@ use dwell_io::clock::monotonic;
 use dwell_io::cpu::{self, RealTime};
 use dwell_io::port::{Notice, Port, PortOptions};
 use dwell_io::udp::UdpPort;
-use dwell_plan::TrafficJob;
+use dwell_plan::{Place, Stamps, TrafficHeader, TrafficJob};
 use dwell_record::{Placement, Scalar, Summary};
 use dwell_units::{Bytes, Instant, Monotonic, Nanos, Rate};
 use serde_json::json;
@@ -92,6 +92,9 @@ impl Args {
             count: self.count,
             ipv4: self.ipv4,
             ipv6: self.ipv6,
+            header: TrafficHeader::default(),
+            stamps: Stamps::default(),
+            place: Place::default(),
         }
     }
 }

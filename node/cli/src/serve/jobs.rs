@@ -195,6 +195,7 @@ fn perform(
         Job::Cpu(cpu) => crate::load::burn(cpu, stop, &mut |_| ready()),
         Job::Traffic(traffic) => crate::load::send(traffic, stop, &mut |_| ready()),
         Job::Sink(sink) => crate::load::sink(sink, stop, &mut |_| ready()),
+        Job::Relay(_) | Job::Trace(_) => Err(Failure::unsupported("this node cannot do that yet")),
     }
 }
 
