@@ -162,7 +162,7 @@ mod tests {
         parts.record(&stamps(&[(Point::PreRouting, 5), (Point::PostRouting, 25)]));
         let figures: Vec<_> = parts.figures().collect();
         assert_eq!(figures.len(), 1);
-        assert_eq!((figures[0].0, figures[0].1.p50), (Part::NodeDelayNetfilter, Some(Nanos(20))));
+        assert_eq!((figures[0].0, figures[0].1.min), (Part::NodeDelayNetfilter, Some(Nanos(20))));
         assert_eq!(parts.missing(Point::RxApp), None);
     }
 
