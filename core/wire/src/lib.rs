@@ -11,6 +11,7 @@ pub mod hmac;
 pub mod icmp;
 pub mod roundtrip;
 pub mod stamp;
+pub mod telemetry;
 pub mod text;
 pub mod timestamp;
 pub mod tlv;

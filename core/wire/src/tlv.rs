@@ -29,6 +29,8 @@ pub mod kind {
     pub const HMAC: u8 = 8;
     /// dwell's own, of the experimental range: whose clock the reflector reads.
     pub const NODE_CLOCK: u8 = 240;
+    /// dwell's own, of the experimental range: slots that relays fill. See [`crate::telemetry`].
+    pub const PATH: u8 = 241;
 }
 
 /// Bytes of the value of a node clock TLV: 4 of magic, 12 of identity.

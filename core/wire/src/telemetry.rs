@@ -1,0 +1,189 @@
+//! In-band telemetry: a STAMP TLV of dwell's own whose empty slots the sender allocates and relays
+//! on the way fill, so that node delays come back with the packet and need no common clock. The
+//! packet never grows.
+//!
+//! Value of the TLV ([`kind::PATH`]): 4 bytes of magic `dwlp`, u8 slots used, 3 zero bytes, then
+//! slots of 32 bytes: u32 node, u8 flags (1: on the way back), 3 zero bytes, and three stamps of the
+//! relay's own clock as u64 nanoseconds since its epoch, big-endian, 0 for one that did not come:
+//! `rx_kernel`, `rx_app`, `tx_app`. `tx_kernel` cannot be known before the packet has left.
+//!
+//! A relay leaves TLVs under an HMAC alone, for it cannot sign them.
+
+use crate::stamp::Mode;
+use crate::tlv::{self, kind};
+
+/// Starts the value, because others use the type for other things.
+pub const MAGIC: [u8; 4] = *b"dwlp";
+
+/// Bytes of a slot.
+pub const SLOT: usize = 32;
+
+/// Bytes before the slots.
+const HEAD: usize = 8;
+
+/// The most slots that a packet may have.
+pub const MOST_SLOTS: usize = 16;
+
+const BACK: u8 = 1;
+
+/// What a relay says of one packet. Stamps are nanoseconds on its own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The relay, by the number that it was started with.
+    pub node: u32,
+    /// It is a reply's, on its way back.
+    pub back: bool,
+    /// `rx_kernel`, if delivered.
+    pub rx_kernel: Option<u64>,
+    /// `rx_app`
+    pub rx_app: u64,
+    /// `tx_app`
+    pub tx_app: u64,
+}
+
+/// Bytes of the value of a TLV with so many slots.
+pub const fn value_len(slots: usize) -> usize {
+    HEAD + slots * SLOT
+}
+
+/// Writes a value without any slot used.
+///
+/// # Panics
+/// When it is shorter than [`value_len`] of no slot.
+pub fn begin(value: &mut [u8]) {
+    value.fill(0);
+    value[..4].copy_from_slice(&MAGIC);
+}
+
+/// Fills the next slot of a packet that is STAMP's with our TLV. Returns whether there was one:
+/// any other packet, one whose slots are used up, and one whose TLVs are under an HMAC stay as they
+/// are.
+pub fn fill(packet: &mut [u8], slot: &Slot) -> bool {
+    let Some(at) = place(packet) else { return false };
+    let value = &mut packet[at..];
+    let used = usize::from(value[4]);
+    let Some(room) = value.get_mut(HEAD + used * SLOT..HEAD + (used + 1) * SLOT) else {
+        return false;
+    };
+    room.fill(0);
+    room[..4].copy_from_slice(&slot.node.to_be_bytes());
+    room[4] = if slot.back { BACK } else { 0 };
+    room[8..16].copy_from_slice(&slot.rx_kernel.unwrap_or(0).to_be_bytes());
+    room[16..24].copy_from_slice(&slot.rx_app.to_be_bytes());
+    room[24..32].copy_from_slice(&slot.tx_app.to_be_bytes());
+    value[4] += 1;
+    true
+}
+
+/// Where the value of our TLV begins in a packet that has room left in it, after a look at the whole
+/// packet: what is not exactly STAMP with TLVs is nobody's to be changed.
+fn place(packet: &mut [u8]) -> Option<usize> {
+    let base = Mode::Unauthenticated.base();
+    let area = packet.get(base..)?;
+    let (mut at, mut offset) = (None, 0);
+    while offset < area.len() {
+        let header = area.get(offset..offset + tlv::HEADER)?;
+        let len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        let value = area.get(offset + tlv::HEADER..offset + tlv::HEADER + len)?;
+        match header[1] {
+            kind::HMAC => return None,
+            kind::PATH if at.is_none() => {
+                let slots = len.checked_sub(HEAD)? / SLOT;
+                let ours = value.starts_with(&MAGIC) && slots <= MOST_SLOTS;
+                let left = ours && usize::from(value[4]) < slots;
+                at = left.then_some(base + offset + tlv::HEADER);
+            }
+            _ => {}
+        }
+        offset += tlv::HEADER + len;
+    }
+    at
+}
+
+/// The slots that were filled, in the order of the way. Nothing for a value that is none of ours.
+pub fn slots(value: &[u8]) -> impl Iterator<Item = Slot> + '_ {
+    let ours = value.len() >= HEAD && value.starts_with(&MAGIC);
+    let used = if ours { usize::from(value[4]).min(MOST_SLOTS) } else { 0 };
+    let bytes = value.get(HEAD..).unwrap_or(&[]);
+    bytes.chunks_exact(SLOT).take(used).map(|slot| {
+        let number = |at: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&slot[at..at + 8]);
+            u64::from_be_bytes(bytes)
+        };
+        Slot {
+            node: u32::from_be_bytes([slot[0], slot[1], slot[2], slot[3]]),
+            back: slot[4] & BACK != 0,
+            rx_kernel: Some(number(8)).filter(|at| *at != 0),
+            rx_app: number(16),
+            tx_app: number(24),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn packet(slots: usize, hmac: bool) -> Vec<u8> {
+        let base = Mode::Unauthenticated.base();
+        let tag = if hmac { tlv::HEADER + 16 } else { 0 };
+        let mut packet = vec![0; base + tlv::HEADER + value_len(slots) + tag];
+        let (value, rest) = tlv::begin(&mut packet[base..], kind::PATH, value_len(slots) as u16);
+        begin(value);
+        if hmac {
+            tlv::begin(rest, kind::HMAC, 16);
+        }
+        packet
+    }
+
+    fn slot(node: u32, back: bool) -> Slot {
+        Slot { node, back, rx_kernel: (node != 2).then_some(7), rx_app: 10, tx_app: 25 }
+    }
+
+    fn read(packet: &[u8]) -> Vec<Slot> {
+        slots(&packet[Mode::Unauthenticated.base() + tlv::HEADER..]).collect()
+    }
+
+    #[test]
+    fn relays_fill_slots_in_the_order_of_the_way_until_none_is_left() {
+        let mut packet = packet(2, false);
+        assert!(read(&packet).is_empty());
+        assert!(fill(&mut packet, &slot(1, false)));
+        assert!(fill(&mut packet, &slot(2, true)));
+        let full = packet.clone();
+        assert!(!fill(&mut packet, &slot(3, true)));
+        assert_eq!(packet, full);
+        assert_eq!(read(&packet), [slot(1, false), slot(2, true)]);
+    }
+
+    #[test]
+    fn what_is_signed_or_no_stamp_of_ours_is_left_alone() {
+        let mut foreign = packet(2, false);
+        foreign[Mode::Unauthenticated.base() + tlv::HEADER] ^= 1;
+        let mut cut = packet(2, false);
+        cut.pop();
+        for mut packet in [packet(2, true), foreign, cut, vec![0; 44], vec![1; 20]] {
+            let before = packet.clone();
+            assert!(!fill(&mut packet, &slot(1, false)));
+            assert_eq!(packet, before);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_and_filled_without_harm(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..400),
+        ) {
+            let _ = slots(&bytes).count();
+            let len = bytes.len();
+            let _ = fill(&mut bytes, &slot(1, false));
+            prop_assert_eq!(bytes.len(), len);
+            let mut packet = packet(3, false);
+            packet.extend(&bytes);
+            let _ = fill(&mut packet, &slot(1, false));
+        }
+    }
+}
