@@ -1,7 +1,7 @@
 //! Stamps of a packet's way through a node, on the clock that all packet stamps share, and the
 //! record of what became of one probe.
 
-use dwell_units::{Card, Instant, Monotonic, Realtime};
+use dwell_units::{Card, Instant, Monotonic, Nanos, Realtime};
 
 /// How deep in the machine a stamp was taken, from the shallowest to the deepest. A result always
 /// names its rung; nothing claims a rung that no stamp came from.
@@ -107,6 +107,27 @@ pub struct Remote {
     /// Whether the far end proved (by its clock TLV) that it reads the very clock we read, which
     /// alone makes T2 - T1 a one-way delay.
     pub same_clock: bool,
+}
+
+/// What one relay said of a probe or of its reply, in a slot that the probe carried. All on the
+/// relay's own clock, of which only differences matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hop {
+    /// The relay, by the number that it was started with.
+    pub node: u32,
+    /// It was the reply, on its way back.
+    pub back: bool,
+    /// `rx_kernel` to `rx_app`, if the relay has kernel stamps.
+    pub queueing_in: Option<Nanos>,
+    /// `rx_app` to `tx_app`.
+    pub processing: Nanos,
+}
+
+impl Hop {
+    /// From the relay's first stamp until `tx_app`, the last that can be in the packet itself.
+    pub fn node_delay(&self) -> Nanos {
+        self.queueing_in.unwrap_or(Nanos::ZERO).saturating_add(self.processing)
+    }
 }
 
 /// What became of a probe. Lost, late and send-failed are states, never missing rows.

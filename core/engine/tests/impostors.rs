@@ -25,7 +25,8 @@ struct Table {
 fn table(with_key: bool) -> Table {
     let key = || with_key.then(|| Key::new(b"0123456789abcdef"));
     let size = if with_key { 112 } else { 44 };
-    let session = Session { ssid: 9, key: key(), clock: None, utc_error: None, size };
+    let session =
+        Session { ssid: 9, key: key(), clock: None, utc_error: None, size, path_slots: 0 };
     let config = Config {
         departures: Departures::Open { interval: Nanos(10 * MS) },
         count: Some(100),

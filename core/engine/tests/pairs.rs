@@ -292,7 +292,8 @@ fn datagrams<Q: Protocol, R: Responder>(ends: impl Fn() -> (Q, R)) {
 fn stamp(key: bool, stateless: bool) -> (protocol::Stamp, StampReflector) {
     let key = || key.then(|| Key::new(b"0123456789abcdef"));
     let size = if key().is_some() { 152 } else { 64 };
-    let session = Session { ssid: 9, key: key(), clock: Some(CLOCK), utc_error: None, size };
+    let session =
+        Session { ssid: 9, key: key(), clock: Some(CLOCK), utc_error: None, size, path_slots: 0 };
     let config = StampConfig { key: key(), stateless, clock: Some(CLOCK), utc_error: None };
     (protocol::Stamp::new(session, &[0; 200]), StampReflector::new(config))
 }

@@ -101,6 +101,9 @@ pub struct PingJob {
     /// File with the key of STAMP's authenticated mode, on the node.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
+    /// Empty slots for what relays on the way say (STAMP without a key).
+    #[serde(default)]
+    pub path: Option<u8>,
     /// What fills the payload.
     #[serde(default)]
     pub pattern: Pattern,
@@ -139,6 +142,7 @@ impl PingJob {
             place: Place::default(),
             icmp_socket: IcmpSocket::default(),
             key_file: None,
+            path: None,
             pattern: Pattern::default(),
             ipv4: false,
             ipv6: false,

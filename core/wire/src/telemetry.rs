@@ -22,7 +22,7 @@ pub const SLOT: usize = 32;
 const HEAD: usize = 8;
 
 /// The most slots that a packet may have.
-pub const MOST_SLOTS: usize = 16;
+pub const MOST_SLOTS: usize = 8;
 
 const BACK: u8 = 1;
 

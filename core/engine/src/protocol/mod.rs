@@ -12,7 +12,7 @@ pub use text::{TextStream, TextUdp};
 
 use dwell_units::{Instant, Realtime};
 
-use crate::stamps::Remote;
+use crate::stamps::{Hop, Remote};
 
 /// A probe id as far as the wire carries it: the low `bits` of the full one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,4 +87,10 @@ pub trait Protocol {
     /// Reads a message. `channel` tells on which of several sockets it came, where that is what
     /// identifies it.
     fn read(&mut self, message: &[u8], channel: u64) -> Result<Reply, Reject>;
+
+    /// What relays on the way wrote into the message that was read last, and into the probe that it
+    /// answers, in the order of the way.
+    fn hops(&self) -> &[Hop] {
+        &[]
+    }
 }

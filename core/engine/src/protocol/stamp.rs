@@ -3,11 +3,12 @@
 use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::hmac::Key;
 use dwell_wire::stamp::{self, Mode, Request};
+use dwell_wire::telemetry::{self, Slot};
 use dwell_wire::timestamp::{self, ErrorEstimate, Format};
 use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, kind};
 
 use super::{Protocol, Reject, Reply, WireId};
-use crate::stamps::Remote;
+use crate::stamps::{Hop, Remote};
 
 /// What a STAMP session is made of.
 #[derive(Debug)]
@@ -22,6 +23,16 @@ pub struct Session {
     pub utc_error: Option<Nanos>,
     /// Bytes of a packet, TLVs included.
     pub size: usize,
+    /// Empty slots for relays on the way, at most [`telemetry::MOST_SLOTS`].
+    pub path_slots: usize,
+}
+
+impl Session {
+    /// Bytes that a packet needs at least for so many slots, beside all that it carries anyway.
+    pub const fn size_of_path(slots: usize) -> usize {
+        let clock = tlv::HEADER + NODE_CLOCK_LEN;
+        Mode::Unauthenticated.base() + clock + tlv::HEADER + telemetry::value_len(slots)
+    }
 }
 
 /// Sends requests of one session, reads its replies.
@@ -38,6 +49,8 @@ pub struct Stamp {
     pivot: Instant<Realtime>,
     /// TLVs of a reply are walked over in a copy, because a walk marks what is malformed.
     scratch: Box<[u8]>,
+    hops: [Hop; telemetry::MOST_SLOTS],
+    hops_used: usize,
 }
 
 impl Stamp {
@@ -67,6 +80,12 @@ impl Stamp {
                 area = tlv::begin(area, kind::HMAC, 16).1;
             }
         }
+        let path_len = telemetry::value_len(session.path_slots);
+        if session.path_slots > 0 && area.len() >= tlv::HEADER + path_len {
+            let (value, rest) = tlv::begin(area, kind::PATH, path_len as u16);
+            telemetry::begin(value);
+            area = rest;
+        }
         if area.len() >= tlv::HEADER {
             let len = (area.len() - tlv::HEADER) as u16;
             let (value, _) = tlv::begin(area, kind::EXTRA_PADDING, len);
@@ -75,13 +94,18 @@ impl Stamp {
         // The program's stamp is read within a few microseconds of its use.
         let error = ErrorEstimate::of_clock(session.utc_error).to_bits();
         let scratch = vec![0; room].into_boxed_slice();
-        Self { session, mode, template, error, hmac_at, pivot: Instant::EPOCH, scratch }
+        let pivot = Instant::EPOCH;
+        let hops = [Hop::default(); telemetry::MOST_SLOTS];
+        Self { session, mode, template, error, hmac_at, pivot, scratch, hops, hops_used: 0 }
     }
 
-    /// Whether the reflector's clock TLV says that it reads our clock. With a key, extensions whose
-    /// HMAC does not hold are not believed.
-    fn same_clock(&mut self, message: &[u8]) -> bool {
-        let Some(clock) = self.session.clock else { return false };
+    /// Reads the reply's TLVs: what relays wrote, and whether the reflector's clock TLV says that it
+    /// reads our clock. With a key, extensions whose HMAC does not hold are not believed.
+    fn read_extensions(&mut self, message: &[u8]) -> bool {
+        self.hops_used = 0;
+        if self.session.clock.is_none() && self.session.path_slots == 0 {
+            return false;
+        }
         let tlvs = message.get(self.mode.base()..).unwrap_or(&[]);
         let tlvs = &tlvs[..tlvs.len().min(self.scratch.len())];
         let area = &mut self.scratch[..tlvs.len()];
@@ -92,17 +116,47 @@ impl Stamp {
                 return false;
             }
         }
+        let Self { session, hops, hops_used, .. } = self;
         let mut same = false;
-        tlv::walk(area, |tlv| {
-            same |= tlv.kind == kind::NODE_CLOCK
-                && *tlv.flags & (tlv::UNRECOGNISED | tlv::MALFORMED | tlv::INTEGRITY) == 0
-                && tlv.value.split_first_chunk() == Some((&NODE_CLOCK_MAGIC, &clock[..]));
+        tlv::walk(area, |tlv| match tlv.kind {
+            kind::NODE_CLOCK => {
+                let clock = session.clock.as_ref().map(|clock| &clock[..]);
+                let said = tlv.value.split_first_chunk();
+                same |= *tlv.flags & (tlv::UNRECOGNISED | tlv::MALFORMED | tlv::INTEGRITY) == 0
+                    && said.is_some_and(|(magic, said)| {
+                        *magic == NODE_CLOCK_MAGIC && Some(said) == clock
+                    });
+            }
+            // A reflector that does not know these marks them so and returns them all the same.
+            kind::PATH if session.path_slots > 0 => {
+                for (hop, slot) in hops.iter_mut().zip(telemetry::slots(tlv.value)) {
+                    *hop = hop_of(&slot);
+                    *hops_used += 1;
+                }
+            }
+            _ => {}
         });
         same
     }
 }
 
+/// What a slot says. Stamps that are out of order, which no relay of ours writes, give 0.
+fn hop_of(slot: &Slot) -> Hop {
+    let between =
+        |from: u64, to: u64| Nanos(i64::try_from(to.saturating_sub(from)).unwrap_or(i64::MAX));
+    Hop {
+        node: slot.node,
+        back: slot.back,
+        queueing_in: slot.rx_kernel.map(|kernel| between(kernel, slot.rx_app)),
+        processing: between(slot.rx_app, slot.tx_app),
+    }
+}
+
 impl Protocol for Stamp {
+    fn hops(&self) -> &[Hop] {
+        &self.hops[..self.hops_used.min(self.hops.len())]
+    }
+
     fn capacity(&self) -> usize {
         self.template.len()
     }
@@ -144,7 +198,7 @@ impl Protocol for Stamp {
             tx: timestamp::read(reply.t3, format, self.pivot),
             seq: reply.seq,
             ttl: (reply.ttl != 0).then_some(reply.ttl),
-            same_clock: self.same_clock(message),
+            same_clock: self.read_extensions(message),
         };
         let id = WireId::low(reply.sender_seq.into(), 32);
         Ok(Reply { id, remote: Some(remote), written: Some(written) })

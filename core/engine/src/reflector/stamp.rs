@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::hmac::Key;
 use dwell_wire::stamp::{self, Mode, Reply, Request};
+use dwell_wire::telemetry;
 use dwell_wire::timestamp::{self, ErrorEstimate};
 use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, kind};
 
@@ -208,6 +209,8 @@ impl StampReflector {
                 value[8..12].copy_from_slice(&session.received.to_be_bytes());
                 true
             }),
+            // What relays wrote goes back as it is, and there may be room for more on the way.
+            (kind::PATH, _) => value.starts_with(&telemetry::MAGIC),
             (kind::NODE_CLOCK, NODE_CLOCK_LEN) => {
                 let ours = value.starts_with(&NODE_CLOCK_MAGIC);
                 match self.config.clock {
@@ -255,7 +258,14 @@ mod tests {
 
     fn sender(key: bool, size: usize) -> protocol::Stamp {
         let key = key.then(|| Key::new(b"0123456789abcdef"));
-        let session = protocol::Session { ssid: 7, key, clock: Some(CLOCK), utc_error: None, size };
+        let session = protocol::Session {
+            ssid: 7,
+            key,
+            clock: Some(CLOCK),
+            utc_error: None,
+            size,
+            path_slots: 0,
+        };
         protocol::Stamp::new(session, &[0xaa; 2_000])
     }
 
@@ -294,6 +304,46 @@ mod tests {
                 assert_eq!(remote.same_clock, room, "{key} {size}");
             }
         }
+    }
+
+    #[test]
+    fn what_relays_wrote_on_both_ways_comes_back_with_the_reply() {
+        let size = protocol::Session::size_of_path(3);
+        let session = protocol::Session {
+            ssid: 7,
+            key: None,
+            clock: Some(CLOCK),
+            utc_error: None,
+            size,
+            path_slots: 3,
+        };
+        let mut sender = protocol::Stamp::new(session, &[]);
+        let mut reflector = StampReflector::new(config(false, false));
+        let mut packet = vec![0; sender.capacity()];
+        assert_eq!(packet.len(), size);
+        sender.write(1, T1, &mut packet);
+        let slot = |node, back| telemetry::Slot {
+            node,
+            back,
+            rx_kernel: (!back).then_some(1_000),
+            rx_app: 1_400,
+            tx_app: 2_000,
+        };
+        assert!(telemetry::fill(&mut packet, &slot(21, false)));
+        let unfinished = reflector.answer(&mut packet, &meta(4_000), || Ok(())).unwrap();
+        reflector.finish(unfinished, &mut packet, T3);
+        assert!(telemetry::fill(&mut packet, &slot(21, true)));
+        let reply = sender.read(&packet, 0).unwrap();
+        assert!(reply.remote.unwrap().same_clock);
+        let hops: Vec<_> =
+            sender.hops().iter().map(|hop| (hop.node, hop.back, hop.node_delay().0)).collect();
+        assert_eq!(hops, [(21, false, 1_000), (21, true, 600)]);
+        // The next reply says nothing of this one.
+        sender.write(2, T1, &mut packet);
+        let unfinished = reflector.answer(&mut packet, &meta(4_000), || Ok(())).unwrap();
+        reflector.finish(unfinished, &mut packet, T3);
+        sender.read(&packet, 0).unwrap();
+        assert!(sender.hops().is_empty());
     }
 
     #[test]

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dwell_engine::pinger::{Counts, Pinger};
 use dwell_engine::protocol::Protocol;
-use dwell_engine::stamps::{Rung, RxStamps, Sample, TxPoint};
+use dwell_engine::stamps::{Hop, Rung, RxStamps, Sample, TxPoint};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, Wait};
 use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_wire::telemetry::MOST_SLOTS;
 use rtrb::Producer;
 
 /// Sleep until this long before a departure, then spin: a sleeping thread is woken 50 to 100 us
@@ -33,6 +34,9 @@ const DRAIN: Nanos = Nanos::from_millis(1);
 
 /// Entries of the error queue taken at once.
 const NOTICES: usize = 32;
+
+/// Ids from here on are those of the warm-up.
+const WARM_UP: u64 = 1 << 63;
 
 /// What the timing thread shares with the main thread.
 #[derive(Debug, Default)]
@@ -68,6 +72,25 @@ pub(super) enum News {
     },
 }
 
+/// What the relays on the way said of one probe and its reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    hops: [Hop; MOST_SLOTS],
+    used: usize,
+}
+
+impl Path {
+    fn of(hops: &[Hop]) -> Self {
+        let mut path = Self { hops: [Hop::default(); MOST_SLOTS], used: hops.len() };
+        path.hops[..hops.len()].copy_from_slice(hops);
+        path
+    }
+
+    pub(super) fn hops(&self) -> &[Hop] {
+        &self.hops[..self.used]
+    }
+}
+
 /// How the loop waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
@@ -100,6 +123,8 @@ pub(super) struct Driver<'a, P, Q> {
     pub(super) manner: Manner,
     pub(super) samples: Producer<Sample>,
     pub(super) news: Producer<News>,
+    /// Where to tell what relays said, if they were asked.
+    pub(super) paths: Option<Producer<Path>>,
     pub(super) shared: &'a Shared,
     pub(super) heard: Heard,
 }
@@ -256,7 +281,13 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         let out = &mut deliver(&mut self.samples, self.shared);
         let message = &buffer[..arrival.len];
         // A message that is no reply of this run is counted by the pinger.
-        let _ = self.pinger.receive(message, arrival.channel, arrival.rx, monotonic(), out);
+        let answered = self.pinger.receive(message, arrival.channel, arrival.rx, monotonic(), out);
+        if let (Some(paths), Ok(id)) = (&mut self.paths, answered)
+            && id < WARM_UP
+            && paths.push(Path::of(self.pinger.protocol().hops())).is_err()
+        {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn take_notices(&mut self) {

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::ArgAction;
 use dwell_plan::{IcmpSocket, PingJob, Stamps};
 use dwell_record::Summary;
-use dwell_stats::{RoundTrip, Threshold};
+use dwell_stats::{PathDelays, RoundTrip, Threshold};
 use dwell_units::Nanos;
 
 use crate::{Exit, Failure, PlaceArgs};
@@ -92,6 +92,18 @@ pub struct Args {
     /// to read it. The environment variable DWELL_KEY does the same
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+
+    /// Tell how long each relay on the way kept the probes and their replies: STAMP probes carry
+    /// this many empty slots, and a relay started with --telemetry fills one each way. Needs no
+    /// synchronised clocks
+    #[arg(
+        long,
+        value_name = "SLOTS",
+        num_args = 0..=1,
+        default_missing_value = "4",
+        value_parser = clap::value_parser!(u8).range(1..=8)
+    )]
+    pub path: Option<u8>,
 
     /// What fills the payload
     #[arg(long, value_enum, default_value_t = Pattern::Random)]
@@ -213,6 +225,7 @@ impl Args {
                 IcmpChoice::Raw => IcmpSocket::Raw,
             },
             key_file: self.key_file.clone(),
+            path: self.path,
             pattern: match self.pattern {
                 Pattern::Random => dwell_plan::Pattern::Random,
                 Pattern::Zero => dwell_plan::Pattern::Zero,
@@ -232,6 +245,8 @@ pub(crate) struct Measured {
     pub(crate) summary: Summary,
     /// All that is known of the round trips.
     pub(crate) round_trip: RoundTrip,
+    /// What relays on the way said.
+    pub(crate) path: PathDelays,
     /// Probes sent, and replies that came for them, in time or not.
     pub(crate) sent: u64,
     pub(crate) answered: u64,
@@ -275,6 +290,7 @@ pub(crate) fn measure(
     Ok(Measured {
         summary,
         round_trip: recorder.measured,
+        path: recorder.path,
         sent: counts.sent,
         answered: counts.received + counts.late,
         unauthentic: counts.rejected.unauthentic,
@@ -312,7 +328,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         use std::io::Write;
         std::io::stdout().lock().write_all(measured.summary.to_json().as_bytes())?;
     } else if !args.jsonl {
-        report::print(&measured.summary, &measured.round_trip)?;
+        report::print(&measured.summary, &measured.round_trip, &measured.path)?;
     }
     if let Some(failure) = measured.failure {
         return Err(failure);

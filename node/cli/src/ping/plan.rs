@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use dwell_engine::pinger::{Config, Departures};
+use dwell_engine::protocol::Session;
 use dwell_plan::{Pattern, PingJob};
 use dwell_units::Nanos;
 
@@ -48,7 +49,10 @@ impl Plan {
         let authenticated = target.scheme == Scheme::Stamp
             && (job.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some());
         PlaceArgs::from(job.place).check()?;
-        let size = size(target.scheme, job.size, authenticated)?;
+        let size = match job.path {
+            Some(slots) => path_size(target.scheme, job.size, authenticated, slots)?,
+            None => size(target.scheme, job.size, authenticated)?,
+        };
         let config = config(job, target.scheme)?;
         Ok(Self {
             target,
@@ -100,6 +104,35 @@ fn size(scheme: Scheme, asked: Option<u64>, authenticated: bool) -> Result<usize
         return Err(wrong(format!(
             "beyond its {least} bytes a STAMP packet grows by TLVs of at least 4 bytes; \
              use {least} or {} and more",
+            least + 4
+        )));
+    }
+    Ok(size as usize)
+}
+
+/// The size of a packet with room for what relays say: it never grows on its way.
+fn path_size(
+    scheme: Scheme,
+    asked: Option<u64>,
+    authenticated: bool,
+    slots: u8,
+) -> Result<usize, Failure> {
+    if scheme != Scheme::Stamp {
+        return Err(Failure::usage(format!(
+            "--path is for stamp:// only; {}:// has no room for what relays say",
+            scheme.name()
+        )));
+    }
+    if authenticated {
+        return Err(Failure::usage(
+            "--path and a key do not go together: no relay on the way could sign what it says",
+        ));
+    }
+    let least = Session::size_of_path(usize::from(slots)) as u64;
+    let size = size(scheme, Some(asked.unwrap_or(least)), false)? as u64;
+    if size < least || (1..4).contains(&(size - least)) {
+        return Err(Failure::usage(format!(
+            "invalid value {size} for -s: --path {slots} needs {least} bytes, or {} and more",
             least + 4
         )));
     }

@@ -13,11 +13,11 @@ use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_io::clock;
 use dwell_record::RowFormat;
 use dwell_record::segment::{self, SegmentWriter};
-use dwell_stats::RoundTrip;
+use dwell_stats::{PathDelays, RoundTrip};
 use dwell_units::Pairing;
 use rtrb::Consumer;
 
-use super::drive::{News, Shared};
+use super::drive::{News, Path as WayPath, Shared};
 use super::observer::Observer;
 use super::session::TICK;
 use crate::{Failure, Scheme, Target};
@@ -72,6 +72,9 @@ impl Rungs {
 pub(super) struct Recorder {
     pub(super) rungs: Rungs,
     pub(super) measured: RoundTrip,
+    /// What relays on the way said, and where it comes from.
+    pub(super) path: PathDelays,
+    pub(super) paths: Option<Consumer<WayPath>>,
     pub(super) start: Pairing,
     pub(super) last: Pairing,
     /// Samples of probes below this id were under way when a clock was stepped.
@@ -99,6 +102,8 @@ impl Recorder {
         Ok(Self {
             rungs: Rungs::default(),
             measured: RoundTrip::new(Rung::User, 0),
+            path: PathDelays::default(),
+            paths: None,
             start,
             last: start,
             void_below: 0,
@@ -164,6 +169,9 @@ impl Recorder {
         for _ in 0..waiting {
             let Ok(sample) = samples.pop() else { break };
             self.record(&sample);
+        }
+        while let Some(path) = self.paths.as_mut().and_then(|paths| paths.pop().ok()) {
+            self.path.record(path.hops());
         }
         self.write_out();
         if self.reader_gone && self.csv.is_none() {

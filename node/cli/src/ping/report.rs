@@ -6,8 +6,10 @@ use std::io::{self, Write};
 
 use dwell_engine::stamps::Rung;
 use dwell_plan::PingJob;
-use dwell_record::{Kind, Packets, Stamps, Summary, Trust};
-use dwell_stats::{Figures, Metric, RoundTrip, Threshold, Verdict, bins, render};
+use dwell_record::{Kind, Packets, Scalar, Stamps, Summary, Trust};
+use dwell_stats::{
+    Figures, Metric, PathDelays, Place, RoundTrip, Threshold, Verdict, bins, render,
+};
 use dwell_units::Nanos;
 use serde_json::{Value, json};
 
@@ -52,15 +54,22 @@ pub(super) fn summary(
     trust.warm_up_sent = rungs.warm_up_sent;
     trust.ring_dropped = dropped;
     trust.floor_ns = outcome.floor.map(|floor| floor.0);
-    trust.warnings = warnings(recorder, outcome, dropped);
+    trust.warnings = warnings(job, recorder, outcome, dropped);
     let packets = Packets::from(measured.packets());
+    let mut metrics = dwell_record::metrics(measured);
+    let mut values = dwell_record::values(measured);
+    if job.path.is_some() {
+        path_figures(&recorder.path, &mut metrics);
+        values.insert("path_replies".into(), Some(Scalar::Count(recorder.path.replies())));
+        values.insert("path_empty".into(), Some(Scalar::Count(recorder.path.empty())));
+    }
     Summary {
         kind: Kind::Ping,
         target: plan.target.to_string(),
         parameters: parameters(job, plan, outcome),
         packets: Some(packets),
-        metrics: dwell_record::metrics(measured),
-        values: dwell_record::values(measured),
+        metrics,
+        values,
         stamps: stamps(rungs, outcome),
         engine: engine(job, plan).to_owned(),
         trust,
@@ -68,6 +77,23 @@ pub(super) fn summary(
             outcome.interface.as_ref(),
             PlaceArgs::from(job.place).record(outcome.placement),
         ),
+    }
+}
+
+/// The figures of every relay on the way, by names that say where it stood and which it was.
+fn path_figures(path: &PathDelays, metrics: &mut BTreeMap<String, dwell_record::Figures>) {
+    for place in path.figures() {
+        let Place { back, number, node } = place.place;
+        let way = if back { "backward" } else { "forward" };
+        let parts = [
+            ("node_delay", place.node_delay),
+            ("queueing_in", place.queueing_in),
+            ("processing", place.processing),
+        ];
+        for (part, figures) in parts.into_iter().filter(|(_, figures)| figures.count > 0) {
+            let name = format!("path_{way}_{number}_node_{node}_{part}_ns");
+            metrics.insert(name, figures.into());
+        }
     }
 }
 
@@ -112,6 +138,7 @@ fn parameters(job: &PingJob, plan: &Plan, outcome: &Outcome) -> BTreeMap<String,
         ("timeout_ns", json!(plan.config.timeout.0)),
         ("warm_up", json!(plan.config.warm_up)),
         ("warm_up_first_id", json!(-i64::from(plan.config.warm_up))),
+        ("path_slots", json!(job.path)),
         ("pattern", json!(format!("{:?}", plan.pattern).to_lowercase())),
         ("stamps", json!(format!("{:?}", job.stamps).to_lowercase())),
         ("busy_poll", json!(job.place.busy_poll)),
@@ -124,7 +151,7 @@ fn parameters(job: &PingJob, plan: &Plan, outcome: &Outcome) -> BTreeMap<String,
     .collect()
 }
 
-fn warnings(recorder: &Recorder, outcome: &Outcome, dropped: u64) -> Vec<String> {
+fn warnings(job: &PingJob, recorder: &Recorder, outcome: &Outcome, dropped: u64) -> Vec<String> {
     let mut warnings = recorder.warnings.clone();
     let ended = &outcome.ended;
     let counts = &ended.counts;
@@ -149,6 +176,16 @@ fn warnings(recorder: &Recorder, outcome: &Outcome, dropped: u64) -> Vec<String>
     note(counts.rejected.malformed, "malformed messages dropped");
     note(counts.rejected.unknown, "messages dropped that answer no probe of this run");
     note(counts.rejected.unauthentic, "replies with a wrong HMAC dropped");
+    if job.path.is_some() && recorder.path.replies() > 0 {
+        if recorder.path.figures().is_empty() {
+            warnings.push(
+                "no relay on the way said anything: start them with dwell relay --telemetry".into(),
+            );
+        } else if recorder.path.empty() > 0 {
+            let (empty, all) = (recorder.path.empty(), recorder.path.replies());
+            warnings.push(format!("replies without a word of any relay: {empty} of {all}"));
+        }
+    }
     if let Some(other) = outcome.alternative.filter(|_| counts.received + counts.late == 0) {
         let (ip, flag) = (other.ip(), if other.is_ipv4() { "-4" } else { "-6" });
         warnings.push(format!("{} did not answer; the name is {ip} too: try {flag}", outcome.peer));
@@ -157,7 +194,7 @@ fn warnings(recorder: &Recorder, outcome: &Outcome, dropped: u64) -> Vec<String>
 }
 
 /// Prints the table and the histogram.
-pub(super) fn print(summary: &Summary, measured: &RoundTrip) -> io::Result<()> {
+pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let stamps = describe_stamps(&summary.stamps);
     writeln!(out, "\n{}  {}  {stamps}", summary.target, summary.engine)?;
@@ -201,12 +238,28 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip) -> io::Result<()> {
     if let Some(jitter) = measured.jitter() {
         writeln!(out, "{:24}{:>20.3}{:>63}", "jitter (RFC 3550)", jitter / 1e3, "us")?;
     }
+    print_path(&mut out, path)?;
     let bars = render(&bins(measured.rtt(), 10), 40);
     if !bars.is_empty() {
         writeln!(out, "\nround-trip time\n{}", bars.trim_end())?;
     }
     for warning in &summary.trust.warnings {
         writeln!(out, "note: {warning}")?;
+    }
+    Ok(())
+}
+
+/// A line for every relay on the way.
+fn print_path(out: &mut impl Write, path: &PathDelays) -> io::Result<()> {
+    let places = path.figures();
+    if !places.is_empty() {
+        writeln!(out, "\nkept by relays on the way, from their first stamp until tx_app")?;
+    }
+    for place in places {
+        let Place { back, number, node } = place.place;
+        let way = if back { "back" } else { "there" };
+        let name = format!("{way} {number}: node {node}");
+        writeln!(out, "{name:24}{}", cells(&place.node_delay))?;
     }
     Ok(())
 }

@@ -101,6 +101,7 @@ pub(super) fn run(
                 clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
                 utc_error: clock::utc_error(),
                 size: plan.size,
+                path_slots: job.path.map_or(0, usize::from),
             };
             let port = UdpPort::connect(peer, &options).map_err(opened)?;
             start.measure(port, protocol::Stamp::new(session, &payload), "udp")
@@ -167,6 +168,13 @@ impl Start<'_> {
         let mut buffer = vec![0; protocol.capacity().max(2_048) + 1];
         let (samples, taken) = rtrb::RingBuffer::new(ring(plan.config.departures));
         let (news, heard) = rtrb::RingBuffer::new(64);
+        let (paths, found) = match job.path {
+            Some(_) => {
+                let (paths, found) = rtrb::RingBuffer::new(ring(plan.config.departures));
+                (Some(paths), Some(found))
+            }
+            None => (None, None),
+        };
         let manner = Manner {
             busy_poll: job.place.busy_poll,
             tx_stamps: job.stamps != Stamps::User,
@@ -183,12 +191,21 @@ impl Start<'_> {
                 let _ = process::own_descriptors();
                 let floor = floor::measure();
                 pinger.start_at(monotonic());
-                let driver =
-                    Driver { port, pinger, manner, samples, news, shared, heard: Heard::default() };
+                let driver = Driver {
+                    port,
+                    pinger,
+                    manner,
+                    samples,
+                    news,
+                    paths,
+                    shared,
+                    heard: Heard::default(),
+                };
                 let ended = driver.run(&mut buffer);
                 main.unpark();
                 Ok((ended, placement, floor))
             });
+            recorder.paths = found;
             recorder.follow(taken, heard, shared, &|| timing.is_finished());
             timing.join().expect("the timing loop does not panic")
         })?;
