@@ -11,7 +11,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint fmt setup setup-run peers man completions web bench-rtt bench-data install clean
+.PHONY: help build run test test-web lint fmt setup setup-run peers man completions web bench-rtt bench-data bench-relay install clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,13 @@ bench-rtt: setup build target/release/pingpong ## round trips beside sockperf an
 bench-data: setup build ## import, figures, reports beside pandas; recording; trials; says which goals are missed
 	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
 	@target/release/data $(ARGS)
+
+bench-relay: setup build target/release/crelay ## relays beside the kernel, socat and C; says which goals are missed
+	@target/release/relay $(ARGS)
+
+target/release/crelay: bench/c/relay.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -o $@ $< -lcrypto
 
 target/release/pingpong: bench/c/pingpong.c
 	@mkdir -p $(@D)

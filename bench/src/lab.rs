@@ -1,4 +1,4 @@
-//! A lab of two nodes and one link, made by `dwell lab` and removed when it is dropped.
+//! A lab of nodes in a line, made by `dwell lab` and removed when it is dropped.
 
 use std::env;
 use std::fs;
@@ -13,13 +13,15 @@ use serde::Deserialize;
 /// What the names of these labs begin with; the number of the process that made it follows.
 const PREFIX: &str = "bench-run-";
 
-/// One of the two nodes.
+/// A node of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
     /// Where the probes start.
     N1,
-    /// Where they are answered.
+    /// Where they are answered, or what lies between.
     N2,
+    /// The other end of a line of three.
+    N3,
 }
 
 impl Node {
@@ -27,6 +29,7 @@ impl Node {
         match self {
             Self::N1 => "n1",
             Self::N2 => "n2",
+            Self::N3 => "n3",
         }
     }
 }
@@ -57,18 +60,24 @@ struct Addresses {
 }
 
 impl Lab {
-    /// Makes the lab. One that cannot be made is exit 4, with the reason that `dwell lab` gives.
+    /// Makes a lab of two nodes. One that cannot be made is exit 4, with the reason that
+    /// `dwell lab` gives.
     pub fn up() -> Result<Self, Failure> {
+        Self::line(2)
+    }
+
+    /// Makes a lab of so many nodes in a line.
+    pub fn line(nodes: u32) -> Result<Self, Failure> {
         let dwell = sibling("dwell")?;
         remove_left_behind(&dwell);
         let mut command = Command::new(&dwell);
-        command.args(["lab", "up", "line:2", "--json", "--name"]);
+        command.args(["lab", "up", &format!("line:{nodes}"), "--json", "--name"]);
         command.arg(format!("{PREFIX}{}", process::id()));
         let output = command.stdin(Stdio::null()).output().context("cannot start dwell lab up")?;
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr);
             return Err(Failure::unsupported(format!(
-                "the two-node lab cannot be made here: {}",
+                "the lab of {nodes} nodes cannot be made here: {}",
                 why.trim()
             )));
         }
@@ -142,7 +151,7 @@ fn remove_left_behind(dwell: &Path) {
 /// Whether the process of that number is one of these experiments.
 fn is_a_run(pid: u32) -> bool {
     let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    command.trim() == "rtt"
+    matches!(command.trim(), "rtt" | "relay")
 }
 
 /// A program that was built beside this one.

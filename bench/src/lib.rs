@@ -1,6 +1,6 @@
 //! Experiments that drive the real binaries from outside: `roundtrip` repeats a published one by
-//! running its plan, `rtt` holds dwell beside its peers in a two-node lab of its own, `data` what it
-//! does with samples afterwards. All speak to
+//! running its plan, `rtt` holds dwell beside its peers in a two-node lab of its own, `relay` its
+//! relay beside others in a lab of three, `data` what it does with samples afterwards. All speak to
 //! dwell as a person does: command line in, JSON out.
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ mod summary;
 mod table;
 
 pub mod data;
+pub mod relay;
 pub mod roundtrip;
 pub mod rtt;
 

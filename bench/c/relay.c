@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+/*
+ * The floor: the least a program can do to relay UDP, and what is needed to load such relays. The
+ * bench holds dwell against it.
+ *
+ *   relay relay ADDRESS PORT TO_ADDRESS TO_PORT [busy] [aes]
+ *   relay blast ADDRESS PORT SIZE RATE MILLISECONDS
+ *   relay hole ADDRESS PORT
+ *
+ * `relay` sends what comes from one client on, and replies back to it: one receive call and one send
+ * call for each packet, default buffers. `busy` polls instead of sleeping. `aes` enciphers all but
+ * the first 12 bytes towards TO by AES-128 in counter mode (OpenSSL's EVP), with a nonce of 12 bytes
+ * in the packet, and deciphers what comes back. `blast` sends packets of SIZE bytes of payload at
+ * RATE per second (0: as fast as it goes) for a time, numbered in their first 8 bytes, and prints
+ * how many left as one JSON object. `hole` opens a port and reads nothing; the kernel's counters
+ * tell what came.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <openssl/evp.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CLEAR 12
+#define NONCE 12
+#define MOST 65507
+#define BATCH 32
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static int64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static struct sockaddr_in address(const char *host, const char *port)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(atoi(port)) };
+
+	if (inet_pton(AF_INET, host, &a.sin_addr) != 1) {
+		fprintf(stderr, "%s is no IPv4 address\n", host);
+		exit(2);
+	}
+	return a;
+}
+
+static int udp(void)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		die("socket");
+	return fd;
+}
+
+static int bound(const char *host, const char *port)
+{
+	struct sockaddr_in a = address(host, port);
+	int fd = udp();
+
+	if (bind(fd, (struct sockaddr *)&a, sizeof a))
+		die("bind");
+	return fd;
+}
+
+static int connected(const char *host, const char *port)
+{
+	struct sockaddr_in a = address(host, port);
+	int fd = udp();
+
+	if (connect(fd, (struct sockaddr *)&a, sizeof a))
+		die("connect");
+	return fd;
+}
+
+/* One direction's cipher: 8 random bytes of salt, and a counter of packets. */
+struct cipher {
+	EVP_CIPHER_CTX *ctx;
+	uint8_t nonce[NONCE];
+	uint32_t packets;
+};
+
+static void cipher_init(struct cipher *c, const uint8_t key[16])
+{
+	static const uint8_t zero[16];
+
+	c->ctx = EVP_CIPHER_CTX_new();
+	if (!c->ctx || EVP_EncryptInit_ex(c->ctx, EVP_aes_128_ctr(), NULL, key, zero) != 1 ||
+	    getrandom(c->nonce, 8, 0) != 8)
+		die("cipher");
+}
+
+static void keystream(struct cipher *c, const uint8_t *nonce, uint8_t *out, const uint8_t *in, int len)
+{
+	uint8_t iv[16] = { 0 };
+	int done;
+
+	memcpy(iv, nonce, NONCE);
+	EVP_EncryptInit_ex(c->ctx, NULL, NULL, NULL, iv);
+	EVP_EncryptUpdate(c->ctx, out, &done, in, len);
+}
+
+static ssize_t encipher(struct cipher *c, uint8_t *out, const uint8_t *in, ssize_t len)
+{
+	uint32_t counter = htonl(c->packets++);
+
+	if (len <= CLEAR) {
+		memcpy(out, in, len);
+		return len;
+	}
+	memcpy(c->nonce + 8, &counter, 4);
+	memcpy(out, in, CLEAR);
+	memcpy(out + CLEAR, c->nonce, NONCE);
+	keystream(c, c->nonce, out + CLEAR + NONCE, in + CLEAR, len - CLEAR);
+	return len + NONCE;
+}
+
+static ssize_t decipher(struct cipher *c, uint8_t *out, const uint8_t *in, ssize_t len)
+{
+	if (len < CLEAR + NONCE) {
+		memcpy(out, in, len);
+		return len;
+	}
+	memcpy(out, in, CLEAR);
+	keystream(c, in + CLEAR, out + CLEAR, in + CLEAR + NONCE, len - CLEAR - NONCE);
+	return len - NONCE;
+}
+
+static _Noreturn void relay(int argc, char **argv)
+{
+	static uint8_t in[MOST], out[MOST + NONCE];
+	struct sockaddr_in client = { 0 };
+	socklen_t client_len = sizeof client;
+	struct cipher there = { 0 }, back = { 0 };
+	bool busy = false, aes = false;
+	uint8_t key[16];
+	int near, far;
+
+	for (int i = 6; i < argc; i++) {
+		busy |= !strcmp(argv[i], "busy");
+		aes |= !strcmp(argv[i], "aes");
+	}
+	near = bound(argv[2], argv[3]);
+	far = connected(argv[4], argv[5]);
+	if (aes) {
+		if (getrandom(key, sizeof key, 0) != sizeof key)
+			die("getrandom");
+		cipher_init(&there, key);
+		cipher_init(&back, key);
+	}
+	fprintf(stderr, "listening on %s:%s\n", argv[2], argv[3]);
+	for (;;) {
+		struct pollfd ready[2] = { { .fd = near, .events = POLLIN }, { .fd = far, .events = POLLIN } };
+		ssize_t len;
+
+		if (!busy && poll(ready, 2, -1) < 0)
+			die("poll");
+		if (busy || ready[0].revents) {
+			client_len = sizeof client;
+			len = recvfrom(near, in, sizeof in, MSG_DONTWAIT, (struct sockaddr *)&client, &client_len);
+			if (len >= 0) {
+				ssize_t n = aes ? encipher(&there, out, in, len) : len;
+
+				send(far, aes ? out : in, n, 0);
+			}
+		}
+		if (busy || ready[1].revents) {
+			len = recv(far, in, sizeof in, MSG_DONTWAIT);
+			if (len >= 0 && client.sin_port) {
+				ssize_t n = aes ? decipher(&back, out, in, len) : len;
+
+				sendto(near, aes ? out : in, n, 0, (struct sockaddr *)&client, client_len);
+			}
+		}
+	}
+}
+
+static int blast(char **argv)
+{
+	static uint8_t packets[BATCH][MOST];
+	struct mmsghdr messages[BATCH] = { 0 };
+	struct iovec parts[BATCH];
+	int fd = connected(argv[2], argv[3]);
+	size_t size = atoi(argv[4]);
+	double rate = atof(argv[5]);
+	int64_t start = now(), end = start + atoll(argv[6]) * 1000000;
+	int64_t t = start;
+	uint64_t sent = 0, failed = 0;
+
+	if (size < 8 || size > MOST) {
+		fprintf(stderr, "SIZE is 8 to %d\n", MOST);
+		return 2;
+	}
+	for (int i = 0; i < BATCH; i++) {
+		parts[i] = (struct iovec){ packets[i], size };
+		messages[i].msg_hdr.msg_iov = &parts[i];
+		messages[i].msg_hdr.msg_iovlen = 1;
+	}
+	while ((t = now()) < end) {
+		uint64_t due = rate > 0 ? (uint64_t)((t - start) * rate / 1e9) : sent + failed + BATCH;
+		uint64_t behind = due - sent - failed;
+		unsigned n = due <= sent + failed ? 0 : behind < BATCH ? behind : BATCH;
+		int left;
+
+		if (!n)
+			continue;
+		for (unsigned i = 0; i < n; i++) {
+			uint64_t number = sent + i;
+
+			memcpy(packets[i], &number, 8);
+		}
+		left = sendmmsg(fd, messages, n, 0);
+		if (left > 0)
+			sent += left;
+		else
+			failed++;
+	}
+	printf("{\"sent\": %" PRIu64 ", \"failed\": %" PRIu64 ", \"elapsed_ns\": %" PRId64 "}\n", sent, failed,
+	       t - start);
+	return 0;
+}
+
+static int hole(char **argv)
+{
+	int fd = bound(argv[2], argv[3]);
+
+	fprintf(stderr, "listening on %s:%s\n", argv[2], argv[3]);
+	for (;;)
+		pause();
+	return fd;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc >= 6 && !strcmp(argv[1], "relay"))
+		relay(argc, argv);
+	if (argc == 7 && !strcmp(argv[1], "blast"))
+		return blast(argv);
+	if (argc == 4 && !strcmp(argv[1], "hole"))
+		return hole(argv);
+	fprintf(stderr, "usage: see the top of the source\n");
+	return 2;
+}

@@ -1,0 +1,12 @@
+//! `relay`: what `make bench-relay` starts.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use dwell_bench::relay::{self, Args};
+
+fn main() -> ExitCode {
+    dwell_node_cli::conclude(relay::run(&Args::parse()))
+}

@@ -1,0 +1,247 @@
+//! Where relays are measured: a line of three nodes with the relay in the middle, a prober or a
+//! flood on one side of it and its receiver on the other. Sender and receiver share one core, the
+//! relay has the other.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::contestant::{Cipher, Contestant, Program, Wait};
+use crate::lab::sibling;
+use crate::{Interrupt, Lab, Node, Server, Summary, finish};
+
+/// Where relays listen, and their receiver behind them.
+const PORT: &str = "5001";
+
+/// Core of sender and receiver.
+const ENDS: &str = "0";
+/// Core of the relay.
+const MIDDLE: &str = "1";
+
+/// The rate of the delay's probes: S0's lowest.
+const PROBES_PER_SECOND: u64 = 200;
+
+/// A lab that is up, and the programs that are not dwell's.
+pub(super) struct Arena {
+    lab: Lab,
+    c_program: PathBuf,
+}
+
+/// What a flood left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flood {
+    pub(super) sent: u64,
+    /// What came to the receiver's kernel.
+    pub(super) delivered: u64,
+}
+
+impl Flood {
+    /// The share that did not arrive.
+    pub(super) fn loss(&self) -> f64 {
+        1.0 - self.delivered as f64 / self.sent.max(1) as f64
+    }
+}
+
+/// What tracing saw of a flood.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traced {
+    pub(super) flood: Flood,
+    pub(super) events: u64,
+    pub(super) lost_events: u64,
+}
+
+impl Arena {
+    pub(super) fn new(lab: Lab) -> Result<Self> {
+        Ok(Self { lab, c_program: sibling("crelay")? })
+    }
+
+    /// Median round trip in nanoseconds of probes with `size` bytes through a contestant.
+    pub(super) fn round_trip(
+        &self,
+        contestant: &Contestant,
+        size: u32,
+        count: u64,
+        interrupt: &Interrupt,
+    ) -> Result<f64> {
+        let direct = contestant.program == Program::None;
+        let end = if direct { Node::N2 } else { Node::N3 };
+        let mut reflect = self.lab.dwell_on(end);
+        reflect.args(["reflect", &format!("udp://0.0.0.0:{PORT}"), "--cpu", ENDS]);
+        reflect.args(["--stamps", "user"]);
+        let reflector = Server::start(reflect, Some("listening on"))?;
+        let relay = self.relay(contestant)?;
+        let target = match contestant.program {
+            Program::Kernel => Node::N3,
+            _ => Node::N2,
+        };
+        let mut ping = self.lab.dwell_on(Node::N1);
+        let interval = format!("{}us", 1_000_000 / PROBES_PER_SECOND);
+        ping.args(["ping", &format!("udp://{}:{PORT}", self.lab.address(target)?)]);
+        ping.args(["-s", &size.to_string(), "-i", &interval, "-c", &count.to_string()]);
+        ping.args(["--stamps", "user", "--cpu", ENDS, "-q", "--json"]);
+        let finished = finish(ping, interrupt)?;
+        ensure!(finished.status.success(), "{}: {}", contestant.name, finished.status);
+        if let Some(relay) = relay {
+            relay.stop()?;
+        }
+        reflector.stop()?;
+        let summary = Summary::parse(&finished.stdout).context(contestant.name)?;
+        summary.round_trips()?.p50.context("too few round trips for a median")
+    }
+
+    /// Floods a contestant at `rate` packets per second (`None`: as fast as it goes).
+    pub(super) fn flood(
+        &self,
+        contestant: &Contestant,
+        size: u32,
+        rate: Option<u64>,
+        milliseconds: u64,
+        interrupt: &Interrupt,
+    ) -> Result<Flood> {
+        let mut hole = self.pinned(Node::N3, ENDS);
+        hole.args(["hole", "0.0.0.0", PORT]);
+        let hole = Server::start(hole, Some("listening on"))?;
+        let relay = self.relay(contestant)?;
+        let before = self.came_to(Node::N3)?;
+        let target = self.lab.address(Node::N2)?.to_string();
+        let mut blast = self.pinned(Node::N1, ENDS);
+        blast.args(["blast", &target, PORT, &size.to_string()]);
+        blast.args([rate.unwrap_or(0).to_string(), milliseconds.to_string()]);
+        let finished = finish(blast, interrupt)?;
+        ensure!(finished.status.success(), "blast: {}", finished.status);
+        let sent: Blast = serde_json::from_str(&finished.stdout).context("what blast printed")?;
+        let delivered = self.settled(before)?;
+        if let Some(relay) = relay {
+            relay.stop()?;
+        }
+        hole.stop()?;
+        Ok(Flood { sent: sent.sent, delivered })
+    }
+
+    /// The same while `dwell trace` stamps every packet at both netfilter hooks of the relay's node.
+    pub(super) fn traced_flood(
+        &self,
+        contestant: &Contestant,
+        size: u32,
+        rate: u64,
+        milliseconds: u64,
+        interrupt: &Interrupt,
+    ) -> Result<Traced> {
+        let mut trace = self.lab.dwell_on(Node::N2);
+        trace.args(["trace", "--flow", &format!("udp port {PORT}"), "--hooks", "netfilter"]);
+        trace.args(["--id", "none", "--json"]);
+        let trace = Server::start(trace, Some("tracing"))?;
+        let flood = self.flood(contestant, size, Some(rate), milliseconds, interrupt)?;
+        let summary: Values = serde_json::from_str(&trace.stop()?).context("dwell trace --json")?;
+        let value = |name: &str| {
+            summary.values.get(name).copied().flatten().with_context(|| format!("no {name}"))
+        };
+        Ok(Traced {
+            flood,
+            events: value("events")? as u64,
+            lost_events: value("events_dropped")? as u64,
+        })
+    }
+
+    /// Starts the relay of a contestant that has one.
+    fn relay(&self, contestant: &Contestant) -> Result<Option<Server>> {
+        let to = self.lab.address(Node::N3)?.to_string();
+        let busy = contestant.wait == Wait::Busy;
+        let aes = contestant.cipher == Cipher::Aes;
+        let (command, ready) = match contestant.program {
+            Program::None | Program::Kernel => return Ok(None),
+            Program::Dwell { engine } => {
+                let mut command = self.lab.dwell_on(Node::N2);
+                command.args(["relay", "--listen", &format!("udp://0.0.0.0:{PORT}")]);
+                command.args(["--to", &format!("udp://{to}:{PORT}"), "--engine", engine]);
+                command.args(["--mode", if aes { "encrypt" } else { "translate" }]);
+                command.args(["--stamps", "user"]);
+                if engine != "xdp" {
+                    command.args(["--cpu", MIDDLE]);
+                }
+                command.args(busy.then_some("--busy-poll"));
+                // Nobody has to decipher it.
+                command.env("DWELL_KEY", "000102030405060708090a0b0c0d0e0f");
+                (command, "relaying")
+            }
+            Program::Socat => {
+                let mut command = self.lab.on(Node::N2, "taskset");
+                command.args(["-c", MIDDLE, "socat", "-d", "-d"]);
+                command.args([format!("UDP4-LISTEN:{PORT}"), format!("UDP4:{to}:{PORT}")]);
+                (command, "listening on")
+            }
+            Program::C => {
+                let mut command = self.pinned(Node::N2, MIDDLE);
+                command.args(["relay", "0.0.0.0", PORT, &to, PORT]);
+                command.args(busy.then_some("busy"));
+                command.args(aes.then_some("aes"));
+                (command, "listening on")
+            }
+        };
+        Server::start(command, Some(ready)).map(Some)
+    }
+
+    /// UDP packets that came to a node's kernel for a port that is open, read or not.
+    fn came_to(&self, node: Node) -> Result<u64> {
+        let mut command = self.lab.on(node, "cat");
+        command.arg("/proc/net/snmp");
+        let output = command.output().context("cannot read a node's counters")?;
+        udp_datagrams(&String::from_utf8_lossy(&output.stdout)).context("no UDP counters")
+    }
+
+    /// How many came since `before`, once no more come.
+    fn settled(&self, before: u64) -> Result<u64> {
+        let mut last = self.came_to(Node::N3)?;
+        loop {
+            // Reading takes some milliseconds, in which what is under way arrives.
+            let now = self.came_to(Node::N3)?;
+            if now == last {
+                return Ok(now - before);
+            }
+            last = now;
+        }
+    }
+
+    fn pinned(&self, node: Node, core: &str) -> Command {
+        let mut command = self.lab.on(node, "taskset");
+        command.args(["-c", core]).arg(&self.c_program);
+        command
+    }
+}
+
+#[derive(Deserialize)]
+struct Blast {
+    sent: u64,
+}
+
+#[derive(Deserialize)]
+struct Values {
+    values: std::collections::BTreeMap<String, Option<f64>>,
+}
+
+/// `InDatagrams` and `RcvbufErrors` of /proc/net/snmp together.
+fn udp_datagrams(snmp: &str) -> Option<u64> {
+    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Udp: "));
+    let names: Vec<_> = lines.next()?.split_whitespace().collect();
+    let values: Vec<_> = lines.next()?.split_whitespace().collect();
+    let value = |name: &str| {
+        let place = names.iter().position(|known| *known == name)?;
+        values.get(place)?.parse::<u64>().ok()
+    };
+    Some(value("InDatagrams")? + value("RcvbufErrors")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_read_for_lack_of_room_has_arrived_all_the_same() {
+        let text = "Tcp: a\nTcp: 1\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\n\
+                    Udp: 70 1 30 5 30\nUdpLite: InDatagrams\nUdpLite: 9\n";
+        assert_eq!(udp_datagrams(text), Some(100));
+        assert_eq!(udp_datagrams("Udp: InDatagrams\n"), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! What dwell's relay has to reach, and whether it did: ratios of medians over rounds.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// Everything that was measured, by contestant; rounds in order.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Measured {
+    /// Median round trip without any relay, 1000 B and 1400 B, in nanoseconds.
+    pub(super) direct_ns: BTreeMap<u32, Vec<f64>>,
+    /// Median round trip through each, in nanoseconds.
+    pub(super) rtt_ns: BTreeMap<&'static str, Vec<f64>>,
+    /// Packets delivered per second of overload.
+    pub(super) delivered: BTreeMap<&'static str, Vec<f64>>,
+    /// Highest rate with at most 0.1 % of loss, packets per second.
+    pub(super) capacity: BTreeMap<&'static str, Vec<f64>>,
+    /// Delivered of 200,000 packets per second, without tracing and with it.
+    pub(super) untraced: Vec<f64>,
+    pub(super) traced: Vec<f64>,
+    /// Events of tracing, and those that found no room.
+    pub(super) events: Vec<u64>,
+    pub(super) lost_events: Vec<u64>,
+}
+
+/// A goal, judged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Verdict {
+    pub(super) goal: &'static str,
+    /// `None` where it could not be measured, which is a miss.
+    pub(super) value: Option<f64>,
+    pub(super) limit: f64,
+    /// The value has to be at least the limit, not at most.
+    pub(super) at_least: bool,
+    pub(super) reached: bool,
+}
+
+impl Measured {
+    /// What a contestant adds to the round trip of its size, in nanoseconds.
+    pub(super) fn added(&self, name: &str) -> Option<f64> {
+        let size = if name.ends_with("1400 B") { 1_400 } else { 1_000 };
+        Some(median(self.rtt_ns.get(name)?)? - median(self.direct_ns.get(&size)?)?)
+    }
+}
+
+/// Every goal.
+pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
+    let ratio = |of: Option<f64>, by: Option<f64>| Some(of? / by?);
+    let added = |name| measured.added(name);
+    let delivered = |name: &str| median(measured.delivered.get(name)?);
+    let capacity = |name: &str| median(measured.capacity.get(name)?);
+    // Two passes: enciphered there, deciphered on the way back.
+    let cipher = added("dwell busy encrypt, 1400 B")
+        .zip(added("dwell busy, 1400 B"))
+        .map(|(with, without)| (with - without) / 2.0 / 1e3);
+    let lost =
+        (!measured.lost_events.is_empty()).then(|| measured.lost_events.iter().sum::<u64>() as f64);
+    vec![
+        at_most(
+            "added delay, 200 pps, 1000 B: dwell blocking / socat",
+            ratio(added("dwell blocking"), added("socat")),
+            1.0,
+        ),
+        at_most("added delay: dwell busy / socat", ratio(added("dwell busy"), added("socat")), 0.3),
+        at_most(
+            "added delay: dwell xdp / kernel forwarding",
+            ratio(added("dwell xdp"), added("kernel forwarding")),
+            1.3,
+        ),
+        at_most("enciphering 1400 B, one pass, us", cipher, 1.0),
+        at_least(
+            "delivered at overload, 100 B: dwell batch / socat",
+            ratio(delivered("dwell batch"), delivered("socat")),
+            2.0,
+        ),
+        at_least(
+            "delivered at overload: dwell batch / C",
+            ratio(delivered("dwell batch"), delivered("C")),
+            1.0,
+        ),
+        at_least(
+            "delivered at overload: dwell batch encrypt / C encrypt",
+            ratio(delivered("dwell batch encrypt"), delivered("C encrypt")),
+            1.0,
+        ),
+        at_least(
+            "capacity at 0.1 % loss: dwell batch / C",
+            ratio(capacity("dwell batch"), capacity("C")),
+            2.0,
+        ),
+        at_least(
+            "200,000 packets/s traced: delivered with / without",
+            ratio(median(&measured.traced), median(&measured.untraced)),
+            0.9,
+        ),
+        at_most("200,000 packets/s traced: events lost", lost, 0.0),
+    ]
+}
+
+fn at_most(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+    let reached = value.is_some_and(|value| value <= limit);
+    Verdict { goal, value, limit, at_least: false, reached }
+}
+
+fn at_least(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+    let reached = value.is_some_and(|value| value >= limit);
+    Verdict { goal, value, limit, at_least: true, reached }
+}
+
+/// The middle of `values`; of an even number, the lower of the two.
+pub(super) fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_measured_is_a_miss_of_every_goal() {
+        assert!(judge(&Measured::default()).iter().all(|verdict| !verdict.reached));
+    }
+
+    #[test]
+    fn what_relays_add_is_compared_and_not_what_the_way_takes_anyway() {
+        let mut measured = Measured::default();
+        measured.direct_ns.insert(1_000, vec![40_000.0]);
+        measured.rtt_ns.insert("socat", vec![240_000.0]);
+        measured.rtt_ns.insert("dwell blocking", vec![230_000.0]);
+        measured.rtt_ns.insert("dwell busy", vec![101_000.0]);
+        let verdicts = judge(&measured);
+        assert_eq!(verdicts[0].value, Some(0.95));
+        assert!(verdicts[0].reached);
+        assert_eq!(verdicts[1].value, Some(0.305));
+        assert!(!verdicts[1].reached);
+    }
+}

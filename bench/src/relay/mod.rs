@@ -1,0 +1,193 @@
+//! dwell's relay beside the kernel's forwarding, socat and minimal C programs: what each adds to a
+//! round trip, what each delivers when it is flooded, and what tracing costs. All contestants run in
+//! every round, and ratios of medians over rounds are compared.
+
+mod arena;
+mod contestant;
+mod goals;
+
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+use dwell_node_cli::{Exit, Failure};
+use serde_json::json;
+
+use crate::{Interrupt, Lab, Machine, Table};
+use arena::Arena;
+use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, RATED};
+use goals::{Measured, Verdict, judge, median};
+
+/// S0's medium packets, whose delay is compared.
+const MEDIUM: u32 = 1_000;
+/// S0's largest packets, which cost most to encipher.
+const LARGE: u32 = 1_400;
+/// S0's smallest, of which most can be sent.
+const SMALL: u32 = 100;
+
+/// A flood lasts so long.
+const FLOOD_MS: u64 = 500;
+
+/// The rate at which tracing is judged.
+const TRACED_PPS: u64 = 200_000;
+
+/// A rate that is kept loses at most this.
+const KEPT: f64 = 0.001;
+
+/// Rates that are tried: from 20,000 per second, each an eighth above the one before.
+const RATES: i32 = 34;
+
+/// Compare dwell's relay with the kernel, socat and minimal C programs
+#[derive(Debug, clap::Parser)]
+#[command(name = "relay", version)]
+pub struct Args {
+    /// Rounds; each runs every contestant once
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    rounds: u64,
+    /// Round trips per measurement, at 200 per second
+    #[arg(long, value_name = "N", default_value_t = 300,
+          value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
+    count: u64,
+    /// Print one JSON object instead of the tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures, prints and judges. Exit 3 names the goals that were missed.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let machine = Machine::read();
+    if machine.cores < 2 {
+        return Err(Failure::unsupported("the comparison needs two cores, and this is one"));
+    }
+    for (program, flag) in [("socat", "-V"), ("taskset", "--version")] {
+        let mut version = Command::new(program);
+        let found = version.arg(flag).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if found.is_err() {
+            return Err(Failure::unsupported(format!("{program} is not installed: make setup")));
+        }
+    }
+    let interrupt = Interrupt::catch()?;
+    let arena = Arena::new(Lab::line(3)?)?;
+    let mut measured = Measured::default();
+    let outcome = fill(&mut measured, &arena, args, &interrupt);
+    drop(arena);
+    let verdicts = judge(&measured);
+    if args.json {
+        let schema = "dwell.bench-relay/1";
+        let goals = &verdicts;
+        let all =
+            json!({"schema": schema, "machine": machine, "measured": measured, "goals": goals});
+        println!("{all:#}");
+    } else {
+        print(&machine, &measured, &verdicts);
+    }
+    if interrupt.came() {
+        return Ok(Exit::Interrupted);
+    }
+    outcome?;
+    let missed: Vec<&str> = verdicts.iter().filter(|v| !v.reached).map(|v| v.goal).collect();
+    if missed.is_empty() {
+        return Ok(Exit::Measured);
+    }
+    let error = anyhow::anyhow!("goals missed: {}", missed.join("; "));
+    Err(Failure { exit: Exit::Threshold, error })
+}
+
+fn fill(measured: &mut Measured, arena: &Arena, args: &Args, interrupt: &Interrupt) -> Result<()> {
+    for round in 1..=args.rounds {
+        eprintln!("round {round} of {}", args.rounds);
+        for (size, contestants) in [(MEDIUM, &DELAYED[..]), (LARGE, &ENCIPHERED[..])] {
+            let direct = arena.round_trip(&DIRECT, size, args.count, interrupt)?;
+            measured.direct_ns.entry(size).or_default().push(direct);
+            for contestant in turned(contestants, round) {
+                let rtt = arena.round_trip(contestant, size, args.count, interrupt)?;
+                measured.rtt_ns.entry(contestant.name).or_default().push(rtt);
+            }
+        }
+        for contestant in turned(&FLOODED, round) {
+            let flood = arena.flood(contestant, SMALL, None, FLOOD_MS, interrupt)?;
+            let per_second = flood.delivered as f64 * 1_000.0 / FLOOD_MS as f64;
+            measured.delivered.entry(contestant.name).or_default().push(per_second);
+        }
+        for contestant in turned(&RATED, round) {
+            let capacity = capacity(arena, contestant, interrupt)?;
+            measured.capacity.entry(contestant.name).or_default().push(capacity);
+        }
+        let batch = &FLOODED[0];
+        let bare = arena.flood(batch, SMALL, Some(TRACED_PPS), FLOOD_MS, interrupt)?;
+        let traced = arena.traced_flood(batch, SMALL, TRACED_PPS, FLOOD_MS, interrupt)?;
+        measured.untraced.push(bare.delivered as f64);
+        measured.traced.push(traced.flood.delivered as f64);
+        measured.events.push(traced.events);
+        measured.lost_events.push(traced.lost_events);
+    }
+    Ok(())
+}
+
+/// Nobody always comes first.
+fn turned(contestants: &[Contestant], round: u64) -> impl Iterator<Item = &Contestant> {
+    let first = round as usize % contestants.len();
+    contestants[first..].iter().chain(&contestants[..first])
+}
+
+/// The highest rate with hardly any loss, found by halving the ladder of rates. One stall of the
+/// machine is not the relay's loss: the better of two floods counts.
+fn capacity(arena: &Arena, contestant: &Contestant, interrupt: &Interrupt) -> Result<f64> {
+    let rate = |step: i32| 20_000.0 * 1.125_f64.powi(step);
+    let (mut kept, mut lost) = (-1, RATES);
+    while lost - kept > 1 {
+        let step = (kept + lost) / 2;
+        let mut best = f64::INFINITY;
+        for _ in 0..2 {
+            let asked = Some(rate(step) as u64);
+            let flood = arena.flood(contestant, SMALL, asked, FLOOD_MS, interrupt)?;
+            best = best.min(flood.loss());
+            if best <= KEPT {
+                break;
+            }
+        }
+        if best <= KEPT {
+            kept = step;
+        } else {
+            lost = step;
+        }
+    }
+    Ok(if kept < 0 { 0.0 } else { rate(kept) })
+}
+
+fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]) {
+    println!("{machine}");
+    println!("medians over rounds; line of three nodes, ends on one core, relay on the other\n");
+    let mut table = Table::new(["added to the round trip", "rounds", "us"]);
+    for contestant in DELAYED.iter().chain(&ENCIPHERED) {
+        if let Some(added) = measured.added(contestant.name) {
+            let rounds = measured.rtt_ns[contestant.name].len().to_string();
+            table.row([contestant.name.into(), rounds, format!("{:.2}", added / 1e3)]);
+        }
+    }
+    println!("{table}");
+    let mut table = Table::new(["delivered at overload, 100 B", "rounds", "packets/s"]);
+    for contestant in &FLOODED {
+        let rounds = measured.delivered.get(contestant.name).map_or(&[][..], Vec::as_slice);
+        if let Some(middle) = median(rounds) {
+            table.row([contestant.name.into(), rounds.len().to_string(), format!("{middle:.0}")]);
+        }
+    }
+    println!("{table}");
+    let mut table = Table::new(["capacity at 0.1 % loss, 100 B", "rounds", "packets/s"]);
+    for contestant in &RATED {
+        let rounds = measured.capacity.get(contestant.name).map_or(&[][..], Vec::as_slice);
+        if let Some(middle) = median(rounds) {
+            table.row([contestant.name.into(), rounds.len().to_string(), format!("{middle:.0}")]);
+        }
+    }
+    println!("{table}");
+    let mut table = Table::new(["goal", "value", "limit", ""]);
+    for verdict in verdicts {
+        let value = verdict.value.map_or("-".to_owned(), |value| format!("{value:.3}"));
+        let side = if verdict.at_least { "at least" } else { "at most" };
+        let word = if verdict.reached { "reached" } else { "missed" };
+        table.row([verdict.goal.into(), value, format!("{side} {}", verdict.limit), word.into()]);
+    }
+    println!("{table}");
+}
