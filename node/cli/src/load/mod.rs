@@ -137,6 +137,13 @@ fn print(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
             _ => writeln!(out, "{name:24}{:>16}", "-")?,
         }
     }
+    for (name, figures) in &summary.metrics {
+        let micros =
+            |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e3));
+        let name = name.trim_end_matches("_ns");
+        let (p50, p95, max) = (micros(figures.p50), micros(figures.p95), micros(figures.max));
+        writeln!(out, "{name:24}median {p50} us, p95 {p95} us, max {max} us")?;
+    }
     summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
 }
 

@@ -49,10 +49,19 @@ pub(super) struct Counted {
     pub(super) first: Option<Instant<Monotonic>>,
     pub(super) last: Option<Instant<Monotonic>>,
     pub(super) flows: HashMap<(SocketAddr, u32), Flow>,
+    /// Flows after which another came from the same port.
+    pub(super) ended: Vec<Flow>,
     /// Notes that found the ring full.
     pub(super) dropped: u64,
     /// Kernel stamps came.
     pub(super) stamped: bool,
+}
+
+impl Counted {
+    /// Every flow that came.
+    pub(super) fn flows(&self) -> impl Iterator<Item = &Flow> {
+        self.flows.values().chain(&self.ended)
+    }
 }
 
 /// See the module's documentation.
@@ -72,7 +81,11 @@ pub(super) struct Receiver<'a> {
 impl Receiver<'_> {
     /// Counts until the end or a stop.
     pub(super) fn run(mut self) -> io::Result<Counted> {
-        let mut counted = Counted { flows: HashMap::with_capacity(FLOWS), ..Counted::default() };
+        let mut counted = Counted {
+            flows: HashMap::with_capacity(FLOWS),
+            ended: Vec::with_capacity(FLOWS),
+            ..Counted::default()
+        };
         let mut buffer = vec![0; 65_535];
         let wait = if self.busy_poll { Wait::No } else { Wait::AtMost(NAP) };
         while !self.stop.load(Ordering::Relaxed) {
@@ -111,12 +124,13 @@ impl Receiver<'_> {
         let kernel = rx.and_then(|rx| rx.kernel);
         counted.stamped |= kernel.is_some();
         let key = (request.from, told.flow);
-        if !counted.flows.contains_key(&key) {
-            if counted.flows.len() >= FLOWS {
+        let known = counted.flows.get(&key).map(|flow| flow.fin.is_some());
+        if known.is_none_or(|over| over && !told.fin && told.number == told.base) {
+            if counted.flows.len() + counted.ended.len() >= FLOWS {
                 return;
             }
             let name = self.names.fetch_add(1, Ordering::Relaxed);
-            counted.flows.insert(key, Flow::new(name, told.base));
+            counted.ended.extend(counted.flows.insert(key, Flow::new(name, told.base)));
         }
         let Some(flow) = counted.flows.get_mut(&key) else { return };
         let came = kernel.unwrap_or(app);

@@ -71,12 +71,13 @@ impl Made<'_> {
 
 /// What became of the packets as far as their numbers tell; `None` when none had one.
 fn packets(counted: &[Counted]) -> Option<Packets> {
-    let flows = || counted.iter().flat_map(|c| c.flows.values());
-    let sum = |of: fn(&Flow) -> u64| flows().map(of).sum::<u64>();
+    let flows = || counted.iter().flat_map(Counted::flows);
+    // Numbers are the senders' own, and may be any.
+    let sum = |of: fn(&Flow) -> u64| flows().map(of).fold(0, u64::saturating_add);
     flows().next()?;
     let (received, lost) = (sum(|flow| flow.numbers.packets), sum(|flow| flow.numbers.lost()));
     Some(Packets {
-        sent: received + lost,
+        sent: received.saturating_add(lost),
         received,
         lost,
         duplicate: sum(|flow| flow.numbers.duplicate),
@@ -87,7 +88,7 @@ fn packets(counted: &[Counted]) -> Option<Packets> {
 
 fn totals(counted: &[Counted]) -> Vec<(&'static str, Scalar)> {
     let sum = |n: fn(&Counted) -> u64| counted.iter().map(n).sum::<u64>();
-    let flows = || counted.iter().flat_map(|c| c.flows.values());
+    let flows = || counted.iter().flat_map(Counted::flows);
     let numbers = packets(counted).unwrap_or_default();
     let earliest = counted.iter().filter(|c| c.first.is_some()).min_by_key(|c| c.first);
     let first = earliest.and_then(|c| c.first);

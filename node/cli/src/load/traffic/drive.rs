@@ -164,24 +164,32 @@ impl Driver<'_> {
         }
     }
 
-    fn take_notices(&mut self, n: usize) {
+    /// Takes what is in the error queue of a flow, up to [`NOTICES`]; returns how many there were.
+    fn take_notices(&mut self, n: usize) -> usize {
         let Self { flows, told, sent, .. } = self;
         let Flow { port, pending, .. } = &mut flows[n];
         let Sent { dropped, refused, .. } = sent;
-        port.notices(NOTICES, &mut |notice| match notice {
-            Notice::TxStamp { key, stamp } => {
-                let whole = pending.as_mut().and_then(|pending| pending.stamp(key, stamp));
-                whole.map(Told::Passage).into_iter().for_each(tell(told, dropped));
+        let mut taken = 0;
+        port.notices(NOTICES, &mut |notice| {
+            taken += 1;
+            match notice {
+                Notice::TxStamp { key, stamp } => {
+                    let whole = pending.as_mut().and_then(|pending| pending.stamp(key, stamp));
+                    whole.map(Told::Passage).into_iter().for_each(tell(told, dropped));
+                }
+                Notice::Error { .. } => *refused += 1,
             }
-            Notice::Error { .. } => *refused += 1,
         });
+        taken
     }
 
     /// Waits for the stamps that are still to come, and tells of packets that have none.
     fn collect(&mut self) {
         let until = monotonic() + PATIENCE;
         loop {
-            (0..self.flows.len()).for_each(|n| self.take_notices(n));
+            for n in 0..self.flows.len() {
+                while self.take_notices(n) == NOTICES {}
+            }
             let waiting = |flow: &Flow| flow.pending.as_ref().is_some_and(|p| p.waiting() > 0);
             if !self.flows.iter().any(waiting) || monotonic() >= until {
                 break;

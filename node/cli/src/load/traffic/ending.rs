@@ -15,7 +15,7 @@ use crate::pace;
 const TRIES: usize = 10;
 
 /// After a stop, nobody waits for long.
-const TRIES_STOPPED: usize = 2;
+const TRIES_STOPPED: usize = 1;
 
 /// How long a report is waited for.
 const PATIENCE: Nanos = Nanos::from_millis(250);

@@ -67,11 +67,11 @@ impl Plan {
     }
 
     /// How departures are waited for. Traffic that measures something is sent punctually whatever it
-    /// costs; a mere load only where that leaves half of the CPU free.
+    /// costs; a mere load only where that takes at most a tenth of a CPU.
     pub(super) fn manner(&self, measures: bool) -> Manner {
         if self.place.busy_poll {
             Manner::Spin
-        } else if measures || self.mean >= 2.0 * SPIN.0 as f64 {
+        } else if measures || self.mean >= 10.0 * SPIN.0 as f64 {
             Manner::SleepSpin
         } else {
             Manner::CatchUp

@@ -36,6 +36,8 @@ pub(super) fn summary(
         ("duration_ns", Scalar::Count(sent.elapsed.0.max(0) as u64)),
         ("rate_pps", Scalar::Real(sent.packets as f64 / seconds)),
         ("rate_bps", Scalar::Real(bits / seconds)),
+        // S0 eq. (1).
+        ("payload_rate_bps", Scalar::Real(sent.packets as f64 * plan.size as f64 * 8.0 / seconds)),
     ];
     let heard = of_servers(reports);
     if job.header == TrafficHeader::Iperf {
@@ -47,6 +49,7 @@ pub(super) fn summary(
         ("flows", json!(job.flows)),
         ("rate_pps", json!(1e9 / plan.mean)),
         ("rate_bps", json!(plan.ip_size as f64 * 8e9 / plan.mean)),
+        ("payload_rate_bps", json!(plan.size as f64 * 8e9 / plan.mean)),
         ("distribution", json!(job.distribution)),
         ("header", json!(job.header)),
         ("payload_bytes", json!(plan.size)),
@@ -65,7 +68,7 @@ pub(super) fn summary(
         planned: job.count,
         ring_dropped: sent.dropped,
         percentile_resolution: Some(recorder.schedule_error.resolution()),
-        warnings: warnings(job, plan, outcome),
+        warnings: warnings(plan, outcome),
         ..Trust::default()
     };
     trust.note_clocks(&recorder.start, &dwell_io::clock::pair());
@@ -131,7 +134,7 @@ fn server_values(report: Option<&ServerReport>) -> [(&'static str, Scalar); 6] {
     ]
 }
 
-fn warnings(job: &TrafficJob, plan: &Plan, outcome: &Outcome) -> Vec<String> {
+fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     let sent = &outcome.sent;
     let mut warnings = Vec::new();
     if sent.refused > 0 {
@@ -164,6 +167,5 @@ fn warnings(job: &TrafficJob, plan: &Plan, outcome: &Outcome) -> Vec<String> {
         };
         warnings.push(format!("the rate was {:.1}% of the one asked: {why}", reached * 100.0));
     }
-    let _ = job;
     warnings
 }
