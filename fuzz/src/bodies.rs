@@ -4,6 +4,8 @@
 use dwell_units::Instant;
 use dwell_wire::hmac::Key;
 use dwell_wire::icmp::{Echo, Family};
+use dwell_wire::id::{Format, detect, is_repeatable, packet_id};
+use dwell_wire::iperf2::{Client, Datagram, ServerReport, clear_len};
 use dwell_wire::stamp::{Mode, Reply, Request};
 use dwell_wire::text::{ACKNOWLEDGE, REQUEST, Splitter, is};
 use dwell_wire::{roundtrip as message, stamp as packet, timestamp, tlv};
@@ -65,4 +67,32 @@ pub(crate) fn text(data: &[u8]) {
             assert_eq!(found, 1);
         }
     }
+}
+
+pub(crate) fn iperf2(data: &[u8]) {
+    if let Ok(datagram) = Datagram::parse(data) {
+        assert_eq!(packet_id(Format::Iperf, data), Some(datagram.number()));
+        assert_eq!(is_repeatable(Format::Iperf, data), datagram.is_fin());
+    }
+    if let Ok(client) = Client::parse(data)
+        && data.len() >= 128
+    {
+        let mut again = data.to_vec();
+        client.emit(&mut again);
+        assert_eq!(Client::parse(&again), Ok(client));
+    }
+    let clear = clear_len(data);
+    let mut enciphered = data.to_vec();
+    enciphered[clear..].iter_mut().for_each(|byte| *byte ^= 0xa5);
+    assert_eq!(clear_len(&enciphered), clear);
+    if let Ok(report) = ServerReport::parse(data) {
+        let mut again = [0; ServerReport::LEN];
+        report.emit(&mut again);
+        let again = ServerReport::parse(&again).unwrap();
+        assert_eq!((again.lost, again.datagrams), (report.lost, report.datagrams));
+    }
+    for format in [Format::Stamp, Format::Roundtrip, Format::Dwell] {
+        let _ = packet_id(format, data);
+    }
+    let _ = detect(data);
 }

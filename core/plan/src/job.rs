@@ -37,9 +37,14 @@ impl Job {
     pub const NAMES: [&str; 7] =
         ["ping", "reflect", "load cpu", "load traffic", "load sink", "relay", "trace"];
 
-    /// Whether it ends by itself; the others run until they are stopped.
+    /// Whether it ends by itself; the others run until they are stopped. Traffic does so when it was
+    /// told how much to send.
     pub fn ends_by_itself(&self) -> bool {
-        matches!(self, Self::Ping(_))
+        match self {
+            Self::Ping(_) => true,
+            Self::Traffic(traffic) => traffic.count.is_some() || traffic.duration.is_some(),
+            _ => false,
+        }
     }
 
     /// Its name in messages.
@@ -290,6 +295,10 @@ pub struct SinkJob {
     /// Stop after this time.
     #[serde(default)]
     pub duration: Option<Nanos>,
+    /// The clocks of all senders differ from this node's by at most this, 0 where they are one;
+    /// `None`: nothing is known, and no one-way delay is told.
+    #[serde(default)]
+    pub clock_error: Option<Nanos>,
     /// Which stamps to use for samples.
     #[serde(default)]
     pub stamps: Stamps,

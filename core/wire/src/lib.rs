@@ -9,12 +9,15 @@
 pub mod echo;
 pub mod hmac;
 pub mod icmp;
+pub mod id;
+pub mod iperf2;
 pub mod roundtrip;
 pub mod stamp;
 pub mod telemetry;
 pub mod text;
 pub mod timestamp;
 pub mod tlv;
+pub mod traffic;
 
 /// Why bytes are not a packet of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

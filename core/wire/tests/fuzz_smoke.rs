@@ -58,3 +58,8 @@ fn icmp_messages_of_any_bytes_are_read_and_written_without_panic() {
 fn text_streams_of_any_bytes_are_split_without_panic() {
     smoke("text", bodies::text);
 }
+
+#[test]
+fn iperf2_packets_of_any_bytes_are_read_and_written_without_panic() {
+    smoke("iperf2", bodies::iperf2);
+}

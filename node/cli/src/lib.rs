@@ -4,7 +4,7 @@
 
 mod environment;
 mod exit;
-#[allow(dead_code, reason = "its first users come with relays")]
+mod pace;
 mod passages;
 mod place;
 mod progress;

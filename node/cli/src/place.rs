@@ -16,8 +16,8 @@ pub struct PlaceArgs {
     #[arg(long, value_name = "N")]
     pub cpu: Option<usize>,
 
-    /// Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings that
-    /// mostly sleep; ordinary for everything else
+    /// Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and
+    /// sampled traffic that mostly sleep; ordinary for everything else
     #[arg(long, value_enum, value_name = "CLASS", default_value_t = SchedulingChoice::Auto)]
     pub scheduling: SchedulingChoice,
 

@@ -7,7 +7,7 @@ use dwell_engine::burner::{PERIOD, slice};
 use dwell_io::clock::monotonic;
 use dwell_io::cpu;
 use dwell_plan::CpuJob;
-use dwell_record::{Placement, Scalar, Summary};
+use dwell_record::{Placement, Scalar, Summary, Trust};
 use dwell_units::{Nanos, Ratio};
 use serde_json::json;
 
@@ -91,8 +91,9 @@ pub(crate) fn burn(
         engine: "duty cycle",
         parameters: &parameters,
         values: &values,
-        warnings,
+        trust: Trust { warnings, ..Trust::default() },
         placement: Placement { cpu: only, ..Placement::default() },
+        ..Put::default()
     };
     Ok(put.summary())
 }

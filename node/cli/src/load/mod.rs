@@ -7,13 +7,16 @@ mod traffic;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_record::{Kind, Placement, Scalar, Stamps, Summary, Trust};
+use dwell_engine::stamps::Rung;
+use dwell_record::{Figures, Kind, Packets, Placement, Scalar, Stamps, Summary, Trust};
 use serde_json::Value;
 
 use crate::environment::environment;
+use crate::ping::SampleFile;
 use crate::{Exit, Failure, Scheme, Target};
 
 /// Arguments of `load`.
@@ -38,20 +41,34 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
     let talk = &mut |line: &str| eprintln!("{line}");
-    let (summary, json, has_an_end) = match args.load {
-        Load::Cpu(args) => (burn(&args.job(), &stop, talk)?, args.json, args.duration.is_some()),
+    let file = |path: Option<PathBuf>| path.as_deref().map(SampleFile::create).transpose();
+    let (loaded, json, has_an_end) = match args.load {
+        Load::Cpu(args) => {
+            (burn(&args.job(), &stop, talk)?.into(), args.json, args.duration.is_some())
+        }
         Load::Traffic(args) => {
             let has_an_end = args.duration.is_some() || args.count.is_some();
-            (send(&args.job(), &stop, talk)?, args.json, has_an_end)
+            let job = args.job();
+            // Judged before any file is made.
+            traffic::check(&job)?;
+            (send(&job, file(args.samples)?, &stop, talk)?, args.json, has_an_end)
         }
         // A server is stopped when its work is done.
-        Load::Sink(args) => (sink(&args.job(), &stop, talk)?, args.json, false),
+        Load::Sink(args) => {
+            let job = args.job();
+            sink::check(&job)?;
+            (sink(&job, file(args.samples)?, &stop, talk)?, args.json, false)
+        }
     };
+    let Loaded { summary, failure } = loaded;
     let mut out = io::stdout().lock();
     if json {
         out.write_all(summary.to_json().as_bytes())?;
     } else {
         print(&mut out, &summary)?;
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
     }
     // A load without an end of its own is stopped when it is not needed any more.
     let cut_short = has_an_end && stop.load(Ordering::Relaxed);
@@ -63,12 +80,31 @@ pub(crate) use sink::sink;
 pub(crate) use traffic::send;
 
 /// What came of a load.
+pub(crate) struct Loaded {
+    /// The result.
+    pub(crate) summary: Summary,
+    /// Samples could not be written; what was counted until then stands.
+    pub(crate) failure: Option<Failure>,
+}
+
+impl From<Summary> for Loaded {
+    fn from(summary: Summary) -> Self {
+        Self { summary, failure: None }
+    }
+}
+
+/// What a summary of a load is made of.
+#[derive(Default)]
 struct Put<'a> {
     target: String,
     engine: &'a str,
     parameters: &'a [(&'a str, Value)],
     values: &'a [(&'a str, Scalar)],
-    warnings: Vec<String>,
+    packets: Option<Packets>,
+    metrics: BTreeMap<String, Figures>,
+    trust: Trust,
+    tx: Option<Rung>,
+    rx: Option<Rung>,
     placement: Placement,
 }
 
@@ -79,12 +115,12 @@ impl Put<'_> {
             kind: Kind::Load,
             target: self.target,
             parameters: self.parameters.iter().map(named).collect(),
-            packets: None,
-            metrics: BTreeMap::new(),
+            packets: self.packets,
+            metrics: self.metrics,
             values: self.values.iter().map(|(name, v)| ((*name).to_owned(), Some(*v))).collect(),
-            stamps: Stamps::default(),
+            stamps: Stamps { tx: self.tx, rx: self.rx, near: None },
             engine: self.engine.to_owned(),
-            trust: Trust { warnings: self.warnings, ..Trust::default() },
+            trust: self.trust,
             environment: environment(None, self.placement),
         }
     }
@@ -100,6 +136,13 @@ fn print(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
             }
             _ => writeln!(out, "{name:24}{:>16}", "-")?,
         }
+    }
+    for (name, figures) in &summary.metrics {
+        let micros =
+            |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e3));
+        let name = name.trim_end_matches("_ns");
+        let (p50, p95, max) = (micros(figures.p50), micros(figures.p95), micros(figures.max));
+        writeln!(out, "{name:24}median {p50} us, p95 {p95} us, max {max} us")?;
     }
     summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
 }

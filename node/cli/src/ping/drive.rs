@@ -16,12 +16,7 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::telemetry::MOST_SLOTS;
 use rtrb::Producer;
 
-/// Sleep until this long before a departure, then spin: a sleeping thread is woken 50 to 100 us
-/// late, and a spinning one is not.
-const SPIN: Nanos = Nanos::from_micros(150);
-
-/// Never asleep for longer than this, so that a stop is obeyed.
-const NAP: Nanos = Nanos::from_millis(100);
+use crate::pace::{NAP, SPIN};
 
 /// After a stop, replies that are under way still count for this long.
 const STOP_GRACE: Nanos = Nanos::from_millis(200);

@@ -13,6 +13,7 @@ use dwell_stats::{Metric, RoundTrip};
 
 use super::spool::Spool;
 use crate::Failure;
+use crate::load::Loaded;
 use crate::ping::{Observer, Outputs, SampleFile};
 
 /// Everything that was asked for has ended within this time after the pipe's end.
@@ -167,10 +168,7 @@ fn perform(
             let outputs = Outputs {
                 csv: None,
                 lines: false,
-                samples: spool.map(|spool| SampleFile {
-                    to: Box::new(spool.clone()),
-                    name: "the spool of samples".into(),
-                }),
+                samples: spool.map(Spool::file),
                 verbose: false,
                 observer: Box::new(News { job, voice: voice.clone(), last: None }),
             };
@@ -193,10 +191,23 @@ fn perform(
             answered.failure.map_or(Ok(answered.summary), Err)
         }
         Job::Cpu(cpu) => crate::load::burn(cpu, stop, &mut |_| ready()),
-        Job::Traffic(traffic) => crate::load::send(traffic, stop, &mut |_| ready()),
-        Job::Sink(sink) => crate::load::sink(sink, stop, &mut |_| ready()),
+        Job::Traffic(traffic) => {
+            let samples = spool.map(Spool::file);
+            crate::load::send(traffic, samples, stop, &mut |_| ready()).map(what_stands)
+        }
+        Job::Sink(sink) => {
+            let samples = spool.map(Spool::file);
+            crate::load::sink(sink, samples, stop, &mut |_| ready()).map(what_stands)
+        }
         Job::Relay(_) | Job::Trace(_) => Err(Failure::unsupported("this node cannot do that yet")),
     }
+}
+
+/// What was measured stands even where its samples could not be kept.
+fn what_stands(loaded: Loaded) -> Summary {
+    let Loaded { mut summary, failure } = loaded;
+    summary.trust.warnings.extend(failure.map(|failure| format!("{:#}", failure.error)));
+    summary
 }
 
 /// Tells the controller how far a measurement is.
@@ -227,6 +238,13 @@ impl Observer for News {
     fn say(&mut self, _: &str) {}
 
     fn end(&mut self) {}
+}
+
+impl Spool {
+    /// Where a job writes its samples.
+    fn file(&self) -> SampleFile {
+        SampleFile { to: Box::new(self.clone()), name: "the spool of samples".into() }
+    }
 }
 
 impl io::Write for Spool {

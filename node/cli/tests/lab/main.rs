@@ -5,4 +5,5 @@ mod fixture;
 mod leftovers;
 mod links;
 mod rootless;
+mod traffic;
 mod whole;

@@ -1,0 +1,176 @@
+//! Where packets of known formats carry the number that identifies them in their flow: what senders,
+//! relays, traces and receivers join their stamps by.
+
+use crate::iperf2::Datagram;
+use crate::traffic::Mark;
+use crate::{bytes, roundtrip};
+
+/// A format whose packets carry a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// iperf2's UDP datagrams.
+    Iperf,
+    /// STAMP's test packets, either way and in either mode.
+    Stamp,
+    /// S4's round-trip message, either way.
+    Roundtrip,
+    /// dwell's own mark of traffic.
+    Dwell,
+}
+
+/// The format of a payload, as far as it shows: what is fixed in a format is there, and times are
+/// plausible. A payload of something else is taken for one of these formats only by an accident of
+/// several bytes; the first packets of a flow decide, and the user may say it instead.
+pub fn detect(payload: &[u8]) -> Option<Format> {
+    if Mark::parse(payload).is_ok() {
+        Some(Format::Dwell)
+    } else if roundtrip::Message::parse(payload).is_ok() {
+        Some(Format::Roundtrip)
+    } else if looks_like_iperf(payload) {
+        Some(Format::Iperf)
+    } else if looks_like_stamp(payload) {
+        Some(Format::Stamp)
+    } else {
+        None
+    }
+}
+
+/// The number of a packet in its flow: iperf2's id without its sign, the sequence number of STAMP
+/// and of dwell's mark, the cycle of a round-trip message. `None` for a payload that is too short to
+/// carry one, or has other bytes where a format has fixed ones.
+///
+/// An iperf2 FIN has a number too, but may be sent several times with it: see [`is_repeatable`].
+pub fn packet_id(format: Format, payload: &[u8]) -> Option<u64> {
+    match format {
+        Format::Iperf => Datagram::parse(payload).ok().map(|datagram| datagram.number()),
+        Format::Stamp => bytes(payload, 0).map(|seq| u32::from_be_bytes(seq).into()),
+        Format::Roundtrip => roundtrip::Message::parse(payload).ok().map(|m| m.id.into()),
+        Format::Dwell => Mark::parse(payload).ok().map(|mark| mark.seq),
+    }
+}
+
+/// Whether several packets of a flow may have this packet's number, so that stamps cannot be joined
+/// by it: an iperf2 FIN, which comes again until it is answered. Senders and receivers keep no stamps
+/// of it.
+pub fn is_repeatable(format: Format, payload: &[u8]) -> bool {
+    format == Format::Iperf && Datagram::parse(payload).is_ok_and(|datagram| datagram.is_fin())
+}
+
+fn looks_like_iperf(payload: &[u8]) -> bool {
+    let word = |at| bytes(payload, at).map(u32::from_be_bytes);
+    let (Some(low), Some(sec), Some(usec), Some(high)) = (word(0), word(4), word(8), word(12))
+    else {
+        return false;
+    };
+    // An old client has flags where the upper half is now: none, or its first version.
+    let fits = match high {
+        0 | 0x8000_0000 | 0x8000_0001 => true,
+        u32::MAX => low >> 31 == 1,
+        _ => false,
+    };
+    // A board without a clock of its own may live in 1970.
+    sec != 0 && usec < 1_000_000 && fits
+}
+
+/// RFC 8762 figures 2 to 6: fields that must be zero are, and the multiplier of the error estimate,
+/// which must not be zero, is not (RFC 4656 section 4.1.2).
+fn looks_like_stamp(payload: &[u8]) -> bool {
+    let zeros = |from: usize, to: usize| {
+        payload.get(from..to).is_some_and(|field| field.iter().all(|byte| *byte == 0))
+    };
+    let given = |at: usize| payload.get(at).is_some_and(|byte| *byte != 0);
+    let request = given(13) && zeros(16, 44);
+    let reply = given(13) && zeros(38, 40) && zeros(41, 44) && given(37);
+    let authenticated = payload.len() >= 112 && zeros(4, 16) && given(25) && zeros(28, 32);
+    given(4) && (request || reply) || authenticated
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_units::Instant;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::iperf2::{self, Client};
+    use crate::stamp::{Mode, Reply, Request};
+
+    const AT: i64 = 1_795_258_609_986_151_000;
+
+    fn iperf(id: i64, len: usize) -> Vec<u8> {
+        let mut payload = vec![0xa5; len];
+        Datagram::new(id, Instant::from_nanos(AT)).emit(&mut payload);
+        Client { threads: 1, port: 5_001, size: len as u32, amount: -500, rate: 0 }
+            .emit(&mut payload);
+        payload
+    }
+
+    fn stamp(seq: u32, mode: Mode) -> Vec<u8> {
+        let mut packet = vec![0; mode.base()];
+        Request { seq, timestamp: 0xeb01_78f1_8000_1234, error: 0x0001, ssid: 77 }
+            .emit(&mut packet, mode);
+        packet
+    }
+
+    #[test]
+    fn each_format_is_told_from_the_others_and_gives_its_number() {
+        let mut mark = [0xa5; 100];
+        Mark { flow: 3, seq: 9 }.emit(&mut mark);
+        let mut message = [0; roundtrip::LEN];
+        let control = roundtrip::Control::Request;
+        roundtrip::Message { seconds: 8, nanoseconds: 7, id: 9, control }.emit(&mut message);
+        let mut reply = vec![0; 44];
+        let sent = Request::parse(&stamp(9, Mode::Unauthenticated), Mode::Unauthenticated).unwrap();
+        Reply {
+            seq: 9,
+            t3: sent.timestamp,
+            error: 0x8001,
+            ssid: sent.ssid,
+            t2: sent.timestamp,
+            sender_seq: 9,
+            sender_timestamp: sent.timestamp,
+            sender_error: sent.error,
+            ttl: 64,
+        }
+        .emit(&mut reply, Mode::Unauthenticated);
+        for (payload, format) in [
+            (&mark[..], Format::Dwell),
+            (&message, Format::Roundtrip),
+            (&iperf(9, 1_400), Format::Iperf),
+            (&iperf(-9, 100), Format::Iperf),
+            (&iperf(9, 16), Format::Iperf),
+            (&stamp(9, Mode::Unauthenticated), Format::Stamp),
+            (&stamp(9, Mode::Authenticated), Format::Stamp),
+            (&reply, Format::Stamp),
+        ] {
+            assert_eq!(detect(payload), Some(format), "{payload:02x?}");
+            assert_eq!(packet_id(format, payload), Some(9), "{format:?}");
+        }
+        assert_eq!(detect(b"request"), None);
+        assert_eq!(detect(&[0xa5; 200]), None);
+        assert_eq!(detect(&[0; 200]), None);
+    }
+
+    #[test]
+    fn only_a_fin_may_have_the_number_of_another_packet() {
+        assert!(is_repeatable(Format::Iperf, &iperf(-9, 100)));
+        assert!(!is_repeatable(Format::Iperf, &iperf(9, 100)));
+        assert!(!is_repeatable(Format::Stamp, &stamp(u32::MAX, Mode::Unauthenticated)));
+    }
+
+    proptest! {
+        #[test]
+        fn every_number_of_iperf_is_found(id in 1_i64..=i64::MAX, len in 76_usize..200) {
+            let payload = iperf(id, len);
+            prop_assert_eq!(packet_id(Format::Iperf, &payload), Some(id as u64));
+            prop_assert!(iperf2::clear_len(&payload) == 76);
+        }
+
+        #[test]
+        fn any_bytes_are_looked_at_without_panic(payload in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = detect(&payload);
+            for format in [Format::Iperf, Format::Stamp, Format::Roundtrip, Format::Dwell] {
+                let _ = (packet_id(format, &payload), is_repeatable(format, &payload));
+            }
+        }
+    }
+}

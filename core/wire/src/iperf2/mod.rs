@@ -1,0 +1,130 @@
+//! iperf2's UDP packets (INTEROP E1; captured from iperf 2.1.8): a header of 16 bytes on every
+//! datagram, the client's settings behind it, and the server's report that answers the end of a
+//! flow. All big-endian.
+//!
+//! A flow counts from 1. Its last datagram, the FIN, has the number after the last one, negated; it
+//! is a datagram like the others and counted with them. It comes again until the server answers.
+
+mod client;
+mod report;
+
+use dwell_units::{Instant, Realtime};
+
+use crate::{WireError, bytes, field};
+
+pub use client::{Client, clear_len};
+pub use report::{ServerReport, Transit};
+
+/// Bytes of the header of a datagram.
+pub const LEN: usize = 16;
+
+/// Bytes of that header before iperf 2.0.10 (S0 Fig 3): without the upper half of the number.
+pub const CLASSIC_LEN: usize = 12;
+
+/// The header of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Its number in the flow; negative for a FIN.
+    pub id: i64,
+    /// When it was sent: whole seconds of the sender's clock.
+    pub sec: u32,
+    /// When it was sent: microseconds of that second.
+    pub usec: u32,
+}
+
+impl Datagram {
+    /// A datagram that is sent at `at`.
+    pub fn new(id: i64, at: Instant<Realtime>) -> Self {
+        let micros = at.as_nanos() / 1_000;
+        Self {
+            id,
+            sec: micros.div_euclid(1_000_000) as u32,
+            usec: micros.rem_euclid(1_000_000) as u32,
+        }
+    }
+
+    /// Reads the header, of either age. The upper half of the number is believed where it only
+    /// extends the sign of the lower one, or where the client says that it counts in 64 bits: with
+    /// an old client other fields stand there.
+    pub fn parse(payload: &[u8]) -> Result<Self, WireError> {
+        let low = u32::from_be_bytes(field(payload, 0)?);
+        let (sec, usec) = (field(payload, 4)?, field(payload, 8)?);
+        let wide = bytes(payload, LEN)
+            .map(u32::from_be_bytes)
+            .is_some_and(|flags| client::is_extended(flags) && flags & client::SEQNO64B != 0);
+        let id = match bytes(payload, CLASSIC_LEN).map(u32::from_be_bytes) {
+            Some(high) if wide => (u64::from(high) << 32 | u64::from(low)) as i64,
+            _ => i64::from(low as i32),
+        };
+        Ok(Self { id, sec: u32::from_be_bytes(sec), usec: u32::from_be_bytes(usec) })
+    }
+
+    /// Writes the header to the start of `payload`, which has at least [`LEN`] bytes.
+    pub fn emit(self, payload: &mut [u8]) {
+        let id = self.id as u64;
+        payload[..4].copy_from_slice(&(id as u32).to_be_bytes());
+        payload[4..8].copy_from_slice(&self.sec.to_be_bytes());
+        payload[8..12].copy_from_slice(&self.usec.to_be_bytes());
+        payload[12..16].copy_from_slice(&((id >> 32) as u32).to_be_bytes());
+    }
+
+    /// Its number, whether it is the FIN or not.
+    pub fn number(&self) -> u64 {
+        self.id.unsigned_abs()
+    }
+
+    /// Whether it ends its flow.
+    pub fn is_fin(&self) -> bool {
+        self.id < 0
+    }
+
+    /// When it was sent, on the sender's clock, to the microsecond.
+    pub fn at(&self) -> Instant<Realtime> {
+        Instant::from_nanos(i64::from(self.sec) * 1_000_000_000 + i64::from(self.usec) * 1_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::client::tests::PLAIN;
+    use super::*;
+
+    #[test]
+    fn numbers_of_the_real_client_are_read_its_fin_included() {
+        let first = Datagram { id: 1, sec: 0x6b01_78f1, usec: 0x000f_0c27 };
+        assert_eq!(Datagram::parse(&PLAIN), Ok(first));
+        let mut fin = PLAIN;
+        fin[..4].copy_from_slice(&[0xff, 0xff, 0xff, 0xf3]);
+        fin[12..16].fill(0xff);
+        let fin = Datagram::parse(&fin).unwrap();
+        assert_eq!((fin.number(), fin.is_fin()), (13, true));
+    }
+
+    #[test]
+    fn an_old_clients_fin_is_one_though_other_fields_stand_where_the_upper_half_is_now() {
+        let classic = [0xff, 0xff, 0xff, 0xf3, 0, 0, 0, 9, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(Datagram::parse(&classic), Ok(Datagram { id: -13, sec: 9, usec: 5 }));
+        assert_eq!(Datagram::parse(&classic[..CLASSIC_LEN]).unwrap().id, -13);
+        assert_eq!(Datagram::parse(&classic[..11]), Err(WireError::TooShort));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(id: i64, at in 0..4_000_000_000_000_000_000_i64) {
+            let datagram = Datagram::new(id, Instant::from_nanos(at));
+            let mut payload = PLAIN;
+            datagram.emit(&mut payload);
+            prop_assert_eq!(Datagram::parse(&payload), Ok(datagram));
+            prop_assert_eq!(datagram.at().as_nanos(), at / 1_000 * 1_000);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(payload in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(datagram) = Datagram::parse(&payload) {
+                let _ = (datagram.at(), datagram.number(), datagram.is_fin());
+            }
+        }
+    }
+}

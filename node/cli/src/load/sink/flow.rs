@@ -1,0 +1,220 @@
+//! What came of one flow, counted by its own numbers; and what an iperf server would say of it.
+
+use dwell_stats::Jitter;
+use dwell_units::{Instant, Nanos, Realtime};
+use dwell_wire::iperf2::{ServerReport, Transit};
+
+/// What is known of a flow.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) numbers: Numbers,
+    /// What passages call it.
+    pub(super) name: u32,
+    /// Passages of it make sense to whoever reads them.
+    pub(super) announced: bool,
+    pub(super) jitter: Jitter,
+    pub(super) bytes: u64,
+    /// Number of its FIN.
+    pub(super) fin: Option<u64>,
+    /// Bytes of reports that it was sent.
+    pub(super) answered: u64,
+    /// Bytes of repeated FINs.
+    repeated: u64,
+    first: Option<Instant<Realtime>>,
+    last: Option<Instant<Realtime>>,
+    transit: Transits,
+}
+
+impl Flow {
+    /// A flow whose numbers begin with `base`.
+    pub(super) fn new(name: u32, base: u64) -> Self {
+        Self {
+            numbers: Numbers::from(base),
+            name,
+            announced: false,
+            jitter: Jitter::default(),
+            bytes: 0,
+            fin: None,
+            answered: 0,
+            repeated: 0,
+            first: None,
+            last: None,
+            transit: Transits::default(),
+        }
+    }
+
+    /// A packet came. `sent`: when, on its sender's clock, if it says so.
+    pub(super) fn take(
+        &mut self,
+        number: u64,
+        len: usize,
+        came: Instant<Realtime>,
+        sent: Option<Instant<Realtime>>,
+    ) -> Arrived {
+        self.bytes += len as u64;
+        self.first.get_or_insert(came);
+        self.last = Some(came);
+        if let Some(sent) = sent {
+            self.jitter.record(came - sent);
+            self.transit.take(came - sent);
+        }
+        self.numbers.take(number)
+    }
+
+    /// Its FIN came again.
+    pub(super) fn take_fin_again(&mut self, len: usize) {
+        self.repeated += len as u64;
+    }
+
+    /// All bytes that came from there.
+    pub(super) fn heard(&self) -> u64 {
+        self.bytes + self.repeated
+    }
+
+    /// What iperf's server would report.
+    pub(super) fn report(&self) -> ServerReport {
+        let duration = self.first.zip(self.last).map_or(Nanos::ZERO, |(first, last)| last - first);
+        let packets = self.numbers.packets;
+        let rate = packets as f64 / duration.as_secs_f64();
+        ServerReport {
+            bytes: self.bytes,
+            duration,
+            lost: self.numbers.lost(),
+            out_of_order: self.numbers.reordered,
+            datagrams: self.numbers.next.saturating_sub(1),
+            jitter: Nanos(self.jitter.nanos().unwrap_or(0.0) as i64),
+            transit: self.transit.report(),
+            rate: if rate.is_finite() { rate.round() as u32 } else { 0 },
+        }
+    }
+}
+
+/// Whether a packet is the first of its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrived {
+    First,
+    Again,
+}
+
+/// The numbers of a flow that came. The memory is bounded: one that comes again more than
+/// [`Numbers::MEMORY`] numbers later counts as new.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    /// Different packets.
+    pub(super) packets: u64,
+    base: u64,
+    /// The number after the highest.
+    pub(super) next: u64,
+    pub(super) reordered: u64,
+    pub(super) duplicate: u64,
+    /// Which of the numbers just below `next` came: bit `number % MEMORY`.
+    came: [u64; Self::MEMORY as usize / 64],
+}
+
+impl Numbers {
+    const MEMORY: u64 = 1_024;
+
+    fn from(base: u64) -> Self {
+        let came = [0; Self::MEMORY as usize / 64];
+        Self { packets: 0, base, next: base, reordered: 0, duplicate: 0, came }
+    }
+
+    /// Numbers that have not come.
+    pub(super) fn lost(&self) -> u64 {
+        (self.next - self.base).saturating_sub(self.packets)
+    }
+
+    fn take(&mut self, number: u64) -> Arrived {
+        if number >= self.next {
+            // Numbers that were skipped have not come.
+            let skipped = (number - self.next).min(Self::MEMORY);
+            (number - skipped..number).for_each(|number| self.set(number, false));
+            self.next = number.saturating_add(1);
+        } else if self.next - number <= Self::MEMORY && self.get(number) {
+            self.duplicate += 1;
+            return Arrived::Again;
+        } else {
+            self.reordered += 1;
+        }
+        self.set(number, true);
+        self.packets += 1;
+        Arrived::First
+    }
+
+    fn get(&self, number: u64) -> bool {
+        let bit = number % Self::MEMORY;
+        self.came[bit as usize / 64] >> (bit % 64) & 1 == 1
+    }
+
+    fn set(&mut self, number: u64, came: bool) {
+        let bit = number % Self::MEMORY;
+        let word = &mut self.came[bit as usize / 64];
+        *word = *word & !(1 << (bit % 64)) | u64::from(came) << (bit % 64);
+    }
+}
+
+/// Running figures of transit times.
+#[derive(Debug, Default)]
+struct Transits {
+    count: u32,
+    min: Nanos,
+    max: Nanos,
+    sum: Nanos,
+    /// Welford's running mean and sum of squares, in microseconds.
+    mean: f64,
+    squares: f64,
+}
+
+impl Transits {
+    fn take(&mut self, transit: Nanos) {
+        let first = self.count == 0;
+        self.count = self.count.saturating_add(1);
+        self.min = if first { transit } else { self.min.min(transit) };
+        self.max = if first { transit } else { self.max.max(transit) };
+        self.sum = Nanos(self.sum.0.saturating_add(transit.0));
+        let micros = transit.as_micros_f64();
+        let before = micros - self.mean;
+        self.mean += before / f64::from(self.count);
+        self.squares += before * (micros - self.mean);
+    }
+
+    fn report(&self) -> Transit {
+        let squares = self.squares as u64;
+        Transit { count: self.count, min: self.min, max: self.max, sum: self.sum, squares }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_counts_loss_reordering_and_repeats_by_its_own_numbers() {
+        let mut flow = Flow::new(0, 0);
+        for number in [0, 1, 3, 2, 6, 3, 6, 6] {
+            flow.take(number, 20, Instant::from_nanos(number as i64), None);
+        }
+        let Numbers { packets, reordered, duplicate, .. } = flow.numbers;
+        assert_eq!((packets, reordered, duplicate), (5, 1, 3));
+        assert_eq!(flow.numbers.lost(), 2);
+        assert_eq!(flow.jitter.nanos(), None, "nobody said when it was sent");
+    }
+
+    #[test]
+    fn the_report_is_the_one_that_the_real_server_gave_for_the_same_packets() {
+        // See dwell_wire::iperf2: 1, 2, 3, 6, 8, 9, 10, 7 and the FIN 11.
+        let mut flow = Flow::new(0, 1);
+        for (n, number) in [1, 2, 3, 6, 8, 9, 10, 7, 11].into_iter().enumerate() {
+            let sent = Instant::from_nanos(n as i64 * 10_000_000);
+            let transit = Nanos::from_micros(10 + 4 * (n as i64 % 2));
+            flow.take(number, 300, sent + transit, Some(sent));
+        }
+        let report = flow.report();
+        assert_eq!((report.lost, report.out_of_order, report.datagrams), (2, 1, 11));
+        assert_eq!((report.bytes, report.duration), (2_700, Nanos::from_millis(80)));
+        let Transit { count, min, max, .. } = report.transit;
+        assert_eq!((count, min, max), (9, Nanos::from_micros(10), Nanos::from_micros(14)));
+        // Eight differences of 4 us: 4 (1 - (15/16)^8).
+        assert_eq!(report.jitter, Nanos(1_613));
+    }
+}

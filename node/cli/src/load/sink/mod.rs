@@ -1,0 +1,222 @@
+//! `dwell load sink`: receives traffic and counts it, per flow. Answers nothing but the end of an
+//! iperf flow.
+//!
+//! `drive` receives, on a thread per socket; `flow` counts what came of a flow; `summary` is the
+//! result.
+
+mod drive;
+mod flow;
+mod summary;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::thread;
+use std::time::Duration;
+
+use dwell_io::clock::{self, monotonic};
+use dwell_io::cpu::{self, Placement};
+use dwell_io::port::StampRequest;
+use dwell_io::udp::{ServerOptions, UdpServer};
+use dwell_plan::{SinkJob, Stamps};
+use dwell_record::segment::FlowEntry;
+use dwell_stats::Distribution;
+use dwell_units::Nanos;
+use rtrb::{Consumer, RingBuffer};
+
+use super::Loaded;
+use crate::passages::PassageLog;
+use crate::ping::{SampleFile, StampChoice};
+use crate::{Failure, PlaceArgs};
+use drive::{Receiver, Told};
+
+/// Notes that a ring holds: what comes in two turns at 300,000 packets per second.
+const RING: usize = 1 << 16;
+
+/// Between two turns of writing.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Arguments of `load sink`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Where to listen: udp://ADDRESS:PORT [default: udp://[::]:5001 and udp://0.0.0.0:5001]
+    urls: Vec<String>,
+
+    /// Stop after this time [default: until stopped]
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Nanos>,
+
+    /// The clocks of all senders differ from this one's by at most this (0s: they are one, as in a
+    /// lab): tell how long packets of iperf's header were on the way. Senders on this machine's own
+    /// loopback need no such promise
+    #[arg(long, value_name = "TIME")]
+    clock_error: Option<Nanos>,
+
+    /// Which stamps to use: the program's own, or the kernel's beside them where delivered
+    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
+    stamps: StampChoice,
+
+    /// Where and how the threads run.
+    #[command(flatten)]
+    place: PlaceArgs,
+
+    /// Write every stamp of every packet to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) samples: Option<PathBuf>,
+
+    /// Print the summary as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Args {
+    /// What these arguments ask for.
+    pub(super) fn job(&self) -> SinkJob {
+        SinkJob {
+            urls: self.urls.clone(),
+            duration: self.duration,
+            clock_error: self.clock_error,
+            stamps: self.stamps.into(),
+            place: self.place.into(),
+        }
+    }
+}
+
+/// Judges a job before any file is made for it.
+pub(super) fn check(job: &SinkJob) -> Result<(), Failure> {
+    if let Some(error) = job.clock_error.filter(|error| *error < Nanos::ZERO) {
+        return Err(Failure::usage(format!(
+            "invalid value {error} for --clock-error: 0s or more, like 20us"
+        )));
+    }
+    PlaceArgs::from(job.place).check()
+}
+
+/// Counts until stopped, or for as long as the job says. `talk` hears of the sockets when all
+/// are open.
+pub(crate) fn sink(
+    job: &SinkJob,
+    samples: Option<SampleFile>,
+    stop: &AtomicBool,
+    talk: &mut dyn FnMut(&str),
+) -> Result<Loaded, Failure> {
+    check(job)?;
+    let default = ["udp://[::]:5001".to_owned(), "udp://0.0.0.0:5001".to_owned()];
+    let urls = if job.urls.is_empty() { &default[..] } else { &job.urls };
+    let servers = open(job, urls)?;
+    let mut recorder = Recorder {
+        log: PassageLog::begin("load sink", &urls.join(" "), samples)?,
+        one_way: Distribution::new(),
+    };
+    let start = clock::pair();
+    let lines: Vec<_> =
+        servers.iter().map(|s| format!("listening on udp://{}", s.local_addr())).collect();
+    talk(&lines.join("\n"));
+    let place = PlaceArgs::from(job.place);
+    let tells = recorder.log.keeps_samples() || job.clock_error.is_some();
+    let end = monotonic().saturating_add(job.duration.unwrap_or(Nanos::MAX));
+    let names = AtomicU32::new(0);
+    let mut rings = Vec::new();
+    let mut receivers = Vec::new();
+    for server in servers {
+        let (told, heard) = tells.then(|| RingBuffer::new(RING)).unzip();
+        rings.extend(heard);
+        receivers.push(Receiver {
+            server,
+            told,
+            names: &names,
+            busy_poll: place.busy_poll,
+            one_clock: job.clock_error.is_some(),
+            end,
+            stop,
+        });
+    }
+    let main = thread::current();
+    let counted = thread::scope(|scope| -> io::Result<Vec<_>> {
+        let threads: Vec<_> = receivers
+            .into_iter()
+            .map(|receiver| {
+                let main = main.clone();
+                scope.spawn(move || -> io::Result<_> {
+                    let placement: Placement = cpu::settle(job.place.cpu, place.real_time(false))?;
+                    let counted = receiver.run();
+                    main.unpark();
+                    Ok((counted?, placement))
+                })
+            })
+            .collect();
+        recorder.follow(&mut rings, &|| threads.iter().all(thread::ScopedJoinHandle::is_finished));
+        threads.into_iter().map(|thread| thread.join().expect("no sink panics")).collect()
+    })?;
+    let placement = counted.first().map(|(_, placement)| *placement);
+    let counted: Vec<_> = counted.into_iter().map(|(counted, _)| counted).collect();
+    let Recorder { log, one_way } = recorder;
+    let summary = summary::Made { job, urls, counted: &counted, one_way: &one_way, start }
+        .summary(log.parts(), placement.map(|p| place.record(p)).unwrap_or_default());
+    let (_, failure) = log.finish(counted.iter().map(|c| c.dropped).sum());
+    let came = counted.iter().any(|c| c.packets > c.unmarked);
+    if job.stamps == Stamps::Kernel && came && !counted.iter().any(|c| c.stamped) {
+        return Err(Failure::unsupported(
+            "--stamps kernel: these sockets deliver no kernel stamps here; --stamps auto measures \
+             with the program's own",
+        ));
+    }
+    Ok(Loaded { summary, failure: failure.map(Failure::from) })
+}
+
+fn open(job: &SinkJob, urls: &[String]) -> Result<Vec<UdpServer>, Failure> {
+    let stamps = if job.stamps == Stamps::User { StampRequest::User } else { StampRequest::Kernel };
+    let options = ServerOptions { stamps, metadata: false };
+    let mut servers = Vec::new();
+    for url in urls {
+        for address in super::udp_addresses(url)? {
+            servers.push(UdpServer::bind(address, options).map_err(|error| {
+                Failure::from(anyhow::anyhow!("cannot listen on {url}: {error}"))
+            })?);
+        }
+    }
+    Ok(servers)
+}
+
+/// Turns what the loops tell into figures and passages, ten times a second.
+struct Recorder {
+    log: PassageLog,
+    one_way: Distribution,
+}
+
+impl Recorder {
+    /// Takes in what is told until it is `over`.
+    fn follow(&mut self, rings: &mut [Consumer<Told>], over: &dyn Fn() -> bool) {
+        loop {
+            // Asked before reading: what was told when it was over is still taken.
+            let last = over();
+            for ring in &mut *rings {
+                while let Ok(note) = ring.pop() {
+                    self.take(note);
+                }
+            }
+            self.log.flush();
+            if last {
+                return;
+            }
+            thread::park_timeout(TICK);
+        }
+    }
+
+    fn take(&mut self, note: Told) {
+        match note {
+            Told::Flow { name, from, to } => self.log.flow(&FlowEntry {
+                flow: name,
+                protocol: "udp".to_owned(),
+                from,
+                to,
+                from_out: None,
+                to_out: None,
+            }),
+            Told::Passage { passage, transit } => {
+                self.log.take(&passage);
+                transit.into_iter().for_each(|transit| self.one_way.record(transit));
+            }
+        }
+    }
+}

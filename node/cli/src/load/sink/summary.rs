@@ -1,0 +1,118 @@
+//! What came of all flows.
+
+use dwell_engine::stamps::Rung;
+use dwell_io::clock;
+use dwell_plan::SinkJob;
+use dwell_record::{Packets, Placement, Scalar, Summary, Trust};
+use dwell_stats::{Distribution, Parts};
+use dwell_units::{Nanos, Pairing};
+use serde_json::json;
+
+use super::drive::Counted;
+use super::flow::Flow;
+use crate::load::Put;
+
+/// What a summary is made of.
+pub(super) struct Made<'a> {
+    pub(super) job: &'a SinkJob,
+    pub(super) urls: &'a [String],
+    pub(super) counted: &'a [Counted],
+    pub(super) one_way: &'a Distribution,
+    pub(super) start: Pairing,
+}
+
+impl Made<'_> {
+    /// Everything the result says.
+    pub(super) fn summary(&self, parts: &Parts, placement: Placement) -> Summary {
+        let Self { job, urls, counted, one_way, start } = self;
+        let parameters = [
+            ("load", json!("sink")),
+            ("urls", json!(urls)),
+            ("duration_ns", json!(job.duration.map(|time| time.0))),
+            ("clock_error_ns", json!(job.clock_error.map(|error| error.0))),
+        ];
+        let of_way = (one_way.count() > 0).then(|| one_way.figures().into());
+        let metrics = parts
+            .figures()
+            .map(|(part, figures)| (part.name().to_owned(), figures.into()))
+            .chain(of_way.map(|figures| ("one_way_forward_ns".to_owned(), figures)))
+            .collect();
+        let dropped = counted.iter().map(|c| c.dropped).sum();
+        let mut trust = Trust { ring_dropped: dropped, ..Trust::default() };
+        trust.percentile_resolution = (one_way.count() > 0).then(|| one_way.resolution());
+        trust.note_clocks(start, &clock::pair());
+        if dropped > 0 {
+            trust.warnings.push(format!(
+                "notes of packets that found the ring full: {dropped}; metrics and samples lack \
+                 them, packet counts do not"
+            ));
+        }
+        let came = counted.iter().any(|c| c.packets > 0);
+        let stamped = counted.iter().any(|c| c.stamped);
+        Put {
+            target: urls.join(" "),
+            engine: if job.place.busy_poll {
+                "a polling thread per socket"
+            } else {
+                "a thread per socket"
+            },
+            parameters: &parameters,
+            values: &totals(counted),
+            packets: packets(counted),
+            metrics,
+            trust,
+            tx: None,
+            rx: came.then_some(if stamped { Rung::KernelSw } else { Rung::User }),
+            placement,
+        }
+        .summary()
+    }
+}
+
+/// What became of the packets as far as their numbers tell; `None` when none had one.
+fn packets(counted: &[Counted]) -> Option<Packets> {
+    let flows = || counted.iter().flat_map(Counted::flows);
+    // Numbers are the senders' own, and may be any.
+    let sum = |of: fn(&Flow) -> u64| flows().map(of).fold(0, u64::saturating_add);
+    flows().next()?;
+    let (received, lost) = (sum(|flow| flow.numbers.packets), sum(|flow| flow.numbers.lost()));
+    Some(Packets {
+        sent: received.saturating_add(lost),
+        received,
+        lost,
+        duplicate: sum(|flow| flow.numbers.duplicate),
+        reordered: sum(|flow| flow.numbers.reordered),
+        ..Packets::default()
+    })
+}
+
+fn totals(counted: &[Counted]) -> Vec<(&'static str, Scalar)> {
+    let sum = |n: fn(&Counted) -> u64| counted.iter().map(n).sum::<u64>();
+    let flows = || counted.iter().flat_map(Counted::flows);
+    let numbers = packets(counted).unwrap_or_default();
+    let earliest = counted.iter().filter(|c| c.first.is_some()).min_by_key(|c| c.first);
+    let first = earliest.and_then(|c| c.first);
+    let first_bytes = earliest.map_or(0, |c| c.first_bytes);
+    let last = counted.iter().filter_map(|c| c.last).max();
+    let took = first.zip(last).map_or(Nanos::ZERO, |(first, last)| last - first);
+    let seconds = took.as_secs_f64();
+    let per_second = |n: f64| Scalar::Real(if seconds > 0.0 { n / seconds } else { f64::NAN });
+    let (packets, bytes) = (sum(|c| c.packets), sum(|c| c.bytes));
+    // Of several flows the largest.
+    let jitter = flows().filter_map(|flow| flow.jitter.nanos()).fold(f64::NAN, f64::max);
+    vec![
+        ("packets", Scalar::Count(packets)),
+        ("payload_bytes", Scalar::Count(bytes)),
+        ("flows", Scalar::Count(flows().count() as u64)),
+        ("lost", Scalar::Count(numbers.lost)),
+        ("duplicate", Scalar::Count(numbers.duplicate)),
+        ("reordered", Scalar::Count(numbers.reordered)),
+        ("loss_ratio", Scalar::Real(numbers.lost as f64 / numbers.sent as f64)),
+        ("jitter_rfc3550_ns", Scalar::Real(jitter)),
+        ("unmarked", Scalar::Count(sum(|c| c.unmarked))),
+        ("iperf_reports", Scalar::Count(sum(|c| c.reports))),
+        ("duration_ns", Scalar::Count(took.0.max(0) as u64)),
+        ("rate_pps", per_second(packets.saturating_sub(1) as f64)),
+        ("payload_rate_bps", per_second((bytes - first_bytes) as f64 * 8.0)),
+    ]
+}

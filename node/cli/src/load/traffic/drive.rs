@@ -1,0 +1,209 @@
+//! The timing loop of a sender. Allocates nothing, takes no lock and writes to no file between its
+//! first packet and its last; what it learns leaves through a bounded ring.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dwell_engine::passage::{Passage, Point, PointStamps};
+use dwell_engine::schedule::Schedule;
+use dwell_io::clock::{monotonic, realtime};
+use dwell_io::port::{Notice, Port};
+use dwell_io::udp::UdpPort;
+use dwell_units::{Instant, Monotonic, Nanos, Realtime};
+use rtrb::Producer;
+
+use super::payload::Payload;
+use super::pending::{Pending, sent};
+use crate::pace::{self, Manner, Rest};
+
+/// The first packet leaves so long after the loop began, so that it is waited for like all others:
+/// the numbers of an iperf flow begin with 1, and there is none for a warm-up.
+const LEAD: Nanos = Nanos::from_millis(5);
+
+/// The error queue is read only where so much time is left before the next departure ...
+const IDLE: Nanos = Nanos::from_micros(30);
+
+/// ... or when so many packets wait for their stamps.
+const CROWD: usize = 64;
+
+/// While spinning, it is read this often.
+const LOOK: Nanos = Nanos::from_micros(20);
+
+/// Entries of the error queue taken at once.
+const NOTICES: usize = 32;
+
+/// Stamps that have not come so long after the last packet do not come.
+const PATIENCE: Nanos = Nanos::from_millis(100);
+
+/// What leaves the timing loop.
+pub(super) enum Told {
+    /// A packet left.
+    Departure {
+        flow: u32,
+        /// Actual minus intended time.
+        error: Nanos,
+        app: Instant<Realtime>,
+    },
+    /// All is known of a packet that left.
+    Passage(Passage),
+}
+
+/// A flow of packets.
+pub(super) struct Flow {
+    pub(super) port: UdpPort,
+    pub(super) schedule: Schedule,
+    /// Packets that left.
+    pub(super) packets: u64,
+    /// Those whose stamps are wanted; `None`: none are.
+    pub(super) pending: Option<Pending>,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    pub(super) packets: u64,
+    pub(super) failed: u64,
+    /// From the first departure to the one after the last, so that no gap is cut off.
+    pub(super) elapsed: Nanos,
+    /// Notes that found the ring full.
+    pub(super) dropped: u64,
+    /// ICMP errors heard.
+    pub(super) refused: u64,
+}
+
+/// See the module's documentation.
+pub(super) struct Driver<'a> {
+    pub(super) flows: Vec<Flow>,
+    pub(super) payload: Payload,
+    pub(super) manner: Manner,
+    pub(super) count: Option<u64>,
+    pub(super) duration: Option<Nanos>,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) told: Producer<Told>,
+    pub(super) sent: Sent,
+}
+
+impl Driver<'_> {
+    /// Sends until all is sent, or a stop.
+    pub(super) fn run(&mut self) {
+        let mut due = BinaryHeap::with_capacity(self.flows.len());
+        let start = monotonic() + LEAD;
+        let end = start.saturating_add(self.duration.unwrap_or(Nanos::MAX));
+        for (n, flow) in self.flows.iter_mut().enumerate() {
+            due.extend(flow.schedule.next().map(|at| Reverse((start + at, n))));
+        }
+        let mut over = None;
+        let mut last = 0;
+        while let Some(Reverse((at, n))) = due.pop() {
+            if self.count.is_some_and(|count| self.sent.packets + self.sent.failed >= count) {
+                over = Some(at);
+                break;
+            }
+            // Behind the schedule, the clock says when it is over, not the schedule.
+            if !self.rest_until(at.min(end), last) || at >= end || monotonic() >= end {
+                break;
+            }
+            self.send(n, at);
+            last = n;
+            due.extend(self.flows[n].schedule.next().map(|next| Reverse((start + next, n))));
+        }
+        self.sent.elapsed = over.unwrap_or_else(monotonic) - start;
+        self.collect();
+    }
+
+    fn send(&mut self, n: usize, intended: Instant<Monotonic>) {
+        let Self { flows, payload, told, sent: so_far, .. } = self;
+        let flow = &mut flows[n];
+        let error = monotonic() - intended;
+        let (message, id) = payload.packet(n as u32, flow.packets, realtime());
+        let outcome = flow.port.send(message);
+        let done = realtime();
+        // What could not be sent has no number, or the far end would count it as lost.
+        let Ok(left) = outcome else {
+            so_far.failed += 1;
+            return;
+        };
+        flow.packets += 1;
+        so_far.packets += 1;
+        let mut tell = tell(told, &mut so_far.dropped);
+        tell(Told::Departure { flow: n as u32, error, app: left.app });
+        let Some(pending) = &mut flow.pending else { return };
+        let mut stamps = PointStamps::default();
+        stamps.set(Point::TxApp, left.app);
+        stamps.set(Point::TxAppDone, done);
+        let passage = sent(n as u32, id, message.len(), stamps);
+        let whole = match left.key {
+            Some(key) => pending.push(key, passage),
+            None => Some(passage),
+        };
+        whole.map(Told::Passage).into_iter().for_each(tell);
+    }
+
+    /// Waits until `at`, and meanwhile reads the error queue of the flow that sent last; returns
+    /// whether the time has come, rather than a stop.
+    fn rest_until(&mut self, at: Instant<Monotonic>, last: usize) -> bool {
+        let mut look = monotonic();
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            let now = monotonic();
+            let waiting = self.flows[last].pending.as_ref().map_or(0, Pending::waiting);
+            let idle = waiting > 0 && at - now > IDLE;
+            if look <= now && (idle || waiting >= CROWD) {
+                self.take_notices(last);
+                look = now + LOOK;
+                continue;
+            }
+            match self.manner.rest(now, at) {
+                Rest::Due => return true,
+                Rest::Spin => std::hint::spin_loop(),
+                Rest::Sleep(until) => pace::sleep_until(until),
+            }
+        }
+    }
+
+    /// Takes what is in the error queue of a flow, up to [`NOTICES`]; returns how many there were.
+    fn take_notices(&mut self, n: usize) -> usize {
+        let Self { flows, told, sent, .. } = self;
+        let Flow { port, pending, .. } = &mut flows[n];
+        let Sent { dropped, refused, .. } = sent;
+        let mut taken = 0;
+        port.notices(NOTICES, &mut |notice| {
+            taken += 1;
+            match notice {
+                Notice::TxStamp { key, stamp } => {
+                    let whole = pending.as_mut().and_then(|pending| pending.stamp(key, stamp));
+                    whole.map(Told::Passage).into_iter().for_each(tell(told, dropped));
+                }
+                Notice::Error { .. } => *refused += 1,
+            }
+        });
+        taken
+    }
+
+    /// Waits for the stamps that are still to come, and tells of packets that have none.
+    fn collect(&mut self) {
+        let until = monotonic() + PATIENCE;
+        loop {
+            for n in 0..self.flows.len() {
+                while self.take_notices(n) == NOTICES {}
+            }
+            let waiting = |flow: &Flow| flow.pending.as_ref().is_some_and(|p| p.waiting() > 0);
+            if !self.flows.iter().any(waiting) || monotonic() >= until {
+                break;
+            }
+            pace::sleep_until(monotonic() + Nanos::from_millis(1));
+        }
+        let Self { flows, told, sent, .. } = self;
+        for pending in flows.iter_mut().filter_map(|flow| flow.pending.as_mut()) {
+            pending.give_up(|passage| tell(told, &mut sent.dropped)(Told::Passage(passage)));
+        }
+    }
+}
+
+/// Puts notes into the ring; one that finds it full is counted.
+fn tell<'a>(told: &'a mut Producer<Told>, dropped: &'a mut u64) -> impl FnMut(Told) + use<'a> {
+    |note| *dropped += u64::from(told.push(note).is_err())
+}

@@ -1,0 +1,261 @@
+//! `dwell load traffic`: UDP flows on absolute schedules.
+//!
+//! `plan` judges what is asked; `drive` is the timing loop, on a thread of its own; `recorder` turns
+//! what it tells into figures and passages; `ending` ends iperf flows and hears the server's report;
+//! `summary` puts both side by side.
+
+mod drive;
+mod ending;
+mod payload;
+mod pending;
+mod plan;
+mod recorder;
+mod summary;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use dwell_engine::schedule::{Gaps, Schedule};
+use dwell_io::cpu::{self, Placement};
+use dwell_io::port::{Port, PortOptions, StampRequest};
+use dwell_io::udp::UdpPort;
+use dwell_plan::{Stamps, TrafficHeader, TrafficJob};
+use dwell_record::segment::FlowEntry;
+use dwell_units::{Bytes, Nanos, Rate};
+use dwell_wire::iperf2::ServerReport;
+
+use super::Loaded;
+use crate::ping::{SampleFile, StampChoice};
+use crate::{Failure, PlaceArgs};
+use drive::{Driver, Flow, Sent};
+use payload::Payload;
+use pending::Pending;
+use plan::Plan;
+use recorder::Recorder;
+
+/// Arguments of `load traffic`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Where to: udp://HOST:PORT
+    url: String,
+
+    /// Number of flows, each with a source port of its own
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    flows: u32,
+
+    /// Rate of all flows together, like 80Mbit/s (counted over IP packets) or 200pps
+    #[arg(long, value_name = "RATE")]
+    rate: Rate,
+
+    /// Gaps between packets: constant, poisson or pareto(SHAPE)
+    #[arg(long, value_name = "DISTRIBUTION", default_value = "constant")]
+    distribution: Gaps,
+
+    /// Size of the UDP payload
+    #[arg(long, value_name = "BYTES", default_value = "1400B")]
+    size: Bytes,
+
+    /// Seed of the gaps and of the payload
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// What the payload begins with
+    #[arg(long, value_enum, default_value_t = HeaderChoice::Dwell)]
+    header: HeaderChoice,
+
+    /// Stop after this time [default: until stopped]
+    #[arg(long, value_name = "TIME")]
+    pub(super) duration: Option<Nanos>,
+
+    /// Stop after this many packets
+    #[arg(long, value_name = "N")]
+    pub(super) count: Option<u64>,
+
+    /// Which stamps to use for --samples: the program's own, or the kernel's beside them where
+    /// delivered
+    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
+    stamps: StampChoice,
+
+    /// Where and how the timing loop runs.
+    #[command(flatten)]
+    place: PlaceArgs,
+
+    /// Use IPv4 only
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+
+    /// Use IPv6 only
+    #[arg(short = '6')]
+    ipv6: bool,
+
+    /// Write every stamp of every packet to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) samples: Option<PathBuf>,
+
+    /// Print the summary as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What the payload of traffic begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum HeaderChoice {
+    /// dwell's own mark: flow and sequence number
+    Dwell,
+    /// iperf2's, so that `iperf -s -u -e` counts the flow and reports it; the last packet of a flow
+    /// is its end, which is repeated until the server has answered
+    Iperf,
+}
+
+impl Args {
+    /// What these arguments ask for.
+    pub(super) fn job(&self) -> TrafficJob {
+        TrafficJob {
+            url: self.url.clone(),
+            flows: self.flows,
+            rate: self.rate,
+            distribution: self.distribution.to_string(),
+            size: self.size,
+            seed: self.seed,
+            duration: self.duration,
+            count: self.count,
+            ipv4: self.ipv4,
+            ipv6: self.ipv6,
+            header: match self.header {
+                HeaderChoice::Dwell => TrafficHeader::Dwell,
+                HeaderChoice::Iperf => TrafficHeader::Iperf,
+            },
+            stamps: self.stamps.into(),
+            place: self.place.into(),
+        }
+    }
+}
+
+/// What came of the sending, before anything is made of it.
+struct Outcome {
+    sent: Sent,
+    placement: Placement,
+    /// Of each iperf flow, if it came.
+    reports: Vec<Option<ServerReport>>,
+    keeps_samples: bool,
+}
+
+/// Whether each packet is worth its punctuality.
+fn measures(job: &TrafficJob, keeps_samples: bool) -> bool {
+    keeps_samples || job.header == TrafficHeader::Iperf
+}
+
+/// Judges a job before any file is made for it.
+pub(super) fn check(job: &TrafficJob) -> Result<(), Failure> {
+    Plan::new(job).map(drop)
+}
+
+/// Sends until stopped, or as the job says.
+pub(crate) fn send(
+    job: &TrafficJob,
+    samples: Option<SampleFile>,
+    stop: &AtomicBool,
+    talk: &mut dyn FnMut(&str),
+) -> Result<Loaded, Failure> {
+    let plan = Plan::new(job)?;
+    let mut recorder = Recorder::new(&job.url, job.flows as usize, samples)?;
+    let keeps_samples = recorder.log.keeps_samples();
+    let flows = open(job, &plan, keeps_samples)
+        .map_err(|error| Failure::from(anyhow::anyhow!("cannot send to {}: {error}", job.url)))?;
+    recorder.flows(entries(&flows, &plan).into_iter());
+    talk(&format!(
+        "sending {} flows to {}, {} in all, {}, seed {}: payload {} B, IP {} B, Ethernet {} B",
+        job.flows,
+        job.url,
+        job.rate,
+        plan.gaps,
+        job.seed,
+        plan.size,
+        plan.ip_size,
+        plan.ip_size + 14
+    ));
+    let (told, mut heard) = rtrb::RingBuffer::new(ring(&plan));
+    let mut driver = Driver {
+        flows,
+        payload: Payload::new(job, &plan),
+        manner: plan.manner(measures(job, keeps_samples)),
+        count: plan.count,
+        duration: job.duration,
+        stop,
+        told,
+        sent: Sent::default(),
+    };
+    let real_time = plan.place.real_time(keeps_samples && plan.mostly_sleeps());
+    let main = thread::current();
+    let (mut driver, placement) = thread::scope(|scope| {
+        let timing = scope.spawn(move || -> io::Result<_> {
+            let placement = cpu::settle(job.place.cpu, real_time)?;
+            driver.run();
+            main.unpark();
+            Ok((driver, placement))
+        });
+        recorder.follow(&mut heard, &|| timing.is_finished());
+        timing.join().expect("the timing loop does not panic")
+    })?;
+    let reports = match job.header {
+        TrafficHeader::Dwell => Vec::new(),
+        TrafficHeader::Iperf => ending::end(&mut driver.flows, &mut driver.payload, stop),
+    };
+    let outcome = Outcome { sent: driver.sent, placement, reports, keeps_samples };
+    let (summary, failure) = {
+        let summary = summary::summary(job, &plan, &outcome, &recorder, recorder.log.parts());
+        let (_, failure) = recorder.log.finish(outcome.sent.dropped);
+        (summary, failure)
+    };
+    if job.stamps == Stamps::Kernel
+        && keeps_samples
+        && summary.stamps.tx == Some(dwell_engine::stamps::Rung::User)
+    {
+        return Err(Failure::unsupported(
+            "--stamps kernel: this socket delivers no kernel stamps here; --stamps auto measures \
+             with the program's own",
+        ));
+    }
+    Ok(Loaded { summary, failure: failure.map(Failure::from) })
+}
+
+/// Opens a socket for each flow. Stamps are asked for only where they are kept.
+fn open(job: &TrafficJob, plan: &Plan, keeps_samples: bool) -> io::Result<Vec<Flow>> {
+    let stamped = keeps_samples && job.stamps != Stamps::User;
+    let options = PortOptions {
+        stamps: if stamped { StampRequest::Kernel } else { StampRequest::User },
+        sched_stamps: stamped,
+        ..PortOptions::default()
+    };
+    // All flows together wait for at most so many stamps.
+    const MOST: u32 = 8_192;
+    let open = |flow: u32| {
+        let port = UdpPort::connect(plan.peer, &options)?;
+        let phase = Nanos((plan.mean * f64::from(flow)) as i64);
+        let seed = job.seed.wrapping_add(u64::from(flow));
+        let schedule = Schedule::new(plan.gaps, plan.mean * f64::from(job.flows), phase, seed);
+        let pending = keeps_samples.then(|| Pending::new((MOST / job.flows).max(8) as usize));
+        Ok(Flow { port, schedule, packets: 0, pending })
+    };
+    (0..job.flows).map(open).collect()
+}
+
+fn entries(flows: &[Flow], plan: &Plan) -> Vec<FlowEntry> {
+    let entry = |(number, flow): (u32, &Flow)| FlowEntry {
+        flow: number,
+        protocol: "udp".to_owned(),
+        from: flow.port.local_addr(),
+        to: plan.peer,
+        from_out: None,
+        to_out: None,
+    };
+    (0..).zip(flows).map(entry).collect()
+}
+
+/// Notes that the ring holds: four turns of the recorder, two notes for each packet.
+fn ring(plan: &Plan) -> usize {
+    ((8e8 / plan.mean) as usize).clamp(1 << 10, 1 << 16)
+}

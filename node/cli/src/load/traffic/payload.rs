@@ -1,0 +1,70 @@
+//! Payloads of traffic: one random series, the same in every packet (S0.7), that begins with what
+//! identifies the packet.
+
+use dwell_plan::{TrafficHeader, TrafficJob};
+use dwell_units::{Instant, Rate, Realtime};
+use dwell_wire::iperf2::{Client, Datagram};
+use dwell_wire::traffic::Mark;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::plan::Plan;
+
+/// The payload of every packet of a run.
+pub(super) struct Payload {
+    header: TrafficHeader,
+    bytes: Vec<u8>,
+}
+
+impl Payload {
+    pub(super) fn new(job: &TrafficJob, plan: &Plan) -> Self {
+        let mut bytes = vec![0; plan.size];
+        Xoshiro256PlusPlus::seed_from_u64(job.seed).fill_bytes(&mut bytes);
+        if job.header == TrafficHeader::Iperf {
+            settings(job, plan).emit(&mut bytes);
+        }
+        Self { header: job.header, bytes }
+    }
+
+    /// The packet `number` of `flow`, counted from 0, which is sent at `now`; and its id.
+    pub(super) fn packet(
+        &mut self,
+        flow: u32,
+        number: u64,
+        now: Instant<Realtime>,
+    ) -> (&[u8], u64) {
+        let id = match self.header {
+            TrafficHeader::Dwell => {
+                Mark { flow, seq: number }.emit(&mut self.bytes);
+                number
+            }
+            TrafficHeader::Iperf => {
+                Datagram::new(number as i64 + 1, now).emit(&mut self.bytes);
+                number + 1
+            }
+        };
+        (&self.bytes, id)
+    }
+
+    /// The end of an iperf flow of so many packets.
+    pub(super) fn fin(&mut self, packets: u64, now: Instant<Realtime>) -> &[u8] {
+        Datagram::new(-(packets as i64 + 1), now).emit(&mut self.bytes);
+        &self.bytes
+    }
+}
+
+/// What an iperf client would have been asked for.
+fn settings(job: &TrafficJob, plan: &Plan) -> Client {
+    let size = plan.size as u32;
+    let amount = match (job.count, job.duration) {
+        (Some(count), _) => i32::try_from(count.saturating_mul(size.into())).unwrap_or(i32::MAX),
+        (None, Some(time)) => -i32::try_from(time.0 / 10_000_000).unwrap_or(i32::MAX),
+        (None, None) => i32::MIN + 1,
+    };
+    let rate = match job.rate {
+        Rate::Bits(rate) => rate.0 as f64 * plan.size as f64 / plan.ip_size as f64,
+        Rate::Packets(rate) => rate.as_f64() * plan.size as f64 * 8.0,
+    };
+    let port = plan.peer.port().into();
+    Client { threads: 1, port, size, amount, rate: (rate / f64::from(job.flows)) as u64 }
+}

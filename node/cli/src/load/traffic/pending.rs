@@ -1,0 +1,114 @@
+//! Packets of a flow that have left and whose kernel stamps have not come yet.
+
+use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
+use dwell_engine::stamps::TxStamp;
+
+/// A bounded window of packets by their key in the error queue. A packet leaves it when its last
+/// stamp has come, or when a later one needs its place.
+pub(super) struct Pending {
+    /// By key modulo the length, which is a power of two.
+    slots: Box<[Slot]>,
+    waiting: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    key: u32,
+    passage: Option<Passage>,
+}
+
+impl Pending {
+    /// A window of `len` packets, rounded up to a power of two.
+    pub(super) fn new(len: usize) -> Self {
+        let empty = Slot { key: 0, passage: None };
+        Self { slots: vec![empty; len.next_power_of_two()].into(), waiting: 0 }
+    }
+
+    /// Packets that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Takes in a packet; hands out the one whose place it takes.
+    pub(super) fn push(&mut self, key: u32, passage: Passage) -> Option<Passage> {
+        let slot = self.slot(key);
+        let before = slot.passage.replace(passage);
+        slot.key = key;
+        self.waiting += usize::from(before.is_none());
+        before
+    }
+
+    /// A stamp has come. Hands out its packet if it was its last.
+    pub(super) fn stamp(&mut self, key: u32, stamp: TxStamp) -> Option<Passage> {
+        let slot = self.slot(key);
+        let passage = slot.passage.as_mut().filter(|_| slot.key == key)?;
+        match stamp {
+            TxStamp::Sched(at) => passage.stamps.set(Point::TxSched, at),
+            TxStamp::Kernel(at) => passage.stamps.set(Point::TxKernel, at),
+            TxStamp::Hw(_) => {}
+        }
+        passage.stamps.get(Point::TxKernel)?;
+        let whole = slot.passage.take();
+        self.waiting -= 1;
+        whole
+    }
+
+    /// Hands out all that still wait, without the stamps that did not come.
+    pub(super) fn give_up(&mut self, mut each: impl FnMut(Passage)) {
+        let left = self.slots.iter_mut().filter_map(|slot| slot.passage.take());
+        left.for_each(&mut each);
+        self.waiting = 0;
+    }
+
+    fn slot(&mut self, key: u32) -> &mut Slot {
+        let mask = self.slots.len() - 1;
+        &mut self.slots[key as usize & mask]
+    }
+}
+
+/// A packet that was sent.
+pub(super) fn sent(flow: u32, id: u64, size: usize, stamps: PointStamps) -> Passage {
+    Passage { flow, id, size: size as u16, fate: Fate::Sent, stamps }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_units::Instant;
+
+    use super::*;
+
+    fn packet(id: u64) -> Passage {
+        sent(0, id, 100, PointStamps::default())
+    }
+
+    fn kernel(at: i64) -> TxStamp {
+        TxStamp::Kernel(Instant::from_nanos(at))
+    }
+
+    #[test]
+    fn a_packet_is_handed_out_once_with_the_stamps_of_its_own_key() {
+        let mut pending = Pending::new(4);
+        for key in 0..3 {
+            assert_eq!(pending.push(key, packet(u64::from(key) + 1)), None);
+        }
+        assert_eq!(pending.stamp(1, TxStamp::Sched(Instant::from_nanos(5))), None);
+        let whole = pending.stamp(1, kernel(9)).unwrap();
+        assert_eq!(whole.id, 2);
+        assert_eq!(whole.stamps.between(Point::TxSched, Point::TxKernel).unwrap().0, 4);
+        assert_eq!(pending.stamp(1, kernel(9)), None, "it is gone");
+        assert_eq!(pending.stamp(5, kernel(9)), None, "another packet's key");
+        assert_eq!(pending.waiting(), 2);
+    }
+
+    #[test]
+    fn a_packet_whose_stamps_never_come_is_handed_out_without_them() {
+        let mut pending = Pending::new(2);
+        pending.push(0, packet(1));
+        pending.push(1, packet(2));
+        assert_eq!(pending.push(2, packet(3)).unwrap().id, 1);
+        let mut left = Vec::new();
+        pending.give_up(|passage| left.push(passage.id));
+        assert_eq!(left, [3, 2]);
+        assert_eq!(pending.waiting(), 0);
+    }
+}

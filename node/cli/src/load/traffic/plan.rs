@@ -1,0 +1,114 @@
+//! What a job of traffic comes to: everything that can be judged before anything is sent.
+
+use std::net::SocketAddr;
+
+use dwell_engine::schedule::Gaps;
+use dwell_plan::{TrafficHeader, TrafficJob};
+use dwell_units::{Nanos, Rate};
+use dwell_wire::iperf2;
+use dwell_wire::traffic::Mark;
+
+use crate::pace::{Manner, SPIN};
+use crate::{Failure, PlaceArgs};
+
+/// What will be sent.
+pub(super) struct Plan {
+    pub(super) peer: SocketAddr,
+    /// Bytes of payload.
+    pub(super) size: usize,
+    /// Bytes of an IP packet.
+    pub(super) ip_size: usize,
+    pub(super) gaps: Gaps,
+    /// Mean gap between packets of all flows together, in nanoseconds.
+    pub(super) mean: f64,
+    /// Packets to send before the ends of flows; `None`: until stopped.
+    pub(super) count: Option<u64>,
+    pub(super) place: PlaceArgs,
+}
+
+impl Plan {
+    pub(super) fn new(job: &TrafficJob) -> Result<Self, Failure> {
+        let usage = |text: String| Failure::usage(text);
+        let peer = peer(job)?;
+        let headers = if peer.is_ipv4() { 28 } else { 48 };
+        let least = match job.header {
+            TrafficHeader::Dwell => Mark::LEN,
+            // Behind number and time a server reads flags.
+            TrafficHeader::Iperf => iperf2::LEN + 4,
+        };
+        let size = usize::try_from(job.size.0).ok().filter(|n| (least..=65_507).contains(n));
+        let size = size.ok_or_else(|| {
+            usage(format!("invalid value {} for --size: {least}B to 65507B", job.size))
+        })?;
+        if !(1..=1_000).contains(&job.flows) {
+            return Err(usage(format!("invalid value {} for --flows: 1 to 1000", job.flows)));
+        }
+        let gaps = job
+            .distribution
+            .parse()
+            .map_err(|error| usage(format!("invalid value for --distribution: {error}")))?;
+        let ip_size = size + headers;
+        let mean = match job.rate {
+            Rate::Bits(rate) => ip_size as f64 * 8e9 / rate.0 as f64,
+            Rate::Packets(rate) => 1e9 / rate.as_f64(),
+        };
+        if !mean.is_finite() {
+            return Err(usage("invalid value 0 for --rate: give a rate like 80Mbit/s".into()));
+        }
+        if job.duration.is_some_and(|time| time <= Nanos::ZERO) {
+            return Err(usage(
+                "invalid value 0s for --duration: send for some time, like 2s".into(),
+            ));
+        }
+        let place = PlaceArgs::from(job.place);
+        place.check()?;
+        let count = count(job)?;
+        Ok(Self { peer, size, ip_size, gaps, mean, count, place })
+    }
+
+    /// How departures are waited for. Traffic that measures something is sent punctually whatever it
+    /// costs; a mere load only where that takes at most a tenth of a CPU.
+    pub(super) fn manner(&self, measures: bool) -> Manner {
+        if self.place.busy_poll {
+            Manner::Spin
+        } else if measures || self.mean >= 10.0 * SPIN.0 as f64 {
+            Manner::SleepSpin
+        } else {
+            Manner::CatchUp
+        }
+    }
+
+    /// Whether the timing loop sleeps for most of the time, and so harms nobody when it runs before
+    /// all others.
+    pub(super) fn mostly_sleeps(&self) -> bool {
+        self.mean >= 1e6
+    }
+}
+
+/// Packets before the ends of flows. iperf2 counts the FIN of each flow as one, and so does the
+/// user.
+fn count(job: &TrafficJob) -> Result<Option<u64>, Failure> {
+    let (Some(count), TrafficHeader::Iperf) = (job.count, job.header) else { return Ok(job.count) };
+    let flows = u64::from(job.flows);
+    if count < 2 * flows {
+        return Err(Failure::usage(format!(
+            "invalid value {count} for --count: {} or more, because the last packet of each iperf \
+             flow is its end",
+            2 * flows
+        )));
+    }
+    Ok(Some(count - flows))
+}
+
+/// The address to send to.
+fn peer(job: &TrafficJob) -> Result<SocketAddr, Failure> {
+    let fits = |address: &SocketAddr| match (job.ipv4, job.ipv6) {
+        (true, _) => address.is_ipv4(),
+        (_, true) => address.is_ipv6(),
+        _ => true,
+    };
+    let addresses = crate::load::udp_addresses(&job.url)?;
+    addresses.into_iter().find(fits).ok_or_else(|| {
+        Failure::usage(format!("{} has no address of the family asked for", job.url))
+    })
+}

@@ -1,0 +1,171 @@
+//! What came of traffic, beside what an iperf server says of it.
+
+use dwell_engine::schedule::Gaps;
+use dwell_engine::stamps::Rung;
+use dwell_plan::{TrafficHeader, TrafficJob};
+use dwell_record::{Figures, Packets, Scalar, Summary, Trust};
+use dwell_stats::{Distribution, Parts};
+use dwell_wire::iperf2::ServerReport;
+use serde_json::json;
+
+use super::plan::Plan;
+use super::recorder::Recorder;
+use super::{Outcome, measures};
+use crate::load::Put;
+
+/// A rate that is missed by more than this is told.
+const MISSED: f64 = 0.02;
+
+/// Everything the result says.
+pub(super) fn summary(
+    job: &TrafficJob,
+    plan: &Plan,
+    outcome: &Outcome,
+    recorder: &Recorder,
+    parts: &Parts,
+) -> Summary {
+    let sent = outcome.sent;
+    let reports = &outcome.reports;
+    let seconds = sent.elapsed.as_secs_f64().max(1e-9);
+    let bits = sent.packets as f64 * plan.ip_size as f64 * 8.0;
+    // The end of each flow is a packet too, as the server counts.
+    let packets = sent.packets + reports.len() as u64;
+    let mut values = vec![
+        ("packets", Scalar::Count(packets)),
+        ("send_failed", Scalar::Count(sent.failed)),
+        ("duration_ns", Scalar::Count(sent.elapsed.0.max(0) as u64)),
+        ("rate_pps", Scalar::Real(sent.packets as f64 / seconds)),
+        ("rate_bps", Scalar::Real(bits / seconds)),
+        // S0 eq. (1).
+        ("payload_rate_bps", Scalar::Real(sent.packets as f64 * plan.size as f64 * 8.0 / seconds)),
+    ];
+    let heard = of_servers(reports);
+    if job.header == TrafficHeader::Iperf {
+        values.extend(server_values(heard.as_ref()));
+    }
+    let parameters = [
+        ("load", json!("traffic")),
+        ("address", json!(plan.peer.to_string())),
+        ("flows", json!(job.flows)),
+        ("rate_pps", json!(1e9 / plan.mean)),
+        ("rate_bps", json!(plan.ip_size as f64 * 8e9 / plan.mean)),
+        ("payload_rate_bps", json!(plan.size as f64 * 8e9 / plan.mean)),
+        ("distribution", json!(job.distribution)),
+        ("header", json!(job.header)),
+        ("payload_bytes", json!(plan.size)),
+        ("ip_bytes", json!(plan.ip_size)),
+        ("seed", json!(job.seed)),
+        ("warm_up", json!(0)),
+    ];
+    let metrics = [("gap_ns", &recorder.gap), ("schedule_error_ns", &recorder.schedule_error)]
+        .into_iter()
+        .filter(|(_, distribution)| distribution.count() > 0)
+        .map(|(name, distribution)| (name.to_owned(), distribution.figures().into()))
+        .chain(parts.figures().map(|(part, figures)| (part.name().to_owned(), figures.into())))
+        .collect();
+    let mut trust = Trust {
+        schedule_error_ns: figures(&recorder.schedule_error),
+        planned: job.count,
+        ring_dropped: sent.dropped,
+        percentile_resolution: Some(recorder.schedule_error.resolution()),
+        warnings: warnings(plan, outcome),
+        ..Trust::default()
+    };
+    trust.note_clocks(&recorder.start, &dwell_io::clock::pair());
+    let tx = if parts.missing(dwell_engine::passage::Point::TxKernel).is_some() {
+        Rung::KernelSw
+    } else {
+        Rung::User
+    };
+    Put {
+        target: job.url.clone(),
+        engine: plan.manner(measures(job, outcome.keeps_samples)).name(),
+        parameters: &parameters,
+        values: &values,
+        packets: heard.map(|report| Packets {
+            sent: packets,
+            received: packets.saturating_sub(report.lost),
+            lost: report.lost.min(packets),
+            reordered: report.out_of_order,
+            send_failed: sent.failed,
+            ..Packets::default()
+        }),
+        metrics,
+        trust,
+        tx: (sent.packets > 0).then_some(tx),
+        rx: None,
+        placement: plan.place.record(outcome.placement),
+    }
+    .summary()
+}
+
+fn figures(distribution: &Distribution) -> Option<Figures> {
+    (distribution.count() > 0).then(|| distribution.figures().into())
+}
+
+/// The reports of all flows as one: sums, and the largest jitter; `None` unless all came.
+fn of_servers(reports: &[Option<ServerReport>]) -> Option<ServerReport> {
+    reports.iter().copied().reduce(|all, one| {
+        let (all, one) = (all?, one?);
+        Some(ServerReport {
+            bytes: all.bytes.saturating_add(one.bytes),
+            duration: all.duration.max(one.duration),
+            lost: all.lost.saturating_add(one.lost),
+            out_of_order: all.out_of_order.saturating_add(one.out_of_order),
+            datagrams: all.datagrams.saturating_add(one.datagrams),
+            jitter: all.jitter.max(one.jitter),
+            ..all
+        })
+    })?
+}
+
+/// What the server says; null when it said nothing.
+fn server_values(report: Option<&ServerReport>) -> [(&'static str, Scalar); 6] {
+    let count = |of: fn(&ServerReport) -> u64| {
+        report.map_or(Scalar::Real(f64::NAN), |report| Scalar::Count(of(report)))
+    };
+    [
+        ("server_packets", count(|report| report.datagrams)),
+        ("server_payload_bytes", count(|report| report.bytes)),
+        ("server_lost", count(|report| report.lost)),
+        ("server_reordered", count(|report| report.out_of_order)),
+        ("server_jitter_ns", count(|report| report.jitter.0.max(0) as u64)),
+        ("server_duration_ns", count(|report| report.duration.0.max(0) as u64)),
+    ]
+}
+
+fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
+    let sent = &outcome.sent;
+    let mut warnings = Vec::new();
+    if sent.refused > 0 {
+        let refused = sent.refused;
+        warnings.push(format!("ICMP errors: {refused}; is `dwell load sink` running there?"));
+    }
+    if sent.dropped > 0 {
+        warnings.push(format!(
+            "notes of packets that found the ring full: {}; metrics and samples lack them",
+            sent.dropped
+        ));
+    }
+    let silent = outcome.reports.iter().filter(|report| report.is_none()).count();
+    if silent > 0 {
+        warnings.push(format!(
+            "flows whose server did not report: {silent} of {}; is `iperf -s -u` or `dwell load \
+             sink` running there?",
+            outcome.reports.len()
+        ));
+    }
+    // Of a few packets no rate can be told.
+    let reached = sent.packets as f64 / sent.elapsed.as_secs_f64().max(1e-9) * plan.mean / 1e9;
+    if sent.packets >= 100 && (reached - 1.0).abs() > MISSED {
+        let why = match plan.gaps {
+            _ if sent.failed > 0 => "the link or its queue did not take more",
+            Gaps::Constant => "this machine could not keep up",
+            Gaps::Poisson | Gaps::Pareto(_) => {
+                "the gaps' luck, or this machine could not keep up; a longer run comes closer"
+            }
+        };
+        warnings.push(format!("the rate was {:.1}% of the one asked: {why}", reached * 100.0));
+    }
+    warnings
+}

@@ -1,0 +1,85 @@
+//! Pacing on absolute schedules (DESIGN section 4): sleep until shortly before a departure, then
+//! spin. Shared by all timing loops; each decides itself what it does meanwhile.
+
+use dwell_io::clock::monotonic;
+use dwell_units::{Instant, Monotonic, Nanos};
+
+/// Sleep until this long before a departure, then spin: a sleeping thread is woken 50 to 100 us
+/// late, and a spinning one is not.
+pub(crate) const SPIN: Nanos = Nanos::from_micros(150);
+
+/// Never asleep for longer than this, so that a stop is obeyed.
+pub(crate) const NAP: Nanos = Nanos::from_millis(100);
+
+/// How a timing loop waits for a departure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Never sleep.
+    Spin,
+    /// Sleep, then spin: departures are punctual, and most of the CPU is free if they are rare.
+    SleepSpin,
+    /// Sleep, then send what has become due meanwhile: only the mean rate is right, and the CPU is
+    /// free.
+    CatchUp,
+}
+
+/// What to do until a departure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// It is due.
+    Due,
+    /// Look at the clock again at once.
+    Spin,
+    /// Sleep until then, and look again.
+    Sleep(Instant<Monotonic>),
+}
+
+impl Manner {
+    /// What to do at `now` until a departure at `due`.
+    pub(crate) fn rest(self, now: Instant<Monotonic>, due: Instant<Monotonic>) -> Rest {
+        let awake = match self {
+            Self::Spin => now,
+            Self::SleepSpin => due - SPIN,
+            Self::CatchUp => due,
+        };
+        if due <= now {
+            Rest::Due
+        } else if awake <= now {
+            Rest::Spin
+        } else {
+            Rest::Sleep(awake.min(now + NAP))
+        }
+    }
+
+    /// The name in results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Spin => "open-loop, spin",
+            Self::SleepSpin => "open-loop, sleep-spin",
+            Self::CatchUp => "sleep, then catch up",
+        }
+    }
+}
+
+/// Sleeps until `until`, or a little longer.
+pub(crate) fn sleep_until(until: Instant<Monotonic>) {
+    std::thread::sleep((until - monotonic()).max(Nanos::ZERO).to_std());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_departure_is_slept_for_then_spun_for_and_no_sleep_outlasts_a_stop() {
+        let due = Instant::from_nanos(1_000_000_000);
+        let before = |micros| due - Nanos::from_micros(micros);
+        assert_eq!(Manner::SleepSpin.rest(due, due), Rest::Due);
+        assert_eq!(Manner::SleepSpin.rest(before(150), due), Rest::Spin);
+        assert_eq!(Manner::SleepSpin.rest(before(1_000), due), Rest::Sleep(before(150)));
+        assert_eq!(Manner::CatchUp.rest(before(150), due), Rest::Sleep(due));
+        assert_eq!(Manner::Spin.rest(before(9_000), due), Rest::Spin);
+        let early = before(900_000);
+        assert_eq!(Manner::SleepSpin.rest(early, due), Rest::Sleep(early + NAP));
+    }
+}

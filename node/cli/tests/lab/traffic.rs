@@ -1,0 +1,171 @@
+//! Traffic over links that lose packets: what the link dropped, what the real iperf counts and what
+//! dwell counts are the same.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use dwell_io::process::{Handle, Signal};
+use serde_json::Value;
+
+use crate::fixture::{DWELL, TestLab, as_root, kill, said, skip, until};
+
+/// Datagrams of iperf that the link dropped, by their numbers; without FINs, which come again.
+fn dropped(lab: &TestLab) -> BTreeSet<u32> {
+    let word = |event: &Value, at: usize| {
+        let head = event["payload_head"].as_str().unwrap();
+        u32::from_str_radix(&head[2 * at..2 * at + 8], 16).unwrap()
+    };
+    let events = lab.events();
+    let ours = events.iter().filter(|event| event["action"] == "drop" && event["dport"] == 5_001);
+    ours.map(|event| word(event, 0)).filter(|id| *id >> 31 == 0).collect()
+}
+
+/// A command in a node, ended with its test.
+struct InNode(Child);
+
+impl InNode {
+    fn start(lab: &TestLab, node: &str, command: &[&str]) -> Self {
+        let child = Command::new(DWELL)
+            .args(["lab", "exec", "--lab", &lab.name, node, "--"])
+            .args(command)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    /// Waits until it listens on UDP port 5001.
+    fn listening(self) -> Self {
+        let table = format!("/proc/{}/net/udp", self.0.id());
+        until("it listens", || {
+            fs::read_to_string(&table).is_ok_and(|text| text.contains(":1389 "))
+        });
+        self
+    }
+
+    fn stop(mut self, with: Signal) -> String {
+        Handle::open(self.0.id()).unwrap().signal(with).unwrap();
+        let mut text = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for InNode {
+    fn drop(&mut self) {
+        kill(&mut self.0);
+    }
+}
+
+/// The first figures that an iperf server prints in `text`: jitter in ms, lost, total.
+fn printed(text: &str) -> (f64, u64, u64) {
+    let line = BufReader::new(text.as_bytes())
+        .lines()
+        .map_while(Result::ok)
+        .find(|line| line.contains(" ms ") && line.contains('%'))
+        .unwrap_or_else(|| panic!("no report: {text}"));
+    let (before, after) = line.split_once(" ms ").unwrap();
+    let (lost, total) = after.split_whitespace().next().unwrap().split_once('/').unwrap();
+    let jitter = before.split_whitespace().next_back().unwrap();
+    (jitter.parse().unwrap(), lost.parse().unwrap(), total.parse().unwrap())
+}
+
+fn ready(test: &str) -> Option<TestLab> {
+    if !as_root() {
+        return None;
+    }
+    if Command::new("iperf").arg("--version").output().is_err() {
+        skip("iperf is not installed (make setup)");
+        return None;
+    }
+    let link = ["--loss", "5%", "--seed", "11", "--delay", "2ms", "--mechanism", "tap"];
+    Some(TestLab::up(test, &[&["line:2"][..], &link].concat()))
+}
+
+#[test]
+fn the_real_server_and_our_sink_count_the_same_losses_of_our_traffic() {
+    let traffic = [
+        DWELL,
+        "load",
+        "traffic",
+        "udp://198.19.0.2:5001",
+        "--rate",
+        "1000pps",
+        "--count",
+        "1500",
+        "--size",
+        "200B",
+        "--header",
+        "iperf",
+        "--json",
+    ];
+    let mut lost = Vec::new();
+    let mut jitters = Vec::new();
+    for real in [true, false] {
+        let Some(lab) = ready(if real { "iperf-s" } else { "sink" }) else { return };
+        let sink = [DWELL, "load", "sink", "udp://0.0.0.0:5001", "--clock-error", "0s", "--json"];
+        let server: &[&str] = if real { &["iperf", "-s", "-u", "-e"] } else { &sink };
+        let server = InNode::start(&lab, "n2", server).listening();
+        let output = lab.exec("n1", &traffic);
+        let sent: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", said(&output)));
+        let dropped = dropped(&lab);
+        assert!((30..150).contains(&dropped.len()), "5 % of 1,500: {}", dropped.len());
+        let text = server.stop(if real { Signal::Terminate } else { Signal::Interrupt });
+        let (jitter, server_lost) = if real {
+            let (jitter, lost, total) = printed(&text);
+            assert_eq!(total, 1_500, "{text}");
+            (jitter * 1e6, lost)
+        } else {
+            let result: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(result["packets"]["sent"], 1_500, "{result}");
+            let way = &result["metrics"]["one_way_forward_ns"];
+            let median = way["p50"].as_f64().unwrap();
+            assert!((2e6..4e6).contains(&median), "2 ms of delay, {way}");
+            let jitter = result["values"]["jitter_rfc3550_ns"].as_f64().unwrap();
+            (jitter, result["packets"]["lost"].as_u64().unwrap())
+        };
+        assert_eq!(server_lost, dropped.len() as u64, "{text}");
+        assert_eq!(sent["packets"]["lost"], server_lost, "{sent}");
+        assert_eq!(sent["values"]["server_packets"], 1_500);
+        // Whole microseconds are reported, and printed.
+        let told = sent["values"]["server_jitter_ns"].as_f64().unwrap();
+        assert!((told - jitter).abs() <= 1_001.0, "{told} and {jitter} ns");
+        lost.push(dropped);
+        jitters.push(jitter);
+    }
+    assert_eq!(lost[0], lost[1], "the same seed, the same luck");
+    assert!(jitters.iter().all(|jitter| *jitter < 2e6), "of a constant delay: {jitters:?} ns");
+}
+
+#[test]
+fn the_real_client_hears_from_our_sink_what_the_link_lost() {
+    let Some(lab) = ready("iperf-c") else { return };
+    let sink = [DWELL, "load", "sink", "udp://0.0.0.0:5001", "--json"];
+    let sink = InNode::start(&lab, "n2", &sink).listening();
+    let client =
+        ["iperf", "-c", "198.19.0.2", "-u", "-e", "-b", "1000pps", "-l", "200", "-t", "1.5"];
+    let output = lab.exec("n1", &client);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (_, report) = text.split_once("Server Report").unwrap_or_else(|| panic!("{text}"));
+    let (jitter, lost, total) = printed(report);
+    let dropped = dropped(&lab);
+    let result: Value = serde_json::from_str(&sink.stop(Signal::Interrupt)).unwrap();
+    assert!(dropped.len() > 30, "5 % of 1,500: {}", dropped.len());
+    assert_eq!(lost, dropped.len() as u64, "{text}");
+    assert_eq!(
+        (&result["packets"]["lost"], &result["packets"]["sent"]),
+        (&lost.into(), &total.into())
+    );
+    let ours = result["values"]["jitter_rfc3550_ns"].as_f64().unwrap() / 1e6;
+    assert!((jitter - ours).abs() < 0.001_1, "{jitter} and {ours} ms");
+    assert_eq!(
+        result["metrics"]["one_way_forward_ns"],
+        Value::Null,
+        "nobody said that clocks are one"
+    );
+}

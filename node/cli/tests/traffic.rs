@@ -1,0 +1,344 @@
+//! `dwell load traffic` and `dwell load sink`, against each other and against the real iperf, over
+//! loopback.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use dwell_engine::passage::{Fate, Passage, Point};
+use dwell_io::process::Signal;
+use dwell_record::segment::{self, FlowEntry, Record};
+use serde_json::Value;
+use support::{DWELL, Server, dwell, free_port, json, said, signal};
+
+/// A file that is gone when its test ends.
+struct TemporaryFile(PathBuf);
+
+impl TemporaryFile {
+    fn named(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("dwell-{}-{name}", std::process::id())))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The flows and passages of a whole segment.
+fn passages(path: &str) -> (Vec<FlowEntry>, Vec<Passage>) {
+    let (mut flows, mut passages) = (Vec::new(), Vec::new());
+    let mut file = fs::File::open(path).unwrap();
+    let end = segment::read(&mut file, &mut |record| match record {
+        Record::Flow(flow) => flows.push(flow.clone()),
+        Record::Passage(passage) => passages.push(*passage),
+        Record::Header(_) | Record::Sample(..) => {}
+    })
+    .unwrap();
+    assert_eq!(end.totals.unwrap().samples, passages.len() as u64, "the segment is whole");
+    (flows, passages)
+}
+
+/// `dwell load sink` on a free port; with its URL.
+fn sink(more: &[&str]) -> (Server, String) {
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let mut command = Command::new(DWELL);
+    command.args(["load", "sink", &url, "--json"]).args(more);
+    (Server::ready(command, "listening on", 1), url)
+}
+
+/// The figures that an iperf server prints: jitter in ms, lost, total.
+fn printed(text: &str) -> Vec<(f64, u64, u64)> {
+    let row = |line: &str| {
+        let (before, after) = line.split_once(" ms ")?;
+        let jitter = before.split_whitespace().next_back()?.parse().ok()?;
+        let (lost, total) = after.split_whitespace().next()?.split_once('/')?;
+        Some((jitter, lost.parse().ok()?, total.parse().ok()?))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+fn has_iperf(test: &str) -> bool {
+    let found = Command::new("iperf").arg("--version").output().is_ok();
+    if !found {
+        println!("SKIP {test}: iperf is not installed (make setup)");
+    }
+    found
+}
+
+/// A real server on a free port of loopback, ready; ended by its own drop.
+struct Iperf {
+    child: Child,
+    port: u16,
+}
+
+impl Iperf {
+    fn serve(more: &[&str]) -> Self {
+        let port = free_port("127.0.0.1");
+        let mut child = Command::new("iperf")
+            .args(["-s", "-u", "-e", "-p", &port.to_string()])
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let bound = format!(":{port:04X} ");
+        let since = Instant::now();
+        while !fs::read_to_string("/proc/self/net/udp").unwrap().contains(&bound) {
+            assert!(since.elapsed() < Duration::from_secs(10), "iperf listens");
+            assert!(child.try_wait().unwrap().is_none(), "iperf runs");
+        }
+        Self { child, port }
+    }
+
+    /// Ends it; what it printed.
+    fn stop(mut self) -> String {
+        signal(&self.child, Signal::Terminate);
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut self.child.stdout.take().unwrap(), &mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Iperf {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn both_ends_tell_of_every_packet_and_their_stamps_lie_in_packet_order() {
+    let (left, came) = (TemporaryFile::named("left"), TemporaryFile::named("came"));
+    let (sink, url) = sink(&["--samples", came.path()]);
+    let traffic = ["load", "traffic", &url, "--rate", "500pps", "--count", "300", "--json"];
+    let more = ["--size", "400B", "--header", "iperf", "--flows", "2", "--samples", left.path()];
+    let sent = json(&dwell(&[&traffic[..], &more].concat()));
+    let received = json(&sink.stop());
+    for result in [&sent, &received] {
+        assert_eq!(result["packets"]["sent"], 300, "{result}");
+        assert_eq!(result["packets"]["lost"], 0, "{result}");
+    }
+    assert_eq!(sent["values"]["server_packets"], 300);
+    assert_eq!(sent["values"]["server_payload_bytes"], 300 * 400);
+    assert_eq!(received["values"]["iperf_reports"], 2);
+    assert_eq!(received["metrics"]["one_way_forward_ns"]["count"], 298, "loopback is one clock");
+    assert!(sent["metrics"]["gap_ns"]["p50"].as_f64().unwrap() > 3.9e6, "{sent}");
+    let (left_flows, left) = passages(left.path());
+    let (came_flows, came) = passages(came.path());
+    let ends = |flow: &FlowEntry| (flow.from, flow.to);
+    let join = |flows: &[FlowEntry], all: Vec<Passage>| -> BTreeMap<_, Passage> {
+        let flow = |name| flows.iter().find(|flow| flow.flow == name).unwrap();
+        all.into_iter().map(|passage| ((ends(flow(passage.flow)), passage.id), passage)).collect()
+    };
+    let (left, came) = (join(&left_flows, left), join(&came_flows, came));
+    // The ends of both flows are no passages: they may be sent several times.
+    assert_eq!((left.len(), came.len()), (298, 298));
+    let mut stamped = 0;
+    for ((key, tx), (other, rx)) in left.iter().zip(&came) {
+        assert_eq!(key, other, "the same flow and id at both ends");
+        assert_eq!((tx.fate, rx.fate, tx.size, rx.size), (Fate::Sent, Fate::Received, 400, 400));
+        let at = |passage: &Passage, point| passage.stamps.get(point);
+        assert!(at(tx, Point::TxAppDone).unwrap() > at(tx, Point::TxApp).unwrap());
+        let all = [
+            at(tx, Point::TxApp),
+            at(tx, Point::TxSched),
+            at(tx, Point::TxKernel),
+            at(rx, Point::RxKernel),
+            at(rx, Point::RxApp),
+        ];
+        let all: Vec<_> = all.into_iter().flatten().collect();
+        assert!(all.is_sorted(), "{key:?}: {tx:?} {rx:?}");
+        stamped += usize::from(all.len() == 5);
+    }
+    // The kernel switches its stamps on a moment after the first socket asked.
+    assert!(stamped >= 290, "{stamped} of 298 have every stamp");
+}
+
+#[test]
+fn the_real_server_counts_our_traffic_as_we_do() {
+    const TEST: &str = "the_real_server_counts_our_traffic_as_we_do";
+    if !has_iperf(TEST) {
+        return;
+    }
+    for size in ["1000B", "100B", "60B", "20B"] {
+        let server = Iperf::serve(&[]);
+        let url = format!("udp://127.0.0.1:{}", server.port);
+        let traffic = ["load", "traffic", &url, "--rate", "1000pps", "--count", "200", "--json"];
+        let result = json(&dwell(&[&traffic[..], &["--size", size, "--header", "iperf"]].concat()));
+        let text = server.stop();
+        let [(jitter, lost, total)] = printed(&text)[..] else { panic!("{size}: {text}") };
+        assert_eq!((lost, total), (0, 200), "{size}: {text}");
+        let value = |name: &str| result["values"][name].as_f64().unwrap();
+        assert_eq!((value("server_lost"), value("server_packets")), (0.0, 200.0), "{size}");
+        // It prints and reports whole microseconds.
+        assert!((value("server_jitter_ns") / 1e6 - jitter).abs() <= 0.001_001, "{size}: {text}");
+        assert_eq!(result["packets"]["received"], 200);
+        assert!(!text.contains("out-of-order"), "{size}: {text}");
+    }
+}
+
+#[test]
+fn the_real_client_prints_our_figures_as_the_servers_report() {
+    const TEST: &str = "the_real_client_prints_our_figures_as_the_servers_report";
+    if !has_iperf(TEST) {
+        return;
+    }
+    for options in [
+        &["-e", "-b", "500pps", "-l", "1000"][..],
+        &["-e", "-b", "500pps", "-l", "100"],
+        &["-e", "-b", "500pps", "-l", "60"],
+        &["-C", "-b", "500pps", "-l", "300"],
+        &["-e", "--trip-times", "-b", "500pps", "-l", "300"],
+        &["-e", "--isochronous=100:500k,0", "-l", "300"],
+    ] {
+        let (sink, url) = sink(&[]);
+        let (_, port) = url.rsplit_once(':').unwrap();
+        let client = ["-c", "127.0.0.1", "-u", "-p", port, "-t", "0.4"];
+        let output = Command::new("iperf").args(client).args(options).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let result = json(&sink.stop());
+        let (_, report) = text.split_once("Server Report").unwrap_or_else(|| panic!("{text}"));
+        let [(jitter, lost, total), ..] = printed(report)[..] else { panic!("{text}") };
+        let received = result["packets"]["received"].as_u64().unwrap();
+        assert_eq!((lost, total), (0, received), "{options:?}: {text}\n{result}");
+        assert!(received > 30, "{options:?}: {text}");
+        let ours = result["values"]["jitter_rfc3550_ns"].as_f64().unwrap() / 1e6;
+        assert!((jitter - ours).abs() < 0.001_1, "{options:?}: {jitter} and {ours} ms\n{text}");
+        assert_eq!(result["values"]["iperf_reports"], 1);
+    }
+}
+
+#[test]
+fn nobody_is_sent_more_than_came_from_there() {
+    let (sink, url) = sink(&[]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(url.strip_prefix("udp://").unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut fin = [0; 20];
+    dwell_wire::iperf2::Datagram { id: -1, sec: 1_795_258_609, usec: 5 }.emit(&mut fin);
+    let mut answer = [0; 256];
+    // Seven of them are more than 128 bytes; before the seventh there is no answer.
+    for _ in 0..6 {
+        socket.send(&fin).unwrap();
+    }
+    socket.set_nonblocking(true).unwrap();
+    assert!(socket.recv(&mut answer).is_err());
+    socket.set_nonblocking(false).unwrap();
+    socket.send(&fin).unwrap();
+    assert_eq!(socket.recv(&mut answer).unwrap(), 128);
+    let result = json(&sink.stop());
+    assert_eq!(result["values"]["iperf_reports"], 1, "{result}");
+    assert_eq!(result["values"]["packets"], 7);
+}
+
+#[test]
+fn a_flow_that_begins_again_from_the_same_port_is_another_flow() {
+    let (sink, url) = sink(&[]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(url.strip_prefix("udp://").unwrap()).unwrap();
+    let mut packet = [0; 200];
+    for id in [1, 2, 3, -4, 1, 2, -3] {
+        dwell_wire::iperf2::Datagram { id, sec: 1_795_258_609, usec: 5 }.emit(&mut packet);
+        socket.send(&packet).unwrap();
+        if id < 0 {
+            // It has taken all before.
+            assert_eq!(socket.recv(&mut [0; 256]).unwrap(), 128);
+        }
+    }
+    let result = json(&sink.stop());
+    assert_eq!(result["values"]["flows"], 2, "{result}");
+    let packets = &result["packets"];
+    assert_eq!((&packets["received"], &packets["duplicate"]), (&7.into(), &0.into()), "{result}");
+}
+
+#[test]
+fn every_packet_of_a_run_has_the_same_random_series_and_its_seed_repeats_it() {
+    let receive = |seed: &str| -> Vec<Vec<u8>> {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let url = format!("udp://{}", socket.local_addr().unwrap());
+        let traffic =
+            ["load", "traffic", &url, "--rate", "1000pps", "--count", "3", "--seed", seed];
+        let output = dwell(&[&traffic[..], &["--size", "300B", "--json"]].concat());
+        assert_eq!(json(&output)["packets"], Value::Null, "nobody says what came");
+        let mut buffer = [0; 2_000];
+        (0..3)
+            .map(|_| socket.recv(&mut buffer).map(|len| buffer[..len].to_vec()).unwrap())
+            .collect()
+    };
+    let (first, again, other) = (receive("1"), receive("1"), receive("2"));
+    assert_eq!(first, again);
+    assert!(first.iter().all(|packet| packet[16..] == first[0][16..]));
+    assert_ne!(first[0][16..], other[0][16..]);
+    let different: std::collections::BTreeSet<u8> = first[0][16..].iter().copied().collect();
+    assert!(different.len() > 100, "random bytes");
+}
+
+#[test]
+fn without_a_server_the_end_is_said_in_vain_and_what_was_sent_is_told() {
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let traffic = ["load", "traffic", &url, "--rate", "1000pps", "--count", "20", "--json"];
+    let result = json(&dwell(&[&traffic[..], &["--header", "iperf"]].concat()));
+    assert_eq!(result["packets"], Value::Null);
+    assert_eq!(result["values"]["packets"], 20);
+    assert_eq!(result["values"]["server_lost"], Value::Null);
+    assert!(result["trust"]["warnings"].to_string().contains("did not report: 1 of 1"), "{result}");
+}
+
+#[test]
+fn samples_that_cannot_be_written_are_told_before_anything_is_sent() {
+    if !Path::new("/dev/full").exists() {
+        println!(
+            "SKIP samples_that_cannot_be_written_are_told_before_anything_is_sent: no /dev/full"
+        );
+        return;
+    }
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let traffic = ["load", "traffic", &url, "--rate", "1000pps", "--count", "20", "--json"];
+    let output = dwell(&[&traffic[..], &["--samples", "/dev/full"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said(&output).contains("cannot write /dev/full"), "{}", said(&output));
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_with_what_would_be_right() {
+    let traffic = ["load", "traffic", "udp://127.0.0.1:9", "--rate", "10pps", "--header", "iperf"];
+    for (flags, right) in [
+        (&["--size", "19B"][..], "20B to 65507B"),
+        (&["--count", "1"], "2 or more"),
+        (&["--flows", "3", "--count", "5"], "6 or more"),
+        (&["--header", "iperf3"], "possible values"),
+        (&["--cpu", "4000"], "this process may run on"),
+    ] {
+        let last = if flags[0] == "--header" { &traffic[..5] } else { &traffic[..] };
+        let output = dwell(&[last, flags].concat());
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {output:?}");
+        assert!(said(&output).contains(right), "{flags:?}: {}", said(&output));
+    }
+    let output = dwell(&["load", "sink", "udp://127.0.0.1:0", "--clock-error=-1us"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(said(&output).contains("0s or more"), "{}", said(&output));
+}
+
+#[test]
+fn stopped_traffic_still_ends_its_flow() {
+    let (sink, url) = sink(&[]);
+    let mut traffic = Command::new(DWELL);
+    traffic.args(["load", "traffic", &url, "--rate", "200pps", "--header", "iperf", "--json"]);
+    let traffic = Server::ready(traffic, "sending 1 flows", 1);
+    let sent = json(&traffic.stop());
+    let received = json(&sink.stop());
+    assert_eq!(sent["values"]["packets"], received["values"]["packets"]);
+    assert_eq!(sent["values"]["server_packets"], sent["values"]["packets"]);
+}
