@@ -195,7 +195,18 @@ fn perform(
         Job::Cpu(cpu) => crate::load::burn(cpu, stop, &mut |_| ready()),
         Job::Traffic(traffic) => crate::load::send(traffic, stop, &mut |_| ready()),
         Job::Sink(sink) => crate::load::sink(sink, stop, &mut |_| ready()),
-        Job::Relay(_) | Job::Trace(_) => Err(Failure::unsupported("this node cannot do that yet")),
+        Job::Trace(trace) => {
+            let outputs = crate::trace::Outputs {
+                samples: spool.map(|spool| SampleFile {
+                    to: Box::new(spool.clone()),
+                    name: "the spool of samples".into(),
+                }),
+                live: false,
+            };
+            let traced = crate::trace::perform(trace, outputs, stop, &mut |_| ready())?;
+            traced.failure.map_or(Ok(traced.summary), Err)
+        }
+        Job::Relay(_) => Err(Failure::unsupported("this node cannot do that yet")),
     }
 }
 

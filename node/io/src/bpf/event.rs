@@ -72,6 +72,21 @@ impl Event {
         &self.head[..usize::from(self.head_length).min(HEAD)]
     }
 
+    /// What a program would say of a packet of UDP: for tests of whoever reads events.
+    pub fn udp(
+        point: Point,
+        at: Instant<Realtime>,
+        (from, to): (SocketAddr, SocketAddr),
+        size: u16,
+        payload: &[u8],
+    ) -> Self {
+        let mut head = [0; HEAD];
+        let length = payload.len().min(HEAD);
+        head[..length].copy_from_slice(&payload[..length]);
+        let (interface, protocol) = (1, Protocol::Udp);
+        Self { point, at, interface, protocol, from, to, size, head, head_length: length as u8 }
+    }
+
     /// Reads an event of a program of ours. `tai_offset` is CLOCK_TAI minus CLOCK_REALTIME. `None`
     /// for bytes that none of them writes.
     pub(super) fn parse(bytes: &[u8], tai_offset: Nanos) -> Option<Self> {
