@@ -5,4 +5,6 @@ mod fixture;
 mod leftovers;
 mod links;
 mod rootless;
+#[cfg(feature = "bpf")]
+mod trace;
 mod whole;
