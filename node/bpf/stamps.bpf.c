@@ -120,7 +120,10 @@ static __always_inline void submit(struct event *event, struct bpf_dynptr *packe
 	event->ports[1] = filter.protocol == ICMP ? transport->echo.identifier :
 						    transport->ports[1];
 	if (head) {
-		__builtin_memcpy(event->head, head, HEAD);
+		/* In words; of bytes the compiler does not know that they may be. */
+		((__u64 *)event->head)[0] = ((const __u64 *)head)[0];
+		((__u64 *)event->head)[1] = ((const __u64 *)head)[1];
+		((__u64 *)event->head)[2] = ((const __u64 *)head)[2];
 		there = HEAD;
 	} else {
 		__builtin_memset(event->head, 0, HEAD);
