@@ -37,6 +37,9 @@ _dwell__node() {
             dwell__node,serve)
                 cmd="dwell__node__subcmd__serve"
                 ;;
+            dwell__node,trace)
+                cmd="dwell__node__subcmd__trace"
+                ;;
             dwell__node__subcmd__help,doctor)
                 cmd="dwell__node__subcmd__help__subcmd__doctor"
                 ;;
@@ -57,6 +60,9 @@ _dwell__node() {
                 ;;
             dwell__node__subcmd__help,serve)
                 cmd="dwell__node__subcmd__help__subcmd__serve"
+                ;;
+            dwell__node__subcmd__help,trace)
+                cmd="dwell__node__subcmd__help__subcmd__trace"
                 ;;
             dwell__node__subcmd__help__subcmd__lab,down)
                 cmd="dwell__node__subcmd__help__subcmd__lab__subcmd__down"
@@ -140,7 +146,7 @@ _dwell__node() {
 
     case "${cmd}" in
         dwell__node)
-            opts="-h -V --help --version ping reflect load lab doctor serve help"
+            opts="-h -V --help --version ping reflect load trace lab doctor serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -168,7 +174,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help)
-            opts="ping reflect load lab doctor serve help"
+            opts="ping reflect load trace lab doctor serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -364,6 +370,20 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help__subcmd__serve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__help__subcmd__trace)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -900,6 +920,44 @@ _dwell__node() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__trace)
+            opts="-q -h --flow --id --hooks --interface --duration --samples --json --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --flow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --id)
+                    COMPREPLY=($(compgen -W "auto iperf stamp roundtrip dwell none" -- "${cur}"))
+                    return 0
+                    ;;
+                --hooks)
+                    COMPREPLY=($(compgen -W "netfilter tcx xdp" -- "${cur}"))
+                    return 0
+                    ;;
+                --interface)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --samples)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

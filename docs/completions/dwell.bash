@@ -61,6 +61,9 @@ _dwell() {
             dwell,show)
                 cmd="dwell__subcmd__show"
                 ;;
+            dwell,trace)
+                cmd="dwell__subcmd__trace"
+                ;;
             dwell__subcmd__help,compare)
                 cmd="dwell__subcmd__help__subcmd__compare"
                 ;;
@@ -105,6 +108,9 @@ _dwell() {
                 ;;
             dwell__subcmd__help,show)
                 cmd="dwell__subcmd__help__subcmd__show"
+                ;;
+            dwell__subcmd__help,trace)
+                cmd="dwell__subcmd__help__subcmd__trace"
                 ;;
             dwell__subcmd__help__subcmd__lab,down)
                 cmd="dwell__subcmd__help__subcmd__lab__subcmd__down"
@@ -188,7 +194,7 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping reflect load lab doctor serve run runs show report compare export import delete help"
+            opts="-h -V --help --version ping reflect load trace lab doctor serve run runs show report compare export import delete help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -302,7 +308,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help)
-            opts="ping reflect load lab doctor serve run runs show report compare export import delete help"
+            opts="ping reflect load trace lab doctor serve run runs show report compare export import delete help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -610,6 +616,20 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__trace)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1257,6 +1277,44 @@ _dwell() {
             fi
             case "${prev}" in
                 --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__trace)
+            opts="-q -h --flow --id --hooks --interface --duration --samples --json --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --flow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --id)
+                    COMPREPLY=($(compgen -W "auto iperf stamp roundtrip dwell none" -- "${cur}"))
+                    return 0
+                    ;;
+                --hooks)
+                    COMPREPLY=($(compgen -W "netfilter tcx xdp" -- "${cur}"))
+                    return 0
+                    ;;
+                --interface)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --samples)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1,6 +1,7 @@
 //! What one node is asked to do: the part of a trial that is its own. Commands of the node's
 //! program turn their arguments into the same jobs.
 
+mod flow_filter;
 mod relay;
 mod trace;
 
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use dwell_units::{Bytes, Nanos, PacketRate, Rate, Ratio};
 use serde::{Deserialize, Serialize};
 
+pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use relay::{Clear, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
 pub use trace::{TraceHook, TraceJob};
 

@@ -20,9 +20,9 @@ pub use error::{PlanError, Position};
 pub use estimate::Estimate;
 pub use expand::{Cell, Expansion, Trial, expand};
 pub use job::{
-    Clear, CpuJob, Hold, HoldAt, IcmpSocket, IdFormat, Job, KeySource, Limit, Pattern, PingJob,
-    Place, ReflectJob, RelayEngine, RelayJob, RelayMode, Scheduling, SinkJob, Stamps, TraceHook,
-    TraceJob, TrafficHeader, TrafficJob,
+    Clear, CpuJob, FlowFilter, FlowFilterError, FlowProtocol, Hold, HoldAt, IcmpSocket, IdFormat,
+    Job, KeySource, Limit, Pattern, PingJob, Place, ReflectJob, RelayEngine, RelayJob, RelayMode,
+    Scheduling, SinkJob, Stamps, TraceHook, TraceJob, TrafficHeader, TrafficJob,
 };
 pub use plan::{
     Constraint, CpuLoad, LinkPlan, Load, NodePlace, Order, PingPlan, Plan, ReflectPlan, StopRules,

@@ -5,6 +5,7 @@
 mod environment;
 mod exit;
 mod pace;
+#[allow(dead_code, reason = "relays use the rest of it")]
 mod passages;
 mod place;
 mod progress;
@@ -17,6 +18,7 @@ pub mod load;
 pub mod ping;
 pub mod reflect;
 pub mod serve;
+pub mod trace;
 
 pub use exit::{Exit, Failure};
 pub use place::{PlaceArgs, SchedulingChoice};
@@ -41,6 +43,8 @@ pub enum NodeCommand {
     Reflect(reflect::Args),
     /// Put load on this node or on the network
     Load(load::Args),
+    /// Stamp packets that pass through this node, whoever sends them
+    Trace(trace::Args),
     /// Make and remove network namespaces that stand for machines
     Lab(lab::Args),
     /// Say what this node can measure, and how well
@@ -56,6 +60,7 @@ impl NodeCommand {
             Self::Ping(args) => ping::run(&args),
             Self::Reflect(args) => reflect::run(args),
             Self::Load(args) => load::run(args),
+            Self::Trace(args) => trace::run(&args),
             Self::Lab(args) => lab::run(args),
             Self::Doctor(args) => doctor::run(args),
             Self::Serve(args) => serve::run(&args),

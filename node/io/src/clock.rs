@@ -53,6 +53,16 @@ pub fn utc_error() -> Option<Nanos> {
     synchronised.then(|| Nanos::from_micros(timex.maxerror))
 }
 
+/// CLOCK_TAI minus CLOCK_REALTIME, as whoever disciplines the clock told the kernel: whole seconds,
+/// 0 when nobody did.
+pub fn tai_offset() -> Nanos {
+    // SAFETY: timex is plain data for which all zeros is valid and asks for no change.
+    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel reads and writes one timex, exclusively borrowed.
+    let state = unsafe { libc::adjtimex(&mut timex) };
+    if state < 0 { Nanos::ZERO } else { Nanos::from_secs(i64::from(timex.tai)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

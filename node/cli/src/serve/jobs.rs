@@ -199,7 +199,12 @@ fn perform(
             let samples = spool.map(Spool::file);
             crate::load::sink(sink, samples, stop, &mut |_| ready()).map(what_stands)
         }
-        Job::Relay(_) | Job::Trace(_) => Err(Failure::unsupported("this node cannot do that yet")),
+        Job::Trace(trace) => {
+            let outputs = crate::trace::Outputs { samples: spool.map(Spool::file), live: false };
+            let traced = crate::trace::perform(trace, outputs, stop, &mut |_| ready())?;
+            traced.failure.map_or(Ok(traced.summary), Err)
+        }
+        Job::Relay(_) => Err(Failure::unsupported("this node cannot do that yet")),
     }
 }
 

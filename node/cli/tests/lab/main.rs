@@ -5,5 +5,7 @@ mod fixture;
 mod leftovers;
 mod links;
 mod rootless;
+#[cfg(feature = "bpf")]
+mod trace;
 mod traffic;
 mod whole;

@@ -1,18 +1,14 @@
-//! eBPF as far as finding out whether it is to be had: the smallest program there is, loaded and
-//! attached (bpf(2)).
+//! Whether eBPF is to be had: the smallest program there is, loaded and attached.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
-/// Commands, program types, attach types and flags of linux/bpf.h and linux/if_link.h.
+use super::link::{self, Attr, BPF_NETFILTER, BPF_XDP, Place};
+
+/// Commands and program types of linux/bpf.h.
 const BPF_PROG_LOAD: libc::c_long = 5;
-const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_PROG_TYPE_NETFILTER: u32 = 32;
-const BPF_XDP: u32 = 37;
-const BPF_NETFILTER: u32 = 45;
-const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
-const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
 /// Where a program can sit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,49 +86,6 @@ impl Pass {
     /// # Errors
     /// The driver has no native XDP, another program is attached, no privilege.
     pub fn attach_xdp(&self, index: u32, mode: XdpMode) -> io::Result<Attached> {
-        let mut attr = Attr::new();
-        attr.put(0, self.0.as_raw_fd() as u32);
-        attr.put(4, index);
-        attr.put(8, BPF_XDP);
-        attr.put(
-            12,
-            match mode {
-                XdpMode::Native => XDP_FLAGS_DRV_MODE,
-                XdpMode::Generic => XDP_FLAGS_SKB_MODE,
-            },
-        );
-        attr.call(BPF_LINK_CREATE).map(Attached)
-    }
-}
-
-/// union bpf_attr, by offset; what is not set is zero.
-#[repr(align(8))]
-struct Attr([u8; 128]);
-
-impl Attr {
-    fn new() -> Self {
-        Self([0; 128])
-    }
-
-    fn put(&mut self, at: usize, value: u32) {
-        self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-    }
-
-    /// Pointers are 64 bits wide on every machine.
-    fn put_pointer(&mut self, at: usize, pointer: *const u8) {
-        self.0[at..at + 8].copy_from_slice(&(pointer as usize as u64).to_ne_bytes());
-    }
-
-    fn call(&mut self, command: libc::c_long) -> io::Result<OwnedFd> {
-        // SAFETY: the kernel reads the attribute of the stated size and what its pointers point
-        // to, which the callers keep alive; both commands return a descriptor or -1.
-        let fd = unsafe {
-            libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len() as libc::c_long)
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel just made this descriptor (close-on-exec) for us alone.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+        link::create(self.0.as_fd(), Place::Xdp { interface: index, mode }).map(Attached)
     }
 }

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT */
+/*
+ * What the programs and node/io/src/bpf share, and the little of the kernel that programs look at.
+ * Nothing is included, so that an object depends on these files and the compiler only.
+ */
+#ifndef DWELL_BPF_H
+#define DWELL_BPF_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef int __s32;
+typedef unsigned long long __u64;
+
+/* Where an event was seen: numbers of POINTS in node/io/src/bpf/event.rs. */
+enum hook {
+	HOOK_RX_DRIVER,
+	HOOK_RX_TCX,
+	HOOK_PRE_ROUTING,
+	HOOK_POST_ROUTING,
+	HOOK_TX_TCX,
+};
+
+/* Bytes of what follows the ports that an event carries: enough for the id of every format. */
+#define HEAD 24
+
+/*
+ * A packet at a hook. In native order but for what is copied from the packet: ports, head and
+ * addresses. With IPv4 it ends after 8 bytes of addresses: 56 bytes, with the ring buffer's own 8 a
+ * cache line.
+ */
+struct event {
+	__u64 tai;		/* CLOCK_TAI, ns */
+	__u32 interface;	/* where it came in; at hooks on the way out, where it leaves */
+	__u16 length;		/* bytes from the transport header on, by the packet's own word */
+	__u8 hook;
+	__u8 protocol;
+	__u16 ports[2];		/* source, destination; of ICMP type and code, then its identifier */
+	__u8 family;		/* 4 or 6 */
+	__u8 head_length;	/* bytes of head that the packet had */
+	__u16 spare;
+	__u8 head[HEAD];	/* UDP: its payload. TCP, ICMP: from the sequence number */
+	__u8 addresses[32];	/* source, destination: 4 or 16 bytes each */
+};
+
+#define EVENT_IPV4 56
+
+_Static_assert(sizeof(struct event) == 80, "node/io/src/bpf/event.rs reads 80 bytes");
+_Static_assert(__builtin_offsetof(struct event, addresses) + 8 == EVENT_IPV4, "IPv4 ends early");
+
+/* Which packets make events; node/io/src/bpf/tracer.rs writes it. */
+struct filter {
+	__u8 protocol;	/* UDP, TCP; ICMP: echoes, those of ICMPv6 too */
+	__u8 family;	/* of the host, 4 or 6; 0: any host */
+	__u16 port;	/* source or destination, in network order; 0: any */
+	__u32 host[4];	/* source or destination, in network order */
+};
+
+_Static_assert(sizeof(struct filter) == 20, "node/io/src/bpf/tracer.rs writes 20 bytes");
+
+/* include/uapi/linux/in.h, in6.h, netfilter.h, bpf.h */
+#define ICMP 1
+#define TCP 6
+#define UDP 17
+#define ICMPV6 58
+#define NF_ACCEPT 1
+#define TCX_NEXT (-1)
+#define XDP_PASS 2
+#define BPF_RB_NO_WAKEUP 1
+#define BPF_MAP_TYPE_PERCPU_ARRAY 6
+#define BPF_MAP_TYPE_RINGBUF 27
+
+/* How libbpf finds programs, maps and what to resolve. */
+#define SEC(name) __attribute__((section(name), used))
+#define __always_inline inline __attribute__((always_inline))
+#define __ksym __attribute__((section(".ksyms")))
+#define __uint(name, value) int(*name)[value]
+#define __type(name, value) typeof(value) *name
+
+#define ntohs(x) __builtin_bswap16(x)
+#define htons(x) __builtin_bswap16(x)
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "objects are little-endian");
+
+/* Helpers by their numbers (include/uapi/linux/bpf.h). */
+static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
+static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
+static __u64 (*bpf_ktime_get_tai_ns)(void) = (void *)208;
+
+/* The beginning of contexts (include/uapi/linux/bpf.h); the kernel rewrites access to them. */
+struct xdp_md {
+	__u32 data;
+	__u32 data_end;
+	__u32 data_meta;
+	__u32 ingress_ifindex;
+};
+
+struct __sk_buff {
+	__u32 len;
+	__u32 pkt_type;
+	__u32 mark;
+	__u32 queue_mapping;
+	__u32 protocol;
+	__u32 vlan_present;
+	__u32 vlan_tci;
+	__u32 vlan_proto;
+	__u32 priority;
+	__u32 ingress_ifindex;
+	__u32 ifindex;
+};
+
+/* Of kernel structures only what is read; libbpf moves it to where the running kernel has it. */
+struct net_device {
+	int ifindex;
+} __attribute__((preserve_access_index));
+
+struct nf_hook_state {
+	struct net_device *in;
+	struct net_device *out;
+} __attribute__((preserve_access_index));
+
+struct sk_buff {
+	unsigned int len;
+} __attribute__((preserve_access_index));
+
+struct bpf_nf_ctx {
+	const struct nf_hook_state *state;
+	struct sk_buff *skb;
+} __attribute__((preserve_access_index));
+
+/* Kernel functions (net/core/filter.c, kernel/bpf/helpers.c), since Linux 6.4. */
+struct bpf_dynptr {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
+
+extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags,
+			       struct bpf_dynptr *packet) __ksym;
+extern int bpf_dynptr_from_xdp(struct xdp_md *xdp, __u64 flags, struct bpf_dynptr *packet) __ksym;
+extern void *bpf_dynptr_slice(const struct bpf_dynptr *packet, __u32 offset, void *buffer,
+			      __u32 buffer__szk) __ksym;
+static long (*bpf_dynptr_read)(void *to, __u32 length, const struct bpf_dynptr *packet,
+			       __u32 offset, __u64 flags) = (void *)201;
+
+#endif

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT
+/*
+ * Stamps the packets of some flows as they pass: each makes an event in the ring buffer. Every
+ * packet goes on as it came.
+ */
+#include "dwell.bpf.h"
+
+/* Which packets: set before loading, so that the verifier removes what is not asked for. */
+const volatile struct filter filter;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} events SEC(".maps");
+
+/* Events that found the ring full, on each CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} dropped SEC(".maps");
+
+struct ipv4 {
+	__u8 version_length;
+	__u8 service;
+	__u16 total;
+	__u16 id;
+	__u16 fragment;
+	__u8 hops;
+	__u8 protocol;
+	__u16 checksum;
+	__u32 source;
+	__u32 destination;
+};
+
+struct ipv6 {
+	__u32 version;
+	__u16 payload;
+	__u8 next;
+	__u8 hops;
+	__u32 source[4];
+	__u32 destination[4];
+};
+
+/* The first bytes of a transport header. */
+union transport {
+	__u16 ports[2];
+	struct {
+		__u8 type;
+		__u8 code;
+		__u16 checksum;
+		__u16 identifier;
+	} echo;
+	__u8 bytes[8];
+};
+
+/* Where an event's head begins in the transport header. */
+static __always_inline __u32 head_offset(void)
+{
+	switch (filter.protocol) {
+	case TCP:
+		return 4;
+	case ICMP:
+		return 6;
+	default:
+		return 8;
+	}
+}
+
+static __always_inline int is_filter_host(const __u32 *address)
+{
+	return address[0] == filter.host[0] && address[1] == filter.host[1] &&
+	       address[2] == filter.host[2] && address[3] == filter.host[3];
+}
+
+static __always_inline int is_asked_for(const union transport *transport, __u8 family)
+{
+	__u16 source = transport->ports[0], destination = transport->ports[1];
+
+	if (filter.protocol != ICMP)
+		return !filter.port || source == filter.port || destination == filter.port;
+	if (family == 4)
+		return transport->echo.type == 8 || transport->echo.type == 0;
+	return transport->echo.type == 128 || transport->echo.type == 129;
+}
+
+static __always_inline int is_on_the_way_out(enum hook hook)
+{
+	return hook == HOOK_POST_ROUTING || hook == HOOK_TX_TCX;
+}
+
+static __always_inline void *reserve(__u64 size)
+{
+	__u32 first = 0;
+	void *event = bpf_ringbuf_reserve(&events, size, 0);
+
+	if (!event) {
+		__u64 *count = bpf_map_lookup_elem(&dropped, &first);
+
+		if (count)
+			*count += 1;
+	}
+	return event;
+}
+
+/*
+ * Fills in all but the addresses and submits. `at` is where the transport header begins, `head`
+ * the packet from head_offset() on if HEAD bytes of it were there at once.
+ */
+static __always_inline void submit(struct event *event, struct bpf_dynptr *packet, __u32 at,
+				   const union transport *transport, const __u8 *head,
+				   __u16 length, enum hook hook, __u64 tai)
+{
+	__u32 there = 0;
+
+	event->length = length;
+	event->protocol = filter.protocol;
+	event->ports[0] = transport->ports[0];
+	event->ports[1] = filter.protocol == ICMP ? transport->echo.identifier :
+						    transport->ports[1];
+	if (head) {
+		/* In words; of bytes the compiler does not know that they may be. */
+		((__u64 *)event->head)[0] = ((const __u64 *)head)[0];
+		((__u64 *)event->head)[1] = ((const __u64 *)head)[1];
+		((__u64 *)event->head)[2] = ((const __u64 *)head)[2];
+		there = HEAD;
+	} else {
+		__builtin_memset(event->head, 0, HEAD);
+		if (length > head_offset())
+			there = length - head_offset();
+		if (there > HEAD)
+			there = HEAD;
+		if (bpf_dynptr_read(event->head, there, packet, at + head_offset(), 0))
+			there = 0;
+	}
+	event->head_length = there;
+	event->spare = 0;
+	/* The cost of writing an event lies outside of the node's delay. */
+	event->tai = is_on_the_way_out(hook) ? tai : bpf_ktime_get_tai_ns();
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void stamp4(struct bpf_dynptr *packet, __u32 at, enum hook hook,
+				   __u32 interface)
+{
+	/* Most packets have no options, and payload enough for a whole head. */
+	__u8 buffer[sizeof(struct ipv4) + sizeof(union transport) + HEAD];
+	__u8 transport_buffer[sizeof(union transport)];
+	const union transport *transport;
+	const __u8 *head = 0;
+	const struct ipv4 *ip;
+	struct event *event;
+	__u64 tai = 0;
+	__u32 length;
+
+	ip = bpf_dynptr_slice(packet, at, buffer, sizeof(buffer));
+	if (ip) {
+		transport = (const void *)(ip + 1);
+		head = transport->bytes + head_offset();
+	} else {
+		ip = bpf_dynptr_slice(packet, at, buffer,
+				      sizeof(struct ipv4) + sizeof(union transport));
+		if (!ip)
+			return;
+		transport = (const void *)(ip + 1);
+	}
+	if (ip->protocol != filter.protocol || ip->fragment & htons(0x1fff))
+		return;
+	if (filter.family == 6)
+		return;
+	if (filter.family == 4 && ip->source != filter.host[0] && ip->destination != filter.host[0])
+		return;
+	length = (ip->version_length & 15) * 4;
+	if (length != sizeof(struct ipv4)) {
+		transport = bpf_dynptr_slice(packet, at + length, transport_buffer,
+					     sizeof(transport_buffer));
+		if (!transport)
+			return;
+		head = 0;
+	}
+	if (!is_asked_for(transport, 4))
+		return;
+	if (is_on_the_way_out(hook))
+		tai = bpf_ktime_get_tai_ns();
+	event = reserve(EVENT_IPV4);
+	if (!event)
+		return;
+	event->interface = interface;
+	event->hook = hook;
+	event->family = 4;
+	__builtin_memcpy(event->addresses, &ip->source, 8);
+	submit(event, packet, at + length, transport, head, ntohs(ip->total) - length, hook, tai);
+}
+
+static __always_inline void stamp6(struct bpf_dynptr *packet, __u32 at, enum hook hook,
+				   __u32 interface)
+{
+	__u8 buffer[sizeof(struct ipv6) + sizeof(union transport) + HEAD];
+	const union transport *transport;
+	const __u8 *head = 0;
+	const struct ipv6 *ip;
+	struct event *event;
+	__u64 tai = 0;
+
+	ip = bpf_dynptr_slice(packet, at, buffer, sizeof(buffer));
+	if (ip) {
+		transport = (const void *)(ip + 1);
+		head = transport->bytes + head_offset();
+	} else {
+		ip = bpf_dynptr_slice(packet, at, buffer,
+				      sizeof(struct ipv6) + sizeof(union transport));
+		if (!ip)
+			return;
+		transport = (const void *)(ip + 1);
+	}
+	/* Extension headers are not followed. */
+	if (ip->next != (filter.protocol == ICMP ? ICMPV6 : filter.protocol))
+		return;
+	if (filter.family == 4)
+		return;
+	if (filter.family == 6 && !is_filter_host(ip->source) && !is_filter_host(ip->destination))
+		return;
+	if (!is_asked_for(transport, 6))
+		return;
+	if (is_on_the_way_out(hook))
+		tai = bpf_ktime_get_tai_ns();
+	event = reserve(sizeof(*event));
+	if (!event)
+		return;
+	event->interface = interface;
+	event->hook = hook;
+	event->family = 6;
+	__builtin_memcpy(event->addresses, ip->source, 32);
+	submit(event, packet, at + sizeof(*ip), transport, head, ntohs(ip->payload), hook, tai);
+}
+
+/* A frame of Ethernet without a tag. */
+static __always_inline void stamp_frame(struct bpf_dynptr *packet, enum hook hook, __u32 interface)
+{
+	__u8 buffer[16];
+	const __u8 *frame = bpf_dynptr_slice(packet, 0, buffer, sizeof(buffer));
+
+	if (!frame)
+		return;
+	if (frame[12] == 0x08 && frame[13] == 0x00 && frame[14] >> 4 == 4)
+		stamp4(packet, 14, hook, interface);
+	else if (frame[12] == 0x86 && frame[13] == 0xdd && frame[14] >> 4 == 6)
+		stamp6(packet, 14, hook, interface);
+}
+
+SEC("netfilter")
+int pre_routing4(struct bpf_nf_ctx *context)
+{
+	struct bpf_dynptr packet;
+
+	if (!bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))
+		stamp4(&packet, 0, HOOK_PRE_ROUTING, context->state->in->ifindex);
+	return NF_ACCEPT;
+}
+
+SEC("netfilter")
+int pre_routing6(struct bpf_nf_ctx *context)
+{
+	struct bpf_dynptr packet;
+
+	if (!bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))
+		stamp6(&packet, 0, HOOK_PRE_ROUTING, context->state->in->ifindex);
+	return NF_ACCEPT;
+}
+
+SEC("netfilter")
+int post_routing4(struct bpf_nf_ctx *context)
+{
+	struct bpf_dynptr packet;
+
+	if (!bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))
+		stamp4(&packet, 0, HOOK_POST_ROUTING, context->state->out->ifindex);
+	return NF_ACCEPT;
+}
+
+SEC("netfilter")
+int post_routing6(struct bpf_nf_ctx *context)
+{
+	struct bpf_dynptr packet;
+
+	if (!bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))
+		stamp6(&packet, 0, HOOK_POST_ROUTING, context->state->out->ifindex);
+	return NF_ACCEPT;
+}
+
+SEC("tcx/ingress")
+int rx_tcx(struct __sk_buff *frame)
+{
+	struct bpf_dynptr packet;
+
+	if (!bpf_dynptr_from_skb(frame, 0, &packet))
+		stamp_frame(&packet, HOOK_RX_TCX, frame->ifindex);
+	return TCX_NEXT;
+}
+
+SEC("tcx/egress")
+int tx_tcx(struct __sk_buff *frame)
+{
+	struct bpf_dynptr packet;
+
+	if (!bpf_dynptr_from_skb(frame, 0, &packet))
+		stamp_frame(&packet, HOOK_TX_TCX, frame->ifindex);
+	return TCX_NEXT;
+}
+
+SEC("xdp")
+int rx_driver(struct xdp_md *frame)
+{
+	struct bpf_dynptr packet;
+
+	if (!bpf_dynptr_from_xdp(frame, 0, &packet))
+		stamp_frame(&packet, HOOK_RX_DRIVER, frame->ingress_ifindex);
+	return XDP_PASS;
+}
+
+char licence[] SEC("license") = "Dual MIT/GPL";

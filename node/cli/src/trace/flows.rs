@@ -1,0 +1,97 @@
+//! The flows that a trace has seen, and the ids of their packets.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::SocketAddr;
+
+use dwell_engine::join::Stamp;
+use dwell_engine::passage::Point;
+use dwell_io::bpf::Event;
+use dwell_plan::IdFormat;
+use dwell_record::segment::FlowEntry;
+
+use super::id::Id;
+
+/// Flows that are told apart; events of more are counted only.
+const MOST: usize = 4_096;
+
+/// A flow: packets from here to there.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) entry: FlowEntry,
+    pub(super) id: Id,
+    /// Packets that have passed.
+    pub(super) packets: u64,
+    /// Events at each point, which number packets that carry no id.
+    order: [u64; Point::ALL.len()],
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Flows {
+    asked: IdFormat,
+    numbers: HashMap<(SocketAddr, SocketAddr), u32>,
+    flows: Vec<Flow>,
+    /// Events of flows for which there was no place.
+    pub(super) refused: u64,
+    /// Events of packets too short to carry their flow's id.
+    pub(super) nameless: u64,
+}
+
+impl Flows {
+    pub(super) fn new(asked: IdFormat) -> Self {
+        Self { asked, numbers: HashMap::new(), flows: Vec::new(), refused: 0, nameless: 0 }
+    }
+
+    /// The stamp that an event tells of, and its flow if that is new.
+    pub(super) fn stamp(&mut self, event: &Event) -> Option<(Stamp, Option<&Flow>)> {
+        let (number, is_new) = match self.numbers.entry((event.from, event.to)) {
+            Entry::Occupied(entry) => (*entry.get(), false),
+            Entry::Vacant(_) if self.flows.len() >= MOST => {
+                self.refused += 1;
+                return None;
+            }
+            Entry::Vacant(entry) => (*entry.insert(self.flows.len() as u32), true),
+        };
+        if is_new {
+            self.flows.push(Flow {
+                entry: FlowEntry {
+                    flow: number,
+                    protocol: event.protocol.name().to_owned(),
+                    from: event.from,
+                    to: event.to,
+                    from_out: None,
+                    to_out: None,
+                },
+                id: Id::of(self.asked, event),
+                packets: 0,
+                order: Default::default(),
+            });
+        }
+        let flow = &mut self.flows[number as usize];
+        let order = &mut flow.order[event.point as usize];
+        let id = match flow.id {
+            Id::Order => Some(*order),
+            carried => carried.read(event),
+        };
+        *order += 1;
+        let Some(id) = id else {
+            self.nameless += 1;
+            return None;
+        };
+        let stamp = Stamp { flow: number, id, size: event.size, point: event.point, at: event.at };
+        Some((stamp, is_new.then_some(&*flow)))
+    }
+
+    /// Counts a packet that has passed.
+    pub(super) fn count(&mut self, flow: u32) {
+        if let Some(flow) = self.flows.get_mut(flow as usize) {
+            flow.packets += 1;
+        }
+    }
+
+    /// All of them, as they were met.
+    pub(super) fn all(&self) -> &[Flow] {
+        &self.flows
+    }
+}

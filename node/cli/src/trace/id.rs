@@ -1,0 +1,167 @@
+//! Where packets carry their id: reading it, and finding out which format a flow has.
+
+use dwell_io::bpf::{Event, Protocol};
+use dwell_plan::IdFormat;
+use dwell_units::Nanos;
+
+/// A time in a packet is one if it is at most this far from the packet's stamp: the other end's
+/// clock may be wrong.
+const PLAUSIBLE: Nanos = Nanos::from_secs(10 * 86_400);
+
+/// From 1900, where NTP counts from, to 1970 (RFC 5905, 6).
+const NTP_EPOCH: i64 = 2_208_988_800;
+
+/// How packets of a flow are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Id {
+    /// By what the payload carries.
+    Payload(IdFormat),
+    /// By the sequence number of TCP, or of an echo.
+    Header,
+    /// By their order at each hook.
+    Order,
+}
+
+impl Id {
+    /// How packets of a flow whose first event is this are told apart.
+    pub(super) fn of(asked: IdFormat, first: &Event) -> Self {
+        match (first.protocol, asked) {
+            (Protocol::Tcp | Protocol::Echo, _) => Self::Header,
+            (Protocol::Udp, IdFormat::None) => Self::Order,
+            (Protocol::Udp, IdFormat::Auto) => found(first).map_or(Self::Order, Self::Payload),
+            (Protocol::Udp, format) => Self::Payload(format),
+        }
+    }
+
+    /// What results call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Payload(IdFormat::Iperf) => "iperf",
+            Self::Payload(IdFormat::Stamp) => "stamp",
+            Self::Payload(IdFormat::Roundtrip) => "roundtrip",
+            Self::Payload(IdFormat::Dwell) => "dwell",
+            Self::Header => "sequence number",
+            Self::Payload(IdFormat::Auto | IdFormat::None) | Self::Order => "order",
+        }
+    }
+
+    /// The packet's id; `None` if it is to be had from its order only, or not at all.
+    pub(super) fn read(self, event: &Event) -> Option<u64> {
+        match (self, event.protocol) {
+            (Self::Payload(format), _) => packet_id(format, event.head()),
+            (Self::Header, Protocol::Tcp) => u32_at(event.head(), 0).map(u64::from),
+            (Self::Header, _) => {
+                event.head().first_chunk().map(|seq| u64::from(u16::from_be_bytes(*seq)))
+            }
+            (Self::Order, _) => None,
+        }
+    }
+}
+
+/// The id that a payload of this format carries.
+fn packet_id(format: IdFormat, payload: &[u8]) -> Option<u64> {
+    match format {
+        IdFormat::Iperf => {
+            let (low, high) = (u32_at(payload, 0)?, u32_at(payload, 12)?);
+            // The last packets carry their id negated (INTEROP E1).
+            let id = (u64::from(high) << 32 | u64::from(low)).cast_signed();
+            Some(id.unsigned_abs())
+        }
+        IdFormat::Stamp => u32_at(payload, 0).map(u64::from),
+        IdFormat::Roundtrip => {
+            let bytes = payload.get(16..)?.first_chunk()?;
+            Some(u64::from(u32::from_le_bytes(*bytes)))
+        }
+        IdFormat::Dwell => {
+            let rest = payload.strip_prefix(b"dwlt")?.get(4..)?;
+            rest.first_chunk().map(|seq| u64::from_be_bytes(*seq))
+        }
+        IdFormat::Auto | IdFormat::None => None,
+    }
+}
+
+/// The format that a payload looks like.
+fn found(event: &Event) -> Option<IdFormat> {
+    let head = event.head();
+    if head.starts_with(b"dwlt") && head.len() >= 16 {
+        return Some(IdFormat::Dwell);
+    }
+    if event.size == 24 && [b"REQ\0", b"ACK\0"].iter().any(|word| head.ends_with(*word)) {
+        return Some(IdFormat::Roundtrip);
+    }
+    let now = event.at.as_nanos() / 1_000_000_000;
+    let is_near = |at: usize, epoch: i64| {
+        let seconds = u32_at(head, at).map(|seconds| i64::from(seconds) - epoch);
+        seconds.is_some_and(|seconds| (seconds - now).abs() <= PLAUSIBLE.0 / 1_000_000_000)
+    };
+    let is_time = |at| is_near(at, 0) || is_near(at, NTP_EPOCH);
+    // Times of iperf2 are seconds and microseconds; the upper half of its 64-bit id follows, which
+    // is 0 as yet, or all ones in the negated id of an end.
+    let is_upper_half = u32_at(head, 12).is_some_and(|half| half == 0 || half == u32::MAX);
+    if is_near(4, 0) && is_upper_half && u32_at(head, 8).is_some_and(|us| us < 1_000_000) {
+        return Some(IdFormat::Iperf);
+    }
+    // STAMP without and with authentication (RFC 8762, 4.2.1); the multiplier of an error estimate
+    // is not 0.
+    let is_estimate = |at: usize| head.get(at + 1).is_some_and(|multiplier| *multiplier != 0);
+    let is_open = event.size >= 44 && is_time(4) && is_estimate(12);
+    let is_authenticated =
+        event.size >= 112 && head.get(4..16).is_some_and(|zeros| zeros == [0; 12]) && is_time(16);
+    (is_open || is_authenticated).then_some(IdFormat::Stamp)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2025-01-01.
+    const NOW: u32 = 1_735_689_600;
+
+    fn event(size: u16, head: &[u8]) -> Event {
+        let at = dwell_units::Instant::from_parts(i64::from(NOW), 0);
+        let (from, to) = ("192.0.2.1:9".parse().unwrap(), "192.0.2.2:5001".parse().unwrap());
+        Event::udp(dwell_engine::passage::Point::PreRouting, at, (from, to), size, head)
+    }
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    #[test]
+    fn formats_are_found_by_what_a_payload_begins_with() {
+        let ntp = NOW.wrapping_add(2_208_988_800_u32);
+        let mut roundtrip = vec![0; 16];
+        roundtrip.extend(7_u32.to_le_bytes());
+        roundtrip.extend(b"REQ\0");
+        let dwell = [b"dwlt".as_slice(), &words(&[4, 0, 7, 0])].concat();
+        for (size, head, format, id) in [
+            (1_470, words(&[7, NOW, 999_999, 0, 0x4801_0098, 0]), IdFormat::Iperf, 7),
+            (1_470, words(&[7_u32.wrapping_neg(), NOW, 5, u32::MAX, 0, 0]), IdFormat::Iperf, 7),
+            (44, words(&[7, ntp, 1, 0x0001_0007, 0, 0]), IdFormat::Stamp, 7),
+            (44, words(&[7, NOW, 1, 0x4001_0007, 0, 0]), IdFormat::Stamp, 7),
+            (112, words(&[7, 0, 0, 0, ntp, 1]), IdFormat::Stamp, 7),
+            (24, roundtrip, IdFormat::Roundtrip, 7),
+            (1_400, dwell, IdFormat::Dwell, 7),
+        ] {
+            let event = event(size, &head);
+            let found = Id::of(IdFormat::Auto, &event);
+            assert_eq!(found, Id::Payload(format), "{head:?}");
+            assert_eq!(found.read(&event), Some(id), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_payload_like_no_format_is_told_by_order_and_a_short_one_carries_no_id() {
+        for head in [&b"hello"[..], &[0; 24], &[0xff; 24], &words(&[7, NOW, 1_000_000, 0]), b""] {
+            assert_eq!(Id::of(IdFormat::Auto, &event(100, head)), Id::Order, "{head:?}");
+        }
+        let short = event(3, b"abc");
+        for format in [IdFormat::Iperf, IdFormat::Stamp, IdFormat::Roundtrip, IdFormat::Dwell] {
+            assert_eq!(Id::of(format, &short).read(&short), None, "{format:?}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The end of a trace: its summary, and the table for people.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use dwell_engine::passage::Point;
+use dwell_plan::{FlowFilter, IdFormat, TraceJob};
+use dwell_record::{Figures, Kind, Placement, Scalar, Stamps, Summary, Trust};
+use dwell_units::Nanos;
+use serde_json::json;
+
+use super::Seen;
+use super::id::Id;
+use crate::environment::environment;
+
+/// Everything the result says.
+pub(super) fn summary(
+    job: &TraceJob,
+    filter: &FlowFilter,
+    points: &[Point],
+    seen: Seen,
+) -> Summary {
+    let names: Vec<_> = points.iter().map(|point| point.name()).collect();
+    let id = serde_json::to_value(job.id).expect("a name serialises");
+    let parameters = [
+        ("flow", json!(filter.to_string())),
+        ("id", id),
+        ("points", json!(names)),
+        ("interfaces", json!(job.interfaces)),
+        ("duration_ns", json!(job.duration.map(|time| time.0))),
+    ];
+    let counts = [
+        ("events", seen.events),
+        ("events_dropped", seen.dropped),
+        ("packets", seen.joined.packets),
+        ("unjoined", seen.joined.incomplete),
+        ("evicted", seen.joined.evicted),
+        ("repeated", seen.joined.repeated),
+        ("without_id", seen.flows.nameless),
+        ("flows", seen.flows.all().len() as u64),
+        ("events_of_more_flows", seen.flows.refused),
+    ];
+    let missing = |point: &Point| {
+        let count = seen.parts.missing(*point).map(Scalar::Count);
+        (format!("missing_{}", point.name()), count)
+    };
+    let mut values: BTreeMap<_, _> =
+        counts.map(|(name, count)| (name.to_owned(), Some(Scalar::Count(count)))).into();
+    values.extend(points.iter().map(missing));
+    let mut metrics: BTreeMap<String, Figures> = seen
+        .parts
+        .figures()
+        .map(|(part, figures)| (part.name().to_owned(), figures.into()))
+        .collect();
+    let mut trust = Trust { warnings: warnings(job, &seen), ..Trust::default() };
+    trust.ring_dropped = seen.dropped;
+    trust.note_clocks(&seen.start, &seen.end);
+    if seen.clock_moved || trust.clock_step_ns.is_some() {
+        // Which of the stamps lie before the step cannot be told.
+        trust.void = seen.joined.packets;
+        metrics.clear();
+    }
+    Summary {
+        kind: Kind::Trace,
+        target: filter.to_string(),
+        parameters: parameters.map(|(name, value)| (name.to_owned(), value)).into(),
+        packets: None,
+        metrics,
+        values,
+        stamps: Stamps::default(),
+        engine: "ebpf".to_owned(),
+        trust,
+        environment: environment(None, Placement::default()),
+    }
+}
+
+fn warnings(job: &TraceJob, seen: &Seen) -> Vec<String> {
+    let mut warnings = seen.notes.clone();
+    if seen.events == 0 {
+        warnings.push("no packet of this flow passed".to_owned());
+    }
+    if seen.dropped > 0 {
+        warnings
+            .push(format!("{} events found the ring full: their stamps are missing", seen.dropped));
+    }
+    let ordered = seen.flows.all().iter().filter(|flow| flow.id == Id::Order).count();
+    if ordered > 0 && job.id == IdFormat::Auto {
+        warnings.push(format!(
+            "packets of {ordered} flows carry no id that is known here; they are joined by their \
+             order at each hook, which a lost or overtaken packet breaks"
+        ));
+    }
+    if seen.clock_moved {
+        warnings.push("CLOCK_TAI moved against CLOCK_REALTIME: all stamps are void".to_owned());
+    }
+    warnings
+}
+
+/// Prints the result: as JSON, or as lines for people.
+pub(super) fn print(summary: &Summary, json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        return out.write_all(summary.to_json().as_bytes());
+    }
+    let us = |value: Option<i64>| {
+        value.map_or_else(|| "-".to_owned(), |ns| format!("{:.2}", Nanos(ns).as_micros_f64()))
+    };
+    let head = ["count", "min", "p50", "p90", "p99", "max"];
+    write!(out, "{:<28}", "delay [us]")?;
+    head.iter().try_for_each(|name| write!(out, "{name:>12}"))?;
+    writeln!(out)?;
+    for (name, f) in &summary.metrics {
+        write!(out, "{:<28}{:>12}", name.trim_end_matches("_ns"), f.count)?;
+        for value in [f.min, f.p50, f.p90, f.p99, f.max] {
+            write!(out, "{:>12}", us(value))?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out)?;
+    for (name, value) in &summary.values {
+        match value {
+            Some(Scalar::Count(count)) => writeln!(out, "{name:<28}{count:>12}")?,
+            _ => writeln!(out, "{name:<28}{:>12}", "-")?,
+        }
+    }
+    summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
+}

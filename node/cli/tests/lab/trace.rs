@@ -1,0 +1,284 @@
+//! `dwell trace` at the middle node of a line, while packets pass.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use dwell_engine::passage::{Fate, Passage, Point};
+use dwell_io::bpf::{Hook, Pass, XdpMode};
+use dwell_io::{interface, netns};
+use dwell_record::segment::{FlowEntry, Record, read};
+use serde_json::Value;
+
+use crate::fixture::{DWELL, TestLab, as_root, said};
+
+const ALL: [&str; 5] = ["rx_driver", "rx_tcx", "pre_routing", "post_routing", "tx_tcx"];
+
+/// A trace in a node of a lab, its programs in place.
+struct Trace {
+    child: Child,
+    talk: BufReader<std::process::ChildStderr>,
+    samples: tempfile::NamedTempFile,
+    /// What it said before it began.
+    notes: String,
+}
+
+/// What a trace found.
+struct Found {
+    summary: Value,
+    flows: Vec<FlowEntry>,
+    passages: Vec<Passage>,
+}
+
+impl Trace {
+    fn start(lab: &TestLab, node: &str, arguments: &[&str]) -> Self {
+        let samples = tempfile::NamedTempFile::new().unwrap();
+        let mut child = Command::new(DWELL)
+            .args(["lab", "exec", "--lab", &lab.name, node, "--", DWELL, "trace", "--json"])
+            .args(arguments)
+            .arg("--samples")
+            .arg(samples.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut talk = BufReader::new(child.stderr.take().unwrap());
+        let mut notes = String::new();
+        while !notes.contains("tracing '") {
+            assert_ne!(talk.read_line(&mut notes).unwrap(), 0, "{notes}");
+        }
+        Self { child, talk, samples, notes }
+    }
+
+    /// Stops it.
+    fn end(mut self) -> Found {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        std::io::Read::read_to_string(&mut self.talk, &mut self.notes).unwrap();
+        let output = self.child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{} {}", output.status, self.notes);
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let (mut flows, mut passages) = (Vec::new(), Vec::new());
+        let mut segment = fs::File::open(self.samples.path()).unwrap();
+        read(&mut segment, &mut |record| match record {
+            Record::Flow(flow) => flows.push(flow.clone()),
+            Record::Passage(passage) => passages.push(*passage),
+            Record::Header(_) | Record::Sample(..) => {}
+        })
+        .unwrap();
+        Found { summary, flows, passages }
+    }
+}
+
+impl Found {
+    fn value(&self, name: &str) -> u64 {
+        self.summary["values"][name].as_u64().unwrap_or_else(|| panic!("{name}: {}", self.summary))
+    }
+
+    fn warnings(&self) -> String {
+        self.summary["trust"]["warnings"].to_string()
+    }
+
+    /// Every packet has these points, stamped in packet order.
+    fn assert_in_order(&self, points: &[&str]) {
+        for passage in &self.passages {
+            let names: Vec<_> = passage.stamps.iter().map(|(point, _)| point.name()).collect();
+            assert_eq!(names, points);
+            assert_eq!(passage.fate, Fate::Seen);
+            let at: Vec<_> = passage.stamps.iter().map(|(_, at)| at).collect();
+            assert!(at.is_sorted(), "{passage:?}");
+        }
+    }
+}
+
+/// dwell's mark of traffic and its padding.
+fn payload(seq: u64, size: usize) -> Vec<u8> {
+    let mut bytes = b"dwlt\0\0\0\0".to_vec();
+    bytes.extend(seq.to_be_bytes());
+    bytes.resize(size, 0);
+    bytes
+}
+
+/// Sends packets and waits for each, so that all have passed.
+fn pass(near: &UdpSocket, far: &UdpSocket, to: &str, ids: std::ops::Range<u64>, size: usize) {
+    for id in ids {
+        near.send_to(&payload(id, size), to).unwrap();
+        far.recv(&mut [0; 2_048]).unwrap();
+    }
+}
+
+#[test]
+fn routed_packets_are_stamped_at_every_hook_in_packet_order_in_both_families() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("trace", &["line:3"]);
+    let trace = Trace::start(&lab, "n2", &["--flow", "udp port 7001"]);
+    for (any, to) in [("0.0.0.0", "198.19.0.3:7001"), ("[::]", "[fd64:7765:6c6c:ffff::3]:7001")] {
+        let far = lab.socket("n3", &format!("{any}:7001"));
+        let near = lab.socket("n1", &format!("{any}:0"));
+        pass(&near, &far, to, 0..200, 100);
+        // Too short for a whole head, and of another flow.
+        pass(&near, &far, to, 200..210, 16);
+        lab.socket("n1", &format!("{any}:0"))
+            .send_to(b"other", to.replace("7001", "7002"))
+            .unwrap();
+    }
+    let found = trace.end();
+    found.assert_in_order(&ALL);
+    assert_eq!(found.flows.len(), 2, "{:?}", found.flows);
+    for flow in &found.flows {
+        assert_eq!((flow.protocol.as_str(), flow.to.port()), ("udp", 7_001));
+        let of_flow = found.passages.iter().filter(|passage| passage.flow == flow.flow);
+        let sizes: BTreeMap<u64, u16> = of_flow.map(|p| (p.id, p.size)).collect();
+        let sent: BTreeMap<u64, u16> =
+            (0..210).map(|id| (id, if id < 200 { 100 } else { 16 })).collect();
+        assert_eq!(sizes, sent, "{flow:?}");
+    }
+    assert_eq!((found.value("packets"), found.value("events")), (420, 5 * 420));
+    assert_eq!((found.value("unjoined"), found.value("events_dropped")), (0, 0));
+    let metrics = &found.summary["metrics"];
+    assert_eq!(metrics["node_delay_netfilter_ns"]["count"], 420);
+    assert_eq!(metrics["node_delay_driver_ns"]["count"], 420);
+}
+
+#[test]
+fn a_burst_as_fast_as_the_machine_can_is_stamped_without_a_loss() {
+    const PACKETS: u64 = 50_000;
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("trace-burst", &["line:3"]);
+    let trace =
+        Trace::start(&lab, "n2", &["--flow", "udp port 7001", "--hooks", "netfilter", "-q"]);
+    let far = lab.socket("n3", "0.0.0.0:7001");
+    far.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let near = lab.socket("n1", "0.0.0.0:0");
+    for id in 0..PACKETS {
+        near.send_to(&payload(id, 100), "198.19.0.3:7001").unwrap();
+    }
+    // The socket's buffer took what it could; all of it has passed the middle when it is empty.
+    while far.recv(&mut [0; 128]).is_ok() {}
+    let found = trace.end();
+    assert_eq!(found.value("events_dropped"), 0);
+    assert_eq!((found.value("packets"), found.value("unjoined")), (PACKETS, 0));
+    found.assert_in_order(&["pre_routing", "post_routing"]);
+}
+
+#[test]
+fn a_relayed_packet_is_one_of_two_flows_and_an_echo_is_told_by_its_sequence_number() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("trace-relay", &["line:3"]);
+    let udp = Trace::start(&lab, "n2", &["--flow", "udp port 7001", "--hooks", "netfilter"]);
+    let (near, far) = (lab.socket("n1", "0.0.0.0:0"), lab.socket("n3", "0.0.0.0:7001"));
+    let relay = lab.socket("n2", "0.0.0.0:7001");
+    for id in 0..50 {
+        near.send_to(&payload(id, 64), "198.19.0.2:7001").unwrap();
+        let mut buffer = [0; 128];
+        let (len, _) = relay.recv_from(&mut buffer).unwrap();
+        relay.send_to(&buffer[..len], "198.19.0.3:7001").unwrap();
+        far.recv(&mut buffer).unwrap();
+    }
+    let found = udp.end();
+    let points = |to: &str| {
+        let flow = found.flows.iter().find(|flow| flow.to.to_string() == to).unwrap().flow;
+        let of_flow = found.passages.iter().filter(move |passage| passage.flow == flow);
+        of_flow.map(|p| (p.id, p.stamps.iter().map(|(point, _)| point).collect::<Vec<_>>()))
+    };
+    let expected = |point| (0..50).map(|id| (id, vec![point])).collect::<BTreeMap<_, _>>();
+    assert_eq!(points("198.19.0.2:7001").collect::<BTreeMap<_, _>>(), expected(Point::PreRouting));
+    assert_eq!(points("198.19.0.3:7001").collect::<BTreeMap<_, _>>(), expected(Point::PostRouting));
+    assert_eq!(found.value("unjoined"), 100);
+
+    let echoes = Trace::start(&lab, "n2", &["--flow", "icmp host 198.19.0.3"]);
+    let ping =
+        lab.exec("n1", &[DWELL, "ping", "icmp://198.19.0.3", "-c", "20", "-i", "0.01", "-q"]);
+    assert!(ping.status.success(), "{}", said(&ping));
+    let found = echoes.end();
+    found.assert_in_order(&ALL);
+    // The warm-up's as well; a request and a reply each.
+    assert_eq!((found.passages.len(), found.flows.len()), (2 * 28, 2));
+}
+
+#[test]
+fn programs_of_others_stay_and_go_on_and_xdp_that_is_taken_is_done_without() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("trace-others", &["line:3"]);
+    let towards_n1 = netns::within(&lab.netns("n2"), || {
+        interface::all().unwrap().into_iter().find(|i| i.name == "n1").unwrap().index
+    })
+    .unwrap();
+    let others = netns::within(&lab.netns("n2"), || {
+        let pass = Pass::load(Hook::Xdp).unwrap();
+        let attached = pass.attach_xdp(towards_n1, XdpMode::Native).unwrap();
+        (pass, attached)
+    })
+    .unwrap();
+    let first = Trace::start(&lab, "n2", &["--flow", "udp port 7001", "--hooks", "netfilter,tcx"]);
+    let second = Trace::start(&lab, "n2", &["--flow", "udp port 7001"]);
+    let (near, far) = (lab.socket("n1", "0.0.0.0:0"), lab.socket("n3", "0.0.0.0:7001"));
+    pass(&near, &far, "198.19.0.3:7001", 0..100, 64);
+    let second = second.end();
+    assert!(second.warnings().contains("another XDP program"), "{}", second.summary);
+    let still_taken =
+        netns::within(&lab.netns("n2"), || others.0.attach_xdp(towards_n1, XdpMode::Native))
+            .unwrap();
+    assert!(still_taken.is_err(), "the other's XDP program is still there");
+    pass(&near, &far, "198.19.0.3:7001", 100..150, 64);
+    let first = first.end();
+    second.assert_in_order(&ALL[1..]);
+    first.assert_in_order(&ALL[1..]);
+    assert_eq!((second.passages.len(), first.passages.len()), (100, 150));
+}
+
+#[test]
+fn what_cannot_be_traced_is_told_before_anything_is_made() {
+    if !as_root() {
+        return;
+    }
+    let nowhere = tempfile::tempdir().unwrap();
+    let samples = nowhere.path().join("samples");
+    let trace = |arguments: &[&str]| {
+        let mut command = Command::new(DWELL);
+        command.args(["trace", "--samples"]).arg(&samples).args(arguments).output().unwrap()
+    };
+    for (arguments, needle) in [
+        (&["--flow", "port 5001"][..], "udp, tcp or icmp"),
+        (&["--flow", "udp", "--interface", "nope0"], "there is no 'nope0'"),
+        (&["--flow", "udp", "--hooks", "kprobe"], "netfilter"),
+    ] {
+        let output = trace(arguments);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(needle), "{}", said(&output));
+        assert!(!samples.exists());
+    }
+    let (program, _directory) = program_of_nobody();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(program)
+        .args(["trace", "--flow", "udp port 5001"])
+        .current_dir("/")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    assert!(said(&output).contains("needs root (CAP_BPF and CAP_NET_ADMIN)"), "{}", said(&output));
+}
+
+/// The program where everybody may run it.
+fn program_of_nobody() -> (PathBuf, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("dwell-node");
+    fs::copy(DWELL, &program).unwrap();
+    let open = Command::new("chmod").arg("755").arg(directory.path()).status().unwrap();
+    assert!(open.success());
+    (program, directory)
+}

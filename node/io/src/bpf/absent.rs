@@ -1,0 +1,43 @@
+//! The tracer of a build without the cargo feature `bpf`: never to be had.
+
+use super::{BpfError, Event, TraceSpec};
+
+/// See the module of the same name in other builds; there is no value of it here.
+#[derive(Debug)]
+pub struct Tracer(std::convert::Infallible);
+
+impl Tracer {
+    /// Says that there is no eBPF in this build.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`].
+    pub fn start(_: &TraceSpec) -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn read(&mut self, _: &mut dyn FnMut(&Event)) -> Result<u64, BpfError> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn dropped(&self) -> Result<u64, BpfError> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn notes(&self) -> &[String] {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn clock_moved(&self) -> bool {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,91 @@
+//! bpf(2) itself, and links: a program sits at a place for as long as its link's descriptor is open,
+//! beside the programs of others where the place can hold several.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::probe::XdpMode;
+
+/// Commands, attach types and flags of linux/bpf.h and linux/if_link.h.
+const BPF_LINK_CREATE: libc::c_long = 28;
+pub(super) const BPF_XDP: u32 = 37;
+pub(super) const BPF_NETFILTER: u32 = 45;
+const BPF_TCX_INGRESS: u32 = 46;
+const BPF_TCX_EGRESS: u32 = 47;
+const BPF_F_BEFORE: u32 = 1 << 3;
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+
+/// Where a program sits.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    /// XDP holds one program for each interface.
+    Xdp { interface: u32, mode: XdpMode },
+    /// Before all other programs of tcx: one that decides about a packet hides it from those after.
+    Tcx { interface: u32, egress: bool },
+    /// Of netfilter in the current network namespace; no two eBPF programs can have one priority.
+    Netfilter { family: u32, hook: u32, priority: i32 },
+}
+
+/// Attaches a program until what is returned is dropped.
+pub(super) fn create(program: BorrowedFd<'_>, place: Place) -> io::Result<OwnedFd> {
+    let mut attr = Attr::new();
+    attr.put(0, program.as_raw_fd() as u32);
+    match place {
+        Place::Xdp { interface, mode } => {
+            attr.put(4, interface);
+            attr.put(8, BPF_XDP);
+            attr.put(
+                12,
+                match mode {
+                    XdpMode::Native => XDP_FLAGS_DRV_MODE,
+                    XdpMode::Generic => XDP_FLAGS_SKB_MODE,
+                },
+            );
+        }
+        Place::Tcx { interface, egress } => {
+            attr.put(4, interface);
+            attr.put(8, if egress { BPF_TCX_EGRESS } else { BPF_TCX_INGRESS });
+            attr.put(12, BPF_F_BEFORE);
+        }
+        Place::Netfilter { family, hook, priority } => {
+            attr.put(8, BPF_NETFILTER);
+            attr.put(16, family);
+            attr.put(20, hook);
+            attr.put(24, priority.cast_unsigned());
+        }
+    }
+    attr.call(BPF_LINK_CREATE)
+}
+
+/// union bpf_attr, by offset; what is not set is zero.
+#[repr(align(8))]
+pub(super) struct Attr([u8; 128]);
+
+impl Attr {
+    pub(super) fn new() -> Self {
+        Self([0; 128])
+    }
+
+    pub(super) fn put(&mut self, at: usize, value: u32) {
+        self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    /// Pointers are 64 bits wide on every machine.
+    pub(super) fn put_pointer(&mut self, at: usize, pointer: *const u8) {
+        self.0[at..at + 8].copy_from_slice(&(pointer as usize as u64).to_ne_bytes());
+    }
+
+    pub(super) fn call(&mut self, command: libc::c_long) -> io::Result<OwnedFd> {
+        // SAFETY: the kernel reads the attribute of the stated size and what its pointers point
+        // to, which the callers keep alive; both commands return a descriptor or -1.
+        let fd = unsafe {
+            libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len() as libc::c_long)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just made this descriptor (close-on-exec) for us alone.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    }
+}

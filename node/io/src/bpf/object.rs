@@ -1,0 +1,91 @@
+//! Loading of compiled programs, with the kernel's reason where it refuses them.
+
+use std::cell::RefCell;
+use std::sync::Once;
+
+use libbpf_rs::{Object, ObjectBuilder, OpenObject, PrintLevel, set_print};
+
+use super::BpfError;
+
+/// Lines of the verifier that an error repeats: its verdict is at the end.
+const LAST_LINES: usize = 12;
+
+/// Bytes kept of what libbpf says: a verifier's log may have megabytes.
+const KEPT: usize = 16 * 1_024;
+
+thread_local! {
+    /// What libbpf said on this thread since the last look.
+    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Opens an object of programs, lets `prepare` choose among them and set their constants, and
+/// loads it.
+pub(super) fn load(
+    bytes: &[u8],
+    prepare: impl FnOnce(&mut OpenObject) -> libbpf_rs::Result<()>,
+) -> Result<Object, BpfError> {
+    static LISTEN: Once = Once::new();
+    LISTEN.call_once(|| {
+        set_print(Some((PrintLevel::Warn, listen)));
+    });
+    SAID.take();
+    let loaded = ObjectBuilder::default().open_memory(bytes).and_then(|mut object| {
+        prepare(&mut object)?;
+        object.load()
+    });
+    loaded.map_err(|error| refusal(&error, &SAID.take()))
+}
+
+fn refusal(error: &libbpf_rs::Error, said: &str) -> BpfError {
+    // Without privilege the kernel does not come as far as the verifier.
+    let is_verdict = said.contains("processed ");
+    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !is_verdict {
+        return BpfError::NotPermitted(std::io::Error::from_raw_os_error(libc::EPERM));
+    }
+    let lines: Vec<_> = said
+        .lines()
+        .map(|line| line.trim_start_matches("libbpf: ").trim_end())
+        .filter(|line| !line.is_empty() && !line.contains("PROG LOAD LOG --"))
+        .collect();
+    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    let reason = if last.is_empty() { error.to_string() } else { last.join("\n") };
+    BpfError::Refused { reason }
+}
+
+/// Keeps the end of what is said.
+fn listen(_: PrintLevel, line: String) {
+    SAID.with_borrow_mut(|said| {
+        said.push_str(&line);
+        if said.len() > KEPT {
+            let from = said.ceil_char_boundary(said.len() - KEPT / 2);
+            said.drain(..from);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFUSED: &[u8] = include_bytes!("../../../bpf/refused.bpf.o");
+
+    #[test]
+    fn a_program_that_the_kernel_refuses_is_an_error_with_the_words_of_its_verifier() {
+        match load(REFUSED, |_| Ok(())) {
+            Err(BpfError::Refused { reason }) => {
+                assert!(reason.contains("invalid"), "{reason}");
+                assert!(reason.lines().count() <= LAST_LINES, "{reason}");
+            }
+            Err(BpfError::NotPermitted(_)) => eprintln!(
+                "SKIP bpf::object::a_program_that_the_kernel_refuses_is_an_error_with_the_words_of_its_verifier: \
+                 needs root"
+            ),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_object_are_refused() {
+        assert!(matches!(load(b"no object", |_| Ok(())), Err(BpfError::Refused { .. })));
+    }
+}

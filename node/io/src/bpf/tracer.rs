@@ -1,0 +1,239 @@
+//! Stamping packets as they pass, by the programs of node/bpf/stamps.bpf.c.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::rc::Rc;
+
+use dwell_units::Nanos;
+use libbpf_rs::{MapCore as _, MapFlags, Object, RingBuffer, RingBufferBuilder};
+
+use super::event::Event;
+use super::link::{self, Place};
+use super::probe::XdpMode;
+use super::{BpfError, Protocol, TraceSpec, object};
+use crate::clock;
+
+const PROGRAMS: &[u8] = include_bytes!("../../../bpf/stamps.bpf.o");
+
+/// Events taken from the ring at a time.
+const BATCH: usize = 1_024;
+
+/// Of linux/netfilter.h.
+const FAMILIES: [(u32, &str); 2] = [(2, "4"), (10, "6")];
+const PRE_ROUTING: u32 = 0;
+const POST_ROUTING: u32 = 4;
+
+/// Others that may sit at an end of a hook of netfilter, where we would be.
+const NEIGHBOURS: i32 = 64;
+
+/// Stamps packets until it is dropped. Programs write events to a ring without waking anybody:
+/// read it at least every 100 ms.
+pub struct Tracer {
+    // Detached first.
+    links: Vec<OwnedFd>,
+    ring: RingBuffer<'static>,
+    batch: Rc<RefCell<Vec<Event>>>,
+    object: Object,
+    tai_offset: Nanos,
+    notes: Vec<String>,
+}
+
+impl Tracer {
+    /// Loads the programs and attaches them. Where another program has the only place of XDP at an
+    /// interface, that interface goes without and a note says so.
+    ///
+    /// # Errors
+    /// No privilege, a kernel that refuses the programs, hooks that cannot be had.
+    pub fn start(spec: &TraceSpec) -> Result<Self, BpfError> {
+        let wanted = |name: &str| match name.split_once('_') {
+            Some((_, "tcx")) => spec.hooks.tcx,
+            Some((_, "driver")) => spec.hooks.xdp,
+            _ => spec.hooks.netfilter,
+        };
+        let object = object::load(PROGRAMS, |object| {
+            for mut program in object.progs_mut() {
+                let load = wanted(&program.name().to_string_lossy());
+                program.set_autoload(load);
+            }
+            object
+                .maps_mut()
+                .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
+                .map_or(Ok(()), |mut map| map.set_initial_value(&filter(spec)))
+        })?;
+        let tai_offset = clock::tai_offset();
+        let batch = Rc::new(RefCell::new(Vec::with_capacity(BATCH)));
+        let ring = ring(&object, Rc::clone(&batch), tai_offset)?;
+        let mut tracer =
+            Self { links: Vec::new(), ring, batch, object, tai_offset, notes: Vec::new() };
+        if spec.hooks.netfilter {
+            tracer.attach_netfilter()?;
+        }
+        for &interface in &spec.interfaces {
+            if spec.hooks.tcx {
+                tracer.attach_tcx(interface)?;
+            }
+            if spec.hooks.xdp {
+                tracer.attach_xdp(interface)?;
+            }
+        }
+        Ok(tracer)
+    }
+
+    /// Hands over the events since the last call, in the order in which they were written (which
+    /// is not quite that of their stamps), and says how many there were.
+    ///
+    /// # Errors
+    /// The ring cannot be read.
+    pub fn read(&mut self, each: &mut dyn FnMut(&Event)) -> Result<u64, BpfError> {
+        let mut sum = 0;
+        loop {
+            let consumed = self.ring.consume_raw_n(BATCH);
+            let Ok(consumed) = usize::try_from(consumed) else {
+                let error = io::Error::from_raw_os_error(-consumed);
+                return Err(BpfError::Read { reason: error.to_string() });
+            };
+            let mut batch = self.batch.borrow_mut();
+            sum += batch.len() as u64;
+            batch.iter().for_each(&mut *each);
+            batch.clear();
+            if consumed < BATCH {
+                return Ok(sum);
+            }
+        }
+    }
+
+    /// Events that are lost, because the ring was full, since the start.
+    ///
+    /// # Errors
+    /// The counter cannot be read.
+    pub fn dropped(&self) -> Result<u64, BpfError> {
+        let unreadable = |reason: &str| BpfError::Read { reason: reason.to_owned() };
+        let map = self.object.maps().find(|map| map.name() == "dropped");
+        let map = map.ok_or_else(|| unreadable("no counter of drops"))?;
+        let cpus = map
+            .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| unreadable(&error.to_string()))?;
+        let count = |bytes: &Vec<u8>| bytes.first_chunk().map_or(0, |n| u64::from_ne_bytes(*n));
+        Ok(cpus.iter().flatten().map(count).sum())
+    }
+
+    /// What is not as it was asked for.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Whether CLOCK_TAI and CLOCK_REALTIME have moved against each other since the start, which
+    /// makes stamps void.
+    pub fn clock_moved(&self) -> bool {
+        clock::tai_offset() != self.tai_offset
+    }
+
+    /// First in, last out, as far as others leave these places.
+    fn attach_netfilter(&mut self) -> Result<(), BpfError> {
+        for (family, suffix) in FAMILIES {
+            for (hook, name) in [(PRE_ROUTING, "pre_routing"), (POST_ROUTING, "post_routing")] {
+                let mut tries = (0..NEIGHBOURS).map(|n| match hook {
+                    PRE_ROUTING => i32::MIN + 1 + n,
+                    _ => i32::MAX - 1 - n,
+                });
+                let mut attach = || {
+                    let priority = tries.next()?;
+                    let place = Place::Netfilter { family, hook, priority };
+                    Some(self.link(&format!("{name}{suffix}"), place))
+                };
+                let mut outcome = attach();
+                while outcome.as_ref().is_some_and(|o| is_taken(o.as_ref().err())) {
+                    outcome = attach().or(outcome);
+                }
+                let place = || format!("netfilter's {name} of IPv{suffix}");
+                let link = outcome.expect("there is a first try");
+                let link = link.map_err(|error| BpfError::Attach { place: place(), error })?;
+                self.links.push(link);
+            }
+        }
+        Ok(())
+    }
+
+    fn attach_tcx(&mut self, interface: u32) -> Result<(), BpfError> {
+        for (egress, name) in [(false, "rx_tcx"), (true, "tx_tcx")] {
+            let place = || format!("{name} of interface {interface}");
+            let link = self
+                .link(name, Place::Tcx { interface, egress })
+                .map_err(|error| BpfError::Attach { place: place(), error })?;
+            self.links.push(link);
+        }
+        Ok(())
+    }
+
+    fn attach_xdp(&mut self, interface: u32) -> Result<(), BpfError> {
+        let attach = |mode| self.link("rx_driver", Place::Xdp { interface, mode });
+        match attach(XdpMode::Native) {
+            Ok(link) => self.links.push(link),
+            Err(error) if is_taken(Some(&error)) => self.notes.push(format!(
+                "another XDP program is on interface {interface}: no rx_driver there"
+            )),
+            Err(_) => {
+                let link = attach(XdpMode::Generic).map_err(|error| BpfError::Attach {
+                    place: format!("XDP of interface {interface}"),
+                    error,
+                })?;
+                self.links.push(link);
+                self.notes.push(format!(
+                    "the driver of interface {interface} has no XDP: rx_driver is stamped after it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&self, program: &str, place: Place) -> io::Result<OwnedFd> {
+        let program = self.object.progs().find(|found| found.name() == program);
+        let program = program.ok_or(io::ErrorKind::NotFound)?;
+        link::create(program.as_fd(), place)
+    }
+}
+
+/// Somebody is there already.
+fn is_taken(error: Option<&io::Error>) -> bool {
+    matches!(error.and_then(io::Error::raw_os_error), Some(libc::EBUSY | libc::EEXIST))
+}
+
+/// struct filter.
+fn filter(spec: &TraceSpec) -> [u8; 20] {
+    let mut bytes = [0; 20];
+    bytes[0] = spec.protocol.number();
+    if spec.protocol != Protocol::Echo {
+        bytes[2..4].copy_from_slice(&spec.port.unwrap_or(0).to_be_bytes());
+    }
+    match spec.host {
+        None => {}
+        Some(IpAddr::V4(host)) => {
+            bytes[1] = 4;
+            bytes[4..8].copy_from_slice(&host.octets());
+        }
+        Some(IpAddr::V6(host)) => {
+            bytes[1] = 6;
+            bytes[4..].copy_from_slice(&host.octets());
+        }
+    }
+    bytes
+}
+
+fn ring(
+    object: &Object,
+    batch: Rc<RefCell<Vec<Event>>>,
+    tai_offset: Nanos,
+) -> Result<RingBuffer<'static>, BpfError> {
+    let unreadable = |error: libbpf_rs::Error| BpfError::Read { reason: error.to_string() };
+    let map = object.maps().find(|map| map.name() == "events");
+    let map = map.ok_or_else(|| BpfError::Read { reason: "no ring of events".to_owned() })?;
+    let mut builder = RingBufferBuilder::new();
+    let take = move |bytes: &[u8]| {
+        batch.borrow_mut().extend(Event::parse(bytes, tai_offset));
+        0
+    };
+    builder.add(&map, take).map_err(unreadable)?;
+    builder.build().map_err(unreadable)
+}
