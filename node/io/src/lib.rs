@@ -4,6 +4,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod bpf;
+pub mod cgroup;
 pub mod clock;
 pub mod cpu;
 pub mod icmp;

@@ -7,7 +7,10 @@
 //! | node n (from 1), its own | `198.19.(n/256).(n%256)/32` | `fd64:7765:6c6c:ffff::n/128` |
 //! | link k (from 0) | `198.18.0.0 + 4k`, /30 | `fd64:7765:6c6c:(k+1)::/64` |
 //! | its ends a and b | .1 and .2 of that | ::1 and ::2 of that |
+//! | the medium of a forced line | `198.18.0.0/24` | `fd64:7765:6c6c:1::/64` |
+//! | node n (from 1) on it | .n of that | ::n of that |
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +28,11 @@ pub struct Addresses {
 pub(crate) const LINK_V4_LEN: u8 = 30;
 /// Length of a link's IPv6 prefix.
 pub(crate) const LINK_V6_LEN: u8 = 64;
+
+/// Length of a medium's IPv4 prefix.
+pub(crate) const MEDIUM_V4_LEN: u8 = 24;
+/// Length of a medium's IPv6 prefix.
+pub(crate) const MEDIUM_V6_LEN: u8 = 64;
 
 /// The end of a link that an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +66,42 @@ pub(crate) fn link_subnet(place: usize) -> Addresses {
     Addresses { v4, v6: ula(place as u16 + 1, 0) }
 }
 
-/// The hardware address of one end of a link: locally administered, and readable.
-pub(crate) fn hardware(place: usize, end: End) -> String {
-    format!("02:64:77:{:02x}:{:02x}:{:02x}", place >> 8, place & 0xff, end as u8)
+/// The addresses on the medium of a forced line of the node at `place` in the list, from 0. There are
+/// no links then.
+pub(crate) fn on_medium(place: usize) -> Addresses {
+    let number = place as u32 + 1;
+    let v4 = Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 18, 0, 0)) + number);
+    Addresses { v4, v6: ula(1, number as u16) }
+}
+
+/// A hardware address: locally administered, and readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Hardware(pub(crate) [u8; 6]);
+
+/// That of one end of a link.
+pub(crate) fn hardware(place: usize, end: End) -> Hardware {
+    Hardware([0x02, 0x64, 0x77, (place >> 8) as u8, place as u8, end as u8])
+}
+
+/// That of a node on a medium; no end of a link has the 0xff.
+pub(crate) fn medium_hardware(place: usize) -> Hardware {
+    Hardware([0x02, 0x64, 0x77, 0xff, 0, place as u8 + 1])
+}
+
+impl Hardware {
+    /// The link-local address that the kernel makes of it (RFC 4291, appendix A).
+    pub(crate) fn link_local(self) -> Ipv6Addr {
+        let Self([a, b, c, d, e, f]) = self;
+        let pair = |high, low| u16::from_be_bytes([high, low]);
+        Ipv6Addr::new(0xfe80, 0, 0, 0, pair(a ^ 2, b), pair(c, 0xff), pair(0xfe, d), pair(e, f))
+    }
+}
+
+impl fmt::Display for Hardware {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self([a, b, c, d, e, last]) = self;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{last:02x}")
+    }
 }
 
 fn ula(subnet: u16, host: u16) -> Ipv6Addr {
@@ -86,11 +127,21 @@ mod tests {
     }
 
     #[test]
+    fn no_two_nodes_and_ends_of_links_share_a_hardware_address() {
+        let ends = (0..MOST_LINKS).flat_map(|k| [hardware(k, End::A), hardware(k, End::B)]);
+        let all: Vec<Hardware> = ends.chain((0..MOST_NODES).map(medium_hardware)).collect();
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
+    }
+
+    #[test]
     fn addresses_are_those_of_the_table() {
         assert_eq!(node(0).v4, Ipv4Addr::new(198, 19, 0, 1));
         assert_eq!(node(249).v6.to_string(), "fd64:7765:6c6c:ffff::fa");
         assert_eq!(link_end(64, End::B).v4, Ipv4Addr::new(198, 18, 1, 2));
         assert_eq!(link_end(0, End::A).v6.to_string(), "fd64:7765:6c6c:1::1");
-        assert_eq!(hardware(258, End::A), "02:64:77:01:02:01");
+        assert_eq!(hardware(258, End::A).to_string(), "02:64:77:01:02:01");
+        assert_eq!(hardware(258, End::A).link_local().to_string(), "fe80::64:77ff:fe01:201");
+        assert_eq!(on_medium(249).v4, Ipv4Addr::new(198, 18, 0, 250));
+        assert_eq!(on_medium(1).v6.to_string(), "fd64:7765:6c6c:1::2");
     }
 }

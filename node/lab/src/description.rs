@@ -1,12 +1,14 @@
 //! What a lab is, for programs: the object that `--json` prints and that a lab's state is kept in
 //! (`dwell.lab/1`). Units stand in the names.
 
+use std::path::PathBuf;
+
 use dwell_engine::link::LinkParameters;
 use dwell_units::{BitRate, Nanos, Ratio};
 use serde::{Deserialize, Serialize};
 
 use crate::addressing::Addresses;
-use crate::topology::Mechanism;
+use crate::topology::{Mechanism, Routing};
 
 /// The name and version of the format.
 pub const SCHEMA: &str = "dwell.lab/1";
@@ -28,6 +30,15 @@ pub struct Lab {
     pub nodes: Vec<Node>,
     /// Its links, likewise.
     pub links: Vec<Link>,
+    /// What all nodes are joined to instead of links, in a forced line.
+    #[serde(default)]
+    pub medium: Option<Medium>,
+    /// Where its routes come from.
+    #[serde(default)]
+    pub routing: Routing,
+    /// The programs that keep its routes, one to a node; none where routes are static.
+    #[serde(default)]
+    pub daemons: Vec<Daemon>,
 }
 
 /// How far a lab has come.
@@ -38,8 +49,8 @@ pub enum LabState {
     Making,
     /// All of it is there.
     Up,
-    /// All of it was there, and something has ended since: a link of its own process, or the
-    /// process that keeps a rootless lab.
+    /// All of it was there, and something has ended since: a link of its own process, a daemon that
+    /// keeps routes, or the process that keeps a rootless lab.
     Broken,
 }
 
@@ -63,6 +74,86 @@ pub struct Node {
     pub netns: String,
     /// Its own addresses, on loopback.
     pub addresses: Addresses,
+    /// How much of a processor it may use, where it is held to a share.
+    #[serde(default)]
+    pub quota: Option<Quota>,
+}
+
+/// What holds a node to a share of a processor. An average: what is over it waits for the next
+/// period of 100 ms, in stalls.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Quota {
+    /// The share of one processor that was asked for.
+    pub share_ratio: f64,
+    /// The control group's directories, one in each hierarchy it takes.
+    pub groups: Vec<PathBuf>,
+    /// Processor time that was used since the lab is up, where asked for.
+    pub usage_ns: Option<i64>,
+    /// Time for which processes could have run and were held, where asked for.
+    pub throttled_ns: Option<i64>,
+}
+
+/// What everybody on it would hear, filtered down to a line: a bridge in a namespace of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Medium {
+    /// The namespace with the bridge.
+    pub netns: String,
+    /// The bridge there, and the interface in every node.
+    pub interface: String,
+    /// What drops the frames of those who are not to be heard, on the way out of the port to each node.
+    pub filter: Filter,
+    /// How what a node sends is shaped.
+    pub mechanism: Mechanism,
+    /// What that does to frames.
+    pub parameters: Parameters,
+    /// Who is on it, in the order of the nodes.
+    pub ports: Vec<Port>,
+}
+
+/// A node on a medium. Its port on the bridge is called like the node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Port {
+    /// The node.
+    pub node: String,
+    /// Its addresses there.
+    pub address: Addresses,
+    /// Its hardware address.
+    pub hardware: String,
+    /// The nodes that it hears.
+    pub hears: Vec<String>,
+}
+
+/// How frames are kept from those who are not to hear them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Filter {
+    /// tc's `bpf` classifier with a classic program.
+    Bpf,
+    /// tc's `flower` classifier.
+    Flower,
+}
+
+/// A program that keeps the routes of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Daemon {
+    /// The node.
+    pub node: String,
+    /// Its name.
+    pub program: String,
+    /// Its number.
+    pub pid: u32,
+    /// Whether it runs.
+    pub state: DaemonState,
+}
+
+/// Whether a daemon runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DaemonState {
+    /// It runs.
+    Up,
+    /// It has ended, and what it knew of routes goes with it.
+    Dead,
 }
 
 /// A link.
@@ -185,5 +276,28 @@ impl Lab {
     /// The node of that name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// Pairs of nodes with a way between them, over links or over who hears whom, by their places;
+    /// each in both orders.
+    pub(crate) fn reachable_pairs(&self) -> Vec<(usize, usize)> {
+        let place = |name: &str| self.nodes.iter().position(|node| node.name == name);
+        let links = self.links.iter().map(|link| (link.a.as_str(), link.b.as_str()));
+        let heard =
+            self.medium.iter().flat_map(|medium| &medium.ports).flat_map(|port| {
+                port.hears.iter().map(|other| (port.node.as_str(), other.as_str()))
+            });
+        // Whoever is joined gets the number of the one with the smaller.
+        let mut island: Vec<usize> = (0..self.nodes.len()).collect();
+        for (a, b) in links.chain(heard) {
+            let (Some(a), Some(b)) = (place(a), place(b)) else { continue };
+            let (kept, gone) = (island[a].min(island[b]), island[a].max(island[b]));
+            island.iter_mut().filter(|number| **number == gone).for_each(|number| *number = kept);
+        }
+        let all = 0..self.nodes.len();
+        all.clone()
+            .flat_map(|from| all.clone().map(move |to| (from, to)))
+            .filter(|(from, to)| from != to && island[*from] == island[*to])
+            .collect()
     }
 }

@@ -4,14 +4,17 @@
 use std::collections::HashMap;
 use std::fs;
 
+use dwell_io::cgroup::CpuGroup;
 use dwell_io::netns;
 use dwell_io::process::Handle;
 
+use crate::babel;
 use crate::background;
 use crate::error::LabError;
 use crate::holder::Holder;
 use crate::iproute::Tool;
 use crate::namespace::{self, Namespace, netns_path};
+use crate::quota;
 use crate::state::{self, LabDir, Lock};
 
 /// A process that was still running in a lab and had to end.
@@ -72,8 +75,14 @@ pub(crate) fn remove_all(dir: &LabDir, lock: &Lock) -> Result<Vec<Ended>, LabErr
         Holder::Gone(Some(user)) => end_all(left_behind(dir.name(), user)),
         _ => Vec::new(),
     };
+    babel::end(dir);
     ended.extend(remove_namespaces(&namespaces(dir)?, Some(lock))?);
     background::end(&links(dir));
+    if let Ok(Some(lab)) = dir.read() {
+        let groups = quota::listed_by(&lab);
+        ended.extend(end_all(groups.iter().flat_map(grouped).collect()));
+        groups.iter().try_for_each(CpuGroup::remove).map_err(LabError::io("removing a quota"))?;
+    }
     if let Holder::Running(holder) = holder {
         background::end(&[holder]);
     }
@@ -99,7 +108,17 @@ fn remove_namespaces(
     let ended = end_all(running_in(namespaces));
     let lines = namespaces.iter().map(|namespace| format!("netns del {}\n", namespace.netns));
     Tool::Ip.batch(&lines.collect::<String>(), lock)?;
+    if lock.is_none() {
+        // The state is lost, and with it which nodes had a quota.
+        let groups = namespaces.iter().filter_map(|node| CpuGroup::named(&node.netns).ok());
+        groups.for_each(|group| drop(group.remove()));
+    }
     Ok(ended)
+}
+
+/// The processes of a node's control group that are in none of its namespaces.
+fn grouped(group: &CpuGroup) -> Vec<(Ended, Handle)> {
+    processes(|pid| group.processes().contains(&pid).then_some(None))
 }
 
 /// The processes of the lab's TAP links.

@@ -8,7 +8,7 @@ use dwell_io::netns;
 use dwell_units::{Nanos, Ratio};
 
 use crate::addressing::End;
-use crate::description::Lab;
+use crate::description::{Lab, Parameters};
 use crate::error::LabError;
 use crate::iproute::Tool;
 use crate::make::end_at;
@@ -43,16 +43,20 @@ impl Choice {
         }
     }
 
-    /// Whether tc and the kernel accept the discipline, tried in a namespace that ends at once.
+    /// Whether tc and the kernel accept the discipline.
     fn works(&mut self, discipline: &str) -> Result<bool, LabError> {
-        if let Some((_, works)) = self.tried.iter().find(|(tried, _)| tried == discipline) {
+        self.accepts(&format!("qdisc add dev lo root {discipline}\n"))
+    }
+
+    /// Whether tc and the kernel accept these lines, tried in a namespace that ends at once.
+    pub(crate) fn accepts(&mut self, lines: &str) -> Result<bool, LabError> {
+        if let Some((_, works)) = self.tried.iter().find(|(tried, _)| tried == lines) {
             return Ok(*works);
         }
-        let line = format!("qdisc add dev lo root {discipline}\n");
         let tried = std::thread::scope(|scope| {
             let trial = scope.spawn(|| {
                 netns::leave_for_a_new_one().map_err(LabError::io("making a namespace"))?;
-                Tool::Tc.batch(&line, None)
+                Tool::Tc.batch(lines, None)
             });
             trial.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
@@ -61,7 +65,7 @@ impl Choice {
             Err(LabError::Tool { .. }) => false,
             Err(error) => return Err(error),
         };
-        self.tried.push((discipline.to_owned(), works));
+        self.tried.push((lines.to_owned(), works));
         Ok(works)
     }
 }
@@ -76,15 +80,21 @@ pub(crate) fn qdiscs(lab: &Lab, place: usize) -> String {
             Some(End::B) => &link.b_interface,
             None => continue,
         };
-        let parameters = link.parameters.link_parameters();
-        let discipline = match link.mechanism {
-            Mechanism::Veth | Mechanism::Tap => continue,
-            Mechanism::Tbf => tbf(&parameters),
-            Mechanism::Netem => netem(&parameters, link.parameters.seed),
-        };
-        let _ = writeln!(lines, "qdisc add dev {interface} root {discipline}");
+        if let Some(discipline) = discipline(link.mechanism, &link.parameters) {
+            let _ = writeln!(lines, "qdisc add dev {interface} root {discipline}");
+        }
     }
     lines
+}
+
+/// The queueing discipline that does what the parameters say, if the mechanism takes one.
+pub(crate) fn discipline(mechanism: Mechanism, wanted: &Parameters) -> Option<String> {
+    let parameters = wanted.link_parameters();
+    match mechanism {
+        Mechanism::Veth | Mechanism::Tap => None,
+        Mechanism::Tbf => Some(tbf(&parameters)),
+        Mechanism::Netem => Some(netem(&parameters, wanted.seed)),
+    }
 }
 
 /// A token bucket as deep as one frame, so that no burst passes faster than the rate allows, and a

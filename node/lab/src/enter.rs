@@ -11,10 +11,11 @@ use dwell_io::netns;
 use crate::error::LabError;
 use crate::holder::Holder;
 use crate::namespace::{all_namespaces, lab_of, netns_path, not_entered};
+use crate::quota;
 use crate::state;
 
 /// Turns this process into `program`, run in `node` of `lab`: its exit code, its signals and its
-/// terminal are the program's. Names of nodes can be used as hosts there,
+/// terminal are the program's. A node with a quota holds it to that. Names of nodes can be used as hosts there,
 /// and DWELL_LAB and DWELL_NODE tell it where it is. `note` takes what did not work but does not
 /// matter.
 ///
@@ -41,6 +42,9 @@ pub fn exec(
     };
     if let Holder::Gone(_) = Holder::enter(&dir)? {
         return Err(LabError::NotWhole(lab.to_owned()));
+    }
+    if let Some(held) = &node.quota {
+        quota::enter(&node.name, held)?;
     }
     netns::enter(&netns_path(&node.netns)).map_err(not_entered(lab, &node.netns))?;
     if let Err(error) = netns::overlay(&dir.file("hosts"), Path::new("/etc/hosts")) {

@@ -89,6 +89,18 @@ pub enum LabError {
         /// What it said.
         message: String,
     },
+    /// babeld gave no route in time.
+    #[error("babeld gave no route from {from} to {to} within {after}: {reason}")]
+    NoRoute {
+        /// The node without the route.
+        from: String,
+        /// The node it does not reach.
+        to: String,
+        /// How long was waited.
+        after: dwell_units::Nanos,
+        /// What there is instead.
+        reason: String,
+    },
     /// A background process of the lab did not start.
     #[error("the {what} did not start: {message}")]
     Background {
@@ -119,7 +131,10 @@ pub enum LabError {
 #[derive(Debug, Error)]
 pub enum TopologyError {
     /// Not a word we know, and no file of that name.
-    #[error("'{0}' is no topology; write line:3, star:5 or the name of a TOML file that is there")]
+    #[error(
+        "'{0}' is no topology; write line:3, star:5, forced:3 or the name of a TOML \
+         file that is there"
+    )]
     Unknown(String),
     /// Not a number of nodes.
     #[error("'{text}' has no number of nodes; write it like {kind}:3")]
@@ -162,6 +177,14 @@ pub enum TopologyError {
         line: usize,
         /// What is wrong and what would be right.
         message: String,
+    },
+    /// A quota is for no node of the lab.
+    #[error("--quota {node}: there is no such node; nodes are {nodes}")]
+    QuotaNode {
+        /// What was asked for.
+        node: String,
+        /// The nodes there are.
+        nodes: String,
     },
     /// A link's parameters do not go together.
     #[error("link {link}: {error}")]

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod addressing;
+mod babel;
 mod background;
 mod description;
 mod down;
@@ -15,15 +16,20 @@ mod iproute;
 mod link;
 mod list;
 mod make;
+mod medium;
 mod namespace;
+mod quota;
 mod routes;
 mod state;
+mod table;
 mod topology;
 mod up;
 
 pub use addressing::Addresses;
+pub use babel::keep_babel;
 pub use description::{
-    Counters, DirectionCounters, Lab, LabState, Link, LinkState, Node, Parameters, SCHEMA,
+    Counters, Daemon, DaemonState, DirectionCounters, Filter, Lab, LabState, Link, LinkState,
+    Medium, Node, Parameters, Port, Quota, SCHEMA,
 };
 pub use down::{Ended, down, named_or_only, names};
 pub use enter::{exec, here};
@@ -32,5 +38,6 @@ pub use holder::hold;
 pub use link::run_link;
 pub use list::{counters, list};
 pub use state::LabDir;
-pub use topology::{LinkWishes, Mechanism, Topology, rate};
+pub use table::{RouteTable, Way, routes};
+pub use topology::{LinkWishes, Mechanism, QuotaWish, Routing, Topology, rate};
 pub use up::up;

@@ -7,6 +7,7 @@ use dwell_io::netns;
 use serde_json::Value;
 
 use crate::addressing::End;
+use crate::babel;
 use crate::description::{Counters, DirectionCounters, Lab, LabState, Link, LinkState};
 use crate::down::names;
 use crate::error::LabError;
@@ -14,6 +15,7 @@ use crate::holder::Holder;
 use crate::iproute::Tool;
 use crate::make::end_at;
 use crate::namespace::{netns_path, not_entered};
+use crate::quota;
 use crate::state::{self, LabDir};
 use crate::topology::Mechanism;
 
@@ -33,7 +35,7 @@ pub fn list() -> Result<Vec<Result<Lab, String>>, LabError> {
 }
 
 /// Notes what has ended since the lab was made: its state says only that it was.
-fn look_after(dir: &LabDir, lab: &mut Lab) {
+pub(crate) fn look_after(dir: &LabDir, lab: &mut Lab) {
     if lab.state != LabState::Up {
         return;
     }
@@ -42,6 +44,10 @@ fn look_after(dir: &LabDir, lab: &mut Lab) {
             link.state = LinkState::Dead;
             lab.state = LabState::Broken;
         }
+    }
+    babel::look_after(dir, lab);
+    if babel::dead(&lab.daemons).is_some() {
+        lab.state = LabState::Broken;
     }
     if lab.rootless && !Holder::runs(dir) {
         lab.state = LabState::Broken;
@@ -60,6 +66,7 @@ pub fn counters(name: &str) -> Result<Lab, LabError> {
     let Some(dir) = state::find(name)? else { return Err(no_such(names()?)) };
     let mut lab = dir.read()?.ok_or_else(|| LabError::NotWhole(name.to_owned()))?;
     look_after(&dir, &mut lab);
+    quota::read(&mut lab);
     if let Holder::Gone(_) = Holder::enter(&dir)? {
         return Err(LabError::NotWhole(name.to_owned()));
     }

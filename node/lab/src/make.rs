@@ -10,15 +10,18 @@ use std::thread;
 use dwell_io::netns;
 
 use crate::addressing::{self, End, LINK_V4_LEN, LINK_V6_LEN};
+use crate::babel;
 use crate::background;
 use crate::description::{Lab, LabState, Link};
 use crate::emulation;
 use crate::error::LabError;
 use crate::iproute::Tool;
+use crate::medium;
 use crate::namespace::{self, netns_name, netns_path, not_entered};
+use crate::quota;
 use crate::routes::{Neighbours, Route, routes};
 use crate::state::{LabDir, Lock};
-use crate::topology::{Mechanism, Topology};
+use crate::topology::{Mechanism, Routing, Topology};
 
 /// How far the making has come, for whoever waits for it.
 pub(crate) struct Steps<'a> {
@@ -59,6 +62,7 @@ pub(crate) fn make(
     steps: &Steps<'_>,
 ) -> Result<(), LabError> {
     dir.write_file("hosts", hosts(lab).as_bytes())?;
+    quota::make(lab)?;
     make_namespaces(dir, lock, lab, steps)?;
     in_every_node(lab, steps, |_| Settings::apply(lab.nodes.len()))?;
     steps.go_on()?;
@@ -68,13 +72,22 @@ pub(crate) fn make(
         steps.go_on()?;
     }
     tap_links(dir, lock, lab, steps)?;
+    if let Some(medium) = &lab.medium {
+        medium::make(lab, medium, lock)?;
+        steps.add(topology.links.len());
+    }
     steps.go_on()?;
     let neighbours = Neighbours::of(topology);
     in_every_node(lab, steps, |node| {
         Tool::Ip.batch(&configuration(topology, lab, &neighbours, node), Some(lock))?;
-        Tool::Tc.batch(&emulation::qdiscs(lab, node), Some(lock))
+        Tool::Tc.batch(&emulation::qdiscs(lab, node), Some(lock))?;
+        lab.medium.as_ref().map_or(Ok(()), |air| Tool::Tc.batch(&medium::qdisc(air), Some(lock)))
     })?;
     steps.go_on()?;
+    if lab.routing == Routing::Babel {
+        babel::start(dir, lock, lab)?;
+        babel::converge(dir, lab, &|| steps.go_on().is_err())?;
+    }
     lab.state = LabState::Up;
     dir.write(lab)
 }
@@ -104,7 +117,13 @@ fn make_namespaces(
         steps.add(some.len());
         steps.go_on()?;
     }
-    Ok(())
+    let Some(medium) = &lab.medium else { return Ok(()) };
+    let made = Tool::Ip.batch(&format!("netns add {}\n", medium.netns), Some(lock));
+    if made.is_err() {
+        lab.medium = None;
+        dir.write(lab)?;
+    }
+    made
 }
 
 /// Does `work` inside every node's namespace, on as many threads as there are processors.
@@ -137,13 +156,17 @@ struct Settings;
 
 impl Settings {
     /// Path below /proc/sys/net, value. `default` is what interfaces made later start with.
-    const ALL: [(&str, &str); 12] = [
+    const ALL: [(&str, &str); 14] = [
         ("ipv4/ip_forward", "1"),
         ("ipv6/conf/all/forwarding", "1"),
         ("ipv6/conf/default/forwarding", "1"),
         // Ways there and back may differ in a ring.
         ("ipv4/conf/all/rp_filter", "0"),
         ("ipv4/conf/default/rp_filter", "0"),
+        // In a forced line packets leave by the interface they came in by, and nobody shall be told
+        // of a shorter way that is none.
+        ("ipv4/conf/all/send_redirects", "0"),
+        ("ipv4/conf/default/send_redirects", "0"),
         // Addresses are ours to give, unique by construction, and usable at once.
         ("ipv6/conf/all/accept_dad", "0"),
         ("ipv6/conf/default/accept_dad", "0"),
@@ -261,14 +284,22 @@ fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place:
         line(format_args!("link set dev {interface} up"));
         line(format_args!("addr add {}/{LINK_V4_LEN} dev {interface}", mine.v4));
         line(format_args!("addr add {}/{LINK_V6_LEN} dev {interface} nodad", mine.v6));
-        // Permanent, so that no packet waits for, or is lost with, a question of address.
         let hardware = addressing::hardware(number, far);
-        for address in [&theirs.v4 as &dyn std::fmt::Display, &theirs.v6] {
-            line(format_args!(
-                "neigh replace {address} lladdr {hardware} dev {interface} nud permanent"
-            ));
+        let mut known = vec![theirs.v4.into(), theirs.v6.into()];
+        if topology.routing == Routing::Babel {
+            known.push(hardware.link_local().into());
         }
+        line(format_args!("{}", medium::permanent(&known, hardware, interface).trim_end()));
     }
+    if let Some(medium) = &lab.medium {
+        return lines + &medium::configuration(topology, lab, medium, neighbours, place);
+    }
+    if topology.routing == Routing::Babel {
+        return lines;
+    }
+    let mut line = |text: std::fmt::Arguments<'_>| {
+        let _ = writeln!(lines, "{text}");
+    };
     for Route { prefix, link, v6 } in routes(topology, neighbours, place) {
         let (link, from_a) = (&lab.links[link], lab.links[link].a == node.name);
         let (interface, gateway) = if from_a {
@@ -278,10 +309,14 @@ fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place:
         };
         if v6 {
             let (gateway, own) = (gateway.v6, own.v6);
-            line(format_args!("route add {prefix} via {gateway} dev {interface} src {own}"));
+            line(format_args!(
+                "route add {prefix} via {gateway} dev {interface} src {own} proto static"
+            ));
         } else {
             let (gateway, own) = (gateway.v4, own.v4);
-            line(format_args!("route add {prefix} via {gateway} dev {interface} src {own}"));
+            line(format_args!(
+                "route add {prefix} via {gateway} dev {interface} src {own} proto static"
+            ));
         }
     }
     lines

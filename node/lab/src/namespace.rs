@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::description::Lab;
 use crate::error::LabError;
 use crate::iproute::Tool;
+use crate::medium;
 
 /// Where `ip netns` keeps namespaces.
 pub(crate) const NETNS_DIR: &str = "/run/netns";
@@ -54,7 +55,13 @@ pub(crate) fn listed_by(lab: &Lab) -> Vec<Namespace> {
         // The file of state is plain text; what it says of others' namespaces does not count.
         node.netns == netns_name(&lab.name, &node.name) && netns_path(&node.netns).exists()
     });
-    nodes.map(|node| Namespace { netns: node.netns.clone(), node: node.name.clone() }).collect()
+    let nodes = nodes.map(|node| Namespace { netns: node.netns.clone(), node: node.name.clone() });
+    let medium = lab.medium.iter().filter(|medium| {
+        medium.netns == netns_name(&lab.name, medium::NAME) && netns_path(&medium.netns).exists()
+    });
+    let medium = medium
+        .map(|medium| Namespace { netns: medium.netns.clone(), node: medium.interface.clone() });
+    nodes.chain(medium).collect()
 }
 
 /// The namespaces that bear the mark of the lab of that name.

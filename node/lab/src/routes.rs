@@ -31,9 +31,14 @@ impl Neighbours {
         Self(all)
     }
 
+    /// Those of the node at `place`.
+    pub(crate) fn of_node(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
+        self.0[place].iter().map(|(_, neighbour)| *neighbour)
+    }
+
     /// The link by which `from` reaches each node first, breadth first; `None` for itself and for
     /// nodes out of reach. Of equally short ways the one by the earlier link.
-    fn first_links(&self, from: usize) -> Vec<Option<Way>> {
+    pub(crate) fn first_links(&self, from: usize) -> Vec<Option<Way>> {
         let mut ways: Vec<Option<Way>> = vec![None; self.0.len()];
         let mut waiting = VecDeque::from([from]);
         while let Some(node) = waiting.pop_front() {
@@ -55,9 +60,9 @@ impl Neighbours {
 
 /// How a node is reached.
 #[derive(Clone, Copy)]
-struct Way {
-    link: usize,
-    hops: usize,
+pub(crate) struct Way {
+    pub(crate) link: usize,
+    pub(crate) hops: usize,
 }
 
 /// All routes that `node` needs besides those its own interfaces bring.
@@ -149,6 +154,7 @@ mod tests {
         Topology {
             nodes: (1..=nodes).map(|n| format!("n{n}")).collect(),
             links: links.iter().map(edge).collect(),
+            ..Topology::default()
         }
     }
 

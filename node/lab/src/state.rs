@@ -8,6 +8,7 @@
 //!   lab.json      the lab (dwell.lab/1), first of all as an intent
 //!   hosts         /etc/hosts of its nodes
 //!   holder        the process that keeps a rootless lab's namespaces, and its user namespace
+//!   babel.pid     the process that keeps babeld in every node; babel-K.pid babeld of node K
 //!   link-K.pid    the process of TAP link K; link-K.json its counters, link-K.events its log
 //! ```
 

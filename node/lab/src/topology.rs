@@ -1,5 +1,5 @@
 //! Which nodes a lab has and which links join them, before any of it is made: `line:3`, `star:5`,
-//! or a TOML file.
+//! `forced:3`, or a TOML file.
 //!
 //! ```toml
 //! version = 1
@@ -14,20 +14,20 @@
 //! [[links]]
 //! a = "relay"
 //! b = "base"
+//!
+//! [quota]
+//! relay = "20%"         # of one processor, for everything that `lab exec relay` runs
 //! ```
 
-use std::collections::HashSet;
+mod file;
+
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
 use dwell_engine::link::LinkParameters;
 use dwell_units::{BitRate, Nanos, Ratio};
-use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
-use toml::Spanned;
 
 use crate::error::{TopologyError, ValueError};
 
@@ -40,10 +40,73 @@ pub(crate) const MOST_LINKS: usize = 16_384;
 const LEAST_RATE: BitRate = BitRate(8);
 
 /// Nodes and links, in the order in which they were given.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Topology {
     pub(crate) nodes: Vec<String>,
     pub(crate) links: Vec<Edge>,
+    /// There are no links but one bridge, on which those hear each other whom `links` joins.
+    pub(crate) forced: bool,
+    /// Where routes come from.
+    pub(crate) routing: Routing,
+    /// Shares of a processor, by places in the list of nodes.
+    pub(crate) quotas: Vec<(usize, Ratio)>,
+}
+
+/// Where the routes of a lab come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Routing {
+    /// From dwell, once: the shortest ways.
+    #[default]
+    Static,
+    /// From babeld, in every node (RFC 8966).
+    Babel,
+}
+
+impl Routing {
+    /// The name in results and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Static => "static",
+            Self::Babel => "babel",
+        }
+    }
+}
+
+impl fmt::Display for Routing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Routing {
+    type Err = String;
+
+    /// Reads the name of a routing.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [Self::Static, Self::Babel];
+        all.into_iter()
+            .find(|routing| routing.name() == text)
+            .ok_or_else(|| format!("'{text}' is no routing; write static or babel"))
+    }
+}
+
+/// How much of one processor a node may use, as the command line has it: `n2=20%`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaWish {
+    node: String,
+    share: Ratio,
+}
+
+impl FromStr for QuotaWish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((node, share)) = text.split_once('=').filter(|(node, _)| !node.is_empty()) else {
+            return Err(format!("'{text}' is no quota; write a node and a share, like n2=20%"));
+        };
+        Ok(Self { node: node.to_owned(), share: quota_share(share)? })
+    }
 }
 
 /// A link between two nodes, by their places in the list of nodes.
@@ -120,8 +183,8 @@ impl FromStr for Mechanism {
 }
 
 impl Topology {
-    /// Reads `line:N`, `star:N`, or the TOML file of that name; `over` goes before what the file
-    /// says of its links.
+    /// Reads `line:N`, `star:N`, `forced:N`, or the TOML file of that name; `over` goes before what
+    /// the file says of its links.
     ///
     /// # Errors
     /// It is none of these, or asks for what cannot be.
@@ -129,6 +192,9 @@ impl Topology {
         let mut topology = match text.split_once(':') {
             Some(("line", count)) => Self::line(nodes(text, "line", count)?),
             Some(("star", count)) => Self::star(nodes(text, "star", count)?),
+            Some(("forced", count)) => {
+                Self { forced: true, ..Self::line(nodes(text, "forced", count)?) }
+            }
             _ if Path::new(text).is_file() => Self::file(Path::new(text))?,
             _ => return Err(TopologyError::Unknown(text.to_owned())),
         };
@@ -137,6 +203,28 @@ impl Topology {
         }
         topology.check()?;
         Ok(topology)
+    }
+
+    /// The same with routes from there.
+    #[must_use]
+    pub fn with_routing(self, routing: Routing) -> Self {
+        Self { routing, ..self }
+    }
+
+    /// The same with these quotas, which go before those of the file.
+    ///
+    /// # Errors
+    /// There is no such node.
+    pub fn with_quotas(mut self, wishes: &[QuotaWish]) -> Result<Self, TopologyError> {
+        for QuotaWish { node, share } in wishes {
+            let Some(place) = self.nodes.iter().position(|name| name == node) else {
+                let (node, nodes) = (node.clone(), self.nodes.join(", "));
+                return Err(TopologyError::QuotaNode { node, nodes });
+            };
+            self.quotas.retain(|(other, _)| *other != place);
+            self.quotas.push((place, *share));
+        }
+        Ok(self)
     }
 
     fn line(count: usize) -> Self {
@@ -153,74 +241,8 @@ impl Topology {
         Self {
             nodes: (1..=count).map(|n| format!("n{n}")).collect(),
             links: (1..count).map(edge).collect(),
+            ..Self::default()
         }
-    }
-
-    fn file(path: &Path) -> Result<Self, TopologyError> {
-        const LONGEST: u64 = 4 << 20;
-        let mut text = String::new();
-        File::open(path)
-            .and_then(|file| file.take(LONGEST).read_to_string(&mut text))
-            .map_err(|error| TopologyError::Read { path: path.to_owned(), error })?;
-        Self::parse(&text, &path.display().to_string())
-    }
-
-    /// Reads the text of a topology file; `file` is its name, for messages.
-    fn parse(text: &str, file: &str) -> Result<Self, TopologyError> {
-        let wrong = |at: usize, message: String| TopologyError::File {
-            file: file.to_owned(),
-            line: 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count(),
-            message,
-        };
-        let read: TopologyFile = toml::from_str(text)
-            .map_err(|e| wrong(e.span().map_or(0, |s| s.start), e.message().to_owned()))?;
-        if *read.version.get_ref() != 1 {
-            let message = format!("version {} is not known here; write 1", read.version.get_ref());
-            return Err(wrong(read.version.span().start, message));
-        }
-        if read.nodes.len() > MOST_NODES {
-            let count = read.nodes.len() as u64;
-            return Err(TopologyError::Count { count, most: MOST_NODES });
-        }
-        let mut nodes: Vec<String> = Vec::new();
-        for node in read.nodes {
-            let (at, name) = (node.span().start, node.into_inner());
-            if !is_node_name(&name) {
-                return Err(wrong(
-                    at,
-                    format!(
-                        "'{name}' cannot be a node; a name is a letter and up to 14 letters, \
-                         digits or underscores, and not {}",
-                        RESERVED.join(", ")
-                    ),
-                ));
-            }
-            if nodes.contains(&name) {
-                return Err(wrong(at, format!("node '{name}' is there already")));
-            }
-            nodes.push(name);
-        }
-        let mut seen = HashSet::new();
-        let mut links = Vec::new();
-        for link in read.links {
-            let place = |end: &Spanned<String>| {
-                let name = end.get_ref();
-                nodes.iter().position(|node| node == name).ok_or_else(|| {
-                    let known = nodes.join(", ");
-                    wrong(end.span().start, format!("there is no node '{name}'; nodes are {known}"))
-                })
-            };
-            let (a, b) = (place(&link.a)?, place(&link.b)?);
-            if a == b {
-                return Err(wrong(link.b.span().start, "a link joins two different nodes".into()));
-            }
-            if !seen.insert((a.min(b), a.max(b))) {
-                let message = format!("{} and {} are joined already", nodes[a], nodes[b]);
-                return Err(wrong(link.b.span().start, message));
-            }
-            links.push(Edge { a, b, wishes: link.wishes() });
-        }
-        Ok(Self { nodes, links })
     }
 
     fn check(&self) -> Result<(), TopologyError> {
@@ -277,67 +299,6 @@ impl LinkWishes {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TopologyFile {
-    version: Spanned<u32>,
-    nodes: Vec<Spanned<String>>,
-    #[serde(default)]
-    links: Vec<LinkEntry>,
-}
-
-/// A link of the file. Spelled out, because an unknown key is only refused in a flat structure.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LinkEntry {
-    a: Spanned<String>,
-    b: Spanned<String>,
-    #[serde(default, deserialize_with = "quoted_rate")]
-    rate: Option<BitRate>,
-    #[serde(default, deserialize_with = "quoted")]
-    delay: Option<Nanos>,
-    #[serde(default, deserialize_with = "quoted")]
-    jitter: Option<Nanos>,
-    #[serde(default, deserialize_with = "quoted")]
-    loss: Option<Ratio>,
-    #[serde(default, deserialize_with = "quoted")]
-    duplicate: Option<Ratio>,
-    #[serde(default, deserialize_with = "quoted")]
-    reorder: Option<Ratio>,
-    #[serde(default)]
-    seed: Option<u64>,
-    #[serde(default, deserialize_with = "quoted")]
-    mechanism: Option<Mechanism>,
-}
-
-impl LinkEntry {
-    fn wishes(&self) -> LinkWishes {
-        LinkWishes {
-            rate: self.rate,
-            delay: self.delay,
-            jitter: self.jitter,
-            loss: self.loss,
-            duplicate: self.duplicate,
-            reorder: self.reorder,
-            seed: self.seed,
-            mechanism: self.mechanism,
-        }
-    }
-}
-
-/// A value that is written as text, in the one grammar of quantities.
-fn quoted<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: fmt::Display>,
-{
-    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
-}
-
-fn quoted_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BitRate>, D::Error> {
-    rate(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
-}
-
 /// Reads the rate of a link, such as `100Mbit/s`.
 ///
 /// # Errors
@@ -347,6 +308,17 @@ pub fn rate(text: &str) -> Result<BitRate, String> {
         slow if slow < LEAST_RATE => Err(ValueError::Rate { slow, least: LEAST_RATE }.to_string()),
         rate => Ok(rate),
     }
+}
+
+/// A share of a processor that a node can be held to; the text of a mistake says what would be right.
+fn quota_share(text: &str) -> Result<Ratio, String> {
+    // The kernel refuses quotas below a millisecond, and periods above a second help nobody.
+    const LEAST_PPM: u32 = 10_000;
+    let share: Ratio = text.parse().map_err(|error: dwell_units::UnitError| error.to_string())?;
+    if share.ppm() < LEAST_PPM {
+        return Err(format!("a quota of {share} is too small; the least is 1%, like n2=20%"));
+    }
+    Ok(share)
 }
 
 /// The number of nodes in `line:3`.
@@ -387,6 +359,33 @@ mod tests {
         Ok(topology)
     }
 
+    #[test]
+    fn quotas_name_a_node_and_a_share_of_one_processor() {
+        let quota = |text: &str| text.parse::<QuotaWish>();
+        let lab = read("line:3").unwrap().with_quotas(&[quota("n2=20%").unwrap()]).unwrap();
+        assert_eq!(lab.quotas, [(1, Ratio::from_ppm(200_000).unwrap())]);
+        let stranger = lab.with_quotas(&[quota("n9=20%").unwrap()]).unwrap_err().to_string();
+        assert!(stranger.contains("n1, n2, n3"), "{stranger}");
+        for (text, right) in
+            [("n2", "n2=20%"), ("=5%", "n2=20%"), ("n2=0.5%", "least is 1%"), ("n2=20", "50%")]
+        {
+            let error = quota(text).unwrap_err();
+            assert!(error.contains(right), "{text}: {error}");
+        }
+        let file = "version = 1\nnodes = [\"a\", \"b\"]\n[quota]\nb = \"50%\"";
+        assert_eq!(parse(file).unwrap().quotas, [(1, Ratio::from_ppm(500_000).unwrap())]);
+        let wrong = parse("version = 1\nnodes = [\"a\"]\n[quota]\nc = \"50%\"").unwrap_err();
+        assert!(wrong.starts_with("lab.toml, line 4: there is no node 'c'"), "{wrong}");
+    }
+
+    #[test]
+    fn a_forced_line_has_the_neighbours_of_a_line() {
+        let forced = read("forced:3").unwrap();
+        assert!(forced.forced);
+        assert_eq!(joined(&forced), [(0, 1), (1, 2)]);
+        assert!(!read("line:3").unwrap().forced);
+    }
+
     fn joined(topology: &Topology) -> Vec<(usize, usize)> {
         topology.links.iter().map(|edge| (edge.a, edge.b)).collect()
     }
@@ -408,7 +407,8 @@ mod tests {
             ("line:99999999999999999999", "write it like line:3"),
             ("star:x", "write it like star:3"),
             ("line:-1", "write it like line:3"),
-            ("ring:5", "line:3, star:5 or the name of a TOML file"),
+            ("ring:5", "line:3, star:5, forced:3 or the name of a TOML file"),
+            ("forced:0", "1 to 250 nodes"),
             ("no-such-file.toml", "TOML file that is there"),
         ] {
             let error = read(text).unwrap_err();

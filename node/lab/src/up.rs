@@ -8,6 +8,7 @@ use dwell_io::process::{self, Signal};
 use dwell_units::Nanos;
 
 use crate::addressing::{self, End};
+use crate::babel;
 use crate::description::{Lab, LabState, Link, LinkState, Node, Parameters, SCHEMA};
 use crate::down;
 use crate::emulation::Choice;
@@ -15,7 +16,9 @@ use crate::error::LabError;
 use crate::holder;
 use crate::iproute;
 use crate::make::{self, Steps};
+use crate::medium;
 use crate::namespace::{self, netns_name};
+use crate::quota;
 use crate::state::{LabDir, Lock, is_lab_name};
 use crate::topology::{Edge, Mechanism, Topology};
 
@@ -40,6 +43,7 @@ pub fn up(
         Some(name) => return Err(LabError::Name(name.to_owned())),
         None => random_name()?,
     };
+    babel::check(topology.routing)?;
     let rootless = !netns::may_create();
     let (dir, lock) = LabDir::create(&name, rootless)?;
     let interrupted = || held.take(Nanos::ZERO).is_some();
@@ -77,10 +81,11 @@ fn make_all(
 /// What will be made.
 fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabError> {
     let name = dir.name();
-    let node = |(place, node): (usize, &String)| Node {
-        name: node.clone(),
-        netns: netns_name(name, node),
-        addresses: addressing::node(place),
+    let node = |(place, node): (usize, &String)| -> Result<Node, LabError> {
+        let netns = netns_name(name, node);
+        let quota = topology.quotas.iter().find(|(of, _)| *of == place);
+        let quota = quota.map(|(_, share)| quota::plan(node, &netns, *share)).transpose()?;
+        Ok(Node { name: node.clone(), netns, addresses: addressing::node(place), quota })
     };
     let mut choice = Choice::default();
     let mut link = |(place, edge): (usize, &Edge)| -> Result<Link, LabError> {
@@ -101,14 +106,19 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
             counters: None,
         })
     };
+    let medium = topology.forced.then(|| medium::plan(name, topology, &mut Choice::default()));
+    let links = if topology.forced { &[][..] } else { &topology.links };
     Ok(Lab {
         schema: SCHEMA.to_owned(),
         name: name.to_owned(),
         state: LabState::Making,
         rootless,
         iproute2: iproute::version(),
-        nodes: topology.nodes.iter().enumerate().map(node).collect(),
-        links: topology.links.iter().enumerate().map(&mut link).collect::<Result<_, _>>()?,
+        nodes: topology.nodes.iter().enumerate().map(node).collect::<Result<_, _>>()?,
+        links: links.iter().enumerate().map(&mut link).collect::<Result<_, _>>()?,
+        medium: medium.transpose()?,
+        routing: topology.routing,
+        daemons: Vec::new(),
     })
 }
 

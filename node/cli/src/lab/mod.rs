@@ -6,7 +6,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use dwell_lab::{Lab, LabDir, LabError, LinkWishes, Mechanism, Topology};
+use dwell_lab::{
+    Lab, LabDir, LabError, LinkWishes, Mechanism, QuotaWish, RouteTable, Routing, Topology,
+};
 use dwell_units::{BitRate, Nanos, Ratio};
 
 use crate::progress::Progress;
@@ -28,11 +30,19 @@ enum LabCommand {
     Exec(ExecArgs),
     /// Say which labs there are
     List(ListArgs),
+    /// Say how every node reaches every other now, and who put the routes there
+    Routes(RoutesArgs),
     /// End what runs in a lab and remove all of it
     Down(DownArgs),
     /// Keep the namespaces of a rootless lab (started by `up`)
     #[command(hide = true)]
     Hold {
+        /// Directory of the lab
+        dir: PathBuf,
+    },
+    /// Keep babeld in every node (started by `up`)
+    #[command(hide = true)]
+    Babel {
         /// Directory of the lab
         dir: PathBuf,
     },
@@ -61,9 +71,18 @@ A TOML file names nodes and links:
     { a = \"robot\", b = \"relay\", rate = \"10Mbit/s\", delay = \"5ms\", loss = \"1%\" },
     { a = \"relay\", b = \"base\" },
   ]
-A link may also have jitter, duplicate, reorder, seed and mechanism. Flags go before the file.")]
+A link may also have jitter, duplicate, reorder, seed and mechanism, and a [quota] table holds nodes
+to shares of a processor, like robot = \"20%\". Flags go before the file.
+
+With --routing babel the lab is ready when every node reaches every other by routes of babeld's,
+which takes about 5 s for three nodes; `lab routes` tells later whether they are still there.
+
+A quota holds all that `lab exec` runs in the node, and is an average over 100 ms: a quota of 20%
+means stalls of 44 to 80 ms, not a slower processor. Real-time scheduling is refused inside where the
+kernel groups it too, and elsewhere escapes the quota.")]
 struct UpArgs {
-    /// line:N (n1 - n2 - ... - nN), star:N (n1 is the hub), or a TOML file
+    /// line:N (n1 - n2 - ... - nN), star:N (n1 is the hub), forced:N (one bridge, filtered so that
+    /// only neighbours in the line hear each other), or a TOML file
     topology: String,
     /// Name of the lab: letters, digits and hyphens [default: a short random one]
     #[arg(long, allow_hyphen_values = true)]
@@ -92,6 +111,12 @@ struct UpArgs {
     /// How links are emulated: netem, tbf or tap [default: the first of these that can do it]
     #[arg(long, allow_hyphen_values = true)]
     mechanism: Option<Mechanism>,
+    /// Where routes come from: static (from dwell, once) or babel (from babeld, in every node)
+    #[arg(long, default_value_t, allow_hyphen_values = true)]
+    routing: Routing,
+    /// Share of one processor for all that runs in a node, such as n2=20%; may be given again
+    #[arg(long, value_name = "NODE=SHARE", allow_hyphen_values = true)]
+    quota: Vec<QuotaWish>,
     /// Print the lab as one JSON object
     #[arg(long)]
     json: bool,
@@ -117,6 +142,15 @@ struct ListArgs {
 }
 
 #[derive(Debug, clap::Args)]
+struct RoutesArgs {
+    /// The lab [default: the only one there is]
+    name: Option<String>,
+    /// Print them as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
 struct DownArgs {
     /// The lab [default: the only one there is]
     #[arg(conflicts_with = "all")]
@@ -134,6 +168,11 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         LabCommand::List(args) => list(&args),
         LabCommand::Down(DownArgs { all: true, .. }) => down_all(),
         LabCommand::Down(DownArgs { name, .. }) => down(name.as_deref()),
+        LabCommand::Routes(args) => routes(&args),
+        LabCommand::Babel { dir } => {
+            dwell_lab::keep_babel(&lab_dir(&dir)?).map_err(failure)?;
+            Ok(Exit::Measured)
+        }
         LabCommand::Hold { dir } => {
             dwell_lab::hold(&lab_dir(&dir)?).map_err(failure)?;
             Ok(Exit::Measured)
@@ -160,7 +199,9 @@ fn up(args: UpArgs) -> Result<Exit, Failure> {
         seed: args.seed,
         mechanism: args.mechanism,
     };
-    let topology = Topology::read(&args.topology, &wishes).map_err(|e| failure(e.into()))?;
+    let topology = Topology::read(&args.topology, &wishes)
+        .and_then(|topology| topology.with_routing(args.routing).with_quotas(&args.quota))
+        .map_err(|e| failure(e.into()))?;
     let progress = Progress::new("lab up");
     let show = |done, of| progress.show(done, of, "");
     let lab = dwell_lab::up(&topology, args.name.as_deref(), &show).map_err(failure)?;
@@ -194,6 +235,24 @@ fn list(args: &ListArgs) -> Result<Exit, Failure> {
         show::labs(&labs)?;
     }
     Ok(Exit::Measured)
+}
+
+/// Printed also where a route is missing: what there is, is the result, and only the exit code tells.
+fn routes(args: &RoutesArgs) -> Result<Exit, Failure> {
+    let name = dwell_lab::named_or_only(args.name.as_deref()).map_err(failure)?;
+    let table: RouteTable = dwell_lab::routes(&name).map_err(failure)?;
+    if args.json {
+        show::json(&table)?;
+    } else {
+        show::routes(&table)?;
+    }
+    match &table.reason {
+        None => Ok(Exit::Measured),
+        Some(reason) => {
+            eprintln!("dwell: {reason}");
+            Ok(Exit::Failed)
+        }
+    }
 }
 
 /// The lab and what its links did, as far as that can be told: not of one that is not whole, and

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use dwell_lab::{Lab, LabState, Link, LinkState};
+use dwell_lab::{DaemonState, Lab, LabState, LinkState, Parameters, RouteTable, Routing};
 use dwell_units::Ratio;
 use serde::Serialize;
 
@@ -29,7 +29,24 @@ pub(super) fn lab(lab: &Lab) -> io::Result<()> {
         writeln!(out, "  {:<15} {:<15} {}", node.name, addresses.v4, addresses.v6)?;
     }
     for link in &lab.links {
-        writeln!(out, "  {} - {}: {}", link.a, link.b, what(link))?;
+        let does = what(link.mechanism.name(), &link.parameters);
+        writeln!(out, "  {} - {}: {does}", link.a, link.b)?;
+    }
+    if let Some(medium) = &lab.medium {
+        let does = what(medium.mechanism.name(), &medium.parameters);
+        writeln!(out, "  one bridge ({}): {does}", medium.netns)?;
+        for port in &medium.ports {
+            let hears = if port.hears.is_empty() { "nobody" } else { &port.hears.join(", ") };
+            writeln!(out, "  {} hears {hears}", port.node)?;
+        }
+    }
+    if lab.routing == Routing::Babel {
+        writeln!(out, "  routes by babeld, in every node; see: dwell lab routes {}", lab.name)?;
+    }
+    for node in &lab.nodes {
+        let Some(quota) = &node.quota else { continue };
+        let percent = quota.share_ratio * 100.0;
+        writeln!(out, "  {} may use {percent} % of one processor, on average", node.name)?;
     }
     let (first, last) = (&lab.nodes[0].name, &lab.nodes[lab.nodes.len() - 1].name);
     writeln!(out, "try: dwell lab exec --lab {} {first} -- ping {last}", lab.name)
@@ -53,12 +70,15 @@ pub(super) fn labs(labs: &[Result<Lab, String>]) -> io::Result<()> {
                 mechanisms.sort_unstable();
                 mechanisms.dedup();
                 let (nodes, links) = (lab.nodes.len(), lab.links.len());
-                let by = mechanisms.join(", ");
-                writeln!(
-                    out,
-                    "{}{rootless}: {nodes} nodes, {links} links ({by}){state}",
-                    lab.name
-                )?;
+                let joined = match &lab.medium {
+                    Some(medium) => format!("one bridge ({})", medium.mechanism.name()),
+                    None => format!("{links} links ({})", mechanisms.join(", ")),
+                };
+                let routing = match lab.routing {
+                    Routing::Static => "",
+                    Routing::Babel => ", routes by babeld",
+                };
+                writeln!(out, "{}{rootless}: {nodes} nodes, {joined}{routing}{state}", lab.name)?;
             }
         }
     }
@@ -69,11 +89,30 @@ pub(super) fn labs(labs: &[Result<Lab, String>]) -> io::Result<()> {
 fn what_is_dead(lab: &Lab) -> String {
     let dead = lab.links.iter().filter(|link| link.state == LinkState::Dead);
     let dead: Vec<String> = dead.map(|link| format!("{} - {}", link.a, link.b)).collect();
+    let daemons = lab.daemons.iter().filter(|daemon| daemon.state == DaemonState::Dead);
+    let daemons: Vec<&str> = daemons.map(|daemon| daemon.node.as_str()).collect();
     match &dead[..] {
+        [] if !daemons.is_empty() => format!("babeld in {} has ended", daemons.join(", ")),
         [] => "the process that kept it has ended".to_owned(),
         [link] => format!("link {link} is dead, its process has ended"),
         links => format!("links {} are dead, their processes have ended", links.join(", ")),
     }
+}
+
+/// Prints a line per way.
+pub(super) fn routes(table: &RouteTable) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "lab {}, routes by {}", table.lab, table.routing)?;
+    for way in &table.routes {
+        let Some(protocol) = &way.protocol else {
+            writeln!(out, "  {} -> {} ({}): none", way.from, way.to, way.address)?;
+            continue;
+        };
+        let via = way.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+        let by = way.interface.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
+        writeln!(out, "  {} -> {} ({}): {protocol}{via}{by}", way.from, way.to, way.address)?;
+    }
+    Ok(())
 }
 
 /// Prints all labs as one JSON object.
@@ -87,9 +126,9 @@ pub(super) fn labs_json(labs: Vec<Lab>) -> io::Result<()> {
 }
 
 /// The mechanism of a link and what it does, in the words of the command line.
-fn what(link: &Link) -> String {
-    let parameters = link.parameters.link_parameters();
-    let mut text = link.mechanism.name().to_owned();
+fn what(mechanism: &str, does: &Parameters) -> String {
+    let parameters = does.link_parameters();
+    let mut text = mechanism.to_owned();
     let mut word = |name: &str, value: String| {
         text += &format!(" {name} {value}");
     };
@@ -110,7 +149,7 @@ fn what(link: &Link) -> String {
             word(name, share.to_string());
         }
     }
-    if let Some(seed) = link.parameters.seed {
+    if let Some(seed) = does.seed {
         word("seed", seed.to_string());
     }
     text

@@ -1,0 +1,262 @@
+//! Routes by babeld (RFC 8966), one in every node: one process of dwell starts them and keeps them
+//! (`dwell lab babel DIR`), and they end with it, however it ends.
+//!
+//! ```text
+//! babel.pid     the process that keeps them
+//! babel-K.pid   babeld of the node at place K, from 0
+//! babel/        private: K.state and K.pid are babeld's own, K.log is what it says
+//! ```
+
+use std::fs::{self, DirBuilder, File};
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use dwell_io::netns;
+use dwell_io::process::{self, Handle, Identity, Signal};
+use dwell_units::Nanos;
+
+use crate::background;
+use crate::description::{Daemon, DaemonState, Lab};
+use crate::error::LabError;
+use crate::make::end_at;
+use crate::namespace::netns_path;
+use crate::state::{DIR_VARIABLE, LabDir, Lock};
+use crate::table;
+use crate::topology::Routing;
+
+const PROGRAM: &str = "babeld";
+const FILE: &str = "babel.pid";
+const PRIVATE: &str = "babel";
+
+/// How often the keeper looks whether the lab is still remembered.
+const EVERY: Nanos = Nanos::from_secs(10);
+
+/// How long a lab may take until every node knows every other.
+const PATIENCE: Nanos = Nanos::from_secs(60);
+
+/// Refuses early what could not be started later.
+pub(crate) fn check(routing: Routing) -> Result<(), LabError> {
+    match routing {
+        Routing::Static => Ok(()),
+        Routing::Babel => program(&std::env::var("PATH").unwrap_or_default()).map(drop),
+    }
+}
+
+/// Starts babeld in every node.
+pub(crate) fn start(dir: &LabDir, lock: &Lock, lab: &mut Lab) -> Result<(), LabError> {
+    let arguments = [Path::new("babel"), dir.path()];
+    background::start("keeper of babeld".to_owned(), &arguments, lock)?.ready()?;
+    lab.daemons = lab
+        .nodes
+        .iter()
+        .enumerate()
+        .filter_map(|(place, node)| {
+            let text = fs::read_to_string(dir.file(&pid_file(place))).ok()?;
+            let identity: Identity = text.parse().ok()?;
+            let (node, program) = (node.name.clone(), PROGRAM.to_owned());
+            Some(Daemon { node, program, pid: identity.pid, state: DaemonState::Up })
+        })
+        .collect();
+    dir.write(lab)
+}
+
+/// Waits until every node reaches every other by routes of babeld's.
+pub(crate) fn converge(
+    dir: &LabDir,
+    lab: &mut Lab,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<(), LabError> {
+    const PAUSE: Duration = Duration::from_millis(50);
+    let since = Instant::now();
+    loop {
+        if interrupted() {
+            return Err(LabError::Interrupted);
+        }
+        let Some((from, to, reason)) = table::first_fault(lab)? else { return Ok(()) };
+        look_after(dir, lab);
+        if let Some(dead) = dead(&lab.daemons) {
+            let message = match said(dir, lab) {
+                Some(last) => format!("{dead}; it says: {last}"),
+                None => dead,
+            };
+            return Err(LabError::Background { what: PROGRAM.to_owned(), message });
+        }
+        if since.elapsed() > PATIENCE.to_std() {
+            return Err(LabError::NoRoute {
+                from: lab.nodes[from].name.clone(),
+                to: lab.nodes[to].name.clone(),
+                after: PATIENCE,
+                reason,
+            });
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Notes which daemons have ended.
+pub(crate) fn look_after(dir: &LabDir, lab: &mut Lab) {
+    for daemon in &mut lab.daemons {
+        let place = lab.nodes.iter().position(|node| node.name == daemon.node);
+        if place.is_none_or(|place| background::signed(dir, &pid_file(place)).is_none()) {
+            daemon.state = DaemonState::Dead;
+        }
+    }
+}
+
+/// The daemons that have ended, in words.
+pub(crate) fn dead(daemons: &[Daemon]) -> Option<String> {
+    let dead: Vec<&str> = daemons
+        .iter()
+        .filter(|daemon| daemon.state == DaemonState::Dead)
+        .map(|daemon| daemon.node.as_str())
+        .collect();
+    (!dead.is_empty()).then(|| format!("{PROGRAM} in {} has ended", dead.join(", ")))
+}
+
+/// Ends the keeper, and with it all daemons.
+pub(crate) fn end(dir: &LabDir) {
+    let keeper: Vec<Handle> =
+        background::signed(dir, FILE).map(|(_, keeper)| keeper).into_iter().collect();
+    background::end(&keeper);
+}
+
+/// The keeper itself: starts babeld in every node and stays until it is asked to end, or until the
+/// lab's directory is gone.
+///
+/// # Errors
+/// A node cannot be entered, or babeld not be started.
+pub fn keep_babel(dir: &LabDir) -> Result<(), LabError> {
+    background::sign(dir, FILE)?;
+    let held = process::hold(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
+        .map_err(LabError::io("holding signals"))?;
+    let lab = dir.read()?.ok_or_else(|| LabError::NotWhole(dir.name().to_owned()))?;
+    let private = dir.file(PRIVATE);
+    DirBuilder::new()
+        .mode(0o700)
+        .create(&private)
+        .map_err(LabError::io(format!("making {}", private.display())))?;
+    let program = program(&std::env::var("PATH").unwrap_or_default())?;
+    let mut handles = Vec::new();
+    for place in 0..lab.nodes.len() {
+        // By this thread, which is the main one: a daemon ends with the thread that started it.
+        let child = spawn(dir, &lab, place, &program)?;
+        let identity = Identity::of(child.id()).map_err(LabError::io("reading /proc/PID/stat"))?;
+        dir.write_file(&pid_file(place), identity.to_string().as_bytes())?;
+        handles.extend(identity.open());
+        reap(child)?;
+    }
+    // So as not to be one of the last node's processes.
+    netns::leave_for_a_new_one().map_err(LabError::io("making a namespace"))?;
+    background::ready(dir, "babel.log")?;
+    while held.take(EVERY) != Some(Signal::Terminate) && dir.path().exists() {}
+    for handle in &handles {
+        let _ = handle.signal(Signal::Kill);
+    }
+    for handle in &handles {
+        handle.wait(EVERY);
+    }
+    Ok(())
+}
+
+fn spawn(dir: &LabDir, lab: &Lab, place: usize, program: &Path) -> Result<Child, LabError> {
+    let node = &lab.nodes[place];
+    netns::enter(&netns_path(&node.netns))
+        .map_err(LabError::io(format!("entering {}", node.netns)))?;
+    let file = |ending: &str| dir.file(PRIVATE).join(format!("{place}.{ending}"));
+    let log = File::create(file("log")).map_err(LabError::io("making a log of babeld"))?;
+    let mut command = Command::new(program);
+    // Hellos every second, wired or not, and nothing of what /etc says.
+    command.args(["-h", "1", "-H", "1", "-c", "/dev/null"]);
+    command.arg("-S").arg(file("state")).arg("-I").arg(file("pid"));
+    if let Some(medium) = &lab.medium {
+        // Neighbours here hear the same interface, but not each other: what came in by it must
+        // leave by it again (babeld(8), split-horizon).
+        command.args(["-C", &format!("interface {} split-horizon false", medium.interface)]);
+        command.arg(&medium.interface);
+    }
+    for link in &lab.links {
+        match end_at(link, &node.name) {
+            Some(crate::addressing::End::A) => command.arg(&link.a_interface),
+            Some(crate::addressing::End::B) => command.arg(&link.b_interface),
+            None => continue,
+        };
+    }
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        // By this it is found when a rootless lab's holder was killed.
+        .env("DWELL_LAB", &lab.name)
+        .env("DWELL_NODE", &node.name)
+        .env(DIR_VARIABLE, dir.path());
+    process::end_with_parent(&mut command, Signal::Kill)
+        .spawn()
+        .map_err(LabError::io(format!("starting {PROGRAM} in {}", node.name)))
+}
+
+/// Takes note of the child's end on a thread of its own, so that a dead one is not taken for running.
+fn reap(mut child: Child) -> Result<(), LabError> {
+    const STACK: usize = 64 * 1024;
+    std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || child.wait())
+        .map(drop)
+        .map_err(LabError::io("starting a thread"))
+}
+
+/// babeld among the directories of `path` and where Debian keeps it, out of sight of an ordinary
+/// user's shell.
+fn program(path: &str) -> Result<PathBuf, LabError> {
+    let all = std::env::split_paths(path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    in_one_of(all)
+}
+
+fn in_one_of(mut directories: impl Iterator<Item = PathBuf>) -> Result<PathBuf, LabError> {
+    let found = directories.find(|directory| directory.join(PROGRAM).is_file());
+    found.map(|directory| directory.join(PROGRAM)).ok_or_else(|| {
+        LabError::Unsupported(format!(
+            "--routing babel needs the program '{PROGRAM}'; install it: apt-get install babeld"
+        ))
+    })
+}
+
+/// The last line of what a daemon that ended said.
+fn said(dir: &LabDir, lab: &Lab) -> Option<String> {
+    let dead = lab.daemons.iter().find(|daemon| daemon.state == DaemonState::Dead)?;
+    let place = lab.nodes.iter().position(|node| node.name == dead.node)?;
+    let text = fs::read_to_string(dir.file(PRIVATE).join(format!("{place}.log"))).ok()?;
+    text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned)
+}
+
+fn pid_file(place: usize) -> String {
+    format!("babel-{place}.pid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_babeld_it_is_said_how_to_get_it() {
+        let empty = tempfile::tempdir().unwrap();
+        let missing = in_one_of([empty.path().to_owned()].into_iter()).unwrap_err();
+        assert!(matches!(&missing, LabError::Unsupported(text) if text.contains("install babeld")));
+        File::create(empty.path().join(PROGRAM)).unwrap();
+        let found = in_one_of([empty.path().to_owned()].into_iter()).unwrap();
+        assert_eq!(found, empty.path().join(PROGRAM));
+    }
+
+    #[test]
+    fn daemons_that_ended_are_named() {
+        let daemon = |node: &str, state| {
+            let (node, program) = (node.to_owned(), PROGRAM.to_owned());
+            Daemon { node, program, pid: 7, state }
+        };
+        let one = [daemon("n1", DaemonState::Up), daemon("n2", DaemonState::Dead)];
+        assert_eq!(dead(&one).as_deref(), Some("babeld in n2 has ended"));
+        assert_eq!(dead(&one[..1]), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! The routes that a lab's kernels have: for every node the way to every other, and who put it there.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use dwell_io::netns;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::babel;
+use crate::description::{Daemon, Lab};
+use crate::error::LabError;
+use crate::holder::Holder;
+use crate::iproute::Tool;
+use crate::list::look_after;
+use crate::namespace::{netns_path, not_entered};
+use crate::state;
+use crate::topology::Routing;
+
+/// The name and version of [`RouteTable`].
+const SCHEMA: &str = "dwell.lab-routes/1";
+
+/// The ways between all nodes of a lab.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouteTable {
+    schema: &'static str,
+    /// The lab.
+    pub lab: String,
+    /// Where its routes should come from.
+    pub routing: Routing,
+    /// Whether every node reaches every other that it is joined to, by routes from there.
+    pub complete: bool,
+    /// What is missing first, in words; `null` when nothing is.
+    pub reason: Option<String>,
+    /// The daemons that keep them.
+    pub daemons: Vec<Daemon>,
+    /// All ways.
+    pub routes: Vec<Way>,
+}
+
+/// How one node reaches the own address of another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Way {
+    /// Where packets start.
+    pub from: String,
+    /// Where they go.
+    pub to: String,
+    /// The address there.
+    pub address: IpAddr,
+    /// Who put the route there; `null` when there is none.
+    pub protocol: Option<String>,
+    /// The next hop, which for IPv4 may be an IPv6 one.
+    pub gateway: Option<IpAddr>,
+    /// The interface that packets leave by.
+    pub interface: Option<String>,
+}
+
+/// The routes of the lab of that name, as they are now.
+///
+/// Must be called while the process has one thread: a rootless lab is entered, and this process
+/// stays inside.
+///
+/// # Errors
+/// There is no such lab, it is not whole, or it belongs to root.
+pub fn routes(name: &str) -> Result<RouteTable, LabError> {
+    let no_such = |there_are| LabError::NoSuchLab { name: name.to_owned(), there_are };
+    let Some(dir) = state::find(name)? else { return Err(no_such(crate::down::names()?)) };
+    let mut lab = dir.read()?.ok_or_else(|| LabError::NotWhole(name.to_owned()))?;
+    look_after(&dir, &mut lab);
+    if let Holder::Gone(_) = Holder::enter(&dir)? {
+        return Err(LabError::NotWhole(name.to_owned()));
+    }
+    let mut table = RouteTable {
+        schema: SCHEMA,
+        lab: lab.name.clone(),
+        routing: lab.routing,
+        complete: true,
+        reason: None,
+        daemons: lab.daemons.clone(),
+        routes: Vec::new(),
+    };
+    let joined = lab.reachable_pairs();
+    for from in 0..lab.nodes.len() {
+        let known = Routes::of(&lab, from)?;
+        for to in (0..lab.nodes.len()).filter(|to| *to != from) {
+            let ways = known.ways(&lab, from, to);
+            let wanted = joined.binary_search(&(from, to)).is_ok();
+            let missing = ways.iter().filter(|_| wanted).find_map(|way| way.fault(lab.routing));
+            table.reason = table.reason.take().or(missing);
+            table.routes.extend(ways);
+        }
+    }
+    if let Some(dead) = babel::dead(&lab.daemons) {
+        // What babeld in other nodes learned of it may live on for seconds.
+        table.reason = Some(match table.reason {
+            Some(missing) => format!("{dead}; {missing}"),
+            None => dead,
+        });
+    }
+    table.complete = table.reason.is_none();
+    Ok(table)
+}
+
+/// The first way between joined nodes that is not there, or not from where the lab's routes should
+/// come from: the two nodes by their places, and what is the matter.
+pub(crate) fn first_fault(lab: &Lab) -> Result<Option<(usize, usize, String)>, LabError> {
+    let mut known: Option<(usize, Routes)> = None;
+    for (from, to) in lab.reachable_pairs() {
+        let routes = match known.take().filter(|(of, _)| *of == from) {
+            Some((_, routes)) => routes,
+            None => Routes::of(lab, from)?,
+        };
+        let fault = routes.ways(lab, from, to).iter().find_map(|way| way.fault(lab.routing));
+        if let Some(fault) = fault {
+            return Ok(Some((from, to, fault)));
+        }
+        known = Some((from, routes));
+    }
+    Ok(None)
+}
+
+impl Way {
+    /// What is the matter with it where routes come from `routing`.
+    fn fault(&self, routing: Routing) -> Option<String> {
+        let Self { from, to, address, protocol, .. } = self;
+        match protocol.as_deref() {
+            None => Some(format!("{from} has no route to {to} ({address})")),
+            Some(by) if routing == Routing::Babel && by != Routing::Babel.name() => {
+                Some(format!("the route from {from} to {to} ({address}) is from {by}, not babel"))
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+/// The main routing table of one node, both families.
+struct Routes(Vec<Route>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Route {
+    prefix: IpAddr,
+    len: u8,
+    metric: u64,
+    protocol: String,
+    gateway: Option<IpAddr>,
+    interface: Option<String>,
+    /// It says that there is no way.
+    refuses: bool,
+}
+
+impl Routes {
+    fn of(lab: &Lab, place: usize) -> Result<Self, LabError> {
+        let netns = &lab.nodes[place].netns;
+        let ask = |family| Tool::Ip.ask(&[family, "-j", "-N", "route", "show", "table", "main"]);
+        let both = || -> Result<_, LabError> { Ok([ask("-4")?, ask("-6")?]) };
+        let texts =
+            netns::within(&netns_path(netns), both).map_err(not_entered(&lab.name, netns))??;
+        Ok(Self(texts.iter().flat_map(|text| parse(text)).collect()))
+    }
+
+    /// The ways from one node to the own addresses of another.
+    fn ways(&self, lab: &Lab, from: usize, to: usize) -> [Way; 2] {
+        let addresses = lab.nodes[to].addresses;
+        [addresses.v4.into(), addresses.v6.into()].map(|address| {
+            let route = self.towards(address);
+            Way {
+                from: lab.nodes[from].name.clone(),
+                to: lab.nodes[to].name.clone(),
+                address,
+                protocol: route.map(|route| route.protocol.clone()),
+                gateway: route.and_then(|route| route.gateway),
+                interface: route.and_then(|route| route.interface.clone()),
+            }
+        })
+    }
+
+    /// The route that the kernel would take: the longest prefix, then the least metric.
+    fn towards(&self, address: IpAddr) -> Option<&Route> {
+        let matching = self.0.iter().filter(|route| covers(route.prefix, route.len, address));
+        let best = matching.max_by_key(|route| (route.len, u64::MAX - route.metric))?;
+        (!best.refuses).then_some(best)
+    }
+}
+
+/// Reads what `ip -j -N route show` prints; what is no route is left out.
+fn parse(text: &[u8]) -> Vec<Route> {
+    let all: Vec<Value> = serde_json::from_slice(text).unwrap_or_default();
+    all.iter().filter_map(route).collect()
+}
+
+fn route(value: &Value) -> Option<Route> {
+    let is_v4 = |at: &Value| at.as_str().is_some_and(|text| text.contains('.'));
+    let dst = value["dst"].as_str()?;
+    let (prefix, len) = match dst.split_once('/') {
+        Some((prefix, len)) => (prefix.parse().ok()?, len.parse().ok()?),
+        // Only IPv6's routes show a preference.
+        None if dst == "default" && value["pref"].is_null() => (Ipv4Addr::UNSPECIFIED.into(), 0),
+        None if dst == "default" => (Ipv6Addr::UNSPECIFIED.into(), 0),
+        None => (dst.parse().ok()?, if is_v4(&value["dst"]) { 32 } else { 128 }),
+    };
+    let gateway = value["gateway"].as_str().or(value["via"]["host"].as_str());
+    let text = |key: &str| value[key].as_str().map(str::to_owned);
+    Some(Route {
+        prefix,
+        len,
+        metric: value["metric"].as_u64().unwrap_or(0),
+        protocol: text("protocol").map_or_else(|| "unknown".to_owned(), |number| name(&number)),
+        gateway: gateway.and_then(|gateway| gateway.parse().ok()),
+        interface: text("dev"),
+        // By name or, as -N has it, by number (rtnetlink(7): RTN_BLACKHOLE and the next two).
+        refuses: text("type").is_some_and(|kind| {
+            ["blackhole", "unreachable", "prohibit", "6", "7", "8"].contains(&kind.as_str())
+        }),
+    })
+}
+
+/// The name of a routing protocol by its number (linux/rtnetlink.h, RTPROT_*), whatever this
+/// machine's /etc/iproute2 says.
+fn name(number: &str) -> String {
+    match number {
+        "2" => "kernel",
+        "3" => "boot",
+        "4" => "static",
+        "42" => "babel",
+        other => other,
+    }
+    .to_owned()
+}
+
+fn covers(prefix: IpAddr, len: u8, address: IpAddr) -> bool {
+    let same = |prefix: u128, address: u128, width: u32| {
+        let len = u32::from(len).min(width);
+        len == 0 || (prefix ^ address) >> (width - len) == 0
+    };
+    match (prefix, address) {
+        (IpAddr::V4(prefix), IpAddr::V4(address)) => {
+            same(u32::from(prefix).into(), u32::from(address).into(), 32)
+        }
+        (IpAddr::V6(prefix), IpAddr::V6(address)) => same(prefix.into(), address.into(), 128),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V4: &str = r#"[
+        {"dst":"198.18.0.0/30","dev":"n2","protocol":"2","scope":"253","flags":[]},
+        {"dst":"198.19.0.2","via":{"family":"inet6","host":"fe80::1"},"dev":"n2","protocol":"42"},
+        {"dst":"198.19.0.2/31","gateway":"198.18.0.2","dev":"n2","protocol":"4","flags":[]},
+        {"type":"unreachable","dst":"198.19.0.4","dev":"lo","protocol":"42","metric":9},
+        {"dst":"198.19.0.5","gateway":"198.18.0.2","dev":"a","protocol":"42","metric":9},
+        {"dst":"198.19.0.5","gateway":"198.18.0.2","dev":"b","protocol":"42"},
+        "no route"
+    ]"#;
+
+    fn towards(address: &str) -> Option<Route> {
+        let v6 =
+            r#"[{"dst":"default","gateway":"fe80::2","dev":"n2","protocol":"3","pref":"medium"}]"#;
+        let all = [parse(V4.as_bytes()), parse(v6.as_bytes())].concat();
+        Routes(all).towards(address.parse().unwrap()).cloned()
+    }
+
+    #[test]
+    fn the_longest_prefix_wins_and_next_hops_may_be_of_the_other_family() {
+        let near = towards("198.19.0.2").unwrap();
+        assert_eq!((near.protocol.as_str(), near.len), ("babel", 32));
+        assert_eq!(near.gateway, Some("fe80::1".parse().unwrap()));
+        assert_eq!(towards("198.19.0.3").unwrap().protocol, "static");
+        assert_eq!(towards("198.18.0.1").unwrap().protocol, "kernel");
+        assert_eq!(towards("fd64::1").unwrap().protocol, "boot");
+        assert_eq!(towards("198.19.0.5").unwrap().interface.as_deref(), Some("b"), "least metric");
+    }
+
+    #[test]
+    fn a_route_that_refuses_is_no_way() {
+        assert_eq!(towards("198.19.0.4"), None);
+        assert_eq!(towards("10.0.0.1"), None);
+        assert!(parse(b"{").is_empty());
+    }
+}
