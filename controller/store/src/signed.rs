@@ -35,7 +35,7 @@ impl Signed {
     /// Counts values of which none is outside `min` and `max`.
     pub(crate) fn record_all(&mut self, values: &[i64], min: i64, max: i64) {
         if min >= 0 {
-            self.above.record_all(values.iter().map(|value| *value as u64), max as u64);
+            self.above.record_all(values, max);
             return;
         }
         for value in values {

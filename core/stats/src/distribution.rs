@@ -208,9 +208,10 @@ impl Distribution {
     }
 
     fn record_piece(&mut self, piece: &[i64]) {
-        let Some(&first) = piece.first() else { return };
-        let wider = |(min, max): (i64, i64), value: &i64| (min.min(*value), max.max(*value));
-        let (min, max) = piece.iter().fold((first, first), wider);
+        if piece.is_empty() {
+            return;
+        }
+        let (min, max) = extremes(piece);
         let sum = sum(piece, min, max);
         let (mean, squares) = moments(piece, min, max, sum);
         self.add_moments(Moments { count: piece.len() as u64, min, max, sum, mean, squares });
@@ -223,8 +224,7 @@ impl Distribution {
                 if min < 0 {
                     piece.iter().for_each(|&value| binned.record(value));
                 } else {
-                    let magnitudes = piece.iter().map(|&value| value as u64);
-                    binned.from_zero.record_all(magnitudes, max as u64);
+                    binned.from_zero.record_all(piece, max);
                 }
             }
         }
@@ -395,6 +395,21 @@ impl Binned {
 /// The value that stands for all of a bin.
 fn middle(bin: LogBin) -> i64 {
     i64::try_from(bin.middle).unwrap_or(i64::MAX)
+}
+
+/// The smallest and the largest value; the largest and the smallest number there is where there is
+/// none, so that any other is wider.
+pub fn extremes(values: &[i64]) -> (i64, i64) {
+    let bits = values.iter().fold(0, |bits, value| bits | value);
+    // What is narrow is compared several at a time.
+    if i32::try_from(bits).is_ok_and(|bits| bits >= 0) {
+        let wider =
+            |(min, max): (i32, i32), value: &i64| (min.min(*value as i32), max.max(*value as i32));
+        let (min, max) = values.iter().fold((i32::MAX, i32::MIN), wider);
+        return (min.into(), max.into());
+    }
+    let wider = |(min, max): (i64, i64), value: &i64| (min.min(*value), max.max(*value));
+    values.iter().fold((i64::MAX, i64::MIN), wider)
 }
 
 /// Mean, and sum of squared differences from it, of values between `min` and `max` whose sum is

@@ -94,13 +94,18 @@ impl Ipdv {
         self.record(first, Nanos(delays[0]));
         let mut distances = std::mem::take(&mut self.distances);
         distances.clear();
+        // No difference of such overflows.
+        let narrow = delays.iter().fold(0, |bits, delay| bits | delay) >= 0;
         // Of rising ids, as many as their ends are apart leave none out.
         for start in (0..ids.len() - 1).step_by(RUN) {
             let end = (start + RUN + 1).min(ids.len());
             let (ids, delays) = (&ids[start..end], &delays[start..end]);
             let apart = |pair: (&i64, &i64)| distance(Nanos(*pair.1), Nanos(*pair.0)).0;
             let pairs = delays.iter().zip(&delays[1..]);
-            if ids[ids.len() - 1] - ids[0] == ids.len() as u64 - 1 {
+            let complete = ids[ids.len() - 1] - ids[0] == ids.len() as u64 - 1;
+            if complete && narrow {
+                distances.extend(pairs.map(|(before, delay)| (delay - before).abs()));
+            } else if complete {
                 distances.extend(pairs.map(apart));
             } else {
                 let adjacent = pairs.zip(ids.windows(2)).filter(|(_, ids)| ids[1] - ids[0] == 1);
