@@ -158,7 +158,7 @@ impl Ingest {
 
 impl Take for SampleWriter {
     fn take(&mut self, batch: &Arc<Batch>) -> Result<(), StoreError> {
-        self.push(Arc::clone(batch))
+        self.push(batch)
     }
 }
 
