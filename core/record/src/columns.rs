@@ -135,6 +135,11 @@ impl Columns {
         self.jitter.append(&later.jitter);
     }
 
+    /// The values of a column that count; `None` where there was none.
+    pub fn distribution(&self, column: Column) -> Option<&Distribution> {
+        self.distributions.get(column.name())
+    }
+
     /// Metrics and values by name, as a summary has them, and the counts of packets.
     pub fn figures(&self) -> ColumnFigures {
         let mut metrics: BTreeMap<String, Figures> = BTreeMap::new();
@@ -229,8 +234,8 @@ const RUN: usize = 128;
 /// Rows taken in at once: few enough for a processor's own cache.
 const PIECE: usize = 1 << 14;
 
-/// Whether each of the rows is received and has a value.
-fn all_count(states: &[State], void: &[bool], values: &[i64]) -> bool {
+/// Whether each of these rows is received and has a value that counts.
+pub fn all_count(states: &[State], void: &[bool], values: &[i64]) -> bool {
     let received = states.iter().fold(true, |all, state| all & (*state == State::Received));
     let void = void.iter().fold(false, |any, void| any | void);
     // Most delays are not negative, and then none is absent.
