@@ -63,10 +63,8 @@ struct Gathered {
     elapsed: i64,
     /// Whether none of `at` is before another that precedes it.
     rising: bool,
-    // What is worked with, kept so that its memory is taken once.
+    /// When each row of a piece was, kept so that its memory is taken once.
     at: Vec<i64>,
-    values: Vec<i64>,
-    value_at: Vec<i64>,
 }
 
 impl Ingest {
@@ -198,28 +196,24 @@ impl Gathered {
                 self.growing.len() - 1
             });
             let growing = &mut self.growing[place].1;
-            self.values.clear();
-            self.value_at.clear();
             for start in rows.clone().step_by(RUN) {
                 let run = start..rows.end.min(start + RUN);
                 let at = &self.at[run.start - rows.start..run.end - rows.start];
                 let values = &values[run.clone()];
                 let (states, void) = (&batch.state[run.clone()], &batch.void[run]);
                 if all_count(states, void, values) {
-                    self.values.extend_from_slice(values);
-                    self.value_at.extend_from_slice(at);
+                    growing.push(at, values);
                     continue;
                 }
                 for (((&at, &value), &state), void) in at.iter().zip(values).zip(states).zip(void) {
                     if state == State::Received && !void && value != Batch::ABSENT {
-                        self.values.push(value);
-                        self.value_at.push(at);
+                        growing.push(&[at], &[value]);
                     } else if state == State::Lost {
                         growing.lost(at);
                     }
                 }
             }
-            growing.take(&self.value_at, &self.values, self.rising);
+            growing.take_in(self.rising);
         }
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct Growing {
     near_at: Vec<i64>,
     /// How many of `near` were looked at.
     looked: usize,
+    /// How many of `near` were taken in.
+    old: usize,
 }
 
 #[derive(Debug)]
@@ -112,6 +114,7 @@ impl Growing {
             near: Vec::new(),
             near_at: Vec::new(),
             looked: 0,
+            old: 0,
         }
     }
 
@@ -120,13 +123,21 @@ impl Growing {
         Self { whole: None, ..Self::new() }
     }
 
-    /// Takes values in, and for each the nanoseconds since the trial's first sample. `rising` says
-    /// that none of them is before another that precedes it.
-    pub(crate) fn take(&mut self, at: &[i64], values: &[i64], rising: bool) {
+    /// Appends values, and for each the nanoseconds since the trial's first sample;
+    /// [`Self::take_in`] looks at them.
+    pub(crate) fn push(&mut self, at: &[i64], values: &[i64]) {
+        self.near.extend_from_slice(values);
+        self.near_at.extend_from_slice(at);
+    }
+
+    /// Takes in what was pushed. `rising` says that none of it is before another that precedes it.
+    pub(crate) fn take_in(&mut self, rising: bool) {
+        let near_at = std::mem::take(&mut self.near_at);
+        let (at, values) = (&near_at[self.old..], &self.near[self.old..]);
         let mut done = 0;
         while let Some(&first) = at.get(done) {
             // Samples come in order of time, nearly: those of a stretch follow each other.
-            let number = self.number(first);
+            let number = number(&mut self.bins, &mut self.width, first);
             let (from, to) = (number as i64 * self.width, (number as i64 + 1) * self.width);
             let within = |at: i64| (from..to).contains(&at.max(0));
             let run = if rising {
@@ -145,19 +156,19 @@ impl Growing {
             done += run;
         }
         self.spread.take(self.count, values);
-        self.near.extend_from_slice(values);
-        self.near_at.extend_from_slice(at);
         self.count += values.len() as u64;
+        self.near_at = near_at;
         self.look(self.near.len().saturating_sub(self.filter.half_window));
         let seen = self.looked.saturating_sub(self.filter.half_window);
         self.near.drain(..seen);
         self.near_at.drain(..seen);
         self.looked -= seen;
+        self.old = self.near.len();
     }
 
     /// A probe that was lost.
     pub(crate) fn lost(&mut self, at: i64) {
-        let number = self.number(at);
+        let number = number(&mut self.bins, &mut self.width, at);
         self.bins[number].lost += 1;
     }
 
@@ -216,28 +227,6 @@ impl Growing {
         Shown { value, index, at, window: self.near[from..to].to_vec(), place: place - from }
     }
 
-    /// The number of the stretch of time that `at` falls into; makes it.
-    fn number(&mut self, at: i64) -> usize {
-        let at = at.max(0);
-        while at / self.width >= BINS as i64 {
-            self.width = self.width.saturating_mul(2);
-            let mut wider: Vec<Bin> = Vec::with_capacity(BINS);
-            for (number, bin) in std::mem::take(&mut self.bins).into_iter().enumerate() {
-                match wider.get_mut(number / 2) {
-                    Some(earlier) => earlier.add(&bin),
-                    None => wider.push(bin),
-                }
-            }
-            self.bins = wider;
-        }
-        let number = (at / self.width) as usize;
-        while self.bins.len() <= number {
-            let values = Signed::new(Digits::Two);
-            self.bins.push(Bin { lost: 0, min: i64::MAX, max: i64::MIN, values });
-        }
-        number
-    }
-
     /// `counted` is what counts the values where this does not.
     pub(crate) fn finish(mut self, counted: Option<&Distribution>) -> StoredSeries {
         self.look(self.near.len());
@@ -273,6 +262,28 @@ impl Growing {
         };
         shown.into_iter().map(point).collect()
     }
+}
+
+/// The number of the stretch of time that `at` falls into; makes it.
+fn number(bins: &mut Vec<Bin>, width: &mut i64, at: i64) -> usize {
+    let at = at.max(0);
+    while at / *width >= BINS as i64 {
+        *width = width.saturating_mul(2);
+        let mut wider: Vec<Bin> = Vec::with_capacity(BINS);
+        for (number, bin) in std::mem::take(bins).into_iter().enumerate() {
+            match wider.get_mut(number / 2) {
+                Some(earlier) => earlier.add(&bin),
+                None => wider.push(bin),
+            }
+        }
+        *bins = wider;
+    }
+    let place = (at / *width) as usize;
+    while bins.len() <= place {
+        let values = Signed::new(Digits::Two);
+        bins.push(Bin { lost: 0, min: i64::MAX, max: i64::MIN, values });
+    }
+    place
 }
 
 impl Spread {
@@ -371,6 +382,13 @@ impl StoredBin {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Growing {
+        fn take(&mut self, at: &[i64], values: &[i64], rising: bool) {
+            self.push(at, values);
+            self.take_in(rising);
+        }
+    }
 
     #[test]
     fn a_long_series_takes_few_bins_and_points_and_loses_no_count() {

@@ -56,22 +56,32 @@ impl LogCounts {
     /// # Panics
     /// When one is far outside.
     pub fn record_all(&mut self, values: &[i64], most: i64) {
-        let last = self.place(most as u64);
+        let bits = self.bits;
+        if i32::try_from(most).is_ok() {
+            self.record_places(values, most as u64, |value| narrow_place(bits, *value as i32));
+        } else {
+            self.record_places(values, most as u64, |value| place(bits, *value as u64) as u32);
+        }
+    }
+
+    /// The same for narrow values.
+    pub(crate) fn record_narrow(&mut self, values: &[i32], most: i32) {
+        let bits = self.bits;
+        self.record_places(values, most as u64, |value| narrow_place(bits, *value));
+    }
+
+    fn record_places<T>(&mut self, values: &[T], most: u64, place: impl Fn(&T) -> u32) {
+        let last = self.place(most);
         if last >= self.counts.len() {
             self.grow(last);
         }
         self.total += values.len() as u64;
-        let bits = self.bits;
         let counts = &mut self.counts[..=last];
-        if i32::try_from(most).is_err() {
-            values.iter().for_each(|value| counts[place(bits, *value as u64)] += 1);
-            return;
-        }
         let mut places = [0; PIECE];
         for piece in values.chunks(PIECE) {
             // Places first, because a processor computes several at a time.
-            for (place, value) in places.iter_mut().zip(piece) {
-                *place = narrow_place(bits, *value as i32);
+            for (to, value) in places.iter_mut().zip(piece) {
+                *to = place(value);
             }
             places[..piece.len()].iter().for_each(|place| counts[*place as usize] += 1);
         }

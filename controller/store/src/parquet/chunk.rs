@@ -46,7 +46,7 @@ pub(super) struct Chunk {
 }
 
 enum Values {
-    Integers(Differences),
+    Integers(Box<Differences>),
     States(Runs),
     Flags(Runs),
 }
@@ -54,12 +54,12 @@ enum Values {
 impl Chunk {
     /// Integers of which none is absent.
     pub(super) fn integers() -> Result<Self, ParquetError> {
-        Self::new(Values::Integers(Differences::new()), None)
+        Self::new(Values::Integers(Box::new(Differences::new())), None)
     }
 
     /// Integers, [`Batch::ABSENT`] where not to be had.
     pub(super) fn sparse_integers() -> Result<Self, ParquetError> {
-        Self::new(Values::Integers(Differences::new()), Some(Runs::new(1)))
+        Self::new(Values::Integers(Box::new(Differences::new())), Some(Runs::new(1)))
     }
 
     pub(super) fn states() -> Result<Self, ParquetError> {
