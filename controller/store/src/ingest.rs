@@ -278,3 +278,27 @@ const SHORT: i64 = i64::MAX / 4 / PIECE as i64;
 fn is_counted(column: Column) -> bool {
     column != Column::ScheduleError
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_that_cannot_be_written_end_the_ingest_with_the_name_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gone").join("1.parquet");
+        for rows in [10, BATCH] {
+            let mut ingest = Ingest::new(&path, &[]).with_figures();
+            let mut outcome = Ok(());
+            for first in 0..20 {
+                let mut batch = Batch::default();
+                (first..first + rows as u64).for_each(|id| batch.push(id, State::Received));
+                outcome = outcome.and_then(|()| ingest.push(batch));
+            }
+            let outcome = outcome.and_then(|()| ingest.finish().map(|_| ()));
+            let error = outcome.unwrap_err().to_string();
+            assert!(error.contains("1.partial"), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
