@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(again.keys().collect::<Vec<_>>(), metrics.keys().collect::<Vec<_>>());
             for (name, figures) in &metrics {
                 let other = &again[name];
-                let exact = |figures: &Figures| Figures { stddev: None, ..figures.clone() };
+                let exact = |figures: &Figures| Figures { stddev: None, ..*figures };
                 assert_eq!(exact(other), exact(figures), "{name}");
                 // Squares are added in another order.
                 assert!(near(other.stddev.unwrap(), figures.stddev.unwrap()), "{name}");

@@ -148,3 +148,42 @@ fn packed<const WIDTH: usize>(numbers: &[u64; MINI], words: &mut [u64; MINI]) {
     );
     let _ = word;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_what_the_format_says() {
+        let mut differences = Differences::new();
+        differences.push(&[7]);
+        differences.push(&[5, 3, 1, 2, 3, 4, 5]);
+        let mut page = Vec::new();
+        differences.finish(&mut page);
+        // The example of the format's own description: differences -2 -2 -2 1 1 1 1, of which the
+        // smallest is -2, and above it 0 0 0 3 3 3 3 in two bits each.
+        let mut expected = vec![0x80, 0x02, 4, 8, 14, 3, 2, 0, 0, 0, 0b1100_0000, 0b0011_1111];
+        expected.resize(10 + 2 * MINI / 8, 0);
+        assert_eq!(page, expected);
+        let mut empty = Vec::new();
+        differences.finish(&mut empty);
+        assert_eq!(empty, [0x80, 0x02, 4, 0, 0], "nothing is left of the page before");
+    }
+
+    #[test]
+    fn numbers_of_every_width_are_packed_from_the_lowest_bit_on() {
+        for width in 1..=64 {
+            let number = |place: u64| place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - width);
+            let numbers: [u64; MINI] = std::array::from_fn(|place| number(place as u64 + 1));
+            let mut words = [0; MINI];
+            pack(&numbers, width, &mut words);
+            for (place, number) in numbers.iter().enumerate() {
+                let bit = |bit: usize| {
+                    words[(place * width + bit) / 64] >> ((place * width + bit) % 64) & 1
+                };
+                let unpacked = (0..width).fold(0, |all, at| all | bit(at) << at);
+                assert_eq!(unpacked, *number, "{place} of {width} bits");
+            }
+        }
+    }
+}

@@ -111,3 +111,43 @@ impl Runs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(fill: impl Fn(&mut Runs)) -> Vec<u8> {
+        let mut runs = Runs::new(3);
+        let mut page = Vec::new();
+        // Nothing is left of a page in the next one.
+        for _ in 0..2 {
+            page.clear();
+            fill(&mut runs);
+            runs.finish(&mut page);
+        }
+        page
+    }
+
+    #[test]
+    fn the_same_number_again_and_again_takes_two_or_three_bytes_however_it_comes() {
+        let run = [0x90, 3, 4];
+        assert_eq!(page(|runs| runs.repeat(4, 200)), run);
+        assert_eq!(page(|runs| (0..200).for_each(|_| runs.repeat(4, 1))), run);
+        assert_eq!(page(|runs| runs.push(std::iter::repeat_n(4, 200))), run);
+    }
+
+    #[test]
+    fn a_unit_of_different_numbers_is_packed_between_the_runs() {
+        let mixed: Vec<u8> = (0..64).map(|place| place % 8).collect();
+        let packed = page(|runs| {
+            runs.repeat(1, 64);
+            runs.push(mixed.iter().copied());
+            runs.repeat(2, 3);
+        });
+        let mut expected = vec![0x80, 1, 1, 8 << 1 | 1];
+        // The numbers from 0 to 7 are the example of the format's own description.
+        expected.extend([0x88, 0xc6, 0xfa].repeat(8));
+        expected.extend([3 << 1, 2]);
+        assert_eq!(packed, expected);
+    }
+}
