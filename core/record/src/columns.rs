@@ -232,7 +232,7 @@ impl Counted {
 const RUN: usize = 128;
 
 /// Rows taken in at once: few enough for a processor's own cache.
-const PIECE: usize = 1 << 15;
+const PIECE: usize = 1 << 14;
 
 /// Whether each of these rows is received and has a value that counts.
 pub fn all_count(states: &[State], void: &[bool], values: &[i64]) -> bool {

@@ -15,7 +15,7 @@ use super::ROW;
 use crate::error::StoreError;
 
 /// Rows handed over at once while reading: few enough to stay in a CPU's cache.
-const PIECE: usize = 1 << 15;
+const PIECE: usize = 1 << 14;
 
 /// Rows that are looked at together: most often all of them are alike.
 const RUN: usize = 128;
@@ -62,12 +62,13 @@ impl SampleReader {
         each: &mut dyn FnMut(&Batch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let failed = |source| StoreError::Samples { what: "read", path: self.path.clone(), source };
-        let mut batch = Batch::default();
+        let (mut batch, mut room) = (Batch::default(), Room::default());
         for number in groups {
-            let mut group = Group::open(&self.reader, number, columns).map_err(failed)?;
+            let mut group = Group::open(&self.reader, number, columns, room).map_err(failed)?;
             while group.fill(&mut batch).map_err(failed)? {
                 each(&batch)?;
             }
+            room = group.room;
         }
         Ok(())
     }
@@ -80,8 +81,17 @@ struct Group {
     reordered: ColumnReaderImpl<BoolType>,
     void: ColumnReaderImpl<BoolType>,
     numbers: Vec<(Column, ColumnReaderImpl<Int64Type>)>,
+    room: Room,
+}
+
+/// What is worked with, kept so that its memory is taken once.
+#[derive(Default)]
+struct Room {
+    ids: Vec<i64>,
+    states: Vec<i32>,
     levels: Vec<i16>,
     values: Vec<i64>,
+    spread: Vec<i64>,
 }
 
 impl Group {
@@ -89,6 +99,7 @@ impl Group {
         reader: &SerializedFileReader<File>,
         number: usize,
         columns: &[Column],
+        room: Room,
     ) -> Result<Self, ParquetError> {
         let group = reader.get_row_group(number)?;
         let schema = reader.metadata().file_metadata().schema_descr();
@@ -113,22 +124,22 @@ impl Group {
             reordered: boolean(open(reordered)?)?,
             void: boolean(open(void)?)?,
             numbers,
-            levels: Vec::new(),
-            values: Vec::new(),
+            room,
         })
     }
 
     /// Reads the next rows into `batch`; returns whether there were any.
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, ParquetError> {
         batch.clear();
-        let mut ids = Vec::with_capacity(PIECE);
-        let (rows, ..) = self.id.read_records(PIECE, None, None, &mut ids)?;
+        let Room { ids, states, levels, values, spread } = &mut self.room;
+        ids.clear();
+        let (rows, ..) = self.id.read_records(PIECE, None, None, ids)?;
         if rows == 0 {
             return Ok(false);
         }
-        batch.id.extend(ids.into_iter().map(|id| id as u64));
-        let mut states = Vec::with_capacity(rows);
-        self.state.read_records(rows, None, None, &mut states)?;
+        batch.id.extend(ids.iter().map(|id| *id as u64));
+        states.clear();
+        self.state.read_records(rows, None, None, states)?;
         for run in states.chunks(RUN) {
             let known = |code: i32| {
                 let state = usize::try_from(code).ok().and_then(|code| State::ALL.get(code));
@@ -150,29 +161,29 @@ impl Group {
             return Err(ParquetError::General("columns of different lengths".to_owned()));
         }
         for (column, reader) in &mut self.numbers {
-            self.levels.clear();
-            self.values.clear();
-            reader.read_records(rows, Some(&mut self.levels), None, &mut self.values)?;
-            if self.values.is_empty() {
+            levels.clear();
+            values.clear();
+            reader.read_records(rows, Some(levels), None, values)?;
+            if values.is_empty() {
                 continue;
             }
-            if self.levels.len() != rows {
+            if levels.len() != rows {
                 return Err(ParquetError::General("columns of different lengths".to_owned()));
             }
-            let numbers = if self.values.len() == rows {
-                std::mem::take(&mut self.values)
-            } else {
-                spread(&self.values, &self.levels)
-            };
-            batch.set_column(*column, numbers);
+            if values.len() < rows {
+                spread_out(values, levels, spread);
+                std::mem::swap(values, spread);
+            }
+            *values = batch.swap_column(*column, std::mem::take(values));
         }
         Ok(true)
     }
 }
 
 /// Puts values in the rows whose level says that there is one.
-fn spread(values: &[i64], levels: &[i16]) -> Vec<i64> {
-    let mut all = Vec::with_capacity(levels.len());
+fn spread_out(values: &[i64], levels: &[i16], all: &mut Vec<i64>) {
+    all.clear();
+    all.reserve(levels.len());
     let mut rest = values;
     for run in levels.chunks(RUN) {
         if let Some((here, later)) = rest.split_at_checked(run.len())
@@ -190,7 +201,6 @@ fn spread(values: &[i64], levels: &[i16]) -> Vec<i64> {
             all.push(value.map_or(Batch::ABSENT, |(value, _)| *value));
         }
     }
-    all
 }
 
 fn int64(reader: ColumnReader) -> Result<ColumnReaderImpl<Int64Type>, ParquetError> {
