@@ -166,7 +166,9 @@ impl Chunk {
     ) -> Result<(Vec<u8>, ColumnCloseResult), ParquetError> {
         self.close_page()?;
         let bytes = self.pages.into_inner()?;
-        let extreme = |value| (self.min <= self.max).then_some(value);
+        // Ids are unsigned, and beyond the signed ones the order here is not theirs.
+        let ordered = self.levels.is_some() || self.min >= 0;
+        let extreme = |value| (self.min <= self.max && ordered).then_some(value);
         let (encoding, statistics) = match self.values {
             Values::Integers(_) => {
                 let (min, max) = (extreme(self.min), extreme(self.max));
