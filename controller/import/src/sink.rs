@@ -32,7 +32,7 @@ pub(crate) struct Sink<'a> {
 pub(crate) struct NewRow<'s>(&'s mut Batch);
 
 /// Rows of a batch.
-pub(crate) const ROWS: usize = 32_768;
+pub(crate) const ROWS: usize = 65_536;
 
 /// Rows of all flows that wait at a time: what bounds the memory of many flows.
 const WAITING: usize = 2 * ROWS;

@@ -19,7 +19,7 @@ pub(crate) trait Take: Send + 'static {
 const LARGE: usize = 1 << 15;
 
 /// Batches that may wait for the thread: what bounds the memory.
-const WAITING: usize = 8;
+const WAITING: usize = 4;
 
 /// A step, and where it is done.
 #[derive(Debug)]
