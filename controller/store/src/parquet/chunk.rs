@@ -41,8 +41,9 @@ pub(super) struct Chunk {
     pages: TrackedWrite<Vec<u8>>,
     data_offset: u64,
     uncompressed: u64,
-    /// Present values of a run, kept so that its memory is taken once.
+    // What is worked with, kept so that its memory is taken once: present values of a run, a page.
     present: Vec<i64>,
+    page: Vec<u8>,
 }
 
 enum Values {
@@ -66,7 +67,7 @@ impl Chunk {
         let mut chunk = Self::new(Values::States(Runs::new(STATE_BITS)), None)?;
         let numbers = State::ALL.iter().flat_map(|state| i32::from(state.code()).to_le_bytes());
         let buf: Vec<u8> = numbers.collect();
-        chunk.write(buf, |buf| Page::DictionaryPage {
+        chunk.write(&buf, |buf| Page::DictionaryPage {
             buf,
             num_values: State::ALL.len() as u32,
             encoding: Encoding::PLAIN,
@@ -95,6 +96,7 @@ impl Chunk {
             data_offset: 0,
             uncompressed: 0,
             present: Vec::new(),
+            page: Vec::new(),
         })
     }
 
@@ -239,7 +241,8 @@ impl Chunk {
         if rows == 0 {
             return Ok(());
         }
-        let mut bytes = Vec::new();
+        let mut bytes = std::mem::take(&mut self.page);
+        bytes.clear();
         if let Some(levels) = &mut self.levels {
             with_length(levels, &mut bytes);
         }
@@ -258,22 +261,24 @@ impl Chunk {
                 Encoding::RLE
             }
         };
-        self.write(bytes, |buf| Page::DataPage {
+        self.write(&bytes, |buf| Page::DataPage {
             buf,
             num_values: rows as u32,
             encoding,
             def_level_encoding: Encoding::RLE,
             rep_level_encoding: Encoding::RLE,
             statistics: None,
-        })
+        })?;
+        self.page = bytes;
+        Ok(())
     }
 
     fn write(
         &mut self,
-        bytes: Vec<u8>,
+        bytes: &[u8],
         page: impl FnOnce(bytes::Bytes) -> Page,
     ) -> Result<(), ParquetError> {
-        let compressed = self.compressor.compress(&bytes).map_err(failed)?;
+        let compressed = self.compressor.compress(bytes).map_err(failed)?;
         let page = CompressedPage::new(page(compressed.into()), bytes.len());
         let written = SerializedPageWriter::new(&mut self.pages).write_page(page)?;
         self.uncompressed += written.uncompressed_size as u64;
