@@ -33,18 +33,14 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
             rest = &[];
         }
         loop {
-            if lines > 0
-                && let Some(row) = rest.first_chunk()
-                && let Some((id, time)) = fixed(row)
-            {
-                rows.push(id, time, &mut sink)?;
-                rest = &rest[row.len()..];
-            } else if let Some(end) = line_end(rest) {
-                rows.line(lines + 1, &rest[..end], &mut sink)?;
-                rest = &rest[end + 1..];
-            } else {
-                break;
+            if lines > 0 {
+                let read = rows.fixed(rest, &mut sink)?;
+                rest = &rest[read * WIDTH..];
+                lines += read as u64;
             }
+            let Some(end) = line_end(rest) else { break };
+            rows.line(lines + 1, &rest[..end], &mut sink)?;
+            rest = &rest[end + 1..];
             lines += 1;
         }
         if count == 0 {
@@ -89,21 +85,55 @@ impl Rows {
         Self { flow, ids: Vec::new(), states: Vec::new(), times: Vec::new() }
     }
 
+    /// Reads rows with every column in its place from the beginning of `text`; returns how many.
+    fn fixed(&mut self, text: &[u8], sink: &mut Sink) -> Result<usize, ImportError> {
+        let mut read = 0;
+        let (rows, _) = text.as_chunks::<WIDTH>();
+        while read < rows.len() {
+            if self.ids.len() == ROWS {
+                self.hand_over(sink)?;
+            }
+            let before = self.ids.len();
+            self.room();
+            let mut last = Id::default();
+            for row in &rows[read..rows.len().min(read + ROWS - before)] {
+                let Some((id, time)) = fixed(row, &mut last) else { break };
+                self.ids.push(id);
+                self.times.push(time.unwrap_or(Batch::ABSENT));
+                if time.is_none() {
+                    self.states.resize(self.ids.len() - 1, State::Received);
+                    self.states.push(State::Lost);
+                }
+            }
+            self.states.resize(self.ids.len(), State::Received);
+            let new = self.ids.len() - before;
+            read += new;
+            if before + new < ROWS {
+                break;
+            }
+        }
+        Ok(read)
+    }
+
     /// Appends a row; `None` is a failed cycle.
-    #[inline]
     fn push(&mut self, id: u64, time: Option<i64>, sink: &mut Sink) -> Result<(), ImportError> {
         if self.ids.len() == ROWS {
             self.hand_over(sink)?;
         }
+        self.room();
+        self.ids.push(id);
+        self.states.push(if time.is_some() { State::Received } else { State::Lost });
+        self.times.push(time.unwrap_or(Batch::ABSENT));
+        Ok(())
+    }
+
+    /// Takes the memory of a whole batch at its first row.
+    fn room(&mut self) {
         if self.ids.capacity() == 0 {
             self.ids.reserve_exact(ROWS);
             self.states.reserve_exact(ROWS);
             self.times.reserve_exact(ROWS);
         }
-        self.ids.push(id);
-        self.states.push(if time.is_some() { State::Received } else { State::Lost });
-        self.times.push(time.unwrap_or(Batch::ABSENT));
-        Ok(())
     }
 
     /// Reads a line of any shape.
@@ -124,8 +154,7 @@ impl Rows {
 
     fn hand_over(&mut self, sink: &mut Sink) -> Result<(), ImportError> {
         let mut batch = Batch::default();
-        batch.reordered.resize(self.ids.len(), false);
-        batch.void.resize(self.ids.len(), false);
+        (batch.reordered, batch.void) = (vec![false; self.ids.len()], vec![false; self.ids.len()]);
         (batch.id, batch.state) = (std::mem::take(&mut self.ids), std::mem::take(&mut self.states));
         batch.set_column(Column::Rtt, std::mem::take(&mut self.times));
         sink.batch(self.flow, batch)
@@ -134,13 +163,21 @@ impl Rows {
 
 const HEADER: &[u8] = b"id,roundtrip_time [s]";
 
+/// The id of the row before, as it is written and as a number: the next one mostly follows it.
+#[derive(Clone, Copy, Default)]
+struct Id {
+    high: u16,
+    low: u64,
+    number: u64,
+}
+
 /// Reads a row with every column in its place.
 #[inline]
-fn fixed(row: &[u8; WIDTH]) -> Option<(u64, Option<i64>)> {
+fn fixed(row: &[u8; WIDTH], last: &mut Id) -> Option<(u64, Option<i64>)> {
     if row[10] != b',' || row[22] != b'\n' {
         return None;
     }
-    let id = padded(row.first_chunk()?)?;
+    let id = last.next(row.first_chunk()?)?;
     if row[12] == b'.' {
         let (second, last) = (row[11].wrapping_sub(b'0'), row[21].wrapping_sub(b'0'));
         let middle = eight_digits(u64::from_le_bytes(*row[13..].first_chunk()?))?;
@@ -151,6 +188,22 @@ fn fixed(row: &[u8; WIDTH]) -> Option<(u64, Option<i64>)> {
         return Some((id, Some(nanos as i64)));
     }
     (&row[11..22] == b"        NaN").then_some((id, None))
+}
+
+impl Id {
+    /// Reads the id of the next row.
+    #[inline]
+    fn next(&mut self, text: &[u8; 10]) -> Option<u64> {
+        /// One more in the last column, which is the highest byte.
+        const ONE: u64 = 1 << 56;
+        let high = u16::from_le_bytes(*text.first_chunk()?);
+        let low = u64::from_le_bytes(*text.last_chunk()?);
+        let follows =
+            high == self.high && low == self.low.wrapping_add(ONE) && text[9].is_ascii_digit();
+        let number = if follows { self.number + 1 } else { padded(text)? };
+        *self = Self { high, low, number };
+        Some(number)
+    }
 }
 
 /// Reads a number of ten columns with blanks before it.
@@ -208,6 +261,10 @@ mod tests {
 
     use super::*;
 
+    fn alone(row: &str) -> Option<(u64, Option<i64>)> {
+        fixed(row.as_bytes().first_chunk().unwrap(), &mut Id::default())
+    }
+
     #[test]
     fn a_column_out_of_place_is_left_to_the_other_reader() {
         let strays = [
@@ -222,7 +279,7 @@ mod tests {
             "        12,0,000000001\n",
         ];
         for row in strays {
-            assert_eq!(fixed(row.as_bytes().first_chunk().unwrap()), None, "{row}");
+            assert_eq!(alone(row), None, "{row}");
         }
     }
 
@@ -231,13 +288,32 @@ mod tests {
         fn both_readers_read_every_row_that_s4_writes(id in 0..10_000_000_000_u64, ns in 0..10_000_000_000_i64) {
             let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
             let row = format!("{id:>10},{seconds}.{rest:09}\n");
-            prop_assert_eq!(fixed(row.as_bytes().first_chunk().unwrap()), Some((id, Some(ns))));
+            prop_assert_eq!(alone(&row), Some((id, Some(ns))));
             prop_assert_eq!(free(row.trim().as_bytes()), Some((id, Some(ns))));
         }
 
         #[test]
+        fn an_id_after_another_is_read_as_alone(
+            first in 0..10_000_000_000_u64,
+            step in 0..12_u64,
+            stray in proptest::option::weighted(0.3, (0..10_usize, "[ -~]")),
+        ) {
+            let mut last = Id::default();
+            let first = format!("{first:>10}");
+            let number = last.next(first.as_bytes().try_into().unwrap());
+            prop_assert_eq!(number, first.trim().parse().ok());
+            let mut second = format!("{:>10}", number.unwrap().saturating_add(step));
+            if let Some((column, stray)) = stray {
+                second.replace_range(column..=column, &stray);
+            }
+            prop_assume!(second.len() == 10);
+            let text = second.as_bytes().try_into().unwrap();
+            prop_assert_eq!(last.next(text), padded(text), "{} {}", first, second);
+        }
+
+        #[test]
         fn a_row_in_place_is_read_as_the_other_reader_does(row in "[ 0-9]{10}[, ][ 0-9.]{2}[0-9 x]{9}\n") {
-            let fast = fixed(row.as_bytes().first_chunk().unwrap());
+            let fast = alone(&row);
             prop_assert!(fast.is_none() || fast == free(row.trim().as_bytes()), "{fast:?}");
         }
     }

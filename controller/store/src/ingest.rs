@@ -2,12 +2,13 @@
 //! side.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use dwell_engine::stamps::State;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
-use dwell_record::{Batch, Column, Columns};
+use dwell_record::{Batch, Column, Columns, all_count};
 
 use crate::error::StoreError;
 use crate::parquet::{SampleWriter, Written};
@@ -57,12 +58,13 @@ struct Gathered {
     growing: Vec<(Column, Growing)>,
     columns: Option<Columns>,
     first: Option<i64>,
-    /// Where a sample without any time stands: after the round trips before it.
+    /// Where a sample without any time stands: at the one before it, or where none has a time after
+    /// the round trips before it.
     elapsed: i64,
-    // What is worked with, kept so that its memory is taken once.
+    /// Whether none of `at` is before another that precedes it.
+    rising: bool,
+    /// When each row of a piece was, kept so that its memory is taken once.
     at: Vec<i64>,
-    values: Vec<i64>,
-    value_at: Vec<i64>,
 }
 
 impl Ingest {
@@ -149,7 +151,10 @@ impl Ingest {
             .growing
             .into_iter()
             .filter(|(_, growing)| !growing.is_empty())
-            .map(|(column, growing)| (column.name().to_owned(), growing.finish()))
+            .map(|(column, growing)| {
+                let counted = columns.distribution(column).filter(|_| is_counted(column));
+                (column.name().to_owned(), growing.finish(counted))
+            })
             .collect();
         let written = writer.finish()?.map_or(Ok(Written::default()), SampleWriter::finish)?;
         Ok(Ingested { samples: written.rows, crc32: written.crc32, first_ns, columns, series })
@@ -158,7 +163,7 @@ impl Ingest {
 
 impl Take for SampleWriter {
     fn take(&mut self, batch: &Arc<Batch>) -> Result<(), StoreError> {
-        self.push(Arc::clone(batch))
+        self.push(batch)
     }
 }
 
@@ -167,46 +172,53 @@ impl Take for Gathered {
         if let Some(columns) = &mut self.columns {
             columns.take(batch);
         }
-        self.place(batch);
-        for column in DRAWN {
-            let Some(values) = batch.column(column) else { continue };
-            let place = self.growing.iter().position(|(known, _)| *known == column);
-            let place = place.unwrap_or_else(|| {
-                self.growing.push((column, Growing::new()));
-                self.growing.len() - 1
-            });
-            let growing = &mut self.growing[place].1;
-            self.values.clear();
-            self.value_at.clear();
-            let runs = self.at.chunks(RUN).zip(values.chunks(RUN)).zip(batch.state.chunks(RUN));
-            for ((at, values), states) in runs {
-                let valid = |state: State, value: i64| {
-                    (state == State::Received) & (value != Batch::ABSENT)
-                };
-                let rows = states.iter().zip(values);
-                if rows.fold(true, |all, (state, value)| all & valid(*state, *value)) {
-                    self.values.extend_from_slice(values);
-                    self.value_at.extend_from_slice(at);
-                    continue;
-                }
-                for ((&at, &value), &state) in at.iter().zip(values).zip(states) {
-                    if valid(state, value) {
-                        self.values.push(value);
-                        self.value_at.push(at);
-                    } else if state == State::Lost {
-                        growing.lost(at);
-                    }
-                }
-            }
-            growing.take(&self.value_at, &self.values);
+        for start in (0..batch.len()).step_by(PIECE) {
+            let rows = start..batch.len().min(start + PIECE);
+            self.place(batch, rows.clone());
+            self.draw(batch, &rows);
         }
         Ok(())
     }
 }
 
 impl Gathered {
-    /// Places every row of the batch in time, in nanoseconds since the first.
-    fn place(&mut self, batch: &Batch) {
+    /// Has what figures draw of some rows grow, after [`Self::place`].
+    fn draw(&mut self, batch: &Batch, rows: &Range<usize>) {
+        for column in DRAWN {
+            let Some(values) = batch.column(column) else { continue };
+            let place = self.growing.iter().position(|(known, _)| *known == column);
+            let place = place.unwrap_or_else(|| {
+                let growing = match self.columns.is_some() && is_counted(column) {
+                    true => Growing::counted_elsewhere(),
+                    false => Growing::new(),
+                };
+                self.growing.push((column, growing));
+                self.growing.len() - 1
+            });
+            let growing = &mut self.growing[place].1;
+            for start in rows.clone().step_by(RUN) {
+                let run = start..rows.end.min(start + RUN);
+                let at = &self.at[run.start - rows.start..run.end - rows.start];
+                let values = &values[run.clone()];
+                let (states, void) = (&batch.state[run.clone()], &batch.void[run]);
+                if all_count(states, void, values) {
+                    growing.push(at, values);
+                    continue;
+                }
+                for (((&at, &value), &state), void) in at.iter().zip(values).zip(states).zip(void) {
+                    if state == State::Received && !void && value != Batch::ABSENT {
+                        growing.push(&[at], &[value]);
+                    } else if state == State::Lost {
+                        growing.lost(at);
+                    }
+                }
+            }
+            growing.take_in(self.rising);
+        }
+    }
+
+    /// Places some rows of the batch in time, in nanoseconds since the first of all.
+    fn place(&mut self, batch: &Batch, rows: Range<usize>) {
         let times = [Column::TxApp, Column::Capture, Column::Intended, Column::RxApp]
             .into_iter()
             .find_map(|column| batch.column(column));
@@ -214,28 +226,79 @@ impl Gathered {
             self.first = times.iter().copied().find(|time| *time != Batch::ABSENT);
         }
         self.at.clear();
-        match times {
-            Some(times) => {
+        match (times, batch.column(Column::Rtt)) {
+            (Some(times), _) => {
                 let first = self.first.unwrap_or(0);
-                let mut last = 0;
-                self.at.extend(times.iter().map(|time| {
+                let last = &mut self.elapsed;
+                self.at.extend(times[rows].iter().map(|time| {
                     if *time != Batch::ABSENT {
-                        last = time.saturating_sub(first);
+                        *last = time.saturating_sub(first);
                     }
-                    last
+                    *last
                 }));
+                self.rising = self.at.is_sorted();
             }
             // Cycles follow each other, so that each begins when those before it have ended.
-            None => {
-                let rtt = batch.column(Column::Rtt);
+            (None, Some(rtt)) => {
+                let rtt = &rtt[rows];
+                let bits = rtt.iter().fold(0, |bits, took| bits | (*took).max(0));
                 let elapsed = &mut self.elapsed;
-                self.at.extend((0..batch.len()).map(|row| {
-                    let at = *elapsed;
-                    let took = rtt.map_or(0, |rtt| rtt[row]);
-                    *elapsed = at.saturating_add(took.max(0));
-                    at
-                }));
+                // What is as short does not overflow.
+                if bits < SHORT && *elapsed < i64::MAX / 2 {
+                    self.at.extend(rtt.iter().map(|took| {
+                        let at = *elapsed;
+                        *elapsed += (*took).max(0);
+                        at
+                    }));
+                } else {
+                    self.at.extend(rtt.iter().map(|took| {
+                        let at = *elapsed;
+                        *elapsed = at.saturating_add((*took).max(0));
+                        at
+                    }));
+                }
+                self.rising = true;
+            }
+            (None, None) => {
+                self.at.resize(rows.len(), self.elapsed);
+                self.rising = true;
             }
         }
+    }
+}
+
+/// Rows taken in at once: few enough for a processor's own cache.
+const PIECE: usize = 1 << 14;
+
+/// As many as a piece has of what is shorter, in nanoseconds, last less than half the time there is.
+const SHORT: i64 = i64::MAX / 4 / PIECE as i64;
+
+/// Whether the figures count the same values of a column as what is drawn: of schedule errors they
+/// count those of lost probes, too.
+fn is_counted(column: Column) -> bool {
+    column != Column::ScheduleError
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_that_cannot_be_written_end_the_ingest_with_the_name_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gone").join("1.parquet");
+        for rows in [10, BATCH] {
+            let mut ingest = Ingest::new(&path, &[]).with_figures();
+            let mut outcome = Ok(());
+            for first in 0..20 {
+                let mut batch = Batch::default();
+                (first..first + rows as u64).for_each(|id| batch.push(id, State::Received));
+                outcome = outcome.and_then(|()| ingest.push(batch));
+            }
+            let outcome = outcome.and_then(|()| ingest.finish().map(|_| ()));
+            let error = outcome.unwrap_err().to_string();
+            assert!(error.contains("1.partial"), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -48,3 +48,93 @@ fn scan_groups(
     })?;
     Ok(columns)
 }
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::stamps::State;
+    use dwell_record::{Batch, Figures, Scalar};
+
+    use super::*;
+    use crate::ingest::{Ingest, Ingested};
+
+    /// Rows of more than one row group, so that more than one thread reads.
+    const ROWS: u64 = 600_000;
+
+    /// Round trips with losses, late replies, stamps in time and schedule errors below zero.
+    fn ingested(path: &Path, sizes: &[usize]) -> Ingested {
+        let mut ingest = Ingest::new(path, &[]).with_figures();
+        let mut sizes = sizes.iter().cycle();
+        let mut batch = Batch::default();
+        let mut full = *sizes.next().unwrap();
+        for id in 0..ROWS {
+            let noise = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
+            let lost = noise % 1_000 == 7;
+            batch.push(id, if lost { State::Lost } else { State::Received });
+            batch.set(Column::ScheduleError, noise as i64 % 900 - 300);
+            batch.set(Column::TxApp, 1_700_000_000_000_000_000 + id as i64 * 100_000);
+            if !lost {
+                batch.set(Column::Rtt, 170_000 + noise as i64);
+            } else if id % 3 == 0 {
+                batch.push(id, State::Late);
+                batch.set(Column::Rtt, 2_000_000_000);
+            }
+            if batch.len() >= full {
+                ingest.push(std::mem::take(&mut batch)).unwrap();
+                full = *sizes.next().unwrap();
+            }
+        }
+        ingest.push(batch).unwrap();
+        ingest.finish().unwrap()
+    }
+
+    fn near(a: f64, b: f64) -> bool {
+        (a - b).abs() <= b.abs() * 1e-9
+    }
+
+    #[test]
+    fn a_scan_finds_what_was_found_when_the_samples_came_in() {
+        let dir = tempfile::tempdir().unwrap();
+        for sizes in [&[65_536][..], &[40_000, 1, 100_000, 7], &[999]] {
+            let path = dir.path().join(format!("{}.parquet", sizes.len()));
+            let (metrics, values, packets) = ingested(&path, sizes).columns.figures();
+            let scanned = scan(&path).unwrap();
+            assert!(SampleReader::open(&path).unwrap().groups() > 1);
+            let (again, again_values, again_packets) = scanned.figures();
+            assert_eq!(again_packets, packets);
+            assert_eq!(packets.unwrap().sent, ROWS);
+            assert!(
+                ["rtt_ns", "ipdv_ns", "pdv_ns", "schedule_error_ns"]
+                    .iter()
+                    .all(|name| metrics[*name].count > 500_000)
+            );
+            assert_eq!(again.keys().collect::<Vec<_>>(), metrics.keys().collect::<Vec<_>>());
+            for (name, figures) in &metrics {
+                let other = &again[name];
+                let exact = |figures: &Figures| Figures { stddev: None, ..*figures };
+                assert_eq!(exact(other), exact(figures), "{name}");
+                // Squares are added in another order.
+                assert!(near(other.stddev.unwrap(), figures.stddev.unwrap()), "{name}");
+            }
+            for (name, value) in &values {
+                let (Some(Scalar::Real(a)), Some(Scalar::Real(b))) = (&again_values[name], value)
+                else {
+                    panic!("{name} {value:?}");
+                };
+                assert!(near(*a, *b), "{name}: {a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_cut_off_or_has_no_rows_is_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.parquet");
+        Ingest::new(&path, &[Column::Rtt]).finish().unwrap();
+        let (metrics, _, packets) = scan(&path).unwrap().figures();
+        assert!(metrics.is_empty() && packets.is_none());
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 9]).unwrap();
+        let error = scan(&path).unwrap_err().to_string();
+        assert!(error.contains("1.parquet"), "{error}");
+    }
+}

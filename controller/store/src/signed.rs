@@ -1,7 +1,8 @@
 //! Histograms of values of either sign, and their bytes in the catalogue (HdrHistogram V2).
 
 use dwell_record::series::Step;
-use dwell_stats::{LogBin, LogCounts};
+use dwell_stats::{Distribution, LogBin, LogCounts};
+use dwell_units::Nanos;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
@@ -27,6 +28,16 @@ impl Signed {
         Self { above: digits.counts(), below: digits.counts(), digits }
     }
 
+    /// What a distribution has counted, to three digits.
+    pub(crate) fn of(distribution: &Distribution) -> Self {
+        let mut all = Self::new(Digits::Three);
+        distribution.for_each(|Nanos(value), n| {
+            let to = if value < 0 { &mut all.below } else { &mut all.above };
+            to.add(value.unsigned_abs().min(i64::MAX as u64), n);
+        });
+        all
+    }
+
     #[cfg(test)]
     pub(crate) fn record(&mut self, value: i64) {
         self.record_all(&[value], value, value);
@@ -35,7 +46,7 @@ impl Signed {
     /// Counts values of which none is outside `min` and `max`.
     pub(crate) fn record_all(&mut self, values: &[i64], min: i64, max: i64) {
         if min >= 0 {
-            self.above.record_all(values.iter().map(|value| *value as u64), max as u64);
+            self.above.record_all(values, max);
             return;
         }
         for value in values {
@@ -129,6 +140,20 @@ impl Digits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_distribution_has_counted_is_what_would_have_been_counted() {
+        for count in [7, 65_536, 200_000_i64] {
+            let values: Vec<i64> =
+                (0..count).map(|n| (n * n * 7_919 - 900_000) >> (n % 20)).collect();
+            let mut distribution = Distribution::new();
+            distribution.record_all(&values);
+            let mut signed = Signed::new(Digits::Three);
+            values.iter().for_each(|value| signed.record(*value));
+            let steps = |signed: &Signed| signed.steps().collect::<Vec<_>>();
+            assert_eq!(steps(&Signed::of(&distribution)), steps(&signed), "{count}");
+        }
+    }
 
     #[test]
     fn values_of_either_sign_come_back_from_their_bytes() {

@@ -99,3 +99,93 @@ impl<T> Drop for Stage<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use dwell_engine::stamps::State;
+
+    use super::*;
+
+    /// Notes the first id of every batch; fails at the id that it is told to.
+    #[derive(Debug, Default)]
+    struct Notes {
+        firsts: Vec<u64>,
+        fails_at: Option<u64>,
+        takes: Duration,
+        _over: Over,
+    }
+
+    /// Says when it goes.
+    #[derive(Debug, Default)]
+    struct Over(Arc<AtomicBool>);
+
+    impl Take for Notes {
+        fn take(&mut self, batch: &Arc<Batch>) -> Result<(), StoreError> {
+            thread::sleep(self.takes);
+            if self.fails_at == Some(batch.id[0]) {
+                let full = std::io::Error::other("the disk is full");
+                return Err(StoreError::file("write", std::path::Path::new("1.parquet"))(full));
+            }
+            self.firsts.push(batch.id[0]);
+            Ok(())
+        }
+    }
+
+    impl Drop for Over {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn batch(first: u64, rows: usize) -> Arc<Batch> {
+        let mut batch = Batch::default();
+        (first..first + rows as u64).for_each(|id| batch.push(id, State::Received));
+        Arc::new(batch)
+    }
+
+    #[test]
+    fn batches_are_taken_in_the_order_in_which_they_come_wherever_the_step_is_done() {
+        let mut stage = Stage::new(Notes::default());
+        let sizes = [1, 7, LARGE, 3, 1, LARGE, LARGE, 2, 1, 1, 1, LARGE];
+        for (number, rows) in (0..).zip(sizes) {
+            stage.push(&batch(number, rows)).unwrap();
+            assert_eq!(stage.thread.is_some(), number >= 2, "a thread from the first large one on");
+        }
+        let notes = stage.finish().unwrap().unwrap();
+        assert_eq!(notes.firsts, (0..sizes.len() as u64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_error_comes_out_of_a_later_push_and_is_told_once() {
+        let mut stage = Stage::new(Notes { fails_at: Some(2), ..Notes::default() });
+        // Beyond what waits, a push finds the thread ended.
+        let errors = (0..20).filter_map(|first| stage.push(&batch(first, LARGE)).err());
+        let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains("1.parquet"), "{errors:?}");
+        assert!(stage.finish().unwrap().is_none(), "what has failed has no result");
+    }
+
+    #[test]
+    fn an_error_that_no_push_told_comes_out_at_the_end() {
+        let mut stage = Stage::new(Notes { fails_at: Some(0), ..Notes::default() });
+        stage.push(&batch(0, LARGE)).unwrap();
+        let error = stage.finish().unwrap_err();
+        assert!(error.to_string().contains("1.parquet"), "{error}");
+    }
+
+    #[test]
+    fn what_is_given_up_is_over_when_that_returns() {
+        let over = Arc::new(AtomicBool::new(false));
+        let takes = Duration::from_millis(20);
+        let notes = Notes { takes, _over: Over(Arc::clone(&over)), ..Notes::default() };
+        let mut stage = Stage::new(notes);
+        (0..3).for_each(|first| stage.push(&batch(first, LARGE)).unwrap());
+        assert!(!over.load(Ordering::SeqCst));
+        drop(stage);
+        assert!(over.load(Ordering::SeqCst));
+    }
+}

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use dwell_record::series::{Hampel, Point, Series, TimeBin};
-use dwell_stats::{Hampel as Filter, Standing};
+use dwell_stats::{Distribution, Hampel as Filter, Standing, extremes};
 
 use crate::signed::{Digits, Signed};
 
@@ -33,7 +33,8 @@ const RUN: usize = 128;
 /// One metric of one trial, growing.
 #[derive(Debug)]
 pub(crate) struct Growing {
-    whole: Signed,
+    /// `None` where all values are counted elsewhere.
+    whole: Option<Signed>,
     bins: Vec<Bin>,
     width: i64,
     spread: Spread,
@@ -48,6 +49,8 @@ pub(crate) struct Growing {
     near_at: Vec<i64>,
     /// How many of `near` were looked at.
     looked: usize,
+    /// How many of `near` were taken in.
+    old: usize,
 }
 
 #[derive(Debug)]
@@ -99,7 +102,7 @@ pub(crate) struct StoredSeries {
 impl Growing {
     pub(crate) fn new() -> Self {
         Self {
-            whole: Signed::new(Digits::Three),
+            whole: Some(Signed::new(Digits::Three)),
             bins: Vec::new(),
             width: NARROW,
             spread: Spread { values: Vec::new(), every: 1 },
@@ -111,41 +114,61 @@ impl Growing {
             near: Vec::new(),
             near_at: Vec::new(),
             looked: 0,
+            old: 0,
         }
     }
 
-    /// Takes values in, and for each the nanoseconds since the trial's first sample.
-    pub(crate) fn take(&mut self, at: &[i64], values: &[i64]) {
+    /// The same of values that a distribution, which [`Self::finish`] gets, counts anyway.
+    pub(crate) fn counted_elsewhere() -> Self {
+        Self { whole: None, ..Self::new() }
+    }
+
+    /// Appends values, and for each the nanoseconds since the trial's first sample;
+    /// [`Self::take_in`] looks at them.
+    pub(crate) fn push(&mut self, at: &[i64], values: &[i64]) {
+        self.near.extend_from_slice(values);
+        self.near_at.extend_from_slice(at);
+    }
+
+    /// Takes in what was pushed. `rising` says that none of it is before another that precedes it.
+    pub(crate) fn take_in(&mut self, rising: bool) {
+        let near_at = std::mem::take(&mut self.near_at);
+        let (at, values) = (&near_at[self.old..], &self.near[self.old..]);
         let mut done = 0;
         while let Some(&first) = at.get(done) {
             // Samples come in order of time, nearly: those of a stretch follow each other.
-            let number = self.number(first);
+            let number = number(&mut self.bins, &mut self.width, first);
             let (from, to) = (number as i64 * self.width, (number as i64 + 1) * self.width);
             let within = |at: i64| (from..to).contains(&at.max(0));
-            let run = at[done..].iter().position(|at| !within(*at)).unwrap_or(at.len() - done);
+            let run = if rising {
+                at[done..].partition_point(|at| within(*at))
+            } else {
+                at[done..].iter().position(|at| !within(*at)).unwrap_or(at.len() - done)
+            };
             let here = &values[done..done + run];
-            let wider = |(min, max): (i64, i64), value: &i64| (min.min(*value), max.max(*value));
-            let (min, max) = here.iter().fold((i64::MAX, i64::MIN), wider);
-            self.whole.record_all(here, min, max);
+            let (min, max) = extremes(here);
+            if let Some(whole) = &mut self.whole {
+                whole.record_all(here, min, max);
+            }
             let bin = &mut self.bins[number];
             bin.values.record_all(here, min, max);
             (bin.min, bin.max) = (bin.min.min(min), bin.max.max(max));
             done += run;
         }
         self.spread.take(self.count, values);
-        self.near.extend_from_slice(values);
-        self.near_at.extend_from_slice(at);
         self.count += values.len() as u64;
+        self.near_at = near_at;
         self.look(self.near.len().saturating_sub(self.filter.half_window));
         let seen = self.looked.saturating_sub(self.filter.half_window);
         self.near.drain(..seen);
         self.near_at.drain(..seen);
         self.looked -= seen;
+        self.old = self.near.len();
     }
 
     /// A probe that was lost.
     pub(crate) fn lost(&mut self, at: i64) {
-        let number = self.number(at);
+        let number = number(&mut self.bins, &mut self.width, at);
         self.bins[number].lost += 1;
     }
 
@@ -162,7 +185,7 @@ impl Growing {
             let run = &self.near[self.looked..end];
             // Few runs have any: the next at even spaces is far off, and none is among the largest.
             let spaced = index.next_multiple_of(self.stride) < first + end as u64;
-            let largest = run.iter().fold(i64::MIN, |largest, value| largest.max(*value));
+            let (_, largest) = extremes(run);
             if spaced || self.is_extreme(largest) {
                 (self.looked..end).for_each(|place| self.consider(place, first + place as u64));
             }
@@ -204,31 +227,11 @@ impl Growing {
         Shown { value, index, at, window: self.near[from..to].to_vec(), place: place - from }
     }
 
-    /// The number of the stretch of time that `at` falls into; makes it.
-    fn number(&mut self, at: i64) -> usize {
-        let at = at.max(0);
-        while at / self.width >= BINS as i64 {
-            self.width = self.width.saturating_mul(2);
-            let mut wider: Vec<Bin> = Vec::with_capacity(BINS);
-            for (number, bin) in std::mem::take(&mut self.bins).into_iter().enumerate() {
-                match wider.get_mut(number / 2) {
-                    Some(earlier) => earlier.add(&bin),
-                    None => wider.push(bin),
-                }
-            }
-            self.bins = wider;
-        }
-        let number = (at / self.width) as usize;
-        while self.bins.len() <= number {
-            let values = Signed::new(Digits::Two);
-            self.bins.push(Bin { lost: 0, min: i64::MAX, max: i64::MIN, values });
-        }
-        number
-    }
-
-    pub(crate) fn finish(mut self) -> StoredSeries {
+    /// `counted` is what counts the values where this does not.
+    pub(crate) fn finish(mut self, counted: Option<&Distribution>) -> StoredSeries {
         self.look(self.near.len());
-        let (histogram, below) = self.whole.to_bytes();
+        let whole = self.whole.take().or_else(|| counted.map(Signed::of));
+        let (histogram, below) = whole.unwrap_or_else(|| Signed::new(Digits::Three)).to_bytes();
         let hampel = self.spread.judge(self.filter, self.count);
         let bins = (0..).zip(&self.bins).map(|(number, bin)| {
             let some = bin.values.count() > 0;
@@ -259,6 +262,28 @@ impl Growing {
         };
         shown.into_iter().map(point).collect()
     }
+}
+
+/// The number of the stretch of time that `at` falls into; makes it.
+fn number(bins: &mut Vec<Bin>, width: &mut i64, at: i64) -> usize {
+    let at = at.max(0);
+    while at / *width >= BINS as i64 {
+        *width = width.saturating_mul(2);
+        let mut wider: Vec<Bin> = Vec::with_capacity(BINS);
+        for (number, bin) in std::mem::take(bins).into_iter().enumerate() {
+            match wider.get_mut(number / 2) {
+                Some(earlier) => earlier.add(&bin),
+                None => wider.push(bin),
+            }
+        }
+        *bins = wider;
+    }
+    let place = (at / *width) as usize;
+    while bins.len() <= place {
+        let values = Signed::new(Digits::Two);
+        bins.push(Bin { lost: 0, min: i64::MAX, max: i64::MIN, values });
+    }
+    place
 }
 
 impl Spread {
@@ -358,17 +383,24 @@ impl StoredBin {
 mod tests {
     use super::*;
 
+    impl Growing {
+        fn take(&mut self, at: &[i64], values: &[i64], rising: bool) {
+            self.push(at, values);
+            self.take_in(rising);
+        }
+    }
+
     #[test]
     fn a_long_series_takes_few_bins_and_points_and_loses_no_count() {
         let mut growing = Growing::new();
         for n in 0..200_000_i64 {
-            growing.take(&[n * 1_000_000], &[100_000 + n % 1_000]);
+            growing.take(&[n * 1_000_000], &[100_000 + n % 1_000], true);
             if n % 1_000 == 0 {
                 growing.lost(n * 1_000_000);
             }
         }
-        growing.take(&[3], &[9_000_000]);
-        let series = growing.finish().series().unwrap();
+        growing.take(&[3], &[9_000_000], true);
+        let series = growing.finish(None).series().unwrap();
         assert!((BINS / 2..=BINS).contains(&series.bins.len()), "{}", series.bins.len());
         assert_eq!(series.bins.iter().map(|bin| bin.count).sum::<u64>(), 200_001);
         assert_eq!(series.bins.iter().map(|bin| bin.lost).sum::<u64>(), 200);
@@ -385,9 +417,9 @@ mod tests {
     fn few_samples_are_all_shown_and_have_no_percentiles_they_cannot_support() {
         let mut growing = Growing::new();
         for n in 0..5 {
-            growing.take(&[n * 100_000], &[-5 + n]);
+            growing.take(&[n * 100_000], &[-5 + n], true);
         }
-        let series = growing.finish().series().unwrap();
+        let series = growing.finish(None).series().unwrap();
         assert_eq!(series.points.len(), 5);
         assert_eq!(
             series.steps.iter().map(|step| step.value_ns).collect::<Vec<_>>(),
@@ -403,11 +435,13 @@ mod tests {
         let values: Vec<i64> = (0..70_000).map(value).collect();
         let standing = Filter::default().judge(&values);
         let mut series = Vec::new();
-        for piece in [1, 37, 4_096, at.len()] {
-            let mut growing = Growing::new();
+        let mut counted = Distribution::new();
+        counted.record_all(&values);
+        for (piece, rising) in [1, 37, 4_096, at.len()].into_iter().zip([true, false].repeat(2)) {
+            let mut growing = if rising { Growing::counted_elsewhere() } else { Growing::new() };
             let pieces = at.chunks(piece).zip(values.chunks(piece));
-            pieces.for_each(|(at, values)| growing.take(at, values));
-            series.push(growing.finish().series().unwrap());
+            pieces.for_each(|(at, values)| growing.take(at, values, rising));
+            series.push(growing.finish(Some(&counted)).series().unwrap());
         }
         assert!(series.iter().all(|other| *other == series[0]));
         for point in &series[0].points {
@@ -426,9 +460,9 @@ mod tests {
         for from in (0..count).step_by(65_536) {
             let at: Vec<i64> = (from..from + 65_536).collect();
             let value = |n: &i64| 100_000 + (n * 31) % 50 + i64::from(n % 1_000 == 500) * 9_000;
-            growing.take(&at, &at.iter().map(value).collect::<Vec<_>>());
+            growing.take(&at, &at.iter().map(value).collect::<Vec<_>>(), true);
         }
-        let hampel = growing.finish().hampel.unwrap();
+        let hampel = growing.finish(None).hampel.unwrap();
         let judged = hampel.judged.unwrap();
         assert_eq!(judged, count as u64 / 8);
         assert!(hampel.upper.abs_diff(judged / 1_000) < 20, "{hampel:?}");

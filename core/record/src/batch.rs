@@ -84,8 +84,16 @@ impl Batch {
     /// # Panics
     /// When it is not as long as there are rows.
     pub fn set_column(&mut self, column: Column, values: Vec<i64>) {
+        self.swap_column(column, values);
+    }
+
+    /// The same; returns the values so far, whose memory may be of use.
+    ///
+    /// # Panics
+    /// As [`Self::set_column`].
+    pub fn swap_column(&mut self, column: Column, values: Vec<i64>) -> Vec<i64> {
         assert_eq!(values.len(), self.len(), "a column is as long as there are rows");
-        self.numbers[column as usize] = values;
+        std::mem::replace(&mut self.numbers[column as usize], values)
     }
 
     /// One number of one row.

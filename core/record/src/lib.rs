@@ -21,7 +21,7 @@ mod trust;
 
 pub use batch::Batch;
 pub use column::Column;
-pub use columns::{ColumnFigures, Columns};
+pub use columns::{ColumnFigures, Columns, all_count};
 pub use environment::{Ends, Environment, Placement, Scheduling, Waiting};
 pub use rows::RowFormat;
 pub use summary::{Figures, Kind, Packets, Scalar, Stamps, Summary, SummaryError, metrics, values};

@@ -208,11 +208,14 @@ impl Distribution {
     }
 
     fn record_piece(&mut self, piece: &[i64]) {
-        let Some(&first) = piece.first() else { return };
-        let wider = |(min, max): (i64, i64), value: &i64| (min.min(*value), max.max(*value));
-        let (min, max) = piece.iter().fold((first, first), wider);
+        if piece.is_empty() {
+            return;
+        }
+        let mut room = [0; PIECE];
+        let narrow = narrow(piece, &mut room);
+        let (min, max) = narrow.map_or_else(|| widest(piece), extremes_of_narrow);
         let sum = sum(piece, min, max);
-        let (mean, squares) = moments(piece, min, max, sum);
+        let (mean, squares) = moments(piece, narrow, min, max, sum);
         self.add_moments(Moments { count: piece.len() as u64, min, max, sum, mean, squares });
         match &mut self.values {
             Values::Exact(values) if values.len() + piece.len() <= EXACT_LIMIT => {
@@ -220,11 +223,12 @@ impl Distribution {
             }
             values => {
                 let binned = values.binned();
-                if min < 0 {
+                if let Some(narrow) = narrow {
+                    binned.from_zero.record_narrow(narrow, max as i32);
+                } else if min < 0 {
                     piece.iter().for_each(|&value| binned.record(value));
                 } else {
-                    let magnitudes = piece.iter().map(|&value| value as u64);
-                    binned.from_zero.record_all(magnitudes, max as u64);
+                    binned.from_zero.record_all(piece, max);
                 }
             }
         }
@@ -397,13 +401,58 @@ fn middle(bin: LogBin) -> i64 {
     i64::try_from(bin.middle).unwrap_or(i64::MAX)
 }
 
+/// The smallest and the largest value; the largest and the smallest number there is where there is
+/// none, so that any other is wider.
+pub fn extremes(values: &[i64]) -> (i64, i64) {
+    if !is_narrow(values) {
+        return widest(values);
+    }
+    let wider =
+        |(min, max): (i32, i32), value: &i64| (min.min(*value as i32), max.max(*value as i32));
+    let (min, max) = values.iter().fold((i32::MAX, i32::MIN), wider);
+    (min.into(), max.into())
+}
+
+fn widest(values: &[i64]) -> (i64, i64) {
+    let wider = |(min, max): (i64, i64), value: &i64| (min.min(*value), max.max(*value));
+    values.iter().fold((i64::MAX, i64::MIN), wider)
+}
+
+fn extremes_of_narrow(values: &[i32]) -> (i64, i64) {
+    let wider = |(min, max): (i32, i32), value: &i32| (min.min(*value), max.max(*value));
+    let (min, max) = values.iter().fold((i32::MAX, i32::MIN), wider);
+    (min.into(), max.into())
+}
+
+/// Whether no value is negative or beyond 31 bits.
+fn is_narrow(values: &[i64]) -> bool {
+    let bits = values.iter().fold(0, |bits, value| bits | value);
+    (0..=i32::MAX.into()).contains(&bits)
+}
+
+/// The values in 32 bits, of which a processor takes several at a time, if they are narrow and
+/// there is room.
+fn narrow<'r>(values: &[i64], room: &'r mut [i32]) -> Option<&'r [i32]> {
+    let narrow = room.get_mut(..values.len())?;
+    if !is_narrow(values) {
+        return None;
+    }
+    for (narrow, value) in narrow.iter_mut().zip(values) {
+        *narrow = *value as i32;
+    }
+    Some(narrow)
+}
+
 /// Mean, and sum of squared differences from it, of values between `min` and `max` whose sum is
 /// `sum`.
-fn moments(values: &[i64], min: i64, max: i64, sum: i128) -> (f64, f64) {
+fn moments(values: &[i64], narrow: Option<&[i32]>, min: i64, max: i64, sum: i128) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = sum as f64 / n;
     // What is narrow is turned into floating point several at a time.
-    let squares = if max.abs_diff(min) <= i32::MAX as u64 {
+    let squares = if let Some(narrow) = narrow {
+        let above = (sum - i128::from(min) * values.len() as i128) as f64 / n;
+        squares(narrow, |value| f64::from(value - min as i32) - above)
+    } else if max.abs_diff(min) <= i32::MAX as u64 {
         let above = (sum - i128::from(min) * values.len() as i128) as f64 / n;
         squares(values, |value| f64::from((value - min) as i32) - above)
     } else {
@@ -412,7 +461,7 @@ fn moments(values: &[i64], min: i64, max: i64, sum: i128) -> (f64, f64) {
     (mean, squares)
 }
 
-fn squares(values: &[i64], from_mean: impl Fn(i64) -> f64) -> f64 {
+fn squares<T: Copy>(values: &[T], from_mean: impl Fn(T) -> f64) -> f64 {
     // Four sums at a time: one alone would wait for each of its additions.
     let mut sums = [0.0; 4];
     let fours = values.chunks_exact(4);

@@ -40,7 +40,7 @@ pub use bars::render;
 pub use compare::{Compare, Comparison, NanosInterval, QuantileShift};
 pub use delays::Delays;
 pub use direction::LossByDirection;
-pub use distribution::{Distribution, EXACT_LIMIT, Figures, Quantile, Resolution};
+pub use distribution::{Distribution, EXACT_LIMIT, Figures, Quantile, Resolution, extremes};
 pub use ecdf::{EcdfPoint, PercentilePoint, Steps};
 pub use fit::{
     Coefficient, LineFit, ROBUST_POINTS, RobustFit, grouped_least_squares, least_squares, theil_sen,

@@ -86,7 +86,7 @@ impl Ipdv {
         assert_eq!(ids.len(), delays.len(), "an id for every delay");
         let Some(&first) = ids.first() else { return };
         let is_newer = self.newest.is_none_or(|newest| first > newest);
-        if !is_newer || !ids.is_sorted_by(|a, b| a < b) {
+        if !is_newer || !rise(ids) {
             ids.iter().zip(delays).for_each(|(&id, &delay)| self.record(id, Nanos(delay)));
             return;
         }
@@ -94,13 +94,18 @@ impl Ipdv {
         self.record(first, Nanos(delays[0]));
         let mut distances = std::mem::take(&mut self.distances);
         distances.clear();
+        // No difference of such overflows.
+        let narrow = delays.iter().fold(0, |bits, delay| bits | delay) >= 0;
         // Of rising ids, as many as their ends are apart leave none out.
         for start in (0..ids.len() - 1).step_by(RUN) {
             let end = (start + RUN + 1).min(ids.len());
             let (ids, delays) = (&ids[start..end], &delays[start..end]);
             let apart = |pair: (&i64, &i64)| distance(Nanos(*pair.1), Nanos(*pair.0)).0;
             let pairs = delays.iter().zip(&delays[1..]);
-            if ids[ids.len() - 1] - ids[0] == ids.len() as u64 - 1 {
+            let complete = ids[ids.len() - 1] - ids[0] == ids.len() as u64 - 1;
+            if complete && narrow {
+                distances.extend(pairs.map(|(before, delay)| (delay - before).abs()));
+            } else if complete {
                 distances.extend(pairs.map(apart));
             } else {
                 let adjacent = pairs.zip(ids.windows(2)).filter(|(_, ids)| ids[1] - ids[0] == 1);
@@ -197,6 +202,18 @@ impl Jitter {
     pub fn nanos(&self) -> Option<f64> {
         self.estimate
     }
+}
+
+/// Whether every id is above the one before.
+fn rise(ids: &[u64]) -> bool {
+    (0..ids.len()).step_by(RUN).all(|start| {
+        let run = &ids[start..ids.len().min(start + RUN + 1)];
+        // Most often each is the next one, which is found for several at a time.
+        let steps = run.iter().zip(&run[1..]).map(|(before, id)| id.wrapping_sub(*before));
+        let next = steps.fold(0, |other, step| other | (step ^ 1)) == 0;
+        let around = next && run[run.len() - 1] < run[0];
+        (next && !around) || run.is_sorted_by(|a, b| a < b)
+    })
 }
 
 /// |a - b|, at most the longest duration there is: the difference of two far-end stamps may be

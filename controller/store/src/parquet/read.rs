@@ -1,0 +1,218 @@
+//! Reading: rows in the order in which they were written, some columns of them, some at a time.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use dwell_engine::stamps::State;
+use dwell_record::{Batch, Column};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{BoolType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use super::ROW;
+use crate::error::StoreError;
+
+/// Rows handed over at once while reading: few enough to stay in a CPU's cache.
+const PIECE: usize = 1 << 14;
+
+/// Rows that are looked at together: most often all of them are alike.
+const RUN: usize = 128;
+
+/// Reads one file.
+pub(crate) struct SampleReader {
+    path: PathBuf,
+    reader: SerializedFileReader<File>,
+}
+
+impl SampleReader {
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let file = File::open(path).map_err(StoreError::file("open", path))?;
+        let failed = |source| StoreError::Samples { what: "read", path: path.to_owned(), source };
+        let reader = SerializedFileReader::new(file).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), reader })
+    }
+
+    /// The columns that it has.
+    pub(crate) fn columns(&self) -> Vec<Column> {
+        let schema = self.reader.metadata().file_metadata().schema_descr();
+        schema.columns().iter().filter_map(|column| Column::named(column.name())).collect()
+    }
+
+    /// Hands over all rows, with these columns, some at a time.
+    pub(crate) fn read(
+        &self,
+        columns: &[Column],
+        each: &mut dyn FnMut(&Batch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.read_groups(0..self.groups(), columns, each)
+    }
+
+    /// How many row groups it has.
+    pub(crate) fn groups(&self) -> usize {
+        self.reader.num_row_groups()
+    }
+
+    /// Hands over the rows of some row groups.
+    pub(crate) fn read_groups(
+        &self,
+        groups: Range<usize>,
+        columns: &[Column],
+        each: &mut dyn FnMut(&Batch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let failed = |source| StoreError::Samples { what: "read", path: self.path.clone(), source };
+        let (mut batch, mut room) = (Batch::default(), Room::default());
+        for number in groups {
+            let mut group = Group::open(&self.reader, number, columns, room).map_err(failed)?;
+            while group.fill(&mut batch).map_err(failed)? {
+                each(&batch)?;
+            }
+            room = group.room;
+        }
+        Ok(())
+    }
+}
+
+/// The open columns of a row group.
+struct Group {
+    id: ColumnReaderImpl<Int64Type>,
+    state: ColumnReaderImpl<Int32Type>,
+    reordered: ColumnReaderImpl<BoolType>,
+    void: ColumnReaderImpl<BoolType>,
+    numbers: Vec<(Column, ColumnReaderImpl<Int64Type>)>,
+    room: Room,
+}
+
+/// What is worked with, kept so that its memory is taken once.
+#[derive(Default)]
+struct Room {
+    ids: Vec<i64>,
+    states: Vec<i32>,
+    levels: Vec<i16>,
+    values: Vec<i64>,
+    spread: Vec<i64>,
+}
+
+impl Group {
+    fn open(
+        reader: &SerializedFileReader<File>,
+        number: usize,
+        columns: &[Column],
+        room: Room,
+    ) -> Result<Self, ParquetError> {
+        let group = reader.get_row_group(number)?;
+        let schema = reader.metadata().file_metadata().schema_descr();
+        let place = |name: &str| schema.columns().iter().position(|column| column.name() == name);
+        let open = |name: &str| {
+            let place = place(name)
+                .ok_or_else(|| ParquetError::General(format!("there is no column {name}")))?;
+            group.get_column_reader(place)
+        };
+        let mut numbers = Vec::new();
+        for column in columns.iter().filter(|column| place(column.name()).is_some()) {
+            numbers.push((*column, int64(open(column.name())?)?));
+        }
+        let [id, state, reordered, void] = ROW;
+        let kind = |_| ParquetError::General("a column of another type".to_owned());
+        Ok(Self {
+            id: int64(open(id)?)?,
+            state: match open(state)? {
+                ColumnReader::Int32ColumnReader(reader) => reader,
+                _ => return Err(kind(())),
+            },
+            reordered: boolean(open(reordered)?)?,
+            void: boolean(open(void)?)?,
+            numbers,
+            room,
+        })
+    }
+
+    /// Reads the next rows into `batch`; returns whether there were any.
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, ParquetError> {
+        batch.clear();
+        let Room { ids, states, levels, values, spread } = &mut self.room;
+        ids.clear();
+        let (rows, ..) = self.id.read_records(PIECE, None, None, ids)?;
+        if rows == 0 {
+            return Ok(false);
+        }
+        batch.id.extend(ids.iter().map(|id| *id as u64));
+        states.clear();
+        self.state.read_records(rows, None, None, states)?;
+        for run in states.chunks(RUN) {
+            let known = |code: i32| {
+                let state = usize::try_from(code).ok().and_then(|code| State::ALL.get(code));
+                let unknown = || ParquetError::General("a state of an unknown number".to_owned());
+                state.copied().ok_or_else(unknown)
+            };
+            if run.iter().fold(true, |same, code| same & (*code == run[0])) {
+                batch.state.resize(batch.state.len() + run.len(), known(run[0])?);
+            } else {
+                for code in run {
+                    batch.state.push(known(*code)?);
+                }
+            }
+        }
+        self.reordered.read_records(rows, None, None, &mut batch.reordered)?;
+        self.void.read_records(rows, None, None, &mut batch.void)?;
+        let same = [batch.state.len(), batch.reordered.len(), batch.void.len()];
+        if same.iter().any(|len| *len != rows) {
+            return Err(ParquetError::General("columns of different lengths".to_owned()));
+        }
+        for (column, reader) in &mut self.numbers {
+            levels.clear();
+            values.clear();
+            reader.read_records(rows, Some(levels), None, values)?;
+            if values.is_empty() {
+                continue;
+            }
+            if levels.len() != rows {
+                return Err(ParquetError::General("columns of different lengths".to_owned()));
+            }
+            if values.len() < rows {
+                spread_out(values, levels, spread);
+                std::mem::swap(values, spread);
+            }
+            *values = batch.swap_column(*column, std::mem::take(values));
+        }
+        Ok(true)
+    }
+}
+
+/// Puts values in the rows whose level says that there is one.
+fn spread_out(values: &[i64], levels: &[i16], all: &mut Vec<i64>) {
+    all.clear();
+    all.reserve(levels.len());
+    let mut rest = values;
+    for run in levels.chunks(RUN) {
+        if let Some((here, later)) = rest.split_at_checked(run.len())
+            && run.iter().fold(true, |all, level| all & (*level != 0))
+        {
+            all.extend_from_slice(here);
+            rest = later;
+            continue;
+        }
+        for level in run {
+            let value = if *level == 0 { None } else { rest.split_first() };
+            if let Some((_, later)) = value {
+                rest = later;
+            }
+            all.push(value.map_or(Batch::ABSENT, |(value, _)| *value));
+        }
+    }
+}
+
+fn int64(reader: ColumnReader) -> Result<ColumnReaderImpl<Int64Type>, ParquetError> {
+    match reader {
+        ColumnReader::Int64ColumnReader(reader) => Ok(reader),
+        _ => Err(ParquetError::General("a column of another type".to_owned())),
+    }
+}
+
+fn boolean(reader: ColumnReader) -> Result<ColumnReaderImpl<BoolType>, ParquetError> {
+    match reader {
+        ColumnReader::BoolColumnReader(reader) => Ok(reader),
+        _ => Err(ParquetError::General("a column of another type".to_owned())),
+    }
+}
