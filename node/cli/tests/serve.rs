@@ -1,0 +1,107 @@
+//! Traffic as a measurement: a node that is driven over a pipe sends and receives it, and hands over
+//! what both ends saw of every packet.
+
+mod support;
+
+use std::io::BufReader;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use dwell_plan::{Job, SinkJob, TrafficJob};
+use dwell_protocol::{Event, Frame, JobId, Request, read_frame, write_message};
+use dwell_record::Summary;
+use dwell_record::segment::{self, Record};
+use support::{DWELL, free_port};
+
+struct Node {
+    child: Child,
+    requests: ChildStdin,
+    events: BufReader<ChildStdout>,
+}
+
+impl Node {
+    fn start() -> Self {
+        let mut child = Command::new(DWELL)
+            .args(["serve", "--stdio"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let requests = child.stdin.take().unwrap();
+        let events = BufReader::new(child.stdout.take().unwrap());
+        let mut node = Self { child, requests, events };
+        assert!(matches!(node.next().0, Event::Hello { .. }));
+        node
+    }
+
+    fn ask(&mut self, request: &Request) {
+        write_message(&mut self.requests, request).unwrap();
+    }
+
+    /// The next event that is no progress, and what came of segments before it.
+    fn next(&mut self) -> (Event, Vec<u8>) {
+        let mut data = Vec::new();
+        loop {
+            match read_frame::<Event>(&mut self.events).unwrap().expect("the node is there") {
+                Frame::Data(_, piece) => data.extend_from_slice(&piece),
+                Frame::Message(Event::Progress { .. }) => {}
+                Frame::Message(event) => return (event, data),
+            }
+        }
+    }
+
+    fn finished(&mut self, expected: JobId) -> Summary {
+        match self.next().0 {
+            Event::Finished { job, summary, .. } if job == expected => *summary,
+            event => panic!("job {} has not finished: {event:?}", expected.0),
+        }
+    }
+
+    /// Flows and passages of a job's samples.
+    fn pull(&mut self, job: JobId) -> (usize, Vec<u64>) {
+        self.ask(&Request::Pull { job });
+        let (event, data) = self.next();
+        assert!(matches!(event, Event::Pulled { bytes, .. } if bytes == data.len() as u64));
+        let (mut flows, mut ids) = (0, Vec::new());
+        segment::read(&mut &data[..], &mut |record| match record {
+            Record::Flow(_) => flows += 1,
+            Record::Passage(passage) => ids.push(passage.id),
+            Record::Header(_) | Record::Sample(..) => {}
+        })
+        .unwrap();
+        (flows, ids)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn traffic_with_a_count_ends_by_itself_and_both_ends_hand_over_every_packet() {
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let mut node = Node::start();
+    let (sink, traffic) = (JobId(1), JobId(2));
+    let what = Job::Sink(SinkJob { urls: vec![url.clone()], ..SinkJob::default() });
+    assert!(!what.ends_by_itself());
+    node.ask(&Request::Start { job: sink, what, samples: true });
+    assert!(matches!(node.next().0, Event::Ready { job } if job == sink));
+    let text =
+        format!(r#"{{"url":"{url}","rate":"1000pps","count":100,"size":"200B","header":"iperf"}}"#);
+    let what = Job::Traffic(serde_json::from_str::<TrafficJob>(&text).unwrap());
+    assert!(what.ends_by_itself());
+    node.ask(&Request::Start { job: traffic, what, samples: true });
+    assert!(matches!(node.next().0, Event::Ready { job } if job == traffic));
+    let sent = node.finished(traffic).packets.unwrap();
+    assert_eq!((sent.sent, sent.received), (100, 100));
+    node.ask(&Request::Stop { job: sink });
+    assert_eq!(node.finished(sink).packets.unwrap().received, 100);
+    // The 100th is the end of the flow.
+    let all = (1, (1..100).collect::<Vec<u64>>());
+    let mut left = node.pull(traffic);
+    left.1.sort_unstable();
+    assert_eq!(left, all);
+    assert_eq!(node.pull(sink), all);
+}
