@@ -181,7 +181,10 @@ pub(crate) fn qdisc(medium: &Medium) -> String {
 fn filter_lines(filter: Filter, port: &str, hears: &[usize]) -> String {
     match filter {
         Filter::Bpf => {
-            format!("filter add dev {port} egress bpf direct-action bytecode \"{}\"\n", program(hears))
+            format!(
+                "filter add dev {port} egress bpf direct-action bytecode \"{}\"\n",
+                program(hears)
+            )
         }
         Filter::Flower => {
             let mut lines = String::new();

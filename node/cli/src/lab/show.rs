@@ -102,7 +102,7 @@ fn what_is_dead(lab: &Lab) -> String {
 /// Prints a line per way.
 pub(super) fn routes(table: &RouteTable) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "lab {}, routes by {}", table.lab, table.routing)?;
+    writeln!(out, "lab {}, {} routes", table.lab, table.routing)?;
     for way in &table.routes {
         let Some(protocol) = &way.protocol else {
             writeln!(out, "  {} -> {} ({}): none", way.from, way.to, way.address)?;

@@ -62,6 +62,14 @@ impl TestLab {
         labs.iter().find(|lab| lab["name"] == self.name.as_str()).expect("the lab").clone()
     }
 
+    /// What `lab routes --json` prints, and its exit code.
+    pub(crate) fn routes(&self) -> (Value, Option<i32>) {
+        let output = dwell(&["lab", "routes", &self.name, "--json"]);
+        let table = serde_json::from_slice(&output.stdout).unwrap();
+        assert_follows("dwell.lab-routes-1", &table);
+        (table, output.status.code())
+    }
+
     /// The events of link 0, as many as its counters say.
     pub(crate) fn events(&self) -> Vec<Value> {
         let lab = self.describe();
@@ -121,7 +129,11 @@ pub(crate) fn said(output: &Output) -> String {
 }
 
 pub(crate) fn assert_follows_the_schema(printed: &Value) {
-    let path = "../../docs/schema/dwell.lab-1.schema.json";
+    assert_follows("dwell.lab-1", printed);
+}
+
+pub(crate) fn assert_follows(schema: &str, printed: &Value) {
+    let path = format!("../../docs/schema/{schema}.schema.json");
     let text = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let schema = serde_json::from_slice(&text).unwrap();
     let schema = jsonschema::draft202012::new(&schema).unwrap();
@@ -137,6 +149,16 @@ pub(crate) fn as_root() -> bool {
         skip("needs root and /dev/net/tun");
     }
     may
+}
+
+/// Whether a program is installed; says that it is not.
+pub(crate) fn has(program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let is_there = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
+    if !is_there {
+        skip(&format!("needs the program {program}"));
+    }
+    is_there
 }
 
 pub(crate) fn skip(reason: &str) {

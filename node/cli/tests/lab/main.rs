@@ -1,9 +1,12 @@
 //! `dwell lab` from outside: real namespaces, real processes, and nothing left of them afterwards.
 //! Needs root (or, for the rootless tests, user namespaces); says SKIP and why where it has neither.
 
+mod babel;
 mod fixture;
+mod forced;
 mod leftovers;
 mod links;
+mod quota;
 mod rootless;
 #[cfg(feature = "bpf")]
 mod trace;

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use dwell_io::process::{Handle, Signal};
 use serde_json::Value;
 
-use crate::fixture::{DWELL, TestLab, as_root, assert_follows_the_schema, said, skip, until};
+use crate::fixture::{DWELL, TestLab, as_root, assert_follows_the_schema, has, said, skip, until};
 
 /// Somebody without any privilege, with a directory and a copy of the program of their own.
 struct Nobody {
@@ -173,4 +173,36 @@ fn a_rootless_lab_whose_holder_was_killed_is_removed_with_all_that_ran_in_it() {
     assert!(line.contains("broken: the process that kept it has ended"), "{line}");
     nobody.down();
     assert_eq!(inside.wait().unwrap().signal(), Some(15));
+}
+
+#[test]
+fn without_root_babeld_keeps_routes_too_and_ends_with_the_lab_when_its_holder_was_killed() {
+    if !as_root() || !has("babeld") {
+        return;
+    }
+    let nobody = Nobody::new("nobodybabel");
+    let Some(lab) = nobody.up(&["line:2", "--routing", "babel"]) else { return };
+    let routes = nobody.dwell(&["lab", "routes", &nobody.lab]);
+    assert_eq!(routes.status.code(), Some(0), "{routes:?}");
+    let pids = lab["daemons"].as_array().unwrap().iter().map(|daemon| &daemon["pid"]);
+    let daemons: Vec<Handle> =
+        pids.map(|pid| Handle::open(pid.as_u64().unwrap().try_into().unwrap()).unwrap()).collect();
+    assert_eq!(daemons.len(), 2);
+    let holder = nobody.holder();
+    holder.signal(Signal::Kill).unwrap();
+    assert!(holder.wait(dwell_units::Nanos::from_secs(10)));
+    nobody.down();
+    assert!(daemons.iter().all(|daemon| daemon.wait(dwell_units::Nanos::from_secs(10))));
+}
+
+#[test]
+fn without_root_a_quota_is_refused_with_the_reason_and_nothing_is_left() {
+    if !as_root() {
+        return;
+    }
+    let nobody = Nobody::new("nobodyquota");
+    let output = nobody.dwell(&["lab", "up", "line:2", "--quota", "n1=50%", "--name", &nobody.lab]);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let none_left = fs::read_dir(nobody.home.path().join("dwell/labs")).map_or(0, Iterator::count);
+    assert_eq!(none_left, 0, "{output:?}");
 }

@@ -1,0 +1,104 @@
+//! Routes that babeld keeps: all there when the lab is, seen to go when a daemon dies, and no daemon
+//! left behind.
+
+use std::process::{Command, Stdio};
+
+use dwell_io::process::{Handle, Signal};
+use serde_json::Value;
+
+use crate::fixture::{DWELL, TestLab, as_root, has, kill, said, until};
+
+fn can_run() -> bool {
+    as_root() && has("babeld")
+}
+
+/// The way from one node to another in what `lab routes --json` printed, in IPv4.
+fn way<'a>(table: &'a Value, from: &str, to: &str) -> &'a Value {
+    let is_v4 = |way: &Value| way["address"].as_str().unwrap().contains('.');
+    let mut ways = table["routes"].as_array().unwrap().iter();
+    ways.find(|way| way["from"] == from && way["to"] == to && is_v4(way)).unwrap()
+}
+
+fn pid(lab: &Value, node: &str) -> u32 {
+    let daemons = lab["daemons"].as_array().unwrap();
+    let daemon = daemons.iter().find(|daemon| daemon["node"] == node).expect("a daemon");
+    daemon["pid"].as_u64().unwrap().try_into().unwrap()
+}
+
+#[test]
+fn babeld_carries_the_routes_and_its_death_is_told_at_once_and_seen_in_them_later() {
+    if !can_run() {
+        return;
+    }
+    let lab = TestLab::up("babel", &["line:3", "--routing", "babel"]);
+    let (table, code) = lab.routes();
+    assert_eq!((code, &table["complete"]), (Some(0), &Value::Bool(true)), "{table}");
+    let all = table["routes"].as_array().unwrap();
+    assert_eq!(all.len(), 12, "both families, each way between three nodes");
+    assert!(all.iter().all(|way| way["protocol"] == "babel"), "{table}");
+    assert_eq!(way(&table, "n1", "n3")["interface"], "n2");
+    let described = lab.describe();
+    assert_eq!(described["routing"], "babel");
+    let ping = lab.exec("n1", &["ping", "-4", "-c", "1", "-W", "5", "n3"]);
+    assert!(String::from_utf8_lossy(&ping.stdout).contains("ttl=63"), "{ping:?}");
+
+    Handle::open(pid(&described, "n2")).unwrap().signal(Signal::Kill).unwrap();
+    until("the lab knows", || lab.describe()["state"] == "broken");
+    let (table, code) = lab.routes();
+    assert_eq!(code, Some(1));
+    let reason = table["reason"].as_str().unwrap();
+    assert!(reason.starts_with("babeld in n2 has ended"), "{reason}");
+    until("n1 forgets n3", || way(&lab.routes().0, "n1", "n3")["protocol"].is_null());
+    let (table, _) = lab.routes();
+    assert!(table["reason"].as_str().unwrap().contains("n1 has no route"), "{table}");
+
+    let down = lab.down();
+    assert!(down.status.success(), "{down:?}");
+    assert!(!said(&down).contains("still ran"), "daemons of the lab's own are no news: {down:?}");
+    lab.assert_nothing_is_left();
+}
+
+#[test]
+fn daemons_end_with_the_process_that_keeps_them_however_it_ends() {
+    if !can_run() {
+        return;
+    }
+    let lab = TestLab::up("babelkeep", &["line:2", "--routing", "babel"]);
+    let text = std::fs::read_to_string(lab.directory().join("babel.pid")).unwrap();
+    let keeper: u32 = text.split(' ').next().unwrap().parse().unwrap();
+    Handle::open(keeper).unwrap().signal(Signal::Kill).unwrap();
+    until("all are gone", || lab.processes().is_empty());
+    assert_eq!(lab.routes().1, Some(1));
+    assert!(lab.down().status.success());
+    lab.assert_nothing_is_left();
+}
+
+#[test]
+fn a_lab_killed_while_babeld_learns_leaves_nothing_after_down() {
+    if !can_run() {
+        return;
+    }
+    let lab = TestLab::reserve("babelkill");
+    let arguments = ["lab", "up", "line:6", "--name", &lab.name, "--routing", "babel"];
+    let mut up = Command::new(DWELL).args(arguments).stdout(Stdio::null()).spawn().unwrap();
+    until("a daemon runs", || lab.directory().join("babel-3.pid").exists());
+    kill(&mut up);
+    assert!(lab.down().status.success());
+    lab.assert_nothing_is_left();
+}
+
+#[test]
+fn static_routes_are_told_as_such_and_a_missing_one_is_named() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("static", &["line:3"]);
+    let (table, code) = lab.routes();
+    assert_eq!(code, Some(0), "{table}");
+    assert_eq!(way(&table, "n3", "n1")["protocol"], "static");
+    let delete = lab.exec("n1", &["ip", "-4", "route", "flush", "proto", "static"]);
+    assert!(delete.status.success(), "{delete:?}");
+    let (table, code) = lab.routes();
+    assert_eq!((code, &table["complete"]), (Some(1), &Value::Bool(false)));
+    assert_eq!(table["reason"], "n1 has no route to n2 (198.19.0.2)");
+}
