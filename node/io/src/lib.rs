@@ -6,12 +6,15 @@
 pub mod bpf;
 pub mod clock;
 pub mod cpu;
+pub mod datagram;
 pub mod icmp;
 pub mod interface;
 pub mod machine;
 pub mod netns;
+pub mod poller;
 pub mod port;
 pub mod process;
+pub mod random;
 pub mod tap;
 pub mod tcp;
 pub mod udp;
