@@ -4,10 +4,10 @@
 
 mod environment;
 mod exit;
-#[allow(dead_code, reason = "its first users come with relays")]
 mod passages;
 mod place;
 mod progress;
+mod secret;
 mod stop;
 mod target;
 
@@ -16,6 +16,7 @@ pub mod lab;
 pub mod load;
 pub mod ping;
 pub mod reflect;
+pub mod relay;
 pub mod serve;
 
 pub use exit::{Exit, Failure};
@@ -39,6 +40,8 @@ pub enum NodeCommand {
     Ping(Box<ping::Args>),
     /// Answer probes
     Reflect(reflect::Args),
+    /// Send on what comes, and say how long it stayed and where
+    Relay(Box<relay::Args>),
     /// Put load on this node or on the network
     Load(load::Args),
     /// Make and remove network namespaces that stand for machines
@@ -55,6 +58,7 @@ impl NodeCommand {
         match self {
             Self::Ping(args) => ping::run(&args),
             Self::Reflect(args) => reflect::run(args),
+            Self::Relay(args) => relay::run(&args),
             Self::Load(args) => load::run(args),
             Self::Lab(args) => lab::run(args),
             Self::Doctor(args) => doctor::run(args),

@@ -286,6 +286,13 @@ pub fn is_ours(address: IpAddr) -> bool {
         .is_ok()
 }
 
+/// Whether sockets of this family can be asked for the kernel's stamps.
+pub fn has_stamps(like: IpAddr) -> bool {
+    socket::open(like, libc::SOCK_DGRAM, 0)
+        .and_then(|fd| socket::request_stamps(&fd, StampRequest::Kernel, true, true))
+        .is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -167,10 +167,7 @@ fn perform(
             let outputs = Outputs {
                 csv: None,
                 lines: false,
-                samples: spool.map(|spool| SampleFile {
-                    to: Box::new(spool.clone()),
-                    name: "the spool of samples".into(),
-                }),
+                samples: spool.map(sample_file),
                 verbose: false,
                 observer: Box::new(News { job, voice: voice.clone(), last: None }),
             };
@@ -195,8 +192,17 @@ fn perform(
         Job::Cpu(cpu) => crate::load::burn(cpu, stop, &mut |_| ready()),
         Job::Traffic(traffic) => crate::load::send(traffic, stop, &mut |_| ready()),
         Job::Sink(sink) => crate::load::sink(sink, stop, &mut |_| ready()),
-        Job::Relay(_) | Job::Trace(_) => Err(Failure::unsupported("this node cannot do that yet")),
+        Job::Relay(relay) => {
+            let relayed =
+                crate::relay::perform(relay, spool.map(sample_file), stop, &mut |_| ready())?;
+            relayed.failure.map_or(Ok(relayed.summary), Err)
+        }
+        Job::Trace(_) => Err(Failure::unsupported("this node cannot do that yet")),
     }
+}
+
+fn sample_file(spool: &Spool) -> SampleFile {
+    SampleFile { to: Box::new(spool.clone()), name: "the spool of samples".into() }
 }
 
 /// Tells the controller how far a measurement is.
