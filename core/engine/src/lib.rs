@@ -10,5 +10,6 @@ pub mod passage;
 pub mod pinger;
 pub mod protocol;
 pub mod reflector;
+pub mod relay;
 pub mod schedule;
 pub mod stamps;

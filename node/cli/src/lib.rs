@@ -5,10 +5,10 @@
 mod environment;
 mod exit;
 mod pace;
-#[allow(dead_code, reason = "relays use the rest of it")]
 mod passages;
 mod place;
 mod progress;
+mod secret;
 mod stop;
 mod target;
 
@@ -17,6 +17,7 @@ pub mod lab;
 pub mod load;
 pub mod ping;
 pub mod reflect;
+pub mod relay;
 pub mod serve;
 pub mod trace;
 
@@ -41,6 +42,8 @@ pub enum NodeCommand {
     Ping(Box<ping::Args>),
     /// Answer probes
     Reflect(reflect::Args),
+    /// Send on what comes, and say how long it stayed and where
+    Relay(Box<relay::Args>),
     /// Put load on this node or on the network
     Load(load::Args),
     /// Stamp packets that pass through this node, whoever sends them
@@ -59,6 +62,7 @@ impl NodeCommand {
         match self {
             Self::Ping(args) => ping::run(&args),
             Self::Reflect(args) => reflect::run(args),
+            Self::Relay(args) => relay::run(&args),
             Self::Load(args) => load::run(args),
             Self::Trace(args) => trace::run(&args),
             Self::Lab(args) => lab::run(args),

@@ -38,6 +38,7 @@ impl PassageLog {
     }
 
     /// Whether passages are kept, so that they are worth naming flows for.
+    #[allow(dead_code, reason = "its first users come with traces")]
     pub(crate) fn keeps_samples(&self) -> bool {
         self.segment.is_some()
     }
@@ -63,6 +64,7 @@ impl PassageLog {
     }
 
     /// The figures so far.
+    #[allow(dead_code, reason = "its first users come with traces")]
     pub(crate) fn parts(&self) -> &Parts {
         &self.parts
     }

@@ -237,6 +237,24 @@ pub fn own_descriptors() -> bool {
     unsafe { libc::unshare(libc::CLONE_FILES) == 0 }
 }
 
+/// Lets this process have `wanted` descriptors at a time, as far as its hard limit goes; returns how
+/// many it may have now.
+pub fn allow_descriptors(wanted: u64) -> u64 {
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one rlimit64.
+    if unsafe { libc::getrlimit64(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
+        return 0;
+    }
+    let before = limit.rlim_cur;
+    if before >= wanted {
+        return before;
+    }
+    limit.rlim_cur = limit.rlim_max.min(wanted);
+    // SAFETY: the kernel reads one rlimit64.
+    let raised = unsafe { libc::setrlimit64(libc::RLIMIT_NOFILE, &limit) } == 0;
+    if raised { limit.rlim_cur } else { before }
+}
+
 /// Leaves the caller's terminal and standard files behind: a session of its own, input and output
 /// nowhere, errors appended to `log`. What the caller passed as standard output is let go of.
 ///

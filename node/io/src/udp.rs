@@ -138,7 +138,7 @@ impl Link {
 
 /// Whether a send that failed so had built its packet, and so taken a key: a queueing discipline
 /// dropped it (told only because of IP_RECVERR), or a packet filter did.
-fn takes_key(errno: c_int) -> bool {
+pub(crate) fn takes_key(errno: c_int) -> bool {
     matches!(errno, libc::ENOBUFS | libc::EPERM)
 }
 
@@ -297,7 +297,10 @@ impl UdpServer {
         for _ in 0..=RESENDS {
             let sent = match (request.to, tos) {
                 (None, None) => calls::send_to(&self.fd, message, &self.asker),
-                (source, tos) => self.send_beside(message, Beside::new(request.from, source, tos)),
+                (source, tos) => {
+                    let mut beside = Beside::new(request.from, source, tos);
+                    send_beside(&self.fd, message, &self.asker, &mut beside)
+                }
             };
             let Err(error) = sent else { return Ok(()) };
             // An unconnected socket is told of no ICMP error, but a signal may interrupt.
@@ -324,22 +327,6 @@ impl UdpServer {
     fn from(&self) -> Option<SocketAddr> {
         if self.asker.len == 0 { None } else { self.asker.to_std() }
     }
-
-    fn send_beside(&mut self, message: &[u8], mut beside: Beside) -> io::Result<usize> {
-        let mut iov =
-            libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
-        // SAFETY: msghdr is plain data for which all zeros is valid.
-        let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        header.msg_name = self.asker.as_mut_ptr().cast();
-        header.msg_namelen = self.asker.len;
-        header.msg_iov = &mut iov;
-        header.msg_iovlen = 1;
-        header.msg_control = beside.bytes.as_mut_ptr().cast();
-        header.msg_controllen = beside.len as _;
-        // SAFETY: every pointer in `header` points to memory of the stated length that outlives
-        // the call.
-        unsafe { calls::send_message(&self.fd, &header) }
-    }
 }
 
 /// Ends receive calls on a [`UdpServer`].
@@ -355,15 +342,37 @@ impl Shutter {
     }
 }
 
+/// sendmsg(2) of one message to `to`, with control messages.
+pub(crate) fn send_beside(
+    fd: &OwnedFd,
+    message: &[u8],
+    to: &RawAddress,
+    beside: &mut Beside,
+) -> io::Result<usize> {
+    let mut iov =
+        libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+    // SAFETY: msghdr is plain data for which all zeros is valid.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_name = to.as_ptr().cast_mut().cast();
+    header.msg_namelen = to.len;
+    header.msg_iov = &mut iov;
+    header.msg_iovlen = 1;
+    header.msg_control = beside.bytes.as_mut_ptr().cast();
+    header.msg_controllen = beside.len as _;
+    // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
+    // call.
+    unsafe { calls::send_message(fd, &header) }
+}
+
 /// Control messages that go with one reply: the address it leaves from, and its TOS.
 #[repr(align(16))]
-struct Beside {
+pub(crate) struct Beside {
     bytes: [u8; 96],
     len: usize,
 }
 
 impl Beside {
-    fn new(to: SocketAddr, source: Option<IpAddr>, tos: Option<u8>) -> Self {
+    pub(crate) fn new(to: SocketAddr, source: Option<IpAddr>, tos: Option<u8>) -> Self {
         let mut beside = Self { bytes: [0; 96], len: 0 };
         match source {
             Some(IpAddr::V4(v4)) => {

@@ -280,7 +280,7 @@ fn describe_stamps(stamps: &Stamps) -> String {
 
 /// One row, in the unit in which its largest value has at most five digits before the point; what
 /// n cannot support is a dash.
-fn cells(figures: &Figures) -> String {
+pub(crate) fn cells(figures: &Figures) -> String {
     const WIDEST: f64 = 99_999.0;
     let units = [(1e3, "us"), (1e6, "ms"), (1e9, "s")];
     let largest = figures.max.map_or(0.0, |max| max.0.unsigned_abs() as f64);

@@ -30,6 +30,7 @@ use super::floor;
 use super::framing::{Framing, FreshPorts, StreamPort};
 use super::plan::Plan;
 use super::recorder::Recorder;
+use crate::secret::{self, Secret};
 use crate::{Failure, PlaceArgs, Scheme};
 
 /// Samples that the ring holds: what comes in two turns of the recorder, and to spare for replies
@@ -328,22 +329,7 @@ fn open_failure(error: io::Error, plan: &Plan, options: &PortOptions) -> Failure
 
 /// The key of STAMP's authenticated mode, from the file or the environment, if there is one.
 pub(crate) fn key(file: Option<&Path>) -> Result<Option<Key>, Failure> {
-    use std::os::unix::fs::PermissionsExt;
-    let (text, source) = match (file, std::env::var("DWELL_KEY")) {
-        (Some(path), _) => {
-            let shown = path.display();
-            let reading = |error| Failure::usage(format!("--key-file {shown}: {error}"));
-            let mode = std::fs::metadata(path).map_err(reading)?.permissions().mode();
-            if mode & 0o077 != 0 {
-                return Err(Failure::usage(format!(
-                    "--key-file {shown}: others can read it; chmod 600 {shown}"
-                )));
-            }
-            (std::fs::read_to_string(path).map_err(reading)?, format!("--key-file {shown}"))
-        }
-        (None, Ok(text)) => (text, "DWELL_KEY".to_owned()),
-        (None, Err(_)) => return Ok(None),
-    };
+    let Some(Secret { text, source }) = secret::find(file)? else { return Ok(None) };
     Key::from_hex(&text).map(Some).map_err(|error| Failure::usage(format!("{source}: {error}")))
 }
 

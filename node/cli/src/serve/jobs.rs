@@ -204,7 +204,11 @@ fn perform(
             let traced = crate::trace::perform(trace, outputs, stop, &mut |_| ready())?;
             traced.failure.map_or(Ok(traced.summary), Err)
         }
-        Job::Relay(_) => Err(Failure::unsupported("this node cannot do that yet")),
+        Job::Relay(relay) => {
+            let relayed =
+                crate::relay::perform(relay, spool.map(Spool::file), stop, &mut |_| ready())?;
+            relayed.failure.map_or(Ok(relayed.summary), Err)
+        }
     }
 }
 

@@ -1,0 +1,161 @@
+//! AES-128 in counter mode (NIST SP 800-38A section 6.5): the key, and the keystream it gives.
+
+use aes::Aes128;
+use aes::cipher::{InnerIvInit, KeyInit, StreamCipher};
+use ctr::{Ctr32BE, Ctr128BE, CtrCore};
+use thiserror::Error;
+
+/// Bytes of a key, of a block, and of an initial counter block.
+pub const BLOCK: usize = 16;
+
+/// A key with its round keys prepared. Its debug text does not show it.
+#[derive(Clone)]
+pub struct Key(Aes128);
+
+/// Why a text is not a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "a key of AES-128 is 32 hexadecimal digits, and these are not; make one with `openssl rand -hex 16`"
+)]
+pub struct KeyError;
+
+impl Key {
+    /// A key of these bytes.
+    pub fn new(bytes: [u8; BLOCK]) -> Self {
+        Self(Aes128::new(&bytes.into()))
+    }
+
+    /// Reads 32 hexadecimal digits; white space around them is ignored.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn from_hex(text: &str) -> Result<Self, KeyError> {
+        let digits: &[u8; 2 * BLOCK] = text.trim().as_bytes().try_into().map_err(|_| KeyError)?;
+        let digit = |byte: u8| (byte as char).to_digit(16).map(|d| d as u8).ok_or(KeyError);
+        let mut bytes = [0; BLOCK];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Ok(Self::new(bytes))
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(hidden)")
+    }
+}
+
+/// What a stream of bytes is combined with. Counter mode does not need the bytes to make it, so
+/// it can be made before they arrive.
+pub trait Keystream {
+    /// Writes the keystream that begins with this counter block over `out`.
+    fn write(&self, start: &[u8; BLOCK], out: &mut [u8]);
+
+    /// Enciphers or deciphers `data` in place with the keystream that begins with this block.
+    fn apply(&self, start: &[u8; BLOCK], data: &mut [u8]);
+}
+
+impl Keystream for Key {
+    fn write(&self, start: &[u8; BLOCK], out: &mut [u8]) {
+        counter(&self.0, start).write_keystream(out);
+    }
+
+    fn apply(&self, start: &[u8; BLOCK], data: &mut [u8]) {
+        counter(&self.0, start).apply_keystream(data);
+    }
+}
+
+/// The counter of a datagram: no block count of one reaches 2^32.
+fn counter<'a>(key: &'a Aes128, start: &[u8; BLOCK]) -> Ctr32BE<&'a Aes128> {
+    Ctr32BE::from_core(CtrCore::inner_iv_init(key, &(*start).into()))
+}
+
+/// A stream that is enciphered or deciphered piece by piece, as it comes.
+pub struct Stream(Ctr128BE<Aes128>);
+
+impl Stream {
+    /// The stream that begins with this counter block.
+    pub fn new(key: &Key, start: [u8; BLOCK]) -> Self {
+        Self(Ctr128BE::from_core(CtrCore::inner_iv_init(key.0.clone(), &start.into())))
+    }
+
+    /// Enciphers or deciphers the next bytes in place.
+    pub fn apply(&mut self, data: &mut [u8]) {
+        self.0.apply_keystream(data);
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Stream(hidden)")
+    }
+}
+
+/// What carries out AES on this processor, for results.
+pub fn hardware() -> &'static str {
+    match (aes::hardware_accelerated(), cfg!(target_arch = "aarch64")) {
+        (true, true) => "armv8-ce",
+        (true, false) => "aes-ni",
+        (false, _) => "software",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NIST SP 800-38A, F.5.1 and F.5.2 (CTR-AES128).
+    const KEY: &str = "2b7e151628aed2a6abf7158809cf4f3c";
+    const START: &str = "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff";
+    const PLAIN: &str = "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51\
+                         30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710";
+    const CIPHER: &str = "874d6191b620e3261bef6864990db6ce9806f66b7970fdff8617187bb9fffdff\
+                          5ae4df3edbd5d35e5b4f09020db03eab1e031dda2fbe03d1792170a0f3009cee";
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let pairs = hex.as_bytes().chunks_exact(2);
+        pairs.map(|p| u8::from_str_radix(std::str::from_utf8(p).unwrap(), 16).unwrap()).collect()
+    }
+
+    fn start() -> [u8; BLOCK] {
+        bytes(START).try_into().unwrap()
+    }
+
+    #[test]
+    fn the_known_answers_of_nist_sp_800_38a_f_5_come_out_both_ways_and_in_pieces() {
+        let key = Key::from_hex(KEY).unwrap();
+        for (from, to) in [(PLAIN, CIPHER), (CIPHER, PLAIN)] {
+            let mut data = bytes(from);
+            Stream::new(&key, start()).apply(&mut data);
+            assert_eq!(data, bytes(to));
+            let mut data = bytes(from);
+            key.apply(&start(), &mut data);
+            assert_eq!(data, bytes(to));
+            for piece in [1, 7, 16, 33] {
+                let mut data = bytes(from);
+                let mut stream = Stream::new(&key, start());
+                data.chunks_mut(piece).for_each(|piece| stream.apply(piece));
+                assert_eq!(data, bytes(to), "in pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_keystream_that_is_made_first_is_the_one_that_is_applied() {
+        let key = Key::from_hex(KEY).unwrap();
+        let mut ahead = vec![0xa5; 64];
+        key.write(&start(), &mut ahead);
+        let made: Vec<u8> = bytes(PLAIN).iter().zip(&ahead).map(|(p, k)| p ^ k).collect();
+        assert_eq!(made, bytes(CIPHER));
+    }
+
+    #[test]
+    fn only_32_hexadecimal_digits_are_a_key() {
+        for wrong in ["", "2b7e", &KEY[1..], &format!("{KEY}00"), &KEY.replace('2', "g")] {
+            assert!(Key::from_hex(wrong).is_err(), "'{wrong}'");
+        }
+        assert!(Key::from_hex(&format!("  {KEY}\n")).is_ok());
+        assert_eq!(format!("{:?}", Key::from_hex(KEY)), "Ok(Key(hidden))");
+    }
+}

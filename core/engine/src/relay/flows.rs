@@ -1,0 +1,290 @@
+//! The flows of a relay, by the address of their client. Bounded: when the table is full, the flow
+//! that was idle for longest makes room. Whatever was asked for at the start is all the memory it
+//! takes; nothing here searches.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use dwell_units::{Instant, Monotonic, Nanos};
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// A place in the table, and which of its tenants is meant: one that left is not found any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowId {
+    slot: u32,
+    tenant: u32,
+}
+
+impl FlowId {
+    /// As one number, for whatever carries only that.
+    pub fn to_u64(self) -> u64 {
+        u64::from(self.tenant) << 32 | u64::from(self.slot)
+    }
+
+    /// The reverse of [`FlowId::to_u64`].
+    pub fn from_u64(number: u64) -> Self {
+        Self { slot: number as u32, tenant: (number >> 32) as u32 }
+    }
+}
+
+/// What came and went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCounts {
+    /// Flows that were ever there.
+    pub opened: u64,
+    /// Those that had to make room.
+    pub evicted: u64,
+    /// Those that were idle for too long.
+    pub expired: u64,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Flows<T> {
+    by_client: HashMap<SocketAddr, u32>,
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    most: usize,
+    idle: Nanos,
+    /// Ends of the list in order of use.
+    oldest: u32,
+    newest: u32,
+    counts: FlowCounts,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    tenant: u32,
+    older: u32,
+    newer: u32,
+    held: Option<Held<T>>,
+}
+
+#[derive(Debug)]
+struct Held<T> {
+    client: SocketAddr,
+    used: Instant<Monotonic>,
+    flow: T,
+}
+
+impl<T> Flows<T> {
+    /// A table of at most `most` flows (at least one), of which those may go that were idle for
+    /// longer than `idle`.
+    pub fn new(most: usize, idle: Nanos) -> Self {
+        let most = most.clamp(1, NONE as usize);
+        Self {
+            // Twice the room, so that places of flows that left are reused instead of growing.
+            by_client: HashMap::with_capacity(2 * most),
+            slots: Vec::with_capacity(most),
+            free: Vec::with_capacity(most),
+            most,
+            idle,
+            oldest: NONE,
+            newest: NONE,
+            counts: FlowCounts::default(),
+        }
+    }
+
+    /// Flows at this time.
+    pub fn len(&self) -> usize {
+        self.by_client.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_client.is_empty()
+    }
+
+    /// What came and went so far.
+    pub fn counts(&self) -> FlowCounts {
+        self.counts
+    }
+
+    /// The flow of this client.
+    pub fn of(&self, client: &SocketAddr) -> Option<FlowId> {
+        let slot = *self.by_client.get(client)?;
+        Some(FlowId { slot, tenant: self.slots[slot as usize].tenant })
+    }
+
+    /// A flow, unless it has left.
+    pub fn find(&mut self, id: FlowId) -> Option<&mut T> {
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.tenant == id.tenant)?;
+        slot.held.as_mut().map(|held| &mut held.flow)
+    }
+
+    /// A flow that is used now, unless it has left.
+    pub fn touch(&mut self, id: FlowId, now: Instant<Monotonic>) -> Option<&mut T> {
+        let slot = self.slots.get(id.slot as usize)?;
+        if slot.tenant != id.tenant || slot.held.is_none() {
+            return None;
+        }
+        if self.newest != id.slot {
+            self.unlink(id.slot);
+            self.append(id.slot);
+        }
+        let held = self.slots[id.slot as usize].held.as_mut()?;
+        held.used = now;
+        Some(&mut held.flow)
+    }
+
+    /// Takes in the flow of a client that has none. Returns who had to make room, if anybody.
+    pub fn insert(
+        &mut self,
+        client: SocketAddr,
+        flow: T,
+        now: Instant<Monotonic>,
+    ) -> (FlowId, Option<T>) {
+        let evicted = if self.len() == self.most { self.evict() } else { None };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { tenant: 0, older: NONE, newer: NONE, held: None });
+            (self.slots.len() - 1) as u32
+        });
+        let place = &mut self.slots[slot as usize];
+        place.held = Some(Held { client, used: now, flow });
+        let id = FlowId { slot, tenant: place.tenant };
+        self.append(slot);
+        self.by_client.insert(client, slot);
+        self.counts.opened += 1;
+        (id, evicted)
+    }
+
+    /// The flow that was idle for longest, to make room.
+    pub fn evict(&mut self) -> Option<T> {
+        let held = self.remove(self.oldest)?;
+        self.counts.evicted += 1;
+        Some(held)
+    }
+
+    /// The flow that was idle for longest, if that is too long.
+    pub fn expire(&mut self, now: Instant<Monotonic>) -> Option<T> {
+        let held = self.slots.get(self.oldest as usize)?.held.as_ref()?;
+        if now - held.used <= self.idle {
+            return None;
+        }
+        self.counts.expired += 1;
+        self.remove(self.oldest)
+    }
+
+    /// Every flow, in no order.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (FlowId, &mut T)> + '_ {
+        self.slots.iter_mut().enumerate().filter_map(|(n, slot)| {
+            let id = FlowId { slot: n as u32, tenant: slot.tenant };
+            Some((id, &mut slot.held.as_mut()?.flow))
+        })
+    }
+
+    fn remove(&mut self, slot: u32) -> Option<T> {
+        let place = self.slots.get_mut(slot as usize)?;
+        let held = place.held.take()?;
+        place.tenant = place.tenant.wrapping_add(1);
+        self.unlink(slot);
+        self.by_client.remove(&held.client);
+        self.free.push(slot);
+        Some(held.flow)
+    }
+
+    fn append(&mut self, slot: u32) {
+        let last = self.newest;
+        self.slots[slot as usize].older = last;
+        self.slots[slot as usize].newer = NONE;
+        match self.slots.get_mut(last as usize) {
+            Some(last) => last.newer = slot,
+            None => self.oldest = slot,
+        }
+        self.newest = slot;
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let (older, newer) = (self.slots[slot as usize].older, self.slots[slot as usize].newer);
+        match self.slots.get_mut(older as usize) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.slots.get_mut(newer as usize) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn client(port: u16) -> SocketAddr {
+        SocketAddr::new("192.0.2.1".parse().unwrap(), port)
+    }
+
+    fn at(n: i64) -> Instant<Monotonic> {
+        Instant::from_nanos(n)
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_does_what_a_list_in_order_of_use_does(
+            most in 1_usize..6, idle in 1_i64..20,
+            steps in prop::collection::vec((1_u16..9, 0_i64..6, any::<bool>()), 1..300),
+        ) {
+            let mut flows = Flows::new(most, Nanos(idle));
+            let mut model: VecDeque<(u16, i64)> = VecDeque::new();
+            let mut now = 0;
+            for (port, passed, expires) in steps {
+                now += passed;
+                if expires {
+                    let expected = model.pop_front_if(|(_, used)| now - *used > idle);
+                    prop_assert_eq!(flows.expire(at(now)), expected.map(|(port, _)| port));
+                    continue;
+                }
+                match flows.of(&client(port)) {
+                    Some(id) => {
+                        prop_assert_eq!(flows.touch(id, at(now)).copied(), Some(port));
+                        let place = model.iter().position(|(p, _)| *p == port).unwrap();
+                        model.remove(place);
+                    }
+                    None => {
+                        prop_assert!(model.iter().all(|(p, _)| *p != port));
+                        let (id, evicted) = flows.insert(client(port), port, at(now));
+                        prop_assert_eq!(flows.find(id).copied(), Some(port));
+                        let expected = if model.len() == most { model.pop_front() } else { None };
+                        prop_assert_eq!(evicted, expected.map(|(port, _)| port));
+                    }
+                }
+                model.push_back((port, now));
+                prop_assert_eq!(flows.len(), model.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_flood_from_random_ports_takes_no_more_than_its_bound_and_spares_who_is_active() {
+        let mut flows = Flows::new(100, Nanos::from_secs(1));
+        let (busy, _) = flows.insert(client(1), 1, at(0));
+        for (n, port) in (2..=u16::MAX).enumerate() {
+            if n % 50 == 0 {
+                assert!(flows.touch(busy, at(n as i64)).is_some(), "{n}");
+            }
+            flows.insert(client(port), port, at(n as i64));
+        }
+        assert_eq!((flows.len(), flows.slots.len()), (100, 100));
+        let counts = flows.counts();
+        assert_eq!(counts, FlowCounts { opened: 65_535, evicted: 65_435, expired: 0 });
+    }
+
+    #[test]
+    fn whoever_took_a_place_is_not_taken_for_who_left_it() {
+        let mut flows = Flows::new(1, Nanos::from_secs(1));
+        let (first, _) = flows.insert(client(1), 'a', at(0));
+        let (second, evicted) = flows.insert(client(2), 'b', at(1));
+        assert_eq!(evicted, Some('a'));
+        assert_eq!(flows.find(first), None);
+        assert_eq!(flows.touch(first, at(2)), None);
+        assert_eq!(flows.find(second), Some(&mut 'b'));
+        assert_eq!(FlowId::from_u64(second.to_u64()), second);
+    }
+}

@@ -1,0 +1,128 @@
+//! What a relay does with payloads, and whom it knows: pure functions on buffers, and the bounded
+//! table of its flows. Sockets, clocks and stamps are its caller's.
+
+pub mod cipher;
+pub mod flows;
+pub mod id;
+pub mod seal;
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+
+use cipher::Key;
+use seal::{Draw, NONCE, Opener, Prefix, SealError, Sealer};
+
+/// Room that must be free in front of a payload for [`Work::pass`].
+pub const HEADROOM: usize = NONCE;
+
+/// What is done to the payloads of one direction.
+#[derive(Debug)]
+pub enum Work {
+    /// Nothing.
+    Pass,
+    /// They are enciphered.
+    Seal(Box<Sealer>),
+    /// They are deciphered.
+    Open(Box<Opener>),
+}
+
+/// What came of a payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// Send on what is here now.
+    On(Range<usize>),
+    /// Send it on as it was: it has nothing beyond its clear bytes.
+    Short(Range<usize>),
+    /// It cannot be sent on.
+    Refused(SealError),
+}
+
+impl Work {
+    /// Enciphers with `key`; see [`Sealer::new`].
+    pub fn seal(key: Key, prefix: Prefix, draw: Draw) -> Self {
+        Self::Seal(Box::new(Sealer::new(key, prefix, draw)))
+    }
+
+    /// Deciphers with `key`.
+    pub fn open(key: Key, prefix: Prefix) -> Self {
+        Self::Open(Box::new(Opener::new(key, prefix)))
+    }
+
+    /// Whether payloads grow by it.
+    pub fn grows(&self) -> bool {
+        matches!(self, Self::Seal(_))
+    }
+
+    /// Does it to the payload at `at` of `buffer`, with [`HEADROOM`] free in front of it.
+    pub fn pass(&mut self, buffer: &mut [u8], at: Range<usize>) -> Passed {
+        let worked = match self {
+            Self::Pass => return Passed::On(at),
+            Self::Seal(sealer) => sealer.seal(buffer, at.clone()),
+            Self::Open(opener) => opener.open(buffer, at.clone()),
+        };
+        match worked {
+            Ok(now) => Passed::On(now),
+            Err(SealError::Short) => Passed::Short(at),
+            Err(error) => Passed::Refused(error),
+        }
+    }
+
+    /// Does ahead what can be done before the next payload comes; a little of it, and returns
+    /// whether there was anything to do.
+    pub fn prepare(&mut self) -> bool {
+        match self {
+            Self::Pass => false,
+            Self::Seal(sealer) => sealer.prepare(),
+            Self::Open(opener) => opener.prepare(),
+        }
+    }
+}
+
+/// Whether what is sent to `to` comes back to a relay that listens on `listen`. `is_ours` tells
+/// whether an address is one of this machine's.
+pub fn is_loop(listen: SocketAddr, to: SocketAddr, is_ours: impl Fn(IpAddr) -> bool) -> bool {
+    let reaches = listen.ip() == to.ip() || (listen.ip().is_unspecified() && is_ours(to.ip()));
+    listen.port() == to.port() && reaches && listen.is_ipv4() == to.is_ipv4()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_is_seen_through_the_address_of_all_addresses() {
+        let loops = |listen: &str, to: &str| {
+            let ours = |ip: IpAddr| ip.to_string() == "192.0.2.1";
+            is_loop(listen.parse().unwrap(), to.parse().unwrap(), ours)
+        };
+        assert!(loops("127.0.0.1:7", "127.0.0.1:7"));
+        assert!(loops("0.0.0.0:7", "192.0.2.1:7"));
+        assert!(!loops("0.0.0.0:7", "192.0.2.2:7"), "another machine's");
+        assert!(!loops("0.0.0.0:7", "192.0.2.1:8"), "another port");
+        assert!(!loops("127.0.0.1:7", "127.0.0.2:7"), "another address");
+        assert!(!loops("[::]:7", "192.0.2.1:7"), "IPv6 sockets take IPv6 only");
+    }
+
+    #[test]
+    fn two_relays_give_back_the_payload_and_short_ones_pass_as_they_are() {
+        let key = Key::new([1; 16]);
+        let prefix = Prefix::Fixed(12);
+        let mut seal = Work::seal(key.clone(), prefix, Box::new(|| [3; 8]));
+        let mut open = Work::open(key, prefix);
+        for len in [0, 12, 13, 100, 1_400] {
+            let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let mut buffer = [&[0; HEADROOM][..], &payload].concat();
+            let there = match seal.pass(&mut buffer, HEADROOM..HEADROOM + len) {
+                Passed::On(at) if len > 12 => at,
+                Passed::Short(at) if len <= 12 => at,
+                other => panic!("{len}: {other:?}"),
+            };
+            match open.pass(&mut buffer, there) {
+                Passed::On(at) | Passed::Short(at) => assert_eq!(buffer[at], payload, "{len}"),
+                other => panic!("{len}: {other:?}"),
+            }
+        }
+        let unsealed = open.pass(&mut [0; 30], 12..30);
+        assert_eq!(unsealed, Passed::Refused(SealError::Unsealed));
+    }
+}

@@ -1,0 +1,202 @@
+//! What a relay will do: everything that can be judged from its job, before any socket is opened.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use dwell_engine::relay::cipher::Key;
+use dwell_engine::relay::id::{Header, Ids};
+use dwell_engine::relay::seal::{Draw, Prefix};
+use dwell_engine::relay::{Work, is_loop};
+use dwell_io::{datagram, random};
+use dwell_plan::{Clear, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
+use dwell_units::Nanos;
+
+use crate::secret::{self, Secret};
+use crate::{Failure, PlaceArgs, Scheme, Target};
+
+/// Most flows that may be asked for.
+const MOST_FLOWS: u32 = 1 << 20;
+
+/// A job, judged.
+pub(super) struct Plan {
+    pub(super) scheme: Scheme,
+    pub(super) listen: SocketAddr,
+    pub(super) to: SocketAddr,
+    mode: RelayMode,
+    key: Option<Key>,
+    pub(super) clear: Clear,
+    id: IdFormat,
+}
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// From a client to where it goes.
+    Forward,
+    /// Back.
+    Backward,
+}
+
+impl Plan {
+    pub(super) fn new(job: &RelayJob) -> Result<Self, Failure> {
+        let usage = |text: String| Err(Failure::usage(text));
+        PlaceArgs::from(job.place).check()?;
+        let (scheme, listen) = address("--listen", &job.listen, None)?;
+        let (same, to) = address("--to", &job.to, Some(listen))?;
+        if same != scheme {
+            return usage(format!(
+                "--listen {} and --to {}: one is {}, the other {}; a relay does not change the \
+                 protocol",
+                job.listen,
+                job.to,
+                scheme.name(),
+                same.name()
+            ));
+        }
+        if to.ip().is_unspecified() {
+            return usage(format!("--to {}: it names no machine; give its address", job.to));
+        }
+        for (flag, url, ip) in [("--listen", &job.listen, listen), ("--to", &job.to, to)] {
+            if ip.ip().is_multicast() {
+                return usage(format!("{flag} {url}: a relay is between two machines, not many"));
+            }
+        }
+        if is_loop(listen, to, datagram::is_ours) {
+            return usage(format!(
+                "--to {} is where this relay listens: what it sends would come back for ever; \
+                 choose another port",
+                job.to
+            ));
+        }
+        if job.flows == 0 || job.flows > MOST_FLOWS {
+            return usage(format!("invalid value {} for --flows: 1 to {MOST_FLOWS}", job.flows));
+        }
+        if !job.idle.is_positive() {
+            return usage("invalid value 0s for --idle: give a time like 60s".to_owned());
+        }
+        if job.hold.is_some_and(|hold| !(Nanos(0)..=Nanos::from_secs(1)).contains(&hold.time)) {
+            return usage("invalid value for --hold: 0s to 1s, like program:200us".to_owned());
+        }
+        if scheme == Scheme::Tcp && job.clear == Clear::Auto {
+            return usage(
+                "--clear auto reads the headers of datagrams; give a number for tcp://".into(),
+            );
+        }
+        if scheme == Scheme::Tcp && (job.engine != RelayEngine::Socket || job.hold.is_some()) {
+            return usage("--engine and --hold are for udp:// only".to_owned());
+        }
+        not_yet(job)?;
+        let key = match job.mode {
+            RelayMode::Translate if matches!(job.key, KeySource::File(_)) => {
+                return usage("--key-file is for --mode encrypt and decrypt".to_owned());
+            }
+            RelayMode::Translate => None,
+            RelayMode::Encrypt | RelayMode::Decrypt => Some(key(&job.key)?),
+        };
+        Ok(Self { scheme, listen, to, mode: job.mode, key, clear: job.clear, id: job.id })
+    }
+
+    /// What is done to the payloads of datagrams that go this way.
+    pub(super) fn work(&self, way: Way) -> Work {
+        let Some(key) = self.key.clone() else { return Work::Pass };
+        let prefix = match self.clear {
+            Clear::Auto => Prefix::Told(iperf_header),
+            Clear::Bytes(bytes) => Prefix::Fixed(bytes.into()),
+        };
+        if self.enciphers(way) { Work::seal(key, prefix, draw()) } else { Work::open(key, prefix) }
+    }
+
+    /// Whether what goes this way is enciphered; `false` too where nothing is.
+    pub(super) fn enciphers(&self, way: Way) -> bool {
+        match self.mode {
+            RelayMode::Translate => false,
+            RelayMode::Encrypt => way == Way::Forward,
+            RelayMode::Decrypt => way == Way::Backward,
+        }
+    }
+
+    /// Whether payloads are ciphered at all.
+    pub(super) fn is_ciphering(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// How the packets of a new flow get their ids.
+    pub(super) fn ids(&self) -> Ids {
+        match self.id {
+            IdFormat::Auto => Ids::guessed(),
+            IdFormat::Iperf => Ids::of(Some(Header::Iperf)),
+            IdFormat::Stamp => Ids::of(Some(Header::Stamp)),
+            IdFormat::Roundtrip => Ids::of(Some(Header::Roundtrip)),
+            IdFormat::Dwell => Ids::of(Some(Header::Dwell)),
+            IdFormat::None => Ids::of(None),
+        }
+    }
+}
+
+/// Bytes of iperf2's headers that are in this payload.
+fn iperf_header(_payload: &[u8]) -> usize {
+    16
+}
+
+/// Salts from the kernel. One that gives none cannot be relied on for anything.
+fn draw() -> Draw {
+    Box::new(|| {
+        let mut salt = [0; 8];
+        random::fill(&mut salt).expect("every Linux since 3.17 has random numbers");
+        salt
+    })
+}
+
+/// What is asked for and does not exist.
+fn not_yet(job: &RelayJob) -> Result<(), Failure> {
+    if job.engine == RelayEngine::Xdp {
+        return Err(Failure::unsupported(
+            "--engine xdp: this program has no XDP relay; --engine batch is the fastest it has",
+        ));
+    }
+    if job.telemetry {
+        return Err(Failure::unsupported("--telemetry: this program's relays fill no slots"));
+    }
+    Ok(())
+}
+
+fn key(source: &KeySource) -> Result<Key, Failure> {
+    let file = match source {
+        KeySource::Random => {
+            let mut bytes = [0; 16];
+            random::fill(&mut bytes)?;
+            return Ok(Key::new(bytes));
+        }
+        KeySource::File(path) => Some(path.as_path()),
+        KeySource::Environment => None,
+    };
+    let Some(Secret { text, source }) = secret::find(file)? else {
+        return Err(Failure::usage(
+            "--mode encrypt and decrypt need a key: give --key-file FILE, or set the environment \
+             variable DWELL_KEY (32 hexadecimal digits; `openssl rand -hex 16` makes some)",
+        ));
+    };
+    Key::from_hex(&text).map_err(|error| Failure::usage(format!("{source}: {error}")))
+}
+
+/// Reads a URL and resolves its host, to the family of `like` where there is a choice.
+fn address(
+    flag: &str,
+    url: &str,
+    like: Option<SocketAddr>,
+) -> Result<(Scheme, SocketAddr), Failure> {
+    let wrong = |why: String| Failure::usage(format!("{flag} {url}: {why}"));
+    let target = Target::with_scheme(url).map_err(|error| wrong(error.to_string()))?;
+    if !matches!(target.scheme, Scheme::Udp | Scheme::Tcp) {
+        return Err(wrong("a relay is for udp://ADDRESS:PORT or tcp://ADDRESS:PORT".to_owned()));
+    }
+    let resolved = (target.host.as_str(), target.port).to_socket_addrs();
+    let found: Vec<_> = resolved
+        .map_err(|error| {
+            wrong(format!("cannot resolve '{}': {error}; give an address", target.host))
+        })?
+        .collect();
+    let alike = found.iter().find(|a| like.is_some_and(|like| like.is_ipv4() == a.is_ipv4()));
+    let address = alike.or(found.first()).copied();
+    let address = address.ok_or_else(|| wrong(format!("'{}' has no address", target.host)))?;
+    Ok((target.scheme, address))
+}

@@ -1,0 +1,210 @@
+//! The result of a relay: the summary object, and what people read.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use dwell_engine::passage::Point;
+use dwell_engine::relay::cipher;
+use dwell_engine::relay::seal::NONCE;
+use dwell_engine::stamps::Rung;
+use dwell_io::cpu::Placement;
+use dwell_io::interface;
+use dwell_plan::{Clear, RelayEngine, RelayJob};
+use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
+use dwell_stats::{Parts, Resolution};
+use dwell_units::Pairing;
+use serde_json::json;
+
+use super::plan::Plan;
+use super::tcp;
+use super::udp::Counts;
+use crate::environment::environment;
+use crate::{PlaceArgs, Scheme};
+
+/// The points at which a relay's sockets stamp.
+const POINTS: [Point; 6] = [
+    Point::RxKernel,
+    Point::RxApp,
+    Point::TxApp,
+    Point::TxSched,
+    Point::TxKernel,
+    Point::TxAppDone,
+];
+
+/// What came of a relay.
+pub(super) struct Outcome {
+    pub(super) counts: Counts,
+    pub(super) parts: Parts,
+    pub(super) placement: Placement,
+    pub(super) clocks: (Pairing, Pairing),
+    pub(super) ring_dropped: u64,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Everything the result says.
+pub(super) fn summary(job: &RelayJob, plan: &Plan, outcome: &Outcome) -> Summary {
+    let Outcome { counts, parts, placement, clocks, ring_dropped, warnings } = outcome;
+    let mut trust = Trust { ring_dropped: *ring_dropped, ..Trust::default() };
+    trust.note_clocks(&clocks.0, &clocks.1);
+    trust.percentile_resolution = resolution(parts);
+    trust.warnings = [warnings.clone(), notes(counts, *ring_dropped, parts)].concat();
+    let interface = interface::towards(plan.to).ok().flatten();
+    let metrics = parts.figures().map(|(part, figures)| (part.name().to_owned(), figures.into()));
+    let rung = |kernel, user| {
+        let came = |point| parts.missing(point).is_some();
+        let user = came(user).then_some(Rung::User);
+        if came(kernel) { Some(Rung::KernelSw) } else { user }
+    };
+    Summary {
+        kind: Kind::Relay,
+        target: format!("{} {}", job.listen, job.to),
+        parameters: parameters(job, plan),
+        packets: None,
+        metrics: metrics.collect(),
+        values: values(plan, counts, parts),
+        stamps: Stamps {
+            tx: rung(Point::TxKernel, Point::TxApp),
+            rx: rung(Point::RxKernel, Point::RxApp),
+            near: None,
+        },
+        engine: engine(job, plan),
+        trust,
+        environment: environment(interface.as_ref(), PlaceArgs::from(job.place).record(*placement)),
+    }
+}
+
+/// What moved the packets, and what enciphered them.
+fn engine(job: &RelayJob, plan: &Plan) -> String {
+    let engine = match (plan.scheme, job.engine) {
+        (Scheme::Tcp, _) => "stream, two threads per connection",
+        (_, RelayEngine::Socket) => "socket",
+        (_, RelayEngine::Batch) => "batch",
+        (_, RelayEngine::Xdp) => "xdp",
+    };
+    let waiting = match (plan.scheme, job.place.busy_poll) {
+        (Scheme::Tcp, _) => "",
+        (_, true) => ", busy polling",
+        (_, false) => ", blocking",
+    };
+    let aes =
+        if plan.is_ciphering() { format!("; AES: {}", cipher::hardware()) } else { String::new() };
+    format!("{engine}{waiting}{aes}")
+}
+
+fn parameters(job: &RelayJob, plan: &Plan) -> BTreeMap<String, serde_json::Value> {
+    let clear = match plan.clear {
+        _ if !plan.is_ciphering() => json!(null),
+        Clear::Auto => json!("auto"),
+        Clear::Bytes(bytes) => json!(bytes),
+    };
+    [
+        ("listen", json!(plan.listen.to_string())),
+        ("to", json!(plan.to.to_string())),
+        ("mode", json!(job.mode)),
+        ("engine", json!(job.engine)),
+        ("busy_poll", json!(job.place.busy_poll)),
+        ("clear_bytes", clear),
+        ("stamps", json!(job.stamps)),
+        ("id", json!(job.id)),
+        ("flows", json!(job.flows)),
+        ("idle_ns", json!(job.idle.0)),
+        ("hold_at", json!(job.hold.map(|hold| hold.at))),
+        ("hold_ns", json!(job.hold.map(|hold| hold.time.0))),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Option<Scalar>> {
+    let mut values: BTreeMap<String, Option<Scalar>> = BTreeMap::new();
+    let mut put = |name: String, count: Option<u64>| {
+        values.insert(name, count.map(Scalar::Count));
+    };
+    for (way, traffic) in ["forward", "backward"].iter().zip(&counts.ways) {
+        put(format!("received_{way}"), Some(traffic.received));
+        put(format!("relayed_{way}"), Some(traffic.relayed));
+    }
+    let both = |count: fn(&super::udp::Traffic) -> u64| Some(counts.ways.iter().map(count).sum());
+    put("short".to_owned(), both(|way| way.short));
+    put("unsealed".to_owned(), both(|way| way.unsealed));
+    put("too_long".to_owned(), both(|way| way.too_long));
+    put("send_failed".to_owned(), both(|way| way.send_failed));
+    put("overflowed".to_owned(), Some(counts.overflowed));
+    put("icmp_errors".to_owned(), Some(counts.icmp_errors));
+    put("flows".to_owned(), Some(counts.flows.opened));
+    put("flows_evicted".to_owned(), Some(counts.flows.evicted));
+    put("flows_expired".to_owned(), Some(counts.flows.expired));
+    put("flows_not_opened".to_owned(), Some(counts.not_opened));
+    let nonce = match (plan.is_ciphering(), plan.scheme) {
+        (false, _) => 0,
+        (true, Scheme::Tcp) => tcp::NONCE,
+        (true, _) => NONCE,
+    };
+    put("nonce_bytes".to_owned(), Some(nonce as u64));
+    for point in POINTS {
+        put(format!("missing_{}", point.name()), parts.missing(point));
+    }
+    values
+}
+
+/// What a reader must know.
+fn notes(counts: &Counts, ring_dropped: u64, parts: &Parts) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |count: u64, text: &str| {
+        if count > 0 {
+            notes.push(format!("{count} {text}"));
+        }
+    };
+    let both = |of: fn(&super::udp::Traffic) -> u64| counts.ways.iter().map(of).sum::<u64>();
+    note(
+        both(|way| way.too_long),
+        "packets were too long for the path and dropped; enciphered ones are 12 bytes longer: \
+         send smaller ones",
+    );
+    note(both(|way| way.unsealed), "packets came that nobody had enciphered, and were dropped");
+    note(both(|way| way.send_failed), "packets could not be sent and were dropped");
+    note(counts.overflowed, "packets found no room in a receive buffer");
+    note(counts.icmp_errors, "ICMP errors: is anybody listening at the far end?");
+    note(counts.flows.evicted, "flows had to make room; --flows N remembers more");
+    note(counts.not_opened, "clients could not be served: descriptors or memory are short");
+    note(ring_dropped, "passages found the ring full; metrics lack them, packet counts do not");
+    let came = parts.packets() > 0;
+    if came && parts.missing(Point::RxKernel).is_none() {
+        notes.push(
+            "no kernel stamps: queueing and node delay are not known, processing is".to_owned(),
+        );
+    }
+    notes
+}
+
+fn resolution(parts: &Parts) -> Option<Resolution> {
+    let all = dwell_stats::Part::ALL.map(|part| parts.distribution(part));
+    let with_values = all.into_iter().filter(|distribution| distribution.count() > 0);
+    with_values.map(|distribution| distribution.resolution()).max()
+}
+
+/// Prints the result for people.
+pub(super) fn print(summary: &Summary, parts: &Parts) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}  {}", summary.target.replace(' ', " -> "), summary.engine)?;
+    for (name, value) in &summary.values {
+        match value {
+            Some(Scalar::Count(count)) => writeln!(out, "{name:24}{count:>16}")?,
+            _ => writeln!(out, "{name:24}{:>16}", "-")?,
+        }
+    }
+    let rows: Vec<_> = parts.figures().collect();
+    if !rows.is_empty() {
+        writeln!(
+            out,
+            "\n{:24}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
+            "", "min", "mean", "median", "p95", "p99", "p99.9", "max", "stddev"
+        )?;
+    }
+    for (part, figures) in rows {
+        let name = part.name().trim_end_matches("_ns");
+        writeln!(out, "{name:24}{}", crate::ping::cells(&figures))?;
+    }
+    summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
+}

@@ -1,0 +1,203 @@
+//! Packets that left and whose stamps of leaving may still come: each is claimed once, by its
+//! socket and the key that the send call gave. Bounded; what waits for too long, or is in the way
+//! of a newer packet, is told as it is.
+
+use std::collections::VecDeque;
+
+use dwell_engine::passage::{Passage, Point};
+use dwell_engine::stamps::TxStamp;
+use dwell_units::{Instant, Monotonic, Nanos};
+
+/// Packets that wait at the same time, a power of two.
+const WAITING: usize = 1 << 12;
+
+/// Stamps that take longer do not come: a queue of a second is a long one.
+const PATIENCE: Nanos = Nanos::from_secs(1);
+
+/// See the module's documentation.
+pub(super) struct Departures {
+    slots: Vec<Option<Waiting>>,
+    /// Slots in the order in which their packets left; some have been claimed since.
+    order: VecDeque<(u32, Name)>,
+    waiting: usize,
+}
+
+/// A packet: the token of its socket, and the kernel's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Name {
+    socket: u64,
+    key: u32,
+}
+
+struct Waiting {
+    name: Name,
+    since: Instant<Monotonic>,
+    passage: Passage,
+}
+
+impl Name {
+    /// Keys of one socket follow each other, and so do their slots.
+    fn slot(self) -> usize {
+        let spread = self.socket.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        (spread as usize).wrapping_add(self.key as usize) % WAITING
+    }
+}
+
+impl Departures {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: (0..WAITING).map(|_| None).collect(),
+            order: VecDeque::with_capacity(2 * WAITING),
+            waiting: 0,
+        }
+    }
+
+    /// Whether any packet waits for stamps.
+    pub(super) fn are_awaited(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// A packet left `socket` with this key. `told` gets what must make room for it.
+    pub(super) fn note(
+        &mut self,
+        socket: u64,
+        key: u32,
+        passage: Passage,
+        now: Instant<Monotonic>,
+        told: &mut impl FnMut(Passage),
+    ) {
+        let name = Name { socket, key };
+        let slot = name.slot();
+        if let Some(before) = self.slots[slot].take() {
+            self.waiting -= 1;
+            told(before.passage);
+        }
+        while let Some(name) = self.order.front().map(|(_, name)| *name)
+            && (self.order.len() == self.order.capacity() || !self.waits(name))
+        {
+            self.order.pop_front();
+            self.release(name, told);
+        }
+        self.slots[slot] = Some(Waiting { name, since: now, passage });
+        self.order.push_back((slot as u32, name));
+        self.waiting += 1;
+    }
+
+    /// A stamp came. `told` gets the packet if it was the last that it waited for.
+    pub(super) fn stamp(
+        &mut self,
+        socket: u64,
+        key: u32,
+        stamp: TxStamp,
+        told: &mut impl FnMut(Passage),
+    ) {
+        let name = Name { socket, key };
+        let slot = &mut self.slots[name.slot()];
+        let Some(waiting) = slot.as_mut().filter(|waiting| waiting.name == name) else { return };
+        match stamp {
+            TxStamp::Sched(at) => waiting.passage.stamps.set(Point::TxSched, at),
+            TxStamp::Kernel(at) => waiting.passage.stamps.set(Point::TxKernel, at),
+            // A card's clock is another.
+            TxStamp::Hw(_) => return,
+        }
+        let stamps = &waiting.passage.stamps;
+        if stamps.get(Point::TxSched).is_some() && stamps.get(Point::TxKernel).is_some() {
+            self.release(name, told);
+        }
+    }
+
+    /// Gives up on packets that left too long before `now`.
+    pub(super) fn overdue(&mut self, now: Instant<Monotonic>, told: &mut impl FnMut(Passage)) {
+        while let Some((slot, name)) = self.order.front().copied() {
+            let waiting = self.slots[slot as usize].as_ref().filter(|w| w.name == name);
+            if waiting.is_some_and(|waiting| now - waiting.since < PATIENCE) {
+                return;
+            }
+            self.order.pop_front();
+            self.release(name, told);
+        }
+    }
+
+    fn waits(&self, name: Name) -> bool {
+        self.slots[name.slot()].as_ref().is_some_and(|waiting| waiting.name == name)
+    }
+
+    fn release(&mut self, name: Name, told: &mut impl FnMut(Passage)) {
+        if let Some(waiting) = self.slots[name.slot()].take_if(|waiting| waiting.name == name) {
+            self.waiting -= 1;
+            told(waiting.passage);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::passage::{Fate, PointStamps};
+    use dwell_units::Realtime;
+
+    use super::*;
+
+    fn passage(id: u64) -> Passage {
+        Passage { flow: 0, id, size: 100, fate: Fate::Sent, stamps: PointStamps::default() }
+    }
+
+    fn at(n: i64) -> Instant<Monotonic> {
+        Instant::from_nanos(n)
+    }
+
+    fn real(n: i64) -> Instant<Realtime> {
+        Instant::from_nanos(n)
+    }
+
+    #[test]
+    fn a_packet_is_told_with_both_stamps_and_never_with_those_of_another_socket() {
+        let mut departures = Departures::new();
+        let mut told = Vec::new();
+        departures.note(1, 5, passage(50), at(0), &mut |p| told.push(p));
+        departures.note(2, 5, passage(60), at(0), &mut |p| told.push(p));
+        departures.stamp(1, 5, TxStamp::Sched(real(1)), &mut |p| told.push(p));
+        departures.stamp(3, 5, TxStamp::Kernel(real(2)), &mut |p| told.push(p));
+        assert!(told.is_empty());
+        departures.stamp(1, 5, TxStamp::Kernel(real(3)), &mut |p| told.push(p));
+        assert_eq!((told.len(), told[0].id), (1, 50));
+        let between = told[0].stamps.between(Point::TxSched, Point::TxKernel);
+        assert_eq!(between, Some(Nanos(2)));
+        departures.stamp(1, 5, TxStamp::Kernel(real(9)), &mut |p| told.push(p));
+        assert_eq!(told.len(), 1, "a stamp is claimed once");
+    }
+
+    #[test]
+    fn packets_whose_stamps_never_come_are_told_without_them() {
+        let mut departures = Departures::new();
+        let mut told = Vec::new();
+        for n in 0..10 {
+            departures.note(1, n, passage(n.into()), at(n.into()), &mut |p| told.push(p));
+        }
+        departures.stamp(1, 3, TxStamp::Sched(real(1)), &mut |p| told.push(p));
+        departures.overdue(at(4) + PATIENCE, &mut |p| told.push(p));
+        assert_eq!(told.iter().map(|p| p.id).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        assert!(departures.are_awaited());
+        departures.overdue(at(100) + PATIENCE, &mut |p| told.push(p));
+        assert!(told.len() == 10 && !departures.are_awaited());
+    }
+
+    #[test]
+    fn every_packet_is_told_once_and_no_more_wait_than_there_is_room_for() {
+        let mut departures = Departures::new();
+        let mut told = Vec::new();
+        let sent = 5 * WAITING as u64;
+        for n in 0..sent {
+            let (socket, key) = (n % 7, (n / 7) as u32);
+            departures.note(socket, key, passage(n), at(n as i64), &mut |p| told.push(p.id));
+            if n % 3 == 0 {
+                departures.stamp(socket, key, TxStamp::Sched(real(1)), &mut |p| told.push(p.id));
+                departures.stamp(socket, key, TxStamp::Kernel(real(2)), &mut |p| told.push(p.id));
+            }
+            assert!(departures.waiting <= WAITING);
+        }
+        assert!(departures.order.capacity() <= 4 * WAITING);
+        departures.overdue(at(sent as i64) + PATIENCE, &mut |p| told.push(p.id));
+        told.sort_unstable();
+        assert_eq!(told, (0..sent).collect::<Vec<_>>());
+    }
+}

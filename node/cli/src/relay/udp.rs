@@ -1,0 +1,473 @@
+//! A relay of datagrams, one receive call and one send call for each (S0.5): a socket that clients
+//! send to, and for each client one of its own towards where it goes, so that replies find their
+//! way and errors their flow.
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
+use dwell_engine::relay::flows::{FlowCounts, FlowId, Flows};
+use dwell_engine::relay::id::Ids;
+use dwell_engine::relay::{HEADROOM, Passed, Work};
+use dwell_engine::stamps::RxStamps;
+use dwell_io::clock::{monotonic, realtime};
+use dwell_io::datagram::{EndOptions, Peer, UdpEnd};
+use dwell_io::poller::Poller;
+use dwell_io::port::{Notice, SendError, StampRequest, Wait};
+use dwell_plan::{Hold, HoldAt, RelayJob};
+use dwell_units::{Instant, Monotonic, Nanos, Realtime};
+
+use super::plan::{Plan, Way};
+use super::record::{NewFlow, News, Teller};
+use super::stamps::Departures;
+
+/// A stop is obeyed, and idle flows are looked for, this often.
+const TICK: Nanos = Nanos::from_millis(100);
+
+/// The longest datagram.
+const LONGEST: usize = 65_535;
+
+/// Packets taken from one socket before the others are looked at again.
+const BURST: usize = 32;
+
+/// Entries taken from an error queue at a time.
+const NOTICES: usize = 128;
+
+/// Flows up to this number are polled by asking each of them, which finds a packet sooner than
+/// asking the kernel about all.
+const FEW: usize = 4;
+
+/// Flows that are forgotten in one tick.
+const EXPIRED: usize = 256;
+
+/// The listening socket among the tokens of flows.
+pub(super) const LISTENER: u64 = u64::MAX;
+
+/// What was counted of one way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traffic {
+    /// Packets that came.
+    pub(super) received: u64,
+    /// Packets that were sent on.
+    pub(super) relayed: u64,
+    /// Of those, the ones with nothing beyond their clear bytes.
+    pub(super) short: u64,
+    /// Packets that nobody had enciphered.
+    pub(super) unsealed: u64,
+    /// Packets too long for the path.
+    pub(super) too_long: u64,
+    /// Packets that could not be sent for another reason.
+    pub(super) send_failed: u64,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    /// There and back.
+    pub(super) ways: [Traffic; 2],
+    pub(super) flows: FlowCounts,
+    /// Clients for whom no socket could be opened.
+    pub(super) not_opened: u64,
+    pub(super) icmp_errors: u64,
+    /// Packets that found no room in a receive buffer.
+    pub(super) overflowed: u64,
+}
+
+/// One client.
+pub(super) struct Flow {
+    pub(super) out: UdpEnd,
+    pub(super) peer: Peer,
+    number: u32,
+    ids: [Ids; 2],
+}
+
+/// See the module's documentation.
+pub(super) struct Relay<'a> {
+    plan: &'a Plan,
+    pub(super) listener: UdpEnd,
+    out: EndOptions,
+    pub(super) poller: Poller,
+    pub(super) flows: Flows<Flow>,
+    /// All flows, while they are few.
+    few: Vec<FlowId>,
+    pub(super) works: [Work; 2],
+    departures: Departures,
+    teller: Teller<'a>,
+    pub(super) counts: Counts,
+    hold: Option<Hold>,
+    busy: bool,
+    next_number: u32,
+    buffer: Box<[u8]>,
+    /// The clock as it was a moment ago: flows need no better.
+    pub(super) now: Instant<Monotonic>,
+    tick: Instant<Monotonic>,
+}
+
+/// A packet that was received and is about to be sent on.
+pub(super) struct Came {
+    pub(super) way: Way,
+    pub(super) flow: FlowId,
+    pub(super) passage: Passage,
+}
+
+impl<'a> Relay<'a> {
+    /// Opens the listening socket.
+    pub(super) fn open(
+        plan: &'a Plan,
+        job: &RelayJob,
+        stamps: StampRequest,
+        teller: Teller<'a>,
+    ) -> io::Result<Self> {
+        let works = [plan.work(Way::Forward), plan.work(Way::Backward)];
+        let options = |grows| EndOptions { stamps, whole: grows };
+        let listener = UdpEnd::listen(plan.listen, options(works[1].grows()))?;
+        let mut poller = Poller::new(BURST)?;
+        poller.add(&listener, LISTENER)?;
+        let now = monotonic();
+        Ok(Self {
+            plan,
+            listener,
+            out: options(works[0].grows()),
+            poller,
+            flows: Flows::new(job.flows as usize, job.idle),
+            few: Vec::with_capacity(FEW),
+            works,
+            departures: Departures::new(),
+            teller,
+            counts: Counts::default(),
+            hold: job.hold.filter(|hold| hold.time.is_positive()),
+            busy: job.place.busy_poll,
+            next_number: 0,
+            buffer: vec![0; HEADROOM + LONGEST].into_boxed_slice(),
+            now,
+            tick: now + TICK,
+        })
+    }
+
+    /// Relays until stopped.
+    pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<Counts> {
+        while !stop.load(Ordering::Relaxed) {
+            if self.busy && self.flows.len() <= FEW && !self.holds(HoldAt::Socket) {
+                self.round()?;
+            } else {
+                self.turn(&mut Self::take)?;
+            }
+        }
+        Ok(self.end())
+    }
+
+    /// Asks every socket in turn.
+    fn round(&mut self) -> io::Result<()> {
+        let mut came = self.take_forward()?;
+        for n in 0..self.few.len() {
+            came |= self.take_backward(self.few[n])?;
+        }
+        if came {
+            return Ok(());
+        }
+        if self.departures.are_awaited() {
+            self.drain_all();
+        }
+        if !self.prepare() {
+            self.look_at_the_clock();
+        }
+        Ok(())
+    }
+
+    /// Waits for something to happen, and lets `take` take the packets of sockets that have some.
+    pub(super) fn turn(
+        &mut self,
+        take: &mut dyn FnMut(&mut Self, u64) -> io::Result<bool>,
+    ) -> io::Result<()> {
+        let wait = if self.prepare() || self.busy { Wait::No } else { Wait::AtMost(TICK) };
+        let ready = self.poller.wait(wait)?;
+        self.look_at_the_clock();
+        for n in 0..ready {
+            let ready = self.poller.ready(n);
+            if ready.readable {
+                let burst = if self.holds(HoldAt::Socket) { 1 } else { BURST };
+                if burst == 1 {
+                    self.spin(HoldAt::Socket);
+                }
+                for _ in 0..burst {
+                    if !take(self, ready.token)? {
+                        break;
+                    }
+                }
+            }
+            // After the packets: nobody waits for stamps.
+            if ready.error {
+                self.drain(ready.token);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, token: u64) -> io::Result<bool> {
+        if token == LISTENER {
+            self.take_forward()
+        } else {
+            self.take_backward(FlowId::from_u64(token))
+        }
+    }
+
+    /// Takes a packet of a client, if there is one.
+    fn take_forward(&mut self) -> io::Result<bool> {
+        let Some(came) = self.listener.receive(&mut self.buffer[HEADROOM..])? else {
+            return Ok(false);
+        };
+        let Some(flow) = came.from.and_then(|peer| self.flow_of(peer)) else { return Ok(true) };
+        self.pass(Way::Forward, flow, came.rx, came.len);
+        Ok(true)
+    }
+
+    /// Takes a packet that goes back, if there is one.
+    fn take_backward(&mut self, id: FlowId) -> io::Result<bool> {
+        // One that left meanwhile.
+        let Some(flow) = self.flows.find(id) else { return Ok(false) };
+        let Some(came) = flow.out.receive(&mut self.buffer[HEADROOM..])? else { return Ok(false) };
+        self.pass(Way::Backward, id, came.rx, came.len);
+        Ok(true)
+    }
+
+    /// Sends on what lies in the buffer.
+    fn pass(&mut self, way: Way, flow: FlowId, rx: RxStamps, len: usize) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        if let Some((mut came, at)) = self.work(way, flow, rx, &mut buffer, len) {
+            if self.holds(HoldAt::Program) {
+                self.spin(HoldAt::Program);
+            }
+            let Some(flow) = self.flows.find(flow) else { unreachable!("it was just found") };
+            let message = &buffer[at];
+            let sent = match way {
+                Way::Forward => flow.out.send(message, None),
+                Way::Backward => self.listener.send(message, Some(&flow.peer)),
+            };
+            match sent {
+                Ok(sent) => {
+                    let done = realtime();
+                    self.sent(&mut came, sent.key, sent.app, done);
+                }
+                Err(error) => self.not_sent(came, error),
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    /// Does the relay's work on a payload that lies behind the headroom of `buffer`; returns where
+    /// it is then. What is not to be sent on is told here.
+    pub(super) fn work(
+        &mut self,
+        way: Way,
+        id: FlowId,
+        rx: RxStamps,
+        buffer: &mut [u8],
+        len: usize,
+    ) -> Option<(Came, Range<usize>)> {
+        let at = HEADROOM..HEADROOM + len;
+        let traffic = &mut self.counts.ways[way as usize];
+        traffic.received += 1;
+        let flow = self.flows.touch(id, self.now)?;
+        let work = &mut self.works[way as usize];
+        let ids = &mut flow.ids[way as usize];
+        // The id stands in the original payload: before enciphering, after deciphering.
+        let early = (!matches!(work, Work::Open(_))).then(|| ids.of_next(&buffer[at.clone()]));
+        let worked = work.pass(buffer, at);
+        let mut stamps = PointStamps::default();
+        if let Some(kernel) = rx.kernel {
+            stamps.set(Point::RxKernel, kernel);
+        }
+        stamps.set(Point::RxApp, rx.app);
+        let number = flow.number + way as u32;
+        let size = u16::try_from(len).unwrap_or(u16::MAX);
+        let passage = |id, fate| Passage { flow: number, id, size, fate, stamps };
+        let at = match worked {
+            Passed::On(at) => at,
+            Passed::Short(at) => {
+                traffic.short += 1;
+                at
+            }
+            Passed::Refused(_) => {
+                traffic.unsealed += 1;
+                let id = early.unwrap_or_else(|| ids.of_next(&[]));
+                self.teller.tell(News::Passage(passage(id, Fate::Dropped)));
+                return None;
+            }
+        };
+        let packet = early.unwrap_or_else(|| ids.of_next(&buffer[at.clone()]));
+        Some((Came { way, flow: id, passage: passage(packet, Fate::Sent) }, at))
+    }
+
+    /// A packet left.
+    pub(super) fn sent(
+        &mut self,
+        came: &mut Came,
+        key: Option<u32>,
+        before: Instant<Realtime>,
+        after: Instant<Realtime>,
+    ) {
+        self.counts.ways[came.way as usize].relayed += 1;
+        came.passage.stamps.set(Point::TxApp, before);
+        came.passage.stamps.set(Point::TxAppDone, after);
+        let teller = &mut self.teller;
+        let mut tell = |passage| teller.tell(News::Passage(passage));
+        match key {
+            Some(key) => {
+                let socket = match came.way {
+                    Way::Forward => came.flow.to_u64(),
+                    Way::Backward => LISTENER,
+                };
+                self.departures.note(socket, key, came.passage, self.now, &mut tell);
+            }
+            None => tell(came.passage),
+        }
+    }
+
+    /// A packet could not be sent.
+    pub(super) fn not_sent(&mut self, came: Came, error: SendError) {
+        let traffic = &mut self.counts.ways[came.way as usize];
+        match error {
+            SendError::TooLong => traffic.too_long += 1,
+            _ => traffic.send_failed += 1,
+        }
+        self.teller.tell(News::Passage(Passage { fate: Fate::Dropped, ..came.passage }));
+    }
+
+    /// The flow of a client, opened if it has none.
+    pub(super) fn flow_of(&mut self, peer: Peer) -> Option<FlowId> {
+        self.flows.of(&peer.address()).or_else(|| self.admit(peer))
+    }
+
+    fn admit(&mut self, peer: Peer) -> Option<FlowId> {
+        let out = match UdpEnd::connect(self.plan.to, self.out) {
+            Ok(out) => out,
+            // Descriptors or memory are short: the flow that was idle for longest gives its own.
+            Err(_) => {
+                if let Some(gone) = self.flows.evict() {
+                    self.forget(gone);
+                }
+                match UdpEnd::connect(self.plan.to, self.out) {
+                    Ok(out) => out,
+                    Err(_) => {
+                        self.counts.not_opened += 1;
+                        return None;
+                    }
+                }
+            }
+        };
+        let local = self.listener.local_addr();
+        let listen = peer.sent_to().map_or(local, |ip| (ip, local.port()).into());
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(2);
+        let (client, to) = (peer.address(), self.plan.to);
+        let news = NewFlow { number, client, listen, out: out.local_addr(), to };
+        let ids = [self.plan.ids(); 2];
+        let (id, evicted) = self.flows.insert(client, Flow { out, peer, number, ids }, self.now);
+        if let Some(gone) = evicted {
+            self.forget(gone);
+        }
+        let added = self.flows.find(id).map(|flow| self.poller.add(&flow.out, id.to_u64()));
+        if !matches!(added, Some(Ok(()))) {
+            self.counts.not_opened += 1;
+        }
+        self.teller.tell(News::Flow(news));
+        self.note_few();
+        Some(id)
+    }
+
+    fn forget(&mut self, flow: Flow) {
+        self.counts.overflowed += flow.out.overflowed().unwrap_or(0);
+    }
+
+    /// Which flows there are, if they are few.
+    fn note_few(&mut self) {
+        self.few.clear();
+        if self.flows.len() <= FEW {
+            self.few.extend(self.flows.iter_mut().map(|(id, _)| id));
+        }
+    }
+
+    /// Takes the stamps and errors of one socket.
+    pub(super) fn drain(&mut self, token: u64) {
+        let (departures, teller) = (&mut self.departures, &mut self.teller);
+        let errors = &mut self.counts.icmp_errors;
+        let mut each = |notice| match notice {
+            Notice::TxStamp { key, stamp } => {
+                departures.stamp(token, key, stamp, &mut |p| teller.tell(News::Passage(p)));
+            }
+            Notice::Error { icmp, .. } => *errors += u64::from(icmp),
+        };
+        if token == LISTENER {
+            self.listener.notices(NOTICES, &mut each);
+        } else if let Some(flow) = self.flows.find(FlowId::from_u64(token)) {
+            flow.out.notices(NOTICES, &mut each);
+        }
+    }
+
+    /// Takes those of all sockets, while they are few.
+    fn drain_all(&mut self) {
+        self.drain(LISTENER);
+        for n in 0..self.few.len() {
+            self.drain(self.few[n].to_u64());
+        }
+    }
+
+    /// Does ahead what can be done before the next packet; returns whether there was anything.
+    fn prepare(&mut self) -> bool {
+        self.works.iter_mut().any(Work::prepare)
+    }
+
+    /// What is due from time to time.
+    fn look_at_the_clock(&mut self) {
+        self.now = monotonic();
+        if self.now < self.tick {
+            return;
+        }
+        self.tick = self.now + TICK;
+        let teller = &mut self.teller;
+        self.departures.overdue(self.now, &mut |p| teller.tell(News::Passage(p)));
+        if self.flows.len() <= FEW {
+            self.drain_all();
+        }
+        let mut expired = false;
+        for _ in 0..EXPIRED {
+            let Some(flow) = self.flows.expire(self.now) else { break };
+            self.forget(flow);
+            expired = true;
+        }
+        if expired {
+            self.note_few();
+        }
+    }
+
+    fn holds(&self, at: HoldAt) -> bool {
+        self.hold.is_some_and(|hold| hold.at == at)
+    }
+
+    /// Holds a packet on purpose.
+    fn spin(&self, at: HoldAt) {
+        let Some(hold) = self.hold.filter(|hold| hold.at == at) else { return };
+        let until = monotonic() + hold.time;
+        while monotonic() < until {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Takes what stamps have come, gives up on the others, and counts up.
+    pub(super) fn end(mut self) -> Counts {
+        self.drain(LISTENER);
+        let ids: Vec<_> = self.flows.iter_mut().map(|(id, _)| id).collect();
+        for id in ids {
+            self.drain(id.to_u64());
+            let overflowed = self.flows.find(id).and_then(|flow| flow.out.overflowed());
+            self.counts.overflowed += overflowed.unwrap_or(0);
+        }
+        self.counts.overflowed += self.listener.overflowed().unwrap_or(0);
+        let teller = &mut self.teller;
+        let end = Instant::from_nanos(i64::MAX);
+        self.departures.overdue(end, &mut |p| teller.tell(News::Passage(p)));
+        self.counts.flows = self.flows.counts();
+        self.counts
+    }
+}

@@ -1,0 +1,380 @@
+//! UDP sockets of a relay: the one that clients send to, and those connected to where it goes.
+//! None of their calls waits; [`crate::poller`] does.
+
+use std::ffi::c_int;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use dwell_engine::stamps::RxStamps;
+
+use crate::address::RawAddress;
+use crate::calls;
+use crate::clock::realtime;
+use crate::message::{self, Control};
+use crate::port::{Notice, SendError, Sent, StampRequest};
+use crate::socket;
+use crate::udp::{self, Beside};
+
+/// Asked of the kernel: the default 208 KiB, not the CPU, decides loss (PEERS.md).
+const BUFFER: c_int = 32 << 20;
+
+/// Times a send is tried again when the call reports a pending ICMP error instead of sending.
+const RESENDS: usize = 4;
+
+/// Where the count of dropped packets stands in SO_MEMINFO (SK_MEMINFO_DROPS, linux/sock_diag.h).
+const DROPS: usize = 8;
+
+/// How a socket is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EndOptions {
+    /// Which stamps to ask for.
+    pub stamps: StampRequest,
+    /// Report what is too long for the path instead of sending it in fragments.
+    pub whole: bool,
+}
+
+/// Who sent a packet, and which address of ours it was sent to: all that a reply needs.
+#[derive(Clone, Copy)]
+pub struct Peer {
+    pub(crate) raw: RawAddress,
+    pub(crate) source: Option<IpAddr>,
+    address: SocketAddr,
+}
+
+impl Peer {
+    pub(crate) fn new(raw: RawAddress, source: Option<IpAddr>) -> Option<Self> {
+        // A socket that was shut reports no address.
+        let address = if raw.len == 0 { None } else { raw.to_std() }?;
+        Some(Self { raw, source, address })
+    }
+
+    /// Its address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The address of ours that it sent to, where the socket is bound to all of them.
+    pub fn sent_to(&self) -> Option<IpAddr> {
+        self.source
+    }
+}
+
+impl std::fmt::Debug for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Peer({})", self.address)
+    }
+}
+
+/// A packet that came.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram {
+    /// Bytes written to the caller's buffer.
+    pub len: usize,
+    /// Its stamps.
+    pub rx: RxStamps,
+    /// Who sent it, if the socket is not connected.
+    pub from: Option<Peer>,
+}
+
+/// A UDP socket.
+pub struct UdpEnd {
+    pub(crate) fd: OwnedFd,
+    local: SocketAddr,
+    control: Box<Control>,
+    /// Control data comes with packets: stamps, or the address they were sent to.
+    beside: bool,
+    stamped: bool,
+    pub(crate) connected: bool,
+    /// The kernel's OPT_ID counter; see [`crate::udp`].
+    pub(crate) next_key: u32,
+}
+
+impl UdpEnd {
+    /// A socket that takes what anybody sends to `address`. An IPv6 socket takes IPv6 only.
+    pub fn listen(address: SocketAddr, options: EndOptions) -> io::Result<Self> {
+        let fd = Self::open(address.ip(), options)?;
+        let everywhere = address.ip().is_unspecified();
+        match address {
+            SocketAddr::V6(_) => {
+                socket::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1 as c_int)?;
+                if everywhere {
+                    socket::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1 as c_int)?;
+                }
+            }
+            SocketAddr::V4(_) if everywhere => {
+                socket::set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1 as c_int)?;
+            }
+            SocketAddr::V4(_) => {}
+        }
+        socket::bind(&fd, address)?;
+        Self::new(fd, false, everywhere, options)
+    }
+
+    /// A socket that exchanges packets with `peer` only.
+    pub fn connect(peer: SocketAddr, options: EndOptions) -> io::Result<Self> {
+        let fd = Self::open(peer.ip(), options)?;
+        socket::connect(&fd, peer)?;
+        Self::new(fd, true, false, options)
+    }
+
+    fn open(like: IpAddr, options: EndOptions) -> io::Result<OwnedFd> {
+        let fd = socket::open(like, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
+        socket::receive_errors(&fd, like)?;
+        for (force, ask) in
+            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+        {
+            // Best effort: a smaller buffer only matters to bursts.
+            if socket::set(&fd, libc::SOL_SOCKET, force, BUFFER).is_err() {
+                let _ = socket::set(&fd, libc::SOL_SOCKET, ask, BUFFER);
+            }
+        }
+        if options.whole {
+            match like {
+                IpAddr::V4(_) => {
+                    let whole = libc::IP_PMTUDISC_DO;
+                    socket::set(&fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, whole)?;
+                }
+                IpAddr::V6(_) => {
+                    let whole = libc::IPV6_PMTUDISC_DO;
+                    socket::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, whole)?;
+                    socket::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1 as c_int)?;
+                }
+            }
+        }
+        Ok(fd)
+    }
+
+    fn new(
+        fd: OwnedFd,
+        connected: bool,
+        everywhere: bool,
+        options: EndOptions,
+    ) -> io::Result<Self> {
+        socket::request_stamps(&fd, options.stamps, true, true)?;
+        let stamped = options.stamps != StampRequest::User;
+        Ok(Self {
+            local: socket::local_addr(&fd)?,
+            fd,
+            control: Control::new(),
+            beside: stamped || everywhere,
+            stamped,
+            connected,
+            next_key: 0,
+        })
+    }
+
+    /// The address it is bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Whether stamps of packets that leave it will come, by [`UdpEnd::notices`].
+    pub fn is_stamped(&self) -> bool {
+        self.stamped
+    }
+
+    /// Takes one packet; `None` when none is there. A pending ICMP error is noted (see
+    /// [`UdpEnd::notices`]) and not an error.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
+        let mut raw = RawAddress::empty();
+        if self.beside {
+            let from = (!self.connected).then_some(&mut raw);
+            let came = match message::receive(&self.fd, buffer, &mut self.control, from, 0) {
+                Ok(came) => came,
+                Err(error) => return udp::nothing(error),
+            };
+            let from = self.peer(raw, came.beside.to);
+            return Ok(Some(Datagram { len: came.len, rx: came.rx(), from }));
+        }
+        let len = if self.connected {
+            calls::receive(&self.fd, buffer, 0)
+        } else {
+            calls::receive_from(&self.fd, buffer, &mut raw, 0)
+        };
+        match len {
+            Ok(len) => {
+                let rx = RxStamps { hw: None, kernel: None, app: realtime() };
+                Ok(Some(Datagram { len, rx, from: self.peer(raw, None) }))
+            }
+            Err(error) => udp::nothing(error),
+        }
+    }
+
+    pub(crate) fn peer(&self, raw: RawAddress, source: Option<IpAddr>) -> Option<Peer> {
+        if self.connected { None } else { Peer::new(raw, source) }
+    }
+
+    /// Sends one packet: to `to`, which only a socket that is not connected needs, from the
+    /// address that `to` had sent to. A pending ICMP error that the call returns is noted and the
+    /// packet is sent again.
+    pub fn send(&mut self, message: &[u8], to: Option<&Peer>) -> Result<Sent, SendError> {
+        let mut pending = 0;
+        for _ in 0..=RESENDS {
+            let app = realtime();
+            let sent = match to {
+                None => calls::send(&self.fd, message, 0),
+                Some(Peer { source: None, raw, .. }) => calls::send_to(&self.fd, message, raw),
+                Some(Peer { source: Some(source), raw, address }) => {
+                    let mut beside = Beside::new(*address, Some(*source), None);
+                    udp::send_beside(&self.fd, message, raw, &mut beside)
+                }
+            };
+            let Err(error) = sent else {
+                let key = self.stamped.then_some(self.next_key);
+                self.next_key = self.next_key.wrapping_add(1);
+                return Ok(Sent { app, key });
+            };
+            match self.failed(&error) {
+                Ok(error) => return Err(error),
+                Err(errno) => pending = errno,
+            }
+        }
+        Err(SendError::Unreachable(pending))
+    }
+
+    /// What a failed send means; `Err(errno)` is an ICMP error about an earlier packet.
+    pub(crate) fn failed(&mut self, error: &io::Error) -> Result<SendError, c_int> {
+        let errno = calls::errno(error);
+        if udp::takes_key(errno) {
+            self.next_key = self.next_key.wrapping_add(1);
+        }
+        socket::send_error(errno)
+    }
+
+    /// Takes up to `limit` entries of the error queue, oldest first.
+    pub fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
+        message::notices(&self.fd, &mut self.control, limit, each);
+    }
+
+    /// Packets that came and found no room here, as far as the kernel tells.
+    pub fn overflowed(&self) -> Option<u64> {
+        let mut memory = [0_u32; DROPS + 1];
+        let mut len = mem::size_of_val(&memory) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `memory`, and the length to `len`.
+        let result = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MEMINFO,
+                memory.as_mut_ptr().cast(),
+                &mut len,
+            )
+        };
+        let told = socket::check(result).is_ok() && len as usize == mem::size_of_val(&memory);
+        told.then(|| memory[DROPS].into())
+    }
+}
+
+impl AsFd for UdpEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl std::fmt::Debug for UdpEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UdpEnd").field("local", &self.local).finish_non_exhaustive()
+    }
+}
+
+/// Whether `address` is one of this machine's.
+pub fn is_ours(address: IpAddr) -> bool {
+    socket::open(address, libc::SOCK_DGRAM, 0)
+        .and_then(|fd| socket::bind(&fd, SocketAddr::new(address, 0)))
+        .is_ok()
+}
+
+/// Whether sockets of this family can be asked for the kernel's stamps.
+pub fn has_stamps(like: IpAddr) -> bool {
+    socket::open(like, libc::SOCK_DGRAM, 0)
+        .and_then(|fd| socket::request_stamps(&fd, StampRequest::Kernel, true, true))
+        .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poller::Poller;
+    use crate::port::Wait;
+    use dwell_engine::stamps::TxStamp;
+
+    fn loopback(port: u16) -> SocketAddr {
+        SocketAddr::new("127.0.0.1".parse().unwrap(), port)
+    }
+
+    fn take(end: &mut UdpEnd, buffer: &mut [u8]) -> Datagram {
+        let mut poller = Poller::new(4).unwrap();
+        poller.add(&*end, 7).unwrap();
+        loop {
+            assert!(poller.wait(Wait::AtMost(dwell_units::Nanos::from_secs(5))).unwrap() > 0);
+            assert_eq!(poller.ready(0).token, 7);
+            if let Some(came) = end.receive(buffer).unwrap() {
+                return came;
+            }
+            end.notices(32, &mut |_| {});
+        }
+    }
+
+    #[test]
+    fn a_packet_goes_there_and_back_from_the_address_it_was_sent_to() {
+        for (listen, to) in [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.3"), ("::", "::1")] {
+            let options = EndOptions::default();
+            let address = SocketAddr::new(listen.parse().unwrap(), 0);
+            let mut server = UdpEnd::listen(address, options).unwrap();
+            let to = SocketAddr::new(to.parse().unwrap(), server.local_addr().port());
+            let mut client = UdpEnd::connect(to, options).unwrap();
+            client.send(b"there", None).unwrap();
+            let mut buffer = [0; 100];
+            let came = take(&mut server, &mut buffer);
+            let peer = came.from.unwrap();
+            assert_eq!((&buffer[..came.len], peer.address()), (&b"there"[..], client.local_addr()));
+            server.send(b"back", Some(&peer)).unwrap();
+            let came = take(&mut client, &mut buffer);
+            assert_eq!(&buffer[..came.len], b"back", "{listen}");
+        }
+    }
+
+    #[test]
+    fn the_kernels_stamps_of_both_ways_come_and_name_their_packet() {
+        let options = EndOptions { stamps: StampRequest::Kernel, whole: false };
+        let mut server = UdpEnd::listen(loopback(0), options).unwrap();
+        let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
+        let mut buffer = [0; 100];
+        // Switching stamps on is asynchronous.
+        let end = crate::clock::monotonic() + dwell_units::Nanos::from_secs(10);
+        while crate::clock::monotonic() < end {
+            let sent = client.send(b"x", None).unwrap();
+            let came = take(&mut server, &mut buffer);
+            let mut told = Vec::new();
+            client.notices(32, &mut |notice| match notice {
+                Notice::TxStamp { key, stamp } if Some(key) == sent.key => told.push(stamp),
+                _ => {}
+            });
+            if let ([TxStamp::Sched(before), TxStamp::Kernel(left)], Some(kernel)) =
+                (&told[..], came.rx.kernel)
+            {
+                assert!(sent.app <= *before && before <= left && *left <= kernel);
+                assert!(kernel <= came.rx.app);
+                return;
+            }
+        }
+        panic!("no stamps came");
+    }
+
+    #[test]
+    fn packets_that_find_no_room_are_counted() {
+        let server = UdpEnd::listen(loopback(0), EndOptions::default()).unwrap();
+        socket::set(&server.fd, libc::SOL_SOCKET, libc::SO_RCVBUF, 1 as c_int).unwrap();
+        let mut client = UdpEnd::connect(server.local_addr(), EndOptions::default()).unwrap();
+        (0..50).for_each(|_| assert!(client.send(&[0; 1_000], None).is_ok()));
+        assert!(server.overflowed().unwrap() > 30);
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_not_ours() {
+        assert!(is_ours("127.0.0.1".parse().unwrap()));
+        assert!(!is_ours("192.0.2.7".parse().unwrap()));
+    }
+}
