@@ -37,12 +37,12 @@ impl Job {
     pub const NAMES: [&str; 7] =
         ["ping", "reflect", "load cpu", "load traffic", "load sink", "relay", "trace"];
 
-    /// Whether it ends by itself, when what it was to do is done; the others run until they are
-    /// stopped.
+    /// Whether it ends by itself; the others run until they are stopped. Traffic does so when it was
+    /// told how much to send.
     pub fn ends_by_itself(&self) -> bool {
         match self {
             Self::Ping(_) => true,
-            Self::Traffic(traffic) => traffic.duration.is_some() || traffic.count.is_some(),
+            Self::Traffic(traffic) => traffic.count.is_some() || traffic.duration.is_some(),
             _ => false,
         }
     }
