@@ -4,6 +4,7 @@
 
 mod environment;
 mod exit;
+mod host;
 #[allow(dead_code, reason = "its first users come with relays")]
 mod passages;
 mod place;

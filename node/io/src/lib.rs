@@ -7,6 +7,7 @@ pub mod bpf;
 pub mod cgroup;
 pub mod clock;
 pub mod cpu;
+pub mod host;
 pub mod icmp;
 pub mod interface;
 pub mod machine;
