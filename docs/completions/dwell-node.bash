@@ -67,6 +67,9 @@ _dwell__node() {
             dwell__node__subcmd__help__subcmd__lab,list)
                 cmd="dwell__node__subcmd__help__subcmd__lab__subcmd__list"
                 ;;
+            dwell__node__subcmd__help__subcmd__lab,routes)
+                cmd="dwell__node__subcmd__help__subcmd__lab__subcmd__routes"
+                ;;
             dwell__node__subcmd__help__subcmd__lab,up)
                 cmd="dwell__node__subcmd__help__subcmd__lab__subcmd__up"
                 ;;
@@ -91,6 +94,9 @@ _dwell__node() {
             dwell__node__subcmd__lab,list)
                 cmd="dwell__node__subcmd__lab__subcmd__list"
                 ;;
+            dwell__node__subcmd__lab,routes)
+                cmd="dwell__node__subcmd__lab__subcmd__routes"
+                ;;
             dwell__node__subcmd__lab,up)
                 cmd="dwell__node__subcmd__lab__subcmd__up"
                 ;;
@@ -105,6 +111,9 @@ _dwell__node() {
                 ;;
             dwell__node__subcmd__lab__subcmd__help,list)
                 cmd="dwell__node__subcmd__lab__subcmd__help__subcmd__list"
+                ;;
+            dwell__node__subcmd__lab__subcmd__help,routes)
+                cmd="dwell__node__subcmd__lab__subcmd__help__subcmd__routes"
                 ;;
             dwell__node__subcmd__lab__subcmd__help,up)
                 cmd="dwell__node__subcmd__lab__subcmd__help__subcmd__up"
@@ -210,7 +219,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help__subcmd__lab)
-            opts="up exec list down"
+            opts="up exec list routes down"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -252,6 +261,20 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help__subcmd__lab__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__help__subcmd__lab__subcmd__routes)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -378,7 +401,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__lab)
-            opts="-h --help up exec list down help"
+            opts="-h --help up exec list routes down help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -424,7 +447,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__lab__subcmd__help)
-            opts="up exec list down help"
+            opts="up exec list routes down help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -493,6 +516,20 @@ _dwell__node() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__node__subcmd__lab__subcmd__help__subcmd__routes)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__node__subcmd__lab__subcmd__help__subcmd__up)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -521,8 +558,22 @@ _dwell__node() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__node__subcmd__lab__subcmd__routes)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__node__subcmd__lab__subcmd__up)
-            opts="-h --name --rate --delay --jitter --loss --duplicate --reorder --seed --mechanism --json --help"
+            opts="-h --name --rate --delay --jitter --loss --duplicate --reorder --seed --mechanism --routing --quota --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -561,6 +612,14 @@ _dwell__node() {
                     return 0
                     ;;
                 --mechanism)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --routing)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -115,6 +115,9 @@ _dwell() {
             dwell__subcmd__help__subcmd__lab,list)
                 cmd="dwell__subcmd__help__subcmd__lab__subcmd__list"
                 ;;
+            dwell__subcmd__help__subcmd__lab,routes)
+                cmd="dwell__subcmd__help__subcmd__lab__subcmd__routes"
+                ;;
             dwell__subcmd__help__subcmd__lab,up)
                 cmd="dwell__subcmd__help__subcmd__lab__subcmd__up"
                 ;;
@@ -139,6 +142,9 @@ _dwell() {
             dwell__subcmd__lab,list)
                 cmd="dwell__subcmd__lab__subcmd__list"
                 ;;
+            dwell__subcmd__lab,routes)
+                cmd="dwell__subcmd__lab__subcmd__routes"
+                ;;
             dwell__subcmd__lab,up)
                 cmd="dwell__subcmd__lab__subcmd__up"
                 ;;
@@ -153,6 +159,9 @@ _dwell() {
                 ;;
             dwell__subcmd__lab__subcmd__help,list)
                 cmd="dwell__subcmd__lab__subcmd__help__subcmd__list"
+                ;;
+            dwell__subcmd__lab__subcmd__help,routes)
+                cmd="dwell__subcmd__lab__subcmd__help__subcmd__routes"
                 ;;
             dwell__subcmd__lab__subcmd__help,up)
                 cmd="dwell__subcmd__lab__subcmd__help__subcmd__up"
@@ -400,7 +409,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__lab)
-            opts="up exec list down"
+            opts="up exec list routes down"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -442,6 +451,20 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__lab__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__lab__subcmd__routes)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -646,7 +669,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__lab)
-            opts="-h --help up exec list down help"
+            opts="-h --help up exec list routes down help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -692,7 +715,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__lab__subcmd__help)
-            opts="up exec list down help"
+            opts="up exec list routes down help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -761,6 +784,20 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__lab__subcmd__help__subcmd__routes)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__lab__subcmd__help__subcmd__up)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -789,8 +826,22 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__lab__subcmd__routes)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__lab__subcmd__up)
-            opts="-h --name --rate --delay --jitter --loss --duplicate --reorder --seed --mechanism --json --help"
+            opts="-h --name --rate --delay --jitter --loss --duplicate --reorder --seed --mechanism --routing --quota --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -829,6 +880,14 @@ _dwell() {
                     return 0
                     ;;
                 --mechanism)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --routing)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

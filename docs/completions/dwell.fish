@@ -119,12 +119,13 @@ complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcom
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "traffic" -d 'Send UDP traffic at a rate'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "sink" -d 'Receive and count the traffic'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "up" -d 'Make a lab: nodes, links, addresses and routes'
-complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "exec" -d 'Run a command in a node, in place of this one'
-complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "list" -d 'Say which labs there are'
-complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "down" -d 'End what runs in a lab and remove all of it'
-complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -f -a "up" -d 'Make a lab: nodes, links, addresses and routes'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -f -a "exec" -d 'Run a command in a node, in place of this one'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -f -a "list" -d 'Say which labs there are'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -f -a "routes" -d 'Say how every node reaches every other now, and who put the routes there'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -f -a "down" -d 'End what runs in a lab and remove all of it'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l name -d 'Name of the lab: letters, digits and hyphens [default: a short random one]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l rate -d 'Rate of every link, such as 10Mbit/s' -r
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l delay -d 'Delay of every link, one way, such as 5ms' -r
@@ -134,17 +135,22 @@ complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcomm
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l reorder -d 'Share of packets that skip the delay, such as 1%' -r
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l seed -d 'Seed of what chance decides; the same seed, the same luck [default: random]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l mechanism -d 'How links are emulated: netem, tbf or tap [default: the first of these that can do it]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l routing -d 'Where routes come from: static (from dwell, once) or babel (from babeld, in every node)' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l quota -d 'Share of one processor for all that runs in a node, such as n2=20%; may be given again' -r
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l json -d 'Print the lab as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from exec" -l lab -d 'The lab [default: the only one there is]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from exec" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from list" -l json -d 'Print all of every lab as one JSON object, counters included'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from routes" -l json -d 'Print them as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from routes" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from down" -l all -d 'Every lab there is'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from down" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "up" -d 'Make a lab: nodes, links, addresses and routes'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "exec" -d 'Run a command in a node, in place of this one'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "list" -d 'Say which labs there are'
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "routes" -d 'Say how every node reaches every other now, and who put the routes there'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "down" -d 'End what runs in a lab and remove all of it'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand doctor" -l json -d 'Print the findings as one JSON object'
@@ -213,4 +219,5 @@ complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcom
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "up" -d 'Make a lab: nodes, links, addresses and routes'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "exec" -d 'Run a command in a node, in place of this one'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "list" -d 'Say which labs there are'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "routes" -d 'Say how every node reaches every other now, and who put the routes there'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "down" -d 'End what runs in a lab and remove all of it'
