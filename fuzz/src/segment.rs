@@ -6,26 +6,48 @@ use dwell_record::segment::{Header, Record, SegmentWriter, read};
 pub(crate) fn segment(data: &[u8]) {
     let header = Header::of_ping("udp://n2:7".into());
     let mut again = SegmentWriter::new(Vec::new(), &header).expect("memory takes everything");
-    let mut samples = Vec::new();
-    let end = read(&mut &data[..], &mut |record| {
-        if let Record::Sample(sample, bridge, near) = record {
+    let (mut samples, mut passages, mut host) = (Vec::new(), Vec::new(), Vec::new());
+    let end = read(&mut &data[..], &mut |record| match record {
+        Record::Header(_) => {}
+        Record::Sample(sample, bridge, near) => {
             again.push(sample, bridge, near);
             samples.push((*sample, bridge.copied(), near));
         }
+        Record::Flow(flow) => again.push_flow(flow).expect("it was JSON"),
+        Record::Passage(passage) => {
+            again.push_passage(passage);
+            passages.push(*passage);
+        }
+        // A number may take more digits than it came with.
+        Record::Host(sample) => {
+            if again.push_host(sample).is_ok() {
+                host.push(sample.clone());
+            }
+        }
     });
     let Ok(end) = end else { return };
-    assert_eq!(end.samples, samples.len() as u64);
+    let count = samples.len() + passages.len();
+    assert_eq!(end.samples, count as u64);
     // Two bytes of flags and at least one each of three differences.
-    assert!(samples.len() * 5 <= data.len());
+    assert!(count * 5 <= data.len());
     let again = again.finish(0).expect("memory takes everything");
-    let mut place = 0;
-    let whole = read(&mut &again[..], &mut |record| {
-        if let Record::Sample(sample, bridge, near) = record {
-            assert_eq!((*sample, bridge.copied(), near), samples[place]);
-            place += 1;
+    let (mut samples, mut passages, mut host) =
+        (samples.into_iter(), passages.into_iter(), host.into_iter());
+    let whole = read(&mut &again[..], &mut |record| match record {
+        Record::Header(_) | Record::Flow(_) => {}
+        Record::Sample(sample, bridge, near) => {
+            assert_eq!(Some((*sample, bridge.copied(), near)), samples.next());
+        }
+        Record::Passage(passage) => assert_eq!(Some(*passage), passages.next()),
+        // JSON's digits may cost a number its last bit.
+        Record::Host(sample) => {
+            let (read, kept) = (sample.clone(), host.next().expect("no more than were written"));
+            assert_eq!(read.at_ns, kept.at_ns);
+            assert!(read.values.keys().eq(kept.values.keys()));
         }
     });
     let whole = whole.expect("what was just written is a segment");
-    assert_eq!((place, whole.damaged, whole.tail), (samples.len(), 0, 0));
-    assert!(whole.totals.is_some_and(|totals| totals.samples == place as u64));
+    assert_eq!((samples.len(), passages.len(), host.len()), (0, 0, 0));
+    assert_eq!((whole.damaged, whole.tail), (0, 0));
+    assert!(whole.totals.is_some_and(|totals| totals.samples == count as u64));
 }

@@ -183,7 +183,7 @@ fn import_segment(args: &Args, store: &mut Store, input: &mut dyn Read) -> Resul
             measured.set_near(*near);
             measured.record(sample, *bridge);
         }
-        Record::Flow(_) | Record::Passage(_) => {}
+        Record::Flow(_) | Record::Passage(_) | Record::Host(_) => {}
     })?;
     let end_of_it = match end_of_it {
         Ok(end) => end,

@@ -4,6 +4,7 @@
 
 mod environment;
 mod exit;
+mod host;
 mod pace;
 mod passages;
 mod place;

@@ -10,12 +10,14 @@ use dwell_record::segment::{FlowEntry, Header, SegmentWriter};
 use dwell_stats::Parts;
 
 use crate::Failure;
+use crate::host::HostSampler;
 use crate::ping::SampleFile;
 
 /// See the module's documentation.
 pub(crate) struct PassageLog {
     parts: Parts,
     segment: Option<(SegmentWriter<Box<dyn Write>>, PathBuf)>,
+    host: Option<HostSampler>,
     failure: Option<anyhow::Error>,
 }
 
@@ -34,7 +36,13 @@ impl PassageLog {
             Ok((writer, name))
         };
         let segment = file.map(begin).transpose()?;
-        Ok(Self { parts: Parts::default(), segment, failure: None })
+        Ok(Self { parts: Parts::default(), segment, host: None, failure: None })
+    }
+
+    /// Keeps what the machine does beside the passages, from now on, if those are kept. To be called
+    /// when the measuring begins; the rest goes with [`Self::flush`].
+    pub(crate) fn watch_host(&mut self) {
+        self.host = self.keeps_samples().then(HostSampler::start);
     }
 
     /// Whether passages are kept, so that they are worth naming flows for.
@@ -59,7 +67,11 @@ impl PassageLog {
 
     /// Writes out what was taken; to be called ten times a second.
     pub(crate) fn flush(&mut self) {
-        let written = self.segment.as_mut().map_or(Ok(()), |(writer, _)| writer.flush());
+        let Some((writer, _)) = &mut self.segment else { return };
+        let mut host = self.host.iter().flat_map(HostSampler::taken);
+        let written = host.try_for_each(|sample| writer.push_host(&sample));
+        drop(host);
+        let written = written.and_then(|()| writer.flush());
         self.note(written);
     }
 

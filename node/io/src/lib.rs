@@ -8,6 +8,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod cpu;
 pub mod datagram;
+pub mod host;
 pub mod icmp;
 pub mod interface;
 pub mod machine;

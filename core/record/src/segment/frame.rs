@@ -22,18 +22,21 @@ pub(super) enum Kind {
     Flow,
     /// Passages.
     Passages,
+    /// JSON of [`dwell_host::HostSample`]: what the machine did meanwhile.
+    Host,
     /// JSON of [`super::Totals`]; the last frame.
     End,
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Header,
         Self::Bridge,
         Self::Near,
         Self::Samples,
         Self::Flow,
         Self::Passages,
+        Self::Host,
         Self::End,
     ];
 
@@ -45,6 +48,7 @@ impl Kind {
             Self::Samples => b'S',
             Self::Flow => b'F',
             Self::Passages => b'P',
+            Self::Host => b'U',
             Self::End => b'E',
         }
     }

@@ -4,6 +4,7 @@ use std::io::{self, Read};
 
 use dwell_engine::passage::Passage;
 use dwell_engine::stamps::{Rung, Sample};
+use dwell_host::HostSample;
 use dwell_units::{Instant, Nanos, Pairing};
 use thiserror::Error;
 
@@ -23,6 +24,8 @@ pub enum Record<'a> {
     Flow(&'a FlowEntry),
     /// A passage.
     Passage(&'a Passage),
+    /// What the machine did meanwhile.
+    Host(&'a HostSample),
 }
 
 /// How a segment ended.
@@ -149,6 +152,7 @@ impl Reader {
                 self.near = *all.get(usize::from(*payload.first()?))?;
             }
             Kind::Flow => each(Record::Flow(&serde_json::from_slice(payload).ok()?)),
+            Kind::Host => each(Record::Host(&serde_json::from_slice(payload).ok()?)),
             Kind::Passages => {
                 let (count, rest) = counted(payload, passage::LEAST)?;
                 let (mut bytes, mut before) = (Bytes(rest), passage::Before::default());
@@ -342,6 +346,29 @@ mod tests {
         assert_eq!(end.totals.unwrap().samples, 30);
     }
 
+    #[test]
+    fn what_the_machine_did_meanwhile_comes_back_between_the_samples() {
+        let values = [("cpu0_busy_ratio".to_owned(), 0.25), ("thermal0_celsius".to_owned(), -3.5)];
+        let host = HostSample { at_ns: 1_700_000_000_000_000_000, values: values.into() };
+        let header = Header::of_ping("stamp://n2".into());
+        let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
+        writer.push(&ordinary(0), Some(&pairing(0)), Rung::KernelSw);
+        writer.push_host(&host).unwrap();
+        writer.push(&ordinary(1), Some(&pairing(0)), Rung::KernelSw);
+        let bytes = writer.finish(0).unwrap();
+        let mut order = Vec::new();
+        let end = read(&mut &bytes[..], &mut |record| match record {
+            Record::Host(read) => {
+                assert_eq!(*read, host);
+                order.push("host");
+            }
+            Record::Sample(..) => order.push("sample"),
+            _ => {}
+        });
+        assert_eq!(order, ["sample", "host", "sample"]);
+        assert_eq!(end.unwrap().totals, Some(Totals { samples: 2, ring_dropped: 0 }));
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read(samples in proptest::collection::vec(sample(), 0..40)) {
@@ -395,7 +422,7 @@ mod tests {
             let end = read(&mut &bytes[..], &mut |record| match record {
                 Record::Flow(flow) => flows.push(flow.clone()),
                 Record::Passage(passage) => read_back.push(*passage),
-                Record::Header(_) | Record::Sample(..) => {}
+                Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
             });
             prop_assert_eq!(flows, [flow]);
             prop_assert_eq!(&read_back, &passages);

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use dwell_engine::passage::Passage;
 use dwell_engine::stamps::{Rung, Sample};
+use dwell_host::HostSample;
 use dwell_units::Pairing;
 
 use super::frame::{self, Kind};
@@ -95,6 +96,21 @@ impl<W: Write> SegmentWriter<W> {
         self.open_block(Kind::Passages);
         passage::append(&mut self.block, passage, &mut self.passage_before);
         self.counted();
+    }
+
+    /// Appends what the machine did meanwhile. It does not count among the samples; what is no number
+    /// is left out.
+    ///
+    /// # Errors
+    /// None but of JSON, which such a sample always is, and of one that no frame holds.
+    pub fn push_host(&mut self, sample: &HostSample) -> io::Result<()> {
+        self.close_block();
+        let json = serde_json::to_vec(sample).map_err(io::Error::other)?;
+        if json.len() > frame::MOST {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a host sample without end"));
+        }
+        frame::append(&mut self.framed, Kind::Host, &json);
+        Ok(())
     }
 
     fn open_block(&mut self, kind: Kind) {

@@ -20,6 +20,7 @@ use rtrb::Consumer;
 use super::drive::{News, Path as WayPath, Shared};
 use super::observer::Observer;
 use super::session::TICK;
+use crate::host::HostSampler;
 use crate::{Failure, Scheme, Target};
 
 /// Which stamps the measurement has, as the warm-up showed, or else the first reply; `None` until
@@ -82,6 +83,7 @@ pub(super) struct Recorder {
     csv: Option<Rows>,
     lines: Option<Rows>,
     samples: Option<Samples>,
+    host: Option<HostSampler>,
     verbose: bool,
     observer: Box<dyn Observer>,
     /// The first failure to write; measuring goes on without that output.
@@ -110,6 +112,7 @@ impl Recorder {
             csv,
             lines: outputs.lines.then(Rows::standard_output),
             samples,
+            host: None,
             verbose: outputs.verbose,
             observer: outputs.observer,
             failure: None,
@@ -129,6 +132,7 @@ impl Recorder {
         // Resolving names and opening sockets may have taken long.
         self.start = clock::pair();
         self.last = self.start;
+        self.host = self.samples.is_some().then(HostSampler::start);
         loop {
             let last_turn = finished();
             self.turn(&mut samples, &mut news, shared);
@@ -137,6 +141,7 @@ impl Recorder {
             }
             thread::park_timeout(TICK.to_std());
         }
+        self.host = None;
         self.observer.end();
     }
 
@@ -234,7 +239,10 @@ impl Recorder {
             self.failure.get_or_insert(error);
         }
         let Some(samples) = &mut self.samples else { return };
-        if let Err(error) = samples.writer.flush() {
+        let mut host = self.host.iter().flat_map(HostSampler::taken);
+        let written = host.try_for_each(|sample| samples.writer.push_host(&sample));
+        drop(host);
+        if let Err(error) = written.and_then(|()| samples.writer.flush()) {
             let error = samples.failure(error);
             self.samples = None;
             self.observer.say(&format!("{error:#}; measuring goes on"));

@@ -1,6 +1,8 @@
 //! Routes that babeld keeps: all there when the lab is, seen to go when a daemon dies, and no daemon
 //! left behind.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use dwell_io::process::{Handle, Signal};
@@ -64,7 +66,7 @@ fn daemons_end_with_the_process_that_keeps_them_however_it_ends() {
         return;
     }
     let lab = TestLab::up("babelkeep", &["line:2", "--routing", "babel"]);
-    let text = std::fs::read_to_string(lab.directory().join("babel.pid")).unwrap();
+    let text = fs::read_to_string(lab.directory().join("babel.pid")).unwrap();
     let keeper: u32 = text.split(' ').next().unwrap().parse().unwrap();
     Handle::open(keeper).unwrap().signal(Signal::Kill).unwrap();
     until("all are gone", || lab.processes().is_empty());
@@ -84,6 +86,28 @@ fn a_lab_killed_while_babeld_learns_leaves_nothing_after_down() {
     until("a daemon runs", || lab.directory().join("babel-3.pid").exists());
     kill(&mut up);
     assert!(lab.down().status.success());
+    lab.assert_nothing_is_left();
+}
+
+#[test]
+fn a_babeld_that_ends_at_once_is_named_with_its_last_words_and_the_lab_is_rolled_back() {
+    if !as_root() {
+        return;
+    }
+    let broken = tempfile::tempdir().unwrap();
+    let babeld = broken.path().join("babeld");
+    fs::write(&babeld, "#!/bin/sh\necho 'no such luck' >&2\nexit 1\n").unwrap();
+    fs::set_permissions(&babeld, Permissions::from_mode(0o755)).unwrap();
+    let lab = TestLab::reserve("babelbroken");
+    let path = format!("{}:{}", broken.path().display(), std::env::var("PATH").unwrap());
+    let output = Command::new(DWELL)
+        .args(["lab", "up", "line:2", "--routing", "babel", "--name", &lab.name])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = said(&output);
+    assert!(said.contains("has ended") && said.contains("no such luck"), "{said}");
     lab.assert_nothing_is_left();
 }
 

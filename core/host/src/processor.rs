@@ -1,0 +1,138 @@
+//! Processors: /proc/stat, /proc/schedstat and /proc/PID/task/TID/schedstat (proc(5);
+//! Documentation/scheduler/sched-stats.rst).
+
+/// More processors than any kernel is built for.
+const MOST: u32 = 8_192;
+
+/// Time that one processor spent since boot, in clock ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// Its number.
+    pub cpu: u32,
+    /// Doing something, for itself or for a guest, interrupts included.
+    pub busy: u64,
+    /// Doing nothing, or waiting for a disk.
+    pub idle: u64,
+    /// Wanted, while the hypervisor ran something else.
+    pub stolen: u64,
+}
+
+/// Counts since boot; absent where the kernel does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// Each processor that is switched on.
+    pub cpus: Vec<CpuTimes>,
+    /// Interrupts, of all kinds.
+    pub interrupts: Option<u64>,
+    /// Their deferred halves.
+    pub softirqs: Option<u64>,
+    /// Switches from one thread to another.
+    pub context_switches: Option<u64>,
+}
+
+/// Reads /proc/stat.
+pub fn stat(text: &str) -> Stat {
+    let mut stat = Stat::default();
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let Some(key) = words.next() else { continue };
+        let mut first = || words.next().and_then(|word| word.parse().ok());
+        match key {
+            "intr" => stat.interrupts = first(),
+            "softirq" => stat.softirqs = first(),
+            "ctxt" => stat.context_switches = first(),
+            _ => {
+                let Some(cpu) = number(key) else { continue };
+                // user nice system idle iowait irq softirq steal; a guest's time is in user.
+                let mut times = [0_u64; 8];
+                times.iter_mut().for_each(|time| *time = first().unwrap_or(0));
+                let [user, nice, system, idle, disk, irq, softirq, stolen] = times;
+                let busy =
+                    [user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add);
+                stat.cpus.push(CpuTimes { cpu, busy, idle: idle.saturating_add(disk), stolen });
+            }
+        }
+    }
+    stat
+}
+
+/// Reads /proc/schedstat: for each processor the time, in nanoseconds since boot, for which threads
+/// could have run on it and waited.
+pub fn run_delays(text: &str) -> Vec<(u32, u64)> {
+    // The eighth number of versions 14 to 17.
+    const PLACE: usize = 7;
+    let known = text.lines().next().and_then(|line| line.strip_prefix("version "));
+    if !known.is_some_and(|version| ["14", "15", "16", "17"].contains(&version.trim())) {
+        return Vec::new();
+    }
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let cpu = number(words.next()?)?;
+            Some((cpu, words.nth(PLACE)?.parse().ok()?))
+        })
+        .collect()
+}
+
+/// Reads /proc/PID/task/TID/schedstat: the time, in nanoseconds since its start, for which a thread
+/// could have run and waited.
+pub fn thread_wait(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// The number in `cpu7`.
+fn number(key: &str) -> Option<u32> {
+    key.strip_prefix("cpu")?.parse().ok().filter(|cpu| *cpu < MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STAT: &str = "\
+cpu  300 20 100 5000 50 5 25 30 4 0
+cpu0 100 10 50 2500 25 5 15 20 4 0
+cpu3 200 10 50 2500 25 0 10 10 0 0
+intr 50952061 0 0 7 0
+ctxt 133916240
+btime 1700000000
+softirq 201818615 0 1270122
+";
+
+    #[test]
+    fn a_recorded_stat_tells_what_each_processor_did() {
+        let read = stat(STAT);
+        assert_eq!(read.cpus[0], CpuTimes { cpu: 0, busy: 180, idle: 2_525, stolen: 20 });
+        assert_eq!(read.cpus[1].cpu, 3, "processors 1 and 2 are switched off");
+        assert_eq!(read.cpus.len(), 2, "the sum of all is none");
+        assert_eq!(read.interrupts, Some(50_952_061));
+        assert_eq!((read.softirqs, read.context_switches), (Some(201_818_615), Some(133_916_240)));
+    }
+
+    #[test]
+    fn waits_in_run_queues_are_read_from_versions_that_are_known() {
+        let text = "version 15\ntimestamp 4294937368\n\
+                    cpu0 0 0 5184 2098 2616 1186 1040516 777 3081\ndomain0 3 0 1\n\
+                    cpu1 0 0 1 2 3 4 5 888 9\n";
+        assert_eq!(run_delays(text), [(0, 777), (1, 888)]);
+        assert_eq!(run_delays(&text.replace("15", "99")), []);
+        assert_eq!(thread_wait("250055 1234 1\n"), Some(1_234));
+        assert_eq!(thread_wait("250055"), None);
+    }
+
+    #[test]
+    fn what_is_not_told_is_absent_and_not_nought() {
+        assert_eq!(stat("btime 5\n"), Stat::default());
+        assert_eq!(stat("intr many"), Stat::default());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_a_parser_panic(text in "(\\PC|\n){0,200}", cpu in any::<u64>()) {
+            let _ = (stat(&text), run_delays(&text), thread_wait(&text));
+            let _ = stat(&format!("cpu1 {cpu} {cpu} {cpu} {cpu} {cpu} {cpu}"));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! From successive readings to values on a time axis: differences of counters become shares and rates,
+//! the rest is passed on.
+
+use std::collections::BTreeMap;
+
+use dwell_units::{Instant, Realtime};
+use serde::{Deserialize, Serialize};
+
+use crate::processor::Stat;
+use crate::wireless::{Channel, Radio};
+
+/// Values that a sample may hold; a machine with 256 processors has some 1,500.
+const MOST: usize = 4_096;
+
+/// What a machine did at one moment, or since the sample before.
+///
+/// | name | what |
+/// |---|---|
+/// | `cpuN_busy_ratio`, `cpuN_steal_ratio` | share of the time |
+/// | `cpuN_frequency_hz` | now |
+/// | `cpuN_run_queue_wait_ns_per_s` | waiting of all threads that could have run on it |
+/// | `process_run_queue_wait_ns_per_s` | the same of this process's own threads |
+/// | `interrupts_per_s`, `softirqs_per_s`, `context_switches_per_s` | of the whole machine |
+/// | `thermalN_celsius` | temperature of a thermal zone |
+/// | `IF_signal_dbm`, `IF_noise_dbm`, `IF_link_quality` | a wireless interface; quality in its driver's units |
+/// | `IF_Fmhz_noise_dbm`, `IF_Fmhz_busy_ratio` | a channel; share of the time on it |
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSample {
+    /// CLOCK_REALTIME, in nanoseconds.
+    pub at_ns: i64,
+    /// Values by name, with the unit in the name; what the kernel does not tell is not there.
+    pub values: BTreeMap<String, f64>,
+}
+
+/// What was read at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Readings {
+    /// When.
+    pub at: Instant<Realtime>,
+    /// /proc/stat.
+    pub stat: Stat,
+    /// Waits in run queues by processor, in nanoseconds since boot.
+    pub run_delays: Vec<(u32, u64)>,
+    /// Waits of this process's threads by number of the thread, in nanoseconds since their start.
+    pub thread_waits: Vec<(u32, u64)>,
+    /// Frequencies by processor, in Hz.
+    pub frequencies: Vec<(u32, u64)>,
+    /// Temperatures by thermal zone, in thousandths of a degree Celsius.
+    pub temperatures: Vec<(u32, i64)>,
+    /// Wireless interfaces.
+    pub radios: Vec<Radio>,
+    /// Channels, by wireless interface.
+    pub channels: Vec<(String, Channel)>,
+}
+
+impl Readings {
+    /// Readings of nothing yet.
+    pub fn at(at: Instant<Realtime>) -> Self {
+        Self {
+            at,
+            stat: Stat::default(),
+            run_delays: Vec::new(),
+            thread_waits: Vec::new(),
+            frequencies: Vec::new(),
+            temperatures: Vec::new(),
+            radios: Vec::new(),
+            channels: Vec::new(),
+        }
+    }
+}
+
+/// Remembers the readings before.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    before: Option<Readings>,
+    /// Surveys are rarer than other readings, so each has its own before.
+    channels: Vec<(String, Channel)>,
+}
+
+impl Series {
+    /// The sample that `now` makes; the first has no shares and no rates.
+    pub fn take(&mut self, now: Readings) -> HostSample {
+        let mut values = Values(BTreeMap::new());
+        for (cpu, hz) in &now.frequencies {
+            values.put(format!("cpu{cpu}_frequency_hz"), *hz as f64);
+        }
+        for (zone, thousandths) in &now.temperatures {
+            values.put(format!("thermal{zone}_celsius"), *thousandths as f64 / 1e3);
+        }
+        for radio in &now.radios {
+            let mut level = |name: &str, level: Option<f64>| {
+                if let Some(level) = level {
+                    values.put(format!("{}_{name}", radio.interface), level);
+                }
+            };
+            level("signal_dbm", radio.signal_dbm);
+            level("noise_dbm", radio.noise_dbm);
+            level("link_quality", radio.quality);
+        }
+        for (interface, channel) in &now.channels {
+            let name = format!("{interface}_{}mhz", channel.frequency_mhz);
+            if let Some(noise) = channel.noise_dbm {
+                values.put(format!("{name}_noise_dbm"), noise);
+            }
+            let is_same = |(other, before): &&(String, Channel)| {
+                other == interface && before.frequency_mhz == channel.frequency_mhz
+            };
+            let before = self.channels.iter().find(is_same).map(|(_, before)| before);
+            if let Some(share) = before.and_then(|before| busy(before, channel)) {
+                values.put(format!("{name}_busy_ratio"), share);
+            }
+        }
+        if !now.channels.is_empty() {
+            self.channels.clone_from(&now.channels);
+        }
+        if let Some(before) = &self.before {
+            values.since(before, &now);
+        }
+        let at_ns = now.at.as_nanos();
+        self.before = Some(now);
+        HostSample { at_ns, values: values.0 }
+    }
+}
+
+struct Values(BTreeMap<String, f64>);
+
+impl Values {
+    fn put(&mut self, name: String, value: f64) {
+        if value.is_finite() && self.0.len() < MOST {
+            self.0.insert(name, value);
+        }
+    }
+
+    fn since(&mut self, before: &Readings, now: &Readings) {
+        for cpu in &now.stat.cpus {
+            let Some(old) = before.stat.cpus.iter().find(|old| old.cpu == cpu.cpu) else {
+                continue;
+            };
+            let ticks = [
+                cpu.busy.checked_sub(old.busy),
+                // A processor's idle time has been seen to step back by a tick.
+                Some(cpu.idle.saturating_sub(old.idle)),
+                cpu.stolen.checked_sub(old.stolen),
+            ];
+            let [Some(busy), Some(idle), Some(stolen)] = ticks else { continue };
+            let all = busy as f64 + idle as f64 + stolen as f64;
+            if all > 0.0 {
+                self.put(format!("cpu{}_busy_ratio", cpu.cpu), busy as f64 / all);
+                self.put(format!("cpu{}_steal_ratio", cpu.cpu), stolen as f64 / all);
+            }
+        }
+        let elapsed = (now.at - before.at).as_secs_f64();
+        if elapsed <= 0.0 {
+            return;
+        }
+        let mut rate = |name: String, new: Option<u64>, old: Option<u64>| {
+            if let Some(grown) = new.zip(old).and_then(|(new, old)| new.checked_sub(old)) {
+                self.put(name, grown as f64 / elapsed);
+            }
+        };
+        let (new, old) = (&now.stat, &before.stat);
+        rate("interrupts_per_s".into(), new.interrupts, old.interrupts);
+        rate("softirqs_per_s".into(), new.softirqs, old.softirqs);
+        rate("context_switches_per_s".into(), new.context_switches, old.context_switches);
+        let of = |all: &[(u32, u64)], number: u32| {
+            all.iter().find(|(other, _)| *other == number).map(|(_, count)| *count)
+        };
+        for (cpu, wait) in &now.run_delays {
+            let name = format!("cpu{cpu}_run_queue_wait_ns_per_s");
+            rate(name, Some(*wait), of(&before.run_delays, *cpu));
+        }
+        // Threads come and go; those that were there both times count.
+        let both = now
+            .thread_waits
+            .iter()
+            .filter_map(|(thread, wait)| wait.checked_sub(of(&before.thread_waits, *thread)?));
+        let waits: Vec<u64> = both.collect();
+        if !waits.is_empty() {
+            let sum = waits.into_iter().fold(0, u64::saturating_add);
+            rate("process_run_queue_wait_ns_per_s".into(), Some(sum), Some(0));
+        }
+    }
+}
+
+/// The share of the time on a channel for which it was busy, between two surveys.
+fn busy(before: &Channel, now: &Channel) -> Option<f64> {
+    let busy = now.busy_ms?.checked_sub(before.busy_ms?)?;
+    let active = now.active_ms?.checked_sub(before.active_ms?)?;
+    (active > 0).then(|| busy as f64 / active as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processor::CpuTimes;
+
+    fn readings(ms: i64, busy: u64, interrupts: u64) -> Readings {
+        let mut readings = Readings::at(Instant::from_nanos(ms * 1_000_000));
+        let times = CpuTimes { cpu: 0, busy, idle: 100, stolen: 10 };
+        readings.stat = Stat { cpus: vec![times], interrupts: Some(interrupts), ..Stat::default() };
+        readings
+    }
+
+    #[test]
+    fn counters_become_shares_and_rates_and_the_first_sample_has_neither() {
+        let mut series = Series::default();
+        assert!(series.take(readings(0, 50, 1_000)).values.is_empty());
+        let mut later = readings(200, 65, 1_500);
+        later.stat.cpus[0].idle = 105;
+        later.stat.cpus[0].stolen = 10;
+        let sample = series.take(later);
+        assert_eq!(sample.at_ns, 200_000_000);
+        assert_eq!(sample.values["cpu0_busy_ratio"], 0.75);
+        assert_eq!(sample.values["cpu0_steal_ratio"], 0.0);
+        assert_eq!(sample.values["interrupts_per_s"], 2_500.0);
+        assert!(!sample.values.contains_key("softirqs_per_s"), "not told, not nought");
+    }
+
+    #[test]
+    fn counters_that_go_back_and_clocks_that_stand_still_give_nothing() {
+        let mut series = Series::default();
+        series.take(readings(0, 50, 1_000));
+        assert!(series.take(readings(200, 40, 900)).values.is_empty());
+        assert!(!series.take(readings(200, 60, 950)).values.contains_key("interrupts_per_s"));
+    }
+
+    #[test]
+    fn only_threads_that_were_there_both_times_count() {
+        let mut series = Series::default();
+        let with = |ms: i64, waits: &[(u32, u64)]| {
+            let mut readings = Readings::at(Instant::from_nanos(ms * 1_000_000));
+            readings.thread_waits = waits.to_vec();
+            readings
+        };
+        series.take(with(0, &[(1, 100), (2, 900)]));
+        let sample = series.take(with(500, &[(1, 600), (3, 5_000)]));
+        assert_eq!(sample.values["process_run_queue_wait_ns_per_s"], 1_000.0);
+    }
+
+    #[test]
+    fn channels_are_compared_with_their_last_survey_however_long_ago() {
+        let channel = |active_ms, busy_ms| Channel {
+            frequency_mhz: 2_452,
+            noise_dbm: Some(-95.0),
+            active_ms: Some(active_ms),
+            busy_ms: Some(busy_ms),
+            ..Channel::default()
+        };
+        let mut series = Series::default();
+        let mut with = |channels: Vec<Channel>| {
+            let mut readings = Readings::at(Instant::from_nanos(0));
+            readings.channels = channels.into_iter().map(|c| ("wlan0".to_owned(), c)).collect();
+            series.take(readings)
+        };
+        assert_eq!(with(vec![channel(1_000, 100)]).values["wlan0_2452mhz_noise_dbm"], -95.0);
+        assert!(with(vec![]).values.is_empty());
+        assert_eq!(with(vec![channel(1_400, 200)]).values["wlan0_2452mhz_busy_ratio"], 0.25);
+    }
+}

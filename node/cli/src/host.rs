@@ -1,0 +1,88 @@
+//! The host series beside samples: a thread that reads what the machine does, five times a second,
+//! while something is measured and its samples are kept.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread::JoinHandle;
+
+use dwell_host::{HostSample, Series};
+use dwell_io::host::Host;
+use dwell_units::Nanos;
+
+/// How often the host is read.
+const EVERY: Nanos = Nanos::from_millis(200);
+
+/// Samples that may wait to be taken: more than come while a recorder is stopped for a minute.
+const WAITING: usize = 512;
+
+/// See the module's documentation. The thread ends with it.
+///
+/// What keeps samples starts one, and hands on what has come before each flush of its segment:
+///
+/// ```ignore
+/// let host = HostSampler::start();
+/// host.taken().for_each(|sample| writer.push_host(&sample));
+/// ```
+pub(crate) struct HostSampler {
+    /// Let go of to end the thread.
+    stop: Option<SyncSender<()>>,
+    samples: Receiver<HostSample>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HostSampler {
+    /// Starts to read. Where no thread can be had, there is no series.
+    pub(crate) fn start() -> Self {
+        let (stop, stopped) = mpsc::sync_channel(0);
+        let (samples, taken) = mpsc::sync_channel(WAITING);
+        let read = move || {
+            let mut host = Host::find();
+            let mut series = Series::default();
+            loop {
+                let sample = series.take(host.read());
+                // The first of a machine that tells only counters says nothing; one that finds no
+                // room is missed on the axis, where its time is missing.
+                if !sample.values.is_empty() {
+                    let _ = samples.try_send(sample);
+                }
+                match stopped.recv_timeout(EVERY.to_std()) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("host".to_owned()).spawn(read).ok();
+        Self { stop: Some(stop), samples: taken, thread }
+    }
+
+    /// What was read since it was last asked.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = HostSample> + '_ {
+        self.samples.try_iter()
+    }
+}
+
+impl Drop for HostSampler {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_host_is_read_until_nobody_wants_it_any_more() {
+        let sampler = HostSampler::start();
+        let first = sampler.samples.recv_timeout(Duration::from_secs(30)).unwrap();
+        let second = sampler.samples.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert!(second.at_ns > first.at_ns);
+        assert!(second.values.contains_key("interrupts_per_s"), "{second:?}");
+        // Returns only when the thread has ended.
+        drop(sampler);
+    }
+}

@@ -1,0 +1,49 @@
+//! What the machine did while it measured goes with the samples, on the same time axis.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+
+use dwell_record::segment::{Record, read};
+
+mod support;
+use support::{Server, dwell};
+
+#[test]
+fn samples_carry_what_the_machine_did_between_the_first_and_the_last_probe() {
+    let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("samples");
+    let file = path.to_str().unwrap();
+    let ping = dwell(&["ping", "-c", "20", "-i", "0.05", "--samples", file, "--json", &urls[0]]);
+    assert_eq!(ping.status.code(), Some(0), "{ping:?}");
+
+    let (mut probes, mut host, mut names) = (Vec::new(), Vec::new(), HashSet::new());
+    let end = read(&mut File::open(&path).unwrap(), &mut |record| match record {
+        Record::Sample(sample, ..) => probes.push(sample.tx.app.as_nanos()),
+        Record::Host(sample) => {
+            host.push(sample.at_ns);
+            assert!(sample.values.iter().all(|(name, value)| {
+                value.is_finite() && (!name.ends_with("_ratio") || (0.0..=1.0).contains(value))
+            }));
+            names.extend(sample.values.keys().cloned());
+        }
+        _ => {}
+    });
+    let end = end.unwrap();
+    assert!(
+        end.totals.is_some_and(|totals| totals.samples == end.samples),
+        "host samples do not count"
+    );
+    let (Some(first), Some(last)) = (probes.first(), probes.last()) else { panic!("{ping:?}") };
+    let within = host.iter().filter(|at| (first..=last).contains(at)).count();
+    // Five a second in 0.95 s, and fewer where the machine is busy.
+    assert!((2..=6).contains(&within), "{within} of {host:?} between {first} and {last}");
+    assert!(host.is_sorted());
+    for name in ["cpu0_busy_ratio", "interrupts_per_s", "context_switches_per_s"] {
+        assert!(names.contains(name), "{names:?}");
+    }
+    let has_radio =
+        fs::read_to_string("/proc/net/wireless").is_ok_and(|text| text.lines().count() > 2);
+    let told = names.iter().any(|name| name.ends_with("_signal_dbm"));
+    assert!(has_radio || !told, "what the kernel has not is absent: {names:?}");
+}

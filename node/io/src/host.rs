@@ -1,0 +1,132 @@
+//! What this machine does: the files of /proc and /sys that tell of processors, temperatures and
+//! radios, and iw's survey of channels. What is not there is left out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use dwell_host::{Readings, radios, run_delays, stat, survey, thread_wait};
+
+use crate::clock;
+
+/// Readings between two surveys of channels: each starts a program.
+const SURVEY: u64 = 10;
+
+/// Reads the host again and again.
+#[derive(Debug)]
+pub struct Host {
+    frequencies: Vec<(u32, PathBuf)>,
+    temperatures: Vec<(u32, PathBuf)>,
+    readings: u64,
+}
+
+impl Host {
+    /// Looks for what there is to be read.
+    pub fn find() -> Self {
+        let cpus = numbered("/sys/devices/system/cpu", "cpu", "cpufreq/scaling_cur_freq");
+        let zones = numbered("/sys/class/thermal", "thermal_zone", "temp");
+        Self { frequencies: cpus, temperatures: zones, readings: 0 }
+    }
+
+    /// Reads all of it. Takes some tens of microseconds for each file, so never on a timing thread.
+    pub fn read(&mut self) -> Readings {
+        let mut readings = Readings::at(clock::realtime());
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        readings.stat = stat(&text("/proc/stat"));
+        readings.run_delays = run_delays(&text("/proc/schedstat"));
+        readings.thread_waits = thread_waits();
+        readings.frequencies = values(&self.frequencies)
+            .filter_map(|(cpu, khz): (_, u64)| Some((cpu, khz.checked_mul(1_000)?)))
+            .collect();
+        readings.temperatures = values(&self.temperatures).collect();
+        readings.radios = radios(&text("/proc/thread-self/net/wireless"));
+        if self.readings.is_multiple_of(SURVEY) {
+            for radio in &readings.radios {
+                let channels = survey(&channels_of(&radio.interface));
+                let named = channels.into_iter().map(|channel| (radio.interface.clone(), channel));
+                readings.channels.extend(named);
+            }
+        }
+        self.readings += 1;
+        readings
+    }
+}
+
+/// The directories `prefixN` of `directory` that have the file `leaf`, by N.
+fn numbered(directory: &str, prefix: &str, leaf: &str) -> Vec<(u32, PathBuf)> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let mut found: Vec<(u32, PathBuf)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok()?;
+            Some((number, entry.path().join(leaf)))
+        })
+        .filter(|(_, path)| path.exists())
+        .collect();
+    found.sort();
+    found
+}
+
+fn values<T: std::str::FromStr>(files: &[(u32, PathBuf)]) -> impl Iterator<Item = (u32, T)> + '_ {
+    files.iter().filter_map(|(number, path)| {
+        Some((*number, fs::read_to_string(path).ok()?.trim().parse().ok()?))
+    })
+}
+
+/// The waits of this process's threads, this one left out: it measures nothing.
+fn thread_waits() -> Vec<(u32, u64)> {
+    let own = fs::read_link("/proc/thread-self").ok();
+    let own = own.as_deref().and_then(Path::file_name);
+    let Ok(entries) = fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let threads = entries.flatten().filter(|entry| Some(entry.file_name().as_os_str()) != own);
+    threads
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            let text = fs::read_to_string(entry.path().join("schedstat")).ok()?;
+            Some((number, thread_wait(&text)?))
+        })
+        .collect()
+}
+
+/// What iw says of the channels of a wireless interface; nothing where there is no iw.
+fn channels_of(interface: &str) -> String {
+    let path = std::env::var("PATH").unwrap_or_default();
+    Command::new("iw")
+        .args(["dev", interface, "survey", "dump"])
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_linux_tells_what_its_processors_do() {
+        let mut host = Host::find();
+        let first = host.read();
+        assert!(!first.stat.cpus.is_empty());
+        assert!(first.stat.interrupts.is_some_and(|count| count > 0));
+        let later = host.read();
+        assert!(later.at > first.at);
+        assert!(later.stat.context_switches >= first.stat.context_switches);
+    }
+
+    #[test]
+    fn files_are_found_by_number_and_those_that_say_nothing_are_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        for (zone, text) in
+            [("zone10", "51000\n"), ("zone2", "-3500\n"), ("zone3", "?"), ("zonex", "1")]
+        {
+            fs::create_dir(root.path().join(zone)).unwrap();
+            fs::write(root.path().join(zone).join("temp"), text).unwrap();
+        }
+        let found = numbered(root.path().to_str().unwrap(), "zone", "temp");
+        let read: Vec<(u32, i64)> = values(&found).collect();
+        assert_eq!(read, [(2, -3_500), (10, 51_000)]);
+    }
+}
