@@ -682,13 +682,33 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__load__subcmd__sink)
-            opts="-h --duration --json --help"
+            opts="-h --duration --clock-error --stamps --cpu --scheduling --busy-poll --samples --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clock-error)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --samples)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -700,7 +720,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__load__subcmd__traffic)
-            opts="-4 -6 -h --flows --rate --distribution --size --seed --duration --count --json --help"
+            opts="-4 -6 -h --flows --rate --distribution --size --seed --header --duration --count --stamps --cpu --scheduling --busy-poll --samples --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -726,11 +746,31 @@ _dwell__node() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --header)
+                    COMPREPLY=($(compgen -W "dwell iperf" -- "${cur}"))
+                    return 0
+                    ;;
                 --duration)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --samples)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

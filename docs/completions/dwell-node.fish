@@ -44,7 +44,7 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l stamps -d
 user\t'The program\'s own clock reads only'
 kernel\t'The kernel\'s; exit 4 if it delivers none'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l cpu -d 'Run on this CPU' -r
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
 other\t'Like every ordinary program'
 fifo\t'Before all ordinary programs; exit 4 where not allowed'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l icmp-socket -d 'ICMP: which kind of socket' -r -f -a "auto\t'A ping socket where allowed, else a raw one'
@@ -74,7 +74,7 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l stamps
 user\t'The program\'s own clock read'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l limit -d 'Replies per second and source address and port, like 1000pps, or off; a TCP connection is slowed down to it [default: off on loopback and in dwell\'s labs, else 100kpps]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l cpu -d 'Run on this CPU' -r
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
 other\t'Like every ordinary program'
 fifo\t'Before all ordinary programs; exit 4 where not allowed'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l stateless -d 'STAMP: copy the sender\'s sequence number instead of counting per session'
@@ -97,16 +97,37 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_s
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l rate -d 'Rate of all flows together, like 80Mbit/s (counted over IP packets) or 200pps' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l distribution -d 'Gaps between packets: constant, poisson or pareto(SHAPE)' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l size -d 'Size of the UDP payload' -r
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l seed -d 'Seed of the gaps' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l seed -d 'Seed of the gaps and of the payload' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l header -d 'What the payload begins with' -r -f -a "dwell\t'dwell\'s own mark: flow and sequence number'
+iperf\t'iperf2\'s, so that `iperf -s -u -e` counts the flow and reports it; the last packet of a flow is its end, which is repeated until the server has answered'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l duration -d 'Stop after this time [default: until stopped]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l count -d 'Stop after this many packets' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l stamps -d 'Which stamps to use for --samples: the program\'s own, or the kernel\'s beside them where delivered' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
+user\t'The program\'s own clock reads only'
+kernel\t'The kernel\'s; exit 4 if it delivers none'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l cpu -d 'Run on this CPU' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+other\t'Like every ordinary program'
+fifo\t'Before all ordinary programs; exit 4 where not allowed'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l samples -d 'Write every stamp of every packet to this file' -r -F
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -s 4 -d 'Use IPv4 only'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -s 6 -d 'Use IPv6 only'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l json -d 'Print the summary as one JSON object'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -s h -l help -d 'Print help'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l duration -d 'Stop after this time [default: until stopped]' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l clock-error -d 'The clocks of all senders differ from this one\'s by at most this (0s: they are one, as in a lab): tell how long packets of iperf\'s header were on the way. Senders on this machine\'s own loopback need no such promise' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l stamps -d 'Which stamps to use: the program\'s own, or the kernel\'s beside them where delivered' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
+user\t'The program\'s own clock reads only'
+kernel\t'The kernel\'s; exit 4 if it delivers none'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l cpu -d 'Run on this CPU' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+other\t'Like every ordinary program'
+fifo\t'Before all ordinary programs; exit 4 where not allowed'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l samples -d 'Write every stamp of every packet to this file' -r -F
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l json -d 'Print the summary as one JSON object'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -s h -l help -d 'Print help'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "cpu" -d 'Burn CPU time at a level'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "traffic" -d 'Send UDP traffic at a rate'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "sink" -d 'Receive and count the traffic'
