@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_engine::passage::{Passage, Point, PointStamps};
+use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
 use dwell_engine::schedule::Schedule;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::{Notice, Port};
@@ -16,7 +16,7 @@ use rtrb::Producer;
 
 use super::ending;
 use super::payload::Payload;
-use super::pending::{Pending, sent};
+use super::pending::Pending;
 use crate::pace::{self, Manner, Rest};
 
 /// The first packet leaves so long after the loop began, so that it is waited for like all others:
@@ -139,7 +139,8 @@ impl Driver<'_> {
         let mut stamps = PointStamps::default();
         stamps.set(Point::TxApp, left.app);
         stamps.set(Point::TxAppDone, done);
-        let passage = sent(n as u32, id, message.len(), stamps);
+        let size = message.len() as u16;
+        let passage = Passage { flow: n as u32, id, size, fate: Fate::Sent, stamps };
         let whole = match left.key {
             Some(key) => pending.push(key, passage),
             None => Some(passage),

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::plan::Plan;
 use super::recorder::Recorder;
 use super::{Outcome, measures};
-use crate::load::Put;
+use crate::load::{Put, missing_stamps};
 
 /// A rate that is missed by more than this is told.
 const MISSED: f64 = 0.02;
@@ -72,6 +72,7 @@ pub(super) fn summary(
         warnings: warnings(plan, outcome),
         ..Trust::default()
     };
+    trust.warnings.extend(missing_stamps(parts));
     trust.note_clocks(&recorder.start, &dwell_io::clock::pair());
     let tx = if parts.missing(Point::TxKernel).is_some() { Rung::KernelSw } else { Rung::User };
     Put {
