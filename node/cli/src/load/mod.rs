@@ -11,8 +11,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dwell_engine::passage::Point;
 use dwell_engine::stamps::Rung;
 use dwell_record::{Figures, Kind, Packets, Placement, Scalar, Stamps, Summary, Trust};
+use dwell_stats::Parts;
 use serde_json::Value;
 
 use crate::environment::environment;
@@ -124,6 +126,14 @@ impl Put<'_> {
             environment: environment(None, self.placement),
         }
     }
+}
+
+/// Stamps that some packets have and others lack, as warnings.
+fn missing_stamps(parts: &Parts) -> impl Iterator<Item = String> {
+    Point::ALL.into_iter().filter_map(|point| {
+        let missing = parts.missing(point).filter(|missing| *missing > 0)?;
+        Some(format!("packets whose {} stamp did not come: {missing}", point.name()))
+    })
 }
 
 /// Prints the result as lines for people.

@@ -74,7 +74,7 @@ fn printed(text: &str) -> (f64, u64, u64) {
     (jitter.parse().unwrap(), lost.parse().unwrap(), total.parse().unwrap())
 }
 
-fn ready(test: &str) -> Option<TestLab> {
+fn ready(test: &str, delay: &[&str]) -> Option<TestLab> {
     if !as_root() {
         return None;
     }
@@ -82,8 +82,8 @@ fn ready(test: &str) -> Option<TestLab> {
         skip("iperf is not installed (make setup)");
         return None;
     }
-    let link = ["--loss", "5%", "--seed", "11", "--delay", "2ms", "--mechanism", "tap"];
-    Some(TestLab::up(test, &[&["line:2"][..], &link].concat()))
+    let link = ["line:2", "--loss", "5%", "--seed", "11", "--mechanism", "tap"];
+    Some(TestLab::up(test, &[&link[..], delay].concat()))
 }
 
 #[test]
@@ -94,9 +94,9 @@ fn the_real_server_and_our_sink_count_the_same_losses_of_our_traffic() {
         "traffic",
         "udp://198.19.0.2:5001",
         "--rate",
-        "1000pps",
+        "250pps",
         "--count",
-        "1500",
+        "600",
         "--size",
         "200B",
         "--header",
@@ -106,7 +106,8 @@ fn the_real_server_and_our_sink_count_the_same_losses_of_our_traffic() {
     let mut lost = Vec::new();
     let mut jitters = Vec::new();
     for real in [true, false] {
-        let Some(lab) = ready(if real { "iperf-s" } else { "sink" }) else { return };
+        let delay = ["--delay", "4ms", "--jitter", "2ms"];
+        let Some(lab) = ready(if real { "iperf-s" } else { "sink" }, &delay) else { return };
         let sink = [DWELL, "load", "sink", "udp://0.0.0.0:5001", "--clock-error", "0s", "--json"];
         let server: &[&str] = if real { &["iperf", "-s", "-u", "-e"] } else { &sink };
         let server = InNode::start(&lab, "n2", server).listening();
@@ -114,24 +115,24 @@ fn the_real_server_and_our_sink_count_the_same_losses_of_our_traffic() {
         let sent: Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|e| panic!("{e}: {}", said(&output)));
         let dropped = dropped(&lab);
-        assert!((30..150).contains(&dropped.len()), "5 % of 1,500: {}", dropped.len());
+        assert!((12..60).contains(&dropped.len()), "5 % of 600: {}", dropped.len());
         let text = server.stop(if real { Signal::Terminate } else { Signal::Interrupt });
         let (jitter, server_lost) = if real {
             let (jitter, lost, total) = printed(&text);
-            assert_eq!(total, 1_500, "{text}");
+            assert_eq!(total, 600, "{text}");
             (jitter * 1e6, lost)
         } else {
             let result: Value = serde_json::from_str(&text).unwrap();
-            assert_eq!(result["packets"]["sent"], 1_500, "{result}");
+            assert_eq!(result["packets"]["sent"], 600, "{result}");
             let way = &result["metrics"]["one_way_forward_ns"];
             let median = way["p50"].as_f64().unwrap();
-            assert!((2e6..4e6).contains(&median), "2 ms of delay, {way}");
+            assert!((3.5e6..5e6).contains(&median), "4 ms of delay, {way}");
             let jitter = result["values"]["jitter_rfc3550_ns"].as_f64().unwrap();
             (jitter, result["packets"]["lost"].as_u64().unwrap())
         };
         assert_eq!(server_lost, dropped.len() as u64, "{text}");
         assert_eq!(sent["packets"]["lost"], server_lost, "{sent}");
-        assert_eq!(sent["values"]["server_packets"], 1_500);
+        assert_eq!(sent["values"]["server_packets"], 600);
         // Whole microseconds are reported, and printed.
         let told = sent["values"]["server_jitter_ns"].as_f64().unwrap();
         assert!((told - jitter).abs() <= 1_001.0, "{told} and {jitter} ns");
@@ -139,12 +140,16 @@ fn the_real_server_and_our_sink_count_the_same_losses_of_our_traffic() {
         jitters.push(jitter);
     }
     assert_eq!(lost[0], lost[1], "the same seed, the same luck");
-    assert!(jitters.iter().all(|jitter| *jitter < 2e6), "of a constant delay: {jitters:?} ns");
+    // Both links delayed the same packets by the same times, up to 2 ms either way and too little to
+    // reorder them. What this machine adds is bounded: 8 ms of it in one packet are 0.5 ms of jitter.
+    println!("jitter {jitters:?} ns");
+    assert!(jitters.iter().all(|jitter| *jitter > 4e5), "the link's jitter: {jitters:?} ns");
+    assert!((jitters[0] - jitters[1]).abs() < 5e5, "{jitters:?} ns");
 }
 
 #[test]
 fn the_real_client_hears_from_our_sink_what_the_link_lost() {
-    let Some(lab) = ready("iperf-c") else { return };
+    let Some(lab) = ready("iperf-c", &["--delay", "2ms"]) else { return };
     let sink = [DWELL, "load", "sink", "udp://0.0.0.0:5001", "--json"];
     let sink = InNode::start(&lab, "n2", &sink).listening();
     let client =

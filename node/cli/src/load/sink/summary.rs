@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::drive::Counted;
 use super::flow::Flow;
-use crate::load::Put;
+use crate::load::{Put, missing_stamps};
 
 /// What a summary is made of.
 pub(super) struct Made<'a> {
@@ -47,6 +47,7 @@ impl Made<'_> {
                  them, packet counts do not"
             ));
         }
+        trust.warnings.extend(missing_stamps(parts));
         let came = counted.iter().any(|c| c.packets > 0);
         let stamped = counted.iter().any(|c| c.stamped);
         Put {

@@ -5,16 +5,18 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_engine::passage::{Passage, Point, PointStamps};
+use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
 use dwell_engine::schedule::Schedule;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::{Notice, Port};
 use dwell_io::udp::UdpPort;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
+use dwell_wire::iperf2::ServerReport;
 use rtrb::Producer;
 
+use super::ending;
 use super::payload::Payload;
-use super::pending::{Pending, sent};
+use super::pending::Pending;
 use crate::pace::{self, Manner, Rest};
 
 /// The first packet leaves so long after the loop began, so that it is waited for like all others:
@@ -82,6 +84,8 @@ pub(super) struct Driver<'a> {
     pub(super) stop: &'a AtomicBool,
     pub(super) told: Producer<Told>,
     pub(super) sent: Sent,
+    /// What servers reported of each flow, where flows have an end that is answered.
+    pub(super) reports: Option<Vec<Option<ServerReport>>>,
 }
 
 impl Driver<'_> {
@@ -109,6 +113,9 @@ impl Driver<'_> {
             due.extend(self.flows[n].schedule.next().map(|next| Reverse((start + next, n))));
         }
         self.sent.elapsed = over.unwrap_or_else(monotonic) - start;
+        if let Some(reports) = &mut self.reports {
+            ending::end(&mut self.flows, &mut self.payload, self.stop, reports);
+        }
         self.collect();
     }
 
@@ -132,7 +139,8 @@ impl Driver<'_> {
         let mut stamps = PointStamps::default();
         stamps.set(Point::TxApp, left.app);
         stamps.set(Point::TxAppDone, done);
-        let passage = sent(n as u32, id, message.len(), stamps);
+        let size = message.len() as u16;
+        let passage = Passage { flow: n as u32, id, size, fate: Fate::Sent, stamps };
         let whole = match left.key {
             Some(key) => pending.push(key, passage),
             None => Some(passage),

@@ -20,26 +20,26 @@ const TRIES_STOPPED: usize = 1;
 /// How long a report is waited for.
 const PATIENCE: Nanos = Nanos::from_millis(250);
 
-/// Ends all flows; returns the report of each, if it came.
+/// Ends all flows, and fills in the report of each that came.
 pub(super) fn end(
     flows: &mut [Flow],
     payload: &mut Payload,
     stop: &AtomicBool,
-) -> Vec<Option<ServerReport>> {
-    let mut reports: Vec<Option<ServerReport>> = vec![None; flows.len()];
+    reports: &mut [Option<ServerReport>],
+) {
     let mut buffer = [0; 2_048];
     for tried in 0..TRIES {
         let missing = reports.iter().any(Option::is_none);
         if !missing || tried >= TRIES_STOPPED && stop.load(Ordering::Relaxed) {
             break;
         }
-        for (flow, _) in flows.iter_mut().zip(&reports).filter(|(_, report)| report.is_none()) {
+        for (flow, _) in flows.iter_mut().zip(&*reports).filter(|(_, report)| report.is_none()) {
             // One that is not sent is sent again.
             let _ = flow.port.send(payload.fin(flow.packets, realtime()));
         }
         let until = monotonic() + PATIENCE;
         while reports.iter().any(Option::is_none) && monotonic() < until {
-            for (flow, report) in flows.iter_mut().zip(&mut reports) {
+            for (flow, report) in flows.iter_mut().zip(&mut *reports) {
                 while report.is_none()
                     && let Ok(Some(arrival)) = flow.port.receive(&mut buffer, Wait::No)
                 {
@@ -49,5 +49,4 @@ pub(super) fn end(
             pace::sleep_until(monotonic() + Nanos::from_millis(1));
         }
     }
-    reports
 }

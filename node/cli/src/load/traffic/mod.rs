@@ -1,8 +1,8 @@
 //! `dwell load traffic`: UDP flows on absolute schedules.
 //!
-//! `plan` judges what is asked; `drive` is the timing loop, on a thread of its own; `recorder` turns
-//! what it tells into figures and passages; `ending` ends iperf flows and hears the server's report;
-//! `summary` puts both side by side.
+//! `plan` judges what is asked; `drive` is the timing loop, on a thread of its own, which `ending`
+//! closes for iperf flows by hearing the server's report; `recorder` turns what it tells into figures
+//! and passages; `summary` puts both side by side.
 
 mod drive;
 mod ending;
@@ -14,10 +14,11 @@ mod summary;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use dwell_engine::schedule::{Gaps, Schedule};
+use dwell_engine::stamps::Rung;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::port::{Port, PortOptions, StampRequest};
 use dwell_io::udp::UdpPort;
@@ -187,33 +188,28 @@ pub(crate) fn send(
         stop,
         told,
         sent: Sent::default(),
+        reports: (job.header == TrafficHeader::Iperf).then(|| vec![None; job.flows as usize]),
     };
     let real_time = plan.place.real_time(keeps_samples && plan.mostly_sleeps());
     let main = thread::current();
-    let (mut driver, placement) = thread::scope(|scope| {
+    let over = AtomicBool::new(false);
+    let (driver, placement) = thread::scope(|scope| {
+        let over = &over;
         let timing = scope.spawn(move || -> io::Result<_> {
             let placement = cpu::settle(job.place.cpu, real_time)?;
             driver.run();
+            over.store(true, Ordering::Release);
             main.unpark();
             Ok((driver, placement))
         });
-        recorder.follow(&mut heard, &|| timing.is_finished());
+        recorder.follow(&mut heard, &|| over.load(Ordering::Acquire) || timing.is_finished());
         timing.join().expect("the timing loop does not panic")
     })?;
-    let reports = match job.header {
-        TrafficHeader::Dwell => Vec::new(),
-        TrafficHeader::Iperf => ending::end(&mut driver.flows, &mut driver.payload, stop),
-    };
+    let reports = driver.reports.unwrap_or_default();
     let outcome = Outcome { sent: driver.sent, placement, reports, keeps_samples };
-    let (summary, failure) = {
-        let summary = summary::summary(job, &plan, &outcome, &recorder, recorder.log.parts());
-        let (_, failure) = recorder.log.finish(outcome.sent.dropped);
-        (summary, failure)
-    };
-    if job.stamps == Stamps::Kernel
-        && keeps_samples
-        && summary.stamps.tx == Some(dwell_engine::stamps::Rung::User)
-    {
+    let summary = summary::summary(job, &plan, &outcome, &recorder);
+    let (_, failure) = recorder.log.finish(outcome.sent.dropped);
+    if job.stamps == Stamps::Kernel && keeps_samples && summary.stamps.tx == Some(Rung::User) {
         return Err(Failure::unsupported(
             "--stamps kernel: this socket delivers no kernel stamps here; --stamps auto measures \
              with the program's own",

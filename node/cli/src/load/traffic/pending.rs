@@ -1,6 +1,6 @@
 //! Packets of a flow that have left and whose kernel stamps have not come yet.
 
-use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
+use dwell_engine::passage::{Passage, Point};
 use dwell_engine::stamps::TxStamp;
 
 /// A bounded window of packets by their key in the error queue. A packet leaves it when its last
@@ -66,19 +66,16 @@ impl Pending {
     }
 }
 
-/// A packet that was sent.
-pub(super) fn sent(flow: u32, id: u64, size: usize, stamps: PointStamps) -> Passage {
-    Passage { flow, id, size: size as u16, fate: Fate::Sent, stamps }
-}
-
 #[cfg(test)]
 mod tests {
+    use dwell_engine::passage::{Fate, PointStamps};
     use dwell_units::Instant;
 
     use super::*;
 
     fn packet(id: u64) -> Passage {
-        sent(0, id, 100, PointStamps::default())
+        let stamps = PointStamps::default();
+        Passage { flow: 0, id, size: 100, fate: Fate::Sent, stamps }
     }
 
     fn kernel(at: i64) -> TxStamp {

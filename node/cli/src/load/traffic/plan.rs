@@ -81,7 +81,7 @@ impl Plan {
     /// Whether the timing loop sleeps for most of the time, and so harms nobody when it runs before
     /// all others.
     pub(super) fn mostly_sleeps(&self) -> bool {
-        self.mean >= 1e6
+        self.mean >= 4.0 * SPIN.0 as f64
     }
 }
 

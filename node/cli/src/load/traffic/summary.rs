@@ -1,17 +1,18 @@
 //! What came of traffic, beside what an iperf server says of it.
 
+use dwell_engine::passage::Point;
 use dwell_engine::schedule::Gaps;
 use dwell_engine::stamps::Rung;
 use dwell_plan::{TrafficHeader, TrafficJob};
 use dwell_record::{Figures, Packets, Scalar, Summary, Trust};
-use dwell_stats::{Distribution, Parts};
+use dwell_stats::Distribution;
 use dwell_wire::iperf2::ServerReport;
 use serde_json::json;
 
 use super::plan::Plan;
 use super::recorder::Recorder;
 use super::{Outcome, measures};
-use crate::load::Put;
+use crate::load::{Put, missing_stamps};
 
 /// A rate that is missed by more than this is told.
 const MISSED: f64 = 0.02;
@@ -22,8 +23,8 @@ pub(super) fn summary(
     plan: &Plan,
     outcome: &Outcome,
     recorder: &Recorder,
-    parts: &Parts,
 ) -> Summary {
+    let parts = recorder.log.parts();
     let sent = outcome.sent;
     let reports = &outcome.reports;
     let seconds = sent.elapsed.as_secs_f64().max(1e-9);
@@ -71,12 +72,9 @@ pub(super) fn summary(
         warnings: warnings(plan, outcome),
         ..Trust::default()
     };
+    trust.warnings.extend(missing_stamps(parts));
     trust.note_clocks(&recorder.start, &dwell_io::clock::pair());
-    let tx = if parts.missing(dwell_engine::passage::Point::TxKernel).is_some() {
-        Rung::KernelSw
-    } else {
-        Rung::User
-    };
+    let tx = if parts.missing(Point::TxKernel).is_some() { Rung::KernelSw } else { Rung::User };
     Put {
         target: job.url.clone(),
         engine: plan.manner(measures(job, outcome.keeps_samples)).name(),
