@@ -10,7 +10,7 @@ const volatile struct filter filter;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 16 << 20);
+	__uint(max_entries, 16 << 20); /* node/io/src/bpf/tracer.rs sets another */
 } events SEC(".maps");
 
 /* Events that found the ring full, on each CPU. */

@@ -121,7 +121,10 @@ pub(crate) fn said(output: &Output) -> String {
 }
 
 pub(crate) fn assert_follows_the_schema(printed: &Value) {
-    let path = "../../docs/schema/dwell.lab-1.schema.json";
+    assert_follows("../../docs/schema/dwell.lab-1.schema.json", printed);
+}
+
+pub(crate) fn assert_follows(path: &str, printed: &Value) {
     let text = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let schema = serde_json::from_slice(&text).unwrap();
     let schema = jsonschema::draft202012::new(&schema).unwrap();

@@ -11,10 +11,12 @@ use std::time::Duration;
 use dwell_engine::passage::{Fate, Passage, Point};
 use dwell_io::bpf::{Hook, Pass, XdpMode};
 use dwell_io::{interface, netns};
+use dwell_plan::{IdFormat, Job, TraceHook, TraceJob};
+use dwell_protocol::{Event, Frame, JobId, Request, read_frame, write_message};
 use dwell_record::segment::{FlowEntry, Record, read};
 use serde_json::Value;
 
-use crate::fixture::{DWELL, TestLab, as_root, said};
+use crate::fixture::{DWELL, TestLab, as_root, assert_follows, said};
 
 const ALL: [&str; 5] = ["rx_driver", "rx_tcx", "pre_routing", "post_routing", "tx_tcx"];
 
@@ -63,6 +65,8 @@ impl Trace {
         let output = self.child.wait_with_output().unwrap();
         assert!(output.status.success(), "{} {}", output.status, self.notes);
         let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let schema = "../../docs/schema/dwell.summary-1.schema.json";
+        assert_follows(schema, &summary);
         let (mut flows, mut passages) = (Vec::new(), Vec::new());
         let mut segment = fs::File::open(self.samples.path()).unwrap();
         read(&mut segment, &mut |record| match record {
@@ -281,4 +285,57 @@ fn program_of_nobody() -> (PathBuf, tempfile::TempDir) {
     let open = Command::new("chmod").arg("755").arg(directory.path()).status().unwrap();
     assert!(open.success());
     (program, directory)
+}
+
+#[test]
+fn a_node_traces_for_its_controller_which_pulls_the_samples() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("trace-serve", &["line:3"]);
+    let mut node = Command::new(DWELL)
+        .args(["lab", "exec", "--lab", &lab.name, "n2", "--", DWELL, "serve", "--stdio"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut requests, answers) = (node.stdin.take().unwrap(), node.stdout.take().unwrap());
+    let mut answers = BufReader::new(answers);
+    let mut segment = Vec::new();
+    let mut next = || loop {
+        match read_frame::<Event>(&mut answers).unwrap().expect("the node is there") {
+            Frame::Message(Event::Progress { .. }) => {}
+            Frame::Message(event) => return (event, std::mem::take(&mut segment)),
+            Frame::Data(_, bytes) => segment.extend(bytes),
+        }
+    };
+    assert!(matches!(next().0, Event::Hello { .. }));
+    let job = JobId(1);
+    let what = Job::Trace(TraceJob {
+        flow: "udp port 7001".to_owned(),
+        id: IdFormat::Dwell,
+        hooks: vec![TraceHook::Netfilter],
+        interfaces: Vec::new(),
+        duration: None,
+    });
+    write_message(&mut requests, &Request::Start { job, what, samples: true }).unwrap();
+    assert!(matches!(next().0, Event::Ready { .. }));
+    let (near, far) = (lab.socket("n1", "0.0.0.0:0"), lab.socket("n3", "0.0.0.0:7001"));
+    pass(&near, &far, "198.19.0.3:7001", 0..100, 64);
+    write_message(&mut requests, &Request::Stop { job }).unwrap();
+    let Event::Finished { summary, .. } = next().0 else { panic!("a result") };
+    assert_eq!(summary.metrics["node_delay_netfilter_ns"].count, 100);
+    write_message(&mut requests, &Request::Pull { job }).unwrap();
+    let (pulled, bytes) = next();
+    assert!(matches!(pulled, Event::Pulled { .. }), "{pulled:?}");
+    let mut ids = Vec::new();
+    read(&mut &bytes[..], &mut |record| {
+        if let Record::Passage(passage) = record {
+            ids.push(passage.id);
+        }
+    })
+    .unwrap();
+    assert_eq!(ids, (0..100).collect::<Vec<_>>());
+    drop(requests);
+    assert!(node.wait().unwrap().success());
 }
