@@ -21,28 +21,6 @@ struct {
 	__type(value, __u64);
 } dropped SEC(".maps");
 
-struct ipv4 {
-	__u8 version_length;
-	__u8 service;
-	__u16 total;
-	__u16 id;
-	__u16 fragment;
-	__u8 hops;
-	__u8 protocol;
-	__u16 checksum;
-	__u32 source;
-	__u32 destination;
-};
-
-struct ipv6 {
-	__u32 version;
-	__u16 payload;
-	__u8 next;
-	__u8 hops;
-	__u32 source[4];
-	__u32 destination[4];
-};
-
 /* The first bytes of a transport header. */
 union transport {
 	__u16 ports[2];

@@ -8,3 +8,5 @@ mod rootless;
 #[cfg(feature = "bpf")]
 mod trace;
 mod whole;
+#[cfg(feature = "bpf")]
+mod xdp_relay;
