@@ -69,7 +69,7 @@ struct relay {
 	__u16 listen_port;
 	__u16 to_port;
 	__u16 first_port;
-	__u16 virtual;	   /* interfaces are, so that checksums may be unfinished */
+	__u16 cleared;	   /* UDP checksums are, because they may be unfinished */
 };
 
 /* A client of the relay; last is CLOCK_MONOTONIC of its last packet, 0 if there is none. */

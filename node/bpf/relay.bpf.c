@@ -95,8 +95,7 @@ static __always_inline int send_on(struct xdp_md *context, const struct datagram
 	checksum = replaced(packet->ip->checksum, hops, *(__u16 *)&packet->ip->hops);
 	checksum = replaced(checksum, packet->ip->source, from);
 	packet->ip->checksum = replaced(checksum, packet->ip->destination, to);
-	if (relay.virtual) {
-		/* What this machine itself sent has a half of a checksum, which cannot be told. */
+	if (relay.cleared) {
 		packet->udp->checksum = 0;
 	} else if (packet->udp->checksum) {
 		checksum = replaced(packet->udp->checksum, packet->ip->source, from);

@@ -2,24 +2,27 @@
 
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 
-use dwell_io::bpf::{BpfError, XdpRelay, XdpRelaySpec};
+use dwell_io::bpf::{BpfError, Checksums, XdpRelay, XdpRelaySpec};
 use dwell_io::{interface, netns};
 use dwell_units::Nanos;
+use rand::{Rng as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::fixture::{TestLab, as_root};
 
-fn spec(flows: u16, interfaces: Vec<u32>) -> XdpRelaySpec {
+fn spec(flows: u16, checksums: Checksums, interfaces: Vec<u32>) -> XdpRelaySpec {
     let listen: SocketAddrV4 = "198.19.0.2:7001".parse().unwrap();
     let to = "198.19.0.3:7001".parse().unwrap();
-    XdpRelaySpec { listen, to, interfaces, flows, idle: Nanos::from_secs(60) }
+    XdpRelaySpec { listen, to, interfaces, flows, idle: Nanos::from_secs(60), checksums }
 }
 
 /// Starts a relay in node n2.
-fn relay(lab: &TestLab, flows: u16) -> XdpRelay {
+fn relay(lab: &TestLab, flows: u16, checksums: Checksums) -> XdpRelay {
     netns::within(&lab.netns("n2"), || {
         let all = interface::all().unwrap();
         let links = all.iter().filter(|found| found.up && found.name != "lo");
-        XdpRelay::start(&spec(flows, links.map(|found| found.index).collect())).unwrap()
+        let links = links.map(|found| found.index).collect();
+        XdpRelay::start(&spec(flows, checksums, links)).unwrap()
     })
     .unwrap()
 }
@@ -41,7 +44,7 @@ fn the_relay_in_the_driver_gives_every_client_a_port_and_the_far_end_answers_thr
         return;
     }
     let lab = TestLab::up("xdp-relay", &["line:3"]);
-    let relay = relay(&lab, 8);
+    let relay = relay(&lab, 8, Checksums::ByDriver);
     let far = lab.socket("n3", "0.0.0.0:7001");
     let clients: Vec<_> = (0..4).map(|_| lab.socket("n1", "0.0.0.0:0")).collect();
     for round in 0..10 {
@@ -72,7 +75,7 @@ fn a_flood_of_clients_pushes_out_those_idle_for_longest_and_is_counted() {
         return;
     }
     let lab = TestLab::up("xdp-flood", &["line:3"]);
-    let relay = relay(&lab, 4);
+    let relay = relay(&lab, 4, Checksums::ByDriver);
     let far = lab.socket("n3", "0.0.0.0:7001");
     let clients: Vec<_> = (0..12).map(|_| lab.socket("n1", "0.0.0.0:0")).collect();
     for client in &clients {
@@ -89,6 +92,24 @@ fn a_flood_of_clients_pushes_out_those_idle_for_longest_and_is_counted() {
     // One that was pushed out is a new flow when it comes again.
     exchange(&clients[0], &far, b"again");
     assert_eq!(relay.counters().unwrap().flows, 13);
-    let too_many = XdpRelay::start(&spec(0, Vec::new()));
+    let too_many = XdpRelay::start(&spec(0, Checksums::ByDriver, Vec::new()));
     assert!(matches!(too_many, Err(BpfError::Refused { .. })));
+}
+
+#[test]
+fn on_a_wire_checksums_are_updated_and_the_far_kernel_finds_them_right() {
+    if !as_root() {
+        return;
+    }
+    // What leaves by a TAP interface has a whole checksum, and what comes by one is checked.
+    let lab = TestLab::up("xdp-sums", &["line:3", "--mechanism", "tap", "--delay", "100us"]);
+    let relay = relay(&lab, 8, Checksums::Updated);
+    let (near, far) = (lab.socket("n1", "0.0.0.0:0"), lab.socket("n3", "0.0.0.0:7001"));
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+    for size in 1..300 {
+        let mut payload = vec![0; size];
+        rng.fill_bytes(&mut payload);
+        exchange(&near, &far, &payload);
+    }
+    assert_eq!(relay.counters().unwrap().backward, 299);
 }

@@ -27,6 +27,8 @@ pub use event::{Event, HEAD, Protocol};
 pub use probe::{Attached, Hook, Pass, XdpMode};
 #[cfg(feature = "bpf")]
 pub use relay::XdpRelay;
-pub use spec::{BpfError, Hooks, RELAY_FLOWS, TraceSpec, XdpCounters, XdpFlow, XdpRelaySpec};
+pub use spec::{
+    BpfError, Checksums, Hooks, RELAY_FLOWS, TraceSpec, XdpCounters, XdpFlow, XdpRelaySpec,
+};
 #[cfg(feature = "bpf")]
 pub use tracer::Tracer;

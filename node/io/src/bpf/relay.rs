@@ -3,13 +3,14 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
 
 use dwell_units::Nanos;
 use libbpf_rs::{MapCore as _, MapFlags, Object};
 
 use super::link::{self, Place};
 use super::probe::XdpMode;
-use super::spec::{RELAY_FLOWS, XdpCounters, XdpFlow, XdpRelaySpec};
+use super::spec::{Checksums, RELAY_FLOWS, XdpCounters, XdpFlow, XdpRelaySpec};
 use super::{BpfError, object};
 use crate::interface;
 
@@ -22,11 +23,15 @@ const FIRST_PORT: u16 = 61_000;
 /// Nobody listens there (RFC 863), and a packet to it makes the kernel find out its next hop.
 const DISCARD: u16 = 9;
 
+/// How long the far end may take to refuse it.
+const PATIENCE: Duration = Duration::from_millis(200);
+
 /// Relays until it is dropped.
 pub struct XdpRelay {
     // Detached first.
     links: Vec<OwnedFd>,
     object: Object,
+    way: UdpSocket,
     own: Ipv4Addr,
     spec: XdpRelaySpec,
     notes: Vec<String>,
@@ -45,15 +50,19 @@ impl XdpRelay {
             let reason = format!("{} flows; from 1 to {}", spec.flows, RELAY_FLOWS.end());
             return Err(BpfError::Refused { reason });
         }
-        let own = way_to(spec.to).map_err(no_way)?;
+        let (way, own) = towards(spec.to).map_err(no_way)?;
         let there = interface::all().map_err(no_way)?;
         let driver = |index: u32| {
             let found = there.iter().find(|found| found.index == index);
             found.and_then(|found| found.driver.as_deref())
         };
-        // Whatever has no card may hand on packets whose checksum is for a card to finish.
         let is_virtual = |&index: &u32| matches!(driver(index), None | Some("veth" | "tun"));
-        let constants = constants(spec, own, spec.interfaces.iter().any(is_virtual));
+        let is_cleared = match spec.checksums {
+            Checksums::ByDriver => spec.interfaces.iter().any(is_virtual),
+            Checksums::Updated => false,
+            Checksums::Cleared => true,
+        };
+        let constants = constants(spec, own, is_cleared);
         let object = object::load(PROGRAM, |object| {
             for mut map in object.maps_mut() {
                 match &*map.name().to_string_lossy() {
@@ -66,7 +75,7 @@ impl XdpRelay {
             Ok(())
         })?;
         let mut relay =
-            Self { links: Vec::new(), object, own, spec: spec.clone(), notes: Vec::new() };
+            Self { links: Vec::new(), object, way, own, spec: spec.clone(), notes: Vec::new() };
         for &interface in &spec.interfaces {
             // What a driver sends on natively to a veth gets lost, unless its peer has XDP too.
             let modes: &[XdpMode] = match driver(interface) {
@@ -122,6 +131,13 @@ impl XdpRelay {
         Ok(flows)
     }
 
+    /// Lets the kernel look for the next hop towards `to` again: for when packets find no way,
+    /// because it has forgotten it.
+    pub fn look_for_the_way(&self) {
+        // An error is the answer to the packet before.
+        let _ = self.way.send(&[]);
+    }
+
     /// How it is attached, where that is not by the driver.
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -153,20 +169,24 @@ fn unreadable(error: libbpf_rs::Error) -> BpfError {
     BpfError::Read { reason: error.to_string() }
 }
 
-/// The address that packets to there leave from. Lets the kernel find the next hop, too: a program
-/// in the driver can only ask for one that is known.
-fn way_to(to: SocketAddrV4) -> io::Result<Ipv4Addr> {
+/// A socket towards there. The kernel finds the next hop for it, which a program in the driver can
+/// only ask for when it is known.
+fn towards(to: SocketAddrV4) -> io::Result<(UdpSocket, Ipv4Addr)> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect((*to.ip(), DISCARD))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
     socket.send(&[])?;
-    match socket.local_addr()? {
-        SocketAddr::V4(own) => Ok(*own.ip()),
-        SocketAddr::V6(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
-    }
+    // Refused or not answered, both are well: the packet has found its way by then.
+    let _ = socket.recv(&mut [0; 1]);
+    let own = match socket.local_addr()? {
+        SocketAddr::V4(own) => *own.ip(),
+        SocketAddr::V6(_) => return Err(io::ErrorKind::AddrNotAvailable.into()),
+    };
+    Ok((socket, own))
 }
 
 /// struct relay.
-fn constants(spec: &XdpRelaySpec, own: Ipv4Addr, is_virtual: bool) -> [u8; 32] {
+fn constants(spec: &XdpRelaySpec, own: Ipv4Addr, is_cleared: bool) -> [u8; 32] {
     let Nanos(idle) = spec.idle;
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&idle.max(0).cast_unsigned().to_ne_bytes());
@@ -177,6 +197,6 @@ fn constants(spec: &XdpRelaySpec, own: Ipv4Addr, is_virtual: bool) -> [u8; 32] {
     bytes[24..26].copy_from_slice(&spec.listen.port().to_be_bytes());
     bytes[26..28].copy_from_slice(&spec.to.port().to_be_bytes());
     bytes[28..30].copy_from_slice(&FIRST_PORT.to_ne_bytes());
-    bytes[30..].copy_from_slice(&u16::from(is_virtual).to_ne_bytes());
+    bytes[30..].copy_from_slice(&u16::from(is_cleared).to_ne_bytes());
     bytes
 }

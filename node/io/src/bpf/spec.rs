@@ -50,6 +50,22 @@ pub struct XdpRelaySpec {
     pub flows: u16,
     /// A flow that was idle for so long may make room for another.
     pub idle: Nanos,
+    /// How UDP checksums stay right.
+    pub checksums: Checksums,
+}
+
+/// How UDP checksums stay right while addresses change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksums {
+    /// Cleared if any of the interfaces is virtual, else updated.
+    #[default]
+    ByDriver,
+    /// Updated (RFC 1624), which needs packets that carry a whole one, as on every wire.
+    Updated,
+    /// Cleared: the packet has none any more (RFC 768). Packets that were made on this machine, or
+    /// beside it on the same one, carry half of one, for a card to finish (CHECKSUM_PARTIAL), and a
+    /// program in the driver cannot tell.
+    Cleared,
 }
 
 /// What a relay in the driver has done.
