@@ -225,7 +225,6 @@ pub(crate) fn perform(
     live.end();
     let (dropped, clock_moved) = (tracer.dropped()?, tracer.clock_moved());
     let notes = tracer.notes().to_vec();
-    drop(tracer);
     let (parts, failure) = log.finish(dropped);
     let joined = join.joined();
     let end = pair();

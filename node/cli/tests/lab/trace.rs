@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl Trace {
     fn end(mut self) -> Found {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        std::io::Read::read_to_string(&mut self.talk, &mut self.notes).unwrap();
+        self.talk.read_to_string(&mut self.notes).unwrap();
         let output = self.child.wait_with_output().unwrap();
         assert!(output.status.success(), "{} {}", output.status, self.notes);
         let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -209,6 +209,34 @@ fn a_relayed_packet_is_one_of_two_flows_and_an_echo_is_told_by_its_sequence_numb
     found.assert_in_order(&ALL);
     // The warm-up's as well; a request and a reply each.
     assert_eq!((found.passages.len(), found.flows.len()), (2 * 28, 2));
+    assert!(found.flows.iter().all(|flow| flow.protocol == "icmp"), "{:?}", found.flows);
+}
+
+#[test]
+fn a_conversation_of_tcp_is_joined_by_its_sequence_numbers() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("trace-tcp", &["line:3"]);
+    let trace = Trace::start(&lab, "n2", &["--flow", "tcp port 7001", "--hooks", "netfilter,tcx"]);
+    let listener = netns::within(&lab.netns("n3"), || TcpListener::bind("0.0.0.0:7001").unwrap());
+    let near = netns::within(&lab.netns("n1"), || TcpStream::connect("198.19.0.3:7001").unwrap());
+    let (mut near, (mut far, _)) = (near.unwrap(), listener.unwrap().accept().unwrap());
+    for _ in 0..50 {
+        near.write_all(b"question").unwrap();
+        far.read_exact(&mut [0; 8]).unwrap();
+        far.write_all(b"reply").unwrap();
+        near.read_exact(&mut [0; 5]).unwrap();
+    }
+    let found = trace.end();
+    assert_eq!(found.flows.len(), 2, "{:?}", found.flows);
+    for (to_server, size) in [(true, 8), (false, 5)] {
+        let flow = found.flows.iter().find(|flow| (flow.to.port() == 7_001) == to_server).unwrap();
+        let of_flow = found.passages.iter().filter(|p| p.flow == flow.flow && p.size == size);
+        let ids: Vec<_> = of_flow.map(|passage| passage.id as u32).collect();
+        assert_eq!(ids.len(), 50, "{flow:?}");
+        assert!(ids.is_sorted_by(|a, b| b.wrapping_sub(*a) == u32::from(size)), "{ids:?}");
+    }
 }
 
 #[test]
