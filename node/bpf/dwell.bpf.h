@@ -58,6 +58,71 @@ struct filter {
 
 _Static_assert(sizeof(struct filter) == 20, "node/io/src/bpf/tracer.rs writes 20 bytes");
 
+/* What relay.bpf.c relays; node/io/src/bpf/relay.rs writes it. Addresses and ports are in network
+ * order but for first_port. */
+struct relay {
+	__u64 idle;	   /* ns after which a flow's port may be another's */
+	__u32 listen;
+	__u32 to;
+	__u32 own;	   /* source of what goes to `to` */
+	__u32 flows;	   /* how many ports there are from first_port on */
+	__u16 listen_port;
+	__u16 to_port;
+	__u16 first_port;
+	__u16 cleared;	   /* UDP checksums are, because they may be unfinished */
+};
+
+/* A client of the relay; last is CLOCK_MONOTONIC of its last packet, 0 if there is none. */
+struct relay_flow {
+	__u64 last;
+	__u64 packets;
+	__u32 client;
+	__u16 port;
+	__u16 spare;
+};
+
+struct relay_counters {
+	__u64 forward;
+	__u64 backward;
+	__u64 flows;
+	__u64 evicted;
+	__u64 no_way;
+};
+
+_Static_assert(sizeof(struct relay) == 32, "node/io/src/bpf/relay.rs writes 32 bytes");
+_Static_assert(sizeof(struct relay_flow) == 24, "node/io/src/bpf/relay.rs reads 24 bytes");
+_Static_assert(sizeof(struct relay_counters) == 40, "node/io/src/bpf/relay.rs reads 40 bytes");
+
+/* Headers of packets (RFC 791, 8200, 768). */
+struct ipv4 {
+	__u8 version_length;
+	__u8 service;
+	__u16 total;
+	__u16 id;
+	__u16 fragment;
+	__u8 hops;
+	__u8 protocol;
+	__u16 checksum;
+	__u32 source;
+	__u32 destination;
+};
+
+struct ipv6 {
+	__u32 version;
+	__u16 payload;
+	__u8 next;
+	__u8 hops;
+	__u32 source[4];
+	__u32 destination[4];
+};
+
+struct udp {
+	__u16 source;
+	__u16 destination;
+	__u16 length;
+	__u16 checksum;
+};
+
 /* include/uapi/linux/in.h, in6.h, netfilter.h, bpf.h */
 #define ICMP 1
 #define TCP 6
@@ -66,8 +131,11 @@ _Static_assert(sizeof(struct filter) == 20, "node/io/src/bpf/tracer.rs writes 20
 #define NF_ACCEPT 1
 #define TCX_NEXT (-1)
 #define XDP_PASS 2
+#define XDP_REDIRECT 4
 #define BPF_RB_NO_WAKEUP 1
+#define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
+#define BPF_MAP_TYPE_LRU_HASH 9
 #define BPF_MAP_TYPE_RINGBUF 27
 
 /* How libbpf finds programs, maps and what to resolve. */
@@ -83,6 +151,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "objects are little-en
 
 /* Helpers by their numbers (include/uapi/linux/bpf.h). */
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*bpf_map_update_elem)(void *map, const void *key, const void *value,
+				   __u64 flags) = (void *)2;
+static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static long (*bpf_redirect)(__u32 interface, __u64 flags) = (void *)23;
 static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
 static __u64 (*bpf_ktime_get_tai_ns)(void) = (void *)208;
@@ -108,6 +180,29 @@ struct __sk_buff {
 	__u32 ingress_ifindex;
 	__u32 ifindex;
 };
+
+/* struct bpf_fib_lookup, for IPv4 (include/uapi/linux/bpf.h). */
+struct bpf_fib_lookup {
+	__u8 family;
+	__u8 l4_protocol;
+	__u16 sport;
+	__u16 dport;
+	__u16 total;
+	__u32 interface;
+	__u32 service;
+	__u32 ipv4_from;
+	__u32 unused_from[3];
+	__u32 ipv4_to;
+	__u32 unused_to[3];
+	__u32 vlan;
+	__u8 mac_from[6];
+	__u8 mac_to[6];
+};
+
+_Static_assert(sizeof(struct bpf_fib_lookup) == 64, "as the kernel has it");
+
+static long (*bpf_fib_lookup)(void *context, struct bpf_fib_lookup *way, int size,
+			      __u32 flags) = (void *)69;
 
 /* Of kernel structures only what is read; libbpf moves it to where the running kernel has it. */
 struct net_device {

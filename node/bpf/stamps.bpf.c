@@ -10,7 +10,7 @@ const volatile struct filter filter;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 16 << 20);
+	__uint(max_entries, 16 << 20); /* node/io/src/bpf/tracer.rs sets another */
 } events SEC(".maps");
 
 /* Events that found the ring full, on each CPU. */
@@ -20,28 +20,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } dropped SEC(".maps");
-
-struct ipv4 {
-	__u8 version_length;
-	__u8 service;
-	__u16 total;
-	__u16 id;
-	__u16 fragment;
-	__u8 hops;
-	__u8 protocol;
-	__u16 checksum;
-	__u32 source;
-	__u32 destination;
-};
-
-struct ipv6 {
-	__u32 version;
-	__u16 payload;
-	__u8 next;
-	__u8 hops;
-	__u32 source[4];
-	__u32 destination[4];
-};
 
 /* The first bytes of a transport header. */
 union transport {

@@ -32,7 +32,6 @@ impl Live {
     pub(super) fn show(&self, flows: &Flows, parts: &Parts, dropped: u64) {
         if let Some(bar) = &self.bar {
             bar.set_message(table(flows, parts, dropped));
-            bar.tick();
         }
     }
 

@@ -30,7 +30,7 @@ use crate::ping::SampleFile;
 use crate::{Exit, Failure};
 use flows::Flows;
 
-/// The ring is emptied this often; at 400,000 events a second it holds those of 600 ms.
+/// The ring, which wakes nobody, is emptied this often.
 const NAP: Duration = Duration::from_millis(5);
 
 /// A packet that is not seen at a further hook after this has gone another way.
@@ -225,7 +225,6 @@ pub(crate) fn perform(
     live.end();
     let (dropped, clock_moved) = (tracer.dropped()?, tracer.clock_moved());
     let notes = tracer.notes().to_vec();
-    drop(tracer);
     let (parts, failure) = log.finish(dropped);
     let joined = join.joined();
     let end = pair();

@@ -79,6 +79,13 @@ fn warnings(job: &TraceJob, seen: &Seen) -> Vec<String> {
     if seen.events == 0 {
         warnings.push("no packet of this flow passed".to_owned());
     }
+    if seen.joined.packets > 0 && seen.parts.figures().next().is_none() {
+        warnings.push(
+            "no packet has both ends of a node delay: pre_routing and post_routing (netfilter), or \
+             rx_driver and tx_tcx (xdp and tcx)"
+                .to_owned(),
+        );
+    }
     if seen.dropped > 0 {
         warnings
             .push(format!("{} events found the ring full: their stamps are missing", seen.dropped));

@@ -12,3 +12,5 @@ mod rootless;
 mod trace;
 mod traffic;
 mod whole;
+#[cfg(feature = "bpf")]
+mod xdp_relay;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -11,10 +11,12 @@ use std::time::Duration;
 use dwell_engine::passage::{Fate, Passage, Point};
 use dwell_io::bpf::{Hook, Pass, XdpMode};
 use dwell_io::{interface, netns};
+use dwell_plan::{IdFormat, Job, TraceHook, TraceJob};
+use dwell_protocol::{Event, Frame, JobId, Request, read_frame, write_message};
 use dwell_record::segment::{FlowEntry, Record, read};
 use serde_json::Value;
 
-use crate::fixture::{DWELL, TestLab, as_root, said};
+use crate::fixture::{DWELL, TestLab, as_root, assert_follows, said};
 
 const ALL: [&str; 5] = ["rx_driver", "rx_tcx", "pre_routing", "post_routing", "tx_tcx"];
 
@@ -59,10 +61,12 @@ impl Trace {
     fn end(mut self) -> Found {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        std::io::Read::read_to_string(&mut self.talk, &mut self.notes).unwrap();
+        self.talk.read_to_string(&mut self.notes).unwrap();
         let output = self.child.wait_with_output().unwrap();
         assert!(output.status.success(), "{} {}", output.status, self.notes);
         let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let schema = "dwell.summary-1";
+        assert_follows(schema, &summary);
         let (mut flows, mut passages) = (Vec::new(), Vec::new());
         let mut segment = fs::File::open(self.samples.path()).unwrap();
         read(&mut segment, &mut |record| match record {
@@ -205,6 +209,34 @@ fn a_relayed_packet_is_one_of_two_flows_and_an_echo_is_told_by_its_sequence_numb
     found.assert_in_order(&ALL);
     // The warm-up's as well; a request and a reply each.
     assert_eq!((found.passages.len(), found.flows.len()), (2 * 28, 2));
+    assert!(found.flows.iter().all(|flow| flow.protocol == "icmp"), "{:?}", found.flows);
+}
+
+#[test]
+fn a_conversation_of_tcp_is_joined_by_its_sequence_numbers() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("trace-tcp", &["line:3"]);
+    let trace = Trace::start(&lab, "n2", &["--flow", "tcp port 7001", "--hooks", "netfilter,tcx"]);
+    let listener = netns::within(&lab.netns("n3"), || TcpListener::bind("0.0.0.0:7001").unwrap());
+    let near = netns::within(&lab.netns("n1"), || TcpStream::connect("198.19.0.3:7001").unwrap());
+    let (mut near, (mut far, _)) = (near.unwrap(), listener.unwrap().accept().unwrap());
+    for _ in 0..50 {
+        near.write_all(b"question").unwrap();
+        far.read_exact(&mut [0; 8]).unwrap();
+        far.write_all(b"reply").unwrap();
+        near.read_exact(&mut [0; 5]).unwrap();
+    }
+    let found = trace.end();
+    assert_eq!(found.flows.len(), 2, "{:?}", found.flows);
+    for (to_server, size) in [(true, 8), (false, 5)] {
+        let flow = found.flows.iter().find(|flow| (flow.to.port() == 7_001) == to_server).unwrap();
+        let of_flow = found.passages.iter().filter(|p| p.flow == flow.flow && p.size == size);
+        let ids: Vec<_> = of_flow.map(|passage| passage.id as u32).collect();
+        assert_eq!(ids.len(), 50, "{flow:?}");
+        assert!(ids.is_sorted_by(|a, b| b.wrapping_sub(*a) == u32::from(size)), "{ids:?}");
+    }
 }
 
 #[test]
@@ -281,4 +313,57 @@ fn program_of_nobody() -> (PathBuf, tempfile::TempDir) {
     let open = Command::new("chmod").arg("755").arg(directory.path()).status().unwrap();
     assert!(open.success());
     (program, directory)
+}
+
+#[test]
+fn a_node_traces_for_its_controller_which_pulls_the_samples() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("trace-serve", &["line:3"]);
+    let mut node = Command::new(DWELL)
+        .args(["lab", "exec", "--lab", &lab.name, "n2", "--", DWELL, "serve", "--stdio"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut requests, answers) = (node.stdin.take().unwrap(), node.stdout.take().unwrap());
+    let mut answers = BufReader::new(answers);
+    let mut segment = Vec::new();
+    let mut next = || loop {
+        match read_frame::<Event>(&mut answers).unwrap().expect("the node is there") {
+            Frame::Message(Event::Progress { .. }) => {}
+            Frame::Message(event) => return (event, std::mem::take(&mut segment)),
+            Frame::Data(_, bytes) => segment.extend(bytes),
+        }
+    };
+    assert!(matches!(next().0, Event::Hello { .. }));
+    let job = JobId(1);
+    let what = Job::Trace(TraceJob {
+        flow: "udp port 7001".to_owned(),
+        id: IdFormat::Dwell,
+        hooks: vec![TraceHook::Netfilter],
+        interfaces: Vec::new(),
+        duration: None,
+    });
+    write_message(&mut requests, &Request::Start { job, what, samples: true }).unwrap();
+    assert!(matches!(next().0, Event::Ready { .. }));
+    let (near, far) = (lab.socket("n1", "0.0.0.0:0"), lab.socket("n3", "0.0.0.0:7001"));
+    pass(&near, &far, "198.19.0.3:7001", 0..100, 64);
+    write_message(&mut requests, &Request::Stop { job }).unwrap();
+    let Event::Finished { summary, .. } = next().0 else { panic!("a result") };
+    assert_eq!(summary.metrics["node_delay_netfilter_ns"].count, 100);
+    write_message(&mut requests, &Request::Pull { job }).unwrap();
+    let (pulled, bytes) = next();
+    assert!(matches!(pulled, Event::Pulled { .. }), "{pulled:?}");
+    let mut ids = Vec::new();
+    read(&mut &bytes[..], &mut |record| {
+        if let Record::Passage(passage) = record {
+            ids.push(passage.id);
+        }
+    })
+    .unwrap();
+    assert_eq!(ids, (0..100).collect::<Vec<_>>());
+    drop(requests);
+    assert!(node.wait().unwrap().success());
 }

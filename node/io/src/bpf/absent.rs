@@ -1,8 +1,8 @@
-//! The tracer of a build without the cargo feature `bpf`: never to be had.
+//! Tracer and relay of a build without the cargo feature `bpf`: never to be had.
 
-use super::{BpfError, Event, TraceSpec};
+use super::{BpfError, Event, TraceSpec, XdpCounters, XdpFlow, XdpRelaySpec};
 
-/// See the module of the same name in other builds; there is no value of it here.
+/// See the type of the same name in other builds; there is no value of it here.
 #[derive(Debug)]
 pub struct Tracer(std::convert::Infallible);
 
@@ -38,6 +38,46 @@ impl Tracer {
 
     /// Never called.
     pub fn clock_moved(&self) -> bool {
+        match self.0 {}
+    }
+}
+
+/// See the type of the same name in other builds; there is no value of it here.
+#[derive(Debug)]
+pub struct XdpRelay(std::convert::Infallible);
+
+impl XdpRelay {
+    /// Says that there is no eBPF in this build.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`].
+    pub fn start(_: &XdpRelaySpec) -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn counters(&self) -> Result<XdpCounters, BpfError> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn flows(&self) -> Result<Vec<XdpFlow>, BpfError> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn look_for_the_way(&self) {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn notes(&self) -> &[String] {
         match self.0 {}
     }
 }

@@ -1,9 +1,15 @@
-//! What to trace, and why it cannot be.
+//! What to trace and what to relay, what came of it, and why it cannot be.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddrV4};
+use std::ops::RangeInclusive;
+
+use dwell_units::Nanos;
 
 use super::event::Protocol;
+
+/// How many flows a relay in the driver may have: each has a port from 61000 on.
+pub const RELAY_FLOWS: RangeInclusive<u16> = 1..=4_536;
 
 /// Which packets to stamp, and where. Netfilter's hooks are those of the current network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +35,64 @@ pub struct Hooks {
     pub tcx: bool,
     /// XDP of every interface: in the driver, or right after it where the driver cannot.
     pub xdp: bool,
+}
+
+/// What a relay in the driver sends on: UDP over IPv4, without IP options, unfragmented.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpRelaySpec {
+    /// Where clients send to; an address of this machine, not the unspecified one.
+    pub listen: SocketAddrV4,
+    /// Where it goes, from another port for each client.
+    pub to: SocketAddrV4,
+    /// Numbers of the interfaces by which packets come, both ways.
+    pub interfaces: Vec<u32>,
+    /// Most flows at a time, within [`RELAY_FLOWS`].
+    pub flows: u16,
+    /// A flow that was idle for so long may make room for another.
+    pub idle: Nanos,
+    /// How UDP checksums stay right.
+    pub checksums: Checksums,
+}
+
+/// How UDP checksums stay right while addresses change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksums {
+    /// Cleared if any of the interfaces is virtual, else updated.
+    #[default]
+    ByDriver,
+    /// Updated (RFC 1624), which needs packets that carry a whole one, as on every wire.
+    Updated,
+    /// Cleared: the packet has none any more (RFC 768). Packets that were made on this machine, or
+    /// beside it on the same one, carry half of one, for a card to finish (CHECKSUM_PARTIAL), and a
+    /// program in the driver cannot tell.
+    Cleared,
+}
+
+/// What a relay in the driver has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpCounters {
+    /// Packets sent on from clients.
+    pub forward: u64,
+    /// Packets sent on to clients.
+    pub backward: u64,
+    /// Flows begun.
+    pub flows: u64,
+    /// Flows that had to make room before they were idle for long enough.
+    pub evicted: u64,
+    /// Packets that went to the kernel's stack as they came, because no way to send them on was
+    /// known, because they were too long for it, or because their hop count was at its end.
+    pub no_way: u64,
+}
+
+/// A flow of a relay in the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XdpFlow {
+    /// The client.
+    pub client: SocketAddrV4,
+    /// What its packets leave from.
+    pub out: SocketAddrV4,
+    /// Its packets that were sent on, or could not be.
+    pub packets: u64,
 }
 
 /// Why packets cannot be stamped.

@@ -12,10 +12,14 @@ use libbpf_rs::{MapCore as _, MapFlags, Object, RingBuffer, RingBufferBuilder};
 use super::event::Event;
 use super::link::{self, Place};
 use super::probe::XdpMode;
-use super::{BpfError, Protocol, TraceSpec, object};
+use super::{BpfError, Hooks, Protocol, TraceSpec, object};
 use crate::clock;
 
 const PROGRAMS: &[u8] = include_bytes!("../../../bpf/stamps.bpf.o");
+
+/// Bytes of the ring for each point: the events of 130,000 packets, which is 650 ms of 200,000 a
+/// second, in case whoever reads does not come to it.
+const RING_OF_A_POINT: u32 = 8 << 20;
 
 /// Events taken from the ring at a time.
 const BATCH: usize = 1_024;
@@ -57,10 +61,14 @@ impl Tracer {
                 let load = wanted(&program.name().to_string_lossy());
                 program.set_autoload(load);
             }
-            object
-                .maps_mut()
-                .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
-                .map_or(Ok(()), |mut map| map.set_initial_value(&filter(spec)))
+            for mut map in object.maps_mut() {
+                match &*map.name().to_string_lossy() {
+                    "events" => map.set_max_entries(ring_bytes(spec.hooks))?,
+                    name if name.ends_with(".rodata") => map.set_initial_value(&filter(spec))?,
+                    _ => {}
+                }
+            }
+            Ok(())
         })?;
         let tai_offset = clock::tai_offset();
         let batch = Rc::new(RefCell::new(Vec::with_capacity(BATCH)));
@@ -200,6 +208,12 @@ fn is_taken(error: Option<&io::Error>) -> bool {
     matches!(error.and_then(io::Error::raw_os_error), Some(libc::EBUSY | libc::EEXIST))
 }
 
+/// A power of two, with [`RING_OF_A_POINT`] or more for each point.
+fn ring_bytes(hooks: Hooks) -> u32 {
+    let points = 2 * u32::from(hooks.netfilter) + 2 * u32::from(hooks.tcx) + u32::from(hooks.xdp);
+    (points.max(1) * RING_OF_A_POINT).next_power_of_two()
+}
+
 /// struct filter.
 fn filter(spec: &TraceSpec) -> [u8; 20] {
     let mut bytes = [0; 20];
@@ -236,4 +250,86 @@ fn ring(
     };
     builder.add(&map, take).map_err(unreadable)?;
     builder.build().map_err(unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use dwell_engine::passage::Point;
+
+    use super::*;
+    use crate::netns;
+
+    const LOOPBACK: u32 = 1;
+    const ALL: Hooks = Hooks { netfilter: true, tcx: true, xdp: true };
+
+    fn spec(protocol: Protocol, host: Option<&str>, port: Option<u16>) -> TraceSpec {
+        let host = host.map(|host| host.parse().unwrap());
+        TraceSpec { protocol, host, port, hooks: ALL, interfaces: vec![LOOPBACK] }
+    }
+
+    /// Runs `work` in a network namespace of its own, or says why not.
+    fn apart(test: &str, work: impl FnOnce() + Send) {
+        if netns::may_create() {
+            netns::within_a_new_one(work).unwrap();
+        } else {
+            println!("SKIP bpf::tracer::tests::{test}: needs root");
+        }
+    }
+
+    #[test]
+    fn the_kernel_takes_the_programs_for_every_kind_of_flow() {
+        apart("the_kernel_takes_the_programs_for_every_kind_of_flow", || {
+            for protocol in [Protocol::Udp, Protocol::Tcp, Protocol::Echo] {
+                for host in [None, Some("192.0.2.1"), Some("2001:db8::1")] {
+                    for port in [None, Some(5_001)] {
+                        let spec = spec(protocol, host, port);
+                        let started = Tracer::start(&spec).map(|tracer| tracer.links.len());
+                        assert_eq!(started.unwrap(), 7, "{spec:?}");
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_packet_is_told_of_at_every_hook_it_passes_and_one_of_another_host_at_none() {
+        apart(
+            "a_packet_is_told_of_at_every_hook_it_passes_and_one_of_another_host_at_none",
+            || {
+                let up =
+                    std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
+                assert!(up.unwrap().success());
+                let far = UdpSocket::bind("127.0.0.1:5001").unwrap();
+                let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+                let mut ours =
+                    Tracer::start(&spec(Protocol::Udp, Some("127.0.0.1"), None)).unwrap();
+                let other = spec(Protocol::Udp, Some("127.0.0.2"), Some(5_001));
+                let mut others = Tracer::start(&other).unwrap();
+                near.send_to(b"an id", far.local_addr().unwrap()).unwrap();
+                far.recv(&mut [0; 8]).unwrap();
+                let mut points = Vec::new();
+                ours.read(&mut |event| {
+                    assert_eq!((event.head(), event.size), (&b"an id"[..], 5));
+                    assert_eq!(event.from, near.local_addr().unwrap());
+                    points.push(event.point);
+                })
+                .unwrap();
+                points.sort();
+                let at = [Point::RxDriver, Point::RxTcx, Point::PreRouting, Point::PostRouting];
+                assert_eq!(points, [&at[..], &[Point::TxTcx]].concat());
+                assert_eq!(others.read(&mut |event| panic!("{event:?}")).unwrap(), 0);
+                assert_eq!((ours.dropped().unwrap(), ours.clock_moved()), (0, false));
+                // The second found XDP taken by the first.
+                assert!(others.notes().iter().any(|note| note.contains("another XDP program")));
+            },
+        );
+    }
+
+    #[test]
+    fn the_ring_grows_with_the_points_and_is_a_power_of_two() {
+        let netfilter = Hooks { netfilter: true, tcx: false, xdp: false };
+        assert_eq!((ring_bytes(netfilter), ring_bytes(ALL)), (16 << 20, 64 << 20));
+    }
 }

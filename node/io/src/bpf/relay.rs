@@ -1,0 +1,202 @@
+//! A relay of UDP over IPv4 in the driver, by the program of node/bpf/relay.bpf.c.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use dwell_units::Nanos;
+use libbpf_rs::{MapCore as _, MapFlags, Object};
+
+use super::link::{self, Place};
+use super::probe::XdpMode;
+use super::spec::{Checksums, RELAY_FLOWS, XdpCounters, XdpFlow, XdpRelaySpec};
+use super::{BpfError, object};
+use crate::interface;
+
+const PROGRAM: &[u8] = include_bytes!("../../../bpf/relay.bpf.o");
+
+/// Packets that leave for `to` have ports from here on: above those that the kernel gives to
+/// sockets (net.ipv4.ip_local_port_range ends at 60999).
+const FIRST_PORT: u16 = 61_000;
+
+/// Nobody listens there (RFC 863), and a packet to it makes the kernel find out its next hop.
+const DISCARD: u16 = 9;
+
+/// How long the far end may take to refuse it.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Relays until it is dropped.
+pub struct XdpRelay {
+    // Detached first.
+    links: Vec<OwnedFd>,
+    object: Object,
+    way: UdpSocket,
+    own: Ipv4Addr,
+    spec: XdpRelaySpec,
+    notes: Vec<String>,
+}
+
+impl XdpRelay {
+    /// Loads the program and attaches it. Forwarding must be on (net.ipv4.ip_forward) at the
+    /// interfaces, for that is whom the program asks for the way.
+    ///
+    /// # Errors
+    /// No privilege, a kernel that refuses the program, another XDP program at an interface, no
+    /// way to `to`, interfaces that are not there, a number of flows out of range.
+    pub fn start(spec: &XdpRelaySpec) -> Result<Self, BpfError> {
+        let no_way = |error| BpfError::Attach { place: format!("the way to {}", spec.to), error };
+        if !RELAY_FLOWS.contains(&spec.flows) {
+            let reason = format!("{} flows; from 1 to {}", spec.flows, RELAY_FLOWS.end());
+            return Err(BpfError::Refused { reason });
+        }
+        let (way, own) = towards(spec.to).map_err(no_way)?;
+        let there = interface::all().map_err(no_way)?;
+        let driver = |index: u32| {
+            let found = there.iter().find(|found| found.index == index);
+            found.and_then(|found| found.driver.as_deref())
+        };
+        let is_virtual = |&index: &u32| matches!(driver(index), None | Some("veth" | "tun"));
+        let is_cleared = match spec.checksums {
+            Checksums::ByDriver => spec.interfaces.iter().any(is_virtual),
+            Checksums::Updated => false,
+            Checksums::Cleared => true,
+        };
+        let constants = constants(spec, own, is_cleared);
+        let object = object::load(PROGRAM, |object| {
+            for mut map in object.maps_mut() {
+                match &*map.name().to_string_lossy() {
+                    "flows" => map.set_max_entries(u32::from(spec.flows))?,
+                    "numbers" => map.set_max_entries(2 * u32::from(spec.flows).max(512))?,
+                    name if name.ends_with(".rodata") => map.set_initial_value(&constants)?,
+                    _ => {}
+                }
+            }
+            Ok(())
+        })?;
+        let mut relay =
+            Self { links: Vec::new(), object, way, own, spec: spec.clone(), notes: Vec::new() };
+        for &interface in &spec.interfaces {
+            // What a driver sends on natively to a veth gets lost, unless its peer has XDP too.
+            let modes: &[XdpMode] = match driver(interface) {
+                Some("veth") => &[XdpMode::Generic],
+                _ => &[XdpMode::Native, XdpMode::Generic],
+            };
+            let place = || format!("XDP of interface {interface}");
+            relay
+                .attach(interface, modes)
+                .map_err(|error| BpfError::Attach { place: place(), error })?;
+        }
+        Ok(relay)
+    }
+
+    /// What it has done so far.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn counters(&self) -> Result<XdpCounters, BpfError> {
+        let map = self.map("counters")?;
+        let cpus = map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(unreadable)?;
+        let mut sum = [0_u64; 5];
+        for cpu in cpus.iter().flatten() {
+            let (words, _) = cpu.as_chunks();
+            sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += u64::from_ne_bytes(*word));
+        }
+        let [forward, backward, flows, evicted, no_way] = sum;
+        Ok(XdpCounters { forward, backward, flows, evicted, no_way })
+    }
+
+    /// The flows that it knows now: at most as many as were allowed.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn flows(&self) -> Result<Vec<XdpFlow>, BpfError> {
+        let map = self.map("flows")?;
+        let mut flows = Vec::new();
+        for number in 0..self.spec.flows {
+            let found = map.lookup(&u32::from(number).to_ne_bytes(), MapFlags::ANY);
+            let Some(bytes) = found.map_err(unreadable)? else { continue };
+            let Some(bytes) = bytes.first_chunk::<24>() else { continue };
+            let word = |at: usize| bytes[at..].first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
+            if word(0) == 0 {
+                continue;
+            }
+            let client = Ipv4Addr::new(bytes[16], bytes[17], bytes[18], bytes[19]);
+            flows.push(XdpFlow {
+                client: SocketAddrV4::new(client, u16::from_be_bytes([bytes[20], bytes[21]])),
+                out: SocketAddrV4::new(self.own, FIRST_PORT + number),
+                packets: word(8),
+            });
+        }
+        Ok(flows)
+    }
+
+    /// Lets the kernel look for the next hop towards `to` again: for when packets find no way,
+    /// because it has forgotten it.
+    pub fn look_for_the_way(&self) {
+        // An error is the answer to the packet before.
+        let _ = self.way.send(&[]);
+    }
+
+    /// How it is attached, where that is not by the driver.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn attach(&mut self, interface: u32, modes: &[XdpMode]) -> io::Result<()> {
+        let program = self.object.progs().next().ok_or(io::ErrorKind::NotFound)?;
+        let mut outcome = Err(io::ErrorKind::NotFound.into());
+        for &mode in modes {
+            outcome = link::create(program.as_fd(), Place::Xdp { interface, mode });
+            if outcome.is_ok() {
+                if mode == XdpMode::Generic {
+                    self.notes.push(format!("interface {interface}: XDP after the driver"));
+                }
+                break;
+            }
+        }
+        self.links.push(outcome?);
+        Ok(())
+    }
+
+    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>, BpfError> {
+        let map = self.object.maps().find(|map| map.name() == name);
+        map.ok_or_else(|| BpfError::Read { reason: format!("there is no map '{name}'") })
+    }
+}
+
+fn unreadable(error: libbpf_rs::Error) -> BpfError {
+    BpfError::Read { reason: error.to_string() }
+}
+
+/// A socket towards there. The kernel finds the next hop for it, which a program in the driver can
+/// only ask for when it is known.
+fn towards(to: SocketAddrV4) -> io::Result<(UdpSocket, Ipv4Addr)> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect((*to.ip(), DISCARD))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.send(&[])?;
+    // Refused or not answered, both are well: the packet has found its way by then.
+    let _ = socket.recv(&mut [0; 1]);
+    let own = match socket.local_addr()? {
+        SocketAddr::V4(own) => *own.ip(),
+        SocketAddr::V6(_) => return Err(io::ErrorKind::AddrNotAvailable.into()),
+    };
+    Ok((socket, own))
+}
+
+/// struct relay.
+fn constants(spec: &XdpRelaySpec, own: Ipv4Addr, is_cleared: bool) -> [u8; 32] {
+    let Nanos(idle) = spec.idle;
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&idle.max(0).cast_unsigned().to_ne_bytes());
+    bytes[8..12].copy_from_slice(&spec.listen.ip().octets());
+    bytes[12..16].copy_from_slice(&spec.to.ip().octets());
+    bytes[16..20].copy_from_slice(&own.octets());
+    bytes[20..24].copy_from_slice(&u32::from(spec.flows).to_ne_bytes());
+    bytes[24..26].copy_from_slice(&spec.listen.port().to_be_bytes());
+    bytes[26..28].copy_from_slice(&spec.to.port().to_be_bytes());
+    bytes[28..30].copy_from_slice(&FIRST_PORT.to_ne_bytes());
+    bytes[30..].copy_from_slice(&u16::from(is_cleared).to_ne_bytes());
+    bytes
+}
