@@ -73,6 +73,8 @@ fn every_client_gets_its_own_replies_whatever_moves_the_packets() {
     let engines = [
         &["--engine", "socket"][..],
         &["--engine", "socket", "--busy-poll"],
+        &["--engine", "batch"],
+        &["--engine", "batch", "--busy-poll", "--stamps", "user"],
         &["--stamps", "user"],
     ];
     for engine in engines {
@@ -105,9 +107,14 @@ fn every_client_gets_its_own_replies_whatever_moves_the_packets() {
 
 #[test]
 fn the_receiver_behind_two_relays_gets_the_original_bytes_and_the_wire_between_does_not() {
+    ["socket", "batch"].into_iter().for_each(tunnel);
+}
+
+fn tunnel(engine: &str) {
     let (far, wire) = (socket(), socket());
-    let decrypt = Relay::to_socket(&far, &["--mode", "decrypt", "--clear", "16"]);
-    let encrypt = Relay::to_socket(&wire, &["--mode", "encrypt", "--clear", "16"]);
+    let how = ["--clear", "16", "--engine", engine];
+    let decrypt = Relay::to_socket(&far, &[&["--mode", "decrypt"], &how[..]].concat());
+    let encrypt = Relay::to_socket(&wire, &[&["--mode", "encrypt"], &how[..]].concat());
     let onward = socket();
     let client = socket();
     for (n, len) in [17, 64, 1_400, 1_400, 16, 3].into_iter().enumerate() {

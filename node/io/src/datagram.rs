@@ -84,11 +84,11 @@ pub struct UdpEnd {
     local: SocketAddr,
     control: Box<Control>,
     /// Control data comes with packets: stamps, or the address they were sent to.
-    beside: bool,
+    pub(crate) beside: bool,
     stamped: bool,
     pub(crate) connected: bool,
     /// The kernel's OPT_ID counter; see [`crate::udp`].
-    pub(crate) next_key: u32,
+    next_key: u32,
 }
 
 impl UdpEnd {
@@ -222,9 +222,7 @@ impl UdpEnd {
                 }
             };
             let Err(error) = sent else {
-                let key = self.stamped.then_some(self.next_key);
-                self.next_key = self.next_key.wrapping_add(1);
-                return Ok(Sent { app, key });
+                return Ok(Sent { app, key: self.take_key() });
             };
             match self.failed(&error) {
                 Ok(error) => return Err(error),
@@ -232,6 +230,13 @@ impl UdpEnd {
             }
         }
         Err(SendError::Unreachable(pending))
+    }
+
+    /// The key of a packet that was just sent, if its stamps are to come.
+    pub(crate) fn take_key(&mut self) -> Option<u32> {
+        let key = self.stamped.then_some(self.next_key);
+        self.next_key = self.next_key.wrapping_add(1);
+        key
     }
 
     /// What a failed send means; `Err(errno)` is an ICMP error about an earlier packet.

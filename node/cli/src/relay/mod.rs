@@ -5,6 +5,7 @@
 //! `stamps` keeps packets until their stamps of leaving have come, and `record` hands them to the
 //! thread that keeps them; `report` makes the summary.
 
+mod batch;
 mod plan;
 mod record;
 mod report;
@@ -251,13 +252,17 @@ pub(crate) fn perform(
     let scheme = plan.scheme.name();
     talk(&format!("relaying {scheme}://{} -> {scheme}://{}", plan.listen, plan.to));
     let start = clock::pair();
-    let place = PlaceArgs::from(job.place);
+    let (place, engine) = (PlaceArgs::from(job.place), job.engine);
     let moved = thread::scope(|scope| {
         let recorder = thread::current();
         let relaying = scope.spawn(move || -> io::Result<_> {
             let outcome = cpu::settle(place.cpu, place.real_time(false)).and_then(|placement| {
                 let _ = process::own_descriptors();
-                Ok((relay.run(stop)?, placement))
+                let counts = match engine {
+                    RelayEngine::Batch => batch::run(relay, stop)?,
+                    RelayEngine::Socket | RelayEngine::Xdp => relay.run(stop)?,
+                };
+                Ok((counts, placement))
             });
             recorder.unpark();
             outcome
