@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use dwell_io::cpu;
-use dwell_io::datagram::has_stamps;
+use dwell_io::datagram::{await_stamps, has_stamps};
 use dwell_io::port::StampRequest;
 use dwell_io::{clock, process};
 use dwell_plan::{
@@ -39,6 +39,9 @@ use plan::Plan;
 use record::Teller;
 use report::Outcome;
 use udp::{Counts, Relay};
+
+/// Stamps that were asked for come within this time, or later than a relay may take to start.
+const STAMPS_COME: Nanos = Nanos::from_millis(200);
 
 /// Descriptors that are not a flow's.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -249,6 +252,10 @@ pub(crate) fn perform(
     let (ring, news) = RingBuffer::new(record::RING);
     let teller = Teller { ring, dropped: &dropped };
     let relay = open(&plan, job, teller)?;
+    if relay.is_stamped() {
+        // Best effort: packets without stamps are counted.
+        await_stamps(STAMPS_COME);
+    }
     let scheme = plan.scheme.name();
     talk(&format!("relaying {scheme}://{} -> {scheme}://{}", plan.listen, plan.to));
     let start = clock::pair();

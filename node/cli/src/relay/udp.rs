@@ -148,6 +148,11 @@ impl<'a> Relay<'a> {
         })
     }
 
+    /// Whether the kernel was asked for stamps.
+    pub(super) fn is_stamped(&self) -> bool {
+        self.listener.is_stamped()
+    }
+
     /// Relays one by one until stopped.
     pub(super) fn run(self, stop: &AtomicBool) -> io::Result<Counts> {
         self.run_by(BURST, &mut Self::take, stop)
