@@ -1,10 +1,12 @@
 //! `dwell relay` from outside: what goes in comes out, both ways, and what it says of it.
 
 use std::fs;
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use dwell_record::segment::{self, Record};
@@ -18,6 +20,17 @@ const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
 /// Longer than anything here takes; a hang is a failure, not a wait.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Tests that measure run alone; the others run beside each other.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(|failed| failed.into_inner())
+}
+
+fn beside_others() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(|failed| failed.into_inner())
+}
 
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind((HOST, 0)).unwrap();
@@ -33,10 +46,14 @@ struct Relay {
 
 impl Relay {
     fn to(to: impl std::fmt::Display, more: &[&str]) -> Self {
+        Self::of("udp", to, more)
+    }
+
+    fn of(scheme: &str, to: impl std::fmt::Display, more: &[&str]) -> Self {
         let listen = format!("{HOST}:{}", free_port(HOST));
         let mut command = Command::new(DWELL);
-        command.args(["relay", "--listen", &format!("udp://{listen}"), "--json"]);
-        command.args(["--to", &format!("udp://{to}")]).args(more).env("DWELL_KEY", KEY);
+        command.args(["relay", "--listen", &format!("{scheme}://{listen}"), "--json"]);
+        command.args(["--to", &format!("{scheme}://{to}")]).args(more).env("DWELL_KEY", KEY);
         Self { server: Server::ready(command, "relaying", 1), listen }
     }
 
@@ -69,10 +86,13 @@ fn payload(seed: u8, len: usize) -> Vec<u8> {
 
 #[test]
 fn every_client_gets_its_own_replies_whatever_moves_the_packets() {
+    let _machine = beside_others();
     const CLIENTS: u8 = 20;
     let engines = [
         &["--engine", "socket"][..],
         &["--engine", "socket", "--busy-poll"],
+        &["--engine", "batch"],
+        &["--engine", "batch", "--busy-poll", "--stamps", "user"],
         &["--stamps", "user"],
     ];
     for engine in engines {
@@ -105,9 +125,15 @@ fn every_client_gets_its_own_replies_whatever_moves_the_packets() {
 
 #[test]
 fn the_receiver_behind_two_relays_gets_the_original_bytes_and_the_wire_between_does_not() {
+    let _machine = beside_others();
+    ["socket", "batch"].into_iter().for_each(tunnel);
+}
+
+fn tunnel(engine: &str) {
     let (far, wire) = (socket(), socket());
-    let decrypt = Relay::to_socket(&far, &["--mode", "decrypt", "--clear", "16"]);
-    let encrypt = Relay::to_socket(&wire, &["--mode", "encrypt", "--clear", "16"]);
+    let how = ["--clear", "16", "--engine", engine];
+    let decrypt = Relay::to_socket(&far, &[&["--mode", "decrypt"], &how[..]].concat());
+    let encrypt = Relay::to_socket(&wire, &[&["--mode", "encrypt"], &how[..]].concat());
     let onward = socket();
     let client = socket();
     for (n, len) in [17, 64, 1_400, 1_400, 16, 3].into_iter().enumerate() {
@@ -146,6 +172,7 @@ fn the_receiver_behind_two_relays_gets_the_original_bytes_and_the_wire_between_d
 
 #[test]
 fn a_restart_with_the_same_key_begins_with_another_salt() {
+    let _machine = beside_others();
     let wire = socket();
     let mut salts = Vec::new();
     for _ in 0..3 {
@@ -162,6 +189,7 @@ fn a_restart_with_the_same_key_begins_with_another_salt() {
 
 #[test]
 fn a_whole_iperf_transfer_passes_the_tunnel() {
+    let _machine = alone();
     const TEST: &str = "a_whole_iperf_transfer_passes_the_tunnel";
     const IPERF: &str = "/usr/bin/iperf";
     if !Path::new(IPERF).exists() {
@@ -197,7 +225,9 @@ fn a_whole_iperf_transfer_passes_the_tunnel() {
 
 #[test]
 fn a_far_end_that_is_not_there_is_counted_and_the_relay_stays_up() {
-    let far = socket();
+    let _machine = beside_others();
+    // An address of its own, or another test's socket might take the port.
+    let far = UdpSocket::bind("127.0.0.4:0").unwrap();
     let address = far.local_addr().unwrap();
     let relay = Relay::to_socket(&far, &[]);
     drop(far);
@@ -217,6 +247,7 @@ fn a_far_end_that_is_not_there_is_counted_and_the_relay_stays_up() {
 
 #[test]
 fn a_packet_that_is_too_long_once_enciphered_is_counted_and_the_next_one_passes() {
+    let _machine = beside_others();
     let wire = socket();
     let relay = Relay::to_socket(&wire, &["--mode", "encrypt"]);
     let client = socket();
@@ -231,6 +262,7 @@ fn a_packet_that_is_too_long_once_enciphered_is_counted_and_the_next_one_passes(
 
 #[test]
 fn a_flood_of_clients_is_bounded_and_whoever_comes_last_is_served() {
+    let _machine = beside_others();
     let far = socket();
     let relay = Relay::to_socket(&far, &["--flows", "8"]);
     let clients: Vec<_> = (0..100).map(|_| socket()).collect();
@@ -249,6 +281,7 @@ fn a_flood_of_clients_is_bounded_and_whoever_comes_last_is_served() {
 
 #[test]
 fn an_idle_client_is_forgotten_and_welcome_again() {
+    let _machine = beside_others();
     let far = socket();
     let relay = Relay::to_socket(&far, &["--idle", "200ms"]);
     let client = socket();
@@ -281,8 +314,23 @@ fn measured(more: &[&str], packets: u32) -> Value {
     relay.end()
 }
 
+/// A signal that was sent has not yet stopped anything.
+fn wait_until_stopped(pid: u32) {
+    let is_stopped = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    let start = Instant::now();
+    let tasks = || fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(Result::unwrap);
+    while !tasks().all(is_stopped) {
+        assert!(start.elapsed() < PATIENCE, "it does not stop");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn a_relay_that_was_stopped_for_two_seconds_shows_it_as_queueing_and_not_as_processing() {
+    let _machine = alone();
     let kill = |server: &Server, how: &str| {
         let pid = server.child.id().to_string();
         assert!(Command::new("kill").args([how, &pid]).status().unwrap().success());
@@ -293,6 +341,7 @@ fn a_relay_that_was_stopped_for_two_seconds_shows_it_as_queueing_and_not_as_proc
     for n in 0..20 {
         if n == 10 {
             kill(&relay.server, "-STOP");
+            wait_until_stopped(relay.server.child.id());
         }
         client.send_to(&payload(0, 200), &relay.listen).unwrap();
         if n == 10 {
@@ -310,23 +359,26 @@ fn a_relay_that_was_stopped_for_two_seconds_shows_it_as_queueing_and_not_as_proc
 
 #[test]
 fn a_delay_on_purpose_shows_in_the_part_where_it_was_made() {
+    let _machine = alone();
     const HOLD: i64 = 2_000_000;
-    let median = |more: &[&str], part: &str| {
+    // The least of many: what else this machine does only adds to it.
+    let least = |more: &[&str], part: &str| {
         let summary = measured(more, 40);
-        summary["metrics"][part]["p50"].as_i64().unwrap()
+        summary["metrics"][part]["min"].as_i64().unwrap()
     };
     let near = |value: i64| (HOLD..HOLD + 1_000_000).contains(&value);
     for busy in [&["--busy-poll"][..], &[]] {
         let with = |hold: &'static str| [&["--hold", hold][..], busy].concat();
-        assert!(near(median(&with("program:2ms"), "processing_ns")), "{busy:?}");
-        assert!(near(median(&with("socket:2ms"), "queueing_in_ns")), "{busy:?}");
-        assert!(median(&with("socket:2ms"), "processing_ns") < HOLD / 4, "{busy:?}");
-        assert!(median(&with("program:2ms"), "queueing_in_ns") < HOLD / 2, "{busy:?}");
+        assert!(near(least(&with("program:2ms"), "processing_ns")), "{busy:?}");
+        assert!(near(least(&with("socket:2ms"), "queueing_in_ns")), "{busy:?}");
+        assert!(least(&with("socket:2ms"), "processing_ns") < HOLD / 4, "{busy:?}");
+        assert!(least(&with("program:2ms"), "queueing_in_ns") < HOLD / 4, "{busy:?}");
     }
 }
 
 #[test]
 fn a_segment_names_the_flows_and_has_every_stamp_of_every_packet() {
+    let _machine = beside_others();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relay.dwell");
     let far = socket();
@@ -361,6 +413,124 @@ fn a_segment_names_the_flows_and_has_every_stamp_of_every_packet() {
     assert!(stamped >= 50, "{stamped} of 60 have all six stamps");
 }
 
+/// Reads a stream to its end.
+fn read_all(mut stream: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// A stream that no other looks like.
+fn stream_of(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed | 1;
+    let next = move || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+#[test]
+fn connections_through_two_relays_carry_both_ways_what_was_sent_and_end_by_halves() {
+    let _machine = beside_others();
+    let far = TcpListener::bind((HOST, 0)).unwrap();
+    let decrypt = Relay::of("tcp", far.local_addr().unwrap(), &["--mode", "decrypt"]);
+    let encrypt = Relay::of("tcp", &decrypt.listen, &["--mode", "encrypt"]);
+    const CONNECTIONS: u64 = 6;
+    let echo = std::thread::spawn(move || {
+        for _ in 0..CONNECTIONS {
+            let (mut stream, _) = far.accept().unwrap();
+            std::thread::spawn(move || {
+                // All that came, once the other half has ended: it can still be answered.
+                let all = read_all(&stream);
+                stream.write_all(&all).unwrap();
+            });
+        }
+    });
+    let clients: Vec<_> = (0..CONNECTIONS)
+        .map(|n| {
+            let listen = encrypt.listen.clone();
+            std::thread::spawn(move || {
+                let mut stream = TcpStream::connect(listen).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                let sent = stream_of(n, [0, 5, 12, 13, 1_000_000, 3_000_001][n as usize]);
+                stream.write_all(&sent).unwrap();
+                stream.shutdown(Shutdown::Write).unwrap();
+                assert!(read_all(stream) == sent, "connection {n}, {} bytes", sent.len());
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    echo.join().unwrap();
+    let (encrypt, decrypt) = (encrypt.end(), decrypt.end());
+    let bytes = 5 + 12 + 13 + 1_000_000 + 3_000_001;
+    assert_eq!(value(&encrypt, "flows"), CONNECTIONS);
+    assert_eq!(value(&encrypt, "payload_bytes_forward"), bytes);
+    // Three connections had more than the 12 clear bytes, and so a counter block.
+    assert_eq!(value(&decrypt, "payload_bytes_forward"), bytes + 3 * 16);
+    assert_eq!(value(&encrypt, "nonce_bytes"), 16);
+    assert!(encrypt["metrics"]["processing_ns"]["count"].as_u64().unwrap() > 100);
+}
+
+#[test]
+fn socat_and_the_relay_pass_each_others_streams_on() {
+    const TEST: &str = "socat_and_the_relay_pass_each_others_streams_on";
+    let _machine = beside_others();
+    if !Path::new("/usr/bin/socat").exists() {
+        println!("SKIP {TEST}: socat is not installed (make setup)");
+        return;
+    }
+    let far = TcpListener::bind((HOST, 0)).unwrap();
+    let relay = Relay::of("tcp", far.local_addr().unwrap(), &[]);
+    let mut socat = Command::new("/usr/bin/socat");
+    let mut socat = socat
+        .args(["-t", "10", "STDIO", &format!("TCP:{}", relay.listen)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (there, back) = (stream_of(5, 5_000_000), stream_of(7, 5_000_000));
+    let sending = {
+        let (mut input, there) = (socat.stdin.take().unwrap(), there.clone());
+        std::thread::spawn(move || input.write_all(&there).unwrap())
+    };
+    let (mut stream, _) = far.accept().unwrap();
+    let answering = {
+        let (mut stream, back) = (stream.try_clone().unwrap(), back.clone());
+        std::thread::spawn(move || {
+            stream.write_all(&back).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+        })
+    };
+    let receiving = {
+        let output = socat.stdout.take().unwrap();
+        std::thread::spawn(move || read_all(output))
+    };
+    let mut came = vec![0; there.len()];
+    stream.read_exact(&mut came).unwrap();
+    assert!(came == there);
+    sending.join().unwrap();
+    answering.join().unwrap();
+    assert!(receiving.join().unwrap() == back);
+    socat.kill().unwrap();
+    socat.wait().unwrap();
+    assert_eq!(value(&relay.end(), "payload_bytes_backward"), 5_000_000);
+}
+
+#[test]
+fn a_connection_to_a_far_end_that_is_not_there_is_ended_and_counted() {
+    let _machine = beside_others();
+    let far = TcpListener::bind("127.0.0.4:0").unwrap();
+    let relay = Relay::of("tcp", far.local_addr().unwrap(), &[]);
+    drop(far);
+    let mut stream = TcpStream::connect(&relay.listen).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)));
+    assert_eq!(value(&relay.end(), "flows_not_opened"), 1);
+}
+
 fn refused(arguments: &[&str], key: Option<&str>) -> Output {
     let mut command = Command::new(DWELL);
     command.arg("relay").args(arguments).stdin(Stdio::null()).env_remove("DWELL_KEY");
@@ -372,6 +542,7 @@ fn refused(arguments: &[&str], key: Option<&str>) -> Output {
 
 #[test]
 fn what_can_be_judged_from_the_command_line_is_a_usage_error_that_says_what_would_be_right() {
+    let _machine = beside_others();
     let udp = ["--listen", "udp://127.0.0.1:7", "--to", "udp://127.0.0.1:9"];
     let with = |more: &[&'static str]| [&udp[..], more].concat();
     let cases = [
@@ -396,6 +567,11 @@ fn what_can_be_judged_from_the_command_line_is_a_usage_error_that_says_what_woul
         assert_eq!(output.status.code(), Some(2), "{arguments:?} {}", said(&output));
         assert!(said(&output).contains(says), "{arguments:?}: {}", said(&output));
     }
+    let tcp = ["--listen", "tcp://127.0.0.1:7", "--to", "tcp://127.0.0.1:9"];
+    for more in [&["--engine", "batch"][..], &["--clear", "auto"], &["--hold", "program:1ms"]] {
+        let output = refused(&[&tcp[..], more].concat(), None);
+        assert_eq!(output.status.code(), Some(2), "{more:?} {}", said(&output));
+    }
     for more in [&["--engine", "xdp"][..], &["--telemetry"]] {
         let output = refused(&[&udp[..], more].concat(), None);
         assert_eq!(output.status.code(), Some(4), "{more:?} {}", said(&output));
@@ -404,6 +580,7 @@ fn what_can_be_judged_from_the_command_line_is_a_usage_error_that_says_what_woul
 
 #[test]
 fn a_key_of_the_wrong_length_or_that_others_can_read_is_refused() {
+    let _machine = beside_others();
     let directory = tempfile::tempdir().unwrap();
     let file = |text: &str, mode: u32| -> PathBuf {
         let path = directory.path().join(format!("key-{mode:o}-{}", text.len()));
@@ -437,6 +614,7 @@ fn a_key_of_the_wrong_length_or_that_others_can_read_is_refused() {
 
 #[test]
 fn a_port_that_is_taken_is_told() {
+    let _machine = beside_others();
     let taken = socket();
     let listen = format!("udp://{}", taken.local_addr().unwrap());
     let output = dwell(&["relay", "--listen", &listen, "--to", "udp://127.0.0.1:9"]);
