@@ -103,7 +103,7 @@ impl Join {
                     self.packets.push(packet);
                 }
             }
-            Record::Header(_) | Record::Sample(..) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
     }
 
@@ -123,7 +123,7 @@ impl Join {
                 Some(packet) => packet.way.node.merge(&passage.stamps),
                 None => self.told.strange[0] += 1,
             },
-            Record::Header(_) | Record::Sample(..) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
     }
 
@@ -165,7 +165,7 @@ impl Join {
                     None => self.told.strange[1] += 1,
                 }
             }
-            Record::Header(_) | Record::Sample(..) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
     }
 
@@ -197,7 +197,7 @@ impl Join {
                 packet.way.receiver.merge(&passage.stamps);
                 *latest = at.max(*latest);
             }
-            Record::Header(_) | Record::Sample(..) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
     }
 

@@ -36,17 +36,12 @@ impl PassageLog {
             Ok((writer, name))
         };
         let segment = file.map(begin).transpose()?;
-        Ok(Self { parts: Parts::default(), segment, host: None, failure: None })
-    }
-
-    /// Keeps what the machine does beside the passages, from now on, if those are kept. To be called
-    /// when the measuring begins; the rest goes with [`Self::flush`].
-    pub(crate) fn watch_host(&mut self) {
-        self.host = self.keeps_samples().then(HostSampler::start);
+        // What the machine does is kept beside the passages, if those are kept.
+        let host = segment.is_some().then(HostSampler::start);
+        Ok(Self { parts: Parts::default(), segment, host, failure: None })
     }
 
     /// Whether passages are kept, so that they are worth naming flows for.
-    #[allow(dead_code, reason = "its first users come with traces")]
     pub(crate) fn keeps_samples(&self) -> bool {
         self.segment.is_some()
     }
@@ -76,7 +71,6 @@ impl PassageLog {
     }
 
     /// The figures so far.
-    #[allow(dead_code, reason = "its first users come with traces")]
     pub(crate) fn parts(&self) -> &Parts {
         &self.parts
     }

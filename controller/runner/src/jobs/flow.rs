@@ -5,7 +5,7 @@ use dwell_plan::{
     FlowPlan, IdFormat, Job, Plan, RelayJob, SinkJob, TraceJob, TrafficHeader, TrafficJob,
 };
 use dwell_store::Role;
-use dwell_units::Rate;
+use dwell_units::{Nanos, Rate};
 
 use super::{Loads, Planned, Servers, everywhere, loads, place};
 
@@ -23,6 +23,8 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
         urls: vec![listen.clone()],
         duration: None,
         stamps: flow.stamps,
+        // All nodes of a lab read one clock.
+        clock_error: Some(Nanos::ZERO),
         place: place(plan, &flow.to, flow.busy_poll),
     };
     let mut sinks = vec![kept(&flow.to, Job::Sink(receiver))];
