@@ -75,7 +75,7 @@ pub struct RelayPlan {
     #[serde(default)]
     pub busy_poll: bool,
     /// Bytes at the start of a payload that are never enciphered.
-    #[serde(default)]
+    #[serde(default = "header")]
     pub clear: Clear,
     /// Where the key comes from.
     #[serde(default = "drawn")]
@@ -154,6 +154,14 @@ impl<'de> Deserialize<'de> for Tracing {
                 .map_err(|error| de::Error::custom(error.message())),
         }
     }
+}
+
+/// The header of what a sender of ours sends. S0's 12 bytes (S0.4) held a whole id; the upper half of
+/// today's stands behind them.
+const HEADER: u16 = 16;
+
+const fn header() -> Clear {
+    Clear::Bytes(HEADER)
 }
 
 const fn thousand() -> Bytes {
@@ -243,6 +251,15 @@ impl Plan {
         }
         if flow.duration.is_some_and(|time| time <= Nanos::ZERO) {
             return Err(source.error("flow.duration", "must be above 0"));
+        }
+        if let Some(relay) = &self.relay
+            && matches!(relay.mode, Relaying::Encrypt | Relaying::Decrypt)
+            && matches!(relay.clear, Clear::Bytes(clear) if clear < HEADER)
+        {
+            return Err(source.error(
+                "relay.clear",
+                format!("the receiver tells packets apart by their first {HEADER} bytes; keep them clear"),
+            ));
         }
         if flow.packet_rate().gap().is_none() {
             return Err(source.error("flow.rate", "a rate is above 0"));
