@@ -260,7 +260,11 @@ fn programs_of_others_stay_and_go_on_and_xdp_that_is_taken_is_done_without() {
     let (near, far) = (lab.socket("n1", "0.0.0.0:0"), lab.socket("n3", "0.0.0.0:7001"));
     pass(&near, &far, "198.19.0.3:7001", 0..100, 64);
     let second = second.end();
-    assert!(second.warnings().contains("another XDP program"), "{}", second.summary);
+    assert!(
+        second.warnings().contains("another XDP program is on interface n1"),
+        "{}",
+        second.summary
+    );
     let still_taken =
         netns::within(&lab.netns("n2"), || others.0.attach_xdp(towards_n1, XdpMode::Native))
             .unwrap();

@@ -38,12 +38,14 @@ pub struct XdpRelay {
 }
 
 impl XdpRelay {
-    /// Loads the program and attaches it. Forwarding must be on (net.ipv4.ip_forward) at the
-    /// interfaces, for that is whom the program asks for the way.
+    /// Loads the program and attaches it. The program asks the kernel's forwarding for the way, so
+    /// that must be on at every interface. Takes 200 ms where the far end does not refuse what it
+    /// has no socket for.
     ///
     /// # Errors
     /// No privilege, a kernel that refuses the program, another XDP program at an interface, no
-    /// way to `to`, interfaces that are not there, a number of flows out of range.
+    /// way to `to`, interfaces that are not there or do not forward, a number of flows out of
+    /// range.
     pub fn start(spec: &XdpRelaySpec) -> Result<Self, BpfError> {
         let no_way = |error| BpfError::Attach { place: format!("the way to {}", spec.to), error };
         if !RELAY_FLOWS.contains(&spec.flows) {
@@ -52,10 +54,15 @@ impl XdpRelay {
         }
         let (way, own) = towards(spec.to).map_err(no_way)?;
         let there = interface::all().map_err(no_way)?;
-        let driver = |index: u32| {
-            let found = there.iter().find(|found| found.index == index);
-            found.and_then(|found| found.driver.as_deref())
-        };
+        let named = |index: u32| there.iter().find(|found| found.index == index);
+        let driver = |index: u32| named(index).and_then(|found| found.driver.as_deref());
+        let silent = spec.interfaces.iter().filter_map(|&index| named(index)).find(|found| {
+            let setting = format!("/proc/sys/net/ipv4/conf/{}/forwarding", found.name);
+            std::fs::read(setting).is_ok_and(|state| state.starts_with(b"0"))
+        });
+        if let Some(found) = silent {
+            return Err(BpfError::NoForwarding(found.name.clone()));
+        }
         let is_virtual = |&index: &u32| matches!(driver(index), None | Some("veth" | "tun"));
         let is_cleared = match spec.checksums {
             Checksums::ByDriver => spec.interfaces.iter().any(is_virtual),
@@ -199,4 +206,37 @@ fn constants(spec: &XdpRelaySpec, own: Ipv4Addr, is_cleared: bool) -> [u8; 32] {
     bytes[28..30].copy_from_slice(&FIRST_PORT.to_ne_bytes());
     bytes[30..].copy_from_slice(&u16::from(is_cleared).to_ne_bytes());
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns;
+
+    #[test]
+    fn a_node_that_does_not_forward_is_told_what_to_switch_on() {
+        if !netns::may_create() {
+            println!(
+                "SKIP bpf::relay::tests::a_node_that_does_not_forward_is_told_what_to_switch_on: \
+                 needs root"
+            );
+            return;
+        }
+        netns::within_a_new_one(|| {
+            let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
+            assert!(up.unwrap().success());
+            std::fs::write("/proc/sys/net/ipv4/conf/lo/forwarding", "0").unwrap();
+            let started = XdpRelay::start(&XdpRelaySpec {
+                listen: "127.0.0.1:7001".parse().unwrap(),
+                to: "127.0.0.2:7001".parse().unwrap(),
+                interfaces: vec![1],
+                flows: 1,
+                idle: Nanos::from_secs(1),
+                checksums: Checksums::ByDriver,
+            });
+            let error = started.map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains("sysctl net.ipv4.conf.lo.forwarding=1"), "{error}");
+        })
+        .unwrap();
+    }
 }

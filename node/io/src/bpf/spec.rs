@@ -119,6 +119,11 @@ pub enum BpfError {
         #[source]
         error: io::Error,
     },
+    /// A relay in the driver asks the kernel's forwarding for the way.
+    #[error(
+        "interface {0} does not forward, which the XDP relay needs: sysctl net.ipv4.conf.{0}.forwarding=1"
+    )]
+    NoForwarding(String),
     /// The ring of events, or a counter, cannot be read.
     #[error("cannot read what eBPF programs found: {reason}")]
     Read {

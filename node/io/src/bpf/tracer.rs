@@ -13,7 +13,7 @@ use super::event::Event;
 use super::link::{self, Place};
 use super::probe::XdpMode;
 use super::{BpfError, Hooks, Protocol, TraceSpec, object};
-use crate::clock;
+use crate::{clock, interface};
 
 const PROGRAMS: &[u8] = include_bytes!("../../../bpf/stamps.bpf.o");
 
@@ -45,8 +45,8 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Loads the programs and attaches them. Where another program has the only place of XDP at an
-    /// interface, that interface goes without and a note says so.
+    /// Loads the programs and attaches them. Where XDP cannot be had, as where another program has
+    /// the only place of it at an interface, that interface goes without and a note says so.
     ///
     /// # Errors
     /// No privilege, a kernel that refuses the programs, hooks that cannot be had.
@@ -78,12 +78,15 @@ impl Tracer {
         if spec.hooks.netfilter {
             tracer.attach_netfilter()?;
         }
-        for &interface in &spec.interfaces {
+        let there = interface::all().unwrap_or_default();
+        for &number in &spec.interfaces {
+            let found = there.iter().find(|found| found.index == number);
+            let called = found.map_or_else(|| number.to_string(), |found| found.name.clone());
             if spec.hooks.tcx {
-                tracer.attach_tcx(interface)?;
+                tracer.attach_tcx(number, &called)?;
             }
             if spec.hooks.xdp {
-                tracer.attach_xdp(interface)?;
+                tracer.attach_xdp(number, &called);
             }
         }
         Ok(tracer)
@@ -164,9 +167,9 @@ impl Tracer {
         Ok(())
     }
 
-    fn attach_tcx(&mut self, interface: u32) -> Result<(), BpfError> {
+    fn attach_tcx(&mut self, interface: u32, called: &str) -> Result<(), BpfError> {
         for (egress, name) in [(false, "rx_tcx"), (true, "tx_tcx")] {
-            let place = || format!("{name} of interface {interface}");
+            let place = || format!("{name} of interface {called}");
             let link = self
                 .link(name, Place::Tcx { interface, egress })
                 .map_err(|error| BpfError::Attach { place: place(), error })?;
@@ -175,25 +178,23 @@ impl Tracer {
         Ok(())
     }
 
-    fn attach_xdp(&mut self, interface: u32) -> Result<(), BpfError> {
+    /// Not every interface can have it, so that its absence is no error.
+    fn attach_xdp(&mut self, interface: u32, called: &str) {
         let attach = |mode| self.link("rx_driver", Place::Xdp { interface, mode });
-        match attach(XdpMode::Native) {
-            Ok(link) => self.links.push(link),
-            Err(error) if is_taken(Some(&error)) => self.notes.push(format!(
-                "another XDP program is on interface {interface}: no rx_driver there"
-            )),
-            Err(_) => {
-                let link = attach(XdpMode::Generic).map_err(|error| BpfError::Attach {
-                    place: format!("XDP of interface {interface}"),
-                    error,
-                })?;
-                self.links.push(link);
-                self.notes.push(format!(
-                    "the driver of interface {interface} has no XDP: rx_driver is stamped after it"
-                ));
+        let note = match attach(XdpMode::Native) {
+            Ok(link) => return self.links.push(link),
+            Err(error) if is_taken(Some(&error)) => {
+                format!("another XDP program is on interface {called}: no rx_driver there")
             }
-        }
-        Ok(())
+            Err(_) => match attach(XdpMode::Generic) {
+                Ok(link) => {
+                    self.links.push(link);
+                    format!("the driver of {called} has no XDP: rx_driver is stamped after it")
+                }
+                Err(error) => format!("no XDP at interface {called}, so no rx_driver: {error}"),
+            },
+        };
+        self.notes.push(note);
     }
 
     fn link(&self, program: &str, place: Place) -> io::Result<OwnedFd> {
