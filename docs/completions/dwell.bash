@@ -46,6 +46,9 @@ _dwell() {
             dwell,reflect)
                 cmd="dwell__subcmd__reflect"
                 ;;
+            dwell,relay)
+                cmd="dwell__subcmd__relay"
+                ;;
             dwell,report)
                 cmd="dwell__subcmd__report"
                 ;;
@@ -90,6 +93,9 @@ _dwell() {
                 ;;
             dwell__subcmd__help,reflect)
                 cmd="dwell__subcmd__help__subcmd__reflect"
+                ;;
+            dwell__subcmd__help,relay)
+                cmd="dwell__subcmd__help__subcmd__relay"
                 ;;
             dwell__subcmd__help,report)
                 cmd="dwell__subcmd__help__subcmd__report"
@@ -188,7 +194,7 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping reflect load lab doctor serve run runs show report compare export import delete help"
+            opts="-h -V --help --version ping reflect relay load lab doctor serve run runs show report compare export import delete help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -302,7 +308,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help)
-            opts="ping reflect load lab doctor serve run runs show report compare export import delete help"
+            opts="ping reflect relay load lab doctor serve run runs show report compare export import delete help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -540,6 +546,20 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__reflect)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__relay)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1143,6 +1163,80 @@ _dwell() {
                     return 0
                     ;;
                 --limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__relay)
+            opts="-q -h --listen --to --mode --clear --key-file --engine --stamps --id --flows --idle --hold --telemetry --node-id --samples --cpu --scheduling --busy-poll --json --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mode)
+                    COMPREPLY=($(compgen -W "translate encrypt decrypt" -- "${cur}"))
+                    return 0
+                    ;;
+                --clear)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --engine)
+                    COMPREPLY=($(compgen -W "socket batch xdp" -- "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --id)
+                    COMPREPLY=($(compgen -W "auto iperf stamp roundtrip dwell none" -- "${cur}"))
+                    return 0
+                    ;;
+                --flows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idle)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hold)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --node-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --samples)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

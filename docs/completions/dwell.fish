@@ -28,6 +28,7 @@ complete -c dwell -n "__fish_dwell_needs_command" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_needs_command" -s V -l version -d 'Print version'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "ping" -d 'Send probes and measure how long their replies take'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "reflect" -d 'Answer probes'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "relay" -d 'Send on what comes, and say how long it stayed and where'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "load" -d 'Put load on this node or on the network'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "doctor" -d 'Say what this node can measure, and how well'
@@ -91,6 +92,39 @@ complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l busy-poll -d 'Po
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l json -d 'Print the summary as one JSON object at the end'
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -s q -l quiet -d 'Print nothing but errors and the summary'
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l listen -d 'Where clients send to: udp://ADDRESS:PORT or tcp://ADDRESS:PORT' -r
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l to -d 'Where it goes: the same protocol' -r
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l mode -d 'What happens to payloads. translate: nothing, only addresses and ports change; encrypt: enciphered on the way there, deciphered on the way back; decrypt: its mirror' -r -f -a "translate\t'Nothing'
+encrypt\t'Enciphered on the way there'
+decrypt\t'Deciphered on the way there'"
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l clear -d 'Bytes at the start of every payload that are not enciphered; auto: iperf2\'s header' -r
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l key-file -d 'Key for AES-128: 32 hexadecimal digits in this file, which others must not be able to read. The environment variable DWELL_KEY does the same' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l engine -d 'What moves the packets. socket: one receive and one send call for each; batch: many by each call; xdp: in the driver (translate only)' -r -f -a "socket\t'One receive and one send call for each'
+batch\t'Many by each call'
+xdp\t'In the driver'"
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l stamps -d 'Which stamps to use' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
+user\t'The program\'s own clock reads only'
+kernel\t'The kernel\'s; exit 4 if it delivers none'"
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l id -d 'Where packets carry their id; none: they are numbered as they come' -r -f -a "auto\t'As the first packet of a flow tells'
+iperf\t'iperf2\'s header'
+stamp\t'STAMP\'s sequence number'
+roundtrip\t'S4\'s round-trip message'
+dwell\t'The mark of `dwell load traffic`'
+none\t'Nowhere'"
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l flows -d 'Most clients at a time; beyond, the one that was idle for longest goes' -r
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l idle -d 'Forget a client that was idle for this long' -r
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l hold -d 'Hold every packet on purpose, in the program or unread in the socket, like program:200us' -r
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l node-id -d 'This node in telemetry' -r
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l samples -d 'Write every stamp of every packet to this file, as a sample segment' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l cpu -d 'Run on this CPU' -r
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+other\t'Like every ordinary program'
+fifo\t'Before all ordinary programs; exit 4 where not allowed'"
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l telemetry -d 'Fill the empty telemetry slots of STAMP packets that pass'
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l json -d 'Print the summary as one JSON object at the end'
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -s q -l quiet -d 'Print nothing but errors and the summary'
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "cpu" -d 'Burn CPU time at a level'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "traffic" -d 'Send UDP traffic at a rate'
@@ -192,21 +226,22 @@ complete -c dwell -n "__fish_dwell_using_subcommand delete" -l data -d 'Director
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l yes -d 'Do not ask'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l json -d 'Print what was deleted as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "ping" -d 'Send probes and measure how long their replies take'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "reflect" -d 'Answer probes'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "load" -d 'Put load on this node or on the network'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "doctor" -d 'Say what this node can measure, and how well'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "run" -d 'Run a plan: every trial of its matrix, kept on disk as it goes'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "runs" -d 'List the runs in the data directory'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "show" -d 'Show what a run found'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "report" -d 'Write a run as one HTML page that needs nothing else'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "export" -d 'Hand on the samples of a run'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "import" -d 'Read what dwell or another program measured'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "delete" -d 'Delete a run and its samples'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load lab doctor serve run runs show report compare export import delete help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "ping" -d 'Send probes and measure how long their replies take'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "reflect" -d 'Answer probes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "relay" -d 'Send on what comes, and say how long it stayed and where'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "load" -d 'Put load on this node or on the network'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "doctor" -d 'Say what this node can measure, and how well'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "run" -d 'Run a plan: every trial of its matrix, kept on disk as it goes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "runs" -d 'List the runs in the data directory'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "show" -d 'Show what a run found'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "report" -d 'Write a run as one HTML page that needs nothing else'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "export" -d 'Hand on the samples of a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "import" -d 'Read what dwell or another program measured'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "delete" -d 'Delete a run and its samples'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load lab doctor serve run runs show report compare export import delete help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "cpu" -d 'Burn CPU time at a level'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "traffic" -d 'Send UDP traffic at a rate'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "sink" -d 'Receive and count the traffic'
