@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dwell_plan::{CpuJob, Job, PingJob, ReflectJob};
+use dwell_plan::{CpuJob, Job, KeySource, PingJob, ReflectJob, RelayJob, RelayMode};
 use dwell_protocol::{Event, Frame, JobId, Request, VERSION, read_frame, write_message};
 
 struct Node {
@@ -92,6 +92,37 @@ fn a_node_keeps_no_descriptor_of_a_job_that_has_ended_and_its_port_is_free_again
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(node.descriptors(), before);
+}
+
+#[test]
+fn a_relay_that_is_a_job_hands_over_its_passages_and_its_port_is_free_for_the_next() {
+    let mut node = Node::start();
+    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    far.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let listen = format!("127.0.0.1:{}", free_port());
+    for round in 0..3 {
+        let job = JobId(round);
+        let to = format!("udp://{}", far.local_addr().unwrap());
+        let mut relay = RelayJob::translate(format!("udp://{listen}"), to);
+        (relay.mode, relay.key) = (RelayMode::Encrypt, KeySource::Random);
+        let what = Job::Relay(Box::new(relay));
+        node.ask(&Request::Start { job, what, samples: true });
+        assert!(matches!(node.next(), Event::Ready { .. }), "round {round}");
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..5 {
+            client.send_to(&[7; 100], &listen).unwrap();
+            assert_eq!(far.recv_from(&mut [0; 200]).unwrap().0, 112);
+        }
+        node.ask(&Request::Stop { job });
+        let Event::Finished { summary, segment_bytes, .. } = node.next() else {
+            panic!("a result")
+        };
+        let value = |name: &str| summary.values[name].map(|value| value.as_f64());
+        assert_eq!((value("relayed_forward"), value("flows")), (Some(5.0), Some(1.0)));
+        node.ask(&Request::Pull { job });
+        let Event::Pulled { bytes, .. } = node.next() else { panic!("a segment") };
+        assert_eq!(Some(bytes), segment_bytes);
+    }
 }
 
 #[test]

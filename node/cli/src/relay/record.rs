@@ -15,6 +15,9 @@ use crate::passages::PassageLog;
 /// News that the ring holds: what comes in a turn, and to spare.
 pub(super) const RING: usize = 1 << 15;
 
+/// Of those, what only flows may take.
+const FOR_FLOWS: usize = RING / 32;
+
 /// How long the recording thread rests when little comes, and when much does.
 const REST: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(5)];
 
@@ -65,7 +68,9 @@ pub(super) struct Teller<'a> {
 
 impl Teller<'_> {
     pub(super) fn tell(&mut self, news: News) {
-        if self.ring.push(news).is_err() {
+        // Passages of a flow that was not told could not be joined to anything.
+        let kept_free = if matches!(news, News::Passage(_)) { FOR_FLOWS } else { 0 };
+        if self.ring.slots() <= kept_free || self.ring.push(news).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -99,6 +104,26 @@ pub(super) fn follow(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passages_that_fill_the_ring_leave_room_for_flows() {
+        let (ring, mut news) = rtrb::RingBuffer::new(RING);
+        let dropped = AtomicU64::new(0);
+        let mut teller = Teller { ring, dropped: &dropped };
+        let address = "192.0.2.1:5000".parse().unwrap();
+        let (client, listen, out, to) = (address, address, address, address);
+        let stamps = dwell_engine::passage::PointStamps::default();
+        let fate = dwell_engine::passage::Fate::Sent;
+        for id in 0..RING as u64 {
+            teller.tell(News::Passage(Passage { flow: 0, id, size: 1, fate, stamps }));
+        }
+        assert_eq!(dropped.load(Ordering::Relaxed), FOR_FLOWS as u64);
+        (0..10).for_each(|number| {
+            teller.tell(News::Flow(NewFlow { number, client, listen, out, to }));
+        });
+        let told = std::iter::from_fn(|| news.pop().ok());
+        assert_eq!(told.filter(|news| matches!(news, News::Flow(_))).count(), 10);
+    }
 
     #[test]
     fn a_clients_two_flows_are_each_others_mirror() {

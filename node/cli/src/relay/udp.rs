@@ -214,9 +214,10 @@ impl<'a> Relay<'a> {
                     }
                 }
             }
-            // After the packets: nobody waits for stamps.
-            if ready.error {
-                self.drain(ready.token);
+            // After the packets: nobody waits for stamps. An error that is not in the queue is
+            // cleared by receiving; it would be told for ever.
+            if ready.error && !self.drain(ready.token) && !ready.readable {
+                take(self, ready.token)?;
             }
         }
         Ok(())
@@ -406,21 +407,26 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Takes the stamps and errors of one socket.
-    fn drain(&mut self, token: u64) {
+    /// Takes the stamps and errors of one socket; returns whether there were any.
+    fn drain(&mut self, token: u64) -> bool {
+        let mut any = false;
         let (departures, teller) = (&mut self.departures, &mut self.teller);
         let errors = &mut self.counts.icmp_errors;
-        let mut each = |notice| match notice {
-            Notice::TxStamp { key, stamp } => {
-                departures.stamp(token, key, stamp, &mut |p| teller.tell(News::Passage(p)));
+        let mut each = |notice| {
+            any = true;
+            match notice {
+                Notice::TxStamp { key, stamp } => {
+                    departures.stamp(token, key, stamp, &mut |p| teller.tell(News::Passage(p)));
+                }
+                Notice::Error { icmp, .. } => *errors += u64::from(icmp),
             }
-            Notice::Error { icmp, .. } => *errors += u64::from(icmp),
         };
         if token == LISTENER {
             self.listener.notices(NOTICES, &mut each);
         } else if let Some(flow) = self.flows.find(FlowId::from_u64(token)) {
             flow.out.notices(NOTICES, &mut each);
         }
+        any
     }
 
     /// Takes those of all sockets, while they are few.

@@ -1,0 +1,10 @@
+//! `dwell relay` from outside: what goes in comes out, both ways, and what it says of it.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod datagrams;
+mod fixture;
+mod measured;
+mod mistakes;
+mod streams;

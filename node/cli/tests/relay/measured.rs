@@ -1,0 +1,122 @@
+//! What relays measure: a delay shows where it was made.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use dwell_record::segment::{self, Record};
+use serde_json::Value;
+
+use crate::fixture::{PATIENCE, Relay, alone, beside_others, payload, receive, socket};
+use crate::support::Server;
+
+/// Sends packets one by one; returns the relay's summary.
+fn measured(more: &[&str], packets: u32) -> Value {
+    let far = socket();
+    let relay = Relay::to_socket(&far, more);
+    let client = socket();
+    for _ in 0..packets {
+        client.send_to(&payload(0, 200), &relay.listen).unwrap();
+        receive(&far);
+    }
+    relay.end()
+}
+
+/// A signal that was sent has not yet stopped anything.
+fn wait_until_stopped(pid: u32) {
+    let is_stopped = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    let start = Instant::now();
+    let tasks = || fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(Result::unwrap);
+    while !tasks().all(is_stopped) {
+        assert!(start.elapsed() < PATIENCE, "it does not stop");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_relay_that_was_stopped_for_two_seconds_shows_it_as_queueing_and_not_as_processing() {
+    let _machine = alone();
+    let kill = |server: &Server, how: &str| {
+        let pid = server.child.id().to_string();
+        assert!(Command::new("kill").args([how, &pid]).status().unwrap().success());
+    };
+    let far = socket();
+    let relay = Relay::to_socket(&far, &[]);
+    let client = socket();
+    for n in 0..20 {
+        if n == 10 {
+            kill(&relay.server, "-STOP");
+            wait_until_stopped(relay.server.child.id());
+        }
+        client.send_to(&payload(0, 200), &relay.listen).unwrap();
+        if n == 10 {
+            std::thread::sleep(Duration::from_secs(2));
+            kill(&relay.server, "-CONT");
+        }
+        receive(&far);
+    }
+    let summary = relay.end();
+    let max = |name: &str| summary["metrics"][name]["max"].as_i64().unwrap();
+    assert!(max("queueing_in_ns") >= 1_900_000_000, "{}", summary["metrics"]);
+    assert!(max("processing_ns") < 200_000_000, "{}", summary["metrics"]);
+    assert!(max("queueing_out_ns") < 200_000_000, "{}", summary["metrics"]);
+}
+
+#[test]
+fn a_delay_on_purpose_shows_in_the_part_where_it_was_made() {
+    let _machine = alone();
+    const HOLD: i64 = 2_000_000;
+    // The least of many: what else this machine does only adds to it.
+    let least = |more: &[&str], part: &str| {
+        let summary = measured(more, 40);
+        summary["metrics"][part]["min"].as_i64().unwrap()
+    };
+    let near = |value: i64| (HOLD..HOLD + 1_000_000).contains(&value);
+    for busy in [&["--busy-poll"][..], &[]] {
+        let with = |hold: &'static str| [&["--hold", hold][..], busy].concat();
+        assert!(near(least(&with("program:2ms"), "processing_ns")), "{busy:?}");
+        assert!(near(least(&with("socket:2ms"), "queueing_in_ns")), "{busy:?}");
+        assert!(least(&with("socket:2ms"), "processing_ns") < HOLD / 4, "{busy:?}");
+        assert!(least(&with("program:2ms"), "queueing_in_ns") < HOLD / 4, "{busy:?}");
+    }
+}
+
+#[test]
+fn a_segment_names_the_flows_and_has_every_stamp_of_every_packet() {
+    let _machine = beside_others();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relay.dwell");
+    let far = socket();
+    let relay = Relay::to_socket(&far, &["--samples", file.to_str().unwrap()]);
+    let client = socket();
+    for n in 0..30_u8 {
+        client.send_to(&payload(n, 300), &relay.listen).unwrap();
+        let (message, from) = receive(&far);
+        far.send_to(&message, from).unwrap();
+        receive(&client);
+    }
+    relay.end();
+    let (mut flows, mut ids) = (Vec::new(), [Vec::new(), Vec::new()]);
+    let mut stamped = 0;
+    let mut segment = fs::File::open(&file).unwrap();
+    let end = segment::read(&mut segment, &mut |record| match record {
+        Record::Flow(flow) => flows.push(flow.clone()),
+        Record::Passage(passage) => {
+            ids[passage.flow as usize].push(passage.id);
+            stamped += usize::from(passage.stamps.iter().count() == 6);
+        }
+        Record::Header(header) => assert_eq!(header.kind, "relay"),
+        Record::Sample(..) => panic!("a relay has no samples"),
+    });
+    assert!(end.unwrap().totals.is_some());
+    assert_eq!(flows.len(), 2);
+    assert_eq!((flows[0].from, flows[0].out().1), {
+        (client.local_addr().unwrap(), far.local_addr().unwrap())
+    });
+    assert_eq!(ids, [(0..30).collect::<Vec<_>>(), (0..30).collect::<Vec<_>>()]);
+    // The first stamps after switching them on may not come.
+    assert!(stamped >= 50, "{stamped} of 60 have all six stamps");
+}
