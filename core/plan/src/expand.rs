@@ -8,10 +8,11 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use toml::{Table, Value};
 
-use crate::axis::{AxisValues, label};
+use crate::axis::{AxisValues, Meaning, label};
 use crate::error::PlanError;
+use crate::path::Path;
 use crate::plan::{Order, Plan};
-use crate::source::{Source, put};
+use crate::source::Source;
 
 /// The most cells that are expanded at all; whoever runs a plan asks far earlier.
 const MOST_CELLS: usize = 10_000_000;
@@ -145,8 +146,9 @@ impl Expansion {
         let mut table = bare(&self.source);
         for (axis, value) in &self.cells[cell as usize].0 {
             let axis = &self.axes[*axis as usize];
-            put(&mut table, &axis.path, axis.values[*value as usize].clone())
-                .map_err(|message| self.source.error(&axis.path, message))?;
+            axis.path
+                .put(&mut table, axis.values[*value as usize].clone())
+                .map_err(|message| self.source.error(&axis.path.to_string(), message))?;
         }
         Plan::with(&self.source, table).map_err(|mut error| {
             let cell = self.parameters(cell);
@@ -167,7 +169,7 @@ fn bare(source: &Source) -> Table {
 
 /// The axes of a table, in the order of the file.
 fn axes(source: &Source, matrix: &Table, at: &str) -> Result<Vec<AxisValues>, PlanError> {
-    let mut axes = Vec::new();
+    let mut axes: Vec<AxisValues> = Vec::new();
     for (name, value) in matrix {
         let place = format!("{at}.{name}");
         let path = path_of(name).ok_or_else(|| {
@@ -177,6 +179,10 @@ fn axes(source: &Source, matrix: &Table, at: &str) -> Result<Vec<AxisValues>, Pl
                                   path like \"topology.link.rate\" in quotes",
             )
         })?;
+        if let Some(other) = axes.iter().find(|axis| axis.path.overlaps(&path)) {
+            let message = format!("sets what the axis '{}' sets; one of them can", other.name);
+            return Err(source.error(&place, message));
+        }
         let axis = AxisValues::read(name, path, value).map_err(|why| source.error(&place, why))?;
         axes.push(axis);
     }
@@ -187,8 +193,8 @@ fn axes(source: &Source, matrix: &Table, at: &str) -> Result<Vec<AxisValues>, Pl
 }
 
 /// The path of the field that an axis of this name sets.
-fn path_of(name: &str) -> Option<String> {
-    const PING: [&str; 23] = [
+fn path_of(name: &str) -> Option<Path> {
+    const PING: [&str; 22] = [
         "from",
         "to",
         "protocol",
@@ -211,13 +217,13 @@ fn path_of(name: &str) -> Option<String> {
         "ipv6",
         "ttl",
         "dscp",
-        "link",
     ];
     if name == "load" || name.contains('.') {
-        let forbidden = ["matrix.", "constraint.", "trials.", "stop."];
-        return (!forbidden.iter().any(|start| name.starts_with(start))).then(|| name.to_owned());
+        let path = Path::of(name).ok()?;
+        let forbidden = ["matrix", "constraint", "trials", "stop"];
+        return (!forbidden.contains(&path.first())).then_some(path);
     }
-    (name != "link" && PING.contains(&name)).then(|| format!("ping.{name}"))
+    PING.contains(&name).then(|| Path::of(&format!("ping.{name}")).ok()).flatten()
 }
 
 /// Tries every value of every axis on its own.
@@ -227,10 +233,11 @@ fn check_each_value(source: &Source, axes: &[AxisValues]) -> Result<(), PlanErro
             let mut table = bare(source);
             // Whether fields go together shows in the cell; here each is only read.
             let place = format!("matrix.{}", axis.name);
-            put(&mut table, &axis.path, value.clone())
+            axis.path
+                .put(&mut table, value.clone())
                 .map_err(|message| source.error(&place, message))?;
             if let Err(error) = Plan::with(source, table)
-                && error.field == axis.path
+                && error.field == axis.path.to_string()
             {
                 let one = source.error(&format!("{place}[{number}]"), error.message);
                 return Err(PlanError { field: place, ..one });
@@ -242,8 +249,8 @@ fn check_each_value(source: &Source, axes: &[AxisValues]) -> Result<(), PlanErro
 
 /// A constraint whose axes are known.
 struct Rule {
-    /// The values that a cell must have: numbers of axes of that name, with the values that fit.
-    when: Vec<(String, Vec<Value>)>,
+    /// The values that a cell must have: names of axes, with the values that fit.
+    when: Vec<(String, Vec<Meaning>)>,
     drop: bool,
     /// Axes that take the place of those of the same name.
     instead: Vec<usize>,
@@ -255,29 +262,22 @@ fn constraints(
     plan: &Plan,
     axes: &mut Vec<AxisValues>,
 ) -> Result<Vec<Rule>, PlanError> {
-    let known: Vec<String> = axes.iter().map(|axis| axis.name.clone()).collect();
     let mut rules = Vec::new();
     for (number, constraint) in plan.constraint.iter().enumerate() {
         let at = format!("constraint[{number}]");
         if constraint.drop != constraint.matrix.is_empty() {
             return Err(source.error(&at, "a constraint has drop = true, or a matrix of its own"));
         }
-        let mut when = Vec::new();
-        for (name, value) in &constraint.when {
-            if !known.contains(name) {
-                return Err(source.error(
-                    &format!("{at}.when.{name}"),
-                    format!("'{name}' is no axis; there are {}", known.join(", ")),
-                ));
-            }
-            let wanted = match value {
-                Value::Array(values) => values.clone(),
-                one => vec![one.clone()],
-            };
-            when.push((name.clone(), wanted));
-        }
+        let when = constraint
+            .when
+            .iter()
+            .map(|(name, value)| wanted(source, axes, &at, name, value))
+            .collect::<Result<_, _>>()?;
         let first = axes.len();
-        axes.extend(self::axes(source, &constraint.matrix, &format!("{at}.matrix"))?);
+        for new in self::axes(source, &constraint.matrix, &format!("{at}.matrix"))? {
+            let new = as_known(source, axes, &at, new)?;
+            axes.push(new);
+        }
         rules.push(Rule {
             when,
             drop: constraint.drop,
@@ -288,12 +288,88 @@ fn constraints(
     Ok(rules)
 }
 
+/// What a constraint wants of one axis: its name, and the values that fit.
+fn wanted(
+    source: &Source,
+    axes: &[AxisValues],
+    at: &str,
+    name: &str,
+    value: &Value,
+) -> Result<(String, Vec<Meaning>), PlanError> {
+    let place = format!("{at}.when.{name}");
+    let path = path_of(name);
+    let of_axis: Vec<_> = axes.iter().filter(|axis| Some(&axis.path) == path.as_ref()).collect();
+    let Some(axis) = of_axis.first() else {
+        let mut known: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
+        known.dedup();
+        return Err(
+            source.error(&place, format!("'{name}' is no axis; there are {}", known.join(", ")))
+        );
+    };
+    let values = match value {
+        Value::Array(values) => values.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let meanings: Vec<_> = values.iter().map(Meaning::of).collect();
+    let on_axis = |meaning: &Meaning| {
+        of_axis.iter().flat_map(|axis| &axis.values).any(|value| Meaning::of(value) == *meaning)
+    };
+    if let Some(stranger) = meanings.iter().position(|meaning| !on_axis(meaning)) {
+        let place = match value {
+            Value::Array(_) => format!("{place}[{stranger}]"),
+            _ => place,
+        };
+        let known: Vec<_> = of_axis.iter().flat_map(|axis| axis.labels()).collect();
+        let message = format!(
+            "'{}' is no value of the axis; there are {}",
+            label(&values[stranger]),
+            some_of(&known)
+        );
+        return Err(source.error(&place, message));
+    }
+    Ok((axis.name.clone(), meanings))
+}
+
+/// Enough of some names to see what kind they are of.
+fn some_of(names: &[String]) -> String {
+    const MOST: usize = 8;
+    match names.len() {
+        0..=MOST => names.join(", "),
+        count => format!("{} and {} more", names[..MOST - 1].join(", "), count - (MOST - 1)),
+    }
+}
+
+/// An axis of a constraint, with the name and the ways of writing values that the axes before it
+/// have for the same field: values that are the same are one in results.
+fn as_known(
+    source: &Source,
+    axes: &[AxisValues],
+    at: &str,
+    mut new: AxisValues,
+) -> Result<AxisValues, PlanError> {
+    for known in axes.iter().filter(|known| known.path.overlaps(&new.path)) {
+        if known.path != new.path {
+            let place = format!("{at}.matrix.{}", new.name);
+            let message = format!("sets a part of what the axis '{}' sets", known.name);
+            return Err(source.error(&place, message));
+        }
+        new.name.clone_from(&known.name);
+        for value in &mut new.values {
+            let same = known.values.iter().find(|known| Meaning::of(known) == Meaning::of(value));
+            if let Some(same) = same {
+                value.clone_from(same);
+            }
+        }
+    }
+    Ok(new)
+}
+
 impl Rule {
     fn fits(&self, axes: &[AxisValues], Cell(values): &Cell) -> bool {
         self.when.iter().all(|(name, wanted)| {
             values.iter().any(|(axis, value)| {
                 let axis = &axes[*axis as usize];
-                axis.name == *name && wanted.contains(&axis.values[*value as usize])
+                axis.name == *name && wanted.contains(&Meaning::of(&axis.values[*value as usize]))
             })
         })
     }
@@ -459,6 +535,92 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
             "{PLAN}[[constraint]]\nwhen = {{ load = [\"half\", \"full\"] }}\ndrop = true\n"
         );
         assert_eq!(expanded(&text).cells().len(), 14 * 6 + 14 * 20);
+    }
+
+    #[test]
+    fn a_constraint_means_quantities_however_they_are_written() {
+        let pps = PLAN.split("[[constraint]]").next().unwrap();
+        let with = |when: &str| {
+            expanded(&format!("{pps}[[constraint]]\nwhen = {{ {when} }}\ndrop = true\n"))
+        };
+        let all = expanded(pps).cells().len();
+        assert_eq!(with("rate = \"1000pps\"").cells().len(), all / 6 * 5);
+        assert_eq!(with("size = [\"1kB\", \"0.1kB\"]").cells().len(), all / 14 * 12);
+        assert_eq!(with("\"ping.size\" = \"1000B\"").cells().len(), all / 14 * 13);
+    }
+
+    #[test]
+    fn a_constraint_on_a_value_that_no_axis_has_is_refused_where_it_stands() {
+        for (when, column, words) in [
+            ("protocol = \"icmp\"", 21, "there are udp, tcp"),
+            ("size = \"1050B\"", 17, "'1050B' is no value"),
+            ("load = [\"none\", \"haf\"]", 26, "none, half, full"),
+        ] {
+            let text = format!("{PLAN}[[constraint]]\nwhen = {{ {when} }}\ndrop = true\n");
+            let error = expand(&Source::parse(&text).unwrap(), 1).unwrap_err();
+            let at = error.at.clone().unwrap();
+            assert_eq!((at.line, at.column), (22, column), "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        // What a constraint before it brought in is there.
+        let text = format!("{PLAN}[[constraint]]\nwhen = {{ rate = \"20pps\" }}\ndrop = true\n");
+        assert_eq!(expanded(&text).cells().len(), 14 * 6 * 3 + 14 * 19 * 3);
+    }
+
+    #[test]
+    fn values_that_are_the_same_are_one_in_results_whoever_wrote_them() {
+        let text = PLAN.replace(
+            "from = \"20pps\", to = \"400pps\", step = \"20pps\"",
+            "from = \"0.4kpps\", to = \"1kpps\", step = \"0.2kpps\"",
+        );
+        let text = text.replace("matrix = { rate", "matrix = { \"ping.rate\"");
+        let text = text.replace(
+            "{ from = \"200pps\", to = \"1200pps\", step = \"200pps\" }",
+            "[\"400pps\", \"1000pps\"]",
+        );
+        let one = expanded(&text);
+        let rate = one.axes().into_iter().find(|axis| axis.name == "rate").unwrap();
+        assert_eq!(rate.labels(), ["400pps", "1000pps", "600pps", "800pps"]);
+        let last = one.parameters(one.cells().len() as u32 - 1);
+        assert_eq!(last["rate"], "1000pps");
+        assert!(!last.contains_key("ping.rate"));
+    }
+
+    #[test]
+    fn one_field_is_one_axis() {
+        for (second, words) in [
+            ("\"ping.size\" = [\"200B\"]", "the axis 'size'"),
+            (
+                "\"loads.half\" = [{}]\n\"loads.half.cpu[0].level\" = [\"1%\"]",
+                "the axis 'loads.half'",
+            ),
+        ] {
+            let text = PLAN.replace("load = [", &format!("{second}\nload = ["));
+            let error = expand(&Source::parse(&text).unwrap(), 1).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+            assert!(error.at.is_some(), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_field_in_a_list_is_an_axis_by_its_path() {
+        let text = PLAN.replace(
+            "load = [\"none\", \"half\", \"full\"]",
+            "\"loads.half.cpu[0].level\" = { from = \"10%\", to = \"90%\", step = \"40%\" }",
+        );
+        let text = text.replace("version = 1", "version = 1\nload = \"half\"");
+        let levels = expanded(&text);
+        let axes = levels.axes();
+        assert_eq!(axes[3].numbers(), Some((vec![0.1, 0.5, 0.9], "1")));
+        let plan = levels.plan_of(2).unwrap();
+        assert_eq!(plan.load().cpu[0].level.to_string(), "90%");
+        let text = text.replace("cpu[0]", "cpu[1]");
+        let error = expand(&Source::parse(&text).unwrap(), 1).unwrap_err();
+        assert!(error.to_string().contains("has 1 elements"), "{error}");
+        assert_eq!(error.at.unwrap().line, 18);
+        let text = text.replace("cpu[1].level", "cpu[0].levle");
+        let error = expand(&Source::parse(&text).unwrap(), 1).unwrap_err();
+        assert!(error.to_string().contains("levle"), "{error}");
     }
 
     #[test]

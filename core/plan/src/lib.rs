@@ -12,6 +12,7 @@ mod error;
 mod estimate;
 mod expand;
 mod job;
+mod path;
 mod plan;
 mod source;
 

@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 use crate::error::{PlanError, Position};
+use crate::path::Path;
 
 /// A plan as text, with what was set from outside put in. Fields are named by their path in TOML,
 /// like `ping.size` or `loads.network.traffic[0].rate`.
@@ -17,8 +18,18 @@ pub struct Source {
     table: Table,
     /// Where the values (and the keys of tables) stand.
     spans: BTreeMap<String, Range<usize>>,
-    /// What was set from outside, by path.
-    set: BTreeMap<String, String>,
+    /// What was set from outside, in that order.
+    set: Vec<Setting>,
+}
+
+/// A value that was set from outside.
+#[derive(Clone, Debug)]
+struct Setting {
+    /// As positions are noted.
+    path: String,
+    /// `PATH=VALUE`, as it was written.
+    assignment: String,
+    value: String,
 }
 
 impl Source {
@@ -36,7 +47,7 @@ impl Source {
         let mut spans = BTreeMap::new();
         note_table(spanned.get_ref(), "", &mut spans);
         let table = toml::from_str(text).map_err(wrong)?;
-        Ok(Self { text: text.to_owned(), table, spans, set: BTreeMap::new() })
+        Ok(Self { text: text.to_owned(), table, spans, set: Vec::new() })
     }
 
     /// The text, as it was read.
@@ -44,30 +55,48 @@ impl Source {
         &self.text
     }
 
-    /// What was set from outside, as `PATH=VALUE`.
+    /// What was set from outside, as `PATH=VALUE`, in that order.
     pub fn settings(&self) -> impl Iterator<Item = String> + '_ {
-        self.set.iter().map(|(path, value)| format!("{path}={value}"))
+        self.set.iter().map(|setting| setting.assignment.clone())
     }
 
     /// Puts a value in from outside: `PATH=VALUE`, the value as TOML or, where it is not, as a
-    /// text: `topology.link.rate=10Mbit/s`. Tables on the way are made.
+    /// text: `topology.link.rate=10Mbit/s`. Tables on the way are made; elements of lists are
+    /// counted from 0, and names with dots are quoted: `matrix."topology.link.rate"=[...]`. What
+    /// the plan says of the interval goes where a rate is set, and the other way round.
     ///
     /// # Errors
-    /// There is no `=`, or the path leads through something that is no table.
+    /// There is no `=`, or the path leads nowhere.
     pub fn set(&mut self, assignment: &str) -> Result<(), PlanError> {
         let wrong = |message: String| PlanError { at: None, field: String::new(), message };
-        let (path, text) =
-            assignment.split_once('=').filter(|(path, _)| !path.trim().is_empty()).ok_or_else(
-                || wrong(format!("'{assignment}' is not PATH=VALUE, like ping.count=1000")),
-            )?;
-        let (path, text) = (path.trim(), text.trim());
+        let (path, rest) = Path::read(assignment.trim_start()).map_err(wrong)?;
+        let text = rest.trim_start().strip_prefix('=').ok_or_else(|| {
+            wrong(format!("'{assignment}' is not PATH=VALUE, like ping.count=1000"))
+        })?;
+        let text = text.trim();
         let value = toml::from_str::<Table>(&format!("value = {text}"))
             .ok()
             .and_then(|mut table| table.remove("value"))
             .unwrap_or_else(|| Value::String(text.to_owned()));
-        put(&mut self.table, path, value).map_err(wrong)?;
-        self.set.insert(path.to_owned(), text.to_owned());
+        path.put(&mut self.table, value).map_err(wrong)?;
+        let name = path.to_string();
+        for (one, other) in [("ping.rate", "interval"), ("ping.interval", "rate")] {
+            let other = path.beside(other);
+            if name == one && self.setting(&other.to_string()).is_none() {
+                other.remove(&mut self.table);
+            }
+        }
+        let assignment = assignment.trim().to_owned();
+        self.set.push(Setting { path: name, assignment, value: text.to_owned() });
         Ok(())
+    }
+
+    /// The value that was set for the field at `path`, or for what it is in.
+    fn setting(&self, path: &str) -> Option<&Setting> {
+        self.set.iter().rev().find(|setting| {
+            path.strip_prefix(&setting.path)
+                .is_some_and(|below| below.is_empty() || below.starts_with(['.', '[']))
+        })
     }
 
     /// The plan as a tree.
@@ -78,8 +107,9 @@ impl Source {
     /// An error about the field at `path`, or about the nearest thing around it that has a place.
     pub(crate) fn error(&self, path: &str, message: impl Into<String>) -> PlanError {
         let message = message.into();
-        let message = match self.set.get(path) {
-            Some(value) => format!("{message} (set to {value} on the command line)"),
+        let set = self.setting(path);
+        let message = match set {
+            Some(set) => format!("{message} (set to {} on the command line)", set.value),
             None => message,
         };
         let mut around = path;
@@ -92,7 +122,7 @@ impl Source {
                 None => break None,
             }
         };
-        let at = span.filter(|_| !self.set.contains_key(path));
+        let at = span.filter(|_| set.is_none());
         PlanError {
             at: at.map(|span| Position::of(&self.text, span)),
             field: path.to_owned(),
@@ -115,19 +145,6 @@ fn plain(error: &toml::de::Error) -> String {
     let text = error.message().trim();
     // serde says "unknown field `x`, expected one of `a`, `b`": quotation marks as everywhere here.
     text.replace('`', "'")
-}
-
-/// Puts `value` at `path` into `table`, making tables on the way.
-pub(crate) fn put(table: &mut Table, path: &str, value: Value) -> Result<(), String> {
-    let Some((first, rest)) = path.split_once('.') else {
-        table.insert(path.to_owned(), value);
-        return Ok(());
-    };
-    let below = table.entry(first).or_insert_with(|| Value::Table(Table::new()));
-    match below {
-        Value::Table(below) => put(below, rest, value),
-        _ => Err(format!("'{first}' is no table, so it has no '{rest}'")),
-    }
 }
 
 fn note_table(table: &DeTable<'_>, path: &str, spans: &mut BTreeMap<String, Range<usize>>) {
@@ -172,6 +189,39 @@ mod tests {
         assert_eq!(source.table()["topology"]["link"]["rate"].as_str(), Some("10Mbit/s"));
         assert!(source.set("ping.count.more=1").is_err());
         assert!(source.set("ping.count").is_err());
+    }
+
+    #[test]
+    fn elements_of_lists_and_quoted_names_are_set_too() {
+        let mut source = Source::parse("[loads.busy]\ncpu = [{ on = \"n1\" }]\n").unwrap();
+        source.set("loads.busy.cpu[0].level=50%").unwrap();
+        source.set("matrix.\"topology.link.rate\" = [\"1Mbit/s\"]").unwrap();
+        let table = source.table();
+        assert_eq!(table["loads"]["busy"]["cpu"][0]["level"].as_str(), Some("50%"));
+        assert!(table["matrix"]["topology.link.rate"].is_array());
+        assert_eq!(
+            source.settings().collect::<Vec<_>>(),
+            ["loads.busy.cpu[0].level=50%", "matrix.\"topology.link.rate\" = [\"1Mbit/s\"]"]
+        );
+        assert!(source.set("loads.busy.cpu[1].level=50%").is_err());
+    }
+
+    #[test]
+    fn a_rate_that_is_set_takes_the_place_of_the_interval_and_the_other_way_round() {
+        let mut source = Source::parse("[ping]\nrate = \"5pps\"\n").unwrap();
+        source.set("ping.interval=1ms").unwrap();
+        assert_eq!(source.table()["ping"].get("rate"), None);
+        source.set("ping.rate=10pps").unwrap();
+        assert!(source.table()["ping"].get("interval").is_some(), "both were asked for");
+    }
+
+    #[test]
+    fn an_error_in_what_was_set_does_not_point_at_the_text() {
+        let mut source = Source::parse("[ping]\nsize = \"10B\"\n").unwrap();
+        source.set("ping={ size = 7 }").unwrap();
+        let error = source.error("ping.size", "x");
+        assert_eq!(error.at, None);
+        assert!(error.message.contains("on the command line"), "{error}");
     }
 
     #[test]
