@@ -35,6 +35,7 @@ use toml::{Table, Value};
 
 use crate::error::PlanError;
 use crate::job::{IcmpSocket, Limit, Pattern, Scheduling, Stamps};
+use crate::limits;
 use crate::source::Source;
 
 /// The format that this reads.
@@ -422,6 +423,7 @@ impl Plan {
         self.check_topology(source)?;
         self.check_ping(source)?;
         self.check_loads(source)?;
+        limits::check(self, source)?;
         let repetitions = self.trials.repetitions;
         if !(1..=MOST_REPETITIONS).contains(&repetitions) {
             return Err(source.error(

@@ -88,6 +88,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     if args.resume.is_none() {
         ask(args, &expansion)?;
+        // Every cell is judged, not only every value: nothing is begun that cannot be carried out.
+        Estimate::of_all(&expansion).map_err(wrong)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     dwell_node_cli::on_signal(&stop)?;
