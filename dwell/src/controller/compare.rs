@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use dwell_engine::stamps::State;
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Batch, Column};
 use dwell_report::Finding;
 use dwell_report::data::RunData;
@@ -386,14 +386,14 @@ fn judge(conditions: &[Condition], compared: &[Compared]) -> Exit {
                 let name = quantile_name(condition.quantile);
                 match condition.holds(shift) {
                     Some(true) => {
-                        eprintln!("dwell: --fail-if: {name} of {} {}", one.run, one.cell);
+                        say(&format!("dwell: --fail-if: {name} of {} {}", one.run, one.cell));
                         exit = Exit::Threshold;
                     }
                     Some(false) => {}
-                    None => eprintln!(
+                    None => say(&format!(
                         "dwell: --fail-if: cannot tell for {name} of {} {}: too few values",
                         one.run, one.cell
-                    ),
+                    )),
                 }
             }
         }

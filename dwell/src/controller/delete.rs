@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, say};
 use dwell_store::RunRow;
 use serde_json::json;
 
@@ -39,12 +39,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         if !io::stdin().is_terminal() {
             return Err(Failure::usage(format!("{what} would be deleted; --yes does it")));
         }
-        eprint!("{what} will be gone for good. Delete it? [y/N] ");
+        write!(io::stderr(), "{what} will be gone for good. Delete it? [y/N] ")?;
         io::stderr().flush()?;
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
         if !answer.trim().eq_ignore_ascii_case("y") {
-            eprintln!("nothing was deleted");
+            say("nothing was deleted");
             tell(args, &run, false, bytes)?;
             return Ok(Exit::Measured);
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use dwell_engine::stamps::State;
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Batch, Column};
 use dwell_store::{RunRow, Store, TrialRow};
 use hdrhistogram::Histogram;
@@ -88,7 +88,7 @@ fn whole(store: &Store, run: &RunRow) -> Result<(Vec<TrialRow>, usize), Failure>
         let verified = if samples > 0 { store.verified(run, trial).map(drop) } else { Ok(()) };
         if let Err(error) = &verified {
             let error = anyhow::Error::msg(chain(error));
-            eprintln!("dwell: trial {} is left out: {error}", trial.number);
+            say(&format!("dwell: trial {} is left out: {error}", trial.number));
         }
         verified.is_ok()
     });

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant as StdInstant};
 
 use anyhow::Context;
 use dwell_fleet::{FleetError, LabFleet};
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, say};
 use dwell_plan::{Estimate, Expansion, PlanError, Source, expand};
 use dwell_report::data::Axis;
 use dwell_runner::{Clock, End, Runner, RunnerError};
@@ -93,6 +93,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     dwell_node_cli::on_signal(&stop)?;
+    // Whoever closes the terminal wants the run to end, and to go on with it another time.
+    dwell_node_cli::on_hangup(&stop)?;
     let mut store = args.data.open()?;
     // Before the run exists, so that a second runner leaves no trace.
     let _lock = store.lock()?;
@@ -191,12 +193,12 @@ fn begin(
     let name = store.begin_run(&new)?;
     let run = store.run(&name)?;
     if !args.quiet {
-        eprintln!(
+        say(&format!(
             "run {name}: {} trials of plan {}, order by seed {}",
             run.trials,
             run.name,
             expansion.seed()
-        );
+        ));
     }
     Ok(run)
 }
@@ -226,7 +228,7 @@ fn ask(args: &Args, expansion: &Expansion) -> Result<(), Failure> {
             "the plan has {count} trials; --dry-run shows what they cost, and --yes runs them"
         )));
     }
-    eprint!("the plan has {count} trials. Run them? [y/N] ");
+    write!(io::stderr(), "the plan has {count} trials. Run them? [y/N] ")?;
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
@@ -268,13 +270,13 @@ fn carry_out(
 
 /// Takes down the labs of other runs whose runner was killed. There is one runner per data directory,
 /// so a run that is still said to be running, and is not ours, has none.
-fn clear_after_the_dead(store: &Store, run: &RunRow, program: &Path) -> Result<(), Failure> {
-    for dead in store.runs()? {
-        let Some(lab) = dead.lab.filter(|_| dead.state == RunState::Running) else { continue };
-        if dead.run != run.run
-            && let Err(error) = LabFleet::new(program.to_owned(), lab).clear()
-        {
-            eprintln!("dwell: run {} left its lab behind: {error}", dead.run);
+fn clear_after_the_dead(store: &mut Store, run: &RunRow, program: &Path) -> Result<(), Failure> {
+    let others = store.runs()?.into_iter().filter(|other| other.run != run.run);
+    for dead in others.filter(|other| other.state == RunState::Running) {
+        let Some(lab) = dead.lab.clone() else { continue };
+        match LabFleet::new(program.to_owned(), lab).clear() {
+            Ok(()) => store.set_run_state(&dead, RunState::Stopped)?,
+            Err(error) => say(&format!("dwell: run {} left its lab behind: {error}", dead.run)),
         }
     }
     Ok(())
@@ -335,6 +337,8 @@ fn conclude(
         });
         super::print(&format!("{object:#}"))?;
     } else {
+        // Why it failed is said once, on standard error.
+        let end = if outcome.is_err() { "failed" } else { &end };
         super::print(&format!(
             "run {}: {end}; {} of {} trials measured, {} failed",
             run.run, run.trials_finished, run.trials, run.trials_failed
@@ -347,7 +351,7 @@ fn conclude(
         Ok(End::Complete) if run.trials_finished > 0 => Ok(Exit::Measured),
         Ok(End::Complete | End::Stopped(_)) => Ok(Exit::Failed),
         Ok(End::Interrupted) => {
-            eprintln!("dwell: --resume {} goes on with it", run.run);
+            say(&format!("dwell: --resume {} goes on with it", run.run));
             Ok(Exit::Interrupted)
         }
         Err(RunnerError::Fleet(FleetError::Lab { code: Some(4), said, .. })) => {

@@ -1,9 +1,10 @@
 //! How far a run is: trials done, time left, the cell under way, its figures so far.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use dwell_node_cli::say;
 use dwell_plan::{Estimate, Expansion};
 use dwell_protocol::Progress as Probes;
 use dwell_runner::{Talk, TrialEnd};
@@ -75,17 +76,12 @@ impl Progress {
                 bar.set_message(text);
             }
             None if !self.quiet && self.last_line.elapsed() >= PLAIN_LINE => {
-                line(&format!("{} of {} trials  {text}", self.done, self.all));
+                say(&format!("{} of {} trials  {text}", self.done, self.all));
                 self.last_line = Instant::now();
             }
             None => {}
         }
     }
-}
-
-/// A run is worth more than its talk: nothing happens when nobody can hear it.
-fn line(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
 }
 
 impl Talk for Progress {
@@ -121,8 +117,8 @@ impl Talk for Progress {
 
     fn say(&mut self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| line(text)),
-            None => line(text),
+            Some(bar) => bar.suspend(|| say(text)),
+            None => say(text),
         }
     }
 }
