@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::StoreError;
 use crate::ingest::{Ingest, Ingested};
-use crate::lock::RunnerLock;
+use crate::lock::{RunnerLock, has_runner};
 use crate::migrations::{migrate, refuse_newer};
 use crate::parquet::{SampleReader, verify};
 use crate::run::{NewRun, NewTrial, Role, RunKind, RunRow, RunState, TrialRow, TrialState};
@@ -204,16 +204,26 @@ impl Store {
         Ok(())
     }
 
-    /// Notes how far a run is.
+    /// Notes how far a run is. In one that is not under way no trial is: what was begun of one is
+    /// as if it had not been.
     ///
     /// # Errors
     /// The catalogue cannot be written.
     pub fn set_run_state(&mut self, run: &RunRow, state: RunState) -> Result<(), StoreError> {
         let finished = (state != RunState::Running).then(|| time_text(jiff::Timestamp::now()));
-        self.db.execute(
+        let transaction = self.db.transaction()?;
+        transaction.execute(
             "UPDATE runs SET state = ?2, finished = ?3 WHERE id = ?1",
             params![run.id, state.text(), finished],
         )?;
+        if finished.is_some() {
+            transaction.execute(
+                "UPDATE trials SET state = 'planned', started = NULL
+                 WHERE run_id = ?1 AND state = 'running'",
+                [run.id],
+            )?;
+        }
+        transaction.commit()?;
         Ok(())
     }
 
@@ -386,6 +396,12 @@ impl Store {
         while let Some(row) = rows.next()? {
             runs.push(run_row(row)?);
         }
+        let is_under_way =
+            |run: &RunRow| run.kind == RunKind::Run && run.state == RunState::Running;
+        if runs.iter().any(is_under_way) && !has_runner(&self.dir) {
+            let dead = runs.iter_mut().filter(|run| is_under_way(run));
+            dead.for_each(|run| run.state = RunState::Interrupted);
+        }
         Ok(runs)
     }
 
@@ -402,7 +418,12 @@ impl Store {
         let mut rows = select.query([run.id])?;
         let mut trials = Vec::new();
         while let Some(row) = rows.next()? {
-            trials.push(trial_row(row)?);
+            let mut trial = trial_row(row)?;
+            if trial.state == TrialState::Running && run.state == RunState::Interrupted {
+                // It ended with its runner, and will be measured as if it had not begun.
+                trial.state = TrialState::Planned;
+            }
+            trials.push(trial);
         }
         Ok(trials)
     }

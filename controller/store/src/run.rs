@@ -54,12 +54,14 @@ pub enum RunKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
-    /// Under way, or its runner died.
+    /// Under way.
     Running,
     /// Every trial has ended.
     Finished,
-    /// A stop rule ended it, or a person; it can be resumed.
+    /// A stop rule ended it, a person, or something that kept it from going on; it can be resumed.
     Stopped,
+    /// Its runner died; it can be resumed. Never in the catalogue, which then still says running.
+    Interrupted,
 }
 
 /// How far a trial is.
@@ -171,7 +173,9 @@ macro_rules! texts {
 
 texts! {
     RunKind { Run: "run", Import: "import" }
-    RunState { Running: "running", Finished: "finished", Stopped: "stopped" }
+    RunState {
+        Running: "running", Finished: "finished", Stopped: "stopped", Interrupted: "interrupted"
+    }
     TrialState { Planned: "planned", Running: "running", Finished: "finished", Failed: "failed" }
     Role { Measurement: "measurement", Load: "load", Server: "server", Witness: "witness" }
 }

@@ -164,6 +164,11 @@ impl AxisValues {
         self.values.iter().map(label).collect()
     }
 
+    /// Whether it sets something in this table of the plan.
+    pub fn is_of(&self, table: &str) -> bool {
+        self.path.first() == table
+    }
+
     /// The values as numbers with their unit, when all are quantities of one kind.
     pub fn numbers(&self) -> Option<(Vec<f64>, &'static str)> {
         let quantities: Vec<_> = self.values.iter().map(Quantity::of).collect::<Option<_>>()?;
