@@ -250,6 +250,7 @@ impl World {
             name: "made-up".into(),
             title: None,
             plan: Some(plan.into()),
+            lab_files: None,
             settings: vec![],
             seed: 1,
             axes: serde_json::json!([]),

@@ -15,6 +15,8 @@ pub struct NewRun {
     pub title: Option<String>,
     /// The plan's text; `None` for imports.
     pub plan: Option<String>,
+    /// The text of each lab file that the plan names, by its path there; `None` for imports.
+    pub lab_files: Option<BTreeMap<String, String>>,
     /// What was set from outside, as `PATH=VALUE`.
     pub settings: Vec<String>,
     /// Decides the order of trials.
@@ -106,6 +108,8 @@ pub struct RunRow {
     pub title: Option<String>,
     /// The plan's text.
     pub plan: Option<String>,
+    /// The text of each lab file that the plan names; `None` where none was kept.
+    pub lab_files: Option<BTreeMap<String, String>>,
     /// What was set from outside.
     pub settings: Vec<String>,
     /// Decides the order of trials.

@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
-use super::data::{DataArgs, axes, find};
+use super::data::{DataArgs, axes, chain, find, without_damaged};
 
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// What samples are handed on as.
@@ -50,14 +50,14 @@ enum Format {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let store = args.data.open_existing()?;
+    let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
     if args.format == Format::Parquet {
         let name = format!("{}-samples", run.run);
         let dir = args.output.clone().unwrap_or_else(|| name.into());
         let left_out = parquet(&store, &run, &dir)?;
         super::print(&dir.display().to_string())?;
-        return conclude(left_out);
+        return without_damaged(left_out).map(|()| Exit::Measured);
     }
     let (trials, left_out) = whole(&store, &run)?;
     let mut out: Box<dyn Write> = match &args.output {
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         Format::Parquet => unreachable!("handled above"),
     }
     out.flush()?;
-    conclude(left_out)
+    without_damaged(left_out).map(|()| Exit::Measured)
 }
 
 /// The trials whose samples can be read, and how many cannot: those are told of and left out, for
@@ -87,26 +87,12 @@ fn whole(store: &Store, run: &RunRow) -> Result<(Vec<TrialRow>, usize), Failure>
         let samples = trial.samples.unwrap_or(0);
         let verified = if samples > 0 { store.verified(run, trial).map(drop) } else { Ok(()) };
         if let Err(error) = &verified {
-            let error = anyhow::Error::msg(chain(error));
-            say(&format!("dwell: trial {} is left out: {error}", trial.number));
+            say(&format!("dwell: trial {} is left out: {}", trial.number, chain(error)));
         }
         verified.is_ok()
     });
     let left_out = all - trials.len();
     Ok((trials, left_out))
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
-fn conclude(left_out: usize) -> Result<Exit, Failure> {
-    match left_out {
-        0 => Ok(Exit::Measured),
-        n => Err(anyhow::anyhow!("trials left out because their samples are damaged: {n}").into()),
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

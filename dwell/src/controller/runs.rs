@@ -15,13 +15,12 @@ pub(crate) struct Args {
     json: bool,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let is_there = args.data.data.join("catalogue.sqlite").exists();
-    let store = if is_there { Some(args.data.open()?) } else { None };
+    let store = args.data.open_if_there()?;
     let runs = store.as_ref().map_or(Ok(Vec::new()), dwell_store::Store::runs)?;
     let bytes = |run| store.as_ref().map_or(0, |store| store.samples_bytes(run));
     let mut out = io::stdout().lock();
