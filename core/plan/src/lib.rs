@@ -12,6 +12,7 @@ mod error;
 mod estimate;
 mod expand;
 mod job;
+mod lab_file;
 mod limits;
 mod path;
 mod plan;

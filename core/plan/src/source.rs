@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 use crate::error::{PlanError, Position};
+use crate::lab_file::LabFiles;
 use crate::path::Path;
 
 /// A plan as text, with what was set from outside put in. Fields are named by their path in TOML,
@@ -20,6 +21,7 @@ pub struct Source {
     spans: BTreeMap<String, Range<usize>>,
     /// What was set from outside, in that order.
     set: Vec<Setting>,
+    pub(crate) labs: LabFiles,
 }
 
 /// A value that was set from outside.
@@ -47,7 +49,7 @@ impl Source {
         let mut spans = BTreeMap::new();
         note_table(spanned.get_ref(), "", &mut spans);
         let table = toml::from_str(text).map_err(wrong)?;
-        Ok(Self { text: text.to_owned(), table, spans, set: Vec::new() })
+        Ok(Self { text: text.to_owned(), table, spans, set: Vec::new(), labs: LabFiles::default() })
     }
 
     /// The text, as it was read.

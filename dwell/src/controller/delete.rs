@@ -23,7 +23,7 @@ pub(crate) struct Args {
     json: bool,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// Runs the command.

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     json: bool,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// Runs the command.
@@ -235,6 +235,7 @@ fn begin(store: &mut Store, name: &str, title: &str) -> Result<RunRow, Failure> 
         name: name.to_owned(),
         title: Some(format!("imported: {title}")),
         plan: None,
+        lab_files: None,
         settings: Vec::new(),
         seed: 0,
         axes: json!([]),

@@ -3,8 +3,9 @@
 mod progress;
 
 use std::collections::hash_map::{DefaultHasher, RandomState};
+use std::fs::File;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -66,12 +67,12 @@ pub(crate) struct Args {
     quiet: bool,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let text = std::fs::read_to_string(&args.plan)
+    let text = read_text(&args.plan)
         .map_err(|error| Failure::usage(format!("{}: {error}", args.plan.display())))?;
     let wrong = |error: PlanError| Failure::usage(format!("{}: {error}", args.plan.display()));
     let mut source = Source::parse(&text).map_err(wrong)?;
@@ -80,6 +81,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             .set(assignment)
             .map_err(|error| Failure::usage(format!("invalid value for --set: {error}")))?;
     }
+    take_in_labs(&mut source).map_err(wrong)?;
     let seed = args.seed.unwrap_or_else(drawn_seed);
     // Judged first: a plan with a mistake makes no directory.
     let expansion = expand(&source, seed).map_err(wrong)?;
@@ -99,11 +101,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     // Before the run exists, so that a second runner leaves no trace.
     let _lock = store.lock()?;
     let (run, expansion) = if let Some(resume) = &args.resume {
-        match resumed(&store, resume, &text)? {
+        match resumed(&store, resume, &source)? {
             Resumed::Go(run) => {
-                for assignment in &run.settings {
-                    source.set(assignment).map_err(wrong)?;
-                }
+                let source = as_begun(&source, &run).map_err(wrong)?;
                 let expansion = expand(&source, run.seed).map_err(wrong)?;
                 (run, expansion)
             }
@@ -143,12 +143,13 @@ enum Resumed {
     None,
 }
 
-fn resumed(store: &Store, wanted: &str, text: &str) -> Result<Resumed, Failure> {
+fn resumed(store: &Store, wanted: &str, source: &Source) -> Result<Resumed, Failure> {
     let unfinished = |run: &RunRow| {
         run.state != RunState::Finished || run.trials_finished + run.trials_failed < run.trials
     };
     if wanted == "last" {
-        let runs = store.runs_of_plan(text)?;
+        let mut runs = store.runs_of_plan(source.text())?;
+        runs.retain(|run| has_labs_of(source, run));
         let newest = runs.first().cloned();
         return Ok(match (runs.into_iter().find(unfinished), newest) {
             (Some(run), _) => Resumed::Go(run),
@@ -157,13 +158,59 @@ fn resumed(store: &Store, wanted: &str, text: &str) -> Result<Resumed, Failure> 
         });
     }
     let run = find(store, wanted)?;
-    if run.plan.as_deref() != Some(text) {
-        return Err(Failure::usage(format!(
-            "run {wanted} is of another plan, or this one was changed since; `dwell run PLAN` \
-             begins a new run"
-        )));
+    let changed = if run.plan.as_deref() != Some(source.text()) {
+        "another plan, or this one was changed since"
+    } else if !has_labs_of(source, &run) {
+        "another lab: the file that the plan names for it was changed since"
+    } else {
+        return Ok(if unfinished(&run) { Resumed::Go(run) } else { Resumed::Finished(run) });
+    };
+    Err(Failure::usage(format!("run {wanted} is of {changed}; `dwell run PLAN` begins a new run")))
+}
+
+/// The plan with the settings of a run that was begun with it, and the lab files that it names now.
+fn as_begun(source: &Source, run: &RunRow) -> Result<Source, PlanError> {
+    let mut source = source.clone();
+    for assignment in &run.settings {
+        source.set(assignment)?;
     }
-    Ok(if unfinished(&run) { Resumed::Go(run) } else { Resumed::Finished(run) })
+    take_in_labs(&mut source)?;
+    Ok(source)
+}
+
+/// Whether the lab files are those that the run was begun with. Runs of an older dwell kept none.
+fn has_labs_of(source: &Source, run: &RunRow) -> bool {
+    let Some(kept) = &run.lab_files else { return true };
+    as_begun(source, run).is_ok_and(|now| {
+        now.lab_files().iter().all(|path| kept.get(path) == now.lab_texts().get(path))
+    })
+}
+
+/// Reads the files of labs that the plan names.
+fn take_in_labs(source: &mut Source) -> Result<(), PlanError> {
+    for path in source.lab_files() {
+        let text = read_text(Path::new(&path)).map_err(|error| error.to_string());
+        source.add_lab_file(&path, text)?;
+    }
+    Ok(())
+}
+
+/// The text of a file that people wrote, and so is not long.
+fn read_text(path: &Path) -> io::Result<String> {
+    const LONGEST: u64 = 4 << 20;
+    let mut bytes = Vec::new();
+    let read = File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if read as u64 > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 4 MiB is no such file"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let whole = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + whole.iter().filter(|byte| **byte == b'\n').count();
+        let start = whole.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let column = 1 + String::from_utf8_lossy(&whole[start..]).chars().count();
+        let text = format!("line {line}, column {column}: not UTF-8");
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })
 }
 
 fn begin(
@@ -184,6 +231,7 @@ fn begin(
         name: plan.name.clone(),
         title: plan.title.clone(),
         plan: Some(source.text().to_owned()),
+        lab_files: Some(source.lab_texts().clone()),
         settings: source.settings().collect(),
         seed: expansion.seed(),
         axes: json!(axes(expansion)),
