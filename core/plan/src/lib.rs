@@ -17,6 +17,7 @@ mod limits;
 mod path;
 mod plan;
 mod source;
+mod words;
 
 pub use axis::{AxisValues, Quantity};
 pub use error::{PlanError, Position};

@@ -10,6 +10,7 @@ use toml::{Spanned, Table, Value};
 use crate::error::{PlanError, Position};
 use crate::lab_file::LabFiles;
 use crate::path::Path;
+use crate::words::plain;
 
 /// A plan as text, with what was set from outside put in. Fields are named by their path in TOML,
 /// like `ping.size` or `loads.network.traffic[0].rate`.
@@ -18,10 +19,17 @@ pub struct Source {
     text: String,
     table: Table,
     /// Where the values (and the keys of tables) stand.
-    spans: BTreeMap<String, Range<usize>>,
+    spans: Spans,
     /// What was set from outside, in that order.
     set: Vec<Setting>,
     pub(crate) labs: LabFiles,
+}
+
+/// Places in the text by path.
+#[derive(Clone, Debug, Default)]
+struct Spans {
+    values: BTreeMap<String, Range<usize>>,
+    keys: BTreeMap<String, Range<usize>>,
 }
 
 /// A value that was set from outside.
@@ -46,7 +54,7 @@ impl Source {
             message: error.message().trim().to_owned(),
         };
         let spanned = DeTable::parse(text).map_err(wrong)?;
-        let mut spans = BTreeMap::new();
+        let mut spans = Spans::default();
         note_table(spanned.get_ref(), "", &mut spans);
         let table = toml::from_str(text).map_err(wrong)?;
         Ok(Self { text: text.to_owned(), table, spans, set: Vec::new(), labs: LabFiles::default() })
@@ -116,7 +124,7 @@ impl Source {
         };
         let mut around = path;
         let span = loop {
-            if let Some(span) = self.spans.get(around) {
+            if let Some(span) = self.spans.values.get(around) {
                 break Some(span.clone());
             }
             match around.rfind(['.', '[']) {
@@ -137,40 +145,41 @@ impl Source {
         serde_path_to_error::deserialize(table).map_err(|error| {
             let path = error.path().to_string();
             let path = if path == "." { String::new() } else { path };
-            self.error(&path, plain(&error.into_inner()))
+            let message = plain(error.inner().message());
+            let mut placed = self.error(&path, message);
+            if placed.message.starts_with("unknown field")
+                && let (Some(key), Some(_)) = (self.spans.keys.get(&path), &placed.at)
+            {
+                placed.at = Some(Position::of(&self.text, key.clone()));
+            }
+            if path.is_empty() {
+                // What is missing from the whole file is missing from its start.
+                placed.at = Some(Position::of(&self.text, 0..0));
+            }
+            placed
         })
     }
 }
 
-/// The message without its trailing line feed, which the TOML crate adds for spans.
-fn plain(error: &toml::de::Error) -> String {
-    let text = error.message().trim();
-    // serde says "unknown field `x`, expected one of `a`, `b`": quotation marks as everywhere here.
-    text.replace('`', "'")
-}
-
-fn note_table(table: &DeTable<'_>, path: &str, spans: &mut BTreeMap<String, Range<usize>>) {
+fn note_table(table: &DeTable<'_>, path: &str, spans: &mut Spans) {
     for (key, value) in table {
         let name = key.get_ref();
         let below = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
         // A table is pointed at by its key, for its value may be lines of text.
         let span = if value.get_ref().is_table() { key.span() } else { value.span() };
-        spans.insert(below.clone(), span);
+        spans.values.insert(below.clone(), span);
+        spans.keys.insert(below.clone(), key.span());
         note_value(value, &below, spans);
     }
 }
 
-fn note_value(
-    value: &Spanned<DeValue<'_>>,
-    path: &str,
-    spans: &mut BTreeMap<String, Range<usize>>,
-) {
+fn note_value(value: &Spanned<DeValue<'_>>, path: &str, spans: &mut Spans) {
     match value.get_ref() {
         DeValue::Table(table) => note_table(table, path, spans),
         DeValue::Array(array) => {
             for (number, element) in array.iter().enumerate() {
                 let below = format!("{path}[{number}]");
-                spans.insert(below.clone(), element.span());
+                spans.values.insert(below.clone(), element.span());
                 note_value(element, &below, spans);
             }
         }
@@ -233,6 +242,36 @@ mod tests {
         assert_eq!((at.line, at.column, at.width), (3, 8, 5));
         assert_eq!(source.error("ping.other", "x").at.unwrap().line, 2);
         assert_eq!(source.error("nothing", "x").at, None);
+    }
+
+    #[test]
+    fn an_unknown_field_is_pointed_at_itself_and_a_missing_one_at_the_table_it_belongs_to() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only whether it can be read matters")]
+        struct Top {
+            version: u32,
+            ping: Option<Ping>,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only whether it can be read matters")]
+        struct Ping {
+            count: u32,
+        }
+        for (text, line, column, width, words) in [
+            ("version = 1\n[ping]\n  cuont = 10\n", 3, 3, 5, "did you mean 'count'"),
+            ("version = 1\npong = { x = 1 }\n", 2, 1, 4, "did you mean 'ping'"),
+            ("version = 1\n[ping]\n", 2, 2, 4, "missing field 'count'"),
+            ("# a plan\n[ping]\ncount = 1\n", 1, 1, 1, "missing field 'version'"),
+            ("version = 1\nping.count = \"x\"\n", 2, 14, 3, "whole number"),
+        ] {
+            let source = Source::parse(text).unwrap();
+            let error = source.read::<Top>(source.table().clone()).unwrap_err();
+            let at = error.at.clone().unwrap();
+            assert_eq!((at.line, at.column, at.width), (line, column, width), "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
     }
 
     #[test]
