@@ -7,6 +7,7 @@ use dwell_store::RunRow;
 use serde_json::json;
 
 use super::data::{DataArgs, find};
+use super::human;
 
 /// Arguments of `delete`.
 #[derive(Debug, clap::Args)]
@@ -33,8 +34,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let bytes = store.samples_bytes(&run);
     if !args.yes {
         let what = format!(
-            "run {} ({}, {}): {} trials and {bytes} bytes of samples",
-            run.run, run.name, run.started, run.trials
+            "run {} ({}, {}): {} trials and {} of samples",
+            run.run,
+            run.name,
+            run.started,
+            run.trials,
+            human::bytes(bytes)
         );
         if !io::stdin().is_terminal() {
             return Err(Failure::usage(format!("{what} would be deleted; --yes does it")));

@@ -4,6 +4,7 @@ mod compare;
 mod data;
 mod delete;
 mod export;
+mod human;
 mod import;
 mod report;
 mod run;

@@ -22,6 +22,7 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
 use super::data::{DataArgs, find};
+use super::human;
 use progress::Progress;
 
 /// More trials than this are not begun without asking.
@@ -449,6 +450,8 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
             "time_is_at_least": estimate.at_least,
             "probes": estimate.probes,
             "bytes": estimate.bytes,
+            "load_packets": estimate.load_packets,
+            "load_bytes": estimate.load_bytes,
             "trials": trials,
         });
         writeln!(out, "{object:#}")?;
@@ -468,11 +471,15 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
         trials.len(),
         expansion.seed()
     )?;
-    writeln!(out, "time: {least}{}", rounded(estimate.time))?;
+    writeln!(out, "time: {least}{}", human::time(estimate.time))?;
     writeln!(out, "probes: {}", count(estimate.probes))?;
-    let bytes =
-        estimate.bytes.map_or("as many as fit".into(), |n| dwell_units::Bytes(n).to_string());
-    writeln!(out, "bytes of IP packets, both ways: {bytes}\n")?;
+    let bytes = estimate.bytes.map_or("as many as fit".into(), human::bytes);
+    writeln!(out, "bytes of IP packets, both ways: {bytes}")?;
+    if estimate.load_packets > 0 {
+        let bytes = human::bytes(estimate.load_bytes);
+        writeln!(out, "traffic of loads: {least}{} packets, {bytes}", estimate.load_packets)?;
+    }
+    writeln!(out)?;
     for (order, (trial, parameters)) in (1..).zip(&trials) {
         let cell: Vec<_> =
             parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
@@ -485,16 +492,4 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
         )?;
     }
     Ok(Exit::Measured)
-}
-
-/// A time with the digits that an estimate has.
-fn rounded(time: Nanos) -> String {
-    let seconds = time.0 / 1_000_000_000;
-    match seconds {
-        0..10 => Nanos(time.0 / 100_000_000 * 100_000_000).to_string(),
-        10..120 => format!("{seconds}s"),
-        120..7_200 => format!("{} min", (seconds + 30) / 60),
-        7_200..172_800 => format!("{:.1} h", seconds as f64 / 3_600.0),
-        _ => format!("{:.1} days", seconds as f64 / 86_400.0),
-    }
 }

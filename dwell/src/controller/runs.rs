@@ -6,6 +6,7 @@ use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
 use super::data::DataArgs;
+use super::human;
 
 /// Arguments of `runs`.
 #[derive(Debug, clap::Args)]
@@ -82,9 +83,5 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn size(bytes: u64) -> String {
-    match bytes {
-        0 => "-".to_owned(),
-        1..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        _ => format!("{:.1} MB", bytes as f64 / 1e6),
-    }
+    if bytes == 0 { "-".to_owned() } else { human::bytes(bytes) }
 }
