@@ -31,15 +31,16 @@ const ASK: usize = 10_000;
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A plan is a TOML file; docs/plans.md describes it. ^C ends the run after the trial under way is given \
-up; --resume goes on where it ended, also after a power cut.\n\
+A plan is a TOML file; docs/plans.md describes it. ^C, or closing the terminal, ends the run after the \
+trial under way is given up; --resume goes on where it ended, also after a power cut.\n\
 Exit codes: 0 every trial was tried and some measured, 1 a runtime failure or a stop rule, 2 usage or \
 a mistake in the plan, 4 not supported or no privilege here, 130 interrupted.")]
 pub(crate) struct Args {
     /// The plan
     plan: PathBuf,
 
-    /// Set a field of the plan, like topology.link.rate=10Mbit/s; may be given again
+    /// Set a field of the plan, like topology.link.rate=10Mbit/s or loads.busy.cpu[0].level=50%; may
+    /// be given again
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
 
