@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod axis;
+mod constraint;
 mod error;
 mod estimate;
 mod expand;
