@@ -39,3 +39,13 @@ pub enum FleetError {
         source: io::Error,
     },
 }
+
+impl FleetError {
+    /// What [`FleetError::Lab`] says was tried when a lab was to be made.
+    pub const MAKING: &str = "make the lab";
+
+    /// Whether this very topology could not be made; another may be possible.
+    pub fn is_of_topology(&self) -> bool {
+        matches!(self, Self::Lab { what, .. } if *what == Self::MAKING)
+    }
+}

@@ -105,7 +105,9 @@ fn succeeded(what: &'static str, output: &Output) -> Result<(), FleetError> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.trim().trim_start_matches("dwell: ").to_owned();
+    // What a wrong command line says after its error is for people who type one.
+    let error = said.split("\n\n").next().unwrap_or_default().trim();
+    let said = error.trim_start_matches("dwell: ").trim_start_matches("error: ").to_owned();
     Err(FleetError::Lab { what, said, code: output.status.code() })
 }
 
@@ -117,7 +119,7 @@ impl Fleet for LabFleet {
         self.dissolve()?;
         let arguments = up(topology, &self.name);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        succeeded("make the lab", &self.dwell(&arguments)?)?;
+        succeeded(FleetError::MAKING, &self.dwell(&arguments)?)?;
         self.topology = Some(topology.clone());
         Ok(())
     }

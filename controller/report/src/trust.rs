@@ -45,7 +45,11 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     );
     fact(
         "Warm-up",
-        sum(&summaries, |s| s.trust.warm_up_sent)
+        summaries
+            .iter()
+            .map(|s| s.trust.warm_up_sent)
+            .sum::<Option<u64>>()
+            .filter(|_| !summaries.is_empty())
             .map(|n| format!("{} before the first one counted", things(n, "probe"))),
         "The first packets meet cold caches; they are sent and not counted.",
     );

@@ -48,6 +48,11 @@ impl Incoming {
         }
     }
 
+    /// How many came so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(crate) fn check(&mut self, bytes: u64, crc32: u32) {
         self.whole = bytes == self.bytes && crc32 == self.hasher.clone().finalize();
     }

@@ -181,7 +181,7 @@ impl Machine {
                     self.outcome.refused.push(why);
                 }
             }
-            Event::Pulled { job, .. } => {
+            Event::Pulled { job, .. } | Event::Alive { job } => {
                 self.waiting.remove(&job);
                 if let Some(at) = self.kept.iter().position(|(kept, _)| *kept == job) {
                     self.outcome.pulled.push(self.kept.remove(at));
@@ -249,6 +249,10 @@ impl Machine {
             _ => ("did not end within", PATIENCE),
         };
         let why = match late.first() {
+            Some((node, job)) if self.step == Step::Pulling && *job == "reflect" => format!(
+                "{node} did not answer within {limit} after the measurement: what was lost may be \
+                 lost there"
+            ),
             Some((node, job)) => format!("{job} on {node} {what} {limit}"),
             None => format!("samples were not handed over within {limit}"),
         };
@@ -300,6 +304,7 @@ impl Machine {
                     self.step = Step::Unloading;
                     let loads = self.jobs_of(Role::Load);
                     actions.extend(self.stop(loads));
+                    actions.extend(self.hail());
                 }
                 Step::Unloading => {
                     self.step = Step::Ending;
@@ -325,6 +330,16 @@ impl Machine {
             }
         }
         actions
+    }
+
+    /// Asks the nodes of reflectors whether they are there: one that hangs loses probes, which is
+    /// not the network's loss.
+    fn hail(&mut self) -> Vec<Action> {
+        let standing = &self.needed.standing;
+        let standing = self.running.iter().filter(|(_, planned)| standing.contains(planned));
+        let asked: Vec<_> = standing.map(|(job, planned)| (*job, planned.node.clone())).collect();
+        self.waiting.extend(asked.iter().map(|(job, _)| *job));
+        asked.into_iter().map(|(job, node)| Action::Ask(node, Request::Hail { job })).collect()
     }
 
     fn jobs_of(&self, role: Role) -> Vec<JobId> {
@@ -417,6 +432,7 @@ mod tests {
                     log.push(format!("{node} pull"));
                     vec![Event::Pulled { job, bytes: 0, crc32: 0 }]
                 }
+                Request::Hail { job } => vec![Event::Alive { job }],
             };
             for event in events {
                 todo.extend(machine.hear(&node, event, at(1)));
@@ -514,6 +530,36 @@ mod tests {
         assert!(actions.contains(&Action::Release("n1".into())), "{actions:?}");
         let outcome = machine.outcome().unwrap();
         assert_eq!(outcome.failure.unwrap(), "ping on n1 took longer than 5s");
+    }
+
+    #[test]
+    fn a_node_whose_reflector_hangs_fails_the_trial_and_is_let_go_of() {
+        let (mut machine, actions) = Machine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
+        // n2 begins everything, and does nothing that it is asked later.
+        let mut todo = std::collections::VecDeque::from(actions);
+        while let Some(Action::Ask(node, request)) = todo.pop_front() {
+            let events = match request {
+                Request::Start { job, what, .. } => {
+                    let mut events = vec![Event::Ready { job }];
+                    events.extend(what.ends_by_itself().then(|| finished(job)));
+                    events
+                }
+                _ if node == "n2" => vec![],
+                Request::Stop { job } => vec![finished(job)],
+                Request::Pull { job } => vec![Event::Pulled { job, bytes: 0, crc32: 0 }],
+                Request::Hail { job } => vec![Event::Alive { job }],
+            };
+            for event in events {
+                todo.extend(machine.hear(&node, event, at(1)));
+            }
+        }
+        assert!(!machine.is_over());
+        machine.tick(at(12));
+        assert!(machine.tick(at(23)).contains(&Action::Release("n2".into())));
+        let outcome = machine.outcome().unwrap();
+        let why = outcome.failure.unwrap();
+        assert!(why.starts_with("n2 did not answer within 10s after the measurement"), "{why}");
+        assert!(outcome.standing.is_empty());
     }
 
     #[test]

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dwell_fleet::{Fleet, FleetError, FromNode};
 use dwell_plan::{Expansion, PlanError};
 use dwell_protocol::{Event, JobId, Progress};
-use dwell_store::{Role, RunRow, RunState, Store, StoreError, TrialRow, TrialState};
+use dwell_store::{RunRow, RunState, Store, StoreError, TrialRow, TrialState};
 use dwell_units::{Instant, Monotonic, Nanos};
 use thiserror::Error;
 
@@ -26,6 +26,9 @@ const FAILURES: u32 = 5;
 
 /// With a full disk, room is looked for this often.
 const FULL_DISK: Nanos = Nanos::from_secs(1);
+
+/// A trial that did not fit the disk is tried again after ever longer times, up to this.
+const LONGEST_WAIT: Nanos = Nanos::from_secs(60);
 
 /// Where the time comes from.
 pub trait Clock {
@@ -123,6 +126,16 @@ pub struct Runner<'a> {
 struct Standing {
     reflectors: Vec<(JobId, Planned)>,
     next_job: u32,
+    /// Some lab could be made: a topology that cannot be is at fault itself.
+    lab_made: bool,
+    /// Bytes that came of the samples of the trial under way.
+    came: u64,
+}
+
+/// A trial whose lab could not be made while none could.
+struct Held<'a> {
+    trial: &'a TrialRow,
+    error: FleetError,
 }
 
 impl Runner<'_> {
@@ -135,12 +148,13 @@ impl Runner<'_> {
         let outcome = self.trials();
         // Whatever happened, nothing stays behind.
         let dissolved = self.fleet.dissolve();
-        let end = outcome?;
-        let state = match end {
-            End::Complete => RunState::Finished,
-            End::Interrupted | End::Stopped(_) => RunState::Stopped,
+        let state = match outcome {
+            Ok(End::Complete) => RunState::Finished,
+            Ok(End::Interrupted | End::Stopped(_)) | Err(_) => RunState::Stopped,
         };
-        match self.store.set_run_state(&self.run, state) {
+        let noted = self.store.set_run_state(&self.run, state);
+        let end = outcome?;
+        match noted {
             // Whoever is tired of waiting for room may go; the run can be resumed as it is.
             Err(error) if error.is_full_disk() && end == End::Interrupted => {}
             noted => noted?,
@@ -159,7 +173,9 @@ impl Runner<'_> {
         let mut done = trials.iter().filter(|trial| over(trial)).count() as u32;
         let started = self.clock.now();
         let mut failures = 0;
+        let most = stop_rules.failures.unwrap_or(FAILURES);
         let mut standing = Standing::default();
+        let mut held: Vec<Held<'_>> = Vec::new();
         for trial in trials.iter().filter(|trial| !over(trial)) {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(End::Interrupted);
@@ -169,13 +185,28 @@ impl Runner<'_> {
                 return Ok(End::Stopped(format!("its time is over; trials left: {left}")));
             }
             self.talk.begins(done, all, trial.number, &trial.parameters);
-            let Some(end) = self.trial(trial, &mut standing)? else {
-                return Ok(End::Interrupted);
+            let ended = match self.trial(trial, &mut standing) {
+                // Perhaps no lab can be made here at all, and then no trial is to blame.
+                Err(RunnerError::Fleet(error)) if error.is_of_topology() => {
+                    held.push(Held { trial, error });
+                    if held.len() < most as usize && self.has_other_labs() {
+                        continue;
+                    }
+                    return Err(held.swap_remove(0).error.into());
+                }
+                ended => ended?,
             };
+            let to_blame = if standing.lab_made { std::mem::take(&mut held) } else { Vec::new() };
+            for Held { trial, error } in to_blame {
+                self.talk.begins(done, all, trial.number, &trial.parameters);
+                let end = self.fail(trial, &error.to_string())?;
+                self.talk.ended(trial.number, &end);
+                done += 1;
+            }
+            let Some(end) = ended else { return Ok(End::Interrupted) };
             self.talk.ended(trial.number, &end);
             done += 1;
             failures = if end == TrialEnd::Finished { 0 } else { failures + 1 };
-            let most = stop_rules.failures.unwrap_or(FAILURES);
             if failures >= most && done < all {
                 let TrialEnd::Failed(reason) = end else { continue };
                 return Ok(End::Stopped(format!(
@@ -187,7 +218,15 @@ impl Runner<'_> {
                 self.rest(pause);
             }
         }
-        Ok(End::Complete)
+        match held.into_iter().next() {
+            Some(Held { error, .. }) => Err(error.into()),
+            None => Ok(End::Complete),
+        }
+    }
+
+    /// Whether the plan has more than one topology.
+    fn has_other_labs(&self) -> bool {
+        self.expansion.axes().iter().any(|axis| axis.is_of("topology"))
     }
 
     /// Lets time pass, unless somebody wants the run to end.
@@ -209,7 +248,9 @@ impl Runner<'_> {
         trial: &TrialRow,
         standing: &mut Standing,
     ) -> Result<Option<TrialEnd>, RunnerError> {
+        let mut wait = FULL_DISK;
         loop {
+            standing.came = 0;
             let failure = match self.try_trial(trial, standing) {
                 Ok(end) => return Ok(end),
                 Err(failure) if failure.is_full_disk() => failure,
@@ -217,25 +258,27 @@ impl Runner<'_> {
             };
             // Nobody burns or sends meanwhile, and whatever was half asked for is forgotten.
             self.fleet.dissolve()?;
-            *standing = Standing::default();
-            let dir = self.store.dir().display().to_string();
-            self.talk.say(&format!("{failure}: the disk is full; waiting for room in {dir}"));
-            while !self.has_room() {
+            let needed = needed_room(standing.came);
+            *standing = Standing { lab_made: standing.lab_made, ..Standing::default() };
+            self.talk.say(&format!(
+                "{failure}: the disk is full; waiting for room ({} MB) in {}",
+                needed.div_ceil(1_000_000),
+                self.store.dir().display()
+            ));
+            // What was needed is a guess: whoever guessed too low does not try all the time.
+            self.rest(wait);
+            wait = Nanos(wait.0.saturating_mul(2)).min(LONGEST_WAIT);
+            while !has_room(&self.store.incoming(), needed) {
                 if self.stop.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
                 self.rest(FULL_DISK);
             }
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
             self.talk.say(&format!("there is room again; measuring trial {} anew", trial.number));
         }
-    }
-
-    /// Whether a megabyte can be written.
-    fn has_room(&self) -> bool {
-        let path = self.store.incoming().join("room");
-        let written = fs::write(&path, vec![0; 1 << 20]);
-        let _ = fs::remove_file(&path);
-        written.is_ok()
     }
 
     fn try_trial(
@@ -245,11 +288,19 @@ impl Runner<'_> {
     ) -> Result<Option<TrialEnd>, RunnerError> {
         let plan = match self.expansion.plan_of(trial.cell) {
             Ok(plan) => plan,
-            Err(error) => return self.fail(trial, &error.to_string(), &[]),
+            Err(error) => return self.fail(trial, &error.to_string()).map(Some),
         };
+        match self.fleet.prepare(&plan.topology) {
+            Ok(()) => standing.lab_made = true,
+            // Its own topology is at fault, for another could be made.
+            Err(error) if standing.lab_made && error.is_of_topology() => {
+                return self.fail(trial, &error.to_string()).map(Some);
+            }
+            // Without nodes there is nothing to go on with.
+            Err(error) => return Err(error.into()),
+        }
         self.store.begin_trial(trial)?;
-        // Without nodes there is nothing to go on with.
-        self.fleet.prepare(&plan.topology)?;
+        self.notice_the_gone(standing);
         let mut incoming = BTreeMap::new();
         let limit = time_limit(&plan);
         let reflectors = std::mem::take(&mut standing.reflectors);
@@ -260,6 +311,7 @@ impl Runner<'_> {
         while !machine.is_over() {
             if !interrupted && self.stop.load(Ordering::Relaxed) {
                 interrupted = true;
+                self.talk.say("interrupted; the trial under way is given up");
                 let actions = machine.give_up("interrupted".into(), self.clock.now());
                 self.carry_out(&mut machine, actions);
             }
@@ -290,6 +342,7 @@ impl Runner<'_> {
             self.carry_out(&mut machine, actions);
         }
         standing.next_job = machine.next_job();
+        standing.came = incoming.values().map(Incoming::bytes).sum();
         let outcome = machine.outcome().unwrap_or_default();
         standing.reflectors.clone_from(&outcome.standing);
         // ^C on a terminal reaches nodes that are just being started, too: a trial that failed while
@@ -316,6 +369,15 @@ impl Runner<'_> {
         })
     }
 
+    /// What a node did for a trial before is gone with it, and is begun anew for the next.
+    fn notice_the_gone(&mut self, standing: &mut Standing) {
+        while let Some((node, what)) = self.fleet.next(Duration::ZERO) {
+            let FromNode::Gone(why) = what else { continue };
+            self.talk.say(&format!("node {node} is gone between trials, and is begun anew: {why}"));
+            standing.reflectors.retain(|(_, planned)| planned.node != node);
+        }
+    }
+
     /// Does what the machine decides, and tells it what cannot be done.
     fn carry_out(&mut self, machine: &mut Machine, actions: Vec<Action>) {
         let mut todo = std::collections::VecDeque::from(actions);
@@ -333,14 +395,42 @@ impl Runner<'_> {
         }
     }
 
-    pub(crate) fn fail(
-        &mut self,
-        trial: &TrialRow,
-        reason: &str,
-        told: &[(Role, String, dwell_record::Summary)],
-    ) -> Result<Option<TrialEnd>, RunnerError> {
+    /// Notes a trial that could not even begin.
+    fn fail(&mut self, trial: &TrialRow, reason: &str) -> Result<TrialEnd, RunnerError> {
         self.store.begin_trial(trial)?;
-        self.store.end_trial(trial, Err(reason), told, None)?;
-        Ok(Some(TrialEnd::Failed(reason.to_owned())))
+        self.store.end_trial(trial, Err(reason), &[], None)?;
+        Ok(TrialEnd::Failed(reason.to_owned()))
+    }
+}
+
+/// Room for a trial whose samples had so many bytes on their way: as much again for the file that is
+/// made of them, and something for the catalogue.
+fn needed_room(came: u64) -> u64 {
+    came.saturating_mul(2).saturating_add(1 << 20)
+}
+
+/// Whether so many bytes are free in `dir`, and a megabyte can be written there indeed.
+fn has_room(dir: &Path, bytes: u64) -> bool {
+    let free = rustix::fs::statvfs(dir).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    if free.is_ok_and(|free| free < bytes) {
+        return false;
+    }
+    let path = dir.join("room");
+    let written = fs::write(&path, vec![0; 1 << 20]);
+    let _ = fs::remove_file(&path);
+    written.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_what_the_attempt_before_would_have_needed() {
+        assert_eq!(needed_room(500_000_000), 1_000_000_000 + (1 << 20));
+        let dir = tempfile::tempdir().unwrap();
+        assert!(has_room(dir.path(), needed_room(0)));
+        assert!(!has_room(dir.path(), needed_room(u64::MAX)));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -123,7 +123,7 @@ fn target(around: &Around<'_>) -> String {
 /// What every machine said of itself, with the sender's clocks and schedule.
 fn trust(join: &Join, around: &Around<'_>) -> Trust {
     let mut trust =
-        Trust { warm_up_sent: around.flow.warm_up.into(), ..around.sender.trust.clone() };
+        Trust { warm_up_sent: Some(around.flow.warm_up.into()), ..around.sender.trust.clone() };
     trust.ring_dropped = around.told.iter().map(|(_, summary)| summary.trust.ring_dropped).sum();
     trust.warnings.clear();
     for (node, summary) in &around.told {

@@ -12,9 +12,9 @@ use dwell_fleet::{Fleet, FleetError, FromNode};
 use dwell_plan::{Expansion, Job, Source, Topology, expand};
 use dwell_protocol::{Event, JobId, Request};
 use dwell_record::segment::{Header, SegmentWriter};
-use dwell_runner::{End, Runner, TrialEnd};
+use dwell_runner::{End, Runner, RunnerError, TrialEnd};
 use dwell_store::{NewRun, NewTrial, RunKind, RunRow, RunState, Store, TrialState};
-use dwell_units::{Instant, Nanos, Pairing};
+use dwell_units::{BitRate, Instant, Nanos, Pairing};
 use made_up::{Listener, Ticking, summary};
 
 const PLAN: &str = "version = 1\nname = \"made-up\"\ntopology = { lab = \"line:2\" }\n\
@@ -42,9 +42,15 @@ struct MadeUp {
     faults: VecDeque<Fault>,
     segments: BTreeMap<JobId, Vec<u8>>,
     measured: u32,
+    /// Reflectors that were begun.
+    servers: u32,
     dissolved: bool,
     /// Whether the next event comes together with an interrupt.
     interrupt: bool,
+    /// Labs with links of this rate cannot be made.
+    impossible: Vec<BitRate>,
+    /// The reflector's node vanishes when the trial that is measured as this one is over.
+    dies_after: Option<u32>,
     stop: Arc<AtomicBool>,
 }
 
@@ -55,8 +61,11 @@ impl MadeUp {
             faults: faults.iter().copied().collect(),
             segments: BTreeMap::new(),
             measured: 0,
+            servers: 0,
             dissolved: false,
             interrupt: false,
+            impossible: Vec::new(),
+            dies_after: None,
             stop: Arc::default(),
         }
     }
@@ -67,7 +76,11 @@ impl MadeUp {
 }
 
 impl Fleet for MadeUp {
-    fn prepare(&mut self, _: &Topology) -> Result<(), FleetError> {
+    fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError> {
+        if topology.link.rate.is_some_and(|rate| self.impossible.contains(&rate)) {
+            let said = "no such link".to_owned();
+            return Err(FleetError::Lab { what: FleetError::MAKING, said, code: Some(4) });
+        }
         Ok(())
     }
 
@@ -94,10 +107,19 @@ impl Fleet for MadeUp {
                 }
                 self.segments.insert(*job, bytes);
             }
-            Request::Start { job, .. } => self.tell(node, Event::Ready { job: *job }),
+            Request::Start { job, .. } => {
+                self.servers += 1;
+                self.tell(node, Event::Ready { job: *job });
+            }
             Request::Stop { job } => {
                 let summary = Box::new(summary(0));
                 self.tell(node, Event::Finished { job: *job, summary, segment_bytes: None });
+            }
+            Request::Hail { job } => {
+                self.tell(node, Event::Alive { job: *job });
+                if self.dies_after == Some(self.measured) {
+                    self.told.push_back(("n2".into(), FromNode::Gone("it was rebooted".into())));
+                }
             }
             Request::Pull { job } => {
                 let bytes = self.segments.remove(job).unwrap();
@@ -162,9 +184,13 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::of(PLAN)
+    }
+
+    fn of(plan: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open(dir.path()).unwrap();
-        let expansion = expand(&Source::parse(PLAN).unwrap(), 1).unwrap();
+        let expansion = expand(&Source::parse(plan).unwrap(), 1).unwrap();
         let trials = expansion.trials().iter().map(|trial| NewTrial {
             number: trial.number,
             cell: trial.cell,
@@ -175,7 +201,8 @@ impl World {
             kind: RunKind::Run,
             name: "made-up".into(),
             title: None,
-            plan: Some(PLAN.into()),
+            plan: Some(plan.into()),
+            lab_files: None,
             settings: vec![],
             seed: 1,
             axes: serde_json::json!([]),
@@ -189,6 +216,15 @@ impl World {
 
     /// Runs what is left, until it has ended or so many trials have.
     fn run(&mut self, fleet: &mut MadeUp, stop_after: usize) -> (End, Vec<TrialEnd>) {
+        let (end, ends) = self.try_to_run(fleet, stop_after);
+        (end.unwrap(), ends)
+    }
+
+    fn try_to_run(
+        &mut self,
+        fleet: &mut MadeUp,
+        stop_after: usize,
+    ) -> (Result<End, RunnerError>, Vec<TrialEnd>) {
         let stop = Arc::clone(&fleet.stop);
         stop.store(false, Ordering::Relaxed);
         let mut talk = Listener { ends: Vec::new(), stop_after, stop: &stop };
@@ -201,7 +237,7 @@ impl World {
             talk: &mut talk,
             stop: &stop,
         };
-        (runner.run().unwrap(), talk.ends)
+        (runner.run(), talk.ends)
     }
 
     fn states(&self) -> Vec<TrialState> {
@@ -272,4 +308,68 @@ fn as_many_failures_in_a_row_as_the_plan_allows_end_the_run_and_the_rest_can_be_
     assert_eq!(ends.len(), 4);
     let (end, ends) = world.run(&mut fleet, usize::MAX);
     assert_eq!((end, ends.len()), (End::Complete, 2));
+}
+
+/// [`PLAN`] over two links, of which the first is slow.
+fn links() -> String {
+    PLAN.replace(
+        "size = [\"64B\", \"128B\", \"256B\"]",
+        "\"topology.link.rate\" = [\"1kbit/s\", \"1Mbit/s\"]",
+    )
+}
+
+#[test]
+fn a_cell_whose_lab_cannot_be_made_fails_and_the_others_are_measured() {
+    let mut world = World::of(&links());
+    let mut fleet = MadeUp::new(&[]);
+    fleet.impossible = vec![BitRate(1_000)];
+    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    assert_eq!(end, End::Complete);
+    let failed = TrialEnd::Failed("make the lab: no such link".into());
+    assert_eq!(ends, [failed.clone(), failed, TrialEnd::Finished, TrialEnd::Finished]);
+    assert_eq!(world.store.run(&world.run.run).unwrap().state, RunState::Finished);
+}
+
+#[test]
+fn where_no_lab_can_be_made_no_trial_is_to_blame_and_the_run_can_be_resumed() {
+    for (plan, impossible) in [
+        (links(), vec![BitRate(1_000), BitRate(1_000_000)]),
+        (
+            PLAN.replace("\"line:2\"", "\"line:2\", link = { rate = \"1kbit/s\" }"),
+            vec![BitRate(1_000)],
+        ),
+    ] {
+        let mut world = World::of(&plan);
+        let mut fleet = MadeUp::new(&[]);
+        fleet.impossible = impossible;
+        let (end, ends) = world.try_to_run(&mut fleet, usize::MAX);
+        assert!(matches!(end, Err(RunnerError::Fleet(FleetError::Lab { code: Some(4), .. }))));
+        assert_eq!(ends, []);
+        assert!(world.states().iter().all(|state| *state == TrialState::Planned));
+        assert_eq!(world.store.run(&world.run.run).unwrap().state, RunState::Stopped);
+        fleet.impossible.clear();
+        let (end, _) = world.run(&mut fleet, usize::MAX);
+        assert_eq!(end, End::Complete);
+        assert!(world.states().iter().all(|state| *state == TrialState::Finished));
+    }
+}
+
+#[test]
+fn a_trial_given_up_is_planned_again_and_not_under_way() {
+    let mut world = World::new();
+    let mut fleet = MadeUp::new(&[Fault::Nothing, Fault::Interrupted]);
+    world.run(&mut fleet, usize::MAX);
+    let mut expected = vec![TrialState::Planned; 6];
+    expected[0] = TrialState::Finished;
+    assert_eq!(world.states(), expected);
+}
+
+#[test]
+fn a_node_that_dies_between_trials_fails_none_and_its_reflector_is_begun_anew() {
+    let mut world = World::new();
+    let mut fleet = MadeUp::new(&[]);
+    fleet.dies_after = Some(2);
+    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    assert_eq!((end, ends), (End::Complete, vec![TrialEnd::Finished; 6]));
+    assert_eq!(fleet.servers, 2);
 }

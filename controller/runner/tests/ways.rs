@@ -70,6 +70,7 @@ impl Fleet for MadeUp {
                 }
             }
             Request::Stop { job } => self.finished(node, *job),
+            Request::Hail { job } => self.tell(node, Event::Alive { job: *job }),
             Request::Pull { job } => {
                 let what = self.jobs.remove(job).unwrap();
                 self.asked.push(format!("{node} pull {}", what.name()));
@@ -170,6 +171,7 @@ fn run(refuses_traces: bool) -> (tempfile::TempDir, Store, RunRow, MadeUp, Vec<T
         name: "ways".into(),
         title: None,
         plan: Some(PLAN.into()),
+        lab_files: None,
         settings: vec![],
         seed: 1,
         axes: serde_json::json!([]),

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 
 use dwell_record::series::Series;
 use dwell_record::{Batch, Column, Columns, Summary};
-use rusqlite::{Connection, Row, TransactionBehavior, params};
+use rusqlite::{Connection, OpenFlags, Row, TransactionBehavior, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::StoreError;
 use crate::ingest::{Ingest, Ingested};
-use crate::lock::RunnerLock;
-use crate::migrations::{migrate, refuse_newer};
+use crate::lock::{RunnerLock, has_runner};
+use crate::migrations::{migrate, refuse_newer, refuse_older};
+use crate::names;
 use crate::parquet::{SampleReader, verify};
 use crate::run::{NewRun, NewTrial, Role, RunKind, RunRow, RunState, TrialRow, TrialState};
 use crate::scan::scan;
@@ -44,6 +45,7 @@ impl Store {
         // Of two that come to a new or an old catalogue, one waits for the other to have it ready.
         let alone = fs::File::open(dir).map_err(StoreError::file("open", dir))?;
         alone.lock().map_err(StoreError::file("lock", dir))?;
+        refuse_lost(&path, &dir.join("samples"))?;
         let mut db = Connection::open(&path).map_err(StoreError::unusable(&path))?;
         db.busy_timeout(std::time::Duration::from_secs(10))?;
         migrate(&mut db, &path)?;
@@ -52,6 +54,39 @@ impl Store {
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "foreign_keys", true)?;
         Ok(Self { db, dir: dir.to_owned() })
+    }
+
+    /// Opens the data directory `dir` to read it. Where one may not write, nothing is.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`]; or it belongs to an older dwell, and one may not write there.
+    pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
+        match Self::open(dir) {
+            Err(error) if error.is_forbidden() => Self::open_read_only(dir),
+            opened => opened,
+        }
+    }
+
+    fn open_read_only(dir: &Path) -> Result<Self, StoreError> {
+        let path = dir.join("catalogue.sqlite");
+        refuse_lost(&path, &dir.join("samples"))?;
+        // https://sqlite.org/wal.html#read_only_databases: without the files of its writers beside
+        // it, a database in WAL mode can be read by who may not make them only if nobody writes.
+        let log = fs::metadata(dir.join("catalogue.sqlite-wal"));
+        let at_rest = log.is_err();
+        let uri = uri(&path, if at_rest { "immutable=1" } else { "mode=ro" });
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let unusable = StoreError::unusable(&path);
+        let db = Connection::open_with_flags(uri, flags).map_err(&unusable)?;
+        db.busy_timeout(std::time::Duration::from_secs(10))?;
+        refuse_older(&db, &path)?;
+        Ok(Self { db, dir: dir.to_owned() })
+    }
+
+    /// Whether a data directory is at `dir`: a catalogue, or samples that have lost theirs.
+    pub fn is_at(dir: &Path) -> bool {
+        dir.join("catalogue.sqlite").exists()
+            || names::with_samples(&dir.join("samples")).next().is_some()
     }
 
     /// The directory.
@@ -101,16 +136,11 @@ impl Store {
                 )?)
             }
         };
-        let last: Option<i64> = transaction.query_row(
-            "SELECT max(CAST(substr(run, 10) AS INTEGER)) FROM runs WHERE run LIKE ?1 || '-%'",
-            [&day],
-            |row| row.get(0),
-        )?;
-        let run = format!("{day}-{}", last.unwrap_or(0) + 1);
+        let run = names::give(&transaction, &day, &self.dir.join("samples"))?;
         transaction.execute(
             "INSERT INTO runs
-             (run, kind, plan_id, name, title, state, started, settings, seed, axes, dwell)
-             VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, ?8, ?9, ?10)",
+             (run, kind, plan_id, name, title, state, started, settings, seed, axes, dwell, lab_files)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
                 run,
                 new.kind.text(),
@@ -122,6 +152,7 @@ impl Store {
                 new.seed as i64,
                 new.axes.to_string(),
                 new.dwell,
+                new.lab_files.as_ref().map(text),
             ],
         )?;
         let run_id = transaction.last_insert_rowid();
@@ -204,16 +235,26 @@ impl Store {
         Ok(())
     }
 
-    /// Notes how far a run is.
+    /// Notes how far a run is. In one that is not under way no trial is: what was begun of one is
+    /// as if it had not been.
     ///
     /// # Errors
     /// The catalogue cannot be written.
     pub fn set_run_state(&mut self, run: &RunRow, state: RunState) -> Result<(), StoreError> {
         let finished = (state != RunState::Running).then(|| time_text(jiff::Timestamp::now()));
-        self.db.execute(
+        let transaction = self.db.transaction()?;
+        transaction.execute(
             "UPDATE runs SET state = ?2, finished = ?3 WHERE id = ?1",
             params![run.id, state.text(), finished],
         )?;
+        if finished.is_some() {
+            transaction.execute(
+                "UPDATE trials SET state = 'planned', started = NULL
+                 WHERE run_id = ?1 AND state = 'running'",
+                [run.id],
+            )?;
+        }
+        transaction.commit()?;
         Ok(())
     }
 
@@ -391,13 +432,20 @@ impl Store {
                     state, started, finished, lab, dwell,
                     (SELECT count(*) FROM trials WHERE run_id = runs.id),
                     (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'finished'),
-                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'failed')
+                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'failed'),
+                    lab_files
              FROM runs LEFT JOIN plans ON plans.id = runs.plan_id {which}"
         ))?;
         let mut rows = select.query(params)?;
         let mut runs = Vec::new();
         while let Some(row) = rows.next()? {
             runs.push(run_row(row)?);
+        }
+        let is_under_way =
+            |run: &RunRow| run.kind == RunKind::Run && run.state == RunState::Running;
+        if runs.iter().any(is_under_way) && !has_runner(&self.dir) {
+            let dead = runs.iter_mut().filter(|run| is_under_way(run));
+            dead.for_each(|run| run.state = RunState::Interrupted);
         }
         Ok(runs)
     }
@@ -415,7 +463,12 @@ impl Store {
         let mut rows = select.query([run.id])?;
         let mut trials = Vec::new();
         while let Some(row) = rows.next()? {
-            trials.push(trial_row(row)?);
+            let mut trial = trial_row(row)?;
+            if trial.state == TrialState::Running && run.state == RunState::Interrupted {
+                // It ended with its runner, and will be measured as if it had not begun.
+                trial.state = TrialState::Planned;
+            }
+            trials.push(trial);
         }
         Ok(trials)
     }
@@ -575,6 +628,30 @@ impl Store {
     }
 }
 
+/// Refuses to begin a catalogue where one must have been: its samples would be taken for nobody's.
+fn refuse_lost(path: &Path, samples: &Path) -> Result<(), StoreError> {
+    if fs::metadata(path).is_ok_and(|file| file.len() > 0) {
+        return Ok(());
+    }
+    let mut runs: Vec<String> = names::with_samples(samples).collect();
+    runs.sort();
+    match runs.first() {
+        None => Ok(()),
+        Some(first) => Err(StoreError::Lost {
+            path: path.to_owned(),
+            samples: runs.len(),
+            first: first.clone(),
+        }),
+    }
+}
+
+/// A file's address with an option for SQLite (https://sqlite.org/uri.html).
+fn uri(path: &Path, option: &str) -> String {
+    let path = path.to_string_lossy();
+    let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    format!("file:{path}?{option}")
+}
+
 fn time_text(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -601,6 +678,10 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
         name: row.get(3)?,
         title: row.get(4)?,
         plan: row.get(5)?,
+        lab_files: row
+            .get::<_, Option<String>>(17)?
+            .map(|files| json(&files, "lab files", || run.clone()))
+            .transpose()?,
         settings: json(&row.get::<_, String>(6)?, "settings", || run.clone())?,
         seed: row.get::<_, i64>(7)? as u64,
         axes: json(&row.get::<_, String>(8)?, "axes", || run.clone())?,

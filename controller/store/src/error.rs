@@ -34,6 +34,45 @@ pub enum StoreError {
         /// The newest this knows.
         known: u32,
     },
+    /// Written by an older dwell, and cannot be brought up to date by who may not write.
+    #[error(
+        "{} was written by an older dwell (catalogue version {found}, this one uses {newest}); \
+         somebody who may write there has to use it once",
+        path.display()
+    )]
+    Older {
+        /// The catalogue.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The version that is needed.
+        newest: u32,
+    },
+    /// It could not be brought up to date; it is as it was, with a copy beside it.
+    #[error("cannot bring {} to version {to}", path.display())]
+    Migration {
+        /// The catalogue.
+        path: PathBuf,
+        /// The version it was to have.
+        to: u32,
+        /// What SQLite says.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// There are samples, and no catalogue that knows of them.
+    #[error(
+        "{} is lost or empty, but there are samples of {samples} runs beside it, {first} among them; \
+         put a copy of the catalogue there, or use another --data directory",
+        path.display()
+    )]
+    Lost {
+        /// The catalogue.
+        path: PathBuf,
+        /// How many runs have samples.
+        samples: usize,
+        /// One of them.
+        first: String,
+    },
     /// The file is no catalogue of dwell, or damaged.
     #[error("{} is damaged, or no catalogue of dwell; samples beside it are not", path.display())]
     Damaged {
@@ -93,6 +132,30 @@ impl StoreError {
             }
             _ => Self::Catalogue(source),
         }
+    }
+
+    /// Whether somebody who may not write would have to.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        match self {
+            Self::File { source, .. } => {
+                matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem)
+            }
+            Self::Catalogue(error) => matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied)
+            ),
+            _ => false,
+        }
+    }
+
+    /// Whether the catalogue's file is damaged.
+    pub fn is_damaged_catalogue(&self) -> bool {
+        let Self::Catalogue(error) = self else { return false };
+        matches!(
+            error.sqlite_error_code(),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        )
     }
 
     /// Whether there is no room left on the disk.

@@ -18,6 +18,7 @@ mod error;
 mod ingest;
 mod lock;
 mod migrations;
+mod names;
 mod parquet;
 mod run;
 mod scan;

@@ -2,6 +2,8 @@
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use crate::error::StoreError;
 
@@ -11,14 +13,60 @@ pub struct RunnerLock {
     _file: File,
 }
 
+const NAME: &str = "runner.lock";
+
 impl RunnerLock {
     pub(crate) fn take(dir: &Path) -> Result<Self, StoreError> {
-        let path = dir.join("runner.lock");
+        // Whoever only looks whether there is a runner holds it for a moment.
+        const LOOKS: u32 = 20;
+        const MOMENT: Duration = Duration::from_millis(5);
+        let path = dir.join(NAME);
         let file = File::create(&path).map_err(StoreError::file("make", &path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(StoreError::Busy(dir.to_owned())),
-            Err(TryLockError::Error(source)) => Err(StoreError::file("lock", &path)(source)),
+        for _ in 0..LOOKS {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { _file: file }),
+                Err(TryLockError::WouldBlock) => thread::sleep(MOMENT),
+                Err(TryLockError::Error(source)) => {
+                    return Err(StoreError::file("lock", &path)(source));
+                }
+            }
         }
+        Err(StoreError::Busy(dir.to_owned()))
+    }
+}
+
+/// Whether a process runs a plan in `dir`. Writes nothing, and needs no permission to.
+pub(crate) fn has_runner(dir: &Path) -> bool {
+    let Ok(file) = File::open(dir.join(NAME)) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runner_is_there_as_long_as_it_holds_its_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!has_runner(dir.path()));
+        let lock = RunnerLock::take(dir.path()).unwrap();
+        assert!(has_runner(dir.path()));
+        assert!(matches!(RunnerLock::take(dir.path()), Err(StoreError::Busy(_))));
+        drop(lock);
+        assert!(!has_runner(dir.path()));
+    }
+
+    #[test]
+    fn who_looks_for_a_runner_keeps_none_from_beginning() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(RunnerLock::take(dir.path()).unwrap());
+        let looking = File::open(dir.path().join(NAME)).unwrap();
+        looking.try_lock_shared().unwrap();
+        let later = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(10));
+            drop(looking);
+        });
+        RunnerLock::take(dir.path()).unwrap();
+        later.join().unwrap();
     }
 }

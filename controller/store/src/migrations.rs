@@ -13,7 +13,7 @@ use crate::error::StoreError;
 const APPLICATION_ID: i64 = 0x6477_6c6c;
 
 /// In order; the version is the number of the last one, from 1.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
 
 /// Refuses a catalogue of a newer dwell before SQLite opens it, which may already write: only the
 /// version in the file's header is read. What else may be wrong shows later.
@@ -33,6 +33,15 @@ pub(crate) fn refuse_newer(path: &Path) -> Result<(), StoreError> {
         }
         Err(error) => Err(StoreError::file("read", path)(error)),
     }
+}
+
+/// Refuses a catalogue that would have to be brought up to date first.
+pub(crate) fn refuse_older(db: &Connection, path: &Path) -> Result<(), StoreError> {
+    let (found, newest) = (version(db)?, MIGRATIONS.len() as u32);
+    if found < newest {
+        return Err(StoreError::Older { path: path.to_owned(), found, newest });
+    }
+    Ok(())
 }
 
 /// Brings a catalogue up to date. Nobody else may do so meanwhile.
@@ -67,12 +76,26 @@ fn migrate_by(migrations: &[&str], db: &mut Connection, path: &Path) -> Result<(
     }
     for (number, script) in (1..).zip(migrations).skip(found as usize) {
         let transaction = db.transaction()?;
-        transaction.execute_batch(script)?;
+        transaction.execute_batch(script).map_err(|error| StoreError::Migration {
+            path: path.to_owned(),
+            to: number,
+            source: without_script(error),
+        })?;
         transaction.pragma_update(None, "user_version", number)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.commit()?;
     }
     Ok(())
+}
+
+/// The error without the text of all statements.
+fn without_script(error: rusqlite::Error) -> rusqlite::Error {
+    match error {
+        rusqlite::Error::SqlInputError { error, msg, .. } => {
+            rusqlite::Error::SqliteFailure(error, Some(msg))
+        }
+        other => other,
+    }
 }
 
 fn version(db: &Connection) -> rusqlite::Result<u32> {
@@ -135,11 +158,43 @@ mod tests {
     }
 
     #[test]
+    fn a_catalogue_of_version_1_keeps_its_runs_and_the_names_that_were_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("catalogue.sqlite");
+        let mut db = Connection::open(&path).unwrap();
+        migrate_by(&MIGRATIONS[..1], &mut db, &path).unwrap();
+        for (run, plan) in [("20261121-3", "NULL"), ("20261121-10", "NULL"), ("20261122-1", "1")] {
+            db.execute_batch(&format!(
+                "INSERT OR IGNORE INTO plans (id, name, text) VALUES (1, 'p', 'version = 1');
+                 INSERT INTO runs (run, kind, plan_id, name, state, started, settings, seed, axes,
+                 dwell) VALUES ('{run}', 'run', {plan}, 'p', 'finished', '', '[]', 0, '[]', '0');"
+            ))
+            .unwrap();
+        }
+        drop(db);
+        let store = crate::Store::open(dir.path()).unwrap();
+        let runs = store.runs().unwrap();
+        assert_eq!(runs.len(), 3);
+        assert_eq!((runs[0].plan.as_deref(), &runs[0].lab_files), (Some("version = 1"), &None));
+        let db = Connection::open(&path).unwrap();
+        let days =
+            "SELECT group_concat(day || ' ' || last, ', ') FROM (SELECT * FROM days ORDER BY 1)";
+        let days: String = db.query_row(days, [], |row| row.get(0)).unwrap();
+        assert_eq!(days, "20261121 10, 20261122 1");
+        let backup = Connection::open(dir.path().join("catalogue.v1.backup.sqlite")).unwrap();
+        assert_eq!(version(&backup), Ok(1));
+        assert_eq!(backup.query_row("SELECT count(*) FROM runs", [], |row| row.get(0)), Ok(3));
+    }
+
+    #[test]
     fn a_migration_that_fails_leaves_the_older_catalogue_and_can_be_tried_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = old(dir.path());
         let mut db = Connection::open(&path).unwrap();
-        migrate_by(&[FIRST, WRONG], &mut db, &path).unwrap_err();
+        let error = migrate_by(&[FIRST, WRONG], &mut db, &path).unwrap_err();
+        let said = format!("{error}: {}", std::error::Error::source(&error).unwrap());
+        assert!(said.contains("catalogue.sqlite") && said.contains("near \"nothing\""), "{said}");
+        assert!(!said.contains("CREATE"), "{said}");
         assert_eq!(things(&path), (1, "one".into()));
         assert_eq!(db.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0)), Ok(1));
         migrate_by(&[FIRST, SECOND], &mut db, &path).unwrap();
@@ -159,7 +214,7 @@ mod tests {
         for refused in [refuse_newer(&path), migrate(&mut Connection::open(&path).unwrap(), &path)]
         {
             let error = refused.unwrap_err();
-            assert!(matches!(error, StoreError::Newer { found: 7, known: 1, .. }), "{error}");
+            assert!(matches!(error, StoreError::Newer { found: 7, known: 2, .. }), "{error}");
         }
         assert_eq!(fs::read(&path).unwrap(), before);
     }

@@ -15,6 +15,8 @@ pub struct NewRun {
     pub title: Option<String>,
     /// The plan's text; `None` for imports.
     pub plan: Option<String>,
+    /// The text of each lab file that the plan names, by its path there; `None` for imports.
+    pub lab_files: Option<BTreeMap<String, String>>,
     /// What was set from outside, as `PATH=VALUE`.
     pub settings: Vec<String>,
     /// Decides the order of trials.
@@ -54,12 +56,14 @@ pub enum RunKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
-    /// Under way, or its runner died.
+    /// Under way.
     Running,
     /// Every trial has ended.
     Finished,
-    /// A stop rule ended it, or a person; it can be resumed.
+    /// A stop rule ended it, a person, or something that kept it from going on; it can be resumed.
     Stopped,
+    /// Its runner died; it can be resumed. Never in the catalogue, which then still says running.
+    Interrupted,
 }
 
 /// How far a trial is.
@@ -104,6 +108,8 @@ pub struct RunRow {
     pub title: Option<String>,
     /// The plan's text.
     pub plan: Option<String>,
+    /// The text of each lab file that the plan names; `None` where none was kept.
+    pub lab_files: Option<BTreeMap<String, String>>,
     /// What was set from outside.
     pub settings: Vec<String>,
     /// Decides the order of trials.
@@ -171,7 +177,9 @@ macro_rules! texts {
 
 texts! {
     RunKind { Run: "run", Import: "import" }
-    RunState { Running: "running", Finished: "finished", Stopped: "stopped" }
+    RunState {
+        Running: "running", Finished: "finished", Stopped: "stopped", Interrupted: "interrupted"
+    }
     TrialState { Planned: "planned", Running: "running", Finished: "finished", Failed: "failed" }
     Role { Measurement: "measurement", Load: "load", Server: "server", Witness: "witness" }
 }

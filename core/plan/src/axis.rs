@@ -1,11 +1,13 @@
 //! The values of one axis of a matrix: a list, or a range with a step.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 
 use dwell_units::{BitRate, Bytes, Nanos, PacketRate, Ratio};
 use serde::Deserialize;
 use toml::Value;
+
+use crate::path::Path;
 
 /// The most values of one axis.
 const MOST: i128 = 100_000;
@@ -104,7 +106,7 @@ pub struct AxisValues {
     /// As the plan calls it, which is also the name of the parameter in results.
     pub name: String,
     /// The path of the field that it sets.
-    pub path: String,
+    pub(crate) path: Path,
     /// The values, as TOML.
     pub values: Vec<Value>,
 }
@@ -122,7 +124,7 @@ impl AxisValues {
     ///
     /// # Errors
     /// What is wrong, and what would be right.
-    pub(crate) fn read(name: &str, path: String, value: &Value) -> Result<Self, String> {
+    pub(crate) fn read(name: &str, path: Path, value: &Value) -> Result<Self, String> {
         let values = match value {
             Value::Array(values) if values.is_empty() => {
                 return Err("the axis is empty; give it a value, or leave it out".into());
@@ -142,9 +144,17 @@ impl AxisValues {
                     .into());
             }
         };
-        let mut seen = HashSet::new();
-        if let Some(twice) = values.iter().map(label).find(|label| !seen.insert(label.clone())) {
-            return Err(format!("{twice} stands there twice"));
+        let mut seen = HashMap::new();
+        for value in &values {
+            match seen.insert(Meaning::of(value), label(value)) {
+                Some(first) if first == label(value) => {
+                    return Err(format!("{first} stands there twice"));
+                }
+                Some(first) => {
+                    return Err(format!("{first} and {} are the same", label(value)));
+                }
+                None => {}
+            }
         }
         Ok(Self { name: name.to_owned(), path, values })
     }
@@ -154,12 +164,35 @@ impl AxisValues {
         self.values.iter().map(label).collect()
     }
 
+    /// Whether it sets something in this table of the plan.
+    pub fn is_of(&self, table: &str) -> bool {
+        self.path.first() == table
+    }
+
     /// The values as numbers with their unit, when all are quantities of one kind.
     pub fn numbers(&self) -> Option<(Vec<f64>, &'static str)> {
         let quantities: Vec<_> = self.values.iter().map(Quantity::of).collect::<Option<_>>()?;
         let unit = quantities.first()?.unit();
         let same = quantities.iter().all(|quantity| quantity.unit() == unit);
         same.then(|| (quantities.into_iter().map(Quantity::number).collect(), unit))
+    }
+}
+
+/// What a value means, whichever way it is written: 1kB is 1000B.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Meaning {
+    /// The unit, and the number in the smallest unit.
+    Quantity(&'static str, i128),
+    /// As TOML.
+    Other(String),
+}
+
+impl Meaning {
+    pub(crate) fn of(value: &Value) -> Self {
+        match Quantity::of(value) {
+            Some(quantity) => Self::Quantity(quantity.unit(), quantity.base()),
+            None => Self::Other(value.to_string()),
+        }
     }
 }
 
@@ -215,7 +248,7 @@ mod tests {
 
     fn axis(text: &str) -> Result<AxisValues, String> {
         let table: toml::Table = toml::from_str(&format!("x = {text}")).unwrap();
-        AxisValues::read("x", "ping.x".into(), &table["x"])
+        AxisValues::read("x", Path::of("ping.x").unwrap(), &table["x"])
     }
 
     #[test]
@@ -242,6 +275,8 @@ mod tests {
             (r#"{ from = "9B", to = "5B", step = "1B" }"#, "above to"),
             (r#"{ from = "1ns", to = "1s", step = "1ns" }"#, "at most"),
             (r#"["a", "b", "a"]"#, "twice"),
+            (r#"["1000B", "1kB"]"#, "1000B and 1kB are the same"),
+            (r#"["1000us", "1ms"]"#, "the same"),
         ] {
             let error = axis(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");

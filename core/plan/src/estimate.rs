@@ -1,14 +1,17 @@
 //! What a plan will cost, before any of it is run.
 
-use dwell_units::Nanos;
+use dwell_units::{Nanos, Rate};
 
 use crate::error::PlanError;
 use crate::expand::Expansion;
 use crate::plan::{PingPlan, Plan};
 use crate::relaying::FlowPlan;
 
-/// Beside the measuring, a trial takes about this long: warm-up, starting and stopping.
-const AROUND: Nanos = Nanos::from_millis(150);
+/// Beside the measuring and the warm-up, a trial takes about this long: starting and stopping.
+const AROUND: Nanos = Nanos::from_millis(70);
+
+/// IPv4 and UDP, around the payload of traffic.
+const HEADERS: u64 = 28;
 
 /// What some trials cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,10 +20,15 @@ pub struct Estimate {
     pub time: Nanos,
     /// Whether it may take longer: a closed loop goes as fast as replies come.
     pub at_least: bool,
-    /// Probes sent, or packets of a flow; `None` where only a duration is given for a closed loop.
+    /// Probes sent, warm-up included, or packets of a flow; `None` where only a duration is given for
+    /// a closed loop.
     pub probes: Option<u64>,
     /// Bytes of IP packets of probes and replies together; of a flow, as they leave the sender.
     pub bytes: Option<u64>,
+    /// Packets that loads send, within [`Self::time`].
+    pub load_packets: u64,
+    /// Bytes of these as IP packets.
+    pub load_bytes: u64,
 }
 
 impl Estimate {
@@ -31,8 +39,10 @@ impl Estimate {
             (None, Some(flow)) => Self::of_flow(flow),
             (None, None) => Self::default(),
         };
-        let around = AROUND.0.saturating_add(plan.trials.pause.0);
-        Self { time: Nanos(measuring.time.0.saturating_add(around)), ..measuring }
+        let busy = Nanos(measuring.time.0.saturating_add(AROUND.0));
+        let (load_packets, load_bytes) = load(plan, busy);
+        let time = Nanos(busy.0.saturating_add(plan.trials.pause.0));
+        Self { time, load_packets, load_bytes, ..measuring }
     }
 
     fn of_flow(flow: &FlowPlan) -> Self {
@@ -48,6 +58,7 @@ impl Estimate {
             at_least: false,
             probes: Some(packets),
             bytes: Some(packets.saturating_mul(flow.size.0 + headers)),
+            ..Self::default()
         }
     }
 
@@ -69,11 +80,14 @@ impl Estimate {
             (Some(a), Some(b)) => a.min(b),
             (a, b) => a.or(b).unwrap_or(Nanos::ZERO),
         };
+        let (warm_up, warming) = warm_up(ping);
+        let probes = probes.map(|probes| probes.saturating_add(warm_up));
         Self {
-            time: measuring,
+            time: Nanos(measuring.0.saturating_add(warming.0)),
             at_least: ping.closed_loop && ping.duration.is_none(),
             probes,
             bytes: probes.map(|probes| probes.saturating_mul(2 * ping.ip_bytes())),
+            ..Self::default()
         }
     }
 
@@ -83,7 +97,7 @@ impl Estimate {
     /// The values of some cell do not go together.
     pub fn of_all(expansion: &Expansion) -> Result<Self, PlanError> {
         let repetitions = expansion.plan().trials.repetitions;
-        let mut all = Self { time: Nanos::ZERO, at_least: false, probes: Some(0), bytes: Some(0) };
+        let mut all = Self { probes: Some(0), bytes: Some(0), ..Self::default() };
         for cell in 0..expansion.cells().len() as u32 {
             let one = Self::of(&expansion.plan_of(cell)?);
             let times = |n: u64| n.saturating_mul(u64::from(repetitions));
@@ -92,9 +106,35 @@ impl Estimate {
             all.at_least |= one.at_least;
             all.probes = all.probes.zip(one.probes).map(|(a, b)| a.saturating_add(times(b)));
             all.bytes = all.bytes.zip(one.bytes).map(|(a, b)| a.saturating_add(times(b)));
+            all.load_packets = all.load_packets.saturating_add(times(one.load_packets));
+            all.load_bytes = all.load_bytes.saturating_add(times(one.load_bytes));
         }
         Ok(all)
     }
+}
+
+/// How many probes warm up, and for how long: as many, and at the gaps, as `dwell ping` has.
+fn warm_up(ping: &PingPlan) -> (u64, Nanos) {
+    let (usual, gap) = if ping.protocol.starts_with("text+") { (1, 100) } else { (8, 10) };
+    let probes = ping.warm_up.unwrap_or(usual);
+    (probes.into(), Nanos::from_millis(i64::from(probes) * gap))
+}
+
+/// Packets and bytes that the load of this plan sends in so much time.
+fn load(plan: &Plan, time: Nanos) -> (u64, u64) {
+    let seconds = time.0.max(0) as f64 / 1e9;
+    let mut all = (0_u64, 0_u64);
+    for traffic in plan.load().traffic {
+        let each = traffic.size.0 + HEADERS;
+        let packets = match traffic.rate {
+            Rate::Packets(rate) => rate.as_f64() * seconds,
+            Rate::Bits(rate) => rate.0 as f64 / 8.0 / each as f64 * seconds,
+        };
+        let packets = packets.round() as u64;
+        all.0 = all.0.saturating_add(packets);
+        all.1 = all.1.saturating_add(packets.saturating_mul(each));
+    }
+    all
 }
 
 #[cfg(test)]
@@ -114,14 +154,36 @@ mod tests {
     #[test]
     fn time_packets_and_bytes_follow_from_the_plan() {
         let open = estimate("rate = \"200pps\"\nduration = \"5s\"\nsize = \"100B\"");
-        assert_eq!(open.probes, Some(2 * 1001));
-        assert_eq!(open.bytes, Some(2 * 1001 * 2 * 128));
+        assert_eq!(open.probes, Some(2 * (1001 + 8)));
+        assert_eq!(open.bytes, Some(2 * (1001 + 8) * 2 * 128));
         assert_eq!((open.time, open.at_least), (Nanos::from_millis(2 * 5_150), false));
         let closed = estimate("closed_loop = true\ncount = 500");
-        assert_eq!((closed.probes, closed.at_least), (Some(1_000), true));
+        assert_eq!((closed.probes, closed.at_least), (Some(2 * 508), true));
         let unknown = estimate("closed_loop = true\nduration = \"1s\"");
         assert_eq!((unknown.probes, unknown.at_least), (None, false));
-        assert_eq!(estimate("interval = \"1ms\"\ncount = 100").probes, Some(200));
+        assert_eq!(estimate("interval = \"1ms\"\ncount = 100").probes, Some(2 * 108));
+    }
+
+    #[test]
+    fn a_warm_up_takes_time_and_probes() {
+        let long = estimate("interval = \"1ms\"\ncount = 100\nwarm_up = 100000");
+        assert_eq!(long.probes, Some(2 * 100_100));
+        assert_eq!(long.time, Nanos::from_millis(2 * (1_000_000 + 100 + 70)));
+    }
+
+    #[test]
+    fn loads_send_as_long_as_the_trial_lasts() {
+        let text = "version = 1\nname = \"e\"\ntopology = { lab = \"line:2\" }\nload = \"net\"\n\
+                    [ping]\nfrom = \"n1\"\nto = \"n2\"\nduration = \"10s\"\nwarm_up = 0\n\
+                    [loads.net]\ntraffic = [\
+                    { from = \"n1\", to = \"n2\", rate = \"80Mbit/s\", size = \"972B\" },\
+                    { from = \"n2\", to = \"n1\", rate = \"100pps\", size = \"72B\" }]\n";
+        let of = |text: &str| Estimate::of(&Plan::read(&Source::parse(text).unwrap()).unwrap());
+        // 10.07 s: 10,000 packets of 1,000 bytes a second, and 100 of 100.
+        let one = of(text);
+        assert_eq!(one.load_packets, 100_700 + 1_007);
+        assert_eq!(one.load_bytes, 100_700 * 1_000 + 1_007 * 100);
+        assert_eq!(of(&text.replace("load = \"net\"", "")).load_packets, 0);
     }
 
     #[test]
@@ -131,6 +193,6 @@ mod tests {
                     duration = \"5s\"\n";
         let all = Estimate::of_all(&expand(&Source::parse(text).unwrap(), 1).unwrap()).unwrap();
         assert_eq!((all.probes, all.bytes), (Some(1_001), Some(1_001 * 128)));
-        assert_eq!(all.time, Nanos::from_millis(5_000 + 100 + 150));
+        assert_eq!(all.time, Nanos::from_millis(5_000 + 100 + 70));
     }
 }

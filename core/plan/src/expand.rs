@@ -9,16 +9,18 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use toml::{Table, Value};
 
 use crate::axis::{AxisValues, label};
+use crate::constraint::constraints;
 use crate::error::PlanError;
+use crate::path::Path;
 use crate::plan::{Order, Plan};
-use crate::source::{Source, put};
+use crate::source::Source;
 
 /// The most cells that are expanded at all; whoever runs a plan asks far earlier.
-const MOST_CELLS: usize = 10_000_000;
+pub(crate) const MOST_CELLS: usize = 10_000_000;
 
 /// One combination of values: for each axis that it has, the number of the axis and of its value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cell(Vec<(u16, u32)>);
+pub struct Cell(pub(crate) Vec<(u16, u32)>);
 
 /// One measurement to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +54,7 @@ pub struct Expansion {
 /// what is wrong only in a combination shows when [`Expansion::plan_of`] is asked for it.
 pub fn expand(source: &Source, seed: u64) -> Result<Expansion, PlanError> {
     let plan = Plan::read(source)?;
-    let mut axes = axes(source, &plan.matrix, "matrix")?;
+    let mut axes = axes_of(source, &plan.matrix, "matrix")?;
     let base = axes.len();
     // First of all how many there are: nobody waits for the judgement of too many.
     let mut cells = product(source, &axes, &(0..base).collect::<Vec<_>>())?;
@@ -145,8 +147,9 @@ impl Expansion {
         let mut table = bare(&self.source);
         for (axis, value) in &self.cells[cell as usize].0 {
             let axis = &self.axes[*axis as usize];
-            put(&mut table, &axis.path, axis.values[*value as usize].clone())
-                .map_err(|message| self.source.error(&axis.path, message))?;
+            axis.path
+                .put(&mut table, axis.values[*value as usize].clone())
+                .map_err(|message| self.source.error(&axis.path.to_string(), message))?;
         }
         Plan::with(&self.source, table).map_err(|mut error| {
             let cell = self.parameters(cell);
@@ -166,8 +169,12 @@ fn bare(source: &Source) -> Table {
 }
 
 /// The axes of a table, in the order of the file.
-fn axes(source: &Source, matrix: &Table, at: &str) -> Result<Vec<AxisValues>, PlanError> {
-    let mut axes = Vec::new();
+pub(crate) fn axes_of(
+    source: &Source,
+    matrix: &Table,
+    at: &str,
+) -> Result<Vec<AxisValues>, PlanError> {
+    let mut axes: Vec<AxisValues> = Vec::new();
     for (name, value) in matrix {
         let place = format!("{at}.{name}");
         let one_way = source.table().contains_key("flow");
@@ -178,6 +185,10 @@ fn axes(source: &Source, matrix: &Table, at: &str) -> Result<Vec<AxisValues>, Pl
                  path like \"topology.link.rate\" in quotes",
             )
         })?;
+        if let Some(other) = axes.iter().find(|axis| axis.path.overlaps(&path)) {
+            let message = format!("sets what the axis '{}' sets; one of them can", other.name);
+            return Err(source.error(&place, message));
+        }
         let axis = AxisValues::read(name, path, value).map_err(|why| source.error(&place, why))?;
         axes.push(axis);
     }
@@ -188,7 +199,7 @@ fn axes(source: &Source, matrix: &Table, at: &str) -> Result<Vec<AxisValues>, Pl
 }
 
 /// The path of the field that an axis of this name sets; `one_way` is a plan of a `[flow]`.
-fn path_of(name: &str, one_way: bool) -> Option<String> {
+pub(crate) fn path_of(name: &str, one_way: bool) -> Option<Path> {
     const PING: [&str; 22] = [
         "from",
         "to",
@@ -229,14 +240,15 @@ fn path_of(name: &str, one_way: bool) -> Option<String> {
         "ipv6",
     ];
     if name == "relay" {
-        return one_way.then(|| "relay.mode".to_owned());
+        return one_way.then(|| Path::of("relay.mode").ok()).flatten();
     }
     if name == "load" || name.contains('.') {
-        let forbidden = ["matrix.", "constraint.", "trials.", "stop."];
-        return (!forbidden.iter().any(|start| name.starts_with(start))).then(|| name.to_owned());
+        let path = Path::of(name).ok()?;
+        let forbidden = ["matrix", "constraint", "trials", "stop"];
+        return (!forbidden.contains(&path.first())).then_some(path);
     }
     let (known, table): (&[&str], _) = if one_way { (&FLOW, "flow") } else { (&PING, "ping") };
-    known.contains(&name).then(|| format!("{table}.{name}"))
+    known.contains(&name).then(|| Path::of(&format!("{table}.{name}")).ok()).flatten()
 }
 
 /// Tries every value of every axis on its own.
@@ -246,10 +258,11 @@ fn check_each_value(source: &Source, axes: &[AxisValues]) -> Result<(), PlanErro
             let mut table = bare(source);
             // Whether fields go together shows in the cell; here each is only read.
             let place = format!("matrix.{}", axis.name);
-            put(&mut table, &axis.path, value.clone())
+            axis.path
+                .put(&mut table, value.clone())
                 .map_err(|message| source.error(&place, message))?;
             if let Err(error) = Plan::with(source, table)
-                && error.field == axis.path
+                && error.field == axis.path.to_string()
             {
                 let one = source.error(&format!("{place}[{number}]"), error.message);
                 return Err(PlanError { field: place, ..one });
@@ -259,101 +272,12 @@ fn check_each_value(source: &Source, axes: &[AxisValues]) -> Result<(), PlanErro
     Ok(())
 }
 
-/// A constraint whose axes are known.
-struct Rule {
-    /// The values that a cell must have: numbers of axes of that name, with the values that fit.
-    when: Vec<(String, Vec<Value>)>,
-    drop: bool,
-    /// Axes that take the place of those of the same name.
-    instead: Vec<usize>,
-    number: usize,
-}
-
-fn constraints(
-    source: &Source,
-    plan: &Plan,
-    axes: &mut Vec<AxisValues>,
-) -> Result<Vec<Rule>, PlanError> {
-    let known: Vec<String> = axes.iter().map(|axis| axis.name.clone()).collect();
-    let mut rules = Vec::new();
-    for (number, constraint) in plan.constraint.iter().enumerate() {
-        let at = format!("constraint[{number}]");
-        if constraint.drop != constraint.matrix.is_empty() {
-            return Err(source.error(&at, "a constraint has drop = true, or a matrix of its own"));
-        }
-        let mut when = Vec::new();
-        for (name, value) in &constraint.when {
-            if !known.contains(name) {
-                return Err(source.error(
-                    &format!("{at}.when.{name}"),
-                    format!("'{name}' is no axis; there are {}", known.join(", ")),
-                ));
-            }
-            let wanted = match value {
-                Value::Array(values) => values.clone(),
-                one => vec![one.clone()],
-            };
-            when.push((name.clone(), wanted));
-        }
-        let first = axes.len();
-        axes.extend(self::axes(source, &constraint.matrix, &format!("{at}.matrix"))?);
-        rules.push(Rule {
-            when,
-            drop: constraint.drop,
-            instead: (first..axes.len()).collect(),
-            number,
-        });
-    }
-    Ok(rules)
-}
-
-impl Rule {
-    fn fits(&self, axes: &[AxisValues], Cell(values): &Cell) -> bool {
-        self.when.iter().all(|(name, wanted)| {
-            values.iter().any(|(axis, value)| {
-                let axis = &axes[*axis as usize];
-                axis.name == *name && wanted.contains(&axis.values[*value as usize])
-            })
-        })
-    }
-
-    fn apply(
-        &self,
-        source: &Source,
-        axes: &[AxisValues],
-        cells: Vec<Cell>,
-    ) -> Result<Vec<Cell>, PlanError> {
-        if self.drop {
-            return Ok(cells.into_iter().filter(|cell| !self.fits(axes, cell)).collect());
-        }
-        let replaced =
-            |axis: u16| self.instead.iter().any(|new| axes[*new].name == axes[axis as usize].name);
-        let new = product(source, axes, &self.instead)?;
-        let mut out = Vec::new();
-        let mut seen = HashSet::new();
-        for cell in cells {
-            if !self.fits(axes, &cell) {
-                out.push(cell);
-                continue;
-            }
-            let kept: Vec<_> = cell.0.into_iter().filter(|(axis, _)| !replaced(*axis)).collect();
-            // Cells that differed in the replaced axes only are one now.
-            if seen.insert(kept.clone()) {
-                out.extend(
-                    new.iter().map(|Cell(new)| Cell(kept.iter().chain(new).copied().collect())),
-                );
-            }
-            if out.len() > MOST_CELLS {
-                let at = format!("constraint[{}]", self.number);
-                return Err(source.error(&at, format!("more than {MOST_CELLS} cells")));
-            }
-        }
-        Ok(out)
-    }
-}
-
 /// All combinations of the values of these axes; the last axis varies fastest.
-fn product(source: &Source, axes: &[AxisValues], chosen: &[usize]) -> Result<Vec<Cell>, PlanError> {
+pub(crate) fn product(
+    source: &Source,
+    axes: &[AxisValues],
+    chosen: &[usize],
+) -> Result<Vec<Cell>, PlanError> {
     let lengths = chosen.iter().map(|&axis| axes[axis].values.len());
     let count = lengths.clone().try_fold(1_usize, usize::checked_mul);
     let count = count.filter(|count| *count <= MOST_CELLS).ok_or_else(|| {
@@ -478,6 +402,92 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
             "{PLAN}[[constraint]]\nwhen = {{ load = [\"half\", \"full\"] }}\ndrop = true\n"
         );
         assert_eq!(expanded(&text).cells().len(), 14 * 6 + 14 * 20);
+    }
+
+    #[test]
+    fn a_constraint_means_quantities_however_they_are_written() {
+        let pps = PLAN.split("[[constraint]]").next().unwrap();
+        let with = |when: &str| {
+            expanded(&format!("{pps}[[constraint]]\nwhen = {{ {when} }}\ndrop = true\n"))
+        };
+        let all = expanded(pps).cells().len();
+        assert_eq!(with("rate = \"1000pps\"").cells().len(), all / 6 * 5);
+        assert_eq!(with("size = [\"1kB\", \"0.1kB\"]").cells().len(), all / 14 * 12);
+        assert_eq!(with("\"ping.size\" = \"1000B\"").cells().len(), all / 14 * 13);
+    }
+
+    #[test]
+    fn a_constraint_on_a_value_that_no_axis_has_is_refused_where_it_stands() {
+        for (when, column, words) in [
+            ("protocol = \"icmp\"", 21, "there are udp, tcp"),
+            ("size = \"1050B\"", 17, "'1050B' is no value"),
+            ("load = [\"none\", \"haf\"]", 26, "none, half, full"),
+        ] {
+            let text = format!("{PLAN}[[constraint]]\nwhen = {{ {when} }}\ndrop = true\n");
+            let error = expand(&Source::parse(&text).unwrap(), 1).unwrap_err();
+            let at = error.at.clone().unwrap();
+            assert_eq!((at.line, at.column), (22, column), "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        // What a constraint before it brought in is there.
+        let text = format!("{PLAN}[[constraint]]\nwhen = {{ rate = \"20pps\" }}\ndrop = true\n");
+        assert_eq!(expanded(&text).cells().len(), 14 * 6 * 3 + 14 * 19 * 3);
+    }
+
+    #[test]
+    fn values_that_are_the_same_are_one_in_results_whoever_wrote_them() {
+        let text = PLAN.replace(
+            "from = \"20pps\", to = \"400pps\", step = \"20pps\"",
+            "from = \"0.4kpps\", to = \"1kpps\", step = \"0.2kpps\"",
+        );
+        let text = text.replace("matrix = { rate", "matrix = { \"ping.rate\"");
+        let text = text.replace(
+            "{ from = \"200pps\", to = \"1200pps\", step = \"200pps\" }",
+            "[\"400pps\", \"1000pps\"]",
+        );
+        let one = expanded(&text);
+        let rate = one.axes().into_iter().find(|axis| axis.name == "rate").unwrap();
+        assert_eq!(rate.labels(), ["400pps", "1000pps", "600pps", "800pps"]);
+        let last = one.parameters(one.cells().len() as u32 - 1);
+        assert_eq!(last["rate"], "1000pps");
+        assert!(!last.contains_key("ping.rate"));
+    }
+
+    #[test]
+    fn one_field_is_one_axis() {
+        for (second, words) in [
+            ("\"ping.size\" = [\"200B\"]", "the axis 'size'"),
+            (
+                "\"loads.half\" = [{}]\n\"loads.half.cpu[0].level\" = [\"1%\"]",
+                "the axis 'loads.half'",
+            ),
+        ] {
+            let text = PLAN.replace("load = [", &format!("{second}\nload = ["));
+            let error = expand(&Source::parse(&text).unwrap(), 1).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+            assert!(error.at.is_some(), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_field_in_a_list_is_an_axis_by_its_path() {
+        let text = PLAN.replace(
+            "load = [\"none\", \"half\", \"full\"]",
+            "\"loads.half.cpu[0].level\" = { from = \"10%\", to = \"90%\", step = \"40%\" }",
+        );
+        let text = text.replace("version = 1", "version = 1\nload = \"half\"");
+        let levels = expanded(&text);
+        let axes = levels.axes();
+        assert_eq!(axes[3].numbers(), Some((vec![0.1, 0.5, 0.9], "1")));
+        let plan = levels.plan_of(2).unwrap();
+        assert_eq!(plan.load().cpu[0].level.to_string(), "90%");
+        let text = text.replace("cpu[0]", "cpu[1]");
+        let error = expand(&Source::parse(&text).unwrap(), 1).unwrap_err();
+        assert!(error.to_string().contains("has 1 elements"), "{error}");
+        assert_eq!(error.at.unwrap().line, 18);
+        let text = text.replace("cpu[1].level", "cpu[0].levle");
+        let error = expand(&Source::parse(&text).unwrap(), 1).unwrap_err();
+        assert!(error.to_string().contains("levle"), "{error}");
     }
 
     #[test]

@@ -8,13 +8,18 @@
 #![forbid(unsafe_code)]
 
 mod axis;
+mod constraint;
 mod error;
 mod estimate;
 mod expand;
 mod job;
+mod lab_file;
+mod limits;
+mod path;
 mod plan;
 mod relaying;
 mod source;
+mod words;
 
 pub use axis::{AxisValues, Quantity};
 pub use error::{PlanError, Position};

@@ -35,6 +35,7 @@ use toml::{Table, Value};
 
 use crate::error::PlanError;
 use crate::job::{IcmpSocket, Limit, Pattern, Scheduling, Stamps};
+use crate::limits;
 use crate::relaying::{FlowPlan, RelayPlan, Tracing};
 use crate::source::Source;
 
@@ -461,6 +462,12 @@ impl Plan {
         SHAPES.contains(&shape).then(|| (1..=count).map(|n| format!("n{n}")).collect())
     }
 
+    /// The same, and those of a file whose text came with the plan.
+    fn known_nodes(&self, source: &Source) -> Option<Vec<String>> {
+        let listed = || source.labs.nodes(&self.topology.lab).map(<[String]>::to_vec);
+        self.node_names().or_else(listed)
+    }
+
     /// The load of this cell.
     pub fn load(&self) -> Load {
         self.loads.get(&self.load).cloned().unwrap_or_default()
@@ -480,6 +487,7 @@ impl Plan {
         }
         self.check_flow(source)?;
         self.check_loads(source)?;
+        limits::check(self, source)?;
         let repetitions = self.trials.repetitions;
         if !(1..=MOST_REPETITIONS).contains(&repetitions) {
             return Err(source.error(
@@ -515,7 +523,7 @@ impl Plan {
                 ));
             }
         }
-        let Some(known) = self.node_names() else { return Ok(()) };
+        let Some(known) = self.known_nodes(source) else { return Ok(()) };
         if let Some(stranger) = self.nodes.keys().find(|name| !known.contains(name)) {
             return Err(unknown_node(source, &format!("nodes.{stranger}"), stranger, &known));
         }
@@ -528,7 +536,7 @@ impl Plan {
         path: &str,
         name: &str,
     ) -> Result<(), PlanError> {
-        match self.node_names() {
+        match self.known_nodes(source) {
             Some(known) if !known.iter().any(|node| node == name) => {
                 Err(unknown_node(source, path, name, &known))
             }
@@ -637,8 +645,12 @@ impl PingPlan {
 
 fn unknown_node(source: &Source, path: &str, name: &str, known: &[String]) -> PlanError {
     let (first, last) = (known.first(), known.last());
+    let is_numbered = first.is_some_and(|first| first == "n1");
     let there_are = match (first, last) {
-        (Some(first), Some(last)) if first != last => format!("there are {first} to {last}"),
+        (Some(first), Some(last)) if first != last && is_numbered => {
+            format!("there are {first} to {last}")
+        }
+        (Some(first), Some(last)) if first != last => format!("there are {}", known.join(", ")),
         (Some(only), _) => format!("there is only {only}"),
         _ => "there are none".to_owned(),
     };

@@ -8,6 +8,9 @@ use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 use crate::error::{PlanError, Position};
+use crate::lab_file::LabFiles;
+use crate::path::Path;
+use crate::words::plain;
 
 /// A plan as text, with what was set from outside put in. Fields are named by their path in TOML,
 /// like `ping.size` or `loads.network.traffic[0].rate`.
@@ -16,9 +19,27 @@ pub struct Source {
     text: String,
     table: Table,
     /// Where the values (and the keys of tables) stand.
-    spans: BTreeMap<String, Range<usize>>,
-    /// What was set from outside, by path.
-    set: BTreeMap<String, String>,
+    spans: Spans,
+    /// What was set from outside, in that order.
+    set: Vec<Setting>,
+    pub(crate) labs: LabFiles,
+}
+
+/// Places in the text by path.
+#[derive(Clone, Debug, Default)]
+struct Spans {
+    values: BTreeMap<String, Range<usize>>,
+    keys: BTreeMap<String, Range<usize>>,
+}
+
+/// A value that was set from outside.
+#[derive(Clone, Debug)]
+struct Setting {
+    /// As positions are noted.
+    path: String,
+    /// `PATH=VALUE`, as it was written.
+    assignment: String,
+    value: String,
 }
 
 impl Source {
@@ -33,10 +54,10 @@ impl Source {
             message: error.message().trim().to_owned(),
         };
         let spanned = DeTable::parse(text).map_err(wrong)?;
-        let mut spans = BTreeMap::new();
+        let mut spans = Spans::default();
         note_table(spanned.get_ref(), "", &mut spans);
         let table = toml::from_str(text).map_err(wrong)?;
-        Ok(Self { text: text.to_owned(), table, spans, set: BTreeMap::new() })
+        Ok(Self { text: text.to_owned(), table, spans, set: Vec::new(), labs: LabFiles::default() })
     }
 
     /// The text, as it was read.
@@ -44,30 +65,48 @@ impl Source {
         &self.text
     }
 
-    /// What was set from outside, as `PATH=VALUE`.
+    /// What was set from outside, as `PATH=VALUE`, in that order.
     pub fn settings(&self) -> impl Iterator<Item = String> + '_ {
-        self.set.iter().map(|(path, value)| format!("{path}={value}"))
+        self.set.iter().map(|setting| setting.assignment.clone())
     }
 
     /// Puts a value in from outside: `PATH=VALUE`, the value as TOML or, where it is not, as a
-    /// text: `topology.link.rate=10Mbit/s`. Tables on the way are made.
+    /// text: `topology.link.rate=10Mbit/s`. Tables on the way are made; elements of lists are
+    /// counted from 0, and names with dots are quoted: `matrix."topology.link.rate"=[...]`. What
+    /// the plan says of the interval goes where a rate is set, and the other way round.
     ///
     /// # Errors
-    /// There is no `=`, or the path leads through something that is no table.
+    /// There is no `=`, or the path leads nowhere.
     pub fn set(&mut self, assignment: &str) -> Result<(), PlanError> {
         let wrong = |message: String| PlanError { at: None, field: String::new(), message };
-        let (path, text) =
-            assignment.split_once('=').filter(|(path, _)| !path.trim().is_empty()).ok_or_else(
-                || wrong(format!("'{assignment}' is not PATH=VALUE, like ping.count=1000")),
-            )?;
-        let (path, text) = (path.trim(), text.trim());
+        let (path, rest) = Path::read(assignment.trim_start()).map_err(wrong)?;
+        let text = rest.trim_start().strip_prefix('=').ok_or_else(|| {
+            wrong(format!("'{assignment}' is not PATH=VALUE, like ping.count=1000"))
+        })?;
+        let text = text.trim();
         let value = toml::from_str::<Table>(&format!("value = {text}"))
             .ok()
             .and_then(|mut table| table.remove("value"))
             .unwrap_or_else(|| Value::String(text.to_owned()));
-        put(&mut self.table, path, value).map_err(wrong)?;
-        self.set.insert(path.to_owned(), text.to_owned());
+        path.put(&mut self.table, value).map_err(wrong)?;
+        let name = path.to_string();
+        for (one, other) in [("ping.rate", "interval"), ("ping.interval", "rate")] {
+            let other = path.beside(other);
+            if name == one && self.setting(&other.to_string()).is_none() {
+                other.remove(&mut self.table);
+            }
+        }
+        let assignment = assignment.trim().to_owned();
+        self.set.push(Setting { path: name, assignment, value: text.to_owned() });
         Ok(())
+    }
+
+    /// The value that was set for the field at `path`, or for what it is in.
+    fn setting(&self, path: &str) -> Option<&Setting> {
+        self.set.iter().rev().find(|setting| {
+            path.strip_prefix(&setting.path)
+                .is_some_and(|below| below.is_empty() || below.starts_with(['.', '[']))
+        })
     }
 
     /// The plan as a tree.
@@ -78,13 +117,14 @@ impl Source {
     /// An error about the field at `path`, or about the nearest thing around it that has a place.
     pub(crate) fn error(&self, path: &str, message: impl Into<String>) -> PlanError {
         let message = message.into();
-        let message = match self.set.get(path) {
-            Some(value) => format!("{message} (set to {value} on the command line)"),
+        let set = self.setting(path);
+        let message = match set {
+            Some(set) => format!("{message} (set to {} on the command line)", set.value),
             None => message,
         };
         let mut around = path;
         let span = loop {
-            if let Some(span) = self.spans.get(around) {
+            if let Some(span) = self.spans.values.get(around) {
                 break Some(span.clone());
             }
             match around.rfind(['.', '[']) {
@@ -92,7 +132,7 @@ impl Source {
                 None => break None,
             }
         };
-        let at = span.filter(|_| !self.set.contains_key(path));
+        let at = span.filter(|_| set.is_none());
         PlanError {
             at: at.map(|span| Position::of(&self.text, span)),
             field: path.to_owned(),
@@ -105,53 +145,41 @@ impl Source {
         serde_path_to_error::deserialize(table).map_err(|error| {
             let path = error.path().to_string();
             let path = if path == "." { String::new() } else { path };
-            self.error(&path, plain(&error.into_inner()))
+            let message = plain(error.inner().message());
+            let mut placed = self.error(&path, message);
+            if placed.message.starts_with("unknown field")
+                && let (Some(key), Some(_)) = (self.spans.keys.get(&path), &placed.at)
+            {
+                placed.at = Some(Position::of(&self.text, key.clone()));
+            }
+            if path.is_empty() {
+                // What is missing from the whole file is missing from its start.
+                placed.at = Some(Position::of(&self.text, 0..0));
+            }
+            placed
         })
     }
 }
 
-/// The message without its trailing line feed, which the TOML crate adds for spans.
-fn plain(error: &toml::de::Error) -> String {
-    let text = error.message().trim();
-    // serde says "unknown field `x`, expected one of `a`, `b`": quotation marks as everywhere here.
-    text.replace('`', "'")
-}
-
-/// Puts `value` at `path` into `table`, making tables on the way.
-pub(crate) fn put(table: &mut Table, path: &str, value: Value) -> Result<(), String> {
-    let Some((first, rest)) = path.split_once('.') else {
-        table.insert(path.to_owned(), value);
-        return Ok(());
-    };
-    let below = table.entry(first).or_insert_with(|| Value::Table(Table::new()));
-    match below {
-        Value::Table(below) => put(below, rest, value),
-        _ => Err(format!("'{first}' is no table, so it has no '{rest}'")),
-    }
-}
-
-fn note_table(table: &DeTable<'_>, path: &str, spans: &mut BTreeMap<String, Range<usize>>) {
+fn note_table(table: &DeTable<'_>, path: &str, spans: &mut Spans) {
     for (key, value) in table {
         let name = key.get_ref();
         let below = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
         // A table is pointed at by its key, for its value may be lines of text.
         let span = if value.get_ref().is_table() { key.span() } else { value.span() };
-        spans.insert(below.clone(), span);
+        spans.values.insert(below.clone(), span);
+        spans.keys.insert(below.clone(), key.span());
         note_value(value, &below, spans);
     }
 }
 
-fn note_value(
-    value: &Spanned<DeValue<'_>>,
-    path: &str,
-    spans: &mut BTreeMap<String, Range<usize>>,
-) {
+fn note_value(value: &Spanned<DeValue<'_>>, path: &str, spans: &mut Spans) {
     match value.get_ref() {
         DeValue::Table(table) => note_table(table, path, spans),
         DeValue::Array(array) => {
             for (number, element) in array.iter().enumerate() {
                 let below = format!("{path}[{number}]");
-                spans.insert(below.clone(), element.span());
+                spans.values.insert(below.clone(), element.span());
                 note_value(element, &below, spans);
             }
         }
@@ -175,12 +203,75 @@ mod tests {
     }
 
     #[test]
+    fn elements_of_lists_and_quoted_names_are_set_too() {
+        let mut source = Source::parse("[loads.busy]\ncpu = [{ on = \"n1\" }]\n").unwrap();
+        source.set("loads.busy.cpu[0].level=50%").unwrap();
+        source.set("matrix.\"topology.link.rate\" = [\"1Mbit/s\"]").unwrap();
+        let table = source.table();
+        assert_eq!(table["loads"]["busy"]["cpu"][0]["level"].as_str(), Some("50%"));
+        assert!(table["matrix"]["topology.link.rate"].is_array());
+        assert_eq!(
+            source.settings().collect::<Vec<_>>(),
+            ["loads.busy.cpu[0].level=50%", "matrix.\"topology.link.rate\" = [\"1Mbit/s\"]"]
+        );
+        assert!(source.set("loads.busy.cpu[1].level=50%").is_err());
+    }
+
+    #[test]
+    fn a_rate_that_is_set_takes_the_place_of_the_interval_and_the_other_way_round() {
+        let mut source = Source::parse("[ping]\nrate = \"5pps\"\n").unwrap();
+        source.set("ping.interval=1ms").unwrap();
+        assert_eq!(source.table()["ping"].get("rate"), None);
+        source.set("ping.rate=10pps").unwrap();
+        assert!(source.table()["ping"].get("interval").is_some(), "both were asked for");
+    }
+
+    #[test]
+    fn an_error_in_what_was_set_does_not_point_at_the_text() {
+        let mut source = Source::parse("[ping]\nsize = \"10B\"\n").unwrap();
+        source.set("ping={ size = 7 }").unwrap();
+        let error = source.error("ping.size", "x");
+        assert_eq!(error.at, None);
+        assert!(error.message.contains("on the command line"), "{error}");
+    }
+
+    #[test]
     fn an_error_is_placed_at_the_field_or_at_the_nearest_thing_around_it() {
         let source = Source::parse("a = 1\n[ping]\nsize = \"ten\"\n").unwrap();
         let at = source.error("ping.size", "x").at.unwrap();
         assert_eq!((at.line, at.column, at.width), (3, 8, 5));
         assert_eq!(source.error("ping.other", "x").at.unwrap().line, 2);
         assert_eq!(source.error("nothing", "x").at, None);
+    }
+
+    #[test]
+    fn an_unknown_field_is_pointed_at_itself_and_a_missing_one_at_the_table_it_belongs_to() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only whether it can be read matters")]
+        struct Top {
+            version: u32,
+            ping: Option<Ping>,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only whether it can be read matters")]
+        struct Ping {
+            count: u32,
+        }
+        for (text, line, column, width, words) in [
+            ("version = 1\n[ping]\n  cuont = 10\n", 3, 3, 5, "did you mean 'count'"),
+            ("version = 1\npong = { x = 1 }\n", 2, 1, 4, "did you mean 'ping'"),
+            ("version = 1\n[ping]\n", 2, 2, 4, "missing field 'count'"),
+            ("# a plan\n[ping]\ncount = 1\n", 1, 1, 1, "missing field 'version'"),
+            ("version = 1\nping.count = \"x\"\n", 2, 14, 3, "whole number"),
+        ] {
+            let source = Source::parse(text).unwrap();
+            let error = source.read::<Top>(source.table().clone()).unwrap_err();
+            let at = error.at.clone().unwrap();
+            assert_eq!((at.line, at.column, at.width), (line, column, width), "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
     }
 
     #[test]

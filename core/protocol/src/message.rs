@@ -36,6 +36,11 @@ pub enum Request {
         /// The job.
         job: JobId,
     },
+    /// Answer at once with [`Event::Alive`]: whoever does not is hung, or stopped.
+    Hail {
+        /// The job on whose behalf it is asked, in the answer again.
+        job: JobId,
+    },
 }
 
 /// What a node tells.
@@ -80,6 +85,11 @@ pub enum Event {
         job: JobId,
         /// Why, in words for people.
         reason: String,
+    },
+    /// The answer to [`Request::Hail`].
+    Alive {
+        /// The job of the question.
+        job: JobId,
     },
     /// The segment is handed over.
     Pulled {

@@ -13,8 +13,8 @@ pub struct Trust {
     pub schedule_error_ns: Option<Figures>,
     /// How many probes the command meant to send; null when it had no end.
     pub planned: Option<u64>,
-    /// Probes sent first and counted nowhere.
-    pub warm_up_sent: u64,
+    /// Probes sent first and counted nowhere; null when nobody told how many.
+    pub warm_up_sent: Option<u64>,
     /// Samples lost because the ring to the recording thread was full.
     pub ring_dropped: u64,
     /// Samples that measure nothing because a clock was stepped.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use dwell_engine::stamps::State;
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Batch, Column};
 use dwell_report::Finding;
 use dwell_report::data::RunData;
@@ -14,7 +14,7 @@ use dwell_stats::{Compare, Comparison, Quantile, QuantileShift, Shift};
 use dwell_store::{RunRow, Store};
 use serde_json::{Value, json};
 
-use super::data::{DataArgs, find, run_data};
+use super::data::{DataArgs, chain, find, run_data, without_damaged};
 
 /// Arguments of `compare`.
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     json: bool,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// Percentiles that are compared.
@@ -84,11 +84,14 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         .ok_or_else(|| {
             Failure::usage(format!("invalid value for --metric: no column '{}'", args.metric))
         })?;
-    let store = args.data.open_existing()?;
+    let store = args.data.open_to_read()?;
     let rows: Vec<RunRow> =
         args.runs.iter().map(|name| find(&store, name)).collect::<Result<_, _>>()?;
-    let cells: Vec<Cells> =
-        rows.iter().map(|row| cells(&store, row, column)).collect::<Result<_, _>>()?;
+    let mut left_out = 0;
+    let cells: Vec<Cells> = rows
+        .iter()
+        .map(|row| cells(&store, row, column, &mut left_out))
+        .collect::<Result<_, _>>()?;
     let how = Compare {
         quantiles: QUANTILES.map(|(_, q)| q).to_vec(),
         seed: args.seed,
@@ -107,6 +110,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         }
     }
     if compared.is_empty() {
+        without_damaged(left_out)?;
         return Err(Failure::usage(format!(
             "these runs have no cell in common with values of {}",
             column.name()
@@ -125,15 +129,23 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     } else {
         print(&mut out, &rows[0].run, column, &compared, &findings)?;
     }
-    Ok(judge(&conditions, &compared))
+    let exit = judge(&conditions, &compared);
+    without_damaged(left_out)?;
+    Ok(exit)
 }
 
-/// The received values of every cell, repetition by repetition.
-fn cells(store: &Store, run: &RunRow, column: Column) -> Result<Cells, Failure> {
+/// The received values of every cell, repetition by repetition. Trials whose samples are damaged are
+/// told of and counted.
+fn cells(
+    store: &Store,
+    run: &RunRow,
+    column: Column,
+    left_out: &mut usize,
+) -> Result<Cells, Failure> {
     let mut cells = Cells::new();
     for trial in store.trials(run)? {
         let mut values = Vec::new();
-        store.samples(run, &trial, Some(&[column]), &mut |batch| {
+        let read = store.samples(run, &trial, Some(&[column]), &mut |batch| {
             let all = batch.column(column).unwrap_or_default();
             for (value, state) in all.iter().zip(&batch.state) {
                 if *state == State::Received && *value != Batch::ABSENT {
@@ -141,7 +153,13 @@ fn cells(store: &Store, run: &RunRow, column: Column) -> Result<Cells, Failure> 
                 }
             }
             Ok(())
-        })?;
+        });
+        if let Err(error) = read {
+            let (run, trial) = (&run.run, trial.number);
+            say(&format!("dwell: trial {trial} of {run} is left out: {}", chain(&error)));
+            *left_out += 1;
+            continue;
+        }
         if !values.is_empty() {
             let cell: Vec<_> =
                 trial.parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
@@ -386,14 +404,14 @@ fn judge(conditions: &[Condition], compared: &[Compared]) -> Exit {
                 let name = quantile_name(condition.quantile);
                 match condition.holds(shift) {
                     Some(true) => {
-                        eprintln!("dwell: --fail-if: {name} of {} {}", one.run, one.cell);
+                        say(&format!("dwell: --fail-if: {name} of {} {}", one.run, one.cell));
                         exit = Exit::Threshold;
                     }
                     Some(false) => {}
-                    None => eprintln!(
+                    None => say(&format!(
                         "dwell: --fail-if: cannot tell for {name} of {} {}: too few values",
                         one.run, one.cell
-                    ),
+                    )),
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use dwell_node_cli::Failure;
+use dwell_node_cli::{Failure, say};
 use dwell_plan::{Plan, Source};
 use dwell_report::data::{Axis, RunData, TrialData, TrialState};
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
@@ -18,12 +18,13 @@ pub(super) struct DataArgs {
 impl DataArgs {
     /// Opens it, and makes it if it is not there.
     pub(super) fn open(&self) -> Result<Store, Failure> {
+        self.check()?;
         Ok(Store::open(&self.data)?)
     }
 
-    /// Opens it to look at what is there. Nothing is made for one that is not there.
+    /// Opens what is there to change it. Nothing is made for one that is not there.
     pub(super) fn open_existing(&self) -> Result<Store, Failure> {
-        if !self.data.join("catalogue.sqlite").exists() {
+        if !self.is_there()? {
             return Err(Failure::from(anyhow::anyhow!(
                 "there are no runs in {}; `dwell run PLAN` or `dwell import FILE` makes one, and \
                  --data DIR looks elsewhere",
@@ -31,6 +32,40 @@ impl DataArgs {
             )));
         }
         self.open()
+    }
+
+    /// Opens what is there to look at it, which needs no permission to write.
+    pub(super) fn open_to_read(&self) -> Result<Store, Failure> {
+        match self.open_if_there()? {
+            Some(store) => Ok(store),
+            None => self.open_existing(),
+        }
+    }
+
+    /// The same, or `None` where there is nothing.
+    pub(super) fn open_if_there(&self) -> Result<Option<Store>, Failure> {
+        let is_there = self.is_there()?;
+        Ok(if is_there { Some(Store::open_to_read(&self.data)?) } else { None })
+    }
+
+    /// Where the catalogue is, for errors that do not say.
+    pub(super) fn catalogue(&self) -> PathBuf {
+        self.data.join("catalogue.sqlite")
+    }
+
+    fn is_there(&self) -> Result<bool, Failure> {
+        self.check()?;
+        Ok(Store::is_at(&self.data))
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        if self.data.exists() && !self.data.is_dir() {
+            let path = self.data.display();
+            return Err(Failure::usage(format!(
+                "invalid value {path} for --data: that is a file; name a directory"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -75,10 +110,14 @@ pub(super) fn axes(run: &RunRow) -> Vec<Axis> {
     serde_json::from_value(run.axes.clone()).unwrap_or_default()
 }
 
+/// What of a trial can be read; the rest is told of and left out.
 fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> {
+    let mut unreadable = None;
+    let told = readable(store.told(trial), &mut unreadable)?;
+    let series = readable(store.series(trial), &mut unreadable)?;
     let mut summary = None;
     let mut loads = Vec::new();
-    for (role, _, told) in store.told(trial)? {
+    for (role, _, told) in told {
         match role {
             // Of a trial that several machines measured, what they found together comes first.
             Role::Measurement => summary = summary.or(Some(told)),
@@ -92,13 +131,43 @@ fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> 
         repetition: trial.repetition,
         order: trial.position,
         state: state(trial.state),
-        reason: trial.reason.clone(),
+        reason: trial.reason.clone().or(unreadable),
         parameters: trial.parameters.clone(),
         started_ns: trial.first_ns,
         summary,
         loads,
-        series: store.series(trial)?,
+        series,
     })
+}
+
+/// What was read, or nothing where a row of the catalogue is damaged: no other trial suffers.
+fn readable<T: Default>(
+    read: Result<T, StoreError>,
+    unreadable: &mut Option<String>,
+) -> Result<T, StoreError> {
+    match read {
+        Err(error @ StoreError::Json { .. }) => {
+            let text = chain(&error);
+            say(&format!("dwell: {text}; it is left out"));
+            unreadable.get_or_insert(text);
+            Ok(T::default())
+        }
+        read => read,
+    }
+}
+
+/// An error with its causes.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// How a command ends that has told of trials that it had to leave out.
+pub(super) fn without_damaged(left_out: usize) -> Result<(), Failure> {
+    match left_out {
+        0 => Ok(()),
+        n => Err(anyhow::anyhow!("trials left out because their samples are damaged: {n}").into()),
+    }
 }
 
 pub(super) fn state(state: dwell_store::TrialState) -> TrialState {

@@ -2,11 +2,12 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, say};
 use dwell_store::RunRow;
 use serde_json::json;
 
 use super::data::{DataArgs, find};
+use super::human;
 
 /// Arguments of `delete`.
 #[derive(Debug, clap::Args)]
@@ -23,7 +24,7 @@ pub(crate) struct Args {
     json: bool,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// Runs the command.
@@ -33,18 +34,22 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let bytes = store.samples_bytes(&run);
     if !args.yes {
         let what = format!(
-            "run {} ({}, {}): {} trials and {bytes} bytes of samples",
-            run.run, run.name, run.started, run.trials
+            "run {} ({}, {}): {} trials and {} of samples",
+            run.run,
+            run.name,
+            run.started,
+            run.trials,
+            human::bytes(bytes)
         );
         if !io::stdin().is_terminal() {
             return Err(Failure::usage(format!("{what} would be deleted; --yes does it")));
         }
-        eprint!("{what} will be gone for good. Delete it? [y/N] ");
+        write!(io::stderr(), "{what} will be gone for good. Delete it? [y/N] ")?;
         io::stderr().flush()?;
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
         if !answer.trim().eq_ignore_ascii_case("y") {
-            eprintln!("nothing was deleted");
+            say("nothing was deleted");
             tell(args, &run, false, bytes)?;
             return Ok(Exit::Measured);
         }

@@ -1,20 +1,20 @@
 //! `dwell export`: hands on the samples of a run.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use dwell_engine::stamps::State;
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Batch, Column};
 use dwell_store::{RunRow, Store, TrialRow};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
-use super::data::{DataArgs, axes, find};
+use super::data::{DataArgs, axes, chain, find, without_damaged};
 
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// What samples are handed on as.
@@ -50,14 +50,14 @@ enum Format {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let store = args.data.open_existing()?;
+    let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
     if args.format == Format::Parquet {
         let name = format!("{}-samples", run.run);
         let dir = args.output.clone().unwrap_or_else(|| name.into());
         let left_out = parquet(&store, &run, &dir)?;
         super::print(&dir.display().to_string())?;
-        return conclude(left_out);
+        return without_damaged(left_out).map(|()| Exit::Measured);
     }
     let (trials, left_out) = whole(&store, &run)?;
     let mut out: Box<dyn Write> = match &args.output {
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         Format::Parquet => unreachable!("handled above"),
     }
     out.flush()?;
-    conclude(left_out)
+    without_damaged(left_out).map(|()| Exit::Measured)
 }
 
 /// The trials whose samples can be read, and how many cannot: those are told of and left out, for
@@ -87,26 +87,12 @@ fn whole(store: &Store, run: &RunRow) -> Result<(Vec<TrialRow>, usize), Failure>
         let samples = trial.samples.unwrap_or(0);
         let verified = if samples > 0 { store.verified(run, trial).map(drop) } else { Ok(()) };
         if let Err(error) = &verified {
-            let error = anyhow::Error::msg(chain(error));
-            eprintln!("dwell: trial {} is left out: {error}", trial.number);
+            say(&format!("dwell: trial {} is left out: {}", trial.number, chain(error)));
         }
         verified.is_ok()
     });
     let left_out = all - trials.len();
     Ok((trials, left_out))
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
-fn conclude(left_out: usize) -> Result<Exit, Failure> {
-    match left_out {
-        0 => Ok(Exit::Measured),
-        n => Err(anyhow::anyhow!("trials left out because their samples are damaged: {n}").into()),
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -251,25 +237,76 @@ fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<usize, Failure> {
     Ok(left_out)
 }
 
-/// A log that the tools of HdrHistogram read: an interval per trial, tagged with its number.
+/// A log that the tools of HdrHistogram read: an interval per trial, tagged with its number, from its
+/// first stamp to its last.
 fn hdr(
     store: &Store,
     run: &RunRow,
     trials: &[TrialRow],
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    let mut intervals = trials
+        .iter()
+        .map(|trial| Interval::of(store, run, trial))
+        .collect::<Result<Vec<_>, _>>()?;
+    intervals.retain(|interval| !interval.histogram.is_empty());
+    if intervals.is_empty() {
+        return Err(Failure::from(anyhow::anyhow!("run {} has no round trips", run.run)));
+    }
+    // Trials are run in an order of their own.
+    intervals.sort_by_key(|interval| interval.stamps.map(|(first, _)| first));
+    let since_epoch = |ns: i64| Duration::from_nanos(ns.max(0) as u64);
+    let mut after = intervals
+        .iter()
+        .find_map(|interval| interval.stamps)
+        .map_or(Duration::ZERO, |(first, _)| since_epoch(first));
     let mut text = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment("round trips in nanoseconds, one interval per trial of dwell")
+        .add_comment(
+            "a trial without stamps follows the one before it, and lasts as long as its round trips",
+        )
+        .with_start_time(UNIX_EPOCH + after)
         .begin_log_with(&mut text, &mut serializer)
         .context("cannot begin the log")?;
-    let mut after = std::time::Duration::ZERO;
-    let mut written: BTreeMap<u32, u64> = BTreeMap::new();
-    for trial in trials {
+    for Interval { trial, histogram, stamps } in &intervals {
+        let (start, took) = match *stamps {
+            Some((first, last)) => (since_epoch(first), since_epoch(last - first)),
+            None => (after, since_epoch((histogram.mean() * histogram.len() as f64) as i64)),
+        };
+        let tag = format!("trial-{trial}");
+        let tag = hdrhistogram::serialization::interval_log::Tag::new(&tag).context("a tag")?;
+        log.write_histogram(histogram, start, took, Some(tag))
+            .map_err(|error| anyhow::anyhow!("cannot write the log: {error:?}"))?;
+        after = start + took;
+    }
+    out.write_all(&text)?;
+    Ok(())
+}
+
+/// The round trips of a trial.
+struct Interval {
+    trial: u32,
+    histogram: Histogram<u64>,
+    /// The first and the last stamp of this machine's clock, in nanoseconds since the epoch.
+    stamps: Option<(i64, i64)>,
+}
+
+impl Interval {
+    fn of(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Self, Failure> {
+        const STAMPS: [Column; 5] =
+            [Column::TxApp, Column::TxKernel, Column::RxKernel, Column::RxApp, Column::Capture];
         let mut histogram: Histogram<u64> = Histogram::new(3).context("three digits")?;
+        let mut stamps: Option<(i64, i64)> = None;
         let mut failure = None;
-        store.samples(run, trial, Some(&[Column::Rtt]), &mut |batch| {
+        let wanted = [&STAMPS[..], &[Column::Rtt]].concat();
+        store.samples(run, trial, Some(&wanted), &mut |batch| {
+            let all = STAMPS.iter().filter_map(|column| batch.column(*column)).flatten();
+            for stamp in all.copied().filter(|stamp| *stamp != Batch::ABSENT) {
+                let (first, last) = stamps.unwrap_or((stamp, stamp));
+                stamps = Some((first.min(stamp), last.max(stamp)));
+            }
             let values = batch.column(Column::Rtt).unwrap_or_default();
             for (value, state) in values.iter().zip(&batch.state) {
                 if *state == State::Received && *value != Batch::ABSENT {
@@ -282,20 +319,6 @@ fn hdr(
         if let Some(failure) = failure {
             return Err(anyhow::Error::new(failure).context("cannot make a histogram").into());
         }
-        if histogram.is_empty() {
-            continue;
-        }
-        let took = std::time::Duration::from_nanos(histogram.mean() as u64 * histogram.len());
-        let tag = format!("trial-{}", trial.number);
-        let tag = hdrhistogram::serialization::interval_log::Tag::new(&tag).context("a tag")?;
-        log.write_histogram(&histogram, after, took, Some(tag))
-            .map_err(|error| anyhow::anyhow!("cannot write the log: {error:?}"))?;
-        after += took;
-        written.insert(trial.number, histogram.len());
+        Ok(Self { trial: trial.number, histogram, stamps })
     }
-    if written.is_empty() {
-        return Err(Failure::from(anyhow::anyhow!("run {} has no round trips", run.run)));
-    }
-    out.write_all(&text)?;
-    Ok(())
 }

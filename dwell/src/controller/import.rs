@@ -43,7 +43,7 @@ pub(crate) struct Args {
     json: bool,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// Runs the command.
@@ -193,15 +193,20 @@ fn import_segment(args: &Args, store: &mut Store, input: &mut dyn Read) -> Resul
             return Err(Failure::usage(format!("{}: {error}", args.file.display())));
         }
     };
+    let cut_short = end_of_it.totals.is_none().then(|| match end_of_it.tail {
+        0 => "the file was cut short: its last frame is missing".to_owned(),
+        tail => format!("the file was cut short: {tail} bytes at its end are no whole frame"),
+    });
+    if let Some(why) = cut_short.as_ref().filter(|_| end_of_it.samples == 0) {
+        drop(ingest);
+        store.delete(&run)?;
+        let shown = args.file.display();
+        return Err(Failure::usage(format!("{shown}: no sample in it is whole; {why}")));
+    }
     let taken = ingest.finish()?;
     let mut warnings = Vec::new();
     let ring_dropped = end_of_it.totals.map_or(0, |totals| totals.ring_dropped);
-    if end_of_it.totals.is_none() {
-        warnings.push(format!(
-            "the file was cut short: {} bytes at its end are no whole frame",
-            end_of_it.tail
-        ));
-    }
+    warnings.extend(cut_short);
     if end_of_it.damaged > 0 {
         warnings.push(format!("damaged frames left out: {}", end_of_it.damaged));
     }
@@ -235,6 +240,7 @@ fn begin(store: &mut Store, name: &str, title: &str) -> Result<RunRow, Failure> 
         name: name.to_owned(),
         title: Some(format!("imported: {title}")),
         plan: None,
+        lab_files: None,
         settings: Vec::new(),
         seed: 0,
         axes: json!([]),

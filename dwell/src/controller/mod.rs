@@ -4,6 +4,7 @@ mod compare;
 mod data;
 mod delete;
 mod export;
+mod human;
 mod import;
 mod report;
 mod run;
@@ -12,8 +13,10 @@ mod show;
 mod witness;
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use dwell_node_cli::{Exit, Failure};
+use dwell_store::StoreError;
 
 /// A command of the controller.
 #[derive(Debug, clap::Subcommand)]
@@ -39,17 +42,28 @@ pub(crate) enum ControllerCommand {
 impl ControllerCommand {
     /// Runs the command to its end.
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        match self {
-            Self::Run(args) => run::run(&args),
-            Self::Runs(args) => runs::run(&args),
-            Self::Show(args) => show::run(&args),
-            Self::Report(args) => report::run(&args),
-            Self::Compare(args) => compare::run(&args),
-            Self::Export(args) => export::run(&args),
-            Self::Import(args) => import::run(&args),
-            Self::Delete(args) => delete::run(&args),
-        }
+        let (outcome, data) = match &self {
+            Self::Run(args) => (run::run(args), &args.data),
+            Self::Runs(args) => (runs::run(args), &args.data),
+            Self::Show(args) => (show::run(args), &args.data),
+            Self::Report(args) => (report::run(args), &args.data),
+            Self::Compare(args) => (compare::run(args), &args.data),
+            Self::Export(args) => (export::run(args), &args.data),
+            Self::Import(args) => (import::run(args), &args.data),
+            Self::Delete(args) => (delete::run(args), &args.data),
+        };
+        outcome.map_err(|failure| named(failure, &data.catalogue()))
     }
+}
+
+/// Names the catalogue where its pages are damaged, which SQLite says without its name.
+fn named(failure: Failure, catalogue: &Path) -> Failure {
+    let mut causes = failure.error.chain().filter_map(|cause| cause.downcast_ref::<StoreError>());
+    if !causes.any(StoreError::is_damaged_catalogue) {
+        return failure;
+    }
+    let what = format!("{} is damaged; samples beside it are not", catalogue.display());
+    Failure { error: failure.error.context(what), ..failure }
 }
 
 /// Prints what a command did. A reader that has gone, as `head` goes, changes nothing of that.

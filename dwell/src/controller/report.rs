@@ -18,12 +18,12 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let store = args.data.open_existing()?;
+    let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
     let page = dwell_report::page(&run_data(&store, &run)?);
     let path = args.output.clone().unwrap_or_else(|| store.dir().join(format!("{}.html", run.run)));

@@ -3,8 +3,9 @@
 mod progress;
 
 use std::collections::hash_map::{DefaultHasher, RandomState};
+use std::fs::File;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant as StdInstant};
 
 use anyhow::Context;
 use dwell_fleet::{FleetError, LabFleet};
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, say};
 use dwell_plan::{Estimate, Expansion, PlanError, Source, expand};
 use dwell_report::data::Axis;
 use dwell_runner::{Clock, End, Runner, RunnerError};
@@ -21,6 +22,7 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
 use super::data::{DataArgs, find};
+use super::human;
 use progress::Progress;
 
 /// More trials than this are not begun without asking.
@@ -29,15 +31,16 @@ const ASK: usize = 10_000;
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A plan is a TOML file; docs/plans.md describes it. ^C ends the run after the trial under way is given \
-up; --resume goes on where it ended, also after a power cut.\n\
+A plan is a TOML file; docs/plans.md describes it. ^C, or closing the terminal, ends the run after the \
+trial under way is given up; --resume goes on where it ended, also after a power cut.\n\
 Exit codes: 0 every trial was tried and some measured, 1 a runtime failure or a stop rule, 2 usage or \
 a mistake in the plan, 4 not supported or no privilege here, 130 interrupted.")]
 pub(crate) struct Args {
     /// The plan
     plan: PathBuf,
 
-    /// Set a field of the plan, like topology.link.rate=10Mbit/s; may be given again
+    /// Set a field of the plan, like topology.link.rate=10Mbit/s or loads.busy.cpu[0].level=50%; may
+    /// be given again
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
 
@@ -66,12 +69,12 @@ pub(crate) struct Args {
     quiet: bool,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let text = std::fs::read_to_string(&args.plan)
+    let text = read_text(&args.plan)
         .map_err(|error| Failure::usage(format!("{}: {error}", args.plan.display())))?;
     let wrong = |error: PlanError| Failure::usage(format!("{}: {error}", args.plan.display()));
     let mut source = Source::parse(&text).map_err(wrong)?;
@@ -80,6 +83,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             .set(assignment)
             .map_err(|error| Failure::usage(format!("invalid value for --set: {error}")))?;
     }
+    take_in_labs(&mut source).map_err(wrong)?;
     let seed = args.seed.unwrap_or_else(drawn_seed);
     // Judged first: a plan with a mistake makes no directory.
     let expansion = expand(&source, seed).map_err(wrong)?;
@@ -88,18 +92,20 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     if args.resume.is_none() {
         ask(args, &expansion)?;
+        // Every cell is judged, not only every value: nothing is begun that cannot be carried out.
+        Estimate::of_all(&expansion).map_err(wrong)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     dwell_node_cli::on_signal(&stop)?;
+    // Whoever closes the terminal wants the run to end, and to go on with it another time.
+    dwell_node_cli::on_hangup(&stop)?;
     let mut store = args.data.open()?;
     // Before the run exists, so that a second runner leaves no trace.
     let _lock = store.lock()?;
     let (run, expansion) = if let Some(resume) = &args.resume {
-        match resumed(&store, resume, &text)? {
+        match resumed(&store, resume, &source)? {
             Resumed::Go(run) => {
-                for assignment in &run.settings {
-                    source.set(assignment).map_err(wrong)?;
-                }
+                let source = as_begun(&source, &run).map_err(wrong)?;
                 let expansion = expand(&source, run.seed).map_err(wrong)?;
                 (run, expansion)
             }
@@ -139,12 +145,13 @@ enum Resumed {
     None,
 }
 
-fn resumed(store: &Store, wanted: &str, text: &str) -> Result<Resumed, Failure> {
+fn resumed(store: &Store, wanted: &str, source: &Source) -> Result<Resumed, Failure> {
     let unfinished = |run: &RunRow| {
         run.state != RunState::Finished || run.trials_finished + run.trials_failed < run.trials
     };
     if wanted == "last" {
-        let runs = store.runs_of_plan(text)?;
+        let mut runs = store.runs_of_plan(source.text())?;
+        runs.retain(|run| has_labs_of(source, run));
         let newest = runs.first().cloned();
         return Ok(match (runs.into_iter().find(unfinished), newest) {
             (Some(run), _) => Resumed::Go(run),
@@ -153,13 +160,59 @@ fn resumed(store: &Store, wanted: &str, text: &str) -> Result<Resumed, Failure> 
         });
     }
     let run = find(store, wanted)?;
-    if run.plan.as_deref() != Some(text) {
-        return Err(Failure::usage(format!(
-            "run {wanted} is of another plan, or this one was changed since; `dwell run PLAN` \
-             begins a new run"
-        )));
+    let changed = if run.plan.as_deref() != Some(source.text()) {
+        "another plan, or this one was changed since"
+    } else if !has_labs_of(source, &run) {
+        "another lab: the file that the plan names for it was changed since"
+    } else {
+        return Ok(if unfinished(&run) { Resumed::Go(run) } else { Resumed::Finished(run) });
+    };
+    Err(Failure::usage(format!("run {wanted} is of {changed}; `dwell run PLAN` begins a new run")))
+}
+
+/// The plan with the settings of a run that was begun with it, and the lab files that it names now.
+fn as_begun(source: &Source, run: &RunRow) -> Result<Source, PlanError> {
+    let mut source = source.clone();
+    for assignment in &run.settings {
+        source.set(assignment)?;
     }
-    Ok(if unfinished(&run) { Resumed::Go(run) } else { Resumed::Finished(run) })
+    take_in_labs(&mut source)?;
+    Ok(source)
+}
+
+/// Whether the lab files are those that the run was begun with. Runs of an older dwell kept none.
+fn has_labs_of(source: &Source, run: &RunRow) -> bool {
+    let Some(kept) = &run.lab_files else { return true };
+    as_begun(source, run).is_ok_and(|now| {
+        now.lab_files().iter().all(|path| kept.get(path) == now.lab_texts().get(path))
+    })
+}
+
+/// Reads the files of labs that the plan names.
+fn take_in_labs(source: &mut Source) -> Result<(), PlanError> {
+    for path in source.lab_files() {
+        let text = read_text(Path::new(&path)).map_err(|error| error.to_string());
+        source.add_lab_file(&path, text)?;
+    }
+    Ok(())
+}
+
+/// The text of a file that people wrote, and so is not long.
+fn read_text(path: &Path) -> io::Result<String> {
+    const LONGEST: u64 = 4 << 20;
+    let mut bytes = Vec::new();
+    let read = File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if read as u64 > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 4 MiB is no such file"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let whole = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + whole.iter().filter(|byte| **byte == b'\n').count();
+        let start = whole.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let column = 1 + String::from_utf8_lossy(&whole[start..]).chars().count();
+        let text = format!("line {line}, column {column}: not UTF-8");
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })
 }
 
 fn begin(
@@ -180,6 +233,7 @@ fn begin(
         name: plan.name.clone(),
         title: plan.title.clone(),
         plan: Some(source.text().to_owned()),
+        lab_files: Some(source.lab_texts().clone()),
         settings: source.settings().collect(),
         seed: expansion.seed(),
         axes: json!(axes(expansion)),
@@ -189,12 +243,12 @@ fn begin(
     let name = store.begin_run(&new)?;
     let run = store.run(&name)?;
     if !args.quiet {
-        eprintln!(
+        say(&format!(
             "run {name}: {} trials of plan {}, order by seed {}",
             run.trials,
             run.name,
             expansion.seed()
-        );
+        ));
     }
     Ok(run)
 }
@@ -224,7 +278,7 @@ fn ask(args: &Args, expansion: &Expansion) -> Result<(), Failure> {
             "the plan has {count} trials; --dry-run shows what they cost, and --yes runs them"
         )));
     }
-    eprint!("the plan has {count} trials. Run them? [y/N] ");
+    write!(io::stderr(), "the plan has {count} trials. Run them? [y/N] ")?;
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
@@ -266,13 +320,13 @@ fn carry_out(
 
 /// Takes down the labs of other runs whose runner was killed. There is one runner per data directory,
 /// so a run that is still said to be running, and is not ours, has none.
-fn clear_after_the_dead(store: &Store, run: &RunRow, program: &Path) -> Result<(), Failure> {
-    for dead in store.runs()? {
-        let Some(lab) = dead.lab.filter(|_| dead.state == RunState::Running) else { continue };
-        if dead.run != run.run
-            && let Err(error) = LabFleet::new(program.to_owned(), lab).clear()
-        {
-            eprintln!("dwell: run {} left its lab behind: {error}", dead.run);
+fn clear_after_the_dead(store: &mut Store, run: &RunRow, program: &Path) -> Result<(), Failure> {
+    let others = store.runs()?.into_iter().filter(|other| other.run != run.run);
+    for dead in others.filter(|other| other.state == RunState::Running) {
+        let Some(lab) = dead.lab.clone() else { continue };
+        match LabFleet::new(program.to_owned(), lab).clear() {
+            Ok(()) => store.set_run_state(&dead, RunState::Stopped)?,
+            Err(error) => say(&format!("dwell: run {} left its lab behind: {error}", dead.run)),
         }
     }
     Ok(())
@@ -333,6 +387,8 @@ fn conclude(
         });
         super::print(&format!("{object:#}"))?;
     } else {
+        // Why it failed is said once, on standard error.
+        let end = if outcome.is_err() { "failed" } else { &end };
         super::print(&format!(
             "run {}: {end}; {} of {} trials measured, {} failed",
             run.run, run.trials_finished, run.trials, run.trials_failed
@@ -345,7 +401,7 @@ fn conclude(
         Ok(End::Complete) if run.trials_finished > 0 => Ok(Exit::Measured),
         Ok(End::Complete | End::Stopped(_)) => Ok(Exit::Failed),
         Ok(End::Interrupted) => {
-            eprintln!("dwell: --resume {} goes on with it", run.run);
+            say(&format!("dwell: --resume {} goes on with it", run.run));
             Ok(Exit::Interrupted)
         }
         Err(RunnerError::Fleet(FleetError::Lab { code: Some(4), said, .. })) => {
@@ -395,6 +451,8 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
             "time_is_at_least": estimate.at_least,
             "probes": estimate.probes,
             "bytes": estimate.bytes,
+            "load_packets": estimate.load_packets,
+            "load_bytes": estimate.load_bytes,
             "trials": trials,
         });
         writeln!(out, "{object:#}")?;
@@ -414,11 +472,15 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
         trials.len(),
         expansion.seed()
     )?;
-    writeln!(out, "time: {least}{}", rounded(estimate.time))?;
+    writeln!(out, "time: {least}{}", human::time(estimate.time))?;
     writeln!(out, "probes: {}", count(estimate.probes))?;
-    let bytes =
-        estimate.bytes.map_or("as many as fit".into(), |n| dwell_units::Bytes(n).to_string());
-    writeln!(out, "bytes of IP packets, both ways: {bytes}\n")?;
+    let bytes = estimate.bytes.map_or("as many as fit".into(), human::bytes);
+    writeln!(out, "bytes of IP packets, both ways: {bytes}")?;
+    if estimate.load_packets > 0 {
+        let bytes = human::bytes(estimate.load_bytes);
+        writeln!(out, "traffic of loads: {least}{} packets, {bytes}", estimate.load_packets)?;
+    }
+    writeln!(out)?;
     for (order, (trial, parameters)) in (1..).zip(&trials) {
         let cell: Vec<_> =
             parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
@@ -431,16 +493,4 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
         )?;
     }
     Ok(Exit::Measured)
-}
-
-/// A time with the digits that an estimate has.
-fn rounded(time: Nanos) -> String {
-    let seconds = time.0 / 1_000_000_000;
-    match seconds {
-        0..10 => Nanos(time.0 / 100_000_000 * 100_000_000).to_string(),
-        10..120 => format!("{seconds}s"),
-        120..7_200 => format!("{} min", (seconds + 30) / 60),
-        7_200..172_800 => format!("{:.1} h", seconds as f64 / 3_600.0),
-        _ => format!("{:.1} days", seconds as f64 / 86_400.0),
-    }
 }

@@ -6,6 +6,7 @@ use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
 use super::data::DataArgs;
+use super::human;
 
 /// Arguments of `runs`.
 #[derive(Debug, clap::Args)]
@@ -15,13 +16,12 @@ pub(crate) struct Args {
     json: bool,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let is_there = args.data.data.join("catalogue.sqlite").exists();
-    let store = if is_there { Some(args.data.open()?) } else { None };
+    let store = args.data.open_if_there()?;
     let runs = store.as_ref().map_or(Ok(Vec::new()), dwell_store::Store::runs)?;
     let bytes = |run| store.as_ref().map_or(0, |store| store.samples_bytes(run));
     let mut out = io::stdout().lock();
@@ -83,9 +83,5 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn size(bytes: u64) -> String {
-    match bytes {
-        0 => "-".to_owned(),
-        1..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        _ => format!("{:.1} MB", bytes as f64 / 1e6),
-    }
+    if bytes == 0 { "-".to_owned() } else { human::bytes(bytes) }
 }

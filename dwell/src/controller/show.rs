@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Figures, Summary};
 use dwell_report::data::{RunData, TrialData};
 use dwell_store::{Role, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
-use super::data::{DataArgs, find, run_data};
+use super::data::{DataArgs, chain, find, run_data, without_damaged};
 
 /// Arguments of `show`.
 #[derive(Debug, clap::Args)]
@@ -26,17 +26,15 @@ pub(crate) struct Args {
     recompute: bool,
 
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let store = args.data.open_existing()?;
+    let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
     let mut data = run_data(&store, &run)?;
-    if args.recompute {
-        recompute(&store, &run, &mut data)?;
-    }
+    let left_out = if args.recompute { recompute(&store, &run, &mut data)? } else { 0 };
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{:#}", object(&run, &data, &witnesses(&store, &run)?))?;
@@ -53,22 +51,36 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             )?;
         }
     }
+    without_damaged(left_out)?;
     Ok(Exit::Measured)
 }
 
 /// Puts what the samples say in the place of what was stored. What cannot be had from samples, such
-/// as what a node said of its own timing, stays.
-fn recompute(store: &Store, run: &RunRow, data: &mut RunData) -> Result<(), StoreError> {
+/// as what a node said of its own timing, stays. Trials whose samples are damaged are told of, lose
+/// what was stored of them, and are counted.
+fn recompute(store: &Store, run: &RunRow, data: &mut RunData) -> Result<usize, StoreError> {
     let rows = store.trials(run)?;
+    let mut left_out = 0;
     for (row, trial) in rows.iter().zip(&mut data.trials) {
-        let (metrics, values, packets) = store.recompute(run, row)?.figures();
+        let columns = match store.recompute(run, row) {
+            Ok(columns) => columns,
+            Err(error) => {
+                let text = chain(&error);
+                say(&format!("dwell: trial {} is left out: {text}", row.number));
+                trial.summary = None;
+                trial.reason = Some(text);
+                left_out += 1;
+                continue;
+            }
+        };
+        let (metrics, values, packets) = columns.figures();
         if let (Some(summary), Some(packets)) = (&mut trial.summary, packets) {
             summary.metrics = metrics;
             summary.values.extend(values);
             summary.packets = Some(packets);
         }
     }
-    Ok(())
+    Ok(left_out)
 }
 
 /// `dwell.run/1`
@@ -122,7 +134,8 @@ fn object(row: &RunRow, run: &RunData, witnesses: &[(u32, Summary)]) -> Value {
 fn witnesses(store: &Store, run: &RunRow) -> Result<Vec<(u32, Summary)>, StoreError> {
     let mut witnesses = Vec::new();
     for trial in store.trials(run)? {
-        for (role, _, told) in store.told(&trial)? {
+        // Rows that cannot be read were told of when the rest was read.
+        for (role, _, told) in store.told(&trial).unwrap_or_default() {
             if role == Role::Witness {
                 witnesses.push((trial.number, told));
             }

@@ -144,6 +144,42 @@ fn assert_formats_agree(place: &Place, run: &str, rows: u64) {
 }
 
 #[test]
+fn an_interval_of_histograms_lasts_from_the_first_stamp_of_its_trial_to_the_last() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let output = place.dwell(&["run", &place.plan(3), "--quiet"]);
+    assert!(output.status.success(), "{output:?}");
+    let rows = printed(&place.dwell(&["export", "last", "--format", "jsonl"]));
+    let mut expected: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
+    for line in rows.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        for stamp in ["tx_app_ns", "rx_app_ns"].iter().filter_map(|name| row[name].as_i64()) {
+            let span = expected.entry(row["trial"].as_u64().unwrap()).or_insert((stamp, stamp));
+            *span = (span.0.min(stamp), span.1.max(stamp));
+        }
+    }
+    assert_eq!(expected.len(), 3);
+    let log = printed(&place.dwell(&["export", "last", "--format", "hdr"]));
+    let mut began = Vec::new();
+    for entry in IntervalLogIterator::new(log.as_bytes()) {
+        let LogEntry::Interval(interval) = entry.unwrap() else { continue };
+        let trial = interval.tag().unwrap().as_str().strip_prefix("trial-").unwrap();
+        let (first, last) = expected.remove(&trial.parse().unwrap()).unwrap();
+        // The log counts milliseconds.
+        let ms = |time: std::time::Duration| time.as_millis() as i64;
+        let (start, took) = (ms(interval.start_timestamp()), ms(interval.duration()));
+        assert!((start - first / 1_000_000).abs() <= 1, "{start} {first}");
+        assert!((took - (last - first) / 1_000_000).abs() <= 1, "{took} {first} {last}");
+        assert!(took >= 29, "30 probes, one a millisecond, took {took} ms");
+        began.push(start);
+    }
+    assert!(expected.is_empty());
+    assert!(began.is_sorted(), "{began:?}");
+}
+
+#[test]
 fn an_import_is_the_same_in_every_format() {
     let place = Place::new();
     let file = repository("controller/import/tests/data/s4.csv");

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -40,6 +40,51 @@ fn a_node_that_vanishes_fails_its_trial_with_a_reason_and_the_run_goes_on() {
     assert!(reason.starts_with("node n") && reason.contains(" is gone: "), "{reason}");
     assert!(place.said().contains(reason), "{}", place.said());
     place.assert_nothing_is_left();
+}
+
+#[test]
+fn a_run_whose_runner_was_killed_is_not_said_to_be_running() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.write("slow.toml", SLOW);
+    let mut runner = place.start(&mut place.command(&["run", &plan]));
+    let running = "SELECT run FROM runs JOIN trials ON run_id = runs.id
+                   WHERE trials.state = 'running' AND number = 2";
+    until("the second trial runs", || !place.query(running).is_empty());
+    assert_eq!(place.json(&["runs"])["runs"][0]["state"], "running");
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    assert_eq!(place.json(&["runs"])["runs"][0]["state"], "interrupted");
+    assert_eq!(place.json(&["show", "last"])["state"], "interrupted");
+    assert_eq!(place.states("last"), ["finished", "planned", "planned", "planned"]);
+    // Another run sets it right, and takes down its lab.
+    let other = place.plan(3);
+    let output = place.dwell(&["run", &other, "--quiet"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(place.query("SELECT state FROM runs ORDER BY id"), ["stopped", "finished"]);
+    place.assert_nothing_is_left();
+}
+
+#[test]
+fn a_run_goes_on_when_nobody_hears_its_talk_any_more() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.write("slow.toml", &SLOW.replace("300ms", "50ms"));
+    let mut command = place.command(&["run", &plan]);
+    let mut runner = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop((runner.stdout.take(), runner.stderr.take()));
+    let status = ended(&mut runner);
+    assert_eq!(status.code(), Some(0), "{status}");
+    assert_eq!(place.states("last"), ["finished"; 4]);
+    // And so do errors.
+    let mut command = place.command(&["run", "/nowhere/plan.toml"]);
+    let mut runner = command.stderr(Stdio::piped()).spawn().unwrap();
+    drop(runner.stderr.take());
+    assert_eq!(ended(&mut runner).code(), Some(2));
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! The controller's commands as a person types them, in real labs, with what may go wrong.
 
 mod compare;
+mod damage;
 mod export;
 mod faults;
 mod fixture;
 mod golden;
 mod kill;
+mod labs;
 mod mistakes;
 mod resume;
 mod rootless;

@@ -14,7 +14,8 @@ fn a_mistake_in_a_plan_is_a_usage_error_at_its_line_and_column_and_makes_no_dire
         ("\"200B\"", "\"-200B\"", "9:17", "-200B"),
         ("[\"100B\", \"200B\"]", "[]", "9:8", "empty"),
         ("count = 10", "count = \"ten\"", "7:9", "ten"),
-        ("count = 10", "cuont = 10", "7:9", "cuont"),
+        ("count = 10", "cuont = 10", "7:1", "did you mean 'count'"),
+        ("version = 1", "", "1:1", "missing field 'version'"),
         ("count = 10", "count = 10\ninterval = \"5\"", "8:12", "unit"),
         ("version = 1", "version = 9", "1:11", "version 1"),
         ("line:2", "ring:2", "3:20", "ring:2"),
@@ -80,6 +81,16 @@ fn what_is_not_there_is_named() {
         assert!(said(&output).contains(words), "{output:?}");
     }
     assert!(!place.data().exists());
+    // What never ends, and what is no text.
+    for (plan, words) in [
+        ("/dev/zero", "4 MiB"),
+        (&place.path("latin.toml").display().to_string(), "line 2, column 9: not UTF-8"),
+    ] {
+        std::fs::write(place.path("latin.toml"), b"version = 1\ntitle = \xe4\n").unwrap();
+        let output = place.dwell(&["run", plan]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(said(&output).contains(words), "{output:?}");
+    }
     let unknown = place.write("unknown.bin", "nobody knows this format\n");
     let output = place.dwell(&["import", &unknown]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");

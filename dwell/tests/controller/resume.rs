@@ -108,6 +108,14 @@ fn an_interrupt_of_the_whole_process_group_as_a_terminal_sends_it_does_the_same(
     });
 }
 
+#[test]
+fn a_terminal_that_is_closed_ends_the_run_as_an_interrupt_does() {
+    interrupted(&|runner| {
+        let kill = Command::new("kill").args(["-HUP", &runner.to_string()]).status();
+        assert!(kill.unwrap().success());
+    });
+}
+
 /// At many moments, the making of the lab among them.
 fn interrupted(interrupt: &dyn Fn(u32)) {
     if !as_root() {

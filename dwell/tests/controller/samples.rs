@@ -117,10 +117,15 @@ fn the_segment_of_a_killed_ping_is_imported_up_to_its_last_whole_frame() {
     let output = place.dwell(&["import", &file]);
     assert!(printed(&output).contains("damaged frames left out: 1"), "{output:?}");
     assert!((1..received).contains(&sent("last")));
-    // Nothing of one that is no more than its beginning.
-    fs::write(&file, &bytes[..9]).unwrap();
+    // Nobody told how many probes the warm-up had.
+    let trust = place.json(&["show", "last"])["trials"][0]["trust"].clone();
+    assert!(trust["warm_up_sent"].is_null(), "{trust}");
+    // Nothing of one that is no more than its beginning, or has no whole sample.
     let runs = place.query("SELECT run FROM runs").len();
-    let output = place.dwell(&["import", &file]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert_eq!(place.query("SELECT run FROM runs").len(), runs);
+    for left in [9, 400] {
+        fs::write(&file, &bytes[..left]).unwrap();
+        let output = place.dwell(&["import", &file]);
+        assert_eq!(output.status.code(), Some(2), "{left}: {}", said(&output));
+        assert_eq!(place.query("SELECT run FROM runs").len(), runs);
+    }
 }

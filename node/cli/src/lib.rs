@@ -24,7 +24,7 @@ pub mod trace;
 
 pub use exit::{Exit, Failure};
 pub use place::{PlaceArgs, SchedulingChoice};
-pub use stop::on_signal;
+pub use stop::{on_hangup, on_signal};
 pub use target::{Scheme, Target, TargetError};
 
 /// Measure how long packets stay, and where: the commands that run on a node
@@ -73,6 +73,13 @@ impl NodeCommand {
     }
 }
 
+/// Says something on standard error. What is done is worth more than talk about it: nothing happens
+/// when nobody can hear it.
+pub fn say(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 /// Prints a failure to standard error, cause by cause, and turns any outcome into the process's
 /// exit code. A reader that closed our standard output early had what it wanted: success.
 pub fn conclude(outcome: Result<Exit, Failure>) -> std::process::ExitCode {
@@ -80,7 +87,7 @@ pub fn conclude(outcome: Result<Exit, Failure>) -> std::process::ExitCode {
         if failure.is_broken_pipe() {
             return Exit::Measured;
         }
-        eprintln!("dwell: {:#}", failure.error);
+        say(&format!("dwell: {:#}", failure.error));
         failure.exit
     });
     std::process::ExitCode::from(exit as u8)

@@ -37,6 +37,11 @@ pub struct PortOptions {
     pub sched_stamps: bool,
 }
 
+impl PortOptions {
+    /// The largest DSCP: a field of 6 bits (RFC 2474, 3).
+    pub const MOST_DSCP: u8 = 63;
+}
+
 /// What a send call did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {

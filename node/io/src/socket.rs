@@ -99,6 +99,10 @@ pub(crate) fn apply(fd: &OwnedFd, peer: IpAddr, options: &PortOptions) -> io::Re
         }
     }
     if let Some(dscp) = options.dscp {
+        if dscp > PortOptions::MOST_DSCP {
+            // Shifted, it would lose its upper bits and be another.
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let tos = c_int::from(dscp) << 2;
         match peer {
             IpAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_TOS, tos)?,

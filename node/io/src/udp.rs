@@ -457,6 +457,18 @@ mod tests {
     }
 
     #[test]
+    fn a_code_point_of_more_than_six_bits_is_refused_and_not_cut() {
+        for address in ["127.0.0.1:9", "[::1]:9"] {
+            let open = |dscp| {
+                let options = PortOptions { dscp: Some(dscp), ..Default::default() };
+                UdpPort::connect(address.parse().unwrap(), &options)
+            };
+            assert!(open(63).is_ok());
+            assert_eq!(open(64).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
     fn ttl_and_tos_arrive_with_a_request_in_both_families() {
         for address in ["127.0.0.1", "::1"] {
             let (mut port, mut server) = pair(address, StampRequest::User);

@@ -239,7 +239,7 @@ fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> Summary {
                 max: Some(22_000),
             }),
             planned: Some(packets.sent),
-            warm_up_sent: 20,
+            warm_up_sent: Some(20),
             floor_ns: Some(9_800),
             percentile_resolution: Some(Resolution::Exact),
             clocks: Some(Clocks {

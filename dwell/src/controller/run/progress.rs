@@ -1,9 +1,10 @@
 //! How far a run is: trials done, time left, the cell under way, its figures so far.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use dwell_node_cli::say;
 use dwell_plan::{Estimate, Expansion};
 use dwell_protocol::Progress as Probes;
 use dwell_runner::{Talk, TrialEnd};
@@ -19,6 +20,8 @@ pub(super) struct Progress {
     bar: Option<ProgressBar>,
     last_line: Instant,
     began: Instant,
+    /// The trial under way.
+    trial_began: Instant,
     /// Trials that were done when this runner began.
     done_before: Option<u32>,
     done: u32,
@@ -31,7 +34,8 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(quiet: bool, expansion: &Expansion) -> Self {
         let bar = (!quiet && io::stderr().is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{bar:24} {pos}/{len} trials  {msg}")
+            // On a narrow terminal the message is cut, not wrapped.
+            let style = ProgressStyle::with_template("{bar:12} {pos}/{len} trials  {wide_msg}")
                 .expect("the template is constant");
             ProgressBar::new(expansion.trials().len() as u64).with_style(style)
         });
@@ -41,6 +45,7 @@ impl Progress {
             bar,
             last_line: Instant::now(),
             began: Instant::now(),
+            trial_began: Instant::now(),
             done_before: None,
             done: 0,
             all: 0,
@@ -55,18 +60,21 @@ impl Progress {
         }
     }
 
-    fn left(&self) -> Option<Duration> {
+    fn left(&self, now: Instant) -> Option<Duration> {
         let done = self.done.checked_sub(self.done_before?)?;
         let each = match done {
             0 => self.estimate?.to_std(),
-            done => self.began.elapsed() / done,
+            // Whole trials: what the one under way has taken belongs to it.
+            done => self.trial_began.saturating_duration_since(self.began) / done,
         };
-        Some(each * (self.all - self.done))
+        let under_way = now.saturating_duration_since(self.trial_began).min(each);
+        Some((each * (self.all - self.done)).saturating_sub(under_way))
     }
 
     fn show(&mut self, more: &str) {
-        let left =
-            self.left().map_or(String::new(), |left| format!("{} left  ", HumanDuration(left)));
+        let left = self
+            .left(Instant::now())
+            .map_or(String::new(), |left| format!("{} left  ", HumanDuration(left)));
         let text = format!("{left}{}{more}", self.cell);
         match &self.bar {
             Some(bar) => {
@@ -75,7 +83,7 @@ impl Progress {
                 bar.set_message(text);
             }
             None if !self.quiet && self.last_line.elapsed() >= PLAIN_LINE => {
-                line(&format!("{} of {} trials  {text}", self.done, self.all));
+                say(&format!("{} of {} trials  {text}", self.done, self.all));
                 self.last_line = Instant::now();
             }
             None => {}
@@ -83,14 +91,10 @@ impl Progress {
     }
 }
 
-/// A run is worth more than its talk: nothing happens when nobody can hear it.
-fn line(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
-}
-
 impl Talk for Progress {
     fn begins(&mut self, done: u32, all: u32, trial: u32, cell: &BTreeMap<String, String>) {
         self.done_before.get_or_insert(done);
+        self.trial_began = Instant::now();
         (self.done, self.all) = (done, all);
         let cell: Vec<_> = cell.iter().map(|(name, value)| format!("{name} {value}")).collect();
         self.cell = if cell.is_empty() { format!("trial {trial}") } else { cell.join(", ") };
@@ -112,6 +116,7 @@ impl Talk for Progress {
 
     fn ended(&mut self, trial: u32, end: &TrialEnd) {
         self.done += 1;
+        self.trial_began = Instant::now();
         if let TrialEnd::Failed(reason) = end {
             let cell = self.cell.clone();
             self.say(&format!("trial {trial} ({cell}) failed: {reason}"));
@@ -121,8 +126,40 @@ impl Talk for Progress {
 
     fn say(&mut self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| line(text)),
-            None => line(text),
+            Some(bar) => bar.suspend(|| say(text)),
+            None => say(text),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_goes_down_within_a_trial_and_not_below_its_end() {
+        let began = Instant::now();
+        let after = |seconds| began + Duration::from_secs(seconds);
+        let mut progress = Progress {
+            quiet: true,
+            bar: None,
+            last_line: began,
+            began,
+            trial_began: began,
+            done_before: Some(0),
+            done: 0,
+            all: 1,
+            cell: String::new(),
+            estimate: Some(Nanos::from_secs(10)),
+        };
+        let left = |progress: &Progress, at| progress.left(after(at)).map(|left| left.as_secs());
+        assert_eq!(left(&progress, 0), Some(10));
+        assert_eq!(left(&progress, 4), Some(6));
+        assert_eq!(left(&progress, 60), Some(0));
+        // What trials have taken counts more than what the plan says.
+        (progress.all, progress.done, progress.trial_began) = (4, 2, after(12));
+        assert_eq!(left(&progress, 12), Some(12));
+        assert_eq!(left(&progress, 15), Some(9));
+        assert_eq!(left(&progress, 60), Some(6));
     }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use dwell_engine::pinger::{Config, Departures};
 use dwell_engine::protocol::Session;
+use dwell_io::port::PortOptions;
 use dwell_plan::{Pattern, PingJob};
 use dwell_units::Nanos;
 
@@ -49,6 +50,13 @@ impl Plan {
         let authenticated = target.scheme == Scheme::Stamp
             && (job.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some());
         PlaceArgs::from(job.place).check()?;
+        if job.ttl == Some(0) {
+            return Err(Failure::usage("invalid value 0 for --ttl: 1 to 255"));
+        }
+        if let Some(dscp) = job.dscp.filter(|dscp| *dscp > PortOptions::MOST_DSCP) {
+            let most = PortOptions::MOST_DSCP;
+            return Err(Failure::usage(format!("invalid value {dscp} for --dscp: 0 to {most}")));
+        }
         let size = match job.path {
             Some(slots) => path_size(target.scheme, job.size, authenticated, slots)?,
             None => size(target.scheme, job.size, authenticated)?,
@@ -193,5 +201,19 @@ fn origin(from: Option<&str>) -> Origin {
     match text.parse() {
         Ok(address) => Origin { source: Some(address), interface: None },
         Err(_) => Origin { source: None, interface: Some(text.to_owned()) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_whose_header_fields_do_not_fit_is_refused_whoever_sent_it() {
+        let wrong = |job: PingJob| Plan::new(&job).unwrap_err().error.to_string();
+        let job = || PingJob::to("stamp://127.0.0.1");
+        assert!(Plan::new(&PingJob { dscp: Some(63), ttl: Some(1), ..job() }).is_ok());
+        assert!(wrong(PingJob { dscp: Some(64), ..job() }).contains("64 for --dscp: 0 to 63"));
+        assert!(wrong(PingJob { ttl: Some(0), ..job() }).contains("--ttl"));
     }
 }

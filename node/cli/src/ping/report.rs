@@ -51,7 +51,7 @@ pub(super) fn summary(
     let mut trust = Trust::of(measured);
     trust.note_clocks(&recorder.start, &recorder.last);
     trust.planned = job.count;
-    trust.warm_up_sent = rungs.warm_up_sent;
+    trust.warm_up_sent = Some(rungs.warm_up_sent);
     trust.ring_dropped = dropped;
     trust.floor_ns = outcome.floor.map(|floor| floor.0);
     trust.warnings = warnings(job, recorder, outcome, dropped);

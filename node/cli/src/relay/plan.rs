@@ -10,6 +10,7 @@ use dwell_engine::relay::{Work, is_loop};
 use dwell_io::{datagram, random};
 use dwell_plan::{Clear, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
 use dwell_units::Nanos;
+use dwell_wire::iperf2;
 
 use crate::secret::{self, Secret};
 use crate::{Failure, PlaceArgs, Scheme, Target};
@@ -100,7 +101,7 @@ impl Plan {
     pub(super) fn work(&self, way: Way) -> Work {
         let Some(key) = self.key.clone() else { return Work::Pass };
         let prefix = match self.clear {
-            Clear::Auto => Prefix::Told(iperf_header),
+            Clear::Auto => Prefix::Told(iperf2::clear_len),
             Clear::Bytes(bytes) => Prefix::Fixed(bytes.into()),
         };
         if self.enciphers(way) { Work::seal(key, prefix, draw()) } else { Work::open(key, prefix) }
@@ -143,11 +144,6 @@ impl Plan {
             IdFormat::None => Ids::of(None),
         }
     }
-}
-
-/// Bytes of iperf2's headers that are in this payload.
-fn iperf_header(_payload: &[u8]) -> usize {
-    16
 }
 
 /// Salts from the kernel.

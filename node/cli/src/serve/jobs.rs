@@ -92,6 +92,7 @@ impl Jobs {
                 }
             }
             Request::Pull { job } => self.pull(job),
+            Request::Hail { job } => self.voice.say(&Event::Alive { job }),
         }
     }
 

@@ -1,0 +1,175 @@
+//! Constraints: cells that are left out, or have values of their own.
+
+use std::collections::HashSet;
+
+use toml::Value;
+
+use crate::axis::{AxisValues, Meaning, label};
+use crate::error::PlanError;
+use crate::expand::{Cell, MOST_CELLS, axes_of, path_of, product};
+use crate::plan::Plan;
+use crate::source::Source;
+
+/// A constraint whose axes are known.
+pub(crate) struct Rule {
+    /// The values that a cell must have: names of axes, with the values that fit.
+    when: Vec<(String, Vec<Meaning>)>,
+    drop: bool,
+    /// Axes that take the place of those of the same name.
+    instead: Vec<usize>,
+    number: usize,
+}
+
+/// The rules of a plan; the axes that they bring are added to `axes`.
+pub(crate) fn constraints(
+    source: &Source,
+    plan: &Plan,
+    axes: &mut Vec<AxisValues>,
+) -> Result<Vec<Rule>, PlanError> {
+    let mut rules = Vec::new();
+    for (number, constraint) in plan.constraint.iter().enumerate() {
+        let at = format!("constraint[{number}]");
+        if constraint.drop != constraint.matrix.is_empty() {
+            return Err(source.error(&at, "a constraint has drop = true, or a matrix of its own"));
+        }
+        let when = constraint
+            .when
+            .iter()
+            .map(|(name, value)| wanted(source, axes, &at, name, value))
+            .collect::<Result<_, _>>()?;
+        let first = axes.len();
+        for new in axes_of(source, &constraint.matrix, &format!("{at}.matrix"))? {
+            let new = as_known(source, axes, &at, new)?;
+            axes.push(new);
+        }
+        rules.push(Rule {
+            when,
+            drop: constraint.drop,
+            instead: (first..axes.len()).collect(),
+            number,
+        });
+    }
+    Ok(rules)
+}
+
+/// What a constraint wants of one axis: its name, and the values that fit.
+fn wanted(
+    source: &Source,
+    axes: &[AxisValues],
+    at: &str,
+    name: &str,
+    value: &Value,
+) -> Result<(String, Vec<Meaning>), PlanError> {
+    let place = format!("{at}.when.{name}");
+    let path = path_of(name, source.table().contains_key("flow"));
+    let of_axis: Vec<_> = axes.iter().filter(|axis| Some(&axis.path) == path.as_ref()).collect();
+    let Some(axis) = of_axis.first() else {
+        let mut known: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
+        known.dedup();
+        return Err(
+            source.error(&place, format!("'{name}' is no axis; there are {}", known.join(", ")))
+        );
+    };
+    let values = match value {
+        Value::Array(values) => values.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let meanings: Vec<_> = values.iter().map(Meaning::of).collect();
+    let on_axis = |meaning: &Meaning| {
+        of_axis.iter().flat_map(|axis| &axis.values).any(|value| Meaning::of(value) == *meaning)
+    };
+    if let Some(stranger) = meanings.iter().position(|meaning| !on_axis(meaning)) {
+        let place = match value {
+            Value::Array(_) => format!("{place}[{stranger}]"),
+            _ => place,
+        };
+        let known: Vec<_> = of_axis.iter().flat_map(|axis| axis.labels()).collect();
+        let message = format!(
+            "'{}' is no value of the axis; there are {}",
+            label(&values[stranger]),
+            some_of(&known)
+        );
+        return Err(source.error(&place, message));
+    }
+    Ok((axis.name.clone(), meanings))
+}
+
+/// Enough of some names to see what kind they are of.
+fn some_of(names: &[String]) -> String {
+    const MOST: usize = 8;
+    match names.len() {
+        0..=MOST => names.join(", "),
+        count => format!("{} and {} more", names[..MOST - 1].join(", "), count - (MOST - 1)),
+    }
+}
+
+/// An axis of a constraint, with the name and the ways of writing values that the axes before it
+/// have for the same field: values that are the same are one in results.
+fn as_known(
+    source: &Source,
+    axes: &[AxisValues],
+    at: &str,
+    mut new: AxisValues,
+) -> Result<AxisValues, PlanError> {
+    for known in axes.iter().filter(|known| known.path.overlaps(&new.path)) {
+        if known.path != new.path {
+            let place = format!("{at}.matrix.{}", new.name);
+            let message = format!("sets a part of what the axis '{}' sets", known.name);
+            return Err(source.error(&place, message));
+        }
+        new.name.clone_from(&known.name);
+        for value in &mut new.values {
+            let same = known.values.iter().find(|known| Meaning::of(known) == Meaning::of(value));
+            if let Some(same) = same {
+                value.clone_from(same);
+            }
+        }
+    }
+    Ok(new)
+}
+
+impl Rule {
+    fn fits(&self, axes: &[AxisValues], Cell(values): &Cell) -> bool {
+        self.when.iter().all(|(name, wanted)| {
+            values.iter().any(|(axis, value)| {
+                let axis = &axes[*axis as usize];
+                axis.name == *name && wanted.contains(&Meaning::of(&axis.values[*value as usize]))
+            })
+        })
+    }
+
+    /// What becomes of the cells.
+    pub(crate) fn apply(
+        &self,
+        source: &Source,
+        axes: &[AxisValues],
+        cells: Vec<Cell>,
+    ) -> Result<Vec<Cell>, PlanError> {
+        if self.drop {
+            return Ok(cells.into_iter().filter(|cell| !self.fits(axes, cell)).collect());
+        }
+        let replaced =
+            |axis: u16| self.instead.iter().any(|new| axes[*new].name == axes[axis as usize].name);
+        let new = product(source, axes, &self.instead)?;
+        let mut out = Vec::new();
+        let mut seen = HashSet::new();
+        for cell in cells {
+            if !self.fits(axes, &cell) {
+                out.push(cell);
+                continue;
+            }
+            let kept: Vec<_> = cell.0.into_iter().filter(|(axis, _)| !replaced(*axis)).collect();
+            // Cells that differed in the replaced axes only are one now.
+            if seen.insert(kept.clone()) {
+                out.extend(
+                    new.iter().map(|Cell(new)| Cell(kept.iter().chain(new).copied().collect())),
+                );
+            }
+            if out.len() > MOST_CELLS {
+                let at = format!("constraint[{}]", self.number);
+                return Err(source.error(&at, format!("more than {MOST_CELLS} cells")));
+            }
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,217 @@
+//! What nodes and labs would refuse, judged before anything is begun. Who knows a limit as code is
+//! asked; where that is a node's program, the number is repeated here.
+
+use dwell_engine::link::LinkParameters;
+use dwell_engine::pinger::{Config, Departures};
+use dwell_engine::schedule::Gaps;
+use dwell_units::{BitRate, Bytes, Nanos, Rate};
+
+use crate::error::PlanError;
+use crate::plan::{PingPlan, Plan};
+use crate::source::Source;
+
+/// The largest UDP payload over IPv4 (65,535 - 20 - 8), the limit for every protocol.
+const MOST_BYTES: u64 = 65_507;
+/// Traffic carries a mark of flow and sequence number.
+const LEAST_TRAFFIC: u64 = 16;
+/// A field of 6 bits (RFC 2474, 3).
+const MOST_DSCP: u8 = 63;
+/// tc counts rates of links in whole bytes per second.
+const LEAST_LINK: BitRate = BitRate(8);
+
+/// Judges the fields of a plan one by one, and those that depend on each other.
+pub(crate) fn check(plan: &Plan, source: &Source) -> Result<(), PlanError> {
+    if let Some(ping) = &plan.ping {
+        check_ping(ping, source)?;
+    }
+    check_link(plan, source)?;
+    check_traffic(plan, source)?;
+    match plan.trials.time_limit {
+        Some(limit) if limit <= Nanos::ZERO => {
+            Err(source.error("trials.time_limit", "must be above 0"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_ping(ping: &PingPlan, source: &Source) -> Result<(), PlanError> {
+    if let Some(wrong) = ping.size.and_then(|size| wrong_size(ping, size.0)) {
+        return Err(source.error("ping.size", wrong));
+    }
+    if ping.ttl == Some(0) {
+        return Err(source.error("ping.ttl", "a packet with 0 goes nowhere; 1 to 255"));
+    }
+    if ping.dscp.is_some_and(|dscp| dscp > MOST_DSCP) {
+        return Err(source.error("ping.dscp", format!("a code point is 0 to {MOST_DSCP}")));
+    }
+    if ping.pause.is_some_and(|pause| pause < Nanos::ZERO) {
+        return Err(source.error("ping.pause", "a time is 0 or more"));
+    }
+    let interval = ping.interval().unwrap_or(Nanos::from_secs(1));
+    let config = Config {
+        departures: Departures::Open { interval },
+        count: None,
+        duration: None,
+        timeout: ping.timeout,
+        warm_up: 0,
+        warm_up_interval: Nanos::ZERO,
+    };
+    if !ping.closed_loop && !ping.protocol.starts_with("text+") && !config.fits_window() {
+        let most = Config::MAX_WINDOW;
+        let message = format!(
+            "{} at this rate leaves more than {most} probes without a fate; choose a shorter one",
+            ping.timeout
+        );
+        return Err(source.error("ping.timeout", message));
+    }
+    Ok(())
+}
+
+/// What is wrong with a payload of so many bytes.
+fn wrong_size(ping: &PingPlan, size: u64) -> Option<String> {
+    let protocol = ping.protocol.as_str();
+    let (least, fixed) = match protocol {
+        "stamp" => (44, false),
+        "icmp" => (0, false),
+        "udp" | "tcp" => (16, false),
+        "roundtrip" => (24, true),
+        "text+udp" | "text+tcp" => (7, true),
+        // Unknown ones are told of elsewhere.
+        _ => return None,
+    };
+    if fixed && size != least {
+        return Some(format!("a message of {protocol} has {least}B; leave the size out"));
+    }
+    if size < least {
+        return Some(format!("{} is too small; {protocol} needs at least {least}B", Bytes(size)));
+    }
+    if size > MOST_BYTES {
+        return Some(format!("{} does not fit a datagram; at most {MOST_BYTES}B", Bytes(size)));
+    }
+    (protocol == "stamp" && (1..4).contains(&(size - least))).then(|| {
+        format!(
+            "beyond its {least}B a STAMP packet grows by TLVs of at least 4B; {least}B, or {}B and \
+             more",
+            least + 4
+        )
+    })
+}
+
+fn check_link(plan: &Plan, source: &Source) -> Result<(), PlanError> {
+    let link = &plan.topology.link;
+    if let Some(rate) = link.rate.filter(|rate| *rate < LEAST_LINK) {
+        let message = format!("{rate} is too slow for a link; at least {LEAST_LINK}");
+        return Err(source.error("topology.link.rate", message));
+    }
+    let known = ["netem", "tbf", "tap"];
+    if link.mechanism.as_ref().is_some_and(|mechanism| !known.contains(&mechanism.as_str())) {
+        let message = format!("known are {}", known.join(", "));
+        return Err(source.error("topology.link.mechanism", message));
+    }
+    if plan.topology.lab.ends_with(".toml") {
+        // The file may say the rest of what is asked of its links.
+        return Ok(());
+    }
+    let parameters = LinkParameters {
+        rate: link.rate,
+        delay: link.delay.unwrap_or_default(),
+        jitter: link.jitter.unwrap_or_default(),
+        loss: link.loss.unwrap_or_default(),
+        duplicate: link.duplicate.unwrap_or_default(),
+        reorder: link.reorder.unwrap_or_default(),
+    };
+    parameters.check().map_err(|error| source.error("topology.link", error.to_string()))?;
+    let wrong = match link.mechanism.as_deref() {
+        Some("tbf") if !parameters.is_bare_rate() => {
+            "tbf gives a rate and nothing else; leave the mechanism out, or everything but the rate"
+        }
+        Some("netem") if parameters.is_plain() => {
+            "netem has nothing to do here; give a rate, a delay or a loss"
+        }
+        _ => return Ok(()),
+    };
+    Err(source.error("topology.link.mechanism", wrong))
+}
+
+fn check_traffic(plan: &Plan, source: &Source) -> Result<(), PlanError> {
+    for (name, load) in &plan.loads {
+        for (n, traffic) in load.traffic.iter().enumerate() {
+            let wrong = |field: &str, message: String| {
+                Err(source.error(&format!("loads.{name}.traffic[{n}].{field}"), message))
+            };
+            if traffic.from == traffic.to {
+                return wrong("to", format!("'{}' would send to itself", traffic.to));
+            }
+            if let Err(error) = traffic.distribution.parse::<Gaps>() {
+                return wrong("distribution", error.to_string());
+            }
+            if !(LEAST_TRAFFIC..=MOST_BYTES).contains(&traffic.size.0) {
+                return wrong("size", format!("{LEAST_TRAFFIC}B to {MOST_BYTES}B"));
+            }
+            let still = match traffic.rate {
+                Rate::Bits(rate) => rate.0 == 0,
+                Rate::Packets(rate) => rate.gap().is_none(),
+            };
+            if still {
+                return wrong("rate", "a rate is above 0, like \"80Mbit/s\"".into());
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = r#"
+version = 1
+name = "limits"
+topology = { lab = "line:2", link = { rate = "100Mbit/s" } }
+[ping]
+from = "n1"
+to = "n2"
+count = 10
+[loads.net]
+traffic = [{ from = "n1", to = "n2", rate = "1Mbit/s" }]
+[trials]
+"#;
+
+    #[test]
+    fn what_a_node_or_a_lab_would_refuse_is_refused_in_the_plan() {
+        Plan::read(&Source::parse(PLAN).unwrap()).unwrap();
+        for (set, field, words) in [
+            ("ping.size=70000B", "ping.size", "at most 65507B"),
+            ("ping.size=1B", "ping.size", "stamp needs at least 44B"),
+            ("ping.size=46B", "ping.size", "48B and more"),
+            (
+                "ping={from=\"n1\",to=\"n2\",count=1,protocol=\"roundtrip\",size=\"64B\"}",
+                "ping.size",
+                "24B",
+            ),
+            ("ping.ttl=0", "ping.ttl", "1 to 255"),
+            ("ping.dscp=64", "ping.dscp", "0 to 63"),
+            ("ping.interval=1us", "ping.timeout", "shorter"),
+            ("topology.link.rate=1bit/s", "topology.link.rate", "8bit/s"),
+            ("topology.link.jitter=1ms", "topology.link", "at most the delay"),
+            ("topology.link.reorder=1%", "topology.link", "needs a delay"),
+            ("topology.link.mechanism=veth", "topology.link.mechanism", "netem, tbf, tap"),
+            ("topology.link={mechanism=\"netem\"}", "topology.link.mechanism", "nothing to do"),
+            ("loads.net.traffic[0].size=70000B", "loads.net.traffic[0].size", "65507B"),
+            ("loads.net.traffic[0].to=n1", "loads.net.traffic[0].to", "itself"),
+            ("loads.net.traffic[0].rate=0pps", "loads.net.traffic[0].rate", "above 0"),
+            (
+                "loads.net.traffic[0].distribution=pareto(0)",
+                "loads.net.traffic[0].distribution",
+                "above 1",
+            ),
+            ("trials.time_limit=0s", "trials.time_limit", "above 0"),
+        ] {
+            let mut source = Source::parse(PLAN).unwrap();
+            source.set(set).unwrap();
+            let error = Plan::read(&source).unwrap_err();
+            assert_eq!(error.field, field, "{set}: {error}");
+            assert!(error.message.contains(words), "{set}: {error}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What serde says of a wrong value, in words of people who write plans.
+
+/// A guess has to be at least this near (Jaro-Winkler, where 1 is the same).
+const NEAR: f64 = 0.85;
+
+/// The message with the names that plans use, and with a guess at what was meant.
+pub(crate) fn plain(message: &str) -> String {
+    // serde says "unknown field `x`, expected one of `a`, `b`": quotation marks as everywhere here.
+    let text = message.trim().replace('`', "'");
+    let Some((wrong, expected)) = text.split_once(", expected ") else { return text };
+    let right = match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number, 0 or more",
+        "i64" => "a whole number",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        "a boolean" => "true or false",
+        table if table.starts_with("struct ") => "a table",
+        other => other,
+    };
+    let mut names = text.split('\'').skip(1).step_by(2);
+    let guess = names.next().filter(|_| wrong.starts_with("unknown ")).and_then(|written| {
+        names
+            .map(|name| (strsim::jaro_winkler(written, name), name))
+            .filter(|(nearness, _)| *nearness >= NEAR)
+            .max_by(|(a, _), (b, _)| a.total_cmp(b))
+    });
+    match guess {
+        Some((_, name)) => format!("{wrong}; did you mean '{name}'? Expected {right}"),
+        None => format!("{wrong}, expected {right}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_name_is_guessed_and_a_strange_one_is_not() {
+        let said = plain("unknown field `cuont`, expected one of `from`, `count`, `size`\n");
+        assert_eq!(
+            said,
+            "unknown field 'cuont'; did you mean 'count'? Expected one of 'from', 'count', 'size'"
+        );
+        let said = plain("unknown field `zebra`, expected `cpu` or `traffic`");
+        assert_eq!(said, "unknown field 'zebra', expected 'cpu' or 'traffic'");
+    }
+
+    #[test]
+    fn types_are_said_in_words() {
+        for (said, expected) in [
+            ("invalid type: string \"x\", expected u32", "0 to 4294967295"),
+            ("invalid value: integer `-1`, expected usize", "0 or more"),
+            ("invalid type: integer `5`, expected struct PingPlan", "expected a table"),
+            ("missing field `version`", "missing field 'version'"),
+        ] {
+            assert!(plain(said).ends_with(expected), "{}", plain(said));
+        }
+    }
+}

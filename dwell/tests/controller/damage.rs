@@ -1,0 +1,162 @@
+//! Data directories that are damaged in part: what is damaged is named, and the rest can be had.
+
+use std::fs;
+use std::process::Command;
+
+use crate::fixture::{DWELL, Place, as_root, printed, repository, said};
+
+fn imported(place: &Place) -> String {
+    let file = repository("controller/import/tests/data/s4.csv");
+    place.json(&["import", file.to_str().unwrap()])["run"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_lost_catalogue_is_named_and_no_samples_are_written_over() {
+    let place = Place::new();
+    let run = imported(&place);
+    let catalogue = place.data().join("catalogue.sqlite");
+    let samples = place.data().join("samples").join(&run).join("1.parquet");
+    let (whole, kept) = (fs::read(&catalogue).unwrap(), fs::read(&samples).unwrap());
+    let file = repository("controller/import/tests/data/s4.csv");
+    for lost in ["emptied", "gone"] {
+        match lost {
+            "gone" => fs::remove_file(&catalogue).unwrap(),
+            _ => fs::write(&catalogue, []).unwrap(),
+        }
+        for arguments in [
+            &["runs"][..],
+            &["show", "last"],
+            &["import", file.to_str().unwrap()],
+            &["runs", "--json"],
+        ] {
+            let output = place.dwell(arguments);
+            assert_eq!(output.status.code(), Some(1), "{lost}: {arguments:?}: {output:?}");
+            let said = said(&output);
+            assert!(said.contains("catalogue.sqlite") && said.contains(&run), "{lost}: {said}");
+        }
+        assert_eq!(fs::read(&samples).unwrap(), kept);
+    }
+    fs::write(&catalogue, whole).unwrap();
+    assert!(place.dwell(&["show", &run]).status.success());
+    assert_ne!(imported(&place), run);
+}
+
+#[test]
+fn damaged_pages_of_the_catalogue_are_told_with_its_name() {
+    let place = Place::new();
+    imported(&place);
+    let catalogue = place.data().join("catalogue.sqlite");
+    let mut bytes = fs::read(&catalogue).unwrap();
+    bytes[4096..].fill(0x5a);
+    fs::write(&catalogue, bytes).unwrap();
+    for arguments in [&["runs"][..], &["show", "last"]] {
+        let output = place.dwell(arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(said(&output).contains(catalogue.to_str().unwrap()), "{output:?}");
+    }
+}
+
+#[test]
+fn one_damaged_trial_is_named_and_the_others_are_shown_and_compared() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.plan(3);
+    for _ in 0..2 {
+        let output = place.dwell(&["run", &plan, "--quiet"]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    let run = place.query("SELECT run FROM runs ORDER BY id DESC").remove(0);
+    let path = place.data().join("samples").join(&run).join("2.parquet");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[30] ^= 1;
+    fs::write(&path, bytes).unwrap();
+
+    let output = place.dwell(&["show", "last", "--recompute", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said(&output).contains(path.to_str().unwrap()), "{output:?}");
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let received = |trial: usize| &shown["trials"][trial]["packets"]["received"];
+    assert_eq!((received(0), received(2)), (&30.into(), &30.into()));
+    assert!(received(1).is_null(), "{shown}");
+
+    let runs = place.query("SELECT run FROM runs ORDER BY id");
+    let output = place.dwell(&["compare", &runs[0], &runs[1]]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said(&output).contains("trial 2 of"), "{output:?}");
+    let compared = printed(&output);
+    assert!(compared.contains("size 100B") && compared.contains("size 300B"), "{compared}");
+    assert!(!compared.contains("size 200B"), "{compared}");
+
+    // The summary of another.
+    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    let spoil = "UPDATE summaries SET summary = '{' WHERE role = 'measurement' AND trial_id =
+                 (SELECT max(id) FROM trials WHERE number = 3)";
+    assert_eq!(db.execute(spoil, []), Ok(1));
+    let output = place.dwell(&["show", "last"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(printed(&output).contains("summary of trial 3 cannot be read"), "{output:?}");
+    let page = place.path("page.html").display().to_string();
+    let output = place.dwell(&["report", "last", "-o", &page]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(said(&output).contains("summary of trial 3"), "{output:?}");
+}
+
+#[test]
+fn who_may_not_write_may_read() {
+    // Who is root can become nobody.
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let run = imported(&place);
+    let program = place.path("program");
+    fs::copy(DWELL, &program).unwrap();
+    let top = place.path("");
+    assert!(Command::new("chmod").arg("755").args([&top, &program]).status().unwrap().success());
+    let as_nobody = |arguments: &[&str]| {
+        Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+            .arg(&program)
+            .args(arguments)
+            .env("DWELL_DATA", place.data())
+            .current_dir("/")
+            .output()
+            .unwrap()
+    };
+    let reads = || {
+        for arguments in [
+            &["runs"][..],
+            &["show", "last"],
+            &["show", &run, "--json", "--recompute"],
+            &["export", &run, "--format", "csv"],
+        ] {
+            let output = as_nobody(arguments);
+            assert!(output.status.success(), "{arguments:?}: {output:?}");
+            assert!(printed(&output).contains(&run) || arguments[0] == "export", "{output:?}");
+        }
+    };
+    reads();
+    // And while somebody writes.
+    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    db.execute("UPDATE runs SET title = 'written'", []).unwrap();
+    assert!(place.data().join("catalogue.sqlite-wal").exists());
+    reads();
+    assert!(printed(&as_nobody(&["runs", "--json"])).contains("written"));
+    drop(db);
+    let output = as_nobody(&["delete", &run, "--yes"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(place.query("SELECT run FROM runs"), [run.as_str()]);
+}
+
+#[test]
+fn a_file_is_no_data_directory() {
+    let place = Place::new();
+    let file = place.write("data", "");
+    for arguments in [&["runs"][..], &["show", "last"]] {
+        let output = place.dwell(&[arguments, &["--data", &file]].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(said(&output).contains("--data"), "{output:?}");
+    }
+}
