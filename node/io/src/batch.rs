@@ -1,6 +1,6 @@
 //! Many datagrams by one call: recvmmsg(2) and sendmmsg(2).
 
-use std::ffi::c_int;
+use std::ffi::c_long;
 use std::io;
 use std::mem;
 use std::ops::Range;
@@ -128,10 +128,10 @@ impl Batch {
         let came = unsafe {
             libc::syscall(
                 libc::SYS_recvmmsg,
-                from.fd.as_raw_fd(),
+                c_long::from(from.fd.as_raw_fd()),
                 self.headers.as_mut_ptr(),
                 ask,
-                libc::MSG_DONTWAIT,
+                c_long::from(libc::MSG_DONTWAIT),
                 std::ptr::null_mut::<libc::timespec>(),
             )
         };
@@ -183,10 +183,10 @@ impl Batch {
             let sent = unsafe {
                 libc::syscall(
                     libc::SYS_sendmmsg,
-                    through.fd.as_raw_fd(),
+                    c_long::from(through.fd.as_raw_fd()),
                     self.headers.as_mut_ptr(),
                     rest.len(),
-                    0 as c_int,
+                    c_long::from(0),
                 )
             };
             let error = io::Error::last_os_error();

@@ -3,6 +3,7 @@
 //! way and errors their flow.
 
 use std::io;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -93,6 +94,8 @@ pub(super) struct Relay<'a> {
     pub(super) flows: Flows<Flow>,
     /// All flows, while they are few.
     few: Vec<FlowId>,
+    /// Who sent the last packet: the next one is often of the same client.
+    last: Option<(SocketAddr, FlowId)>,
     works: [Work; 2],
     departures: Departures,
     teller: Teller<'a>,
@@ -137,6 +140,7 @@ impl<'a> Relay<'a> {
             poller,
             flows: Flows::new(job.flows as usize, job.idle),
             few: Vec::with_capacity(FEW),
+            last: None,
             works,
             departures: Departures::new(),
             teller,
@@ -355,7 +359,16 @@ impl<'a> Relay<'a> {
 
     /// The flow of a client, opened if it has none.
     pub(super) fn flow_of(&mut self, peer: Peer) -> Option<FlowId> {
-        self.flows.of(&peer.address()).or_else(|| self.admit(peer))
+        let client = peer.address();
+        if let Some((last, id)) = self.last
+            && last == client
+            && self.flows.find(id).is_some()
+        {
+            return Some(id);
+        }
+        let id = self.flows.of(&client).or_else(|| self.admit(peer))?;
+        self.last = Some((client, id));
+        Some(id)
     }
 
     fn admit(&mut self, peer: Peer) -> Option<FlowId> {
