@@ -117,7 +117,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand relay" -l flows -d 'Most cli
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l idle -d 'Forget a client that was idle for this long' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l hold -d 'Hold every packet on purpose, in the program or unread in the socket, like program:200us' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l node-id -d 'This node in telemetry' -r
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l samples -d 'Write every stamp of every packet to this file, for `dwell import`' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l samples -d 'Write every stamp of every packet to this file, as a sample segment' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l cpu -d 'Run on this CPU' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
 other\t'Like every ordinary program'

@@ -249,7 +249,7 @@ impl Machine {
             _ => ("did not end within", PATIENCE),
         };
         let why = match late.first() {
-            Some((node, job)) if self.step == Step::Pulling && *job == "reflect" => format!(
+            Some((node, job)) if self.step == Step::Unloading && *job == "reflect" => format!(
                 "{node} did not answer within {limit} after the measurement: what was lost may be \
                  lost there"
             ),
