@@ -115,18 +115,16 @@ impl Fleet for MadeUp {
                 let summary = Box::new(summary(0));
                 self.tell(node, Event::Finished { job: *job, summary, segment_bytes: None });
             }
-            Request::Hail { job } => {
-                self.tell(node, Event::Alive { job: *job });
-                if self.dies_after == Some(self.measured) {
-                    self.told.push_back(("n2".into(), FromNode::Gone("it was rebooted".into())));
-                }
-            }
+            Request::Hail { job } => self.tell(node, Event::Alive { job: *job }),
             Request::Pull { job } => {
                 let bytes = self.segments.remove(job).unwrap();
                 let sent = &bytes[..bytes.len() - usize::from(bytes.last() == Some(&0))];
                 let (len, crc32) = (sent.len() as u64, crc32fast::hash(sent));
                 self.told.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
                 self.tell(node, Event::Pulled { job: *job, bytes: len, crc32 });
+                if self.dies_after == Some(self.measured) {
+                    self.told.push_back(("n2".into(), FromNode::Gone("it was rebooted".into())));
+                }
             }
         }
         Ok(())
