@@ -74,8 +74,9 @@ pub struct RelayPlan {
     /// Poll without sleeping.
     #[serde(default)]
     pub busy_poll: bool,
-    /// Bytes at the start of a payload that are never enciphered.
-    #[serde(default)]
+    /// Bytes at the start of a payload that are never enciphered; as the header takes, if the plan
+    /// does not say: S0's 12 leave a receiver of today without the upper half of ids.
+    #[serde(default = "as_the_header_takes")]
     pub clear: Clear,
     /// Where the key comes from.
     #[serde(default = "drawn")]
@@ -174,6 +175,10 @@ const fn port() -> u16 {
 
 const fn settle() -> Nanos {
     Nanos::from_millis(100)
+}
+
+const fn as_the_header_takes() -> Clear {
+    Clear::Auto
 }
 
 const fn drawn() -> KeySource {

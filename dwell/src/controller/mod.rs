@@ -5,6 +5,7 @@ mod data;
 mod delete;
 mod export;
 mod import;
+mod packets;
 mod report;
 mod run;
 mod runs;
