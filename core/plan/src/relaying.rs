@@ -74,9 +74,8 @@ pub struct RelayPlan {
     /// Poll without sleeping.
     #[serde(default)]
     pub busy_poll: bool,
-    /// Bytes at the start of a payload that are never enciphered; as the header takes, if the plan
-    /// does not say: S0's 12 leave a receiver of today without the upper half of ids.
-    #[serde(default = "as_the_header_takes")]
+    /// Bytes at the start of a payload that are never enciphered.
+    #[serde(default = "header")]
     pub clear: Clear,
     /// Where the key comes from.
     #[serde(default = "drawn")]
@@ -157,6 +156,14 @@ impl<'de> Deserialize<'de> for Tracing {
     }
 }
 
+/// The header of what a sender of ours sends. S0's 12 bytes (S0.4) held a whole id; the upper half of
+/// today's stands behind them.
+const HEADER: u16 = 16;
+
+const fn header() -> Clear {
+    Clear::Bytes(HEADER)
+}
+
 const fn thousand() -> Bytes {
     Bytes(1_000)
 }
@@ -175,10 +182,6 @@ const fn port() -> u16 {
 
 const fn settle() -> Nanos {
     Nanos::from_millis(100)
-}
-
-const fn as_the_header_takes() -> Clear {
-    Clear::Auto
 }
 
 const fn drawn() -> KeySource {
@@ -248,6 +251,15 @@ impl Plan {
         }
         if flow.duration.is_some_and(|time| time <= Nanos::ZERO) {
             return Err(source.error("flow.duration", "must be above 0"));
+        }
+        if let Some(relay) = &self.relay
+            && matches!(relay.mode, Relaying::Encrypt | Relaying::Decrypt)
+            && matches!(relay.clear, Clear::Bytes(clear) if clear < HEADER)
+        {
+            return Err(source.error(
+                "relay.clear",
+                format!("the receiver tells packets apart by their first {HEADER} bytes; keep them clear"),
+            ));
         }
         if flow.packet_rate().gap().is_none() {
             return Err(source.error("flow.rate", "a rate is above 0"));
