@@ -375,7 +375,7 @@ fn product(source: &Source, axes: &[AxisValues], chosen: &[usize]) -> Result<Vec
 
 /// What a cell asks of the lab: its values of axes of the topology.
 fn lab_of<'a>(axes: &[AxisValues], Cell(values): &'a Cell) -> Vec<&'a (u16, u32)> {
-    values.iter().filter(|(axis, _)| axes[*axis as usize].path.starts_with("topology.")).collect()
+    values.iter().filter(|(axis, _)| axes[*axis as usize].name.starts_with("topology.")).collect()
 }
 
 fn order(
