@@ -13,9 +13,10 @@ mod loss;
 mod overlay;
 mod percentiles;
 mod timeline;
+mod waterfall;
 
 use crate::data::RunData;
-use crate::figure::Figure;
+use crate::figure::{Figure, slug};
 use crate::group::{self, Group};
 use crate::metric;
 use crate::quantity::Unit;
@@ -88,13 +89,48 @@ pub fn figures(run: &RunData) -> Vec<Figure> {
             figures.extend(jitter::jitter(&subject, axis));
         }
         figures.extend(breakdown::breakdown(&subject));
+        figures.extend(waterfall::waterfall(&subject));
         figures.extend(drift::drift(&subject));
+        figures.extend(by_mode(run));
     }
     for axis in &run.axes {
         figures.extend(loss::loss(run, axis));
     }
     number_doubles(&mut figures);
     figures
+}
+
+/// What S0 drew of each mode of relaying by itself: spikes over time (Fig 4), jitter against size and
+/// loss (Fig 5), and the line through node delay against size (S0.16).
+fn by_mode(run: &RunData) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for mode in modes(run) {
+        let part = run.only(RELAY, mode);
+        let Some(mut subject) = Subject::of(&part) else { continue };
+        subject.caption += &format!(", relay {mode}");
+        let mut of_mode = Vec::new();
+        of_mode.extend(timeline::timeline(&subject));
+        if let Some(size) = part.axes.iter().find(|axis| axis.name == "size") {
+            of_mode.extend(jitter::jitter(&subject, size));
+            of_mode.extend(fit::fit(&subject, size));
+            of_mode.extend(loss::loss(&part, size));
+        }
+        for mut figure in of_mode {
+            figure.id = format!("{}-{}", figure.id, slug(mode));
+            figure.title += &format!(", relay {mode}");
+            figures.push(figure);
+        }
+    }
+    figures
+}
+
+/// The axis of modes of relaying.
+pub(crate) const RELAY: &str = "relay";
+
+/// The modes of relaying of a run that has several.
+pub(crate) fn modes(run: &RunData) -> &[String] {
+    let axis = run.axes.iter().find(|axis| axis.name == RELAY);
+    axis.map_or(&[], |axis| &axis.values)
 }
 
 /// Under which run, plan and version a figure was measured.

@@ -1,5 +1,8 @@
 //! What a run says, in sentences: the same ones for the terminal and for the page.
 
+mod relay;
+
+use dwell_record::Kind;
 use dwell_stats::Quantile;
 use serde::Serialize;
 
@@ -35,6 +38,7 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
         }
         None => say("delay".into(), nothing(run)),
     }
+    relay::relays(run).into_iter().for_each(|Finding { id, text }| say(id, text));
     if let Some(text) = losses(run) {
         say("loss".into(), text);
     }
@@ -90,9 +94,10 @@ fn delays(subject: &Subject) -> String {
     let n = steps.count();
     let mut text = match all.packets() {
         Some(packets) if packets.sent > 0 => format!(
-            "{} of {} were answered in time.",
+            "{} of {} {}.",
             count(packets.received),
-            things(packets.sent, "probe")
+            things(packets.sent, probe(subject.run)),
+            if is_one_way(subject.run) { "arrived" } else { "were answered in time" }
         ),
         _ => format!("{} were measured.", things(n, "sample")),
     };
@@ -120,14 +125,24 @@ fn delays(subject: &Subject) -> String {
     text
 }
 
+/// Whether the run's packets go one way, and nobody answers them.
+fn is_one_way(run: &RunData) -> bool {
+    run.trials.iter().any(|trial| trial.summary.as_ref().is_some_and(|s| s.kind == Kind::Relay))
+}
+
+fn probe(run: &RunData) -> &'static str {
+    if is_one_way(run) { "packet" } else { "probe" }
+}
+
 fn nothing(run: &RunData) -> String {
     let all = Group::new(String::new(), group::finished(run).collect(), "");
     match all.packets() {
         _ if run.trials.is_empty() => "This run has no trials.".to_owned(),
         Some(packets) if packets.sent > 0 && packets.received == 0 => {
             format!(
-                "No reply came to any of {}: there is no delay to report.",
-                things(packets.sent, "probe")
+                "{} any of {}: there is no delay to report.",
+                if is_one_way(run) { "There is no trace of" } else { "No reply came to" },
+                things(packets.sent, probe(run))
             )
         }
         _ => "No delay was measured.".to_owned(),
@@ -139,12 +154,13 @@ fn losses(run: &RunData) -> Option<String> {
     let packets = all.packets().filter(|packets| packets.sent > 0)?;
     let gone = packets.lost.saturating_add(packets.late);
     if gone == 0 {
-        return Some(format!("None of {} was lost or late.", things(packets.sent, "probe")));
+        return Some(format!("None of {} was lost or late.", things(packets.sent, probe(run))));
     }
     let mut text = format!(
-        "{} of {} got no reply in time ({}): {} lost, {} late.",
+        "{} of {} {} ({}): {} lost, {} late.",
         count(gone),
-        things(packets.sent, "probe"),
+        things(packets.sent, probe(run)),
+        if is_one_way(run) { "did not arrive" } else { "got no reply in time" },
         share(gone as f64 / packets.sent as f64),
         count(packets.lost),
         count(packets.late)

@@ -6,7 +6,7 @@ use dwell_stats::{Coefficient, Quantile, RealInterval, grouped_least_squares, th
 use serde::Serialize;
 
 use crate::data::{Axis, RunData};
-use crate::figures::Subject;
+use crate::figures::{RELAY, Subject, modes};
 use crate::group::{self, Group};
 
 /// The confidence of intervals.
@@ -22,6 +22,9 @@ pub struct Fit {
     pub metric: String,
     /// What is fitted of each trial.
     pub statistic: &'static str,
+    /// The mode of relaying whose trials these are, of a run that has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relay: Option<String>,
     /// The axis.
     pub axis: String,
     /// The unit of the axis; empty for a count.
@@ -63,19 +66,31 @@ impl From<Coefficient> for Estimate {
     }
 }
 
-/// The lines of a run: one for each axis of at least three numbers.
+/// The lines of a run: one for each axis of at least three numbers; of a run that has several modes
+/// of relaying, one for each of them, for each has a line of its own.
 pub fn fits(run: &RunData) -> Vec<Fit> {
-    let Some(subject) = Subject::of(run) else { return Vec::new() };
-    run.axes.iter().filter_map(|axis| fit(&subject, axis)).collect()
+    let modes = modes(run);
+    if modes.is_empty() {
+        let Some(subject) = Subject::of(run) else { return Vec::new() };
+        return run.axes.iter().filter_map(|axis| fit(&subject, axis)).collect();
+    }
+    let of_mode = |mode: &String| {
+        let part = run.only(RELAY, mode);
+        let Some(subject) = Subject::of(&part) else { return Vec::new() };
+        let lines = part.axes.iter().filter_map(|axis| fit(&subject, axis));
+        lines.map(|fit| Fit { relay: Some(mode.clone()), ..fit }).collect()
+    };
+    modes.iter().flat_map(of_mode).collect()
 }
 
-fn fit(subject: &Subject, axis: &Axis) -> Option<Fit> {
+pub(crate) fn fit(subject: &Subject, axis: &Axis) -> Option<Fit> {
     let points = medians(subject, axis)?;
     let (line, adjusted) = grouped_least_squares(&points, CONFIDENCE)?;
     let robust = theil_sen(&adjusted, CONFIDENCE, SEED);
     Some(Fit {
         metric: subject.metric.to_owned(),
         statistic: "p50",
+        relay: None,
         axis: axis.name.clone(),
         unit: axis.unit.clone().unwrap_or_default(),
         count: points.len(),

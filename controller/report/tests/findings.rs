@@ -152,3 +152,22 @@ fn broken_limits_are_told_even_when_the_node_did_not_warn() {
         Some(2_000_000);
     assert!(text(&run, "trust").contains("2 warnings"), "{}", text(&run, "trust"));
 }
+
+#[test]
+fn modes_of_relaying_are_compared_on_the_one_rung_that_all_have() {
+    let run = synthetic::relays(synthetic::PI_ZERO);
+    let all = findings(&run);
+    let text = |id: &str| &all.iter().find(|finding| finding.id == id).unwrap().text;
+    let node = text("node-delay");
+    assert!(node.contains("between netfilter's hooks") && node.contains("at encrypt"), "{node}");
+    assert!(text("effect-relay").contains("rose"), "{}", text("effect-relay"));
+    assert!(text("processing").contains("as S0 did"));
+    // 2.5 us for each byte.
+    let line = text("fit-encrypt");
+    assert!(line.contains(" + 2,5") || line.contains(" + 25") || line.contains(" + 24"), "{line}");
+    assert_eq!(dwell_report::main_metric(&run), Some("node_delay_netfilter_ns"));
+    let programs = run.only("relay", "translate");
+    assert_eq!(dwell_report::main_metric(&programs), Some("node_delay_ns"), "the deepest rung");
+    let fits = dwell_report::fits(&run);
+    assert!(fits.iter().any(|f| f.relay.as_deref() == Some("encrypt") && f.axis == "size"));
+}

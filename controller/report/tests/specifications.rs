@@ -224,3 +224,34 @@ fn a_thousand_trials_stay_a_few_thousand_marks() {
         .for_each(|s| *s = Series::default());
     assert!(ids(&figures(&run)).iter().all(|id| id.starts_with("loss")));
 }
+
+#[test]
+fn a_run_over_relays_draws_every_figure_of_s0() {
+    let mut run = synthetic::relays(synthetic::PI_ZERO);
+    let parts = [("sender_out_ns", 2_000), ("link_in_ns", 9_000), ("node_delay_netfilter_ns", 600)];
+    for (which, end_to_end_ns) in [("median", 11_600), ("slowest", 11_600)] {
+        run.packets.push(dwell_report::data::PacketData {
+            trial: 1,
+            which: which.to_owned(),
+            id: 7,
+            parts: parts.iter().map(|(name, ns)| ((*name).to_owned(), *ns)).collect(),
+            end_to_end_ns,
+        });
+    }
+    let figures = figures(&run);
+    check(&figures);
+    let ids = ids(&figures);
+    let wanted = "boxes-load ecdf bands-size bands-rate breakdown waterfall timeline-route \
+                  timeline-translate timeline-encrypt jitter-size-encrypt fit-size-encrypt \
+                  loss-size-encrypt";
+    for id in wanted.split_whitespace() {
+        assert!(ids.contains(&id), "{id} is missing: {ids:?}");
+    }
+    let waterfall = figures.iter().find(|figure| figure.id == "waterfall").unwrap();
+    assert!(waterfall.finding.contains("9 us of it"), "{}", waterfall.finding);
+    let breakdown = figures.iter().find(|figure| figure.id == "breakdown").unwrap();
+    // Two links x three modes x three sizes; parts sum to the whole, so nothing is left over.
+    assert_eq!(breakdown.table.rows.len(), 18);
+    assert!(!breakdown.table.columns.iter().any(|name| name.contains("not stamped")));
+    assert!(breakdown.table.columns.iter().any(|name| name.starts_with("end-to-end delay")));
+}

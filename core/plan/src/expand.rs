@@ -67,7 +67,7 @@ pub fn expand(source: &Source, seed: u64) -> Result<Expansion, PlanError> {
         return Err(source.error("constraint", "the constraints leave no cell"));
     }
     let seed = plan.trials.seed.unwrap_or(seed);
-    let trials = order(source, &plan, cells.len(), seed)?;
+    let trials = order(source, &plan, &axes, &cells, seed)?;
     Ok(Expansion { source: source.clone(), plan, axes, cells, trials, seed })
 }
 
@@ -297,7 +297,19 @@ pub(crate) fn product(
     Ok(cells)
 }
 
-fn order(source: &Source, plan: &Plan, cells: usize, seed: u64) -> Result<Vec<Trial>, PlanError> {
+/// What a cell asks of the lab: its values of axes of the topology.
+fn lab_of<'a>(axes: &[AxisValues], Cell(values): &'a Cell) -> Vec<&'a (u16, u32)> {
+    values.iter().filter(|(axis, _)| axes[*axis as usize].name.starts_with("topology.")).collect()
+}
+
+fn order(
+    source: &Source,
+    plan: &Plan,
+    axes: &[AxisValues],
+    all: &[Cell],
+    seed: u64,
+) -> Result<Vec<Trial>, PlanError> {
+    let cells = all.len();
     let repetitions = plan.trials.repetitions;
     let count = cells as u64 * u64::from(repetitions);
     if count > MOST_CELLS as u64 {
@@ -322,6 +334,16 @@ fn order(source: &Source, plan: &Plan, cells: usize, seed: u64) -> Result<Vec<Tr
                 let mut block: Vec<_> =
                     all_cells.clone().map(|cell| trial(cell, repetition)).collect();
                 block.shuffle(&mut random);
+                // Every lab is made once: making one takes longer than many a trial. Which comes
+                // first is luck, too.
+                let mut labs: Vec<Vec<&(u16, u32)>> = Vec::new();
+                block.sort_by_cached_key(|trial| {
+                    let lab = lab_of(axes, &all[trial.cell as usize]);
+                    labs.iter().position(|known| *known == lab).unwrap_or_else(|| {
+                        labs.push(lab);
+                        labs.len() - 1
+                    })
+                });
                 block
             })
             .collect(),
@@ -394,6 +416,27 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
         assert_ne!(one.trials(), different.trials());
         let fixed = expanded(&format!("{PLAN}[trials]\nseed = 3\n"));
         assert_eq!(fixed.seed(), 3);
+    }
+
+    #[test]
+    fn each_lab_is_made_once_in_a_block() {
+        let axis = "[matrix]\n\"topology.link.rate\" = [\"1Mbit/s\", \"none\", \"9Mbit/s\"]";
+        let text = PLAN.replace("[matrix]", axis) + "[trials]\nrepetitions = 4\n";
+        let plan = expanded(&text);
+        let mut firsts = HashSet::new();
+        for block in plan.trials().chunks(plan.cells().len()) {
+            let lab = |trial: &Trial| plan.parameters(trial.cell)["topology.link.rate"].clone();
+            let mut labs: Vec<String> = block.iter().map(lab).collect();
+            labs.dedup();
+            assert_eq!(labs.len(), 3, "{labs:?}");
+            firsts.insert(labs.remove(0));
+            let sizes = block.iter().map(|trial| plan.parameters(trial.cell)["size"].clone());
+            let mut sizes: Vec<String> = sizes.collect();
+            let cells = sizes.len();
+            sizes.dedup();
+            assert!(sizes.len() > cells / 2, "the rest is in random order");
+        }
+        assert!(firsts.len() > 1, "which lab is first is luck, too");
     }
 
     #[test]

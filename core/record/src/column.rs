@@ -150,6 +150,21 @@ impl Column {
         Self::ReceiverIn,
     ];
 
+    /// The parts of the way of such a packet, those of a node by several rungs.
+    pub const PARTS: [Self; 11] = [
+        Self::SenderOut,
+        Self::LinkIn,
+        Self::NodeDelayNetfilter,
+        Self::NodeDelayDriver,
+        Self::QueueingIn,
+        Self::Processing,
+        Self::QueueingOut,
+        Self::Qdisc,
+        Self::LinkOut,
+        Self::LinkDelay,
+        Self::ReceiverIn,
+    ];
+
     /// How many of them a pinger fills.
     pub const MEASURED: usize = 18;
 

@@ -6,6 +6,7 @@ mod delete;
 mod export;
 mod human;
 mod import;
+mod packets;
 mod report;
 mod run;
 mod runs;

@@ -6,6 +6,7 @@ use anyhow::Context;
 use dwell_node_cli::{Exit, Failure};
 
 use super::data::{DataArgs, find, run_data};
+use super::packets;
 
 /// Arguments of `report`.
 #[derive(Debug, clap::Args)]
@@ -25,7 +26,9 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
-    let page = dwell_report::page(&run_data(&store, &run)?);
+    let mut data = run_data(&store, &run)?;
+    packets::pick(&store, &run, &mut data)?;
+    let page = dwell_report::page(&data);
     let path = args.output.clone().unwrap_or_else(|| store.dir().join(format!("{}.html", run.run)));
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
     super::print(&path.display().to_string())?;

@@ -4,9 +4,24 @@
 use serde_json::{Value, json};
 
 use super::Subject;
+use crate::data::TrialData;
 use crate::figure::{Figure, Table, WIDTH};
 use crate::group::{self, Group};
 use crate::quantity::{Unit, delay, share};
+
+/// Sizes of packets of which each mode of relaying has a bar, at most.
+const SIZES: usize = 4;
+
+/// The parts of the way of a packet that was relayed by a program, then of one that was not, in
+/// packet order; those of the second are of the first rung that the trials have.
+const BEFORE: [(&str, &str); 2] =
+    [("sender_out_ns", "at the sender"), ("link_in_ns", "link to the node")];
+const ROUTED: [(&str, &str); 2] = [
+    ("node_delay_driver_ns", "in the node's kernel"),
+    ("node_delay_netfilter_ns", "in the node's kernel"),
+];
+const BEHIND: [(&str, &str); 2] =
+    [("link_out_ns", "link from the node"), ("receiver_in_ns", "at the receiver")];
 
 /// The parts of a node delay by the stamps of DESIGN.md section 1, in the order a packet meets them.
 const NODE: [(&str, &str); 4] = [
@@ -18,6 +33,8 @@ const NODE: [(&str, &str); 4] = [
 /// What those leave of a node delay.
 const NODE_REST: &str = "rest of the node";
 const LINKS: &str = "links";
+/// What the parts leave of a way.
+const REST: &str = "not stamped";
 /// A round trip is what the reflector kept it, the way between the near stamps, and the rest.
 const ROUND_TRIP: [(&str, &str); 2] = [
     ("residence_ns", "in the reflector"),
@@ -39,14 +56,23 @@ struct Parts<'g> {
 
 /// `None` when no delay of the run comes with two of its parts.
 pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
-    let (shown, note) = group::overlaid(subject.run, subject.metric);
-    let mut groups: Vec<Parts> =
-        shown.iter().filter_map(|group| relayed(group).or_else(|| round_trip(group))).collect();
+    let (shown, note) = match modes_and_sizes(subject) {
+        Some(groups) => (groups, None),
+        None => group::overlaid(subject.run, subject.metric),
+    };
+    let mut groups: Vec<Parts> = shown
+        .iter()
+        .filter_map(|group| way(group).or_else(|| relayed(group)).or_else(|| round_trip(group)))
+        .collect();
     let metric = groups.first()?.metric;
     groups.retain(|group| group.metric == metric);
     let noun = crate::metric::words(metric);
     let unit = Unit::fitting(groups.iter().map(|group| group.whole).fold(0.0, f64::max));
-    let order = NODE.iter().map(|(_, words)| *words).chain([NODE_REST, LINKS]);
+    let words = |parts: &[(&'static str, &'static str)]| -> Vec<&'static str> {
+        parts.iter().map(|(_, words)| *words).collect()
+    };
+    let order = words(&BEFORE).into_iter().chain(words(&NODE)).chain(words(&ROUTED[..1]));
+    let order = order.chain([NODE_REST, LINKS]).chain(words(&BEHIND)).chain([REST]);
     let order = order.chain(ROUND_TRIP.iter().map(|(_, words)| *words)).chain([SENDER]);
     let has = |name: &&str| groups.iter().any(|g| g.parts.iter().any(|(part, _)| part == name));
     let names: Vec<&str> = order.filter(has).collect();
@@ -66,6 +92,57 @@ pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
     let note = note.map_or_else(String::new, |note| format!(" {}", note));
     let finding = finding(&groups, noun) + &note;
     Some(Figure::new("breakdown", title, finding, &subject.caption, body, table))
+}
+
+/// One group for each mode of relaying, each link rate and some sizes; `None` unless the run has
+/// these axes.
+fn modes_and_sizes<'a>(subject: &Subject<'a>) -> Option<Vec<Group<'a>>> {
+    let axis = |name: &str| subject.run.axes.iter().find(|axis| axis.name == name);
+    let (modes, sizes) = (axis("relay")?, axis("size")?);
+    let sizes = group::evenly((0..sizes.values.len()).map(|n| &sizes.values[n]).collect(), SIZES);
+    let rate = "topology.link.rate";
+    let rates =
+        axis(rate).map_or_else(|| vec![None], |axis| axis.values.iter().map(Some).collect());
+    let mut groups = Vec::new();
+    for link in rates {
+        for (mode, size) in modes.values.iter().flat_map(|m| sizes.iter().map(move |s| (m, *s))) {
+            let wanted = [("relay", Some(mode)), ("size", Some(size)), (rate, link)];
+            let has = |trial: &&TrialData| {
+                let fits = |(name, value): &(&str, Option<&String>)| {
+                    value.is_none_or(|value| trial.parameters.get(*name) == Some(value))
+                };
+                wanted.iter().all(fits)
+            };
+            let trials: Vec<_> = group::finished(subject.run).filter(has).collect();
+            let on = link.map_or_else(String::new, |rate| format!(", link {rate}"));
+            groups.push(Group::new(format!("{mode}, {size}{on}"), trials, subject.metric));
+        }
+    }
+    Some(groups)
+}
+
+/// The way of packets that go one way, from end to end; `None` where the ends did not stamp them.
+fn way<'g>(group: &'g Group) -> Option<Parts<'g>> {
+    let whole = mean(group, "end_to_end_ns")?;
+    let mut parts = known(group, &BEFORE);
+    let inside = known(group, &NODE);
+    let node = if inside.is_empty() {
+        let routed = ROUTED.iter().map(|part| known(group, &[*part]));
+        routed.into_iter().find(|known| !known.is_empty()).unwrap_or_default()
+    } else {
+        inside
+    };
+    let (before, link) = (parts.len(), mean(group, "link_delay_ns").filter(|link| *link > 0.0));
+    parts.extend(node);
+    let node: f64 = parts[before..].iter().map(|(_, ns)| ns).sum();
+    parts.extend(known(group, &BEHIND));
+    if !parts.iter().any(|(words, _)| *words == BEFORE[1].1) {
+        parts.extend(link.map(|link| (LINKS, link)));
+    }
+    add_rest(&mut parts, REST, whole)?;
+    let nlr = link.filter(|_| node > 0.0).map(|link| node / link);
+    let metric = "end_to_end_ns";
+    (parts.len() > 1).then_some(Parts { label: &group.label, metric, whole, parts, nlr })
 }
 
 /// A node delay, with the links on both sides where they are known; `None` without two parts.

@@ -21,11 +21,11 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
     };
     let receiver = SinkJob {
         urls: vec![listen.clone()],
-        duration: None,
         stamps: flow.stamps,
         // All nodes of a lab read one clock.
         clock_error: Some(Nanos::ZERO),
         place: place(plan, &flow.to, flow.busy_poll),
+        ..SinkJob::default()
     };
     let mut sinks = vec![kept(&flow.to, Job::Sink(receiver))];
     let program = plan.relay.as_ref().and_then(|relay| Some((relay, relay.mode.program()?)));

@@ -1,0 +1,111 @@
+//! A few packets of a run, picked out of its samples: those whose way a report draws.
+
+use std::collections::BTreeMap;
+
+use dwell_record::Column;
+use dwell_report::data::{PacketData, RunData, TrialData, TrialState};
+use dwell_store::{RunRow, Store, StoreError, TrialRow};
+
+/// Trials of which packets are picked out, at most.
+const EXAMPLES: usize = 4;
+
+/// Picks a few packets out whose way is drawn: of a trial in the middle of each mode of relaying, the
+/// one of the median delay, the one of the 99th percentile and the slowest.
+pub(super) fn pick(store: &Store, run: &RunRow, data: &mut RunData) -> Result<(), StoreError> {
+    let modes = data.axes.iter().find(|axis| axis.name == "relay").map(|axis| axis.values.clone());
+    let measured = |trial: &&TrialData| {
+        trial.state == TrialState::Finished && trial.series.contains_key("end_to_end_ns")
+    };
+    let idle = |trial: &&TrialData| trial.parameters.get("load").is_none_or(|load| load == "none");
+    let of = |mode: Option<&String>| {
+        let fits = |trial: &&TrialData| mode.is_none() || trial.parameters.get("relay") == mode;
+        let trials: Vec<u32> = (data.trials.iter().filter(measured).filter(fits).filter(idle))
+            .map(|trial| trial.trial)
+            .collect();
+        trials.get(trials.len() / 2).copied()
+    };
+    let chosen: Vec<u32> = match &modes {
+        Some(modes) => modes.iter().filter_map(|mode| of(Some(mode))).take(EXAMPLES).collect(),
+        None => of(None).into_iter().collect(),
+    };
+    for row in store.trials(run)?.iter().filter(|row| chosen.contains(&row.number)) {
+        data.packets.extend(typical(store, run, row)?);
+    }
+    Ok(())
+}
+
+/// The packets of one trial that stand for the others.
+fn typical(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<PacketData>, StoreError> {
+    let mut wanted = vec![Column::EndToEnd];
+    wanted.extend(Column::PARTS);
+    // Of each packet with all parts: how long it took, and where it stands.
+    let mut packets: Vec<PacketData> = Vec::new();
+    store.samples(run, trial, Some(&wanted), &mut |batch| {
+        for row in 0..batch.len() {
+            let Some(end_to_end_ns) = batch.number(row, Column::EndToEnd) else { continue };
+            let has =
+                |column: &Column| Some((column.name().to_owned(), batch.number(row, *column)?));
+            let all: BTreeMap<String, i64> = Column::PARTS.iter().filter_map(has).collect();
+            let parts = summing(all, end_to_end_ns);
+            packets.extend(parts.map(|parts| PacketData {
+                trial: trial.number,
+                which: String::new(),
+                id: batch.id[row],
+                parts,
+                end_to_end_ns,
+            }));
+        }
+        Ok(())
+    })?;
+    packets.sort_by_key(|packet| packet.end_to_end_ns);
+    let Some(last) = packets.len().checked_sub(1) else { return Ok(Vec::new()) };
+    let mut picked = vec![("median", last / 2)];
+    if packets.len() >= 100 {
+        picked.push(("p99", (packets.len() * 99).div_ceil(100) - 1));
+    }
+    picked.push(("slowest", last));
+    picked.dedup_by_key(|(_, at)| *at);
+    let of =
+        |(which, at): (&str, usize)| PacketData { which: which.to_owned(), ..packets[at].clone() };
+    Ok(picked.into_iter().map(of).collect())
+}
+
+/// Those parts of one rung that sum to the whole; `None` where stamps are missing.
+fn summing(all: BTreeMap<String, i64>, whole: i64) -> Option<BTreeMap<String, i64>> {
+    let outside = ["sender_out_ns", "link_in_ns", "link_out_ns", "receiver_in_ns"];
+    let program = ["queueing_in_ns", "processing_ns", "queueing_out_ns", "qdisc_ns"];
+    let rungs: [&[&str]; 3] = [&program, &["node_delay_driver_ns"], &["node_delay_netfilter_ns"]];
+    let direct: &[&str] = &["sender_out_ns", "link_delay_ns", "receiver_in_ns"];
+    let ways = rungs.iter().map(|rung| [&outside[..], rung].concat());
+    ways.chain([direct.to_vec()]).find_map(|names| {
+        let parts: Option<BTreeMap<String, i64>> =
+            names.into_iter().map(|name| Some((name.to_owned(), *all.get(name)?))).collect();
+        parts.filter(|parts| parts.values().sum::<i64>() == whole)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(all: &[(&str, i64)]) -> BTreeMap<String, i64> {
+        all.iter().map(|(name, ns)| ((*name).to_owned(), *ns)).collect()
+    }
+
+    #[test]
+    fn the_parts_that_are_drawn_are_those_that_sum_to_the_whole() {
+        let ends =
+            [("sender_out_ns", 1), ("link_in_ns", 2), ("link_out_ns", 3), ("receiver_in_ns", 4)];
+        let program =
+            [("queueing_in_ns", 5), ("processing_ns", 6), ("queueing_out_ns", 7), ("qdisc_ns", 8)];
+        let hooks = [("node_delay_netfilter_ns", 17), ("link_delay_ns", 5)];
+        let relayed = parts(&[&ends[..], &program, &hooks].concat());
+        assert_eq!(summing(relayed.clone(), 36).unwrap().len(), 8);
+        let routed = summing(parts(&[&ends[..], &hooks].concat()), 27).unwrap();
+        assert_eq!(routed["node_delay_netfilter_ns"], 17);
+        assert!(!routed.contains_key("link_delay_ns"), "the links are there one by one");
+        assert_eq!(summing(relayed, 35), None, "a packet that lacks a stamp is no example");
+        let direct = parts(&[("sender_out_ns", 1), ("link_delay_ns", 5), ("receiver_in_ns", 4)]);
+        assert_eq!(summing(direct.clone(), 10), Some(direct));
+    }
+}
