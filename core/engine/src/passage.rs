@@ -73,21 +73,29 @@ impl Point {
     }
 }
 
-/// The stamps of one packet on one machine.
+/// The stamps of one packet on one machine. Half the size that options would take: passages are
+/// copied from thread to thread by the hundred thousand a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PointStamps {
-    at: [Option<Instant<Realtime>>; Point::ALL.len()],
+    /// A bit for each point that was stamped.
+    present: u16,
+    /// Nanoseconds since the epoch of CLOCK_REALTIME; 0 where there is no stamp.
+    at: [i64; Point::ALL.len()],
 }
 
 impl PointStamps {
     /// The stamp of this point, if it came.
     pub fn get(&self, point: Point) -> Option<Instant<Realtime>> {
-        self.at[point as usize]
+        let stamped = self.present & 1 << point as u16 != 0;
+        stamped.then(|| Instant::from_nanos(self.at[point as usize]))
     }
 
     /// Notes a stamp. A point keeps the first stamp that it got: a packet passes once.
     pub fn set(&mut self, point: Point, at: Instant<Realtime>) {
-        self.at[point as usize].get_or_insert(at);
+        if self.present & 1 << point as u16 == 0 {
+            self.present |= 1 << point as u16;
+            self.at[point as usize] = at.as_nanos();
+        }
     }
 
     /// From one point to another; `None` unless both were stamped.
