@@ -3,11 +3,11 @@
 use dwell_stats::Quantile;
 use serde::Serialize;
 
-use crate::data::{Axis, RunData, TrialState};
+use crate::data::{RunData, TrialState};
+use crate::effect::effect;
 use crate::figures::{Subject, capital};
 use crate::group::{self, Group};
-use crate::quantity::{compared, count, delay_ns, listed, share, things};
-use crate::shift::{self, Shift};
+use crate::quantity::{count, delay_ns, share, things};
 use crate::trust;
 
 /// A sentence or two about one matter.
@@ -29,7 +29,7 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
             for axis in &run.axes {
                 let groups = group::comparable(run, subject.metric, axis);
                 if groups.len() > 1 {
-                    say(format!("effect-{}", axis.name), effect(axis, subject.noun, &groups));
+                    say(format!("effect-{}", axis.name), effect(&subject, axis));
                 }
             }
         }
@@ -43,45 +43,6 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
     }
     say("trust".into(), trust::in_words(run));
     findings
-}
-
-/// How a parameter changes the median and the 99th percentile: the value that lies farthest from
-/// the first one of the plan, for each.
-pub(crate) fn effect(axis: &Axis, noun: &str, groups: &[Group]) -> String {
-    let groups: Vec<Group> = groups.iter().filter(|g| g.steps.count() > 0).cloned().collect();
-    let name = &axis.name;
-    let Some(first) = groups.first() else { return format!("Nothing was measured over {name}.") };
-    let said = |ppm: u32, what: &str| {
-        let (far, shift) = shift::farthest(&groups, ppm)?;
-        let Shift::Differs { from, to } = shift else { return None };
-        let verb = if to > from { "rose" } else { "fell" };
-        let ratio =
-            compared(from as f64, to as f64).map_or(String::new(), |ratio| format!(" ({ratio})"));
-        let (from, to) = (delay_ns(from), delay_ns(to));
-        Some(format!(
-            "{what} {verb} from {from} at {} to {to} at {}{ratio}",
-            first.label, far.label
-        ))
-    };
-    let parts: Vec<String> =
-        [said(500_000, "the median"), said(990_000, "the 99th percentile (p99)")]
-            .into_iter()
-            .flatten()
-            .collect();
-    if !parts.is_empty() {
-        return format!("{}: {}.", capital(noun), listed(&parts));
-    }
-    let same =
-        groups.iter().skip(1).all(|group| Shift::between(first, group, 500_000) == Shift::Same);
-    if same {
-        format!(
-            "The median {noun} is about the same for every value of {name} measured (within 5 %)."
-        )
-    } else {
-        format!(
-            "Cannot tell whether {name} changes the {noun}: the samples are too few, or repetitions differ as much as the values do."
-        )
-    }
 }
 
 fn delays(subject: &Subject) -> String {
@@ -99,7 +60,7 @@ fn delays(subject: &Subject) -> String {
     let noun = capital(subject.noun);
     let max = steps.max().map(delay_ns).unwrap_or_default();
     let min = steps.min().map(delay_ns).unwrap_or_default();
-    text += &match (steps.quantile(Quantile::P50), steps.quantile(Quantile::P99)) {
+    text += &match (all.quantile(Quantile::P50), all.quantile(Quantile::P99)) {
         (Some(p50), Some(p99)) => format!(
             " {noun}: half of them took at most {} (the median), 99 of 100 at most {}; the shortest took {min}, the longest {max}.",
             delay_ns(p50),

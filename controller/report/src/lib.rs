@@ -6,6 +6,7 @@
 
 mod comparison;
 pub mod data;
+mod effect;
 mod figure;
 mod figures;
 mod findings;
