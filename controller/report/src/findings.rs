@@ -1,10 +1,11 @@
 //! What a run says, in sentences: the same ones for the terminal and for the page.
 
-use dwell_stats::Quantile;
+use dwell_stats::{Quantile, share_interval};
 use serde::Serialize;
 
 use crate::data::{RunData, TrialState};
 use crate::effect::effect;
+use crate::fate::Fate;
 use crate::figures::{Subject, capital};
 use crate::group::{self, Group};
 use crate::quantity::{count, delay_ns, share, things};
@@ -49,11 +50,13 @@ fn delays(subject: &Subject) -> String {
     let all = Group::new(String::new(), group::finished(subject.run).collect(), subject.metric);
     let steps = &all.steps;
     let n = steps.count();
+    let fate = Fate::of(subject.run);
     let mut text = match all.packets() {
         Some(packets) if packets.sent > 0 => format!(
-            "{} of {} were answered in time.",
+            "{} of {} {}.",
             count(packets.received),
-            things(packets.sent, "probe")
+            things(packets.sent, fate.probe),
+            fate.came
         ),
         _ => format!("{} were measured.", things(n, "sample")),
     };
@@ -86,10 +89,19 @@ fn nothing(run: &RunData) -> String {
     match all.packets() {
         _ if run.trials.is_empty() => "This run has no trials.".to_owned(),
         Some(packets) if packets.sent > 0 && packets.received == 0 => {
+            let fate = Fate::of(run);
             format!(
-                "No reply came to any of {}: there is no delay to report.",
-                things(packets.sent, "probe")
+                "{} any of {}: there is no delay to report.",
+                fate.none,
+                things(packets.sent, fate.probe)
             )
+        }
+        _ if group::finished(run)
+            .filter_map(|trial| trial.summary.as_ref())
+            .any(|summary| summary.metrics.values().any(|figures| figures.count > 0)) =>
+        {
+            "There are no samples of a delay; figures that the file states of its own are in the table."
+                .to_owned()
         }
         _ => "No delay was measured.".to_owned(),
     }
@@ -98,26 +110,45 @@ fn nothing(run: &RunData) -> String {
 fn losses(run: &RunData) -> Option<String> {
     let all = Group::new(String::new(), group::finished(run).collect(), "");
     let packets = all.packets().filter(|packets| packets.sent > 0)?;
+    let fate = Fate::of(run);
     let gone = packets.lost.saturating_add(packets.late);
     if gone == 0 {
-        return Some(format!("None of {} was lost or late.", things(packets.sent, "probe")));
+        return Some(format!("None of {} was lost or late.", things(packets.sent, fate.probe)));
     }
-    let mut text = format!(
-        "{} of {} got no reply in time ({}): {} lost, {} late.",
+    let text = format!(
+        "{} of {} {} ({}): {} lost, {} late.",
         count(gone),
-        things(packets.sent, "probe"),
+        things(packets.sent, fate.probe),
+        fate.gone,
         share(gone as f64 / packets.sent as f64),
         count(packets.lost),
         count(packets.late)
     );
-    let gone = |group: &Group| group.packets().map_or(0, |p| p.lost.saturating_add(p.late));
+    Some(text + &where_most_were_lost(run, gone, packets.sent).unwrap_or_default())
+}
+
+/// The combination of parameters that lost the largest share, where it is surely larger than that of
+/// all others together.
+fn where_most_were_lost(run: &RunData, gone: u64, sent: u64) -> Option<String> {
+    const CONFIDENCE: f64 = 0.99;
     let cells = group::cells(run, "");
-    let worst = cells.iter().max_by_key(|cell| gone(cell)).filter(|_| cells.len() > 1);
-    if let Some(worst) = worst {
-        let (lost, sent) = (gone(worst), worst.packets().map_or(0, |packets| packets.sent));
-        text += &format!(" Most of them at {}: {} of {}.", worst.label, count(lost), count(sent));
+    let counts = |cell: &Group| {
+        let packets = cell.packets().filter(|packets| packets.sent > 0)?;
+        Some((packets.lost.saturating_add(packets.late), packets.sent))
+    };
+    let ratio = |(gone, sent): (u64, u64)| gone as f64 / sent as f64;
+    let counted = cells.iter().filter_map(|cell| Some((cell, counts(cell)?)));
+    let (worst, (here, of)) = counted.max_by(|a, b| ratio(a.1).total_cmp(&ratio(b.1)))?;
+    let elsewhere = share_interval(gone.checked_sub(here)?, sent.checked_sub(of)?, CONFIDENCE)?;
+    if share_interval(here, of, CONFIDENCE)?.low <= elsewhere.high {
+        return None;
     }
-    Some(text)
+    let (label, of) = (&worst.label, count(of));
+    Some(if here.saturating_mul(2) > gone {
+        format!(" Most of them at {label}: {} of {of}.", count(here))
+    } else {
+        format!(" The largest share, {} of {of}, at {label}.", count(here))
+    })
 }
 
 fn failures(run: &RunData) -> Option<String> {

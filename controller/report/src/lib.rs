@@ -7,6 +7,7 @@
 mod comparison;
 pub mod data;
 mod effect;
+mod fate;
 mod figure;
 mod figures;
 mod findings;

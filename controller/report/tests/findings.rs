@@ -273,3 +273,88 @@ fn broken_limits_are_told_even_when_the_node_did_not_warn() {
         Some(2_000_000);
     assert!(text(&run, "trust").contains("2 warnings"), "{}", text(&run, "trust"));
 }
+
+#[test]
+fn where_most_were_lost_is_told_only_of_more_than_half_and_beyond_chance() {
+    let lose = |run: &mut RunData, lost: &[u64]| {
+        for (trial, lost) in run.trials.iter_mut().zip(lost) {
+            let packets = trial.summary.as_mut().unwrap().packets.as_mut().unwrap();
+            (packets.sent, packets.lost, packets.received) = (4_500, *lost, 4_500 - lost);
+        }
+    };
+    let ttls = ["60", "61", "62", "63", "64", "65", "66"];
+    let mut run = idle(&ttls, 1, 9, 0.0);
+    lose(&mut run, &[211, 201, 201, 201, 201, 201, 201]);
+    assert!(!text(&run, "loss").contains(" at ttl"), "{}", text(&run, "loss"));
+    lose(&mut run, &[411, 201, 201, 201, 201, 201, 201]);
+    let said = text(&run, "loss");
+    assert!(said.contains("The largest share, 411 of 4,500, at ttl 60"), "{said}");
+    lose(&mut run, &[411, 1, 2, 1, 1, 1, 1]);
+    assert!(text(&run, "loss").contains("Most of them at ttl 60: 411 of 4,500"));
+}
+
+#[test]
+fn packets_of_one_way_arrive_and_are_not_answered() {
+    let mut run = idle(&["60"], 1, 10, 0.0);
+    let summary = run.trials[0].summary.as_mut().unwrap();
+    (summary.kind, summary.engine) = (dwell_record::Kind::Import, "iperf2".to_owned());
+    let packets = summary.packets.as_mut().unwrap();
+    (packets.sent, packets.received, packets.lost) = (1_076, 1_061, 15);
+    assert!(text(&run, "delay").starts_with("1,061 of 1,076 packets arrived."));
+    assert!(text(&run, "loss").starts_with("15 of 1,076 packets did not arrive (1.39 %)"));
+    run.trials[0].series.clear();
+    assert!(text(&run, "delay").starts_with("There are no samples of a delay; figures"));
+}
+
+/// A fact of the panel, as the page has it.
+fn fact(run: &RunData, name: &str) -> String {
+    let page = dwell_report::page(run);
+    let from = page.split(&format!("<dt>{name}</dt><dd>")).nth(1).unwrap_or_default();
+    from.split("</dd>").next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn the_trust_panel_says_what_is_known_and_no_more() {
+    let mut run = synthetic::loads();
+    run.trials[4].summary.as_mut().unwrap().trust.schedule_error_ns.as_mut().unwrap().max =
+        Some(1_016_600);
+    run.trials[5].summary.as_mut().unwrap().trust.schedule_error_ns.as_mut().unwrap().p99 =
+        Some(5_000);
+    let said = fact(&run, "Schedule error");
+    assert!(said.contains("largest of all trials 1.02 ms") && said.contains("p99 5 us"), "{said}");
+    for trial in &mut run.trials {
+        let summary = trial.summary.as_mut().unwrap();
+        summary.trust.planned = None;
+        summary.parameters.insert("interval_ns".to_owned(), 2_000_000.into());
+        summary.parameters.insert("deadline_ns".to_owned(), 8_000_000_000_i64.into());
+    }
+    assert!(fact(&run, "Probes").starts_with("36,000 planned"), "{}", fact(&run, "Probes"));
+    run.trials[0].summary.as_mut().unwrap().parameters.remove("deadline_ns");
+    assert!(fact(&run, "Probes").contains("planned is not known"), "{}", fact(&run, "Probes"));
+    assert!(fact(&run, "Warm-up").starts_with("180 probes"));
+    run.trials[0].summary.as_mut().unwrap().kind = dwell_record::Kind::Import;
+    for name in ["Warm-up", "Samples dropped"] {
+        assert_eq!(fact(&run, name), "not known", "{name}");
+    }
+}
+
+#[test]
+fn outliers_of_both_sides_are_counted_and_point_their_way() {
+    let mut run = idle(&["60"], 1, 11, 0.0);
+    let series = run.trials[0].series.get_mut("rtt_ns").unwrap();
+    let hampel = series.hampel.as_mut().unwrap();
+    (hampel.upper, hampel.lower) = (3, 2);
+    for (i, point) in series.points.iter_mut().take(5).enumerate() {
+        (point.outlier, point.value_ns) = (true, if i < 3 { 90_000 } else { 2_000 });
+    }
+    let figures = figures(&run);
+    let timeline = figures.iter().find(|figure| figure.id == "timeline").unwrap();
+    assert!(
+        timeline.finding.contains("5 of 400 samples stand out, 2 of them low"),
+        "{}",
+        timeline.finding
+    );
+    let spec = timeline.spec.to_string();
+    assert_eq!(spec.matches(r#""way":"low""#).count(), 2, "{spec}");
+    assert!(spec.matches(r#""way":"high""#).count() >= 3);
+}
