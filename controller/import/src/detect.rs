@@ -64,6 +64,7 @@ fn hint(head: &[u8]) -> &'static str {
         [] => " (it is empty)",
         [0x1f, 0x8b, ..] => " (it is compressed: unpack it with gunzip first)",
         [0x28, 0xb5, 0x2f, 0xfd, ..] => " (it is compressed: unpack it with zstd -d first)",
+        _ if contains(head, b"sockperf:") => " (it looks like sockperf, but holds no observation)",
         _ => "",
     }
 }
@@ -82,6 +83,9 @@ mod tests {
         for format in Format::ALL {
             assert!(error.contains(format.name()), "{error}");
         }
+        assert!(error.contains("not known") && error.contains("segment"), "{error}");
+        let empty = recognise(b"sockperf: == version #3.7\n").unwrap_err().to_string();
+        assert!(empty.contains("no observation"), "{empty}");
         let packed = recognise(&[0x1f, 0x8b, 8, 0]).unwrap_err().to_string();
         assert!(packed.contains("gunzip"), "{packed}");
         assert!(recognise(b"").unwrap_err().to_string().contains("empty"));

@@ -9,7 +9,7 @@ use crate::Format;
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// No known format.
-    #[error("tell the format of the file{hint}; known are: {known}", known = known())]
+    #[error("its format is not known{hint}; known are: {known}", known = known())]
     Unknown {
         /// What it may be instead; empty, or begins with a blank.
         hint: &'static str,
@@ -50,5 +50,6 @@ pub enum ImportError {
 fn known() -> String {
     let known: Vec<_> =
         Format::ALL.iter().map(|f| format!("{} ({})", f.name(), f.describe())).collect();
-    known.join(", ")
+    // `dwell import` reads its own samples without this crate.
+    known.join(", ") + ", segment (samples that dwell itself wrote)"
 }

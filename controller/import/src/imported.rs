@@ -40,6 +40,9 @@ pub struct Flow {
     /// What became of the probes: counted from the rows, and where rows cannot hold it, as stated
     /// by the file. `None` where neither says.
     pub packets: Option<Packets>,
+    /// Whether its rows say nothing of what became of the packets: requests, which are answered in
+    /// another flow, or what a sender noted. `packets` is `None` then.
+    pub fates_unknown: bool,
     /// Distributions that the file states and its rows cannot give.
     pub metrics: BTreeMap<String, Figures>,
     /// Scalars that the file states and its rows cannot give.

@@ -55,6 +55,9 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
     let mut flows: Vec<_> = flows.into_values().collect();
     flows.sort_by_key(|flow| flow.flow);
     for mut flow in flows {
+        if flow.equal == flow.records {
+            sink.fates_unknown(flow.flow);
+        }
         while let Some(lost) = flow.sequence.left() {
             sink.lost(flow.flow, lost)?;
         }
@@ -85,12 +88,22 @@ struct Flow {
     /// Number and time of sending of the record before.
     last: Option<(u64, i64)>,
     one_host: bool,
+    records: u64,
+    /// Of those, with one time for sending and receiving.
+    equal: u64,
 }
 
 impl Flow {
     fn new(flow: FlowNumber, first: &Record) -> Self {
         let one_host = first.source.0 == first.destination.0;
-        Self { flow, sequence: Sequence::starting_at(1), last: None, one_host }
+        Self {
+            flow,
+            sequence: Sequence::starting_at(1),
+            last: None,
+            one_host,
+            records: 0,
+            equal: 0,
+        }
     }
 
     /// False when the record does not belong to the flow.
@@ -101,6 +114,8 @@ impl Flow {
             Arrival::Again => (State::Duplicate, false),
             Arrival::Astray => return Ok(false),
         };
+        self.records += 1;
+        self.equal += u64::from(record.tx == record.rx);
         let last = self.last.replace((number, record.tx));
         let gap = last.filter(|(before, _)| before + 1 == number).map(|(_, tx)| record.tx - tx);
         let delay = (record.tx != record.rx).then(|| around_midnight(record.rx - record.tx));

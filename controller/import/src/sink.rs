@@ -105,6 +105,11 @@ impl<'a> Sink<'a> {
         *packets = sum(*packets, add);
     }
 
+    /// Says that the rows of a flow do not tell what became of its packets.
+    pub(crate) fn fates_unknown(&mut self, flow: FlowNumber) {
+        self.flow_mut(flow).fates_unknown = true;
+    }
+
     /// Sets a parameter.
     pub(crate) fn parameter(&mut self, name: &str, value: impl Into<serde_json::Value>) {
         self.imported.parameters.insert(name.to_owned(), value.into());
@@ -168,6 +173,9 @@ impl<'a> Sink<'a> {
     pub(crate) fn finish(mut self) -> Result<Imported, ImportError> {
         (0..self.waiting.len()).try_for_each(|flow| self.hand_over(flow))?;
         let mut imported = self.imported;
+        for flow in imported.flows.iter_mut().filter(|flow| flow.fates_unknown) {
+            flow.packets = None;
+        }
         for packets in imported.flows.iter_mut().filter_map(|flow| flow.packets.as_mut()) {
             // The row of a late reply supersedes one of a loss.
             packets.lost = packets.lost.saturating_sub(packets.late);

@@ -1,15 +1,20 @@
 //! Several runs in the same figures, on shared axes.
 
+use dwell_stats::Quantile;
+
 use crate::data::RunData;
 use crate::figure::Figure;
 use crate::figures::{Overlay, boxes, capital, ccdf, ecdf, histogram, percentiles};
 use crate::group::{self, Group};
 use crate::metric;
-use crate::quantity::Unit;
+use crate::quantity::{Unit, delay};
 use crate::shift::Shift;
 
 /// Boxes of a comparison: more rows than this are not read.
 const BOXES: usize = 36;
+
+/// The probability that a figure says of any two runs of the same thing that they differ.
+const DOUBT: f64 = 0.05;
 
 /// Figures of the first delay that all runs measured; the first run is the baseline. All cells of
 /// a run are one distribution, except in the figure that has a box per cell and run. Empty when
@@ -51,10 +56,11 @@ pub fn comparison_figures(runs: &[RunData]) -> Vec<Figure> {
     figures
 }
 
-/// What a run is called beside others: a letter and its id.
+/// What a run is called beside others: a letter and its id. Its name may be long; the heading of
+/// its trust has it.
 pub(crate) fn name(i: usize, run: &RunData) -> String {
     let letter = u8::try_from(i).ok().filter(|i| *i < 26).map(|i| char::from(b'A' + i));
-    letter.map_or_else(|| run.id.clone(), |letter| format!("{letter}: {} ({})", run.id, run.name))
+    letter.map_or_else(|| run.id.clone(), |letter| format!("{letter}: {}", run.id))
 }
 
 /// One box per cell and run, where the cells of all runs are the same ones and more than one.
@@ -68,6 +74,7 @@ fn by_cell(runs: &[RunData], metric: &str, overlay: &Overlay) -> Option<Figure> 
     }
     let mut groups = Vec::new();
     let mut parts = Vec::new();
+    let mut too_few = false;
     for i in 0..first.len() {
         for (j, of_run) in cells.iter().enumerate() {
             let letter =
@@ -77,11 +84,20 @@ fn by_cell(runs: &[RunData], metric: &str, overlay: &Overlay) -> Option<Figure> 
             groups.push(group);
         }
         let pair = &groups[groups.len() - runs.len()..];
-        parts.extend(pair.iter().skip(1).filter_map(|group| differs(&pair[0], group)));
+        let doubt = DOUBT / (first.len() * (runs.len() - 1).max(1)) as f64;
+        for group in pair.iter().skip(1) {
+            match Shift::between(&pair[0], group, Quantile::P50, None, doubt) {
+                Shift::Differs(_) => parts.push(against(&pair[0], group, doubt)),
+                Shift::TooFew { .. } => too_few = true,
+                _ => {}
+            }
+        }
     }
     groups.retain(|group| group.steps.count() > 0);
-    let finding = if parts.is_empty() {
-        "No combination of parameters differs beyond what its samples can tell.".to_owned()
+    let finding = if parts.is_empty() && too_few {
+        "Fewer than three trials of each combination of parameters: differences are of these trials, not of the runs; cannot tell.".to_owned()
+    } else if parts.is_empty() {
+        "No combination of parameters differs by more than its repetitions do.".to_owned()
     } else {
         parts.truncate(3);
         format!("{}.", parts.join("; "))
@@ -90,33 +106,32 @@ fn by_cell(runs: &[RunData], metric: &str, overlay: &Overlay) -> Option<Figure> 
     boxes(&Overlay { groups: &groups, ..*overlay }, "boxes-cells".into(), title, finding)
 }
 
-fn differs(baseline: &Group, other: &Group) -> Option<String> {
-    use crate::quantity::{compared, delay_ns};
-    let Shift::Differs { from, to } = Shift::between(baseline, other, 500_000) else { return None };
-    let ratio =
-        compared(from as f64, to as f64).map_or(String::new(), |ratio| format!(" ({ratio})"));
-    Some(format!(
-        "median {} at {}, {} at {}{ratio}",
-        delay_ns(from),
-        baseline.label,
-        delay_ns(to),
-        other.label
-    ))
+/// What is said of the median of one group against that of another.
+fn against(baseline: &Group, other: &Group, doubt: f64) -> String {
+    let pair = |from: f64, to: f64| {
+        format!("median {} at {}, {} at {}", delay(from), baseline.label, delay(to), other.label)
+    };
+    match Shift::between(baseline, other, Quantile::P50, None, doubt) {
+        Shift::Differs(change) => pair(change.from, change.to) + &change.by(),
+        Shift::Same => format!("{} has about the median of {}", other.label, baseline.label),
+        Shift::TooFew { from, to, repetitions } => {
+            let times = if repetitions > 1 { "two trials" } else { "one trial" };
+            format!(
+                "{}: {times} each, a difference of these trials, not of the runs; cannot tell",
+                pair(from, to)
+            )
+        }
+        Shift::CannotTell(change) => {
+            format!("{}{}: cannot tell", pair(change.from, change.to), change.by())
+        }
+        Shift::Unknown => format!("nothing to compare in {} and {}", other.label, baseline.label),
+    }
 }
 
 fn against_baseline(groups: &[Group]) -> String {
     let Some((baseline, rest)) = groups.split_first() else { return String::new() };
-    let said = rest.iter().map(|group| match Shift::between(baseline, group, 500_000) {
-        Shift::Differs { .. } => differs(baseline, group).unwrap_or_default(),
-        Shift::Same => format!("{} has about the median of {}", group.label, baseline.label),
-        Shift::CannotTell => {
-            format!(
-                "cannot tell whether the median of {} differs from that of {}",
-                group.label, baseline.label
-            )
-        }
-    });
-    let said: Vec<String> = said.collect();
+    let doubt = DOUBT / rest.len().max(1) as f64;
+    let said: Vec<String> = rest.iter().map(|group| against(baseline, group, doubt)).collect();
     if said.is_empty() {
         "Only one run has samples.".to_owned()
     } else {

@@ -2,15 +2,15 @@
 
 mod relay;
 
-use dwell_record::Kind;
-use dwell_stats::Quantile;
+use dwell_stats::{Quantile, share_interval};
 use serde::Serialize;
 
-use crate::data::{Axis, RunData, TrialState};
+use crate::data::{RunData, TrialState};
+use crate::effect::effect;
+use crate::fate::Fate;
 use crate::figures::{Subject, capital};
 use crate::group::{self, Group};
-use crate::quantity::{compared, count, delay_ns, listed, share, things};
-use crate::shift::{self, Shift};
+use crate::quantity::{count, delay_ns, share, things};
 use crate::trust;
 
 /// A sentence or two about one matter.
@@ -32,7 +32,7 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
             for axis in &run.axes {
                 let groups = group::comparable(run, subject.metric, axis);
                 if groups.len() > 1 {
-                    say(format!("effect-{}", axis.name), effect(axis, subject.noun, &groups));
+                    say(format!("effect-{}", axis.name), effect(&subject, axis));
                 }
             }
         }
@@ -49,62 +49,24 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
     findings
 }
 
-/// How a parameter changes the median and the 99th percentile: the value that lies farthest from
-/// the first one of the plan, for each.
-pub(crate) fn effect(axis: &Axis, noun: &str, groups: &[Group]) -> String {
-    let groups: Vec<Group> = groups.iter().filter(|g| g.steps.count() > 0).cloned().collect();
-    let name = &axis.name;
-    let Some(first) = groups.first() else { return format!("Nothing was measured over {name}.") };
-    let said = |ppm: u32, what: &str| {
-        let (far, shift) = shift::farthest(&groups, ppm)?;
-        let Shift::Differs { from, to } = shift else { return None };
-        let verb = if to > from { "rose" } else { "fell" };
-        let ratio =
-            compared(from as f64, to as f64).map_or(String::new(), |ratio| format!(" ({ratio})"));
-        let (from, to) = (delay_ns(from), delay_ns(to));
-        Some(format!(
-            "{what} {verb} from {from} at {} to {to} at {}{ratio}",
-            first.label, far.label
-        ))
-    };
-    let parts: Vec<String> =
-        [said(500_000, "the median"), said(990_000, "the 99th percentile (p99)")]
-            .into_iter()
-            .flatten()
-            .collect();
-    if !parts.is_empty() {
-        return format!("{}: {}.", capital(noun), listed(&parts));
-    }
-    let same =
-        groups.iter().skip(1).all(|group| Shift::between(first, group, 500_000) == Shift::Same);
-    if same {
-        format!(
-            "The median {noun} is about the same for every value of {name} measured (within 5 %)."
-        )
-    } else {
-        format!(
-            "Cannot tell whether {name} changes the {noun}: the samples are too few, or repetitions differ as much as the values do."
-        )
-    }
-}
-
 fn delays(subject: &Subject) -> String {
     let all = Group::new(String::new(), group::finished(subject.run).collect(), subject.metric);
     let steps = &all.steps;
     let n = steps.count();
+    let fate = Fate::of(subject.run);
     let mut text = match all.packets() {
         Some(packets) if packets.sent > 0 => format!(
             "{} of {} {}.",
             count(packets.received),
-            things(packets.sent, probe(subject.run)),
-            if is_one_way(subject.run) { "arrived" } else { "were answered in time" }
+            things(packets.sent, fate.probe),
+            fate.came
         ),
         _ => format!("{} were measured.", things(n, "sample")),
     };
     let noun = capital(subject.noun);
     let max = steps.max().map(delay_ns).unwrap_or_default();
     let min = steps.min().map(delay_ns).unwrap_or_default();
-    text += &match (steps.quantile(Quantile::P50), steps.quantile(Quantile::P99)) {
+    text += &match (all.quantile(Quantile::P50), all.quantile(Quantile::P99)) {
         (Some(p50), Some(p99)) => format!(
             " {noun}: half of them took at most {} (the median), 99 of 100 at most {}; the shortest took {min}, the longest {max}.",
             delay_ns(p50),
@@ -126,24 +88,24 @@ fn delays(subject: &Subject) -> String {
 }
 
 /// Whether the run's packets go one way, and nobody answers them.
-fn is_one_way(run: &RunData) -> bool {
-    run.trials.iter().any(|trial| trial.summary.as_ref().is_some_and(|s| s.kind == Kind::Relay))
-}
-
-fn probe(run: &RunData) -> &'static str {
-    if is_one_way(run) { "packet" } else { "probe" }
-}
-
 fn nothing(run: &RunData) -> String {
     let all = Group::new(String::new(), group::finished(run).collect(), "");
     match all.packets() {
         _ if run.trials.is_empty() => "This run has no trials.".to_owned(),
         Some(packets) if packets.sent > 0 && packets.received == 0 => {
+            let fate = Fate::of(run);
             format!(
                 "{} any of {}: there is no delay to report.",
-                if is_one_way(run) { "There is no trace of" } else { "No reply came to" },
-                things(packets.sent, probe(run))
+                fate.none,
+                things(packets.sent, fate.probe)
             )
+        }
+        _ if group::finished(run)
+            .filter_map(|trial| trial.summary.as_ref())
+            .any(|summary| summary.metrics.values().any(|figures| figures.count > 0)) =>
+        {
+            "There are no samples of a delay; figures that the file states of its own are in the table."
+                .to_owned()
         }
         _ => "No delay was measured.".to_owned(),
     }
@@ -152,27 +114,45 @@ fn nothing(run: &RunData) -> String {
 fn losses(run: &RunData) -> Option<String> {
     let all = Group::new(String::new(), group::finished(run).collect(), "");
     let packets = all.packets().filter(|packets| packets.sent > 0)?;
+    let fate = Fate::of(run);
     let gone = packets.lost.saturating_add(packets.late);
     if gone == 0 {
-        return Some(format!("None of {} was lost or late.", things(packets.sent, probe(run))));
+        return Some(format!("None of {} was lost or late.", things(packets.sent, fate.probe)));
     }
-    let mut text = format!(
+    let text = format!(
         "{} of {} {} ({}): {} lost, {} late.",
         count(gone),
-        things(packets.sent, probe(run)),
-        if is_one_way(run) { "did not arrive" } else { "got no reply in time" },
+        things(packets.sent, fate.probe),
+        fate.gone,
         share(gone as f64 / packets.sent as f64),
         count(packets.lost),
         count(packets.late)
     );
-    let gone = |group: &Group| group.packets().map_or(0, |p| p.lost.saturating_add(p.late));
+    Some(text + &where_most_were_lost(run, gone, packets.sent).unwrap_or_default())
+}
+
+/// The combination of parameters that lost the largest share, where it is surely larger than that of
+/// all others together.
+fn where_most_were_lost(run: &RunData, gone: u64, sent: u64) -> Option<String> {
+    const CONFIDENCE: f64 = 0.99;
     let cells = group::cells(run, "");
-    let worst = cells.iter().max_by_key(|cell| gone(cell)).filter(|_| cells.len() > 1);
-    if let Some(worst) = worst {
-        let (lost, sent) = (gone(worst), worst.packets().map_or(0, |packets| packets.sent));
-        text += &format!(" Most of them at {}: {} of {}.", worst.label, count(lost), count(sent));
+    let counts = |cell: &Group| {
+        let packets = cell.packets().filter(|packets| packets.sent > 0)?;
+        Some((packets.lost.saturating_add(packets.late), packets.sent))
+    };
+    let ratio = |(gone, sent): (u64, u64)| gone as f64 / sent as f64;
+    let counted = cells.iter().filter_map(|cell| Some((cell, counts(cell)?)));
+    let (worst, (here, of)) = counted.max_by(|a, b| ratio(a.1).total_cmp(&ratio(b.1)))?;
+    let elsewhere = share_interval(gone.checked_sub(here)?, sent.checked_sub(of)?, CONFIDENCE)?;
+    if share_interval(here, of, CONFIDENCE)?.low <= elsewhere.high {
+        return None;
     }
-    Some(text)
+    let (label, of) = (&worst.label, count(of));
+    Some(if here.saturating_mul(2) > gone {
+        format!(" Most of them at {label}: {} of {of}.", count(here))
+    } else {
+        format!(" The largest share, {} of {of}, at {label}.", count(here))
+    })
 }
 
 fn failures(run: &RunData) -> Option<String> {

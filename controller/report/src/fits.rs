@@ -118,7 +118,7 @@ pub(crate) fn medians(subject: &Subject, axis: &Axis) -> Option<Vec<(usize, f64,
         let before = points.len();
         for trial in &group.trials {
             let one = Group::new(String::new(), vec![trial], subject.metric);
-            let Some(median) = one.steps.quantile(Quantile::P50) else { continue };
+            let Some(median) = one.quantile(Quantile::P50) else { continue };
             let pairs = trial.parameters.iter().filter(|(name, _)| **name != axis.name);
             let key = pairs.map(|(name, value)| (name.as_str(), value.as_str())).collect();
             let place = others.iter().position(|other| *other == key).unwrap_or_else(|| {

@@ -17,36 +17,55 @@ pub(crate) struct Group<'a> {
     /// What they have in common, such as `network` or `size 64B, rate 200pps`.
     pub(crate) label: String,
     pub(crate) trials: Vec<&'a TrialData>,
-    /// One distribution per trial that has samples, and the cell it belongs to.
-    repetitions: Vec<(&'a BTreeMap<String, String>, Steps)>,
+    /// The trials that have samples, each with its distribution.
+    measured: Vec<(&'a TrialData, Steps)>,
+    metric: String,
     /// All samples together.
     pub(crate) steps: Steps,
 }
 
 impl<'a> Group<'a> {
     pub(crate) fn new(label: String, trials: Vec<&'a TrialData>, metric: &str) -> Self {
-        let repetitions: Vec<_> = trials
+        let measured: Vec<_> = trials
             .iter()
             .filter_map(|trial| {
                 let series = trial.series.get(metric)?;
-                Some((&trial.parameters, Steps::merged([series.steps.as_slice()])))
+                let steps = Steps::merged([series.steps.as_slice()]);
+                (steps.count() > 0).then_some((*trial, steps))
             })
             .collect();
-        let steps = Steps::merged(repetitions.iter().map(|(_, steps)| steps.as_slice()));
-        Self { label, trials, repetitions, steps }
+        let steps = Steps::merged(measured.iter().map(|(_, steps)| steps.as_slice()));
+        Self { label, trials, measured, metric: metric.to_owned(), steps }
     }
 
-    /// The percentile of each trial that supports it.
-    pub(crate) fn over_trials(&self, quantile: Quantile) -> Vec<i64> {
-        self.repetitions.iter().filter_map(|(_, steps)| steps.quantile(quantile)).collect()
+    /// The percentile of each trial that supports it, and the trial.
+    pub(crate) fn over_trials(
+        &self,
+        quantile: Quantile,
+    ) -> impl Iterator<Item = (&'a TrialData, i64)> {
+        let of = move |(trial, steps): &(&'a TrialData, Steps)| {
+            Some((*trial, stored(trial, &self.metric, steps, quantile)?))
+        };
+        self.measured.iter().filter_map(of)
+    }
+
+    /// The percentile of all samples together: of one trial as it was stored, of several within
+    /// 0.1 %.
+    pub(crate) fn quantile(&self, quantile: Quantile) -> Option<i64> {
+        match self.measured.as_slice() {
+            [(trial, steps)] => stored(trial, &self.metric, steps, quantile),
+            _ => self.steps.quantile(quantile),
+        }
     }
 
     /// What is known of the percentile of the source: its interval, widened by the factors that
-    /// lie between repetitions of one cell and that cell as a whole.
+    /// lie between repetitions of one cell and that cell as a whole. For limits that claims are held
+    /// against; what differs between conditions is told by `crate::shift`.
+    #[allow(dead_code, reason = "claims about single conditions use it")]
     pub(crate) fn interval(&self, ppm: u32) -> Option<(i64, i64)> {
         let quantile = Quantile::from_ppm(ppm)?;
         let (low, high) = self.steps.interval(quantile)?;
-        let middle = self.steps.quantile(quantile)? as f64;
+        let middle = self.quantile(quantile)? as f64;
         let (least, most) = self.factors(quantile);
         let (least, most) = (middle * least, middle * most);
         Some((low.min(least.min(most).floor() as i64), high.max(most.max(least).ceil() as i64)))
@@ -56,8 +75,8 @@ impl<'a> Group<'a> {
     /// repetitions of its cell together: one and one where cells were measured once.
     fn factors(&self, quantile: Quantile) -> (f64, f64) {
         let mut cells: BTreeMap<&BTreeMap<String, String>, Vec<&Steps>> = BTreeMap::new();
-        for (parameters, steps) in &self.repetitions {
-            cells.entry(parameters).or_default().push(steps);
+        for (trial, steps) in &self.measured {
+            cells.entry(&trial.parameters).or_default().push(steps);
         }
         let several = cells.into_values().filter(|cell| cell.len() > 1);
         let factors = several.flat_map(|cell| {
@@ -84,6 +103,22 @@ impl<'a> Group<'a> {
             send_failed: a.send_failed.saturating_add(b.send_failed),
         })
     }
+}
+
+/// The percentile of a trial: the stored one, which is as exact as the samples were, where it is of
+/// the same samples as the steps, else that of the steps.
+fn stored(trial: &TrialData, metric: &str, steps: &Steps, quantile: Quantile) -> Option<i64> {
+    let figures = trial.summary.as_ref().and_then(|summary| summary.metrics.get(metric));
+    let figures = figures.filter(|figures| figures.count == steps.count());
+    let known = figures.and_then(|figures| match quantile {
+        Quantile::P50 => figures.p50,
+        Quantile::P90 => figures.p90,
+        Quantile::P95 => figures.p95,
+        Quantile::P99 => figures.p99,
+        Quantile::P99_9 => figures.p99_9,
+        _ => None,
+    });
+    known.or_else(|| steps.quantile(quantile))
 }
 
 /// The trials that were measured.

@@ -7,6 +7,8 @@
 mod claims;
 mod comparison;
 pub mod data;
+mod effect;
+mod fate;
 mod figure;
 mod figures;
 mod findings;

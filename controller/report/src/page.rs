@@ -46,7 +46,7 @@ pub fn comparison_page(runs: &[RunData], findings: &[Finding]) -> String {
     for (i, run) in runs.iter().enumerate() {
         let name = comparison::name(i, run);
         let _ = write!(main, "<div class=\"run\">{}", sections::about(run));
-        let heading = format!("Can the numbers of {name} be trusted?");
+        let heading = format!("Can the numbers of {name} ({}) be trusted?", run.name);
         main += &sections::trust(run, &heading, &format!("trust-{i}"));
         main += "</div>";
     }

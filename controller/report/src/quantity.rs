@@ -105,7 +105,8 @@ pub(crate) fn compared(from: f64, to: f64) -> Option<String> {
     let percent = significant((ratio - 1.0).abs() * 100.0, 2);
     Some(match ratio {
         1.0..1.5 => format!("{percent} % more"),
-        0.5..1.0 => format!("{percent} % less"),
+        0.1..1.0 => format!("{percent} % less"),
+        ..0.1 => format!("1/{} of it", count(significant(1.0 / ratio, 2) as u64)),
         ratio => format!("{} times", significant(ratio, 2)),
     })
 }
@@ -167,6 +168,8 @@ mod tests {
         assert_eq!(compared(334.0, 1010.0).as_deref(), Some("3 times"));
         assert_eq!(compared(100.0, 104.2).as_deref(), Some("4.2 % more"));
         assert_eq!(compared(100.0, 88.0).as_deref(), Some("12 % less"));
+        assert_eq!(compared(137.0, 0.0863).as_deref(), Some("1/1,600 of it"));
+        assert_eq!(compared(100.0, 30.0).as_deref(), Some("70 % less"));
         assert_eq!(compared(0.0, 5.0), None);
     }
 }

@@ -1,60 +1,121 @@
-//! Whether one group of samples is slower than another, and by how much, or that nobody can tell.
+//! Whether trials of one condition are slower than those of another, and by how much, or that
+//! nobody can tell. A trial is one observation: see `dwell_stats::blocked_shift`.
 
-use dwell_stats::Quantile;
+use std::collections::{BTreeMap, BTreeSet};
 
+use dwell_stats::{Block, BlockedShift, Quantile, RealInterval, blocked_shift};
+
+use crate::data::TrialData;
 use crate::group::Group;
+use crate::quantity::{compared, delay};
 
-/// How a percentile differs between two groups.
+/// How a percentile differs between two groups of trials.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shift {
-    /// Their intervals lie apart: from this to that, in nanoseconds.
-    Differs {
-        /// Of the first group.
-        from: i64,
-        /// Of the second.
-        to: i64,
-    },
-    /// Their intervals overlap and are narrow: both within a twentieth of each other.
+    /// Beyond what trials measured alike differ by.
+    Differs(Change),
+    /// Within a twentieth, beyond doubt.
     Same,
-    /// Too few samples, or repetitions that spread too far.
-    CannotTell,
+    /// Trials measured alike differ by too much, as here.
+    CannotTell(Change),
+    /// Too few were measured alike to know how much these differ; so many of each condition in a
+    /// block of trials, at most.
+    TooFew { from: f64, to: f64, repetitions: usize },
+    /// Nothing to compare.
+    Unknown,
+}
+
+/// Typical percentiles of trials, and where their relation lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Change {
+    /// Of the first group, in nanoseconds.
+    pub(crate) from: f64,
+    /// Of the second.
+    pub(crate) to: f64,
+    interval: RealInterval,
+    /// Whether the interval is one of a ratio, else of a difference in nanoseconds.
+    relative: bool,
+}
+
+impl Change {
+    /// By how much, and within which interval: ` (3 times; 95 % interval: 2 to 4 times)`.
+    pub(crate) fn by(&self) -> String {
+        let RealInterval { low, high } = self.interval;
+        let said = if self.relative {
+            let [low, high] = [low, high].map(|ratio| compared(1.0, ratio).unwrap_or_default());
+            let by = compared(self.from, self.to).unwrap_or_default();
+            format!("{by}; 95 % interval: {low} to {high}")
+        } else {
+            format!("95 % interval of the difference: {} to {}", delay(low), delay(high))
+        };
+        format!(" ({said})")
+    }
 }
 
 impl Shift {
-    /// Compares the percentile of `ppm` parts in a million.
-    pub(crate) fn between(first: &Group, second: &Group, ppm: u32) -> Self {
-        let quantile = |group: &Group| group.steps.quantile(Quantile::from_ppm(ppm)?);
-        let (Some(from), Some(to)) = (quantile(first), quantile(second)) else {
-            return Self::CannotTell;
+    /// Compares the percentile over the trials of each group. Trials are measured alike if their
+    /// parameters are the same but for that of `axis`; where each group has one cell only, all are.
+    /// `doubt` is the probability of a difference where there is none.
+    pub(crate) fn between(
+        first: &Group,
+        second: &Group,
+        quantile: Quantile,
+        axis: Option<&str>,
+        doubt: f64,
+    ) -> Self {
+        let blocks = blocks(first, second, quantile, axis);
+        let Some(found) = blocked_shift(&blocks, 1.0 - doubt) else { return Self::Unknown };
+        let BlockedShift { baseline: from, other: to, relative, .. } = found;
+        let Some(interval) = found.interval else {
+            let repetitions = blocks.iter().map(|block| block.a.len().min(block.b.len()));
+            return Self::TooFew { from, to, repetitions: repetitions.max().unwrap_or_default() };
         };
-        let (Some(a), Some(b)) = (first.interval(ppm), second.interval(ppm)) else {
-            return Self::CannotTell;
-        };
-        if a.1 < b.0 || b.1 < a.0 {
-            return Self::Differs { from, to };
+        let change = Change { from, to, interval, relative };
+        match found.shift {
+            dwell_stats::Shift::Rises | dwell_stats::Shift::Falls => Self::Differs(change),
+            dwell_stats::Shift::CannotTell
+                if relative && interval.low > 1.0 / 1.05 && interval.high < 1.05 =>
+            {
+                Self::Same
+            }
+            dwell_stats::Shift::CannotTell => Self::CannotTell(change),
         }
-        let (low, high) = (a.0.min(b.0) as f64, a.1.max(b.1) as f64);
-        if low > 0.0 && high / low < 1.05 { Self::Same } else { Self::CannotTell }
     }
 
-    /// How far the percentile moved, as the size of a logarithm; zero unless it did.
+    /// How far apart the typical percentiles are, as the size of a logarithm.
     pub(crate) fn size(self) -> f64 {
         match self {
-            Self::Differs { from, to } if from > 0 && to > 0 => {
-                (to as f64 / from as f64).ln().abs()
+            Self::Differs(Change { from, to, .. })
+            | Self::CannotTell(Change { from, to, .. })
+            | Self::TooFew { from, to, .. } => {
+                if from > 0.0 && to > 0.0 {
+                    (to / from).ln().abs()
+                } else {
+                    f64::MAX
+                }
             }
-            Self::Differs { .. } => f64::MAX,
-            Self::Same | Self::CannotTell => 0.0,
+            Self::Same | Self::Unknown => 0.0,
         }
     }
 }
 
-/// Of several groups, the one whose percentile lies farthest from that of the first.
-pub(crate) fn farthest<'g, 'a>(
-    groups: &'g [Group<'a>],
-    ppm: u32,
-) -> Option<(&'g Group<'a>, Shift)> {
-    let (first, rest) = groups.split_first()?;
-    let shifts = rest.iter().map(|group| (group, Shift::between(first, group, ppm)));
-    shifts.reduce(|far, next| if next.1.size() > far.1.size() { next } else { far })
+fn blocks(first: &Group, second: &Group, quantile: Quantile, axis: Option<&str>) -> Vec<Block> {
+    let cells = |group: &Group| {
+        let parameters = group.trials.iter().map(|trial| &trial.parameters);
+        parameters.collect::<BTreeSet<_>>().len()
+    };
+    let single = cells(first) < 2 && cells(second) < 2;
+    let key = |trial: &TrialData| {
+        let mut alike = if single { BTreeMap::new() } else { trial.parameters.clone() };
+        axis.and_then(|axis| alike.remove(axis));
+        alike
+    };
+    let mut blocks: BTreeMap<BTreeMap<String, String>, Block> = BTreeMap::new();
+    for (trial, ns) in first.over_trials(quantile) {
+        blocks.entry(key(trial)).or_default().a.push(ns as f64);
+    }
+    for (trial, ns) in second.over_trials(quantile) {
+        blocks.entry(key(trial)).or_default().b.push(ns as f64);
+    }
+    blocks.into_values().collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_record::{Ends, Placement, Summary};
+use dwell_record::{Ends, Kind, Placement, Summary};
 
 use crate::data::RunData;
 use crate::group::{self, Group};
@@ -45,11 +45,7 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     );
     fact(
         "Warm-up",
-        summaries
-            .iter()
-            .map(|s| s.trust.warm_up_sent)
-            .sum::<Option<u64>>()
-            .filter(|_| !summaries.is_empty())
+        sum(&summaries, |s| s.trust.warm_up_sent.filter(|_| watched(s)))
             .map(|n| format!("{} before the first one counted", things(n, "probe"))),
         "The first packets meet cold caches; they are sent and not counted.",
     );
@@ -77,11 +73,11 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     fact(
         "Schedule error",
         schedule_error(&summaries),
-        "Actual minus intended time of sending, worst trial: large errors mean that the sender itself was late.",
+        "Actual minus intended time of sending: percentiles of the worst trial; large errors mean that the sender itself was late.",
     );
     fact(
         "Samples dropped",
-        sum(&summaries, |s| s.trust.ring_dropped).map(count),
+        sum(&summaries, |s| watched(s).then_some(s.trust.ring_dropped)).map(count),
         "Results lost on the way from the timing thread to the recorder (ring overflow); must be 0.",
     );
     fact(
@@ -92,7 +88,7 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     fact(
         "Clocks apart",
         clocks(&summaries),
-        "How far wall clock and steady clock moved against each other from start to end of a trial, worst trial; beyond 100 ns the clock was stepped and the samples concerned are void.",
+        "The wall clock and the steady clock of this machine, from start to end of the worst trial; beyond 100 ns the clock was stepped and the samples concerned are void.",
     );
     fact(
         "Floor",
@@ -248,17 +244,26 @@ fn named(summaries: &[&Summary], of: fn(&Summary) -> Option<String>) -> Option<S
     (!names.is_empty()).then(|| if more > 0 { format!("{text} and {more} more") } else { text })
 }
 
-fn sum(summaries: &[&Summary], of: fn(&Summary) -> u64) -> Option<u64> {
-    (!summaries.is_empty()).then(|| summaries.iter().map(|s| of(s)).fold(0, u64::saturating_add))
+/// Unknown for one trial is unknown for the sum.
+fn sum(summaries: &[&Summary], of: fn(&Summary) -> Option<u64>) -> Option<u64> {
+    let known: Option<Vec<u64>> = summaries.iter().map(|s| of(s)).collect();
+    known.filter(|each| !each.is_empty()).map(|each| each.into_iter().fold(0, u64::saturating_add))
+}
+
+/// Whether a program of ours counted what went wrong. In the files of others nothing says so, and
+/// a segment has no word of its warm-up.
+fn watched(summary: &Summary) -> bool {
+    summary.kind != Kind::Import
 }
 
 fn probes(run: &RunData, summaries: &[&Summary]) -> Option<String> {
     let all = Group::new(String::new(), group::finished(run).collect(), "");
     let packets = all.packets()?;
-    // Unknown for one trial is unknown for the sum.
-    let planned: Option<u64> = summaries.iter().map(|s| s.trust.planned).sum();
-    let planned = planned
-        .map_or_else(|| "without a planned end".to_owned(), |n| format!("{} planned", count(n)));
+    let planned = sum(summaries, planned);
+    let planned = planned.map_or_else(
+        || "how many were planned is not known".to_owned(),
+        |n| format!("{} planned", count(n)),
+    );
     let mut parts = vec![
         planned,
         format!("{} sent", count(packets.sent)),
@@ -277,11 +282,23 @@ fn probes(run: &RunData, summaries: &[&Summary]) -> Option<String> {
     Some(listed(&parts))
 }
 
+/// How many probes a trial was to send: as stated, or as its interval and its time allow.
+fn planned(summary: &Summary) -> Option<u64> {
+    let number = |name: &str| summary.parameters.get(name)?.as_u64();
+    let timed = || {
+        let interval = number("interval_ns").filter(|interval| *interval > 0)?;
+        Some(number("deadline_ns")?.div_ceil(interval))
+    };
+    summary.trust.planned.or_else(timed)
+}
+
 fn schedule_error(summaries: &[&Summary]) -> Option<String> {
-    let known = summaries.iter().filter_map(|s| s.trust.schedule_error_ns.as_ref());
-    let worst = known.max_by_key(|figures| (figures.p99, figures.max))?;
+    let known = || summaries.iter().filter_map(|s| s.trust.schedule_error_ns.as_ref());
+    let worst = known().max_by_key(|figures| (figures.p99, figures.max))?;
+    let largest = known().filter_map(|figures| figures.max).max();
     let said = |name: &str, ns: Option<i64>| ns.map(|ns| format!("{name} {}", delay_ns(ns)));
-    let parts = [said("p50", worst.p50), said("p99", worst.p99), said("largest", worst.max)];
+    let parts =
+        [said("p50", worst.p50), said("p99", worst.p99), said("largest of all trials", largest)];
     Some(parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
@@ -290,13 +307,9 @@ fn clocks(summaries: &[&Summary]) -> Option<String> {
     let apart = |c: &dwell_record::Clocks| c.end.offset_ns.saturating_sub(c.start.offset_ns);
     let worst = pairs.iter().max_by_key(|c| apart(c).saturating_abs())?;
     let width = pairs.iter().map(|c| c.start.width_ns.max(c.end.width_ns)).max()?;
-    let seconds =
-        |ns: i64| format!("{}.{:09} s", ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
     Some(format!(
-        "{}; offset {} at the start, {} at the end, each within {}",
+        "moved by {} against each other, read to within {}",
         delay(apart(worst) as f64),
-        seconds(worst.start.offset_ns),
-        seconds(worst.end.offset_ns),
         delay_ns(width)
     ))
 }

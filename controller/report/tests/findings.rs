@@ -2,8 +2,12 @@
 
 mod synthetic;
 
-use dwell_report::data::{RunData, TrialState};
+use dwell_report::data::{RunData, TrialData, TrialState};
 use dwell_report::{figures, findings};
+use rand::SeedableRng as _;
+use rand_distr::{Distribution as _, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use synthetic::Shape;
 
 fn text(run: &RunData, id: &str) -> String {
     findings(run).into_iter().find(|finding| finding.id == id).map(|f| f.text).unwrap_or_default()
@@ -94,12 +98,129 @@ fn repetitions_that_disagree_take_a_difference_back() {
     let mut run = synthetic::loads();
     // One repetition in three is slower by more than the loads differ.
     for trial in run.trials.iter_mut().filter(|trial| trial.repetition == 2) {
-        for step in &mut trial.series.get_mut("rtt_ns").unwrap().steps {
-            step.value_ns = step.value_ns * 3 / 2;
-        }
+        slow_down(trial, 1.5);
     }
     let said = text(&run, "effect-load");
     assert!(!said.contains("the median"), "{said}");
+}
+
+/// What one trial differs from the next by, and what a condition does.
+fn slow_down(trial: &mut TrialData, factor: f64) {
+    let scaled = |ns: i64| (ns as f64 * factor) as i64;
+    for step in &mut trial.series.get_mut("rtt_ns").unwrap().steps {
+        step.value_ns = scaled(step.value_ns);
+    }
+    let figures = trial.summary.as_mut().unwrap().metrics.get_mut("rtt_ns").unwrap();
+    for figure in [&mut figures.p50, &mut figures.p99, &mut figures.min, &mut figures.max] {
+        *figure = figure.map(scaled);
+    }
+}
+
+const BODY: Shape = Shape {
+    median_ns: 20e3,
+    sigma: 0.1,
+    tail_share: 0.01,
+    tail_factor: 3.0,
+    loss: 0.0,
+    samples: 400,
+};
+
+/// Trials that differ by nothing but their axis, each of a level of its own.
+fn idle(ttls: &[&str], repetitions: u32, seed: u64, spread: f64) -> RunData {
+    let mut run = synthetic::run("1", "aa", None, vec![synthetic::axis("ttl", ttls, None)]);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    for repetition in 1..=repetitions {
+        for ttl in ttls {
+            let stray: f64 = StandardNormal.sample(&mut random);
+            let mut trial =
+                synthetic::trial(&run, repetition, &[("ttl", *ttl)], BODY, 1_000 * seed);
+            slow_down(&mut trial, (spread * stray).exp());
+            run.trials.push(trial);
+        }
+    }
+    run
+}
+
+fn claims(said: &str) -> bool {
+    said.contains(" rose from ") || said.contains(" fell from ")
+}
+
+#[test]
+fn trials_measured_once_each_are_no_effect_however_far_apart() {
+    let mut run = idle(&["60", "61", "62", "63"], 1, 3, 0.1);
+    slow_down(&mut run.trials[2], 8.0);
+    let said = text(&run, "effect-ttl");
+    assert!(!claims(&said), "{said}");
+    for words in ["measured once each", "ttl 60", "ttl 62", "cannot tell whether ttl caused it"] {
+        assert!(said.contains(words), "{said}");
+    }
+    let twice = text(&idle(&["60", "61"], 2, 4, 0.1), "effect-ttl");
+    assert!(twice.contains("measured twice each") && !claims(&twice), "{twice}");
+    for figure in figures(&run).iter().filter(|figure| figure.id.starts_with("boxes")) {
+        assert!(!claims(&figure.finding), "{}", figure.finding);
+    }
+}
+
+#[test]
+fn runs_of_one_thing_claim_an_effect_less_than_once_in_twenty_times() {
+    for (repetitions, spread) in [(3, 0.1), (5, 0.4)] {
+        let wrong = |&seed: &u64| {
+            claims(&text(&idle(&["60", "61", "62", "63"], repetitions, seed, spread), "effect-ttl"))
+        };
+        let wrong: Vec<u64> = (100..300).filter(wrong).collect();
+        assert!(wrong.len() < 10, "{repetitions} repetitions, seeds {wrong:?}");
+    }
+}
+
+#[test]
+fn an_obvious_effect_in_three_repetitions_of_two_loads_is_told() {
+    // Medians in nanoseconds, repetition by repetition, as a slow link gave them.
+    let medians = [
+        ("100B", "none", [310e3, 300e3, 330e3]),
+        ("100B", "busy", [900e3, 1_440e3, 1_100e3]),
+        ("1400B", "none", [4_680e3, 4_700e3, 4_750e3]),
+        ("1400B", "busy", [5_200e3, 6_900e3, 8_100e3]),
+    ];
+    let axes = vec![
+        synthetic::axis("size", &["100B", "1400B"], Some((vec![100.0, 1400.0], "B"))),
+        synthetic::axis("load", &["none", "busy"], None),
+    ];
+    let mut run = synthetic::run("1", "sizes", None, axes);
+    for repetition in 0..3 {
+        for (size, load, medians) in medians {
+            let shape = Shape { median_ns: medians[repetition], ..BODY };
+            let values = [("size", size), ("load", load)];
+            let trial = synthetic::trial(&run, repetition as u32 + 1, &values, shape, 31);
+            run.trials.push(trial);
+        }
+    }
+    let said = text(&run, "effect-size");
+    assert!(said.contains("the median rose from") && said.contains("at size 1400B"), "{said}");
+}
+
+#[test]
+fn a_drift_is_told_and_noise_is_not_called_the_lack_of_one() {
+    let drift = |run: &RunData| {
+        figures(run).into_iter().find(|figure| figure.id == "drift").unwrap().finding
+    };
+    let told = |&seed: &u64| drift(&idle(&["60", "61"], 8, seed, 0.02)).starts_with("Delays");
+    let told: Vec<u64> = (1..=60).filter(told).collect();
+    assert!(told.len() < 3, "seeds {told:?}");
+    let mut run = idle(&["60", "61"], 8, 8, 0.02);
+    for trial in run.trials.iter_mut().filter(|trial| trial.order > 8) {
+        slow_down(trial, 1.5);
+    }
+    assert!(drift(&run).starts_with("Delays rose"), "{}", drift(&run));
+    // Here single trials differ tenfold.
+    let wild = drift(&idle(&["60", "61"], 8, 6, 1.0));
+    assert!(wild.starts_with("Cannot tell whether delays drifted"), "{wild}");
+}
+
+#[test]
+fn sentences_quote_the_stored_median_and_not_the_edge_of_its_bucket() {
+    let mut run = idle(&["60"], 1, 7, 0.0);
+    run.trials[0].summary.as_mut().unwrap().metrics.get_mut("rtt_ns").unwrap().p50 = Some(282_519);
+    assert!(text(&run, "delay").contains("283 us (the median)"), "{}", text(&run, "delay"));
 }
 
 #[test]
@@ -170,4 +291,89 @@ fn modes_of_relaying_are_compared_on_the_one_rung_that_all_have() {
     assert_eq!(dwell_report::main_metric(&programs), Some("node_delay_ns"), "the deepest rung");
     let fits = dwell_report::fits(&run);
     assert!(fits.iter().any(|f| f.relay.as_deref() == Some("encrypt") && f.axis == "size"));
+}
+
+#[test]
+fn where_most_were_lost_is_told_only_of_more_than_half_and_beyond_chance() {
+    let lose = |run: &mut RunData, lost: &[u64]| {
+        for (trial, lost) in run.trials.iter_mut().zip(lost) {
+            let packets = trial.summary.as_mut().unwrap().packets.as_mut().unwrap();
+            (packets.sent, packets.lost, packets.received) = (4_500, *lost, 4_500 - lost);
+        }
+    };
+    let ttls = ["60", "61", "62", "63", "64", "65", "66"];
+    let mut run = idle(&ttls, 1, 9, 0.0);
+    lose(&mut run, &[211, 201, 201, 201, 201, 201, 201]);
+    assert!(!text(&run, "loss").contains(" at ttl"), "{}", text(&run, "loss"));
+    lose(&mut run, &[411, 201, 201, 201, 201, 201, 201]);
+    let said = text(&run, "loss");
+    assert!(said.contains("The largest share, 411 of 4,500, at ttl 60"), "{said}");
+    lose(&mut run, &[411, 1, 2, 1, 1, 1, 1]);
+    assert!(text(&run, "loss").contains("Most of them at ttl 60: 411 of 4,500"));
+}
+
+#[test]
+fn packets_of_one_way_arrive_and_are_not_answered() {
+    let mut run = idle(&["60"], 1, 10, 0.0);
+    let summary = run.trials[0].summary.as_mut().unwrap();
+    (summary.kind, summary.engine) = (dwell_record::Kind::Import, "iperf2".to_owned());
+    let packets = summary.packets.as_mut().unwrap();
+    (packets.sent, packets.received, packets.lost) = (1_076, 1_061, 15);
+    assert!(text(&run, "delay").starts_with("1,061 of 1,076 packets arrived."));
+    assert!(text(&run, "loss").starts_with("15 of 1,076 packets did not arrive (1.39 %)"));
+    run.trials[0].series.clear();
+    assert!(text(&run, "delay").starts_with("There are no samples of a delay; figures"));
+}
+
+/// A fact of the panel, as the page has it.
+fn fact(run: &RunData, name: &str) -> String {
+    let page = dwell_report::page(run);
+    let from = page.split(&format!("<dt>{name}</dt><dd>")).nth(1).unwrap_or_default();
+    from.split("</dd>").next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn the_trust_panel_says_what_is_known_and_no_more() {
+    let mut run = synthetic::loads();
+    run.trials[4].summary.as_mut().unwrap().trust.schedule_error_ns.as_mut().unwrap().max =
+        Some(1_016_600);
+    run.trials[5].summary.as_mut().unwrap().trust.schedule_error_ns.as_mut().unwrap().p99 =
+        Some(5_000);
+    let said = fact(&run, "Schedule error");
+    assert!(said.contains("largest of all trials 1.02 ms") && said.contains("p99 5 us"), "{said}");
+    for trial in &mut run.trials {
+        let summary = trial.summary.as_mut().unwrap();
+        summary.trust.planned = None;
+        summary.parameters.insert("interval_ns".to_owned(), 2_000_000.into());
+        summary.parameters.insert("deadline_ns".to_owned(), 8_000_000_000_i64.into());
+    }
+    assert!(fact(&run, "Probes").starts_with("36,000 planned"), "{}", fact(&run, "Probes"));
+    run.trials[0].summary.as_mut().unwrap().parameters.remove("deadline_ns");
+    assert!(fact(&run, "Probes").contains("planned is not known"), "{}", fact(&run, "Probes"));
+    assert!(fact(&run, "Warm-up").starts_with("180 probes"));
+    run.trials[0].summary.as_mut().unwrap().kind = dwell_record::Kind::Import;
+    for name in ["Warm-up", "Samples dropped"] {
+        assert_eq!(fact(&run, name), "not known", "{name}");
+    }
+}
+
+#[test]
+fn outliers_of_both_sides_are_counted_and_point_their_way() {
+    let mut run = idle(&["60"], 1, 11, 0.0);
+    let series = run.trials[0].series.get_mut("rtt_ns").unwrap();
+    let hampel = series.hampel.as_mut().unwrap();
+    (hampel.upper, hampel.lower) = (3, 2);
+    for (i, point) in series.points.iter_mut().take(5).enumerate() {
+        (point.outlier, point.value_ns) = (true, if i < 3 { 90_000 } else { 2_000 });
+    }
+    let figures = figures(&run);
+    let timeline = figures.iter().find(|figure| figure.id == "timeline").unwrap();
+    assert!(
+        timeline.finding.contains("5 of 400 samples stand out, 2 of them low"),
+        "{}",
+        timeline.finding
+    );
+    let spec = timeline.spec.to_string();
+    assert_eq!(spec.matches(r#""way":"low""#).count(), 2, "{spec}");
+    assert!(spec.matches(r#""way":"high""#).count() >= 3);
 }

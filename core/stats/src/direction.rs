@@ -35,9 +35,21 @@ pub(crate) struct Directions {
     /// Numbers of recent replies, to tell a probe that was duplicated from a reply that was.
     numbers: Recent<u32>,
     duplicated_forward: u64,
+    /// Which of the reflector's numbers came.
+    arrivals: Recent<Arrival>,
+    /// Probes that were duplicated and of which one reply only came.
+    half_answered: u64,
     send_failed: u64,
     lost_before_newest: u64,
     lost_after_newest: u64,
+}
+
+/// Whether a number of the reflector's came with a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arrival {
+    Came,
+    /// Others around it did, and no lost probe accounts for it.
+    Missed,
 }
 
 /// What was known when the reply to the highest id so far arrived.
@@ -60,6 +72,8 @@ impl Directions {
             warm_up_counted: None,
             numbers: Recent::new(),
             duplicated_forward: 0,
+            arrivals: Recent::new(),
+            half_answered: 0,
             send_failed: 0,
             lost_before_newest: 0,
             lost_after_newest: 0,
@@ -85,7 +99,9 @@ impl Directions {
         let newest = self.newest.filter(|_| self.stateful)?;
         let warm_up = self.warm_up_counted.unwrap_or(self.warm_up_sent);
         // What `seq - id` would be had every probe arrived, less what it is.
-        let missing = i128::from(warm_up) + i128::from(newest.duplicated_forward)
+        let missing = i128::from(warm_up)
+            + i128::from(newest.duplicated_forward)
+            + i128::from(self.half_answered)
             - i128::from(newest.send_failed)
             - i128::from(newest.shift);
         let lost = self.lost_before_newest;
@@ -102,6 +118,9 @@ impl Directions {
         if id == 0 {
             let counted = u64::try_from(shift).unwrap_or(0).min(self.warm_up_sent);
             self.warm_up_counted = Some(counted);
+        }
+        if let Some(newest) = self.newest.filter(|newest| newest.id < id) {
+            self.look_for_missed(newest, id, shift);
         }
         if self.newest.is_none_or(|newest| newest.id < id) {
             self.newest = Some(Newest {
@@ -121,10 +140,37 @@ impl Directions {
     /// waits for its kernel stamp.
     fn answered(&mut self, id: u64, seq: Option<u32>) {
         let Some(seq) = seq else { return };
+        let number = number(id, i64::from(seq.wrapping_sub(id as u32).cast_signed()));
+        let missed = self.arrivals.get(number) == Some(Arrival::Missed);
+        self.arrivals.put(number, Arrival::Came);
         match self.numbers.get(id) {
-            Some(first) => self.duplicated_forward += u64::from(first != seq),
-            None => self.numbers.put(id, seq),
+            // One that was missed is counted already.
+            Some(first) => self.duplicated_forward += u64::from(first != seq && !missed),
+            None => {
+                self.numbers.put(id, seq);
+                self.half_answered -= u64::from(missed);
+            }
         }
+    }
+
+    /// Numbers between those of two probes in a row that no reply brought, beyond what the lost
+    /// probes between them can have taken.
+    fn look_for_missed(&mut self, before: Newest, id: u64, shift: i64) {
+        let (first, end) = (number(before.id, before.shift).saturating_add(1), number(id, shift));
+        let failed = self.send_failed - before.send_failed;
+        let probes = (id - before.id - 1).saturating_sub(failed);
+        let recent = end.saturating_sub(NEIGHBOURS).max(first)..end;
+        let absent = |number: &u64| self.arrivals.get(*number).is_none();
+        let missed: Vec<u64> = if end.saturating_sub(first) > probes {
+            recent.rev().filter(absent).collect()
+        } else {
+            Vec::new()
+        };
+        let beyond = (missed.len() as u64).saturating_sub(probes);
+        for number in missed.into_iter().take(beyond as usize) {
+            self.arrivals.put(number, Arrival::Missed);
+        }
+        self.half_answered += beyond;
     }
 
     fn lost_at(&mut self, id: u64) -> &mut u64 {
@@ -134,6 +180,15 @@ impl Directions {
             &mut self.lost_after_newest
         }
     }
+}
+
+/// How many numbers before a reply's are looked at.
+const NEIGHBOURS: u64 = 64;
+
+/// The reflector's number of a reply, from where its 32 bits do not wrap.
+fn number(id: u64, shift: i64) -> u64 {
+    // Room for a shift below zero at the first ids.
+    id.saturating_add(1 << 32).saturating_add_signed(shift)
 }
 
 #[cfg(test)]
@@ -182,6 +237,72 @@ mod tests {
         directions.record(&sample(3, State::Lost, None));
         let expected = LossByDirection { forward: 1, backward: 0, unknown: 0 };
         assert_eq!(directions.loss(), Some(expected));
+    }
+
+    #[test]
+    fn a_duplicated_probe_of_whose_replies_one_is_lost_does_not_hide_a_lost_one() {
+        let mut directions = Directions::new(0);
+        let mut received = |id, seq| directions.record(&sample(id, State::Received, Some(seq)));
+        received(0, 0);
+        // 1 and 2 are the numbers of probe 1: the second reply is lost; 5 that of the first of 4.
+        for (id, seq) in [(1, 1), (2, 3), (3, 4), (4, 6), (5, 7)] {
+            received(id, seq);
+        }
+        // Probe 6 is lost on its way.
+        received(7, 8);
+        directions.record(&sample(6, State::Lost, None));
+        let expected = LossByDirection { forward: 1, backward: 0, unknown: 0 };
+        assert_eq!(directions.loss(), Some(expected));
+    }
+
+    #[test]
+    fn probes_that_overtake_one_another_are_not_taken_for_duplicated_ones() {
+        let mut directions = Directions::new(0);
+        // The reflector saw 2 before 1, and the replies came in another order again.
+        for (id, seq) in [(0, 0), (2, 1), (3, 3), (1, 2), (4, 4), (6, 5), (7, 7), (5, 6), (9, 8)] {
+            directions.record(&sample(id, State::Received, Some(seq)));
+        }
+        directions.record(&sample(8, State::Lost, None));
+        let expected = LossByDirection { forward: 1, backward: 0, unknown: 0 };
+        assert_eq!(directions.loss(), Some(expected));
+    }
+
+    #[test]
+    fn loss_and_duplication_on_both_ways_are_told_apart_within_a_twentieth() {
+        use rand::{RngExt as _, SeedableRng as _};
+        const SEED: u64 = 5;
+        let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(SEED);
+        let mut directions = Directions::new(0);
+        let (mut seq, mut forward, mut backward) = (0, 0_u64, 0_u64);
+        for id in 0..100_000 {
+            let lost_forward = id > 0 && random.random_bool(0.03);
+            let mut replies = Vec::new();
+            let copies = u32::from(!lost_forward) + u32::from(random.random_bool(0.02));
+            let arrived = if lost_forward { 0 } else { copies };
+            for _ in 0..arrived {
+                if id == 0 || !random.random_bool(0.03) {
+                    replies.push(seq);
+                }
+                seq += 1;
+            }
+            forward += u64::from(lost_forward);
+            backward += u64::from(!lost_forward && replies.is_empty());
+            match replies.as_slice() {
+                [] => directions.record(&sample(id, State::Lost, None)),
+                [first, others @ ..] => {
+                    directions.record(&sample(id, State::Received, Some(*first)));
+                    others.iter().for_each(|other| {
+                        directions.record(&sample(id, State::Duplicate, Some(*other)));
+                    });
+                }
+            }
+        }
+        let told = directions.loss().unwrap();
+        let close = |told: u64, true_one: u64| told.abs_diff(true_one) * 20 < true_one;
+        assert!(
+            close(told.forward, forward) && close(told.backward, backward),
+            "seed {SEED}: {told:?} for {forward} and {backward}"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod bars;
+mod blocked;
 mod bootstrap;
 mod compare;
 mod delays;
@@ -38,6 +39,7 @@ mod variation;
 mod way;
 
 pub use bars::render;
+pub use blocked::{Block, BlockedShift, FEWEST_TRIALS, blocked_shift};
 pub use compare::{Compare, Comparison, NanosInterval, QuantileShift};
 pub use delays::Delays;
 pub use direction::LossByDirection;

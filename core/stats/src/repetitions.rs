@@ -3,6 +3,7 @@
 
 use dwell_units::Nanos;
 
+use crate::blocked::FEWEST_TRIALS;
 use crate::compare::{Compare, Comparison, NanosInterval, QuantileShift};
 use crate::distribution::Quantile;
 use crate::interval::RealInterval;
@@ -13,8 +14,8 @@ use crate::shift::Shift;
 impl Compare {
     /// Compares the repetitions of A with those of B, each a series in any order: Welch's t on the
     /// quantile of each repetition. `baseline` and `other` are the means of these, and repetitions
-    /// that do not support a quantile are left out of it. There is no interval below two that do, on
-    /// either side. `ranks` is `None`: ranks see samples, not repetitions.
+    /// that do not support a quantile are left out of it. There is no interval below
+    /// [`FEWEST_TRIALS`] that do, on either side. `ranks` is `None`: ranks see samples, not repetitions.
     ///
     /// Believes that repetitions are independent of each other: A and B in random or alternating
     /// order, not first all of one.
@@ -55,7 +56,7 @@ impl Mean {
         }
         let value = figures.iter().sum::<f64>() / n;
         let squares: f64 = figures.iter().map(|figure| (figure - value).powi(2)).sum();
-        let square_error = (figures.len() > 1).then(|| squares / (n - 1.0) / n);
+        let square_error = (figures.len() >= FEWEST_TRIALS).then(|| squares / (n - 1.0) / n);
         Some(Self { value, square_error, freedom: n - 1.0 })
     }
 }
@@ -138,10 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn one_repetition_has_a_difference_and_no_interval() {
+    fn one_or_two_repetitions_have_a_difference_and_no_interval() {
         let found = compare(&[&[10, 20, 30]], &[&[40, 50, 60]]);
         assert_eq!((found.difference, found.percent), (Some(Nanos(30)), Some(150.0)));
         assert_eq!((found.interval, found.shift), (None, Shift::CannotTell));
+        let two: [&[i64]; 2] = [&[10, 20, 30], &[11, 21, 31]];
+        assert_eq!(compare(&two, &[&[70, 80, 90], &[71, 81, 91]]).interval, None);
         assert_eq!(compare(&[], &[]).difference, None);
         assert_eq!(compare(&[&[1]], &[&[1, 2, 3], &[]]).difference, None);
     }

@@ -10,8 +10,8 @@ use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Batch, Column};
 use dwell_report::Finding;
 use dwell_report::data::RunData;
-use dwell_stats::{Compare, Comparison, Quantile, QuantileShift, Shift};
-use dwell_store::{RunRow, Store};
+use dwell_stats::{Compare, Comparison, FEWEST_TRIALS, Quantile, QuantileShift, Shift};
+use dwell_store::{RunKind, RunRow, Store};
 use serde_json::{Value, json};
 
 use super::data::{DataArgs, chain, find, run_data, without_damaged};
@@ -19,10 +19,13 @@ use super::data::{DataArgs, chain, find, run_data, without_damaged};
 /// Arguments of `compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The first run is the baseline; cells with the same parameters are compared. A condition of --fail-if \
-is about the shift from it: 'p99 > 10%' or 'p50 > 20us'; it holds when even the low end of the \
-shift's interval is beyond.\n\
-Exit codes: 0 compared, 1 a runtime failure, 2 usage, 3 a --fail-if condition held.")]
+The first run is the baseline; cells with the same parameters are compared, trial by trial: three \
+repetitions of each are needed to tell a difference of runs from one of trials. Two imported \
+recordings of one series each are compared within these recordings. A condition of --fail-if is \
+about the shift from the baseline: 'p99 > 10%' or 'p50 > 20us'; it holds when even the low end of \
+the shift's interval is beyond, and counts as held where there is no interval.\n\
+Exit codes: 0 compared, 1 a runtime failure, 2 usage, 3 a --fail-if condition held or cannot be \
+judged.")]
 pub(crate) struct Args {
     /// The runs, the baseline first
     #[arg(num_args = 2.., value_name = "RUN")]
@@ -68,7 +71,50 @@ struct Compared {
     run: String,
     cell: String,
     count: (usize, usize),
+    trials: (usize, usize),
+    basis: Basis,
     comparison: Comparison,
+}
+
+/// What a comparison rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Basis {
+    /// Several trials on both sides: how they differ among themselves is known.
+    Repetitions,
+    /// One long series on both sides, read from files.
+    Recordings,
+    /// Fewer trials than tell how such trials differ.
+    Trials,
+}
+
+impl Basis {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Repetitions => "repetitions",
+            Self::Recordings => "recordings",
+            Self::Trials => "trials",
+        }
+    }
+
+    /// What a reader must know before believing the difference.
+    fn caution(self, trials: (usize, usize)) -> Option<String> {
+        match self {
+            Self::Repetitions => None,
+            Self::Recordings => Some(
+                "within these two recordings; what two recordings of one thing differ by as wholes \
+                 it cannot see"
+                    .to_owned(),
+            ),
+            Self::Trials if trials == (1, 1) => Some(
+                "one trial each: a difference of these trials, not of the runs; cannot tell".to_owned(),
+            ),
+            Self::Trials => Some(format!(
+                "{} and {} trials: a difference of these trials, not of the runs; cannot tell below \
+                 {FEWEST_TRIALS} of each",
+                trials.0, trials.1
+            )),
+        }
+    }
 }
 
 /// Runs the command.
@@ -92,23 +138,34 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         .iter()
         .map(|row| cells(&store, row, column, &mut left_out))
         .collect::<Result<_, _>>()?;
+    let (first, others) = cells.split_first().context("two runs at least")?;
+    let pairs: Vec<(&RunRow, Pair)> = rows[1..]
+        .iter()
+        .zip(others)
+        .flat_map(|(row, other)| pairs(first, other).into_iter().map(move |pair| (row, pair)))
+        .collect();
+    // All cells share the doubt of one comparison.
+    let share = pairs.len().max(1);
+    let usual = Compare::default();
     let how = Compare {
         quantiles: QUANTILES.map(|(_, q)| q).to_vec(),
         seed: args.seed,
-        ..Compare::default()
+        confidence: 1.0 - (1.0 - usual.confidence) / share as f64,
+        draws: usual.draws * share.min(8),
     };
-    let mut compared = Vec::new();
-    let (first, others) = cells.split_first().context("two runs at least")?;
-    for (row, other) in rows[1..].iter().zip(others) {
-        for (cell, a, b) in pairs(first, other) {
-            compared.push(Compared {
-                run: row.run.clone(),
-                cell,
-                count: (a.iter().map(Vec::len).sum(), b.iter().map(Vec::len).sum()),
-                comparison: compare(&how, &a, &b),
-            });
+    let imported = |row: &RunRow| row.kind == RunKind::Import;
+    let compare_pair = |(row, (cell, a, b)): (&RunRow, Pair)| {
+        let (basis, comparison) = compare(&how, &a, &b, imported(&rows[0]) && imported(row));
+        Compared {
+            run: row.run.clone(),
+            cell,
+            count: (a.iter().map(Vec::len).sum(), b.iter().map(Vec::len).sum()),
+            trials: (a.len(), b.len()),
+            basis,
+            comparison,
         }
-    }
+    };
+    let compared: Vec<Compared> = pairs.into_iter().map(compare_pair).collect();
     if compared.is_empty() {
         without_damaged(left_out)?;
         return Err(Failure::usage(format!(
@@ -161,8 +218,8 @@ fn cells(
             continue;
         }
         if !values.is_empty() {
-            let cell: Vec<_> =
-                trial.parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            let named = trial.parameters.iter().filter(|(_, value)| !value.is_empty());
+            let cell: Vec<_> = named.map(|(name, value)| format!("{name} {value}")).collect();
             cells.entry(cell.join(", ")).or_default().push(values);
         }
     }
@@ -185,20 +242,26 @@ fn pairs(first: &Cells, other: &Cells) -> Vec<Pair> {
         .collect()
 }
 
-/// Repetitions tell drift from effect; without them the series are all there is.
-fn compare(how: &Compare, a: &[Vec<i64>], b: &[Vec<i64>]) -> Comparison {
-    if a.len() >= 3 && b.len() >= 3 {
-        let slices = |series: &[Vec<i64>]| -> Vec<Vec<i64>> { series.to_vec() };
-        let (a, b) = (slices(a), slices(b));
-        let a: Vec<&[i64]> = a.iter().map(Vec::as_slice).collect();
-        let b: Vec<&[i64]> = b.iter().map(Vec::as_slice).collect();
-        return how.repetitions(&a, &b);
+/// Repetitions tell effect from chance; of recordings the series are all there is.
+fn compare(how: &Compare, a: &[Vec<i64>], b: &[Vec<i64>], imported: bool) -> (Basis, Comparison) {
+    if let (true, [a], [b]) = (imported, a, b) {
+        return (Basis::Recordings, how.series(a, b));
     }
-    how.series(&a.concat(), &b.concat())
+    let repeated = a.len() >= FEWEST_TRIALS && b.len() >= FEWEST_TRIALS;
+    let basis = if repeated { Basis::Repetitions } else { Basis::Trials };
+    let a: Vec<&[i64]> = a.iter().map(Vec::as_slice).collect();
+    let b: Vec<&[i64]> = b.iter().map(Vec::as_slice).collect();
+    (basis, how.repetitions(&a, &b))
 }
 
+/// The name in results.
 fn quantile_name(quantile: Quantile) -> &'static str {
     QUANTILES.iter().find(|(_, q)| *q == quantile).map_or("?", |(name, _)| name)
+}
+
+/// The name as people write it, and as --fail-if reads it.
+fn written(quantile: Quantile) -> String {
+    quantile_name(quantile).replace('_', ".")
 }
 
 /// Nanoseconds as people read them.
@@ -206,7 +269,7 @@ fn time(ns: i64) -> String {
     let magnitude = ns.unsigned_abs();
     match magnitude {
         0..1_000 => format!("{ns} ns"),
-        1_000..10_000_000 => format!("{:.2} us", ns as f64 / 1e3),
+        1_000..1_000_000 => format!("{:.2} us", ns as f64 / 1e3),
         _ => format!("{:.2} ms", ns as f64 / 1e6),
     }
 }
@@ -226,19 +289,27 @@ fn findings(baseline: &str, column: Column, compared: &[Compared]) -> Vec<Findin
             let shifts: Vec<String> = sure
                 .map(|q| {
                     let verb = if q.shift == Shift::Rises { "rose" } else { "fell" };
-                    format!("{} {verb} by {}", quantile_name(q.quantile), shift_text(q))
+                    format!("{} {verb} by {}", written(q.quantile), shift_text(q))
                 })
                 .collect();
-            let text = if shifts.is_empty() {
-                format!(
+            let caution = one.basis.caution(one.trials);
+            let text = match (caution, shifts.is_empty()) {
+                (Some(caution), true) if one.basis == Basis::Trials => {
+                    format!("{metric}{place}: {baseline} to {}: {caution}", one.run)
+                }
+                (_, true) => format!(
                     "{metric}{place}: no percentile of {} differs from {baseline} by more than \
                      chance may; cannot tell",
                     one.run
-                )
-            } else {
-                format!("{metric}{place}: from {baseline} to {}, {}", one.run, shifts.join("; "))
+                ),
+                (caution, false) => {
+                    let caution = caution.map_or(String::new(), |caution| format!(" ({caution})"));
+                    let shifts = shifts.join("; ");
+                    format!("{metric}{place}: {baseline} to {}: {shifts}{caution}", one.run)
+                }
             };
-            Finding { id: format!("shift-{}-{}", one.run, one.cell), text }
+            let cell = if one.cell.is_empty() { String::new() } else { format!("-{}", one.cell) };
+            Finding { id: format!("shift-{}{cell}", one.run), text }
         })
         .collect()
 }
@@ -258,18 +329,35 @@ fn print(
 ) -> io::Result<()> {
     writeln!(out, "{} against {baseline}", column.name())?;
     for one in compared {
-        writeln!(out, "\nrun {}  {}  n {} and {}", one.run, one.cell, one.count.0, one.count.1)?;
+        let cell = if one.cell.is_empty() { String::new() } else { format!("  {}", one.cell) };
         writeln!(
             out,
-            "{:7}{:>14}{:>14}{:>14}{:>10}   interval of the shift",
-            "", "baseline", "here", "shift", ""
+            "\nrun {}{cell}  trials {} and {}, values {} and {}",
+            one.run, one.trials.0, one.trials.1, one.count.0, one.count.1
+        )?;
+        if let Some(caution) = one.basis.caution(one.trials) {
+            writeln!(out, "{caution}")?;
+        }
+        writeln!(
+            out,
+            "{:7}{:>14}{:>14}{:>14}{:>10}   {:.1}% interval of the shift",
+            "",
+            "baseline",
+            "here",
+            "shift",
+            "",
+            one.comparison.confidence_each * 100.0
         )?;
         for shift in &one.comparison.quantiles {
             let value = |value: Option<dwell_units::Nanos>| {
                 value.map_or("-".to_owned(), |value| time(value.0))
             };
             let percent = shift.percent.map_or(String::new(), |p| format!("{p:+.1}%"));
-            let interval = shift.interval.map_or("cannot tell: too few values".to_owned(), |i| {
+            let missing = match one.basis {
+                Basis::Trials => "cannot tell: too few trials",
+                Basis::Repetitions | Basis::Recordings => "cannot tell: too few values",
+            };
+            let interval = shift.interval.map_or(missing.to_owned(), |i| {
                 let tell = match shift.shift {
                     Shift::CannotTell => "  cannot tell",
                     Shift::Rises => "  rises",
@@ -280,7 +368,7 @@ fn print(
             writeln!(
                 out,
                 "{:7}{:>14}{:>14}{:>14}{percent:>10}   {interval}",
-                quantile_name(shift.quantile),
+                written(shift.quantile),
                 value(shift.baseline),
                 value(shift.other),
                 value(shift.difference),
@@ -290,10 +378,13 @@ fn print(
             writeln!(
                 out,
                 "a value here is larger than one of the baseline in {:.1}% of pairs (Cliff's delta \
-                 {:+.3}, Mann-Whitney p {})",
+                 {:+.3}, Mann-Whitney p{})",
                 ranks.superiority * 100.0,
                 ranks.cliffs_delta(),
-                ranks.p_value.map_or("-".to_owned(), |p| format!("{p:.3}"))
+                ranks.p_value.map_or(" -".to_owned(), |p| match p {
+                    ..0.001 => " < 0.001".to_owned(),
+                    p => format!(" {p:.3}"),
+                })
             )?;
         }
     }
@@ -327,6 +418,9 @@ fn object(baseline: &str, column: Column, compared: &[Compared], findings: &[Fin
                 "cell": one.cell,
                 "baseline_count": one.count.0,
                 "count": one.count.1,
+                "basis": one.basis.name(),
+                "baseline_trials": one.trials.0,
+                "trials": one.trials.1,
                 "confidence_each": one.comparison.confidence_each,
                 "shifts": shifts,
                 "cliffs_delta": one.comparison.ranks.as_ref().map(|r| r.cliffs_delta()),
@@ -401,18 +495,21 @@ fn judge(conditions: &[Condition], compared: &[Compared]) -> Exit {
         for one in compared {
             let shifts = one.comparison.quantiles.iter();
             for shift in shifts.filter(|shift| shift.quantile == condition.quantile) {
-                let name = quantile_name(condition.quantile);
+                let name = written(condition.quantile);
+                let cell = if one.cell.is_empty() { "" } else { ", " };
+                let of = format!("{name} of {}{cell}{}", one.run, one.cell);
                 match condition.holds(shift) {
-                    Some(true) => {
-                        say(&format!("dwell: --fail-if: {name} of {} {}", one.run, one.cell));
-                        exit = Exit::Threshold;
+                    Some(true) => say(&format!("dwell: --fail-if: {of}")),
+                    Some(false) => continue,
+                    None if one.basis == Basis::Trials => {
+                        say(&format!("dwell: --fail-if: cannot tell for {of}: too few trials"));
                     }
-                    Some(false) => {}
-                    None => say(&format!(
-                        "dwell: --fail-if: cannot tell for {name} of {} {}: too few values",
-                        one.run, one.cell
-                    )),
+                    None => {
+                        say(&format!("dwell: --fail-if: cannot tell for {of}: too few values"));
+                    }
                 }
+                // What cannot be judged has not passed, as for `dwell ping`.
+                exit = Exit::Threshold;
             }
         }
     }

@@ -1,6 +1,8 @@
 //! The data directory, and a run in it as the report sees it.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
 
 use dwell_node_cli::{Failure, say};
 use dwell_plan::{Plan, Source};
@@ -80,7 +82,14 @@ pub(super) fn find(store: &Store, name: &str) -> Result<RunRow, Failure> {
 /// A run with all that figures and findings need.
 pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreError> {
     let trials = store.trials(run)?;
-    let trials = trials.iter().map(|trial| trial_data(store, trial)).collect::<Result<_, _>>()?;
+    let data = |trial: &TrialRow| {
+        let mut data = trial_data(store, trial)?;
+        if let (Some(damage), Some(summary)) = (damage(store, run, trial), &mut data.summary) {
+            summary.trust.warnings.push(damage);
+        }
+        Ok(data)
+    };
+    let trials = trials.iter().map(data).collect::<Result<_, StoreError>>()?;
     Ok(RunData {
         id: run.run.clone(),
         name: run.name.clone(),
@@ -103,6 +112,43 @@ fn claims(run: &RunRow) -> Option<String> {
         source.set(setting).ok()?;
     }
     Some(Plan::read(&source).ok()?.claims?.name().to_owned())
+}
+
+/// What a glance at the file of a trial's samples shows to be wrong: it is gone, or does not begin
+/// and end as Parquet does. Bytes in its middle are left to
+/// `dwell show --recompute`, which verifies all of them.
+fn damage(store: &Store, run: &RunRow, trial: &TrialRow) -> Option<String> {
+    trial.samples.filter(|samples| *samples > 0)?;
+    let path = store.samples_path(&run.run, trial.number);
+    let why = match whole(&path) {
+        Ok(true) => return None,
+        Ok(false) => "no whole Parquet file".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Some(format!(
+        "samples of trial {} are damaged or gone ({}: {why}); figures are those stored when they \
+         were taken in, and `dwell show {} --recompute` verifies samples",
+        trial.number,
+        path.display(),
+        run.run
+    ))
+}
+
+/// Whether a file begins and ends as Parquet does, with a footer that fits in.
+fn whole(path: &Path) -> std::io::Result<bool> {
+    const MAGIC: &[u8; 4] = b"PAR1";
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    if length < 12 {
+        return Ok(false);
+    }
+    let (mut head, mut tail) = ([0; 4], [0; 8]);
+    file.read_exact(&mut head)?;
+    file.seek(SeekFrom::End(-8))?;
+    file.read_exact(&mut tail)?;
+    let [a, b, c, d, magic @ ..] = tail;
+    let footer = u64::from(u32::from_le_bytes([a, b, c, d]));
+    Ok(head == *MAGIC && magic == *MAGIC && footer + 12 <= length)
 }
 
 /// The axes of a run; none when they cannot be read.

@@ -156,7 +156,7 @@ fn summary(imported: &Imported, flow: &Flow, figures: ColumnFigures) -> Summary 
         kind: Kind::Import,
         target: if flow.target.is_empty() { &imported.target } else { &flow.target }.clone(),
         parameters,
-        packets: flow.packets.or(packets),
+        packets: if flow.fates_unknown { None } else { flow.packets.or(packets) },
         metrics,
         values,
         stamps: Stamps::default(),
@@ -257,7 +257,9 @@ fn add_trial(
     number: u32,
     flow: &str,
 ) -> Result<TrialRow, dwell_store::StoreError> {
-    let parameters = [("flow".to_owned(), flow.to_owned())].into();
+    // The only flow of a file needs no name.
+    let named = Some(flow).filter(|flow| !flow.is_empty());
+    let parameters = named.map(|flow| ("flow".to_owned(), flow.to_owned())).into_iter().collect();
     let trial = NewTrial { number, cell: number - 1, repetition: 1, parameters };
     let trial = store.add_trial(run, &trial)?;
     store.begin_trial(&trial)?;

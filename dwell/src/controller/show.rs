@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use dwell_node_cli::{Exit, Failure, say};
-use dwell_record::{Figures, Summary};
+use dwell_record::{Figures, Kind, Summary};
 use dwell_report::data::{RunData, TrialData};
-use dwell_store::{Role, RunRow, Store, StoreError};
+use dwell_store::{Role, RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
 use super::data::{DataArgs, chain, find, run_data, without_damaged};
@@ -41,14 +41,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     } else {
         print(&mut out, &data)?;
         for (trial, witness) in witnesses(&store, &run)? {
-            let of = |name: &str| witness.parameters.get(name).cloned().unwrap_or_default();
-            writeln!(
-                out,
-                "witness {} of trial {trial}: {} probes seen, {} not",
-                witness.target,
-                of("matched"),
-                of("unseen")
-            )?;
+            print_witness(&mut out, trial, &witness)?;
         }
     }
     without_damaged(left_out)?;
@@ -77,7 +70,8 @@ fn recompute(store: &Store, run: &RunRow, data: &mut RunData) -> Result<usize, S
         if let (Some(summary), Some(packets)) = (&mut trial.summary, packets) {
             summary.metrics = metrics;
             summary.values.extend(values);
-            summary.packets = Some(packets);
+            // What nobody knew of the packets, rows do not tell either.
+            summary.packets = summary.packets.and(Some(packets));
         }
     }
     Ok(left_out)
@@ -103,7 +97,7 @@ fn object(row: &RunRow, run: &RunData, witnesses: &[(u32, Summary)]) -> Value {
                 "packets": summary.map(|summary| summary.packets),
                 "metrics": summary.map(|summary| &summary.metrics),
                 "values": summary.map(|summary| &summary.values),
-                "trust": summary.map(|summary| &summary.trust),
+                "trust": summary.map(trust),
                 "environment": summary.map(|summary| &summary.environment),
                 "loads": trial.loads,
                 "witnesses": witnesses_of(trial.trial),
@@ -116,7 +110,7 @@ fn object(row: &RunRow, run: &RunData, witnesses: &[(u32, Summary)]) -> Value {
         "plan": run.name,
         "title": run.title,
         "state": row.state,
-        "seed": row.seed,
+        "seed": (row.kind == RunKind::Run).then_some(row.seed),
         "settings": row.settings,
         "started": run.started,
         "finished": run.finished,
@@ -128,6 +122,45 @@ fn object(row: &RunRow, run: &RunData, witnesses: &[(u32, Summary)]) -> Value {
         "verdicts": [],
         "claims": dwell_report::claims(run),
     })
+}
+
+/// The trust of a trial. What other programs' files do not say is unknown and not 0.
+fn trust(summary: &Summary) -> Value {
+    let mut trust = json!(summary.trust);
+    if summary.kind == Kind::Import {
+        let unknown: &[&str] = match summary.engine.as_str() {
+            "segment" => &["warm_up_sent"],
+            _ => &["warm_up_sent", "ring_dropped", "void"],
+        };
+        unknown.iter().for_each(|name| trust[*name] = Value::Null);
+    }
+    trust
+}
+
+/// What a witness saw of a trial, and how far the run's own stamps are from it.
+fn print_witness(out: &mut impl Write, trial: u32, witness: &Summary) -> io::Result<()> {
+    let of = |name: &str| witness.parameters.get(name).cloned().unwrap_or_default();
+    writeln!(
+        out,
+        "witness {} of trial {trial}: {} probes seen, {} not",
+        witness.target,
+        of("matched"),
+        of("unseen")
+    )?;
+    let us = |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e3));
+    for (name, figures) in &witness.metrics {
+        writeln!(
+            out,
+            "  {:22} n {:>8}  min {:>10}  median {:>10}  p99 {:>10}  max {:>10} us",
+            name.trim_end_matches("_ns"),
+            figures.count,
+            us(figures.min),
+            us(figures.p50),
+            us(figures.p99),
+            us(figures.max)
+        )?;
+    }
+    Ok(())
 }
 
 /// What witnesses saw, with the number of the trial.
@@ -188,25 +221,23 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     let cells: Vec<String> = run.trials.iter().map(|trial| cell(run, trial)).collect();
     let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(4);
     let of_run = dwell_report::main_metric(run);
-    let first = run.trials.iter().find_map(|trial| main_metric(trial, of_run));
-    let metric = of_run.or(first.map(|(name, _)| name)).unwrap_or("rtt_ns");
+    let mut metrics: Vec<&str> =
+        run.trials.iter().filter_map(|trial| Some(main_metric(trial, of_run)?.0)).collect();
+    metrics.sort_unstable();
+    metrics.dedup();
+    let header = match metrics.as_slice() {
+        [] => "rtt in us".to_owned(),
+        [one] => format!("{} in us", one.trim_end_matches("_ns")),
+        _ => "in us, of".to_owned(),
+    };
     writeln!(
         out,
-        "\n{:>5}  {:width$}  {:>9} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}   {} in us",
-        "trial",
-        "cell",
-        "received",
-        "lost",
-        "min",
-        "median",
-        "p99",
-        "p99.9",
-        "max",
-        metric.trim_end_matches("_ns")
+        "\n{:>5}  {:width$}  {:>9} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}   {header}",
+        "trial", "cell", "received", "lost", "min", "median", "p99", "p99.9", "max"
     )?;
     for (trial, cell) in run.trials.iter().zip(cells) {
         write!(out, "{:>5}  {cell:width$}  ", trial.trial)?;
-        let Some((_, figures)) = main_metric(trial, of_run) else {
+        let Some((metric, figures)) = main_metric(trial, of_run) else {
             let state = json!(trial.state);
             let state = state.as_str().unwrap_or_default().to_owned();
             let why = trial.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
@@ -220,7 +251,7 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
         write!(
             out,
             "{:>9} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            count(packets.map(|packets| packets.received).or(Some(figures.count))),
+            count(packets.map(|packets| packets.received)),
             count(packets.map(|packets| packets.lost)),
             us(figures.min),
             us(figures.p50),
@@ -228,6 +259,9 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
             us(figures.p99_9),
             us(figures.max)
         )?;
+        if metrics.len() > 1 {
+            write!(out, "   {}", metric.trim_end_matches("_ns"))?;
+        }
         match &trial.reason {
             Some(reason) => writeln!(out, "   failed: {reason}")?,
             None => writeln!(out)?,
@@ -267,7 +301,7 @@ fn cell(run: &RunData, trial: &TrialData) -> String {
         .axes
         .iter()
         .filter_map(|axis| {
-            let value = trial.parameters.get(&axis.name)?;
+            let value = trial.parameters.get(&axis.name).filter(|value| !value.is_empty())?;
             Some(format!("{} {value}", axis.name))
         })
         .collect();

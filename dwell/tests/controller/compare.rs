@@ -2,6 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use dwell_engine::stamps::State;
+use dwell_record::{Batch, Column};
+use dwell_store::{NewRun, NewTrial, Role, RunKind, RunState, Store};
+use serde_json::json;
+
 use crate::fixture::{Place, object, printed, repository, said, skip};
 
 fn import(place: &Place, file: &Path) -> String {
@@ -47,7 +52,7 @@ fn load_on_the_published_boards_is_found_and_a_condition_on_it_fails() {
     };
     let beyond = compare(idle, stressed, "p99.9 > 10%");
     assert_eq!(beyond.status.code(), Some(3), "{beyond:?}");
-    assert!(said(&beyond).contains("--fail-if: p99_9"), "{beyond:?}");
+    assert!(said(&beyond).contains("--fail-if: p99.9"), "{beyond:?}");
     let verdicts = |output| {
         let object = object(output);
         let shifts = object["cells"][0]["shifts"].as_array().unwrap().clone();
@@ -65,6 +70,102 @@ fn load_on_the_published_boards_is_found_and_a_condition_on_it_fails() {
     let network = compare(idle, network, "p99 > 10%");
     assert_eq!(network.status.code(), Some(0), "{network:?}");
     assert_eq!(verdicts(&network), ["cannot-tell"; 4]);
+}
+
+/// A run of a plan, one trial per level, of 400 round trips around it each.
+fn measured(place: &Place, levels: &[i64]) -> String {
+    let mut store = Store::open(&place.data()).unwrap();
+    let trial = |number: u32| NewTrial {
+        number,
+        cell: 0,
+        repetition: number,
+        parameters: [("ttl".to_owned(), "60".to_owned())].into(),
+    };
+    let run = store
+        .begin_run(&NewRun {
+            kind: RunKind::Run,
+            name: "made up".to_owned(),
+            title: None,
+            plan: Some(String::new()),
+            lab_files: None,
+            settings: Vec::new(),
+            seed: 1,
+            axes: json!([]),
+            dwell: "0".to_owned(),
+            trials: (1..=levels.len() as u32).map(trial).collect(),
+        })
+        .unwrap();
+    let row = store.run(&run).unwrap();
+    for (trial, level) in store.trials(&row).unwrap().iter().zip(levels) {
+        store.begin_trial(trial).unwrap();
+        let mut batch = Batch::default();
+        for id in 0..400_i64 {
+            batch.push(id as u64, State::Received);
+            batch.set(Column::Rtt, level + id * 7_919 % 1_000);
+        }
+        let mut ingest = store.ingest(&row, trial).unwrap().with_figures();
+        ingest.push(batch).unwrap();
+        let ingested = ingest.finish().unwrap();
+        let told: [(Role, String, dwell_record::Summary); 0] = [];
+        store.end_trial(trial, Ok(()), &told, Some(&ingested)).unwrap();
+    }
+    store.set_run_state(&row, RunState::Finished).unwrap();
+    run
+}
+
+#[test]
+fn runs_of_one_trial_each_cannot_be_told_apart_however_far_they_are() {
+    let place = Place::new();
+    let (a, b) = (measured(&place, &[20_000]), measured(&place, &[90_000]));
+    let object = place.json(&["compare", &a, &b]);
+    let cell = &object["cells"][0];
+    assert_eq!((&cell["basis"], &cell["trials"]), (&json!("trials"), &json!(1)));
+    for shift in cell["shifts"].as_array().unwrap() {
+        assert_eq!((&shift["verdict"], &shift["low_ns"]), (&json!("cannot-tell"), &json!(null)));
+    }
+    let output = place.dwell(&["compare", &a, &b, "--fail-if", "p50 > 10%"]);
+    assert!(
+        printed(&output).contains("one trial each: a difference of these trials, not of the runs"),
+        "{output:?}"
+    );
+    assert_eq!(output.status.code(), Some(3), "what cannot be judged has not passed: {output:?}");
+    assert!(said(&output).contains("cannot tell for p50"), "{output:?}");
+}
+
+#[test]
+fn runs_are_told_apart_against_how_their_repetitions_differ() {
+    let place = Place::new();
+    let steady = measured(&place, &[20_000, 20_400, 19_800]);
+    let slower = measured(&place, &[40_000, 41_000, 39_500]);
+    let wild = measured(&place, &[20_000, 60_000, 30_000]);
+    let verdict = |a: &str, b: &str| {
+        let object = place.json(&["compare", a, b]);
+        assert_eq!(object["cells"][0]["basis"], "repetitions");
+        object["cells"][0]["shifts"][0]["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(verdict(&steady, &slower), "rises");
+    assert_eq!(verdict(&slower, &steady), "falls");
+    assert_eq!(verdict(&steady, &wild), "cannot-tell");
+    let failed = place.dwell(&["compare", &steady, &slower, "--fail-if", "p50 > 10%"]);
+    assert_eq!(failed.status.code(), Some(3), "{failed:?}");
+    let output = printed(&failed);
+    assert!(output.contains("% interval of the shift") && output.contains("99."), "{output}");
+    let passed = place.dwell(&["compare", &slower, &steady, "--fail-if", "p50 > 10%"]);
+    assert_eq!(passed.status.code(), Some(0), "{passed:?}");
+}
+
+#[test]
+fn recordings_are_compared_within_themselves_and_it_says_so() {
+    let place = Place::new();
+    let s4 = repository("controller/import/tests/data/s4.csv");
+    let (a, b) = (import(&place, &s4), import(&place, &s4));
+    let output = place.dwell(&["compare", &a, &b]);
+    let output = printed(&output);
+    assert!(output.contains("within these two recordings"), "{output}");
+    assert!(!output.contains("flow "), "an unnamed flow has no label: {output}");
+    let object = place.json(&["compare", &a, &b]);
+    assert_eq!(object["cells"][0]["basis"], "recordings");
+    assert_eq!(object["findings"][0]["id"], format!("shift-{b}"));
 }
 
 #[test]

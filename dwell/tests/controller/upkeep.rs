@@ -55,6 +55,51 @@ fn a_data_directory_of_a_newer_dwell_is_refused_and_not_one_byte_of_it_changes()
 }
 
 #[test]
+fn samples_that_are_gone_or_cut_are_told_by_show_and_report() {
+    let place = Place::new();
+    let run = imported(&place);
+    let samples = place.data().join("samples").join(&run).join("1.parquet");
+    let whole = fs::read(&samples).unwrap();
+    let told = || {
+        let shown = place.dwell(&["show", &run]);
+        assert!(shown.status.success(), "{shown:?}");
+        let page = place.path("page.html");
+        let report = place.dwell(&["report", &run, "-o", page.to_str().unwrap()]);
+        assert!(report.status.success(), "{report:?}");
+        let words = "samples of trial 1 are damaged or gone";
+        (printed(&shown).contains(words), fs::read_to_string(page).unwrap().contains(words))
+    };
+    assert_eq!(told(), (false, false));
+    fs::write(&samples, &whole[..whole.len() - 5]).unwrap();
+    assert_eq!(told(), (true, true), "cut");
+    let mut overwritten = whole.clone();
+    let end = overwritten.len();
+    overwritten[end - 8..].fill(7);
+    fs::write(&samples, &overwritten).unwrap();
+    assert_eq!(told(), (true, true), "overwritten");
+    fs::remove_file(&samples).unwrap();
+    assert_eq!(told(), (true, true), "gone");
+}
+
+#[test]
+fn what_a_file_does_not_say_is_null_and_rows_say_which_delay_they_are() {
+    let place = Place::new();
+    let run = imported(&place);
+    let shown = place.json(&["show", &run]);
+    assert_eq!(shown["seed"], serde_json::Value::Null);
+    for name in ["warm_up_sent", "ring_dropped", "void"] {
+        assert_eq!(shown["trials"][0]["trust"][name], serde_json::Value::Null, "{name}");
+    }
+    let capture = repository("controller/import/tests/data/stamp-roundtrip-iperf2.pcap");
+    place.json(&["import", capture.to_str().unwrap()]);
+    let shown = printed(&place.dwell(&["show", "last"]));
+    let line = |words: &str| shown.lines().find(|line| line.contains(words)).unwrap().to_owned();
+    assert!(line("received").ends_with("in us, of"), "{shown}");
+    assert!(line("ssid 34883 replies  ").ends_with("  rtt"), "{shown}");
+    assert!(line("5002 iperf2  ").ends_with("  gap"), "{shown}");
+}
+
+#[test]
 fn a_damaged_catalogue_is_named_and_the_samples_stay() {
     let place = Place::new();
     let run = imported(&place);

@@ -74,6 +74,10 @@ impl Flows {
             Entry::Vacant(new) => {
                 let number = sink.flow_to(&key.name(), key.target());
                 let Some(number) = number else { return Ok(false) };
+                // A missing packet may be a hole in the capture; only replies tell of losses.
+                if !reply {
+                    sink.fates_unknown(number);
+                }
                 new.insert(Flow::new(number, probe.map(|probe| probe.id)))
             }
         };

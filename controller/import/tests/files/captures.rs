@@ -2,7 +2,7 @@
 
 use crate::outcome::{Outcome, import, import_as, recorded};
 use dwell_engine::stamps::State;
-use dwell_import::{Format, detect};
+use dwell_import::{Flow, Format, detect};
 use dwell_record::Column;
 
 const STAMP: &str = "127.0.0.1:51881 > 127.0.0.1:20862 stamp ssid 34883";
@@ -40,6 +40,20 @@ fn requests_have_gaps_and_replies_round_trips_at_the_witness() {
     // The warm-up has ids below 0 and is counted, not kept.
     assert_eq!(outcome.ids(STAMP, State::Received), [0, 1, 2, 3, 4]);
     assert_eq!(outcome.imported.parameters["warm_up_packets"], 37);
+}
+
+#[test]
+fn only_replies_tell_how_many_probes_were_answered() {
+    let outcome = import("stamp-roundtrip-iperf2.pcap");
+    let replies = |flow: &&Flow| flow.name.ends_with(" replies");
+    let of = |name: &str| outcome.imported.flows.iter().find(|flow| flow.name == name).unwrap();
+    assert_eq!((of(STAMP).packets, of(STAMP).fates_unknown), (None, true));
+    assert!(of(REPLIES).packets.is_some());
+    let flows = &outcome.imported.flows;
+    assert!(flows.iter().filter(|flow| !replies(flow)).all(|flow| flow.packets.is_none()));
+    let answered: u64 =
+        flows.iter().filter(replies).map(|flow| flow.packets.unwrap().received).sum();
+    assert_eq!(outcome.imported.packets().unwrap().received, answered);
 }
 
 #[test]

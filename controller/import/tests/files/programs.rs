@@ -264,6 +264,7 @@ fn a_d_itg_log_without_some_records_has_losses_and_a_sender_s_log_no_delays() {
     let flow = &sender.imported.flows[0].name;
     assert_eq!(sender.column(flow, Column::OneWayForward), [0_i64; 0]);
     assert_eq!(sender.imported.warnings.len(), 1, "{:?}", sender.imported.warnings);
+    assert_eq!(sender.imported.packets(), None, "a sender does not know what arrived");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::Subject;
 use crate::data::{Axis, TrialData};
+use crate::effect::effect;
 use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
-use crate::findings;
 use crate::group::{self, Group};
 use crate::quantity::count;
 
@@ -50,10 +50,9 @@ pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
             table.rows.push(cells(subject, label, &axis.values[*i], &group));
         }
     }
-    let groups = group::comparable(subject.run, subject.metric, axis);
     let finding = format!(
         "{} Dark band: the middle half; light band: 98 of 100; dashes: the longest.",
-        findings::effect(axis, subject.noun, &groups)
+        effect(subject, axis)
     );
     let (scale, y_axis) = delay_axis("delay", subject.unit, min, max);
     let labels: Vec<&str> = panels.iter().map(|(label, _)| label.as_str()).collect();

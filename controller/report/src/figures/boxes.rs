@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{Overlay, Subject, capital};
 use crate::data::Axis;
+use crate::effect::effect;
 use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
-use crate::findings;
 use crate::group::{self, Group};
 use crate::quantity::{Unit, count};
 
@@ -24,7 +24,7 @@ pub(super) fn by_axis(subject: &Subject, axis: &Axis) -> Option<Figure> {
         note: None,
     };
     let title = format!("{} by {}", capital(subject.noun), axis.name);
-    let finding = findings::effect(axis, subject.noun, &groups);
+    let finding = effect(subject, axis);
     boxes(&overlay, format!("boxes-{}", slug(&axis.name)), title, finding)
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn boxes(
     let trials: Vec<Value> = with_samples
         .clone()
         .flat_map(|group| {
-            let each = group.over_trials(Quantile::P50);
+            let each: Vec<i64> = group.over_trials(Quantile::P50).map(|(_, ns)| ns).collect();
             let shown = if each.len() > 1 { each } else { Vec::new() };
             shown.into_iter().map(
                 |ns| json!({"group": group.label, "median of a trial": overlay.unit.of(ns as f64)}),
@@ -124,8 +124,8 @@ fn table(overlay: &Overlay) -> Table {
     table.columns.extend(columns);
     for group in overlay.groups {
         let cell = |ns: Option<i64>| overlay.unit.cell(ns.map(|ns| ns as f64));
-        let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| group.steps.quantile(quantile));
-        let each = group.over_trials(Quantile::P50);
+        let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| group.quantile(quantile));
+        let each: Vec<i64> = group.over_trials(Quantile::P50).map(|(_, ns)| ns).collect();
         let mut row =
             vec![group.label.clone(), count(group.steps.count()), count(each.len() as u64)];
         row.extend([250_000, 500_000, 750_000, 990_000].map(|ppm| cell(at(ppm))));

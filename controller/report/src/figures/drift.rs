@@ -1,12 +1,12 @@
 //! Every trial in the order in which it ran: did something else change meanwhile?
 
-use dwell_stats::Quantile;
+use dwell_stats::{Block, Quantile, Shift, blocked_shift};
 use serde_json::json;
 
 use super::Subject;
 use crate::figure::{Figure, Table, WIDTH, delay_axis};
-use crate::group;
-use crate::quantity::{count, delay};
+use crate::group::{self, Group};
+use crate::quantity::{compared, count, delay};
 use crate::steps::Steps;
 
 /// Trials drawn at most; beyond that some at even spaces.
@@ -82,40 +82,38 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     Some(Figure::new("drift", title, finding, &subject.caption, body, table))
 }
 
-/// Compares each trial with the mean median of its cell, so that order is not mistaken for load.
+/// Compares early trials of each cell with its late ones, so that order is not mistaken for load.
 fn finding(subject: &Subject, medians: &[(u32, i64)]) -> String {
-    let median_of =
-        |number: u32| medians.iter().find(|(trial, _)| *trial == number).map(|(_, m)| *m as f64);
-    let relative = |number: u32, median: i64| {
-        let cell =
-            subject.cells.iter().find(|cell| cell.trials.iter().any(|t| t.trial == number))?;
-        let all: Vec<f64> = cell.trials.iter().filter_map(|trial| median_of(trial.trial)).collect();
-        (all.len() > 1).then(|| median as f64 - all.iter().sum::<f64>() / all.len() as f64)
-    };
-    let (early, late) = medians.split_at(medians.len() / 2);
-    let mean = |half: &[(u32, i64)]| {
-        let known: Vec<f64> = half.iter().filter_map(|(t, m)| relative(*t, *m)).collect();
-        let n = known.len() as f64;
-        if known.len() < 3 {
-            return None;
-        }
-        let mean = known.iter().sum::<f64>() / n;
-        let variance = known.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        Some((mean, (variance / n).sqrt()))
-    };
-    let (Some((before, s1)), Some((after, s2))) = (mean(early), mean(late)) else {
+    const CONFIDENCE: f64 = 0.99;
+    let half = medians.len() / 2;
+    let mut cells = vec![Block::default(); subject.cells.len()];
+    for (i, (number, median)) in medians.iter().enumerate() {
+        let has = |cell: &Group| cell.trials.iter().any(|trial| trial.trial == *number);
+        let Some(cell) = subject.cells.iter().position(has) else { continue };
+        let side = if i < half { &mut cells[cell].a } else { &mut cells[cell].b };
+        side.push(*median as f64);
+    }
+    let found = blocked_shift(&cells, CONFIDENCE);
+    let Some((found, interval)) = found.and_then(|found| Some((found, found.interval?))) else {
         return "Too few repetitions to tell whether delays drifted while the run went on: cannot tell.".to_owned();
     };
-    let (change, error) = (after - before, (s1 * s1 + s2 * s2).sqrt());
-    if change.abs() <= 3.0 * error {
-        return format!(
-            "No drift to be seen: within the same cell, later trials differ from earlier ones by {} at most.",
-            delay(change.abs() + 3.0 * error)
-        );
+    let (low, high) = (interval.low, interval.high);
+    let (from, to) = if found.relative {
+        let way = |ratio: f64| compared(1.0, ratio).unwrap_or_default();
+        (way(low), way(high))
+    } else {
+        (delay(low), delay(high))
+    };
+    let within = format!("between {from} and {to}, with 99 % confidence");
+    let against = "the median of later trials against earlier ones of the same cell is";
+    match found.shift {
+        Shift::Rises => format!("Delays rose while the run went on: {against} {within}."),
+        Shift::Falls => format!("Delays fell while the run went on: {against} {within}."),
+        Shift::CannotTell if found.relative && low > 1.0 / 1.05 && high < 1.05 => {
+            format!("No drift to be seen on average: {against} {within}.")
+        }
+        Shift::CannotTell => {
+            format!("Cannot tell whether delays drifted while the run went on: {against} {within}.")
+        }
     }
-    let way = if change > 0.0 { "slower" } else { "faster" };
-    format!(
-        "Delays drifted: within the same cell, later trials were {} {way} than earlier ones.",
-        delay(change.abs())
-    )
 }

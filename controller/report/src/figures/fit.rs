@@ -20,7 +20,7 @@ pub(super) fn fit(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let (line, adjusted) = grouped_least_squares(&points, 0.95)?;
     let title = format!("Straight line through the median {} against {}", subject.noun, axis.name);
     let id = format!("fit-{}", slug(&axis.name));
-    let body = body(subject, &adjusted, &line, bands::x(axis, numbers));
+    let body = body(subject, &adjusted, &line, bands::x(axis, numbers), others > 1);
     let mut finding = finding(axis, &line, numbers, points.len());
     if others > 1 {
         finding += " What the other parameters do is taken out first.";
@@ -29,7 +29,13 @@ pub(super) fn fit(subject: &Subject, axis: &Axis) -> Option<Figure> {
     Some(Figure::new(id, title, finding, &subject.caption, body, table))
 }
 
-fn body(subject: &Subject, points: &[(f64, f64)], line: &LineFit, x: Value) -> Value {
+fn body(
+    subject: &Subject,
+    points: &[(f64, f64)],
+    line: &LineFit,
+    x: Value,
+    adjusted: bool,
+) -> Value {
     let unit = subject.unit;
     let dots: Vec<Value> =
         points.iter().map(|(x, y)| json!({"x": x, "median of a trial": unit.of(*y)})).collect();
@@ -41,7 +47,8 @@ fn body(subject: &Subject, points: &[(f64, f64)], line: &LineFit, x: Value) -> V
             json!({"x": x, "low": unit.of(y - half), "line": unit.of(y), "high": unit.of(y + half)})
         })
         .collect();
-    let title = format!("median {} [{}]", subject.noun, unit.name());
+    let adjusted = if adjusted { ", adjusted for the other parameters" } else { "" };
+    let title = format!("median {}{adjusted} [{}]", subject.noun, unit.name());
     let y = |field: &str| {
         json!({
             "field": field, "type": "quantitative", "scale": {"zero": false}, "axis": {"title": title, "format": ",.6~r"}
@@ -107,15 +114,11 @@ fn table(line: &LineFit, n: usize, axis: &Axis) -> Table {
     let unit = axis.unit.as_deref().unwrap_or("1");
     let mut table = Table::new(["quantity", "value", "95 % interval, plus or minus"]);
     let half = line.margin_at(0.0);
+    table.row(["a: delay at zero".into(), delay(line.intercept.value), delay(half)]);
     table.row([
-        "a: delay at zero [ns]".into(),
-        three_digits(line.intercept.value),
-        three_digits(half),
-    ]);
-    table.row([
-        format!("b: slope [ns per {unit}]"),
-        three_digits(line.slope.value),
-        three_digits(line.slope.interval.high - line.slope.value),
+        format!("b: slope, per {unit}"),
+        delay(line.slope.value),
+        delay(line.slope.interval.high - line.slope.value),
     ]);
     table.row([
         "R2: share of variance explained".into(),

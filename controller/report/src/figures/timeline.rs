@@ -5,7 +5,7 @@ use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
 use super::Subject;
-use crate::data::{RunData, Series, TimeBin, TrialData};
+use crate::data::{Point, RunData, Series, TimeBin, TrialData};
 use crate::figure::{Figure, Table, WIDTH, delay_axis};
 use crate::group;
 use crate::quantity::{Unit, count, delay_ns, things};
@@ -64,6 +64,13 @@ fn end(series: &Series) -> Option<i64> {
 
 fn samples(series: &Series) -> u64 {
     series.steps.iter().fold(0, |sum, step| sum.saturating_add(step.count))
+}
+
+/// Whether an outlier lies below the delays around it.
+fn low(point: &Point, series: &Series) -> bool {
+    let bin = series.bins.iter().find(|bin| (bin.from_ns..bin.to_ns).contains(&point.at_ns));
+    let steps = || crate::steps::Steps::merged([series.steps.as_slice()]).quantile(Quantile::P50);
+    bin.and_then(|bin| bin.p50_ns).or_else(steps).is_some_and(|median| point.value_ns < median)
 }
 
 /// What all panels share.
@@ -160,12 +167,19 @@ impl Frame {
         outliers.sort_by_key(|point| std::cmp::Reverse(point.value_ns));
         outliers.truncate(OUTLIERS);
         let rows: Vec<Value> = outliers.iter().map(|point| {
-            json!({"time": self.time.of(point.at_ns as f64), "outlier": self.unit.of(point.value_ns as f64)})
+            let way = if low(point, series) { "low" } else { "high" };
+            json!({"time": self.time.of(point.at_ns as f64), "outlier": self.unit.of(point.value_ns as f64), "way": way})
         }).collect();
         (!rows.is_empty()).then(|| json!({
             "data": {"values": rows},
-            "mark": {"type": "point", "style": "outlier", "shape": "triangle-up", "size": 32, "tooltip": true},
-            "encoding": {"y": self.y("outlier")}
+            "mark": {"type": "point", "style": "outlier", "size": 32, "tooltip": true},
+            "encoding": {
+                "y": self.y("outlier"),
+                "shape": {
+                    "field": "way", "type": "nominal", "legend": null,
+                    "scale": {"domain": ["high", "low"], "range": ["triangle-up", "triangle-down"]}
+                }
+            }
         }))
     }
 
@@ -195,13 +209,14 @@ fn finding(run: &RunData, shown: &[&TrialData], subject: &Subject) -> String {
         let label = group::trial_label(run, trial);
         let spikes = series.hampel.as_ref().map(|hampel| {
             let n = samples(series);
-            match hampel.judged {
-                None => format!("{} of {} stand out", count(hampel.upper), things(n, "sample")),
-                Some(judged) => format!(
-                    "{} of {} judged stand out",
-                    count(hampel.upper),
-                    things(judged, "sample")
-                ),
+            let of = match hampel.judged {
+                None => things(n, "sample"),
+                Some(judged) => format!("{} judged", things(judged, "sample")),
+            };
+            let out = hampel.upper.saturating_add(hampel.lower);
+            match hampel.lower {
+                0 => format!("{} of {of} stand out", count(out)),
+                lower => format!("{} of {of} stand out, {} of them low", count(out), count(lower)),
             }
         });
         let wander = match medians.as_slice() {
@@ -220,7 +235,7 @@ fn finding(run: &RunData, shown: &[&TrialData], subject: &Subject) -> String {
     }
     let filter = shown.iter().find_map(|trial| series(trial, subject)?.hampel);
     let filter = filter.map_or_else(String::new, |hampel| format!(
-        " Triangles stand out by Hampel's filter ({} sigma, {} samples); the band holds 98 of 100, ticks are the longest.",
+        " Triangles (down: low) stand out by Hampel's filter ({} sigma, {} samples); the band holds 98 of 100, ticks are the longest.",
         hampel.sigmas,
         2 * u64::from(hampel.half_window) + 1
     ));

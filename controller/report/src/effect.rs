@@ -1,0 +1,87 @@
+//! What a parameter does to the delay, in a sentence, as far as repetitions can tell.
+
+use dwell_stats::Quantile;
+
+use crate::data::Axis;
+use crate::figures::{Subject, capital};
+use crate::group::{self, Group};
+use crate::quantity::{compared, delay, listed};
+use crate::shift::Shift;
+
+/// All claims about parameters of a run share a doubt of 5 %: so much of it is for each percentile.
+const DOUBTS: [(Quantile, &str, f64); 2] =
+    [(Quantile::P50, "the median", 0.03), (Quantile::P99, "the 99th percentile (p99)", 0.02)];
+
+/// How a parameter changes the median and the 99th percentile: of the values that differ from the
+/// first one of the plan the farthest, for each. Every value is compared with the first over what
+/// was measured at both.
+pub(crate) fn effect(subject: &Subject, axis: &Axis) -> String {
+    let (name, noun) = (&axis.name, subject.noun);
+    let groups = group::by_axis(subject.run, subject.metric, axis);
+    let groups: Vec<&Group> =
+        groups.iter().map(|(_, group)| group).filter(|group| group.steps.count() > 0).collect();
+    let Some((first, others)) = groups.split_first() else {
+        return format!("Nothing was measured over {name}.");
+    };
+    let claims = (others.len() * subject.run.axes.len()).max(1) as f64;
+    let shifts = |(quantile, _, doubt): (Quantile, &str, f64)| -> Vec<(&Group, Shift)> {
+        let to =
+            |group: &&Group| Shift::between(first, group, quantile, Some(name), doubt / claims);
+        others.iter().map(|group| (*group, to(group))).collect()
+    };
+    let said = |which: (Quantile, &str, f64)| {
+        let differ = |(_, shift): &(&Group, Shift)| matches!(shift, Shift::Differs(_));
+        let shifts: Vec<_> = shifts(which).into_iter().filter(differ).collect();
+        let (far, Shift::Differs(change)) = farthest(&shifts)? else { return None };
+        let verb = if change.to > change.from { "rose" } else { "fell" };
+        Some(format!(
+            "{} {verb} from {} at {} to {} at {}{}",
+            which.1,
+            delay(change.from),
+            first.label,
+            delay(change.to),
+            far.label,
+            change.by()
+        ))
+    };
+    let parts: Vec<String> = DOUBTS.into_iter().filter_map(said).collect();
+    if !parts.is_empty() {
+        return format!("{}: {}.", capital(noun), listed(&parts));
+    }
+    let shifts = shifts(DOUBTS[0]);
+    if shifts.iter().all(|(_, shift)| *shift == Shift::Same) {
+        return format!(
+            "The median {noun} is about the same for every value of {name} measured (within 5 %)."
+        );
+    }
+    match farthest(&shifts) {
+        Some((far, Shift::TooFew { from, to, repetitions })) => {
+            let times = if repetitions > 1 { "twice" } else { "once" };
+            let ratio = compared(from, to).map_or_else(String::new, |ratio| format!(" ({ratio})"));
+            format!(
+                "{}: measured {times} each: the median was {} at {} and {} at {}{ratio}, a difference between single trials; cannot tell whether {name} caused it. Three repetitions can.",
+                capital(noun),
+                delay(from),
+                first.label,
+                delay(to),
+                far.label
+            )
+        }
+        Some((far, Shift::CannotTell(change))) => format!(
+            "Cannot tell whether {name} changes the {noun}: trials measured alike differ too much; the median was {} at {} and {} at {}{}.",
+            delay(change.from),
+            first.label,
+            delay(change.to),
+            far.label,
+            change.by()
+        ),
+        _ => format!("Cannot tell whether {name} changes the {noun}: the samples are too few."),
+    }
+}
+
+fn farthest<'g, 'a>(shifts: &[(&'g Group<'a>, Shift)]) -> Option<(&'g Group<'a>, Shift)> {
+    let farther = |far: (&'g Group<'a>, Shift), next: (&'g Group<'a>, Shift)| {
+        if next.1.size() > far.1.size() { next } else { far }
+    };
+    shifts.iter().copied().reduce(farther)
+}

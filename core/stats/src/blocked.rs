@@ -1,0 +1,264 @@
+//! Whether one condition shifts a figure of trials, such as their median, against another: one
+//! figure per trial, compared only with trials that were otherwise measured alike.
+//!
+//! Trials of the same thing differ by more than the samples within them can tell (where a thread was
+//! placed, how warm a processor was), so that a trial is one observation, however many samples it
+//! has. Without repetitions nothing is told, whatever the difference.
+
+use crate::interval::RealInterval;
+use crate::probability::{is_confidence, student_quantile};
+use crate::shift::Shift;
+
+/// With fewer trials of each side in every block, and fewer blocks, nothing is told: two of each may
+/// come out far apart and close together in themselves by chance once in eight times where trials
+/// have two levels.
+pub const FEWEST_TRIALS: usize = 3;
+
+/// Figures of trials that were measured alike but for what is compared: one figure per trial.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Block {
+    /// Of the trials of the baseline.
+    pub a: Vec<f64>,
+    /// Of the others.
+    pub b: Vec<f64>,
+}
+
+/// How the trials of B differ from those of the baseline A.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockedShift {
+    /// The mean of A over blocks: geometric if `relative`.
+    pub baseline: f64,
+    /// The same of B.
+    pub other: f64,
+    /// Whether all figures are positive. Then they are compared by ratio, as delays spread in
+    /// proportion to their size, else by difference.
+    pub relative: bool,
+    /// Where the true B / A lies, or B - A if not `relative`; `None` where repetitions are too few.
+    pub interval: Option<RealInterval>,
+    /// The verdict of the interval.
+    pub shift: Shift,
+    /// How many trials of A and of B it rests on.
+    pub trials: [usize; 2],
+}
+
+/// Compares trials within each block and takes the mean over blocks, each of equal weight. The
+/// interval is Student's: with at least two trials on both sides of blocks, from the spread within
+/// them, each with a variance of its own (Welch, Satterthwaite; Cochran's strata); with single
+/// trials, from how the difference varies over blocks. `None` when no block has both sides, or for a
+/// figure that is not finite.
+///
+/// Believes that trials are independent of one another, thus in random or alternating order.
+pub fn blocked_shift(blocks: &[Block], confidence: f64) -> Option<BlockedShift> {
+    let both: Vec<&Block> =
+        blocks.iter().filter(|block| !block.a.is_empty() && !block.b.is_empty()).collect();
+    let figures = || both.iter().flat_map(|block| block.a.iter().chain(&block.b));
+    if both.is_empty() || figures().any(|figure| !figure.is_finite()) {
+        return None;
+    }
+    let relative = figures().all(|figure| *figure > 0.0);
+    let repeated: Vec<&Block> =
+        both.iter().copied().filter(|block| block.a.len() > 1 && block.b.len() > 1).collect();
+    let thrice = |block: &&Block| block.a.len() >= FEWEST_TRIALS && block.b.len() >= FEWEST_TRIALS;
+    let enough = repeated.len() >= FEWEST_TRIALS || repeated.iter().any(thrice);
+    let used = if enough { repeated } else { both };
+    let strata: Vec<[Mean; 2]> = used
+        .iter()
+        .map(|block| [Mean::of(&block.a, relative), Mean::of(&block.b, relative)])
+        .collect();
+    let count = strata.len() as f64;
+    let mean = |side: usize| strata.iter().map(|pair| pair[side].value).sum::<f64>() / count;
+    let spread = if enough {
+        Some(within(&strata))
+    } else {
+        (strata.len() >= FEWEST_TRIALS).then(|| between(&strata))
+    };
+    let told = |log: f64| if relative { log.exp() } else { log };
+    let mut shift = BlockedShift {
+        baseline: told(mean(0)),
+        other: told(mean(1)),
+        relative,
+        interval: None,
+        shift: Shift::CannotTell,
+        trials: trials(&used),
+    };
+    if let Some(spread) = spread.filter(|_| is_confidence(confidence)) {
+        // What rounding may leave of equal figures is no difference.
+        let grain = 1e-9 * if relative { 1.0 } else { mean(0).abs().max(mean(1).abs()) };
+        let margin = spread.margin(confidence) + grain;
+        let difference = mean(1) - mean(0);
+        let (low, high) = (difference - margin, difference + margin);
+        shift.interval = Some(RealInterval { low: told(low), high: told(high) });
+        shift.shift = Shift::of(low, high);
+    }
+    Some(shift)
+}
+
+/// The mean of a few figures, and what it says of their variance.
+#[derive(Clone, Copy)]
+struct Mean {
+    value: f64,
+    /// The square of its standard error; 0 of one figure.
+    square_error: f64,
+    freedom: f64,
+}
+
+impl Mean {
+    fn of(figures: &[f64], logarithmic: bool) -> Self {
+        let scaled =
+            || figures.iter().map(|figure| if logarithmic { figure.ln() } else { *figure });
+        let n = figures.len() as f64;
+        let value = scaled().sum::<f64>() / n;
+        let freedom = n - 1.0;
+        let squares: f64 = scaled().map(|figure| (figure - value).powi(2)).sum();
+        let square_error = if figures.len() > 1 { squares / freedom / n } else { 0.0 };
+        Self { value, square_error, freedom }
+    }
+}
+
+/// A standard error and the degrees of freedom behind it.
+#[derive(Clone, Copy)]
+struct Spread {
+    error: f64,
+    freedom: f64,
+}
+
+impl Spread {
+    fn margin(self, confidence: f64) -> f64 {
+        if self.error == 0.0 {
+            return 0.0;
+        }
+        student_quantile(0.5 + confidence / 2.0, self.freedom) * self.error
+    }
+}
+
+/// From the spread of trials within each side of each block.
+fn within(strata: &[[Mean; 2]]) -> Spread {
+    let each = || strata.iter().flatten();
+    let sum: f64 = each().map(|mean| mean.square_error).sum();
+    let parts: f64 = each().map(|mean| mean.square_error.powi(2) / mean.freedom).sum();
+    let freedom = if parts > 0.0 { sum * sum / parts } else { 1.0 };
+    Spread { error: sum.sqrt() / strata.len() as f64, freedom }
+}
+
+/// From the spread of the difference over blocks.
+fn between(strata: &[[Mean; 2]]) -> Spread {
+    let differences: Vec<f64> = strata.iter().map(|[a, b]| b.value - a.value).collect();
+    let mean = Mean::of(&differences, false);
+    Spread { error: mean.square_error.sqrt(), freedom: mean.freedom }
+}
+
+fn trials(blocks: &[&Block]) -> [usize; 2] {
+    blocks.iter().fold([0, 0], |[a, b], block| [a + block.a.len(), b + block.b.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn block(a: &[f64], b: &[f64]) -> Block {
+        Block { a: a.to_vec(), b: b.to_vec() }
+    }
+
+    #[test]
+    fn one_trial_of_each_tells_nothing_however_far_apart() {
+        let found = blocked_shift(&[block(&[17.2], &[137.0])], 0.95).unwrap();
+        assert_eq!((found.interval, found.shift), (None, Shift::CannotTell));
+        assert!((found.baseline - 17.2).abs() < 1e-9 && (found.other - 137.0).abs() < 1e-9);
+        let two = blocked_shift(&[block(&[1.0, 1.1], &[9.0, 9.1])], 0.95).unwrap();
+        assert_eq!((two.interval, two.trials), (None, [2, 2]));
+    }
+
+    #[test]
+    fn six_trials_wholly_above_six_others_in_two_blocks_differ() {
+        // Medians in milliseconds at 100 B and 1400 B, idle and busy.
+        let idle = block(&[0.31, 0.30, 0.33], &[4.68, 4.70, 4.75]);
+        let busy = block(&[0.9, 1.44, 1.1], &[5.2, 6.9, 8.1]);
+        let found = blocked_shift(&[idle, busy], 0.99).unwrap();
+        assert_eq!((found.shift, found.trials), (Shift::Rises, [6, 6]));
+        let interval = found.interval.unwrap();
+        let ratio = found.other / found.baseline;
+        assert!(interval.low > 4.0 && interval.low < ratio && ratio < interval.high, "{found:?}");
+    }
+
+    #[test]
+    fn three_of_each_follow_welch_on_logarithms() {
+        let e = f64::exp;
+        let found =
+            blocked_shift(&[block(&[e(0.0), e(0.1), e(0.2)], &[e(1.0), e(1.2), e(1.4)])], 0.95);
+        // Standard errors 0.0577 and 0.1155, 2.94 degrees of freedom, for which t is 3.22.
+        let interval = found.unwrap().interval.unwrap();
+        let (low, high) = (interval.low.ln(), interval.high.ln());
+        assert!((low - 0.684).abs() < 0.01 && (high - 1.516).abs() < 0.01, "{low} to {high}");
+    }
+
+    #[test]
+    fn single_trials_tell_by_how_steady_the_difference_is_over_blocks() {
+        let steady: Vec<Block> =
+            [100.0, 300.0, 900.0, 200.0].map(|level| block(&[level], &[level * 1.5])).into();
+        assert_eq!(blocked_shift(&steady, 0.95).unwrap().shift, Shift::Rises);
+        assert_eq!(blocked_shift(&steady[..2], 0.95).unwrap().shift, Shift::CannotTell);
+        let unsteady = [1.5, 0.7, 1.2, 0.9].map(|factor| block(&[100.0], &[100.0 * factor]));
+        assert_eq!(blocked_shift(&unsteady, 0.95).unwrap().shift, Shift::CannotTell);
+    }
+
+    #[test]
+    fn what_is_not_positive_is_compared_by_difference() {
+        let found = blocked_shift(&[block(&[-5.0, -4.0, -6.0], &[5.0, 4.0, 6.0])], 0.95).unwrap();
+        assert_eq!((found.relative, found.shift), (false, Shift::Rises));
+        assert_eq!((found.baseline, found.other), (-5.0, 5.0));
+        assert_eq!(blocked_shift(&[block(&[f64::NAN], &[1.0])], 0.95), None);
+        assert_eq!(blocked_shift(&[block(&[1.0], &[])], 0.95), None);
+        assert_eq!(blocked_shift(&[], 0.95), None);
+    }
+
+    fn blocks() -> impl Strategy<Value = Vec<Block>> {
+        let side = || prop::collection::vec(1.0..1e6_f64, 0..5);
+        let block = (side(), side()).prop_map(|(a, b)| Block { a, b });
+        prop::collection::vec(block, 0..5)
+    }
+
+    proptest! {
+        #[test]
+        fn swapping_the_sides_swaps_the_verdict(blocks in blocks()) {
+            let swapped: Vec<Block> =
+                blocks.iter().map(|b| block(&b.b, &b.a)).collect();
+            let (there, back) = (blocked_shift(&blocks, 0.9), blocked_shift(&swapped, 0.9));
+            prop_assert_eq!(there.is_some(), back.is_some());
+            if let Some((there, back)) = there.zip(back) {
+                let opposite = match there.shift {
+                    Shift::Rises => Shift::Falls,
+                    Shift::Falls => Shift::Rises,
+                    Shift::CannotTell => Shift::CannotTell,
+                };
+                prop_assert_eq!(back.shift, opposite);
+                prop_assert!((there.baseline / back.other - 1.0).abs() < 1e-9);
+            }
+        }
+
+        #[test]
+        fn a_trial_set_beside_itself_never_differs(blocks in blocks()) {
+            let same: Vec<Block> =
+                blocks.iter().map(|b| block(&b.a, &b.a)).collect();
+            let found = blocked_shift(&same, 0.5);
+            prop_assert!(found.is_none_or(|found| found.shift == Shift::CannotTell));
+        }
+
+        #[test]
+        fn the_unit_of_time_does_not_matter(blocks in blocks(), scale in 0.001..1_000.0_f64) {
+            let scaled = |side: &[f64]| side.iter().map(|x| x * scale).collect::<Vec<_>>();
+            let other: Vec<Block> =
+                blocks.iter().map(|b| Block { a: scaled(&b.a), b: scaled(&b.b) }).collect();
+            if let Some((one, other)) =
+                blocked_shift(&blocks, 0.9).zip(blocked_shift(&other, 0.9))
+            {
+                prop_assert!((other.baseline / one.baseline / scale - 1.0).abs() < 1e-6);
+                if let Some((one, other)) = one.interval.zip(other.interval) {
+                    prop_assert!((one.low / other.low - 1.0).abs() < 1e-5);
+                    prop_assert!((one.high / other.high - 1.0).abs() < 1e-5);
+                }
+            }
+        }
+    }
+}

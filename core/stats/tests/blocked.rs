@@ -1,0 +1,86 @@
+//! The guard of claims about conditions: in 2,000 seeded comparisons of trials of the same thing,
+//! less than 5 % claim a difference, however trials spread; and a shift of two standard deviations
+//! between trials is found mostly with five repetitions.
+
+use dwell_stats::{Block, Shift, blocked_shift};
+use rand::{RngExt as _, SeedableRng};
+use rand_distr::{Distribution, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+const ROUNDS: u64 = 2_000;
+const CONFIDENCE: f64 = 0.96;
+
+/// How the level of a trial strays from that of its cell, as a logarithm.
+type Stray = fn(&mut Xoshiro256PlusPlus) -> f64;
+
+fn normal(rng: &mut Xoshiro256PlusPlus) -> f64 {
+    StandardNormal.sample(rng)
+}
+
+/// Two levels, as where a thread ends up on one of two cores.
+fn placed(rng: &mut Xoshiro256PlusPlus) -> f64 {
+    f64::from(u8::from(rng.random_bool(0.5))) + 0.01 * normal(rng)
+}
+
+/// One trial in five is far slower.
+fn disturbed(rng: &mut Xoshiro256PlusPlus) -> f64 {
+    let slow = if rng.random_bool(0.2) { 3.0 } else { 0.0 };
+    slow + 0.1 * normal(rng)
+}
+
+/// Levels differ by block, the spread too; B is `shift` of its standard deviations higher.
+fn blocks(seed: u64, shape: [usize; 2], stray: Stray, spread_b: f64, shift: f64) -> Vec<Block> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let [blocks, repetitions] = shape;
+    (0..blocks)
+        .map(|i| {
+            let level = 12.0 + i as f64;
+            let mut side = |spread: f64, shift: f64| -> Vec<f64> {
+                let mut draw = || (level + spread * (stray(&mut rng) + shift)).exp();
+                (0..repetitions).map(|_| draw()).collect()
+            };
+            let spread = 0.05 * (1.0 + i as f64);
+            Block { a: side(spread, 0.0), b: side(spread * spread_b, shift) }
+        })
+        .collect()
+}
+
+fn prove_same(name: &str, shape: [usize; 2], stray: Stray, spread_b: f64) {
+    let differs = |&seed: &u64| {
+        let found = blocked_shift(&blocks(seed, shape, stray, spread_b, 0.0), CONFIDENCE);
+        found.unwrap().shift != Shift::CannotTell
+    };
+    let different = (7_000..7_000 + ROUNDS).filter(differs).count();
+    println!("{name}, {shape:?}, seeds from 7000: {different} of {ROUNDS} differ");
+    assert!(different < 100, "{name}, {shape:?}: {different} of {ROUNDS} differ");
+}
+
+#[test]
+fn trials_of_the_same_thing_do_not_differ() {
+    for shape in [[1, 3], [1, 5], [1, 10], [2, 3], [3, 2], [3, 1], [4, 1], [6, 2], [12, 1]] {
+        prove_same("normal", shape, normal, 1.0);
+        prove_same("two levels", shape, placed, 1.0);
+        prove_same("disturbed", shape, disturbed, 1.0);
+    }
+}
+
+#[test]
+fn another_spread_is_no_other_level() {
+    for shape in [[1, 3], [1, 5], [3, 2], [2, 3], [4, 1], [6, 2]] {
+        prove_same("tenfold spread", shape, normal, 10.0);
+    }
+}
+
+#[test]
+fn two_standard_deviations_are_found_mostly_in_five_repetitions() {
+    for (shape, least) in [([1, 5], 0.7), ([2, 5], 0.85), ([1, 10], 0.95)] {
+        let rises = |&seed: &u64| {
+            let found = blocked_shift(&blocks(seed, shape, normal, 1.0, 2.0), CONFIDENCE).unwrap();
+            assert_ne!(found.shift, Shift::Falls, "seed {seed}: {found:?}");
+            found.shift == Shift::Rises
+        };
+        let found = (9_000..9_000 + ROUNDS).filter(rises).count();
+        println!("two deviations, {shape:?}, seeds from 9000: {found} of {ROUNDS} found");
+        assert!(found as f64 >= least * ROUNDS as f64, "{shape:?}: {found} of {ROUNDS}");
+    }
+}
