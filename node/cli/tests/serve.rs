@@ -65,7 +65,7 @@ impl Node {
         segment::read(&mut &data[..], &mut |record| match record {
             Record::Flow(_) => flows += 1,
             Record::Passage(passage) => ids.push(passage.id),
-            Record::Header(_) | Record::Sample(..) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
         .unwrap();
         (flows, ids)

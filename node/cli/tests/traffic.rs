@@ -42,7 +42,7 @@ fn passages(path: &str) -> (Vec<FlowEntry>, Vec<Passage>) {
     let end = segment::read(&mut file, &mut |record| match record {
         Record::Flow(flow) => flows.push(flow.clone()),
         Record::Passage(passage) => passages.push(*passage),
-        Record::Header(_) | Record::Sample(..) => {}
+        Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
     })
     .unwrap();
     assert_eq!(end.totals.unwrap().samples, passages.len() as u64, "the segment is whole");

@@ -11,6 +11,7 @@ use dwell_io::{datagram, random};
 use dwell_plan::{Clear, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
 use dwell_units::Nanos;
 
+use super::xdp;
 use crate::secret::{self, Secret};
 use crate::{Failure, PlaceArgs, Scheme, Target};
 
@@ -85,6 +86,7 @@ impl Plan {
         if scheme == Scheme::Tcp && (job.engine != RelayEngine::Socket || job.hold.is_some()) {
             return usage("--engine and --hold are for udp:// only".to_owned());
         }
+        xdp::check(job, listen, to)?;
         not_yet(job)?;
         let key = match job.mode {
             RelayMode::Translate if matches!(job.key, KeySource::File(_)) => {
@@ -164,11 +166,6 @@ fn drawn<const N: usize>() -> [u8; N] {
 
 /// What is asked for and does not exist.
 fn not_yet(job: &RelayJob) -> Result<(), Failure> {
-    if job.engine == RelayEngine::Xdp {
-        return Err(Failure::unsupported(
-            "--engine xdp: this program has no XDP relay; --engine batch is the fastest it has",
-        ));
-    }
     if job.telemetry {
         return Err(Failure::unsupported("--telemetry: this program's relays fill no slots"));
     }

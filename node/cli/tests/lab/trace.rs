@@ -72,7 +72,7 @@ impl Trace {
         read(&mut segment, &mut |record| match record {
             Record::Flow(flow) => flows.push(flow.clone()),
             Record::Passage(passage) => passages.push(*passage),
-            Record::Header(_) | Record::Sample(..) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
         .unwrap();
         Found { summary, flows, passages }
