@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use dwell_engine::relay::cipher::Key;
-use dwell_engine::relay::id::{Header, Ids};
+use dwell_engine::relay::id::Ids;
 use dwell_engine::relay::seal::{Draw, Prefix};
 use dwell_engine::relay::stream::StreamWork;
 use dwell_engine::relay::{Work, is_loop};
@@ -138,11 +138,7 @@ impl Plan {
     pub(super) fn ids(&self) -> Ids {
         match self.id {
             IdFormat::Auto => Ids::guessed(),
-            IdFormat::Iperf => Ids::of(Some(Header::Iperf)),
-            IdFormat::Stamp => Ids::of(Some(Header::Stamp)),
-            IdFormat::Roundtrip => Ids::of(Some(Header::Roundtrip)),
-            IdFormat::Dwell => Ids::of(Some(Header::Dwell)),
-            IdFormat::None => Ids::of(None),
+            asked => Ids::of(crate::id::format(asked)),
         }
     }
 }

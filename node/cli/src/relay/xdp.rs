@@ -301,7 +301,7 @@ mod tests {
         assert!(said(&job(|job| job.mode = RelayMode::Encrypt), here, far).contains("batch"));
         assert!(said(&job(|job| job.flows = 4_537), here, far).contains("1 to 4536"));
         assert!(said(&job(|job| job.stamps = Stamps::Kernel), here, far).contains("--stamps"));
-        assert!(said(&job(|job| job.telemetry = true), here, far).contains("look into"));
+        assert!(said(&job(|job| job.telemetry = true), here, far).contains("looks into"));
         assert!(said(&plain, "[::]:7", "[2001:db8::1]:7").contains("IPv4 only"));
         assert!(said(&plain, "127.0.0.1:7", far).contains("other machines"));
         assert!(said(&plain, here, "127.0.0.1:8").contains("other machines"));
