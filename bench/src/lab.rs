@@ -51,6 +51,7 @@ struct Up {
 #[derive(Debug, Deserialize)]
 struct UpNode {
     name: String,
+    netns: String,
     addresses: Addresses,
 }
 
@@ -106,8 +107,17 @@ impl Lab {
 
     /// The address of a node.
     pub fn address(&self, node: Node) -> Result<Ipv4Addr> {
+        Ok(self.node(node)?.addresses.v4)
+    }
+
+    /// The file that stands for a node's network namespace.
+    pub fn netns(&self, node: Node) -> Result<PathBuf> {
+        Ok(Path::new("/run/netns").join(&self.node(node)?.netns))
+    }
+
+    fn node(&self, node: Node) -> Result<&UpNode> {
         let found = self.up.nodes.iter().find(|n| n.name == node.name());
-        Ok(found.with_context(|| format!("the lab has no {}", node.name()))?.addresses.v4)
+        found.with_context(|| format!("the lab has no {}", node.name()))
     }
 }
 

@@ -58,11 +58,13 @@ struct filter {
 
 _Static_assert(sizeof(struct filter) == 20, "node/io/src/bpf/tracer.rs writes 20 bytes");
 
+/* Most addresses that a relay listens at. */
+#define LISTENS 8
+
 /* What relay.bpf.c relays; node/io/src/bpf/relay.rs writes it. Addresses and ports are in network
  * order but for first_port. */
 struct relay {
 	__u64 idle;	   /* ns after which a flow's port may be another's */
-	__u32 listen;
 	__u32 to;
 	__u32 own;	   /* source of what goes to `to` */
 	__u32 flows;	   /* how many ports there are from first_port on */
@@ -70,6 +72,8 @@ struct relay {
 	__u16 to_port;
 	__u16 first_port;
 	__u16 cleared;	   /* UDP checksums are, because they may be unfinished */
+	__u32 listens;	   /* how many of the following there are */
+	__u32 listen[LISTENS];
 };
 
 /* A client of the relay; last is CLOCK_MONOTONIC of its last packet, 0 if there is none. */
@@ -77,8 +81,9 @@ struct relay_flow {
 	__u64 last;
 	__u64 packets;
 	__u32 client;
+	__u32 listen;	/* where it sends to */
 	__u16 port;
-	__u16 spare;
+	__u16 spare[3];
 };
 
 struct relay_counters {
@@ -89,8 +94,8 @@ struct relay_counters {
 	__u64 no_way;
 };
 
-_Static_assert(sizeof(struct relay) == 32, "node/io/src/bpf/relay.rs writes 32 bytes");
-_Static_assert(sizeof(struct relay_flow) == 24, "node/io/src/bpf/relay.rs reads 24 bytes");
+_Static_assert(sizeof(struct relay) == 64, "node/io/src/bpf/relay.rs writes 64 bytes");
+_Static_assert(sizeof(struct relay_flow) == 32, "node/io/src/bpf/relay.rs reads 32 bytes");
 _Static_assert(sizeof(struct relay_counters) == 40, "node/io/src/bpf/relay.rs reads 40 bytes");
 
 /* Headers of packets (RFC 791, 8200, 768). */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT
 /*
- * A relay of UDP over IPv4 in the driver: what comes to `listen` goes to `to` from a port of its own
+ * A relay of UDP over IPv4 in the driver: what comes to an address of `listen` goes to `to` from a port of its own
  * for each client, and what comes back to that port goes to the client from where it sent to.
  * Nothing but addresses, ports, hop count and checksums changes. What cannot be sent on from here
  * passes to the stack as it came.
@@ -170,6 +170,7 @@ static __always_inline int forward(struct xdp_md *context, const struct datagram
 		return XDP_PASS;
 	}
 	flow->last = now;
+	flow->listen = packet->ip->destination;
 	flow->packets += 1;
 	verdict = send_on(context, packet, count, relay.own, htons(relay.first_port + number),
 			  relay.to, relay.to_port);
@@ -189,11 +190,21 @@ static __always_inline int backward(struct xdp_md *context, const struct datagra
 		return XDP_PASS;
 	}
 	flow->last = bpf_ktime_get_ns();
-	verdict = send_on(context, packet, count, relay.listen, relay.listen_port, flow->client,
+	verdict = send_on(context, packet, count, flow->listen, relay.listen_port, flow->client,
 			  flow->port);
 	if (verdict == XDP_REDIRECT)
 		count->backward += 1;
 	return verdict;
+}
+
+static __always_inline int is_listened_at(__u32 address)
+{
+	__u32 i;
+
+	for (i = 0; i < LISTENS; i++)
+		if (i < relay.listens && relay.listen[i] == address)
+			return 1;
+	return 0;
 }
 
 SEC("xdp")
@@ -216,7 +227,7 @@ int relay_udp(struct xdp_md *context)
 	count = bpf_map_lookup_elem(&counters, &first);
 	if (!count)
 		return XDP_PASS;
-	if (udp->destination == relay.listen_port && ip->destination == relay.listen)
+	if (udp->destination == relay.listen_port && is_listened_at(ip->destination))
 		return forward(context, &packet, count);
 	number = ntohs(udp->destination) - relay.first_port;
 	if (ip->source == relay.to && udp->source == relay.to_port && ip->destination == relay.own &&

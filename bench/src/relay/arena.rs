@@ -8,7 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use super::contestant::{Cipher, Contestant, Program, Wait};
+use super::contestant::{Cipher, Contestant, FORWARDING, Program, Wait};
+use super::events::{self, Ran};
 use crate::lab::sibling;
 use crate::{Interrupt, Lab, Node, Server, Summary, finish};
 
@@ -72,10 +73,7 @@ impl Arena {
         reflect.args(["--stamps", "user"]);
         let reflector = Server::start(reflect, Some("listening on"))?;
         let relay = self.relay(contestant)?;
-        let target = match contestant.program {
-            Program::Kernel => Node::N3,
-            _ => Node::N2,
-        };
+        let target = target(contestant);
         let mut ping = self.lab.dwell_on(Node::N1);
         let interval = format!("{}us", 1_000_000 / PROBES_PER_SECOND);
         ping.args(["ping", &format!("udp://{}:{PORT}", self.lab.address(target)?)]);
@@ -105,7 +103,7 @@ impl Arena {
         let hole = Server::start(hole, Some("listening on"))?;
         let relay = self.relay(contestant)?;
         let before = self.came_to(Node::N3)?;
-        let target = self.lab.address(Node::N2)?.to_string();
+        let target = self.lab.address(target(contestant))?.to_string();
         let mut blast = self.pinned(Node::N1, ENDS);
         blast.args(["blast", &target, PORT, &size.to_string()]);
         blast.args([rate.unwrap_or(0).to_string(), milliseconds.to_string()]);
@@ -142,6 +140,21 @@ impl Arena {
             flood,
             events: value("events")? as u64,
             lost_events: value("events_dropped")? as u64,
+        })
+    }
+
+    /// What events of tracing cost while the kernel forwards a flood: ours, and a minimal program's.
+    pub(super) fn event_cost(
+        &self,
+        ours_first: bool,
+        size: u32,
+        rate: u64,
+        milliseconds: u64,
+        interrupt: &Interrupt,
+    ) -> Result<[Ran; 2]> {
+        let port = PORT.parse().context("a port")?;
+        events::cost(&self.lab.netns(Node::N2)?, port, ours_first, || {
+            self.flood(&FORWARDING, size, Some(rate), milliseconds, interrupt).map(drop)
         })
     }
 
@@ -208,6 +221,14 @@ impl Arena {
         let mut command = self.lab.on(node, "taskset");
         command.args(["-c", core]).arg(&self.c_program);
         command
+    }
+}
+
+/// Where packets are sent to.
+fn target(contestant: &Contestant) -> Node {
+    match contestant.program {
+        Program::Kernel => Node::N3,
+        _ => Node::N2,
     }
 }
 

@@ -51,9 +51,13 @@ const XDP: Program = Program::Dwell { engine: "xdp" };
 /// No relay at all: what all delays are compared to.
 pub(super) const DIRECT: Contestant = contestant("direct", Program::None, Wait::Blocking);
 
+/// No program at all.
+pub(super) const FORWARDING: Contestant =
+    contestant("kernel forwarding", Program::Kernel, Wait::Blocking);
+
 /// Whose delay is measured with S0's medium packets.
 pub(super) const DELAYED: [Contestant; 7] = [
-    contestant("kernel forwarding", Program::Kernel, Wait::Blocking),
+    FORWARDING,
     contestant("dwell xdp", XDP, Wait::Blocking),
     contestant("dwell blocking", SOCKET, Wait::Blocking),
     contestant("socat", Program::Socat, Wait::Blocking),

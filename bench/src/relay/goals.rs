@@ -21,7 +21,13 @@ pub(super) struct Measured {
     /// Events of tracing, and those that found no room.
     pub(super) events: Vec<u64>,
     pub(super) lost_events: Vec<u64>,
+    /// What an event costs, ours and that of a minimal program, in nanoseconds.
+    pub(super) event_ns: Vec<f64>,
+    pub(super) minimal_event_ns: Vec<f64>,
 }
+
+/// The goal of what tracing costs.
+pub(super) const EVENTS: &str = "an event of tracing: dwell / minimal program";
 
 /// A goal, judged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -94,6 +100,7 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
             0.9,
         ),
         at_most("200,000 packets/s traced: events lost", lost, 0.0),
+        at_most(EVENTS, ratio(median(&measured.event_ns), median(&measured.minimal_event_ns)), 1.1),
     ]
 }
 

@@ -4,6 +4,7 @@
 
 mod arena;
 mod contestant;
+mod events;
 mod goals;
 
 use std::process::{Command, Stdio};
@@ -15,7 +16,7 @@ use serde_json::json;
 use crate::{Interrupt, Lab, Machine, Table};
 use arena::Arena;
 use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, RATED};
-use goals::{Measured, Verdict, judge, median};
+use goals::{EVENTS, Measured, Verdict, judge, median};
 
 /// S0's medium packets, whose delay is compared.
 const MEDIUM: u32 = 1_000;
@@ -29,6 +30,9 @@ const FLOOD_MS: u64 = 500;
 
 /// The rate at which tracing is judged.
 const TRACED_PPS: u64 = 200_000;
+
+/// The rate at which the cost of events is compared: what one core forwards at ease.
+const COMPARED_PPS: u64 = 100_000;
 
 /// A rate that is kept loses at most this.
 const KEPT: f64 = 0.001;
@@ -48,6 +52,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 300,
           value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
     count: u64,
+    /// Only the cost of events of tracing; other goals are not judged
+    #[arg(long)]
+    events: bool,
     /// Print one JSON object instead of the tables
     #[arg(long)]
     json: bool,
@@ -71,7 +78,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut measured = Measured::default();
     let outcome = fill(&mut measured, &arena, args, &interrupt);
     drop(arena);
-    let verdicts = judge(&measured);
+    let mut verdicts = judge(&measured);
+    if args.events {
+        verdicts.retain(|verdict| verdict.goal == EVENTS);
+    }
     if args.json {
         let schema = "dwell.bench-relay/1";
         let goals = &verdicts;
@@ -96,6 +106,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 fn fill(measured: &mut Measured, arena: &Arena, args: &Args, interrupt: &Interrupt) -> Result<()> {
     for round in 1..=args.rounds {
         eprintln!("round {round} of {}", args.rounds);
+        if args.events {
+            compare_events(measured, arena, interrupt)?;
+            continue;
+        }
         for (size, contestants) in [(MEDIUM, &DELAYED[..]), (LARGE, &ENCIPHERED[..])] {
             let direct = arena.round_trip(&DIRECT, size, args.count, interrupt)?;
             measured.direct_ns.entry(size).or_default().push(direct);
@@ -120,7 +134,17 @@ fn fill(measured: &mut Measured, arena: &Arena, args: &Args, interrupt: &Interru
         measured.traced.push(traced.flood.delivered as f64);
         measured.events.push(traced.events);
         measured.lost_events.push(traced.lost_events);
+        compare_events(measured, arena, interrupt)?;
     }
+    Ok(())
+}
+
+/// Who comes second finds the packet in the cache: both do once.
+fn compare_events(measured: &mut Measured, arena: &Arena, interrupt: &Interrupt) -> Result<()> {
+    let cost = |ours_first| arena.event_cost(ours_first, SMALL, COMPARED_PPS, FLOOD_MS, interrupt);
+    let ([ours, minimal], [ours_second, minimal_first]) = (cost(true)?, cost(false)?);
+    measured.event_ns.push(ours.and(ours_second).each());
+    measured.minimal_event_ns.push(minimal.and(minimal_first).each());
     Ok(())
 }
 
@@ -179,6 +203,15 @@ fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]) {
         let rounds = measured.capacity.get(contestant.name).map_or(&[][..], Vec::as_slice);
         if let Some(middle) = median(rounds) {
             table.row([contestant.name.into(), rounds.len().to_string(), format!("{middle:.0}")]);
+        }
+    }
+    println!("{table}");
+    let mut table = Table::new(["an event of tracing", "rounds", "ns"]);
+    for (name, rounds) in
+        [("dwell", &measured.event_ns), ("minimal program", &measured.minimal_event_ns)]
+    {
+        if let Some(middle) = median(rounds) {
+            table.row([name.into(), rounds.len().to_string(), format!("{middle:.1}")]);
         }
     }
     println!("{table}");

@@ -5,6 +5,7 @@
 mod environment;
 mod exit;
 mod host;
+mod id;
 mod pace;
 mod passages;
 mod place;

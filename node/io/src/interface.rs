@@ -1,12 +1,13 @@
 //! Network interfaces: which one leads to a host, and what stands between a socket and its wire.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 
 use crate::ethtool;
@@ -45,6 +46,25 @@ pub fn all() -> io::Result<Vec<Interface>> {
     Ok(links)
 }
 
+/// The IPv4 addresses of this network namespace by which other machines may reach it.
+pub fn ipv4_addresses() -> io::Result<Vec<Ipv4Addr>> {
+    let mut request = AddressMessage::default();
+    request.header.family = AddressFamily::Inet;
+    let messages = ask(RouteNetlinkMessage::GetAddress(request), NLM_F_DUMP)?;
+    let attributes = messages.into_iter().flat_map(|message| match message {
+        RouteNetlinkMessage::NewAddress(address) => address.attributes,
+        _ => Vec::new(),
+    });
+    let addresses = attributes.filter_map(|attribute| match attribute {
+        AddressAttribute::Local(IpAddr::V4(own)) if !own.is_loopback() => Some(own),
+        _ => None,
+    });
+    let mut addresses: Vec<_> = addresses.collect();
+    addresses.sort();
+    addresses.dedup();
+    Ok(addresses)
+}
+
 /// The interface by which packets to `peer` leave, as the routing table says now; for an address
 /// of this machine, the loopback interface.
 pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
@@ -77,6 +97,13 @@ pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
 }
 
 impl Interface {
+    /// Whether the kernel sends on IPv4 packets that come in by it; `true` where that cannot be
+    /// found out.
+    pub fn is_forwarding(&self) -> bool {
+        let setting = format!("/proc/sys/net/ipv4/conf/{}/forwarding", self.name);
+        !std::fs::read(setting).is_ok_and(|state| state.starts_with(b"0"))
+    }
+
     /// Whether its driver says that the card stamps packets both ways.
     pub fn has_stamping_card(&self) -> bool {
         self.stamping.is_some_and(|able| able.tx_hardware && able.rx_hardware)

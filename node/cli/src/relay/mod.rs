@@ -3,7 +3,7 @@
 //!
 //! `args` is the command line; `plan` judges the job; `udp`, `batch` and `tcp` are the loops that join the engine to sockets;
 //! `stamps` keeps packets until their stamps of leaving have come, and `record` hands them to the
-//! thread that keeps them; `report` makes the summary.
+//! thread that keeps them; `report` makes the summary. `xdp` is the relay without a loop.
 
 mod args;
 mod batch;
@@ -13,6 +13,7 @@ mod report;
 mod stamps;
 mod tcp;
 mod udp;
+mod xdp;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -83,6 +84,9 @@ pub(crate) fn perform(
     talk: &mut dyn FnMut(&str),
 ) -> Result<Relayed, Failure> {
     let plan = Plan::new(job)?;
+    if job.engine == RelayEngine::Xdp {
+        return xdp::perform(job, &plan, samples, stop, talk);
+    }
     let mut log = PassageLog::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
     let mut warnings = Vec::new();
     let wanted = u64::from(job.flows) + SPARE_DESCRIPTORS;

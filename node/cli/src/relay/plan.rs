@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use dwell_engine::relay::cipher::Key;
-use dwell_engine::relay::id::{Header, Ids};
+use dwell_engine::relay::id::Ids;
 use dwell_engine::relay::seal::{Draw, Prefix};
 use dwell_engine::relay::stream::StreamWork;
 use dwell_engine::relay::{Work, is_loop};
@@ -12,6 +12,7 @@ use dwell_plan::{Clear, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
 use dwell_units::Nanos;
 use dwell_wire::iperf2;
 
+use super::xdp;
 use crate::secret::{self, Secret};
 use crate::{Failure, PlaceArgs, Scheme, Target};
 
@@ -86,6 +87,7 @@ impl Plan {
         if scheme == Scheme::Tcp && (job.engine != RelayEngine::Socket || job.hold.is_some()) {
             return usage("--engine and --hold are for udp:// only".to_owned());
         }
+        xdp::check(job, listen, to)?;
         not_yet(job)?;
         let key = match job.mode {
             RelayMode::Translate if matches!(job.key, KeySource::File(_)) => {
@@ -137,11 +139,7 @@ impl Plan {
     pub(super) fn ids(&self) -> Ids {
         match self.id {
             IdFormat::Auto => Ids::guessed(),
-            IdFormat::Iperf => Ids::of(Some(Header::Iperf)),
-            IdFormat::Stamp => Ids::of(Some(Header::Stamp)),
-            IdFormat::Roundtrip => Ids::of(Some(Header::Roundtrip)),
-            IdFormat::Dwell => Ids::of(Some(Header::Dwell)),
-            IdFormat::None => Ids::of(None),
+            asked => Ids::of(crate::id::format(asked)),
         }
     }
 }
@@ -160,11 +158,6 @@ fn drawn<const N: usize>() -> [u8; N] {
 
 /// What is asked for and does not exist.
 fn not_yet(job: &RelayJob) -> Result<(), Failure> {
-    if job.engine == RelayEngine::Xdp {
-        return Err(Failure::unsupported(
-            "--engine xdp: this program has no XDP relay; --engine batch is the fastest it has",
-        ));
-    }
     if job.telemetry {
         return Err(Failure::unsupported("--telemetry: this program's relays fill no slots"));
     }

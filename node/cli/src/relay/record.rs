@@ -46,7 +46,7 @@ pub(super) struct NewFlow {
 }
 
 impl NewFlow {
-    fn entries(self, protocol: &str) -> [FlowEntry; 2] {
+    pub(super) fn entries(self, protocol: &str) -> [FlowEntry; 2] {
         let Self { number, client, listen, out, to } = self;
         let entry = |flow, from, came_to, from_out, to_out| FlowEntry {
             flow,

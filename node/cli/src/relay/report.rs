@@ -91,7 +91,8 @@ fn engine(job: &RelayJob, plan: &Plan) -> String {
     format!("{engine}{waiting}{aes}")
 }
 
-fn parameters(job: &RelayJob, plan: &Plan) -> BTreeMap<String, serde_json::Value> {
+/// What was asked for.
+pub(super) fn parameters(job: &RelayJob, plan: &Plan) -> BTreeMap<String, serde_json::Value> {
     let clear = match plan.clear {
         _ if !plan.is_ciphering() => json!(null),
         Clear::Auto => json!("auto"),

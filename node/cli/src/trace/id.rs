@@ -3,6 +3,7 @@
 use dwell_io::bpf::{Event, Protocol};
 use dwell_plan::IdFormat;
 use dwell_units::Nanos;
+use dwell_wire::id::{Format, packet_id};
 
 /// A time in a packet is one if it is at most this far from the packet's stamp: the other end's
 /// clock may be wrong.
@@ -15,7 +16,7 @@ const NTP_EPOCH: i64 = 2_208_988_800;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Id {
     /// By what the payload carries.
-    Payload(IdFormat),
+    Payload(Format),
     /// By the sequence number of TCP, or of an echo.
     Header,
     /// By their order at each hook.
@@ -27,21 +28,20 @@ impl Id {
     pub(super) fn of(asked: IdFormat, first: &Event) -> Self {
         match (first.protocol, asked) {
             (Protocol::Tcp | Protocol::Echo, _) => Self::Header,
-            (Protocol::Udp, IdFormat::None) => Self::Order,
             (Protocol::Udp, IdFormat::Auto) => found(first).map_or(Self::Order, Self::Payload),
-            (Protocol::Udp, format) => Self::Payload(format),
+            (Protocol::Udp, asked) => crate::id::format(asked).map_or(Self::Order, Self::Payload),
         }
     }
 
     /// What results call it.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Payload(IdFormat::Iperf) => "iperf",
-            Self::Payload(IdFormat::Stamp) => "stamp",
-            Self::Payload(IdFormat::Roundtrip) => "roundtrip",
-            Self::Payload(IdFormat::Dwell) => "dwell",
+            Self::Payload(Format::Iperf) => "iperf",
+            Self::Payload(Format::Stamp) => "stamp",
+            Self::Payload(Format::Roundtrip) => "roundtrip",
+            Self::Payload(Format::Dwell) => "dwell",
             Self::Header => "sequence number",
-            Self::Payload(IdFormat::Auto | IdFormat::None) | Self::Order => "order",
+            Self::Order => "order",
         }
     }
 
@@ -58,36 +58,14 @@ impl Id {
     }
 }
 
-/// The id that a payload of this format carries.
-fn packet_id(format: IdFormat, payload: &[u8]) -> Option<u64> {
-    match format {
-        IdFormat::Iperf => {
-            let (low, high) = (u32_at(payload, 0)?, u32_at(payload, 12)?);
-            // The last packets carry their id negated (INTEROP E1).
-            let id = (u64::from(high) << 32 | u64::from(low)).cast_signed();
-            Some(id.unsigned_abs())
-        }
-        IdFormat::Stamp => u32_at(payload, 0).map(u64::from),
-        IdFormat::Roundtrip => {
-            let bytes = payload.get(16..)?.first_chunk()?;
-            Some(u64::from(u32::from_le_bytes(*bytes)))
-        }
-        IdFormat::Dwell => {
-            let rest = payload.strip_prefix(b"dwlt")?.get(4..)?;
-            rest.first_chunk().map(|seq| u64::from_be_bytes(*seq))
-        }
-        IdFormat::Auto | IdFormat::None => None,
-    }
-}
-
-/// The format that a payload looks like.
-fn found(event: &Event) -> Option<IdFormat> {
+/// The format that a payload looks like, as far as an event shows it: by its beginning and its length.
+fn found(event: &Event) -> Option<Format> {
     let head = event.head();
     if head.starts_with(b"dwlt") && head.len() >= 16 {
-        return Some(IdFormat::Dwell);
+        return Some(Format::Dwell);
     }
     if event.size == 24 && [b"REQ\0", b"ACK\0"].iter().any(|word| head.ends_with(*word)) {
-        return Some(IdFormat::Roundtrip);
+        return Some(Format::Roundtrip);
     }
     let now = event.at.as_nanos() / 1_000_000_000;
     let is_near = |at: usize, epoch: i64| {
@@ -99,7 +77,7 @@ fn found(event: &Event) -> Option<IdFormat> {
     // is 0 as yet, or all ones in the negated id of an end.
     let is_upper_half = u32_at(head, 12).is_some_and(|half| half == 0 || half == u32::MAX);
     if is_near(4, 0) && is_upper_half && u32_at(head, 8).is_some_and(|us| us < 1_000_000) {
-        return Some(IdFormat::Iperf);
+        return Some(Format::Iperf);
     }
     // STAMP without and with authentication (RFC 8762, 4.2.1); the multiplier of an error estimate
     // is not 0.
@@ -107,7 +85,7 @@ fn found(event: &Event) -> Option<IdFormat> {
     let is_open = event.size >= 44 && is_time(4) && is_estimate(12);
     let is_authenticated =
         event.size >= 112 && head.get(4..16).is_some_and(|zeros| zeros == [0; 12]) && is_time(16);
-    (is_open || is_authenticated).then_some(IdFormat::Stamp)
+    (is_open || is_authenticated).then_some(Format::Stamp)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -139,13 +117,13 @@ mod tests {
         roundtrip.extend(b"REQ\0");
         let dwell = [b"dwlt".as_slice(), &words(&[4, 0, 7, 0])].concat();
         for (size, head, format, id) in [
-            (1_470, words(&[7, NOW, 999_999, 0, 0x4801_0098, 0]), IdFormat::Iperf, 7),
-            (1_470, words(&[7_u32.wrapping_neg(), NOW, 5, u32::MAX, 0, 0]), IdFormat::Iperf, 7),
-            (44, words(&[7, ntp, 1, 0x0001_0007, 0, 0]), IdFormat::Stamp, 7),
-            (44, words(&[7, NOW, 1, 0x4001_0007, 0, 0]), IdFormat::Stamp, 7),
-            (112, words(&[7, 0, 0, 0, ntp, 1]), IdFormat::Stamp, 7),
-            (24, roundtrip, IdFormat::Roundtrip, 7),
-            (1_400, dwell, IdFormat::Dwell, 7),
+            (1_470, words(&[7, NOW, 999_999, 0, 0x4801_0098, 0]), Format::Iperf, 7),
+            (1_470, words(&[7_u32.wrapping_neg(), NOW, 5, u32::MAX, 0, 0]), Format::Iperf, 7),
+            (44, words(&[7, ntp, 1, 0x0001_0007, 0, 0]), Format::Stamp, 7),
+            (44, words(&[7, NOW, 1, 0x4001_0007, 0, 0]), Format::Stamp, 7),
+            (112, words(&[7, 0, 0, 0, ntp, 1]), Format::Stamp, 7),
+            (24, roundtrip, Format::Roundtrip, 7),
+            (1_400, dwell, Format::Dwell, 7),
         ] {
             let event = event(size, &head);
             let found = Id::of(IdFormat::Auto, &event);
@@ -160,8 +138,8 @@ mod tests {
             assert_eq!(Id::of(IdFormat::Auto, &event(100, head)), Id::Order, "{head:?}");
         }
         let short = event(3, b"abc");
-        for format in [IdFormat::Iperf, IdFormat::Stamp, IdFormat::Roundtrip, IdFormat::Dwell] {
-            assert_eq!(Id::of(format, &short).read(&short), None, "{format:?}");
+        for format in [Format::Iperf, Format::Stamp, Format::Roundtrip, Format::Dwell] {
+            assert_eq!(Id::Payload(format).read(&short), None, "{format:?}");
         }
     }
 }

@@ -22,7 +22,7 @@ use dwell_io::clock::{monotonic, pair, realtime};
 use dwell_io::interface;
 use dwell_plan::{FlowFilter, FlowProtocol, IdFormat, TraceHook, TraceJob};
 use dwell_record::Summary;
-use dwell_stats::Parts;
+use dwell_stats::{Part, Parts};
 use dwell_units::{Nanos, Pairing};
 
 use crate::passages::PassageLog;
@@ -42,6 +42,10 @@ const OPEN: usize = 65_536;
 /// Samples are written out, and a terminal is shown news, at most this often.
 const FLUSH: Nanos = Nanos::from_millis(100);
 const SHOW: Nanos = Nanos::from_millis(500);
+
+/// Of hooks that are not at both ends of anything.
+const NO_DELAY: &str = "these hooks give stamps but no delay: a node delay needs netfilter \
+                        (pre_routing to post_routing), or xdp and tcx (rx_driver to tx_tcx)";
 
 /// Arguments of `trace`.
 #[derive(Debug, clap::Args)]
@@ -200,6 +204,9 @@ pub(crate) fn perform(
     let points = points(spec.hooks);
     talk(&format!("tracing '{filter}' at {}", names(&points)));
     tracer.notes().iter().for_each(|note| talk(note));
+    if !gives_delay(&points) {
+        talk(NO_DELAY);
+    }
     let live = live::Live::new(outputs.live);
     let mut flows = Flows::new(job.id);
     let mut join = Join::new(&points, PATIENCE, OPEN);
@@ -307,6 +314,11 @@ fn points(hooks: Hooks) -> Vec<Point> {
     Point::ALL.into_iter().filter(is_seen).collect()
 }
 
+/// Whether a node delay lies between two of these.
+fn gives_delay(points: &[Point]) -> bool {
+    Part::ALL.map(Part::ends).iter().any(|(from, to)| points.contains(from) && points.contains(to))
+}
+
 fn names(points: &[Point]) -> String {
     points.iter().map(|point| point.name()).collect::<Vec<_>>().join(" ")
 }
@@ -314,4 +326,16 @@ fn names(points: &[Point]) -> String {
 fn refusal(error: BpfError) -> Failure {
     let exit = if error.is_unsupported() { Exit::Unsupported } else { Exit::Failed };
     Failure { exit, error: error.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_needs_hooks_at_both_of_its_ends() {
+        let gives = |netfilter, tcx, xdp| gives_delay(&points(Hooks { netfilter, tcx, xdp }));
+        assert!(gives(true, false, false) && gives(false, true, true) && gives(true, true, true));
+        assert!(!gives(false, true, false) && !gives(false, false, true));
+    }
 }

@@ -9,8 +9,8 @@ use dwell_record::{Figures, Kind, Placement, Scalar, Stamps, Summary, Trust};
 use dwell_units::Nanos;
 use serde_json::json;
 
-use super::Seen;
 use super::id::Id;
+use super::{NO_DELAY, Seen, gives_delay};
 use crate::environment::environment;
 
 /// Everything the result says.
@@ -52,7 +52,7 @@ pub(super) fn summary(
         .figures()
         .map(|(part, figures)| (part.name().to_owned(), figures.into()))
         .collect();
-    let mut trust = Trust { warnings: warnings(job, &seen), ..Trust::default() };
+    let mut trust = Trust { warnings: warnings(job, points, &seen), ..Trust::default() };
     trust.ring_dropped = seen.dropped;
     trust.note_clocks(&seen.start, &seen.end);
     if seen.clock_moved || trust.clock_step_ns.is_some() {
@@ -74,15 +74,17 @@ pub(super) fn summary(
     }
 }
 
-fn warnings(job: &TraceJob, seen: &Seen) -> Vec<String> {
+fn warnings(job: &TraceJob, points: &[Point], seen: &Seen) -> Vec<String> {
     let mut warnings = seen.notes.clone();
     if seen.events == 0 {
         warnings.push("no packet of this flow passed".to_owned());
     }
-    if seen.joined.packets > 0 && seen.parts.figures().next().is_none() {
+    if !gives_delay(points) {
+        warnings.push(NO_DELAY.to_owned());
+    } else if seen.joined.packets > 0 && seen.parts.figures().next().is_none() {
         warnings.push(
-            "no packet has both ends of a node delay: pre_routing and post_routing (netfilter), or \
-             rx_driver and tx_tcx (xdp and tcx)"
+            "no packet was seen at both ends of a node delay (pre_routing and post_routing, or \
+             rx_driver and tx_tcx): packets that begin or end at this node are not"
                 .to_owned(),
         );
     }

@@ -13,4 +13,5 @@ mod trace;
 mod traffic;
 mod whole;
 #[cfg(feature = "bpf")]
+mod xdp_command;
 mod xdp_relay;

@@ -1,6 +1,6 @@
 //! Tracer and relay of a build without the cargo feature `bpf`: never to be had.
 
-use super::{BpfError, Event, TraceSpec, XdpCounters, XdpFlow, XdpRelaySpec};
+use super::{BpfError, Event, TraceSpec, XdpCounters, XdpFlow, XdpMode, XdpRelaySpec};
 
 /// See the type of the same name in other builds; there is no value of it here.
 #[derive(Debug)]
@@ -73,6 +73,11 @@ impl XdpRelay {
 
     /// Never called.
     pub fn look_for_the_way(&self) {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn modes(&self) -> &[XdpMode] {
         match self.0 {}
     }
 

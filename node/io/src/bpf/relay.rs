@@ -1,5 +1,6 @@
 //! A relay of UDP over IPv4 in the driver, by the program of node/bpf/relay.bpf.c.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -23,6 +24,12 @@ const FIRST_PORT: u16 = 61_000;
 /// Nobody listens there (RFC 863), and a packet to it makes the kernel find out its next hop.
 const DISCARD: u16 = 9;
 
+/// LISTENS of node/bpf/dwell.bpf.h.
+const LISTENS: usize = 8;
+
+/// Clients whose next hops are looked for at a time.
+const SOUGHT: usize = 64;
+
 /// How long the far end may take to refuse it.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -30,6 +37,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub struct XdpRelay {
     // Detached first.
     links: Vec<OwnedFd>,
+    modes: Vec<XdpMode>,
     object: Object,
     way: UdpSocket,
     own: Ipv4Addr,
@@ -56,11 +64,8 @@ impl XdpRelay {
         let there = interface::all().map_err(no_way)?;
         let named = |index: u32| there.iter().find(|found| found.index == index);
         let driver = |index: u32| named(index).and_then(|found| found.driver.as_deref());
-        let silent = spec.interfaces.iter().filter_map(|&index| named(index)).find(|found| {
-            let setting = format!("/proc/sys/net/ipv4/conf/{}/forwarding", found.name);
-            std::fs::read(setting).is_ok_and(|state| state.starts_with(b"0"))
-        });
-        if let Some(found) = silent {
+        let mut used = spec.interfaces.iter().filter_map(|&index| named(index));
+        if let Some(found) = used.find(|found| !found.is_forwarding()) {
             return Err(BpfError::NoForwarding(found.name.clone()));
         }
         let is_virtual = |&index: &u32| matches!(driver(index), None | Some("veth" | "tun"));
@@ -69,7 +74,8 @@ impl XdpRelay {
             Checksums::Updated => false,
             Checksums::Cleared => true,
         };
-        let constants = constants(spec, own, is_cleared);
+        let (listens, left_out) = listens(*spec.listen.ip()).map_err(no_way)?;
+        let constants = constants(spec, own, &listens, is_cleared);
         let object = object::load(PROGRAM, |object| {
             for mut map in object.maps_mut() {
                 match &*map.name().to_string_lossy() {
@@ -81,18 +87,31 @@ impl XdpRelay {
             }
             Ok(())
         })?;
-        let mut relay =
-            Self { links: Vec::new(), object, way, own, spec: spec.clone(), notes: Vec::new() };
+        let mut relay = Self {
+            links: Vec::new(),
+            modes: Vec::new(),
+            object,
+            way,
+            own,
+            spec: spec.clone(),
+            notes: Vec::new(),
+        };
+        if !left_out.is_empty() {
+            let all: Vec<_> = left_out.iter().map(Ipv4Addr::to_string).collect();
+            relay.notes.push(format!("nothing is relayed that is sent to {}", all.join(" ")));
+        }
         for &interface in &spec.interfaces {
             // What a driver sends on natively to a veth gets lost, unless its peer has XDP too.
             let modes: &[XdpMode] = match driver(interface) {
                 Some("veth") => &[XdpMode::Generic],
                 _ => &[XdpMode::Native, XdpMode::Generic],
             };
-            let place = || format!("XDP of interface {interface}");
-            relay
-                .attach(interface, modes)
-                .map_err(|error| BpfError::Attach { place: place(), error })?;
+            let called = named(interface).map_or_else(String::new, |found| found.name.clone());
+            relay.attach(interface, modes).map_err(|error| {
+                let taken = matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
+                let why = if taken { ", where another XDP program is" } else { "" };
+                BpfError::Attach { place: format!("XDP of interface {called}{why}"), error }
+            })?;
         }
         Ok(relay)
     }
@@ -123,14 +142,16 @@ impl XdpRelay {
         for number in 0..self.spec.flows {
             let found = map.lookup(&u32::from(number).to_ne_bytes(), MapFlags::ANY);
             let Some(bytes) = found.map_err(unreadable)? else { continue };
-            let Some(bytes) = bytes.first_chunk::<24>() else { continue };
+            let Some(bytes) = bytes.first_chunk::<32>() else { continue };
             let word = |at: usize| bytes[at..].first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
             if word(0) == 0 {
                 continue;
             }
-            let client = Ipv4Addr::new(bytes[16], bytes[17], bytes[18], bytes[19]);
+            let ip =
+                |at: usize| Ipv4Addr::from(bytes[at..].first_chunk().copied().unwrap_or([0; 4]));
             flows.push(XdpFlow {
-                client: SocketAddrV4::new(client, u16::from_be_bytes([bytes[20], bytes[21]])),
+                client: SocketAddrV4::new(ip(16), u16::from_be_bytes([bytes[24], bytes[25]])),
+                listen: SocketAddrV4::new(ip(20), self.spec.listen.port()),
                 out: SocketAddrV4::new(self.own, FIRST_PORT + number),
                 packets: word(8),
             });
@@ -138,14 +159,25 @@ impl XdpRelay {
         Ok(flows)
     }
 
-    /// Lets the kernel look for the next hop towards `to` again: for when packets find no way,
-    /// because it has forgotten it.
+    /// Lets the kernel look for the next hops towards `to` and the clients again: for when packets
+    /// find no way, because it has forgotten one.
     pub fn look_for_the_way(&self) {
         // An error is the answer to the packet before.
         let _ = self.way.send(&[]);
+        let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return };
+        let flows = self.flows().unwrap_or_default();
+        let clients: BTreeSet<_> = flows.iter().map(|flow| *flow.client.ip()).collect();
+        for client in clients.into_iter().take(SOUGHT) {
+            let _ = socket.send_to(&[], (client, DISCARD));
+        }
     }
 
-    /// How it is attached, where that is not by the driver.
+    /// How it is attached, by interface.
+    pub fn modes(&self) -> &[XdpMode] {
+        &self.modes
+    }
+
+    /// What is not as it was asked for.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -156,9 +188,7 @@ impl XdpRelay {
         for &mode in modes {
             outcome = link::create(program.as_fd(), Place::Xdp { interface, mode });
             if outcome.is_ok() {
-                if mode == XdpMode::Generic {
-                    self.notes.push(format!("interface {interface}: XDP after the driver"));
-                }
+                self.modes.push(mode);
                 break;
             }
         }
@@ -193,19 +223,37 @@ fn towards(to: SocketAddrV4) -> io::Result<(UdpSocket, Ipv4Addr)> {
 }
 
 /// struct relay.
-fn constants(spec: &XdpRelaySpec, own: Ipv4Addr, is_cleared: bool) -> [u8; 32] {
+fn constants(
+    spec: &XdpRelaySpec,
+    own: Ipv4Addr,
+    listens: &[Ipv4Addr],
+    is_cleared: bool,
+) -> [u8; 64] {
     let Nanos(idle) = spec.idle;
-    let mut bytes = [0; 32];
+    let mut bytes = [0; 64];
     bytes[..8].copy_from_slice(&idle.max(0).cast_unsigned().to_ne_bytes());
-    bytes[8..12].copy_from_slice(&spec.listen.ip().octets());
-    bytes[12..16].copy_from_slice(&spec.to.ip().octets());
-    bytes[16..20].copy_from_slice(&own.octets());
-    bytes[20..24].copy_from_slice(&u32::from(spec.flows).to_ne_bytes());
-    bytes[24..26].copy_from_slice(&spec.listen.port().to_be_bytes());
-    bytes[26..28].copy_from_slice(&spec.to.port().to_be_bytes());
-    bytes[28..30].copy_from_slice(&FIRST_PORT.to_ne_bytes());
-    bytes[30..].copy_from_slice(&u16::from(is_cleared).to_ne_bytes());
+    bytes[8..12].copy_from_slice(&spec.to.ip().octets());
+    bytes[12..16].copy_from_slice(&own.octets());
+    bytes[16..20].copy_from_slice(&u32::from(spec.flows).to_ne_bytes());
+    bytes[20..22].copy_from_slice(&spec.listen.port().to_be_bytes());
+    bytes[22..24].copy_from_slice(&spec.to.port().to_be_bytes());
+    bytes[24..26].copy_from_slice(&FIRST_PORT.to_ne_bytes());
+    bytes[26..28].copy_from_slice(&u16::from(is_cleared).to_ne_bytes());
+    bytes[28..32].copy_from_slice(&(listens.len() as u32).to_ne_bytes());
+    for (place, address) in bytes[32..].chunks_exact_mut(4).zip(listens) {
+        place.copy_from_slice(&address.octets());
+    }
     bytes
+}
+
+/// Addresses to listen at, and those of this machine for which there is no room.
+fn listens(asked: Ipv4Addr) -> io::Result<(Vec<Ipv4Addr>, Vec<Ipv4Addr>)> {
+    if !asked.is_unspecified() {
+        return Ok((vec![asked], Vec::new()));
+    }
+    let mut all = interface::ipv4_addresses()?;
+    let beyond = all.split_off(all.len().min(LISTENS));
+    Ok((all, beyond))
 }
 
 #[cfg(test)]

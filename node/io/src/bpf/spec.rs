@@ -40,7 +40,8 @@ pub struct Hooks {
 /// What a relay in the driver sends on: UDP over IPv4, without IP options, unfragmented.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpRelaySpec {
-    /// Where clients send to; an address of this machine, not the unspecified one.
+    /// Where clients send to; the unspecified address stands for those that this machine has at
+    /// the start, up to 8.
     pub listen: SocketAddrV4,
     /// Where it goes, from another port for each client.
     pub to: SocketAddrV4,
@@ -89,6 +90,8 @@ pub struct XdpCounters {
 pub struct XdpFlow {
     /// The client.
     pub client: SocketAddrV4,
+    /// Where it sends to.
+    pub listen: SocketAddrV4,
     /// What its packets leave from.
     pub out: SocketAddrV4,
     /// Its packets that were sent on, or could not be.

@@ -1,0 +1,216 @@
+//! What an event of tracing costs: the committed program beside a minimal one that writes the same
+//! event of the same packets, by the kernel's own statistics of how long programs run.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use dwell_io::netns;
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{
+    Link, MapCore as _, NetfilterOpts, Object, ObjectBuilder, RingBuffer, RingBufferBuilder,
+};
+
+use crate::lab::sibling;
+
+const OURS: &[u8] = include_bytes!("../../../node/bpf/stamps.bpf.o");
+
+/// The programs, by their names in the objects.
+const PROGRAMS: [&str; 2] = ["pre_routing4", "minimal"];
+
+/// Of linux/netfilter.h.
+const IPV4: i32 = 2;
+const PRE_ROUTING: i32 = 0;
+
+/// Who comes first. Others at this hook come after both.
+const PRIORITY: i32 = -10_000;
+
+/// Rings are emptied so often, as `dwell trace` does.
+const NAP: Duration = Duration::from_millis(5);
+
+/// Events of each program that are compared byte by byte.
+const COMPARED: usize = 1_000;
+
+/// An event begins with its time, which is each program's own; its head has the packet's number.
+const TIME: usize = 8;
+const HEAD: std::ops::Range<usize> = 24..32;
+
+/// How long a program ran, and how often.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ran {
+    ns: u64,
+    events: u64,
+}
+
+impl Ran {
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { ns: self.ns + other.ns, events: self.events + other.events }
+    }
+
+    /// Nanoseconds of one event.
+    pub(super) fn each(self) -> f64 {
+        self.ns as f64 / self.events.max(1) as f64
+    }
+}
+
+/// Runs `traffic`, of UDP packets by this port through the network namespace at `path`, past both
+/// programs; returns what ours took and what the minimal one did.
+pub(super) fn cost(
+    path: &Path,
+    port: u16,
+    ours_first: bool,
+    traffic: impl FnOnce() -> Result<()>,
+) -> Result<[Ran; 2]> {
+    let _counted = Statistics::switch_on()?;
+    let minimal = fs::read(sibling("event.bpf.o")?).context("cannot read the minimal program")?;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (ready, is_ready) = mpsc::channel();
+        let watching = scope.spawn(|| {
+            netns::within(path, || {
+                let pair = Pair::attach(&minimal, port, ours_first)?;
+                let _ = ready.send(());
+                drop(ready);
+                pair.watch(&stop)
+            })?
+        });
+        // It closes without a word if the programs cannot be had.
+        let driven = if is_ready.recv().is_ok() { traffic() } else { Ok(()) };
+        stop.store(true, Ordering::Relaxed);
+        let ran = watching.join().expect("nothing there panics")?;
+        driven.map(|()| ran)
+    })
+}
+
+/// Both programs at the same hook.
+struct Pair {
+    links: [Link; 2],
+    objects: [Object; 2],
+}
+
+/// Events by the number of their packet, without their time.
+type Events = HashMap<[u8; 8], Vec<u8>>;
+
+impl Pair {
+    fn attach(minimal: &[u8], port: u16, ours_first: bool) -> Result<Self> {
+        let objects = [ours(port)?, ObjectBuilder::default().open_memory(minimal)?.load()?];
+        let attach = |at: usize| {
+            let program = objects[at].progs_mut().find(|found| found.name() == PROGRAMS[at]);
+            let second = (at == 0) != ours_first;
+            let place = NetfilterOpts {
+                protocol_family: IPV4,
+                hooknum: PRE_ROUTING,
+                priority: PRIORITY + i32::from(second),
+                ..NetfilterOpts::default()
+            };
+            let program = program.with_context(|| format!("no program {}", PROGRAMS[at]))?;
+            program.attach_netfilter_with_opts(place).context("cannot attach to PRE_ROUTING")
+        };
+        let links = [attach(0)?, attach(1)?];
+        Ok(Self { links, objects })
+    }
+
+    /// Takes events until it is to stop; they have to be the same.
+    fn watch(&self, stop: &AtomicBool) -> Result<[Ran; 2]> {
+        let events = [Mutex::new(Events::new()), Mutex::new(Events::new())];
+        let rings = [self.ring(0, &events[0])?, self.ring(1, &events[1])?];
+        let mut last = false;
+        while !last {
+            last = stop.load(Ordering::Relaxed);
+            rings.iter().try_for_each(RingBuffer::consume)?;
+            thread::sleep(NAP);
+        }
+        drop(rings);
+        let [ours, minimal] = events.map(|events| events.into_inner().expect("nothing panics"));
+        let both = ours.iter().filter_map(|(number, event)| Some((event, minimal.get(number)?)));
+        let both: Vec<_> = both.collect();
+        ensure!(!both.is_empty(), "no packet made events of both programs");
+        for (ours, minimal) in both {
+            ensure!(ours == minimal, "events differ: {ours:02x?} and {minimal:02x?}");
+        }
+        Ok([self.ran(0)?, self.ran(1)?])
+    }
+
+    fn ring<'a>(&self, at: usize, events: &'a Mutex<Events>) -> Result<RingBuffer<'a>> {
+        let map = self.objects[at].maps().find(|map| map.name() == "events");
+        let map = map.context("no ring of events")?;
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&map, move |event: &[u8]| {
+            let mut events = events.lock().expect("nothing panics");
+            let number = event.get(HEAD).and_then(|head| head.first_chunk());
+            if let (Some(number), Some(rest)) = (number, event.get(TIME..))
+                && events.len() < COMPARED
+            {
+                events.insert(*number, rest.to_vec());
+            }
+            0
+        })?;
+        Ok(builder.build()?)
+    }
+
+    fn ran(&self, at: usize) -> Result<Ran> {
+        let program = self.links[at].info()?.prog_id;
+        let info = ProgInfoIter::default().find(|info| info.id == program);
+        let info = info.with_context(|| format!("the kernel has no program {program}"))?;
+        Ok(Ran { ns: info.run_time_ns, events: info.run_cnt })
+    }
+}
+
+/// The committed program as `dwell trace --flow 'udp port PORT'` loads it.
+fn ours(port: u16) -> Result<Object> {
+    const UDP: u8 = 17;
+    let mut object = ObjectBuilder::default().open_memory(OURS)?;
+    for mut program in object.progs_mut() {
+        let wanted = program.name() == PROGRAMS[0];
+        program.set_autoload(wanted);
+    }
+    // struct filter of node/bpf/dwell.bpf.h.
+    let mut filter = [0; 20];
+    filter[0] = UDP;
+    filter[2..4].copy_from_slice(&port.to_be_bytes());
+    for mut map in object.maps_mut() {
+        if map.name().to_string_lossy().ends_with(".rodata") {
+            map.set_initial_value(&filter)?;
+        }
+    }
+    Ok(object.load()?)
+}
+
+/// The kernel counts how long programs run; as before when this is dropped.
+struct Statistics(String);
+
+impl Statistics {
+    const SETTING: &str = "/proc/sys/kernel/bpf_stats_enabled";
+
+    fn switch_on() -> Result<Self> {
+        let before = fs::read_to_string(Self::SETTING).context(Self::SETTING)?;
+        fs::write(Self::SETTING, "1").context(Self::SETTING)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Statistics {
+    fn drop(&mut self) {
+        if fs::write(Self::SETTING, &self.0).is_err() {
+            eprintln!("{} is still on", Self::SETTING);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_orders_count_by_their_events_and_not_by_their_number() {
+        let (first, second) = (Ran { ns: 100, events: 1 }, Ran { ns: 300, events: 3 });
+        assert_eq!(first.and(second).each(), 100.0);
+        assert_eq!(Ran::default().each(), 0.0);
+    }
+}

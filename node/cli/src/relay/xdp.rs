@@ -1,0 +1,309 @@
+//! A relay in the driver: a program of the kernel moves the packets, and this one looks after it.
+//! Such packets pass below everything that stamps, so that their delay at this node is not known.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use dwell_io::bpf::{
+    BpfError, Checksums, RELAY_FLOWS, XdpCounters, XdpMode, XdpRelay, XdpRelaySpec,
+};
+use dwell_io::clock::{self, monotonic};
+use dwell_io::{datagram, interface};
+use dwell_plan::{RelayEngine, RelayJob, RelayMode, Stamps};
+use dwell_record::{Kind, Placement, Scalar, Summary, Trust};
+use dwell_units::{Nanos, Pairing};
+
+use super::plan::Plan;
+use super::record::NewFlow;
+use super::{Relayed, open_failure, report};
+use crate::environment::environment;
+use crate::passages::PassageLog;
+use crate::ping::SampleFile;
+use crate::{Exit, Failure};
+
+/// A stop is obeyed, and new flows are looked for, this often.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Next hops that are not known are looked for at most this often.
+const SEARCH: Nanos = Nanos::from_secs(1);
+
+/// The machine's own addresses and its flow, as long as it is known.
+type Ends = (SocketAddrV4, SocketAddrV4, SocketAddrV4);
+
+/// Judges what only this engine cannot do; needs no privilege.
+pub(super) fn check(job: &RelayJob, listen: SocketAddr, to: SocketAddr) -> Result<(), Failure> {
+    let usage = |text: String| Err(Failure::usage(text));
+    if job.engine != RelayEngine::Xdp {
+        return Ok(());
+    }
+    if job.mode != RelayMode::Translate {
+        return usage(
+            "--engine xdp changes addresses only (--mode translate); --engine batch enciphers"
+                .into(),
+        );
+    }
+    if !listen.is_ipv4() || !to.is_ipv4() {
+        return usage(format!(
+            "--engine xdp relays IPv4 only, and {} is not; --engine batch relays both",
+            if listen.is_ipv4() { &job.to } else { &job.listen }
+        ));
+    }
+    if listen.ip().is_loopback() || datagram::is_ours(to.ip()) {
+        return usage(format!(
+            "--engine xdp relays between other machines, and {} is this one; --engine batch relays \
+             anything",
+            if listen.ip().is_loopback() { &job.listen } else { &job.to }
+        ));
+    }
+    if !flows(job).is_some_and(|flows| RELAY_FLOWS.contains(&flows)) {
+        let most = RELAY_FLOWS.end();
+        return usage(format!(
+            "invalid value {} for --flows: 1 to {most} with --engine xdp",
+            job.flows
+        ));
+    }
+    if job.hold.is_some() || job.telemetry {
+        return usage("--engine xdp neither holds packets nor looks into them".into());
+    }
+    if job.stamps == Stamps::Kernel {
+        return usage("--stamps kernel: what --engine xdp relays passes below every stamp".into());
+    }
+    Ok(())
+}
+
+/// Relays until stopped. `talk` hears of it when the program is in place.
+pub(super) fn perform(
+    job: &RelayJob,
+    plan: &Plan,
+    samples: Option<SampleFile>,
+    stop: &AtomicBool,
+    talk: &mut dyn FnMut(&str),
+) -> Result<Relayed, Failure> {
+    let mut log = PassageLog::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
+    // Nobody else takes the port, and who sends what finds no way is not told that it is closed.
+    let _seat = UdpSocket::bind(plan.listen).map_err(|error| open_failure(error, plan, job))?;
+    let (spec, mut warnings) = spec(job, plan)?;
+    let start = clock::pair();
+    let relay = XdpRelay::start(&spec).map_err(refusal)?;
+    warnings.extend_from_slice(relay.notes());
+    talk(&format!("relaying udp://{} -> udp://{}", plan.listen, plan.to));
+    let mut known = Known { flows: HashMap::new(), to: plan.to, next: 0 };
+    let (mut seen, mut searched) = (XdpCounters::default(), monotonic());
+    let mut last = false;
+    while !last {
+        // Once more after the end.
+        last = stop.load(Ordering::Relaxed);
+        let now = relay.counters()?;
+        if now.flows > seen.flows {
+            known.look(&relay, &mut log)?;
+        }
+        if now.no_way > seen.no_way && monotonic() - searched > SEARCH {
+            relay.look_for_the_way();
+            searched = monotonic();
+        }
+        log.flush();
+        seen = now;
+        if !last {
+            thread::sleep(LOOK);
+        }
+    }
+    let clocks = (start, clock::pair());
+    let told = u64::from(known.next / 2);
+    if told < seen.flows {
+        let more = seen.flows - told;
+        warnings.push(format!("{more} flows made room before anybody looked: no table has them"));
+    }
+    let modes = relay.modes().to_vec();
+    drop(relay);
+    let (parts, unwritten) = log.finish(0);
+    let summary = summary(job, plan, &modes, seen, &clocks, warnings);
+    Ok(Relayed { summary, failure: unwritten.map(Failure::from), parts })
+}
+
+/// Flows that the samples have.
+struct Known {
+    /// By client; with the addresses it was told with.
+    flows: HashMap<SocketAddrV4, Ends>,
+    to: SocketAddr,
+    next: u32,
+}
+
+impl Known {
+    /// Tells of those that are new.
+    fn look(&mut self, relay: &XdpRelay, log: &mut PassageLog) -> Result<(), BpfError> {
+        for flow in relay.flows()? {
+            let ends = (flow.client, flow.listen, flow.out);
+            if self.flows.insert(flow.client, ends) == Some(ends) {
+                continue;
+            }
+            let (client, listen, out) = (flow.client.into(), flow.listen.into(), flow.out.into());
+            let new = NewFlow { number: self.next, client, listen, out, to: self.to };
+            self.next = self.next.wrapping_add(2);
+            new.entries("udp").iter().for_each(|entry| log.flow(entry));
+        }
+        Ok(())
+    }
+}
+
+fn flows(job: &RelayJob) -> Option<u16> {
+    u16::try_from(job.flows).ok()
+}
+
+/// What the kernel's program is to do, and what a reader must know of it.
+fn spec(job: &RelayJob, plan: &Plan) -> Result<(XdpRelaySpec, Vec<String>), Failure> {
+    let (SocketAddr::V4(listen), SocketAddr::V4(to)) = (plan.listen, plan.to) else {
+        return Err(Failure::usage("--engine xdp relays IPv4 only"));
+    };
+    let way = interface::towards(plan.to)?.map(|found| found.index);
+    let all = interface::all()?;
+    // Packets have to leave by the one towards `to`: if that cannot be, there is no relay.
+    let (used, others): (Vec<_>, Vec<_>) = all
+        .iter()
+        .filter(|found| found.up && found.name != "lo")
+        .partition(|found| Some(found.index) == way || found.is_forwarding());
+    let mut warnings = vec![
+        "packets pass below every stamp: their delay at this node is not known, only that between \
+         the ends"
+            .to_owned(),
+    ];
+    if !others.is_empty() {
+        let names: Vec<_> = others.iter().map(|found| found.name.as_str()).collect();
+        warnings.push(format!(
+            "nothing is relayed that comes by interfaces that do not forward: {}",
+            names.join(" ")
+        ));
+    }
+    if job.place.busy_poll || job.place.cpu.is_some() {
+        warnings
+            .push("the driver relays, not a thread: --cpu and --busy-poll have no effect".into());
+    }
+    let spec = XdpRelaySpec {
+        listen,
+        to,
+        interfaces: used.iter().map(|found| found.index).collect(),
+        flows: flows(job).unwrap_or(*RELAY_FLOWS.end()),
+        idle: job.idle,
+        checksums: Checksums::ByDriver,
+    };
+    Ok((spec, warnings))
+}
+
+fn refusal(error: BpfError) -> Failure {
+    let is_unsupported = error.is_unsupported() || matches!(error, BpfError::NoForwarding(_));
+    let exit = if is_unsupported { Exit::Unsupported } else { Exit::Failed };
+    let error = anyhow::Error::new(error);
+    Failure { exit, error: error.context("--engine xdp cannot be had here; --engine batch can") }
+}
+
+/// Everything the result says.
+fn summary(
+    job: &RelayJob,
+    plan: &Plan,
+    modes: &[XdpMode],
+    counters: XdpCounters,
+    clocks: &(Pairing, Pairing),
+    mut warnings: Vec<String>,
+) -> Summary {
+    let mut note = |count: u64, text: &str| {
+        if count > 0 {
+            warnings.push(format!("{count} {text}"));
+        }
+    };
+    note(
+        counters.no_way,
+        "packets found no way from the driver (no next hop known, too long, or at their last hop) \
+         and were not relayed",
+    );
+    note(counters.evicted, "flows had to make room; --flows N remembers more");
+    let mut trust = Trust { warnings, ..Trust::default() };
+    trust.note_clocks(&clocks.0, &clocks.1);
+    let interface = interface::towards(plan.to).ok().flatten();
+    Summary {
+        kind: Kind::Relay,
+        target: format!("{} {}", job.listen, job.to),
+        parameters: report::parameters(job, plan),
+        packets: None,
+        metrics: BTreeMap::new(),
+        values: values(counters),
+        stamps: dwell_record::Stamps::default(),
+        engine: engine(modes),
+        trust,
+        environment: environment(interface.as_ref(), Placement::default()),
+    }
+}
+
+/// By the names that other engines have for them. The program does not count bytes.
+fn values(counters: XdpCounters) -> BTreeMap<String, Option<Scalar>> {
+    let XdpCounters { forward, backward, flows, evicted, no_way } = counters;
+    [
+        ("relayed_forward", Some(forward)),
+        ("relayed_backward", Some(backward)),
+        ("payload_bytes_forward", None),
+        ("payload_bytes_backward", None),
+        ("flows", Some(flows)),
+        ("flows_evicted", Some(evicted)),
+        ("no_way", Some(no_way)),
+    ]
+    .into_iter()
+    .map(|(name, count)| (name.to_owned(), count.map(Scalar::Count)))
+    .collect()
+}
+
+fn engine(modes: &[XdpMode]) -> String {
+    let native = modes.contains(&XdpMode::Native);
+    let generic = modes.contains(&XdpMode::Generic);
+    let mode = match (native, generic) {
+        (true, true) => "native and generic",
+        (true, false) => "native",
+        (false, _) => "generic",
+    };
+    format!("xdp, {mode}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_says_whether_the_driver_itself_relays() {
+        use XdpMode::{Generic, Native};
+        let all = [&[Native, Native][..], &[Generic], &[Generic, Native]].map(engine);
+        assert_eq!(all, ["xdp, native", "xdp, generic", "xdp, native and generic"]);
+    }
+
+    #[test]
+    fn what_the_program_does_not_count_is_absent_and_not_zero() {
+        let values = values(XdpCounters { forward: 3, ..XdpCounters::default() });
+        assert_eq!(values["relayed_forward"], Some(Scalar::Count(3)));
+        assert_eq!(values["relayed_backward"], Some(Scalar::Count(0)));
+        assert_eq!(values["payload_bytes_forward"], None);
+    }
+
+    #[test]
+    fn what_this_engine_cannot_do_is_refused_with_the_engine_that_can() {
+        let (far, here) = ("203.0.113.9:7", "0.0.0.0:7");
+        let job = |change: fn(&mut RelayJob)| {
+            let mut job = RelayJob::translate("udp://0.0.0.0:7", "udp://203.0.113.9:7");
+            job.engine = RelayEngine::Xdp;
+            change(&mut job);
+            job
+        };
+        let said = |job: &RelayJob, listen: &str, to: &str| {
+            let failure = check(job, listen.parse().unwrap(), to.parse().unwrap()).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage);
+            failure.error.to_string()
+        };
+        check(&job(|_| {}), here.parse().unwrap(), far.parse().unwrap()).unwrap();
+        let plain = job(|_| {});
+        assert!(said(&job(|job| job.mode = RelayMode::Encrypt), here, far).contains("batch"));
+        assert!(said(&job(|job| job.flows = 4_537), here, far).contains("1 to 4536"));
+        assert!(said(&job(|job| job.stamps = Stamps::Kernel), here, far).contains("--stamps"));
+        assert!(said(&job(|job| job.telemetry = true), here, far).contains("looks into"));
+        assert!(said(&plain, "[::]:7", "[2001:db8::1]:7").contains("IPv4 only"));
+        assert!(said(&plain, "127.0.0.1:7", far).contains("other machines"));
+        assert!(said(&plain, here, "127.0.0.1:8").contains("other machines"));
+    }
+}
