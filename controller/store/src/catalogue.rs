@@ -1,5 +1,7 @@
 //! The catalogue: what there is, and how far it is.
 
+mod host;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -222,6 +224,7 @@ impl Store {
     /// # Errors
     /// The catalogue cannot be written.
     pub fn begin_trial(&mut self, trial: &TrialRow) -> Result<(), StoreError> {
+        self.forget_host(trial)?;
         let transaction = self.db.transaction()?;
         transaction.execute("DELETE FROM summaries WHERE trial_id = ?1", [trial.id])?;
         transaction.execute("DELETE FROM series WHERE trial_id = ?1", [trial.id])?;
