@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::data::{Axis, RunData, TrialState};
 use crate::figures::{Subject, capital};
 use crate::group::{self, Group};
+use crate::host;
 use crate::quantity::{compared, count, delay_ns, listed, share, things};
 use crate::shift::{self, Shift};
 use crate::trust;
@@ -37,6 +38,9 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
     }
     if let Some(text) = losses(run) {
         say("loss".into(), text);
+    }
+    if let Some(text) = host::stands_out(run) {
+        say("host".into(), text);
     }
     if let Some(text) = failures(run) {
         say("failed".into(), text);

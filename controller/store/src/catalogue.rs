@@ -535,8 +535,10 @@ impl Store {
 
     /// Bytes of all samples of a run.
     pub fn samples_bytes(&self, run: &RunRow) -> u64 {
-        let Ok(files) = fs::read_dir(self.dir.join("samples").join(&run.run)) else { return 0 };
-        files.filter_map(|file| file.ok()?.metadata().ok()).map(|metadata| metadata.len()).sum()
+        let dir = self.dir.join("samples").join(&run.run);
+        let files = [dir.join("host"), dir].into_iter().flat_map(fs::read_dir).flatten();
+        let files = files.filter_map(|file| file.ok()?.metadata().ok()).filter(|it| it.is_file());
+        files.map(|metadata| metadata.len()).sum()
     }
 
     /// Notes something that a person says of a run.

@@ -5,7 +5,7 @@
 //! DIR/catalogue.sqlite          WAL; numbered migrations, the version in user_version
 //! DIR/runner.lock               held by whoever runs a plan here
 //! DIR/samples/RUN/TRIAL.parquet a column per stamp and delay, see docs/formats.md
-//! DIR/samples/RUN/TRIAL.host.parquet what the machines did meanwhile, if they told
+//! DIR/samples/RUN/host/TRIAL.parquet  what the machines did meanwhile, if they told
 //! DIR/incoming/                 what is on its way from nodes
 //! ```
 //!

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use dwell_node_cli::Failure;
 use dwell_plan::{Plan, Source};
-use dwell_report::data::{Axis, RunData, TrialData, TrialState};
+use dwell_report::data::{Axis, HostData, HostGather, RunData, TrialData, TrialState};
+use dwell_report::host_wanted;
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 
 /// Where runs are kept.
@@ -44,9 +45,9 @@ pub(super) fn find(store: &Store, name: &str) -> Result<RunRow, Failure> {
 
 /// A run with all that figures and findings need.
 pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreError> {
-    let trials = store.trials(run)?;
-    let trials = trials.iter().map(|trial| trial_data(store, trial)).collect::<Result<_, _>>()?;
-    Ok(RunData {
+    let rows = store.trials(run)?;
+    let trials = rows.iter().map(|trial| trial_data(store, trial)).collect::<Result<_, _>>()?;
+    let mut data = RunData {
         id: run.run.clone(),
         name: run.name.clone(),
         title: run.title.clone(),
@@ -58,7 +59,35 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
         notes: store.notes(run)?,
         claims: claims(run),
         packets: Vec::new(),
-    })
+        host: None,
+    };
+    data.host = host(store, run, &rows, &data)?;
+    Ok(data)
+}
+
+/// What machines did during the trial that figures are to show it of. A file that is damaged is told
+/// of and left out, for all the rest is whole.
+fn host(
+    store: &Store,
+    run: &RunRow,
+    trials: &[TrialRow],
+    data: &RunData,
+) -> Result<Option<HostData>, StoreError> {
+    let Some(wanted) = host_wanted(data) else { return Ok(None) };
+    let Some(trial) = trials.iter().find(|trial| trial.number == wanted.trial) else {
+        return Ok(None);
+    };
+    let windows = store.windows(trial, &wanted.metric, wanted.window_ns)?;
+    let mut gather = HostGather::new(wanted, windows);
+    let read = store.host(run, trial, &mut |row| {
+        gather.take(row.node, row.at_ns, row.name, row.value);
+    });
+    if let Err(error) = read {
+        let error = super::chain(&error);
+        eprintln!("dwell: what machines did in trial {} is left out: {error}", trial.number);
+        return Ok(None);
+    }
+    Ok(gather.finish())
 }
 
 /// The claims that the run's plan names.

@@ -87,19 +87,13 @@ fn whole(store: &Store, run: &RunRow) -> Result<(Vec<TrialRow>, usize), Failure>
         let samples = trial.samples.unwrap_or(0);
         let verified = if samples > 0 { store.verified(run, trial).map(drop) } else { Ok(()) };
         if let Err(error) = &verified {
-            let error = anyhow::Error::msg(chain(error));
+            let error = anyhow::Error::msg(super::chain(error));
             eprintln!("dwell: trial {} is left out: {error}", trial.number);
         }
         verified.is_ok()
     });
     let left_out = all - trials.len();
     Ok((trials, left_out))
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 fn conclude(left_out: usize) -> Result<Exit, Failure> {

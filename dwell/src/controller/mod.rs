@@ -52,6 +52,12 @@ impl ControllerCommand {
     }
 }
 
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
 /// Prints what a command did. A reader that has gone, as `head` goes, changes nothing of that.
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();

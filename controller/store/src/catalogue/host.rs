@@ -27,7 +27,7 @@ impl Store {
 
     /// Where the host series of a trial is, if there is one.
     pub fn host_path(&self, run: &str, trial: u32) -> PathBuf {
-        self.dir.join("samples").join(run).join(format!("{trial}.host.parquet"))
+        self.dir.join("samples").join(run).join("host").join(format!("{trial}.parquet"))
     }
 
     /// Hands over what machines did while a trial was measured, by machine and in order of time. A
