@@ -5,6 +5,7 @@ mod export;
 mod faults;
 mod fixture;
 mod golden;
+mod host;
 mod kill;
 mod mistakes;
 mod resume;
