@@ -293,7 +293,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__export)
-            opts="-o -h --format --output --data --help"
+            opts="-o -h --format --what --output --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -301,6 +301,10 @@ _dwell() {
             case "${prev}" in
                 --format)
                     COMPREPLY=($(compgen -W "csv jsonl parquet hdr" -- "${cur}"))
+                    return 0
+                    ;;
+                --what)
+                    COMPREPLY=($(compgen -W "samples host" -- "${cur}"))
                     return 0
                     ;;
                 --output)

@@ -260,7 +260,9 @@ complete -c dwell -n "__fish_dwell_using_subcommand export" -l format -d 'In whi
 jsonl\t'A JSON object per sample and line'
 parquet\t'The files themselves, one per trial, and a table of the trials'
 hdr\t'A log of HdrHistograms of the round trips, one per trial'"
-complete -c dwell -n "__fish_dwell_using_subcommand export" -s o -l output -d 'The file to write, for parquet the directory [default: standard output; for parquet RUN-samples]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand export" -l what -d 'What of it' -r -f -a "samples\t'The samples'
+host\t'What the machines did meanwhile: a row per value'"
+complete -c dwell -n "__fish_dwell_using_subcommand export" -s o -l output -d 'The file to write, for parquet the directory [default: standard output; for parquet RUN-samples, or RUN-host]' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand export" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell -n "__fish_dwell_using_subcommand import" -l witness -d 'Take a capture for a witness of this run (or last): join its packets to the run\'s probes by their ids, and say how far stamps and gaps agree' -r

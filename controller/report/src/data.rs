@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+pub use crate::host::{HostData, HostGather, HostSeries, HostWanted, Quantity};
 use dwell_record::Summary;
 pub use dwell_record::series::{Hampel, Point, Series, Step, TimeBin};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub struct RunData {
     /// A few packets whose way is drawn.
     #[serde(default)]
     pub packets: Vec<PacketData>,
+    /// What machines did during one trial.
+    #[serde(default)]
+    pub host: Option<HostData>,
 }
 
 /// One packet on its way, as an example of many.
@@ -77,7 +81,8 @@ impl RunData {
         let numbers: Vec<u32> = trials.iter().map(|trial| trial.trial).collect();
         let ours = |packet: &&PacketData| numbers.contains(&packet.trial);
         let packets = self.packets.iter().filter(ours).cloned().collect();
-        Self { axes, trials, packets, notes: Vec::new(), ..self.heading() }
+        let host = self.host.clone().filter(|host| numbers.contains(&host.wanted.trial));
+        Self { axes, trials, packets, host, notes: Vec::new(), ..self.heading() }
     }
 
     /// What the run is, without what it measured.
@@ -94,6 +99,7 @@ impl RunData {
             notes: Vec::new(),
             claims: self.claims.clone(),
             packets: Vec::new(),
+            host: None,
         }
     }
 }

@@ -8,6 +8,7 @@ mod drift;
 mod fit;
 mod heat;
 mod histogram;
+mod host;
 mod jitter;
 mod loss;
 mod overlay;
@@ -26,6 +27,7 @@ pub(crate) use cumulative::{ccdf, ecdf};
 pub(crate) use histogram::histogram;
 pub(crate) use overlay::Overlay;
 pub(crate) use percentiles::percentiles;
+pub(crate) use timeline::shown;
 
 /// A run, and the delay its figures are about.
 pub(crate) struct Subject<'a> {
@@ -76,6 +78,7 @@ pub fn figures(run: &RunData) -> Vec<Figure> {
             figures.extend(boxes::by_axis(&subject, axis));
         }
         figures.extend(timeline::timeline(&subject));
+        figures.extend(host::host(&subject));
         figures.extend(histogram(&overlay));
         figures.extend(ecdf(&overlay));
         figures.extend(ccdf(&overlay));

@@ -10,6 +10,7 @@ use crate::effect::effect;
 use crate::fate::Fate;
 use crate::figures::{Subject, capital};
 use crate::group::{self, Group};
+use crate::host;
 use crate::quantity::{count, delay_ns, share, things};
 use crate::trust;
 
@@ -41,6 +42,9 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
     relay::relays(run).into_iter().for_each(|Finding { id, text }| say(id, text));
     if let Some(text) = losses(run) {
         say("loss".into(), text);
+    }
+    if let Some(text) = host::stands_out(run) {
+        say("host".into(), text);
     }
     if let Some(text) = failures(run) {
         say("failed".into(), text);

@@ -69,6 +69,44 @@ fn swapping_two_data_sets_swaps_what_is_said() {
 }
 
 #[test]
+fn the_machine_whose_processors_went_with_the_delay_is_the_one_that_is_named() {
+    for (busy, other) in [("n1", "n2"), ("n2", "n1")] {
+        let run = synthetic::with_machines(busy);
+        let said = text(&run, "host");
+        assert!(said.contains(&format!("CPU use of {busy} was 8")), "{said}");
+        assert!(said.contains("otherwise") && !said.contains(other), "{said}");
+        let all = figures(&run);
+        let figure = all.iter().find(|figure| figure.id == "host").unwrap();
+        assert!(figure.finding.starts_with(&said), "{}", figure.finding);
+    }
+}
+
+#[test]
+fn machines_that_do_not_go_with_the_delay_are_drawn_and_nothing_is_said_of_them() {
+    let mut run = synthetic::with_machines("n1");
+    let host = run.host.as_mut().unwrap();
+    // The delays of other times.
+    let p99s: Vec<Option<i64>> = host.windows.iter().map(|window| window.p99_ns).collect();
+    let n = p99s.len();
+    for (i, window) in host.windows.iter_mut().enumerate() {
+        window.p99_ns = p99s[i * 37 % n];
+    }
+    assert_eq!(text(&run, "host"), "");
+    let figure = |run: &RunData| figures(run).into_iter().find(|figure| figure.id == "host");
+    let finding = figure(&run).unwrap().finding;
+    assert!(finding.contains("nothing that the machines did"), "{finding}");
+    // A delay and a temperature that both only rise are alike by chance as often as not.
+    let host = run.host.as_mut().unwrap();
+    for (i, window) in host.windows.iter_mut().enumerate() {
+        window.p99_ns = Some(300_000 + i as i64);
+    }
+    assert_eq!(text(&run, "host"), "");
+    run.host.as_mut().unwrap().windows.truncate(5);
+    let finding = figure(&run).unwrap().finding;
+    assert!(finding.contains("cannot tell"), "{finding}");
+}
+
+#[test]
 fn equal_data_are_never_said_to_differ() {
     let mut run = synthetic::loads();
     let first = run.trials[0].clone();

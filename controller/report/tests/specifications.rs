@@ -194,6 +194,37 @@ fn a_relay_is_taken_apart_into_its_node_and_its_links() {
 }
 
 #[test]
+fn what_machines_did_is_drawn_under_the_delay_by_quantity() {
+    let run = synthetic::with_machines("n2");
+    let all = figures(&run);
+    check(&all);
+    assert_eq!(ids(&all)[..2], ["timeline", "host"]);
+    let panels = all[1].spec["vconcat"].as_array().unwrap();
+    let titles: Vec<&str> =
+        panels.iter().map(|panel| panel["title"]["text"].as_str().unwrap()).collect();
+    let expected = [
+        "round-trip delay, 99th percentile [us]",
+        "CPU use [%]",
+        "CPU time taken by a hypervisor [%]",
+        "run-queue wait, all threads [ms/s]",
+        "run-queue wait, measuring process [ms/s]",
+        "CPU frequency [GHz]",
+        "temperature, hottest zone [deg C]",
+        "interrupts [1/s]",
+        "received signal (RSSI) [dBm]",
+        "busiest channel in use [%]",
+    ];
+    assert_eq!(titles, expected);
+    assert_eq!(all[1].table.rows.len(), 18, "nine quantities of two machines");
+    let domain = |panel: &Value| panel["encoding"]["x"]["scale"]["domain"].clone();
+    assert!(panels.iter().all(|panel| domain(panel) == domain(&panels[0])), "one axis of time");
+    // A part of a run has it only with its trial.
+    let mut other = run.clone();
+    other.host.as_mut().unwrap().wanted.trial = 99;
+    assert!(!ids(&figures(&other)).contains(&"host"));
+}
+
+#[test]
 fn nothing_received_gives_no_figure_of_delay() {
     assert_eq!(figures(&single(&[None; 300])), []);
     let mut lost = synthetic::loads();

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use dwell_plan::{FlowPlan, Job, Plan};
 use dwell_protocol::JobId;
-use dwell_record::segment::{SegmentEnd, SegmentError};
+use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{Column, Summary};
-use dwell_store::{Ingested, Role, TrialRow};
+use dwell_store::{HostWriter, Ingested, Role, TrialRow};
 
 use crate::incoming::{Incoming, Segment};
 use crate::jobs::Planned;
@@ -41,7 +41,9 @@ impl Runner<'_> {
             }
         }
         let mut ingested = None;
+        let mut host = self.store.host_writer(&self.run, trial)?;
         if let Some(flow) = &plan.flow {
+            hosts(&segments, &mut host)?;
             if failure.is_none() {
                 let (joined, damage) = self.join(trial, plan, flow, &segments, &outcome)?;
                 failure = damage;
@@ -50,13 +52,14 @@ impl Runner<'_> {
                     tell_first(&mut outcome, flow, summary);
                 }
             }
-        } else if let Some((_, segment)) =
+        } else if let Some((planned, segment)) =
             segments.iter().find(|(planned, _)| planned.role == Role::Measurement)
         {
-            let (samples, damage) = self.ingest(trial, segment)?;
+            let (samples, damage) = self.ingest(trial, &planned.node, segment, &mut host)?;
             ingested = Some(samples);
             failure = failure.or(damage);
         }
+        host.finish()?;
         let measured = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
         let packets = measured.and_then(|(_, _, summary)| summary.packets);
         if failure.is_none() && packets.is_none_or(|packets| packets.received + packets.late == 0) {
@@ -71,14 +74,21 @@ impl Runner<'_> {
         Ok(Some(TrialEnd::Failed(reason)))
     }
 
-    /// Takes the samples of a ping in; also says what is wrong with them, if anything is.
+    /// Takes the samples of a ping in, and what its node did meanwhile; also says what is wrong with
+    /// them, if anything is.
     fn ingest(
         &mut self,
         trial: &TrialRow,
+        node: &str,
         segment: &Segment,
+        host: &mut HostWriter,
     ) -> Result<(Ingested, Option<String>), RunnerError> {
         let mut ingest = self.store.ingest(&self.run, trial)?;
-        let end = ingest.push_segment(&mut segment.open()?)?;
+        let end = ingest.push_segment_with(&mut segment.open()?, &mut |record| {
+            if let Record::Host(sample) = record {
+                host.push(node, sample);
+            }
+        })?;
         Ok((ingest.finish()?, damage(end).map(|what| format!("its segment of samples {what}"))))
     }
 
@@ -141,6 +151,28 @@ impl Runner<'_> {
         let summary = way::summary(&join, &around, ingested.columns.figures());
         Ok((Some((ingested, summary)), None))
     }
+}
+
+/// Takes what machines did out of segments. Several jobs of one node tell the same; the first counts.
+fn hosts(segments: &[(&Planned, Segment)], host: &mut HostWriter) -> Result<(), RunnerError> {
+    let mut told: Vec<&str> = Vec::new();
+    for (planned, segment) in segments {
+        if told.contains(&planned.node.as_str()) {
+            continue;
+        }
+        let mut any = false;
+        // What is wrong with a segment is said where its passages are joined.
+        let _ = segment::read(&mut segment.open()?, &mut |record| {
+            if let Record::Host(sample) = record {
+                any = true;
+                host.push(&planned.node, sample);
+            }
+        });
+        if any {
+            told.push(&planned.node);
+        }
+    }
+    Ok(())
 }
 
 /// Puts what the trial measured before what its machines told, of which the sender is one then.

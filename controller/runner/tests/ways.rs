@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
 use dwell_fleet::{Fleet, FleetError, FromNode};
+use dwell_host::HostSample;
 use dwell_plan::{Job, Source, Topology, expand};
 use dwell_protocol::{Event, JobId, Request};
 use dwell_record::segment::{FlowEntry, Header, SegmentWriter};
 use dwell_record::{Batch, Column, Kind, Scalar};
 use dwell_runner::{Runner, TrialEnd};
-use dwell_store::{NewRun, NewTrial, Role, RunKind, RunRow, Store};
+use dwell_store::{HostRow, NewRun, NewTrial, Role, RunKind, RunRow, Store};
 use dwell_units::Instant;
 use made_up::{Listener, Ticking, summary};
 
@@ -122,6 +123,9 @@ fn segment(job: &Job, relays: bool) -> Vec<u8> {
     let header = Header::of_passages(job.name(), String::new());
     let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
     flows.iter().for_each(|flow| writer.push_flow(flow).unwrap());
+    let mut host = HostSample { at_ns: 1_000_000_000, ..HostSample::default() };
+    host.values.insert("interrupts_per_s".to_owned(), 900.0);
+    writer.push_host(&host).unwrap();
     for id in 0..205 {
         let start = 1_000_000_000 + id as i64 * 1_000_000;
         let mut push = |flow, stamps: &[(Point, i64)]| {
@@ -251,6 +255,25 @@ fn a_trial_keeps_one_joined_row_per_packet_sent_and_the_summary_of_the_way() {
     assert_eq!(route.engine, "kernel");
     assert_eq!(route.metrics["node_delay_netfilter_ns"].p50, Some(20));
     assert!(!route.metrics.contains_key("processing_ns"), "absent, not 0");
+}
+
+#[test]
+fn what_machines_did_is_kept_once_for_each_however_many_jobs_it_had() {
+    let (_dir, store, run, ..) = run(false);
+    let trials = store.trials(&run).unwrap();
+    let mut told = Vec::new();
+    let mut each = |row: &HostRow<'_>| {
+        assert_eq!((row.name, row.at_ns, row.value), ("interrupts_per_s", 1_000_000_000, 900.0));
+        told.push(row.node.to_owned());
+    };
+    store.host(&run, &trials[1], &mut each).unwrap();
+    told.sort();
+    assert_eq!(told, ["n1", "n2", "n3"], "n2 relays and traces");
+    // A trial that begins anew has nothing of the attempt before.
+    let mut store = store;
+    store.begin_trial(&trials[1]).unwrap();
+    store.host(&run, &trials[1], &mut |row| panic!("{row:?}")).unwrap();
+    assert!(store.host_path(&run.run, trials[0].number).exists(), "the other trial's stays");
 }
 
 #[test]

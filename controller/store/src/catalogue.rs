@@ -1,5 +1,7 @@
 //! The catalogue: what there is, and how far it is.
 
+mod host;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -263,6 +265,7 @@ impl Store {
     /// # Errors
     /// The catalogue cannot be written.
     pub fn begin_trial(&mut self, trial: &TrialRow) -> Result<(), StoreError> {
+        self.forget_host(trial)?;
         let transaction = self.db.transaction()?;
         transaction.execute("DELETE FROM summaries WHERE trial_id = ?1", [trial.id])?;
         transaction.execute("DELETE FROM series WHERE trial_id = ?1", [trial.id])?;
@@ -585,8 +588,10 @@ impl Store {
 
     /// Bytes of all samples of a run.
     pub fn samples_bytes(&self, run: &RunRow) -> u64 {
-        let Ok(files) = fs::read_dir(self.dir.join("samples").join(&run.run)) else { return 0 };
-        files.filter_map(|file| file.ok()?.metadata().ok()).map(|metadata| metadata.len()).sum()
+        let dir = self.dir.join("samples").join(&run.run);
+        let files = [dir.join("host"), dir].into_iter().flat_map(fs::read_dir).flatten();
+        let files = files.filter_map(|file| file.ok()?.metadata().ok()).filter(|it| it.is_file());
+        files.map(|metadata| metadata.len()).sum()
     }
 
     /// Notes something that a person says of a run.

@@ -5,6 +5,7 @@
 //! DIR/catalogue.sqlite          WAL; numbered migrations, the version in user_version
 //! DIR/runner.lock               held by whoever runs a plan here
 //! DIR/samples/RUN/TRIAL.parquet a column per stamp and delay, see docs/formats.md
+//! DIR/samples/RUN/host/TRIAL.parquet  what the machines did meanwhile, if they told
 //! DIR/incoming/                 what is on its way from nodes
 //! ```
 //!
@@ -30,4 +31,5 @@ pub use catalogue::Store;
 pub use error::StoreError;
 pub use ingest::{Ingest, Ingested};
 pub use lock::RunnerLock;
+pub use parquet::{HostRow, HostWriter};
 pub use run::{NewRun, NewTrial, Role, RunKind, RunRow, RunState, TrialRow, TrialState};

@@ -358,25 +358,31 @@ impl StoredSeries {
 
 impl StoredBin {
     fn time_bin(&self) -> Option<TimeBin> {
-        let values = match self.histogram.is_empty() {
-            true => Signed::new(Digits::Two),
-            false => Signed::from_bytes(&self.histogram, None, Digits::Two)?,
-        };
-        let within = |value: Option<i64>| {
-            Some(value?.clamp(self.min.unwrap_or(i64::MIN), self.max.unwrap_or(i64::MAX)))
-        };
-        Some(TimeBin {
-            from_ns: self.from,
-            to_ns: self.to,
-            count: values.count(),
-            lost: self.lost,
-            min_ns: self.min,
-            p1_ns: within(values.percentile(10_000)),
-            p50_ns: within(values.percentile(500_000)),
-            p99_ns: within(values.percentile(990_000)),
-            max_ns: self.max,
-        })
+        joined(std::slice::from_ref(self))
     }
+}
+
+/// Bins that follow each other as one; `None` of none, or when their bytes are damaged.
+pub(crate) fn joined(bins: &[StoredBin]) -> Option<TimeBin> {
+    let mut values = Signed::new(Digits::Two);
+    for bin in bins.iter().filter(|bin| !bin.histogram.is_empty()) {
+        values.merge(&Signed::from_bytes(&bin.histogram, None, Digits::Two)?);
+    }
+    let min = bins.iter().filter_map(|bin| bin.min).min();
+    let max = bins.iter().filter_map(|bin| bin.max).max();
+    let within =
+        |value: Option<i64>| Some(value?.clamp(min.unwrap_or(i64::MIN), max.unwrap_or(i64::MAX)));
+    Some(TimeBin {
+        from_ns: bins.first()?.from,
+        to_ns: bins.last()?.to,
+        count: values.count(),
+        lost: bins.iter().fold(0, |lost, bin| lost.saturating_add(bin.lost)),
+        min_ns: min,
+        p1_ns: within(values.percentile(10_000)),
+        p50_ns: within(values.percentile(500_000)),
+        p99_ns: within(values.percentile(990_000)),
+        max_ns: max,
+    })
 }
 
 #[cfg(test)]
@@ -388,6 +394,22 @@ mod tests {
             self.push(at, values);
             self.take_in(rising);
         }
+    }
+
+    #[test]
+    fn bins_that_are_joined_have_the_percentiles_of_all_their_values() {
+        let mut growing = Growing::new();
+        for n in 0..400_i64 {
+            growing.take(&[n * 1_000_000], &[100_000 + n * 1_000], true);
+        }
+        let stored = growing.finish(None);
+        assert_eq!(joined(&stored.bins[..1]).unwrap().p50_ns, None, "one value has no median");
+        let whole = joined(&stored.bins).unwrap();
+        assert_eq!((whole.from_ns, whole.to_ns, whole.count), (0, 400_000_000, 400));
+        assert_eq!((whole.min_ns, whole.max_ns), (Some(100_000), Some(499_000)));
+        let p99 = whole.p99_ns.unwrap();
+        assert!((490_000..=499_000).contains(&p99), "{p99}");
+        assert_eq!(joined(&[]), None);
     }
 
     #[test]

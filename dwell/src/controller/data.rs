@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use dwell_node_cli::{Failure, say};
 use dwell_plan::{Plan, Source};
-use dwell_report::data::{Axis, RunData, TrialData, TrialState};
+use dwell_report::data::{Axis, HostData, HostGather, RunData, TrialData, TrialState};
+use dwell_report::host_wanted;
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 
 /// Where runs are kept.
@@ -81,16 +82,16 @@ pub(super) fn find(store: &Store, name: &str) -> Result<RunRow, Failure> {
 
 /// A run with all that figures and findings need.
 pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreError> {
-    let trials = store.trials(run)?;
-    let data = |trial: &TrialRow| {
+    let rows = store.trials(run)?;
+    let with_damage = |trial: &TrialRow| {
         let mut data = trial_data(store, trial)?;
         if let (Some(damage), Some(summary)) = (damage(store, run, trial), &mut data.summary) {
             summary.trust.warnings.push(damage);
         }
         Ok(data)
     };
-    let trials = trials.iter().map(data).collect::<Result<_, StoreError>>()?;
-    Ok(RunData {
+    let trials = rows.iter().map(with_damage).collect::<Result<_, StoreError>>()?;
+    let mut data = RunData {
         id: run.run.clone(),
         name: run.name.clone(),
         title: run.title.clone(),
@@ -102,7 +103,35 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
         notes: store.notes(run)?,
         claims: claims(run),
         packets: Vec::new(),
-    })
+        host: None,
+    };
+    data.host = host(store, run, &rows, &data)?;
+    Ok(data)
+}
+
+/// What machines did during the trial that figures are to show it of. A file that is damaged is told
+/// of and left out, for all the rest is whole.
+fn host(
+    store: &Store,
+    run: &RunRow,
+    trials: &[TrialRow],
+    data: &RunData,
+) -> Result<Option<HostData>, StoreError> {
+    let Some(wanted) = host_wanted(data) else { return Ok(None) };
+    let Some(trial) = trials.iter().find(|trial| trial.number == wanted.trial) else {
+        return Ok(None);
+    };
+    let windows = store.windows(trial, &wanted.metric, wanted.window_ns)?;
+    let mut gather = HostGather::new(wanted, windows);
+    let read = store.host(run, trial, &mut |row| {
+        gather.take(row.node, row.at_ns, row.name, row.value);
+    });
+    if let Err(error) = read {
+        let error = super::data::chain(&error);
+        eprintln!("dwell: what machines did in trial {} is left out: {error}", trial.number);
+        return Ok(None);
+    }
+    Ok(gather.finish())
 }
 
 /// The claims that the run's plan names.

@@ -1,4 +1,6 @@
-//! `dwell export`: hands on the samples of a run.
+//! `dwell export`: hands on the samples of a run, or what its machines did meanwhile.
+
+mod host;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -26,13 +28,26 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     format: Format,
 
+    /// What of it
+    #[arg(long, value_enum, default_value = "samples")]
+    what: What,
+
     /// The file to write, for parquet the directory [default: standard output; for parquet
-    /// RUN-samples]
+    /// RUN-samples, or RUN-host]
     #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
 
     #[command(flatten)]
     pub(super) data: DataArgs,
+}
+
+/// What of a run is handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// The samples
+    Samples,
+    /// What the machines did meanwhile: a row per value
+    Host,
 }
 
 /// What samples are handed on as.
@@ -53,13 +68,19 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
     if args.format == Format::Parquet {
-        let name = format!("{}-samples", run.run);
-        let dir = args.output.clone().unwrap_or_else(|| name.into());
-        let left_out = parquet(&store, &run, &dir)?;
+        let of = if args.what == What::Host { "host" } else { "samples" };
+        let dir = args.output.clone().unwrap_or_else(|| format!("{}-{of}", run.run).into());
+        let left_out = match args.what {
+            What::Samples => parquet(&store, &run, &dir)?,
+            What::Host => host::parquet(&store, &run, &dir)?,
+        };
         super::print(&dir.display().to_string())?;
         return without_damaged(left_out).map(|()| Exit::Measured);
     }
-    let (trials, left_out) = whole(&store, &run)?;
+    if (args.what, args.format) == (What::Host, Format::Hdr) {
+        let text = "--format hdr is of delays; --what host has csv, jsonl and parquet";
+        return Err(Failure::usage(text.to_owned()));
+    }
     let mut out: Box<dyn Write> = match &args.output {
         Some(path) => {
             let file = File::create(path);
@@ -68,6 +89,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         }
         None => Box::new(BufWriter::with_capacity(1 << 20, io::stdout().lock())),
     };
+    if args.what == What::Host {
+        let style = if args.format == Format::Csv { Style::Csv } else { Style::JsonLines };
+        let left_out = host::rows(&store, &run, &mut out, style)?;
+        out.flush()?;
+        return without_damaged(left_out).map(|()| Exit::Measured);
+    }
+    let (trials, left_out) = whole(&store, &run)?;
     match args.format {
         Format::Csv => rows(&store, &run, &trials, &mut out, Style::Csv)?,
         Format::Jsonl => rows(&store, &run, &trials, &mut out, Style::JsonLines)?,

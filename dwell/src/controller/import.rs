@@ -171,6 +171,7 @@ fn import_segment(args: &Args, store: &mut Store, input: &mut dyn Read) -> Resul
     let run = begin(store, &name, "samples of dwell")?;
     let trial = add_trial(store, &run, 1, &name)?;
     let mut ingest = store.ingest(&run, &trial)?;
+    let mut host = store.host_writer(&run, &trial)?;
     let (mut target, mut dwell) = (String::new(), String::new());
     // As the command did that measured, so that its figures are these.
     let mut measured = RoundTrip::new(Rung::User, 0);
@@ -183,12 +184,14 @@ fn import_segment(args: &Args, store: &mut Store, input: &mut dyn Read) -> Resul
             measured.set_near(*near);
             measured.record(sample, *bridge);
         }
-        Record::Flow(_) | Record::Passage(_) | Record::Host(_) => {}
+        Record::Host(sample) => host.push(&name, sample),
+        Record::Flow(_) | Record::Passage(_) => {}
     })?;
     let end_of_it = match end_of_it {
         Ok(end) => end,
         Err(error) => {
             drop(ingest);
+            drop(host);
             store.delete(&run)?;
             return Err(Failure::usage(format!("{}: {error}", args.file.display())));
         }
@@ -204,6 +207,7 @@ fn import_segment(args: &Args, store: &mut Store, input: &mut dyn Read) -> Resul
         return Err(Failure::usage(format!("{shown}: no sample in it is whole; {why}")));
     }
     let taken = ingest.finish()?;
+    host.finish()?;
     let mut warnings = Vec::new();
     let ring_dropped = end_of_it.totals.map_or(0, |totals| totals.ring_dropped);
     warnings.extend(cut_short);

@@ -6,6 +6,7 @@ mod export;
 mod faults;
 mod fixture;
 mod golden;
+mod host;
 mod kill;
 mod labs;
 mod mistakes;

@@ -17,14 +17,19 @@ const OUTLIERS: usize = 150;
 /// Up to this many samples, every one is a dot.
 const FEW: u64 = 300;
 
-/// The first repetition of every cell, or of some of them.
-pub(super) fn timeline(subject: &Subject) -> Option<Figure> {
+/// The first repetition of every cell, or of some of them; and of how many.
+pub(crate) fn shown<'a>(subject: &Subject<'a>) -> (Vec<&'a TrialData>, usize) {
     let firsts = subject.cells.iter().filter_map(|cell| {
         cell.trials.iter().copied().find(|trial| series(trial, subject).is_some_and(drawable))
     });
     let firsts: Vec<&TrialData> = firsts.collect();
     let of = firsts.len();
-    let shown = group::evenly(firsts, PANELS);
+    (group::evenly(firsts, PANELS), of)
+}
+
+/// `None` without anything to draw.
+pub(super) fn timeline(subject: &Subject) -> Option<Figure> {
+    let (shown, of) = shown(subject);
     let all = || shown.iter().filter_map(|trial| Some((*trial, series(trial, subject)?)));
     let steps = || all().flat_map(|(_, series)| &series.steps).filter(|step| step.count > 0);
     let min = steps().map(|step| step.value_ns).min()? as f64;

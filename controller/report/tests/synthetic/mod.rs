@@ -9,7 +9,7 @@ use dwell_record::{
     Scheduling, Stamps, Summary, Trust, Waiting,
 };
 use dwell_report::data::{
-    Axis, Hampel, Point, RunData, Series, Step, TimeBin, TrialData, TrialState,
+    Axis, Hampel, HostGather, Point, RunData, Series, Step, TimeBin, TrialData, TrialState,
 };
 use dwell_stats::{Distribution, Resolution};
 use dwell_units::Nanos;
@@ -130,6 +130,7 @@ pub fn run(id: &str, name: &str, title: Option<&str>, axes: Vec<Axis>) -> RunDat
         notes: Vec::new(),
         claims: None,
         packets: Vec::new(),
+        host: None,
     }
 }
 
@@ -340,6 +341,49 @@ fn bin(i: usize, per_bin: usize, chunk: &[Option<i64>]) -> TimeBin {
         p99_ns: if n >= 100 { at(0.99) } else { None },
         max_ns: values.last().copied(),
     }
+}
+
+/// One trial of 40 s whose delay is long now and then; while it is, the processors of `busy` work,
+/// those of the other machine whenever they like.
+pub fn with_machines(busy: &str) -> RunData {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(23);
+    // Stretches of a second, a third of them slow.
+    let slow: Vec<bool> = (0..40).map(|_| random.random_bool(0.33)).collect();
+    let other: Vec<bool> = (0..40).map(|_| random.random_bool(0.5)).collect();
+    let delays: Vec<Option<i64>> = (0..40_000)
+        .map(|i| {
+            let factor = if slow[i / 1_000] { 3 } else { 1 };
+            Some(factor * random.random_range(200_000..260_000))
+        })
+        .collect();
+    let mut run = loads();
+    run.axes.clear();
+    run.trials.truncate(1);
+    run.trials[0].parameters.clear();
+    run.trials[0].series = [("rtt_ns".to_owned(), timed(&delays))].into();
+    let wanted = dwell_report::host_wanted(&run).unwrap();
+    let started = wanted.started_ns;
+    let windows = run.trials[0].series["rtt_ns"].bins.clone();
+    let mut gather = HostGather::new(wanted, windows);
+    for node in ["n1", "n2"] {
+        let works = if node == busy { &slow } else { &other };
+        for reading in 0..200 {
+            let at = started + reading as i64 * 200_000_000 + 100_000_000;
+            let share = if works[reading / 5] { 0.9 } else { 0.1 } + random.random::<f64>() * 0.05;
+            gather.take(node, at, "cpu0_busy_ratio", share);
+            gather.take(node, at, "cpu1_busy_ratio", share);
+            gather.take(node, at, "cpu0_frequency_hz", 1.8e9);
+            gather.take(node, at, "interrupts_per_s", 4_000.0 + random.random::<f64>() * 100.0);
+            gather.take(node, at, "thermal0_celsius", 41.0 + reading as f64 / 50.0);
+            gather.take(node, at, "wlan0_signal_dbm", -56.0 - random.random::<f64>());
+            gather.take(node, at, "wlan0_2412mhz_busy_ratio", random.random::<f64>());
+            gather.take(node, at, "cpu0_run_queue_wait_ns_per_s", random.random::<f64>() * 1e7);
+            gather.take(node, at, "process_run_queue_wait_ns_per_s", random.random::<f64>() * 1e5);
+            gather.take(node, at, "cpu0_steal_ratio", random.random::<f64>() * 0.01);
+        }
+    }
+    run.host = gather.finish();
+    run
 }
 
 /// How a made-up relay behaves, by mode.

@@ -4,11 +4,14 @@
 mod checksum;
 mod chunk;
 mod delta;
+mod host;
 mod read;
 mod runs;
 mod write;
 
 pub(crate) use checksum::verify;
+pub use host::{HostRow, HostWriter};
+pub(crate) use host::{read as read_host, remove as remove_host};
 pub(crate) use read::SampleReader;
 pub(crate) use write::{SampleWriter, Written};
 

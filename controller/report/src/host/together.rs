@@ -1,0 +1,133 @@
+//! Whether what a machine did and the delay went up and down together: rank correlation over windows
+//! of a trial, with as much doubt as windows that resemble their neighbours call for.
+
+use super::{HostData, HostSeries};
+use crate::data::RunData;
+use crate::group;
+use crate::metric;
+use crate::quantity::{count, delay_ns, three_digits};
+
+/// Windows of a trial, at most.
+pub(crate) const MOST_WINDOWS: u64 = 100;
+
+/// Fewer windows say nothing.
+const FEWEST: usize = 10;
+
+/// A correlation of less is not worth a sentence, however sure it is.
+const STRONG: f64 = 0.5;
+
+/// How many standard errors a correlation is from none, at least: up to 54 are looked at, so that the
+/// customary two would find something in most runs.
+const SURE: f64 = 4.0;
+
+/// A quantity of a machine against the delay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Together {
+    /// Spearman's rank correlation.
+    pub(crate) rho: f64,
+    /// How many standard errors that is from none.
+    pub(crate) errors: f64,
+    /// Windows in which both are known.
+    pub(crate) windows: usize,
+    /// Of those the slowest.
+    pub(crate) slow: usize,
+    /// The mean in the slowest quarter of the windows.
+    pub(crate) in_slow: f64,
+    /// The mean in the others.
+    pub(crate) in_others: f64,
+}
+
+/// `None` with fewer than ten windows in which the 99th percentile and the quantity are known, or
+/// where one of them never changes.
+pub(crate) fn together(host: &HostData, series: &HostSeries) -> Option<Together> {
+    let pairs: Vec<(f64, f64)> = host
+        .windows
+        .iter()
+        .zip(&series.by_window)
+        .filter_map(|(window, value)| Some((window.p99_ns? as f64, (*value)?)))
+        .collect();
+    let n = pairs.len();
+    if n < FEWEST {
+        return None;
+    }
+    let delays = ranks(pairs.iter().map(|(delay, _)| *delay));
+    let values = ranks(pairs.iter().map(|(_, value)| *value));
+    let rho = correlation(&delays, &values)?;
+    // Windows that are like those before them count less (Bartlett).
+    let alike = after(&delays).max(0.0) * after(&values).max(0.0);
+    let effective = n as f64 * (1.0 - alike) / (1.0 + alike);
+    // Fisher's transformation; 1.06 is Fieller's factor for ranks.
+    let errors = if effective > 3.0 {
+        rho.clamp(-0.999_999, 0.999_999).atanh().abs() * ((effective - 3.0) / 1.06).sqrt()
+    } else {
+        0.0
+    };
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|a, b| delays[*b].total_cmp(&delays[*a]));
+    let slow = n / 4;
+    let mean = |of: &[usize]| of.iter().map(|i| pairs[*i].1).sum::<f64>() / of.len() as f64;
+    let (in_slow, in_others) = (mean(&order[..slow]), mean(&order[slow..]));
+    Some(Together { rho, errors, windows: n, slow, in_slow, in_others })
+}
+
+/// What went up and down with the 99th percentile, if anything did beyond doubt: the closest.
+pub(crate) fn stands_out(run: &RunData) -> Option<String> {
+    let host = run.host.as_ref()?;
+    let sure = |it: &Together| it.rho.abs() >= STRONG && it.errors >= SURE;
+    let all = host.series.iter().filter_map(|series| Some((series, together(host, series)?)));
+    let (series, found) = all
+        .filter(|(_, found)| sure(found))
+        .max_by(|(_, a), (_, b)| a.rho.abs().total_cmp(&b.rho.abs()))?;
+    let trial = run.trials.iter().find(|trial| trial.trial == host.wanted.trial)?;
+    let width = host.windows.first().map_or(0, |window| window.to_ns - window.from_ns);
+    let which = match run.trials.len() {
+        1 => String::new(),
+        _ => format!(" of trial {} ({})", trial.trial, group::trial_label(run, trial)),
+    };
+    let said = |value| series.quantity.said(value);
+    Some(format!(
+        "While the 99th percentile (p99) of the {}{which} was highest ({} of {} windows of {}), {} of {} was {}, otherwise {} (rank correlation {}); that does not say which causes which.",
+        metric::words(&host.wanted.metric),
+        count(found.slow as u64),
+        count(found.windows as u64),
+        delay_ns(width),
+        series.quantity.words(),
+        series.node,
+        said(found.in_slow),
+        said(found.in_others),
+        three_digits(crate::quantity::significant(found.rho, 2)),
+    ))
+}
+
+/// The place of each value in their order, from 1; equal ones share the mean of theirs.
+fn ranks(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let values: Vec<f64> = values.collect();
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
+    let mut ranks = vec![0.0; values.len()];
+    let mut done = 0;
+    for equal in order.chunk_by(|a, b| values[*a] == values[*b]) {
+        let rank = done as f64 + (equal.len() + 1) as f64 / 2.0;
+        equal.iter().for_each(|i| ranks[*i] = rank);
+        done += equal.len();
+    }
+    ranks
+}
+
+/// Pearson's; `None` where either never changes.
+fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let (ma, mb) = (mean(a), mean(b));
+    let sum =
+        |f: &dyn Fn(f64, f64) -> f64| a.iter().zip(b).map(|(a, b)| f(a - ma, b - mb)).sum::<f64>();
+    let (aa, bb, ab) = (sum(&|a, _| a * a), sum(&|_, b| b * b), sum(&|a, b| a * b));
+    (aa > 0.0 && bb > 0.0).then(|| ab / (aa * bb).sqrt())
+}
+
+/// The correlation of each value with the one before.
+fn after(values: &[f64]) -> f64 {
+    match values {
+        [_, later @ ..] => correlation(&values[..later.len()], later).unwrap_or(0.0),
+        [] => 0.0,
+    }
+}

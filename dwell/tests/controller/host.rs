@@ -1,0 +1,72 @@
+//! What machines did while a run was measured: kept, drawn, handed on, deleted.
+
+use std::fs;
+
+use crate::fixture::{Place, as_root, printed, said};
+
+#[test]
+fn what_the_pinging_machine_did_is_kept_with_a_run_drawn_and_handed_on() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.plan(3);
+    let told = place.json(&[
+        "run",
+        &plan,
+        "--quiet",
+        "--set",
+        "ping.count=1500",
+        "--set",
+        "matrix.size=[\"100B\"]",
+    ]);
+    let run = told["run"].as_str().unwrap();
+    let output = place.dwell(&["export", run, "--what", "host", "--format", "csv"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = printed(&output);
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    assert_eq!(lines.next().unwrap()[3..], ["node", "at_ns", "name", "value"]);
+    let rows: Vec<_> = lines.collect();
+    let of = |name: &str| -> Vec<f64> {
+        let rows = rows.iter().filter(|row| row[0] == "1" && row[5] == name);
+        rows.map(|row| row[6].parse().unwrap()).collect()
+    };
+    assert!(rows.iter().all(|row| row[3] == "n1"), "only the pinging machine has samples");
+    // A second and a half, five times a second.
+    let interrupts = of("interrupts_per_s");
+    assert!(interrupts.len() >= 4, "{interrupts:?}");
+    assert!(interrupts.iter().all(|rate| *rate > 0.0), "{interrupts:?}");
+    assert!(rows.iter().any(|row| row[5].ends_with("_busy_ratio")), "{text}");
+    let report = place.path("run.html");
+    let output = place.dwell(&["report", run, "-o", report.to_str().unwrap()]);
+    assert!(output.status.success() && said(&output).is_empty(), "{output:?}");
+    let page = fs::read_to_string(&report).unwrap();
+    assert!(page.contains("id=\"figure-host\"") && page.contains("CPU use [%]"));
+    // A damaged series costs its figure and nothing else.
+    let file = place.data().join("samples").join(run).join("host").join("1.parquet");
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    for arguments in [&["show", run][..], &["export", run, "--format", "csv"]] {
+        assert!(place.dwell(arguments).status.success(), "{arguments:?}");
+    }
+    let output = place.dwell(&["export", run, "--what", "host", "--format", "jsonl"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said(&output).contains("1.parquet"), "{output:?}");
+    place.json(&["delete", run, "--yes"]);
+    assert!(!place.data().join("samples").join(run).exists());
+    place.assert_nothing_is_left();
+}
+
+#[test]
+fn a_histogram_of_what_machines_did_is_a_wrong_command_line() {
+    let place = Place::new();
+    let file = crate::fixture::repository("controller/import/tests/data/s4.csv");
+    place.json(&["import", file.to_str().unwrap()]);
+    let output = place.dwell(&["export", "last", "--what", "host", "--format", "hdr"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(said(&output).contains("csv, jsonl and parquet"), "{output:?}");
+    let output = place.dwell(&["export", "last", "--what", "host", "--format", "csv"]);
+    assert_eq!(printed(&output).lines().count(), 1, "nobody told: {output:?}");
+}
