@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         link_rate: plan.topology.link.rate.map(|rate| rate.to_string()),
         link_mechanism: mechanism(&found),
         rootless: !rustix::process::geteuid().is_root(),
-        cycles: args.cycles.or(plan.ping.count),
+        cycles: args.cycles.or(plan.ping.as_ref().and_then(|ping| ping.count)),
         cases: cases.iter().filter_map(|&case| Measured::of(case, &found)).collect(),
         missing: cases.iter().filter_map(|&case| report::missing(case, &found)).collect(),
         findings: found.findings.into_iter().map(|finding| finding.text).collect(),

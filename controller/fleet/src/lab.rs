@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use dwell_plan::Topology;
+use dwell_plan::{Routing, Topology};
 use dwell_protocol::Request;
 
 use crate::connection::{Connection, Told};
@@ -87,10 +87,15 @@ fn up(topology: &Topology, name: &str) -> Vec<String> {
         ("--duplicate", link.duplicate.map(|duplicate| duplicate.to_string())),
         ("--reorder", link.reorder.map(|reorder| reorder.to_string())),
         ("--seed", link.seed.map(|seed| seed.to_string())),
-        ("--mechanism", link.mechanism.clone()),
     ];
-    for (flag, value) in wishes {
+    let bare = wishes.iter().all(|(_, value)| value.is_none());
+    // A mechanism is for what is asked of links; bare ones need none.
+    let mechanism = link.mechanism.clone().filter(|_| !bare);
+    for (flag, value) in wishes.into_iter().chain([("--mechanism", mechanism)]) {
         arguments.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
+    }
+    if topology.routing == Routing::Babel {
+        arguments.extend(["--routing", "babel"].map(str::to_owned));
     }
     arguments
 }
@@ -182,6 +187,12 @@ mod tests {
         assert_eq!(
             up(&topology, "x").join(" "),
             "lab up line:3 --name x --json --rate 10Mbit/s --delay 5ms --loss 1% --seed 7"
+        );
+        let babel = "lab = \"forced:3\"\nrouting = \"babel\"\nlink = { mechanism = \"tap\" }";
+        assert_eq!(
+            up(&toml::from_str(babel).unwrap(), "x").join(" "),
+            "lab up forced:3 --name x --json --routing babel",
+            "bare links need no mechanism"
         );
     }
 }

@@ -29,6 +29,73 @@ pub struct RunData {
     pub trials: Vec<TrialData>,
     /// What people wrote about it.
     pub notes: Vec<String>,
+    /// The published claims that the plan wants the run held against, by their name: `s0`.
+    #[serde(default)]
+    pub claims: Option<String>,
+    /// A few packets whose way is drawn.
+    #[serde(default)]
+    pub packets: Vec<PacketData>,
+}
+
+/// One packet on its way, as an example of many.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PacketData {
+    /// Of which trial it is, by its number.
+    pub trial: u32,
+    /// Which one of its trial: `median`, `p99`, `slowest`.
+    pub which: String,
+    /// Its id.
+    pub id: u64,
+    /// What it spent in each part, by the name of the metric; those that sum to the whole.
+    pub parts: BTreeMap<String, i64>,
+    /// From end to end, by the stamps of both ends.
+    pub end_to_end_ns: i64,
+}
+
+impl RunData {
+    /// The trials with one value of an axis as a run of its own, without that axis and without the
+    /// values of others that only trials left out have.
+    pub fn only(&self, axis: &str, value: &str) -> Self {
+        let has = |trial: &&TrialData| trial.parameters.get(axis).is_some_and(|it| it == value);
+        let trials: Vec<TrialData> = self.trials.iter().filter(has).cloned().collect();
+        let axes = self.axes.iter().filter(|other| other.name != axis).map(|other| {
+            let used = |value: &String| {
+                trials.iter().any(|trial| trial.parameters.get(&other.name) == Some(value))
+            };
+            let kept: Vec<usize> =
+                (0..other.values.len()).filter(|n| used(&other.values[*n])).collect();
+            let numbers = other.numbers.as_ref();
+            Axis {
+                name: other.name.clone(),
+                values: kept.iter().map(|n| other.values[*n].clone()).collect(),
+                numbers: numbers
+                    .map(|all| kept.iter().filter_map(|n| all.get(*n)).copied().collect()),
+                unit: other.unit.clone(),
+            }
+        });
+        let axes = axes.collect();
+        let numbers: Vec<u32> = trials.iter().map(|trial| trial.trial).collect();
+        let ours = |packet: &&PacketData| numbers.contains(&packet.trial);
+        let packets = self.packets.iter().filter(ours).cloned().collect();
+        Self { axes, trials, packets, notes: Vec::new(), ..self.heading() }
+    }
+
+    /// What the run is, without what it measured.
+    fn heading(&self) -> Self {
+        Self {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            title: self.title.clone(),
+            started: self.started.clone(),
+            finished: self.finished.clone(),
+            dwell: self.dwell.clone(),
+            axes: Vec::new(),
+            trials: Vec::new(),
+            notes: Vec::new(),
+            claims: self.claims.clone(),
+            packets: Vec::new(),
+        }
+    }
 }
 
 /// A parameter that varies.

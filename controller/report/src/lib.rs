@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod claims;
 mod comparison;
 pub mod data;
 mod figure;
@@ -20,9 +21,11 @@ mod steps;
 mod theme;
 mod trust;
 
+pub use claims::{Claim, ClaimVerdict, claims};
 pub use comparison::comparison_figures;
 pub use figure::{Figure, Table};
 pub use figures::figures;
 pub use findings::{Finding, findings};
 pub use fits::{Estimate, Fit, fits};
+pub use metric::main_metric;
 pub use page::{comparison_page, page};

@@ -3,9 +3,11 @@
 use crate::data::{RunData, Series};
 
 /// A name in results, and how a sentence says it.
-const WORDS: [(&str, &str); 17] = [
+const WORDS: [(&str, &str); 23] = [
     ("rtt_ns", "round-trip delay"),
     ("node_delay_ns", "node delay"),
+    ("node_delay_netfilter_ns", "node delay between netfilter's hooks"),
+    ("node_delay_driver_ns", "node delay between the drivers"),
     ("end_to_end_ns", "end-to-end delay"),
     ("one_way_forward_ns", "one-way delay there"),
     ("one_way_backward_ns", "one-way delay back"),
@@ -18,14 +20,38 @@ const WORDS: [(&str, &str); 17] = [
     ("queueing_in_ns", "queueing delay on arrival"),
     ("queueing_out_ns", "queueing delay on departure"),
     ("qdisc_ns", "delay in the queueing discipline"),
+    ("sender_out_ns", "delay in the sender"),
+    ("link_in_ns", "delay of the link to the node"),
+    ("link_out_ns", "delay of the link from the node"),
+    ("receiver_in_ns", "delay in the receiver"),
     ("gap_ns", "gap between packets"),
     ("ipdv_ns", "delay variation between successive packets"),
     ("schedule_error_ns", "schedule error"),
 ];
 
-/// The name of the delay that most figures of a run are about: the first in the order of
-/// [`WORDS`] that has samples, else whatever has.
-pub(crate) fn main_metric(run: &RunData) -> Option<&str> {
+/// The rungs of a node delay, from the one that sees most of it. A trial has some of them: a node
+/// that routes in the kernel has none of sockets.
+const NODE_DELAYS: [&str; 3] = ["node_delay_ns", "node_delay_driver_ns", "node_delay_netfilter_ns"];
+
+/// The rung of node delay on which trials are compared: the one that most of them have, which is the
+/// only one for trials of different modes; `None` where there is none.
+pub(crate) fn node_delay(run: &RunData) -> Option<&'static str> {
+    let has = |name: &&str| {
+        run.trials.iter().filter(|trial| trial.series.get(*name).is_some_and(any)).count()
+    };
+    // Of several that are equal, the last is found: the first rung.
+    NODE_DELAYS.into_iter().rev().max_by_key(has).filter(|name| has_samples(run, name))
+}
+
+/// The name of the delay that most figures of a run are about: the round trip; or the node delay of
+/// the rung that most trials have; or the first in the order of [`WORDS`] that has samples, else
+/// whatever has.
+pub fn main_metric(run: &RunData) -> Option<&str> {
+    if !has_samples(run, "rtt_ns")
+        && let Some(node) = node_delay(run)
+    {
+        return Some(node);
+    }
     let known = WORDS.iter().map(|(name, _)| *name).find(|name| has_samples(run, name));
     known.or_else(|| {
         let all = run.trials.iter().flat_map(|trial| &trial.series);

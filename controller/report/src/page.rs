@@ -28,6 +28,7 @@ pub fn page(run: &RunData) -> String {
     let figures = figures(run);
     let mut main = sections::trust(run, "Can these numbers be trusted?", "trust");
     main += &summary(&findings(run), &sections::failed(run));
+    main += &sections::claims(run);
     main += &self::figures_section(&figures);
     main += &sections::trials(run);
     main += &sections::delays(run);

@@ -1,7 +1,10 @@
 //! Which jobs a trial needs, on which nodes.
 
+mod flow;
+
 use dwell_plan::{
-    CpuJob, Job, PingJob, Place, Plan, ReflectJob, SinkJob, Stamps, TrafficHeader, TrafficJob,
+    CpuJob, Job, PingJob, PingPlan, Place, Plan, ReflectJob, SinkJob, Stamps, TrafficHeader,
+    TrafficJob,
 };
 use dwell_store::Role;
 use dwell_units::Nanos;
@@ -9,8 +12,8 @@ use dwell_units::Nanos;
 /// Where reflectors listen whose protocol has no port of its own.
 const PORT: u16 = 7_100;
 
-/// Where sinks of traffic listen.
-const SINK_PORT: u16 = 5_001;
+/// Where sinks of loads listen: not where the receiver of a flow does.
+const SINK_PORT: u16 = 5_009;
 
 /// A job of a node.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +24,10 @@ pub struct Planned {
     pub job: Job,
     /// Whose summary it leaves.
     pub role: Role,
+    /// Whether its samples are kept and pulled.
+    pub samples: bool,
+    /// Whether the trial goes on without it, when the node cannot do it.
+    pub optional: bool,
 }
 
 /// The jobs of a trial, in the order in which they begin.
@@ -28,40 +35,90 @@ pub struct Planned {
 pub struct Servers {
     /// Reflectors, which may go on from trial to trial.
     pub standing: Vec<Planned>,
-    /// Sinks, which count for this trial only.
+    /// Sinks, relays and traces, which count for this trial only.
     pub sinks: Vec<Planned>,
     /// Loads.
     pub loads: Vec<Planned>,
     /// The measurement.
     pub measurement: Planned,
+    /// After the measurement, how long to wait for packets that are under way.
+    pub settle: Nanos,
 }
 
 /// The jobs that a trial of this plan needs.
 pub fn jobs(plan: &Plan) -> Servers {
-    let ping = &plan.ping;
-    let place = |node: &str, busy_poll: bool| Place {
-        cpu: plan.nodes.get(node).and_then(|place| place.cpu),
-        busy_poll,
-        ..Place::default()
-    };
-    let (name, port) = (&ping.protocol, port(plan));
+    match (&plan.ping, &plan.flow) {
+        (Some(ping), _) => ping_jobs(plan, ping),
+        (None, Some(flow)) => flow::jobs(plan, flow),
+        (None, None) => unreachable!("a plan that was read has one of them"),
+    }
+}
+
+fn ping_jobs(plan: &Plan, ping: &PingPlan) -> Servers {
+    let (name, port) = (&ping.protocol, port(ping));
     let url = |host: &str| match port {
         Some(port) => format!("{name}://{host}:{port}"),
         None => format!("{name}://{host}"),
     };
-    let everywhere = if ping.ipv6 { "[::]" } else { "0.0.0.0" };
     let reflector = Planned {
         node: ping.to.clone(),
         job: Job::Reflect(ReflectJob {
-            urls: vec![url(everywhere)],
+            urls: vec![url(everywhere(ping.ipv6))],
             stateless: plan.reflect.stateless,
             stamps: plan.reflect.stamps,
             limit: plan.reflect.limit,
-            place: place(&ping.to, plan.reflect.busy_poll),
+            place: place(plan, &ping.to, plan.reflect.busy_poll),
             ..ReflectJob::default()
         }),
         role: Role::Server,
+        samples: false,
+        optional: false,
     };
+    let Loads { sinks, loads } = loads(plan, ping.ipv6);
+    let probe = PingJob {
+        count: ping.count,
+        deadline: ping.duration,
+        interval: ping.interval(),
+        closed_loop: ping.closed_loop,
+        pause: ping.pause,
+        size: ping.size.map(|size| size.0),
+        timeout: ping.timeout,
+        warm_up: ping.warm_up,
+        stamps: ping.stamps,
+        sched_stamps: ping.sched_stamps,
+        place: Place { scheduling: ping.scheduling, ..place(plan, &ping.from, ping.busy_poll) },
+        icmp_socket: ping.icmp_socket,
+        pattern: ping.pattern,
+        ipv4: !ping.ipv6,
+        ipv6: ping.ipv6,
+        ttl: ping.ttl,
+        dscp: ping.dscp,
+        ..PingJob::to(url(&ping.to))
+    };
+    Servers {
+        // The kernel answers ICMP by itself.
+        standing: if name == "icmp" { Vec::new() } else { vec![reflector] },
+        sinks,
+        loads,
+        measurement: Planned {
+            node: ping.from.clone(),
+            job: Job::Ping(Box::new(probe)),
+            role: Role::Measurement,
+            samples: true,
+            optional: false,
+        },
+        // A ping waits for its replies itself.
+        settle: Nanos::ZERO,
+    }
+}
+
+/// What runs beside the measurement.
+struct Loads {
+    sinks: Vec<Planned>,
+    loads: Vec<Planned>,
+}
+
+fn loads(plan: &Plan, ipv6: bool) -> Loads {
     let load = plan.load();
     let mut receivers: Vec<&String> = load.traffic.iter().map(|traffic| &traffic.to).collect();
     receivers.sort();
@@ -69,15 +126,19 @@ pub fn jobs(plan: &Plan) -> Servers {
     let sinks = receivers.into_iter().map(|node| Planned {
         node: node.clone(),
         job: Job::Sink(SinkJob {
-            urls: vec![format!("udp://{everywhere}:{SINK_PORT}")],
+            urls: vec![format!("udp://{}:{SINK_PORT}", everywhere(ipv6))],
             ..SinkJob::default()
         }),
         role: Role::Server,
+        samples: false,
+        optional: false,
     });
     let burners = load.cpu.iter().map(|cpu| Planned {
         node: cpu.on.clone(),
         job: Job::Cpu(CpuJob { level: cpu.level, cpus: cpu.cpus.clone(), duration: None }),
         role: Role::Load,
+        samples: false,
+        optional: false,
     });
     let sources = load.traffic.iter().map(|traffic| Planned {
         node: traffic.from.clone(),
@@ -90,52 +151,33 @@ pub fn jobs(plan: &Plan) -> Servers {
             seed: traffic.seed,
             duration: None,
             count: None,
-            ipv4: !ping.ipv6,
-            ipv6: ping.ipv6,
+            ipv4: !ipv6,
+            ipv6,
             header: TrafficHeader::default(),
             stamps: Stamps::default(),
-            place: place(&traffic.from, false),
+            place: place(plan, &traffic.from, false),
         }),
         role: Role::Load,
+        samples: false,
+        optional: false,
     });
-    let probe = PingJob {
-        count: ping.count,
-        deadline: ping.duration,
-        interval: plan.interval(),
-        closed_loop: ping.closed_loop,
-        pause: ping.pause,
-        size: ping.size.map(|size| size.0),
-        timeout: ping.timeout,
-        warm_up: ping.warm_up,
-        stamps: ping.stamps,
-        sched_stamps: ping.sched_stamps,
-        place: Place { scheduling: ping.scheduling, ..place(&ping.from, ping.busy_poll) },
-        icmp_socket: ping.icmp_socket,
-        pattern: ping.pattern,
-        ipv4: !ping.ipv6,
-        ipv6: ping.ipv6,
-        ttl: ping.ttl,
-        dscp: ping.dscp,
-        ..PingJob::to(url(&ping.to))
-    };
-    Servers {
-        // The kernel answers ICMP by itself.
-        standing: if name == "icmp" { Vec::new() } else { vec![reflector] },
-        sinks: sinks.collect(),
-        loads: burners.chain(sources).collect(),
-        measurement: Planned {
-            node: ping.from.clone(),
-            job: Job::Ping(Box::new(probe)),
-            role: Role::Measurement,
-        },
-    }
+    Loads { sinks: sinks.collect(), loads: burners.chain(sources).collect() }
 }
 
-fn port(plan: &Plan) -> Option<u16> {
-    match plan.ping.protocol.as_str() {
+fn place(plan: &Plan, node: &str, busy_poll: bool) -> Place {
+    let cpu = plan.nodes.get(node).and_then(|place| place.cpu);
+    Place { cpu, busy_poll, ..Place::default() }
+}
+
+const fn everywhere(ipv6: bool) -> &'static str {
+    if ipv6 { "[::]" } else { "0.0.0.0" }
+}
+
+fn port(ping: &PingPlan) -> Option<u16> {
+    match ping.protocol.as_str() {
         "icmp" => None,
-        "stamp" => Some(plan.ping.port.unwrap_or(862)),
-        _ => Some(plan.ping.port.unwrap_or(PORT)),
+        "stamp" => Some(ping.port.unwrap_or(862)),
+        _ => Some(ping.port.unwrap_or(PORT)),
     }
 }
 
@@ -143,15 +185,16 @@ fn port(plan: &Plan) -> Option<u16> {
 pub(crate) fn time_limit(plan: &Plan) -> Nanos {
     const SPARE: Nanos = Nanos::from_secs(30);
     let estimate = dwell_plan::Estimate::of(plan);
+    let (count, timeout) = plan.ping.as_ref().map_or((None, Nanos::ZERO), |p| (p.count, p.timeout));
     plan.trials.time_limit.unwrap_or_else(|| {
         // A closed loop without an end in time is bound by its time-outs at worst.
-        let count = i64::try_from(plan.ping.count.unwrap_or(0)).unwrap_or(i64::MAX);
+        let count = i64::try_from(count.unwrap_or(0)).unwrap_or(i64::MAX);
         let longest = if estimate.at_least {
-            Nanos(plan.ping.timeout.0.saturating_mul(count))
+            Nanos(timeout.0.saturating_mul(count))
         } else {
             Nanos(estimate.time.0.saturating_mul(3))
         };
-        Nanos(longest.0.saturating_add(SPARE.0).saturating_add(plan.ping.timeout.0))
+        Nanos(longest.0.saturating_add(SPARE.0).saturating_add(timeout.0))
     })
 }
 

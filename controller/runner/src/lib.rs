@@ -2,13 +2,18 @@
 //! run goes on after anything fails.
 //!
 //! [`Machine`] decides, as a state machine that takes events and the time; [`Runner`] carries out
-//! what it decides, with a fleet, a store and a clock that are handed in.
+//! what it decides, with a fleet, a store and a clock that are handed in. What the machines of a way
+//! told of the same packets is joined before it is kept.
 
 #![forbid(unsafe_code)]
 
+mod incoming;
 mod jobs;
+mod join;
+mod keep;
 mod machine;
 mod runner;
+mod way;
 
 pub use jobs::{Planned, Servers, jobs};
 pub use machine::{Action, Machine, Outcome};

@@ -30,6 +30,10 @@ pub struct Outcome {
     pub told: Vec<(Role, String, Summary)>,
     /// Reflectors that go on, with their jobs.
     pub standing: Vec<(JobId, Planned)>,
+    /// Whose samples were pulled.
+    pub pulled: Vec<(JobId, Planned)>,
+    /// What the trial went on without, and why.
+    pub refused: Vec<String>,
 }
 
 /// How far the trial is. Each step waits for some jobs, then the next begins.
@@ -37,16 +41,20 @@ pub struct Outcome {
 enum Step {
     /// Reflectors of other trials end.
     Clearing,
-    /// Reflectors and sinks begin.
+    /// Reflectors, sinks, relays and traces begin.
     Serving,
     /// Loads begin.
     Loading,
     /// The measurement runs.
     Measuring,
-    /// Its samples are pulled, and the loads end.
-    Pulling,
+    /// What is under way arrives.
+    Settling,
+    /// The loads end.
+    Unloading,
     /// The sinks end: what was under way when the loads ended has arrived.
     Ending,
+    /// Samples are pulled.
+    Pulling,
     /// Something failed, and all that was begun ends.
     GivingUp,
     /// All is over.
@@ -68,6 +76,8 @@ pub struct Machine {
     running: BTreeMap<JobId, Planned>,
     next: u32,
     measurement: Option<JobId>,
+    /// What has ended and has samples.
+    kept: Vec<(JobId, Planned)>,
     outcome: Outcome,
 }
 
@@ -90,6 +100,7 @@ impl Machine {
             running: standing.into_iter().collect(),
             next,
             measurement: None,
+            kept: Vec::new(),
             outcome: Outcome::default(),
         };
         let unneeded: Vec<_> = machine
@@ -106,11 +117,6 @@ impl Machine {
     /// A job number that was not used yet.
     pub fn next_job(&self) -> u32 {
         self.next
-    }
-
-    /// The job that measures, once it was begun.
-    pub fn measurement(&self) -> Option<JobId> {
-        self.measurement
     }
 
     /// Until when [`Self::tick`] need not be called.
@@ -145,25 +151,41 @@ impl Machine {
                 let Some(planned) = self.running.remove(&job) else { return Vec::new() };
                 self.waiting.remove(&job);
                 let clearing = self.step == Step::Clearing;
+                let why = format!("{} on {node} ended by itself", planned.job.name());
+                let optional = planned.optional;
                 if !clearing {
                     self.outcome.told.push((planned.role, node.to_owned(), *summary));
+                    self.kept.extend(planned.samples.then_some((job, planned)));
                 }
-                if ended_early {
-                    let why = format!("{} on {node} ended by itself", planned.job.name());
-                    return self.give_up(why, now);
+                match (ended_early, optional) {
+                    (true, false) => return self.give_up(why, now),
+                    (true, true) => self.outcome.refused.push(why),
+                    (false, _) => {}
                 }
             }
             Event::Failed { job, reason } => {
-                let planned = self.running.remove(&job);
                 self.waiting.remove(&job);
-                let ours = planned.is_some() || Some(job) == self.measurement;
-                let what = planned.map_or("handing over samples", |planned| planned.job.name());
-                if ours && !matches!(self.step, Step::GivingUp | Step::Clearing) {
-                    return self.give_up(format!("{what} on {node}: {reason}"), now);
+                let kept = self.kept.iter().position(|(kept, _)| *kept == job);
+                let (what, planned) = match (self.running.remove(&job), kept) {
+                    (Some(planned), _) => (planned.job.name(), Some(planned)),
+                    (None, Some(at)) => ("handing over samples", Some(self.kept.remove(at).1)),
+                    (None, None) => ("", None),
+                };
+                if let Some(planned) = planned
+                    && !matches!(self.step, Step::GivingUp | Step::Clearing)
+                {
+                    let why = format!("{what} on {node}: {reason}");
+                    if !planned.optional {
+                        return self.give_up(why, now);
+                    }
+                    self.outcome.refused.push(why);
                 }
             }
             Event::Pulled { job, .. } => {
                 self.waiting.remove(&job);
+                if let Some(at) = self.kept.iter().position(|(kept, _)| *kept == job) {
+                    self.outcome.pulled.push(self.kept.remove(at));
+                }
             }
         }
         self.advance(now)
@@ -181,10 +203,14 @@ impl Machine {
             self.running.remove(job);
             self.waiting.remove(job);
         }
-        let pulling = self.step == Step::Pulling && self.needed.measurement.node == node;
-        if pulling {
-            self.waiting.retain(|job| Some(*job) != self.measurement);
-        }
+        // Samples that were not handed over yet are gone with it.
+        let before = self.kept.len();
+        let (gone, kept) = std::mem::take(&mut self.kept)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(_, planned)| planned.node == node);
+        self.kept = kept;
+        self.waiting.retain(|job| gone.iter().all(|(gone, _)| gone != job));
+        let pulling = self.kept.len() < before;
         if matches!(self.step, Step::Over | Step::GivingUp) || (lost.is_empty() && !pulling) {
             return self.advance(now);
         }
@@ -207,6 +233,9 @@ impl Machine {
     pub fn tick(&mut self, now: Instant<Monotonic>) -> Vec<Action> {
         if now < self.deadline || self.step == Step::Over {
             return Vec::new();
+        }
+        if self.step == Step::Settling {
+            return self.advance(now);
         }
         let late: Vec<(String, &str)> = self
             .waiting
@@ -239,6 +268,9 @@ impl Machine {
     fn advance(&mut self, now: Instant<Monotonic>) -> Vec<Action> {
         let mut actions = Vec::new();
         while self.waiting.is_empty() && self.step != Step::Over {
+            if self.step == Step::Settling && now < self.deadline {
+                break;
+            }
             self.deadline = now.saturating_add(PATIENCE);
             match self.step {
                 Step::Clearing => {
@@ -261,16 +293,15 @@ impl Machine {
                     actions.extend(self.start(vec![measurement]));
                 }
                 Step::Measuring => {
-                    self.step = Step::Pulling;
+                    self.step = Step::Settling;
+                    self.deadline = now.saturating_add(self.needed.settle);
+                }
+                Step::Settling => {
+                    self.step = Step::Unloading;
                     let loads = self.jobs_of(Role::Load);
                     actions.extend(self.stop(loads));
-                    if let Some(job) = self.measurement {
-                        self.waiting.insert(job);
-                        let node = self.needed.measurement.node.clone();
-                        actions.push(Action::Ask(node, Request::Pull { job }));
-                    }
                 }
-                Step::Pulling => {
+                Step::Unloading => {
                     self.step = Step::Ending;
                     let standing = &self.needed.standing;
                     let sinks = self
@@ -281,7 +312,15 @@ impl Machine {
                         .collect();
                     actions.extend(self.stop(sinks));
                 }
-                Step::Ending | Step::GivingUp => self.step = Step::Over,
+                Step::Ending => {
+                    self.step = Step::Pulling;
+                    for (job, planned) in &self.kept {
+                        self.waiting.insert(*job);
+                        let pull = Request::Pull { job: *job };
+                        actions.push(Action::Ask(planned.node.clone(), pull));
+                    }
+                }
+                Step::Pulling | Step::GivingUp => self.step = Step::Over,
                 Step::Over => {}
             }
         }
@@ -298,8 +337,8 @@ impl Machine {
         for planned in wanted {
             let job = JobId(self.next);
             self.next += 1;
-            let samples = planned.role == Role::Measurement;
-            let request = Request::Start { job, what: planned.job.clone(), samples };
+            let what = planned.job.clone();
+            let request = Request::Start { job, what, samples: planned.samples };
             actions.push(Action::Ask(planned.node.clone(), request));
             self.waiting.insert(job);
             self.running.insert(job, planned);
@@ -400,8 +439,8 @@ mod tests {
                 "n1 ping",
                 "n1 stop load cpu",
                 "n1 stop load traffic",
-                "n1 pull",
-                "n2 stop load sink"
+                "n2 stop load sink",
+                "n1 pull"
             ]
         );
         let outcome = machine.outcome().unwrap();

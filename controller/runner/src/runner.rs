@@ -1,8 +1,8 @@
 //! Carries out a run: trial after trial, with everything on disk before the next begins.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Write};
+use std::collections::btree_map::Entry;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,12 +10,13 @@ use std::time::Duration;
 use dwell_fleet::{Fleet, FleetError, FromNode};
 use dwell_plan::{Expansion, PlanError};
 use dwell_protocol::{Event, JobId, Progress};
-use dwell_store::{Ingested, Role, RunRow, RunState, Store, StoreError, TrialRow, TrialState};
+use dwell_store::{Role, RunRow, RunState, Store, StoreError, TrialRow, TrialState};
 use dwell_units::{Instant, Monotonic, Nanos};
 use thiserror::Error;
 
+use crate::incoming::Incoming;
 use crate::jobs::{Planned, jobs, time_limit};
-use crate::machine::{Action, Machine, Outcome};
+use crate::machine::{Action, Machine};
 
 /// A stop is obeyed within this time.
 const TURN: Duration = Duration::from_millis(100);
@@ -249,7 +250,7 @@ impl Runner<'_> {
         self.store.begin_trial(trial)?;
         // Without nodes there is nothing to go on with.
         self.fleet.prepare(&plan.topology)?;
-        let mut incoming = Incoming::create(self.store, &self.run, trial)?;
+        let mut incoming = BTreeMap::new();
         let limit = time_limit(&plan);
         let reflectors = std::mem::take(&mut standing.reflectors);
         let (mut machine, actions) =
@@ -269,9 +270,7 @@ impl Runner<'_> {
                 None => machine.tick(now),
                 Some((node, FromNode::Gone(why))) => machine.gone(&node, &why, now),
                 Some((_, FromNode::Data(job, bytes))) => {
-                    if Some(job) == machine.measurement() {
-                        incoming.take(&bytes);
-                    }
+                    self.incoming(trial, job, &mut incoming)?.take(&bytes);
                     Vec::new()
                 }
                 Some((node, FromNode::Event(event))) => {
@@ -280,7 +279,9 @@ impl Runner<'_> {
                             self.store.set_node(&self.run, &node, dwell)?;
                         }
                         Event::Progress { progress, .. } => self.talk.progress(progress),
-                        Event::Pulled { bytes, crc32, .. } => incoming.check(*bytes, *crc32),
+                        Event::Pulled { job, bytes, crc32 } => {
+                            self.incoming(trial, *job, &mut incoming)?.check(*bytes, *crc32);
+                        }
                         _ => {}
                     }
                     machine.hear(&node, event, now)
@@ -296,7 +297,23 @@ impl Runner<'_> {
         if interrupted || outcome.failure.is_some() && self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        self.keep(trial, outcome, incoming)
+        self.keep(trial, &plan, outcome, incoming)
+    }
+
+    /// The segment of a job, on its way.
+    fn incoming<'i>(
+        &self,
+        trial: &TrialRow,
+        job: JobId,
+        all: &'i mut BTreeMap<JobId, Incoming>,
+    ) -> Result<&'i mut Incoming, RunnerError> {
+        Ok(match all.entry(job) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let name = format!("{}-{}-{}.segment", self.run.run, trial.number, job.0);
+                new.insert(Incoming::create(self.store.incoming().join(name))?)
+            }
+        })
     }
 
     /// Does what the machine decides, and tells it what cannot be done.
@@ -316,40 +333,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Puts a trial on disk.
-    fn keep(
-        &mut self,
-        trial: &TrialRow,
-        outcome: Outcome,
-        incoming: Incoming,
-    ) -> Result<Option<TrialEnd>, RunnerError> {
-        let mut failure = outcome.failure;
-        let mut ingested = None;
-        match incoming.finish()? {
-            Some(segment) => {
-                let (samples, damage) = self.ingest(trial, &segment)?;
-                ingested = Some(samples);
-                failure = failure.or(damage);
-            }
-            None if failure.is_none() => {
-                failure = Some("its samples were damaged on their way".into());
-            }
-            None => {}
-        }
-        let measured = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
-        let packets = measured.and_then(|(_, _, summary)| summary.packets);
-        if failure.is_none() && packets.is_none_or(|packets| packets.received + packets.late == 0) {
-            failure = Some("no reply came".into());
-        }
-        let Some(reason) = failure else {
-            self.store.end_trial(trial, Ok(()), &outcome.told, ingested.as_ref())?;
-            return Ok(Some(TrialEnd::Finished));
-        };
-        self.store.end_trial(trial, Err(&reason), &outcome.told, ingested.as_ref())?;
-        Ok(Some(TrialEnd::Failed(reason)))
-    }
-
-    fn fail(
+    pub(crate) fn fail(
         &mut self,
         trial: &TrialRow,
         reason: &str,
@@ -358,83 +342,5 @@ impl Runner<'_> {
         self.store.begin_trial(trial)?;
         self.store.end_trial(trial, Err(reason), told, None)?;
         Ok(Some(TrialEnd::Failed(reason.to_owned())))
-    }
-
-    /// Takes the samples in; also says what is wrong with them, if anything is.
-    fn ingest(
-        &mut self,
-        trial: &TrialRow,
-        Segment(path): &Segment,
-    ) -> Result<(Ingested, Option<String>), RunnerError> {
-        let mut ingest = self.store.ingest(&self.run, trial)?;
-        let file = File::open(path)
-            .map_err(|source| RunnerError::Incoming { path: path.clone(), source })?;
-        let damage = match ingest.push_segment(&mut BufReader::new(file))? {
-            Ok(end) if end.totals.is_none() => Some("its segment of samples was cut short".into()),
-            Ok(end) if end.damaged > 0 => {
-                Some(format!("{} frames of its segment of samples are damaged", end.damaged))
-            }
-            Ok(_) => None,
-            Err(error) => Some(error.to_string()),
-        };
-        Ok((ingest.finish()?, damage))
-    }
-}
-
-/// The segment of a trial, on its way.
-struct Incoming {
-    segment: Segment,
-    file: BufWriter<File>,
-    hasher: crc32fast::Hasher,
-    bytes: u64,
-    /// What was sent is what came.
-    whole: bool,
-    failure: Option<std::io::Error>,
-}
-
-/// The file of a segment, there as long as somebody wants it.
-struct Segment(PathBuf);
-
-impl Drop for Segment {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-impl Incoming {
-    fn create(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Self, RunnerError> {
-        let name = format!("{}-{}.segment", run.run, trial.number);
-        let path = store.incoming().join(name);
-        let file = File::create(&path)
-            .map_err(|source| RunnerError::Incoming { path: path.clone(), source })?;
-        Ok(Self {
-            segment: Segment(path),
-            file: BufWriter::new(file),
-            hasher: crc32fast::Hasher::new(),
-            bytes: 0,
-            whole: false,
-            failure: None,
-        })
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        self.hasher.update(bytes);
-        self.bytes += bytes.len() as u64;
-        if self.failure.is_none() {
-            self.failure = self.file.write_all(bytes).err();
-        }
-    }
-
-    fn check(&mut self, bytes: u64, crc32: u32) {
-        self.whole = bytes == self.bytes && crc32 == self.hasher.clone().finalize();
-    }
-
-    /// `None` when it did not come whole.
-    fn finish(mut self) -> Result<Option<Segment>, RunnerError> {
-        let flushed = self.file.flush();
-        match self.failure.take().or(flushed.err()) {
-            Some(source) => Err(RunnerError::Incoming { path: self.segment.0.clone(), source }),
-            None => Ok(self.whole.then_some(self.segment)),
-        }
     }
 }

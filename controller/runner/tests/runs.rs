@@ -1,6 +1,7 @@
 //! Whole runs with a fleet and a clock that are made up, and a store that is real.
 
-use std::cell::Cell;
+mod made_up;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +10,12 @@ use std::time::Duration;
 use dwell_engine::stamps::{Rung, RxStamps, Sample, State, TxStamps};
 use dwell_fleet::{Fleet, FleetError, FromNode};
 use dwell_plan::{Expansion, Job, Source, Topology, expand};
-use dwell_protocol::{Event, JobId, Progress, Request};
+use dwell_protocol::{Event, JobId, Request};
 use dwell_record::segment::{Header, SegmentWriter};
-use dwell_record::{Environment, Kind, Packets, Stamps, Summary, Trust};
-use dwell_runner::{Clock, End, Runner, Talk, TrialEnd};
+use dwell_runner::{End, Runner, TrialEnd};
 use dwell_store::{NewRun, NewTrial, RunKind, RunRow, RunState, Store, TrialState};
-use dwell_units::{Instant, Monotonic, Nanos, Pairing};
+use dwell_units::{Instant, Nanos, Pairing};
+use made_up::{Listener, Ticking, summary};
 
 const PLAN: &str = "version = 1\nname = \"made-up\"\ntopology = { lab = \"line:2\" }\n\
     [ping]\nfrom = \"n1\"\nto = \"n2\"\ncount = 10\n[matrix]\nsize = [\"64B\", \"128B\", \"256B\"]\n\
@@ -127,21 +128,6 @@ impl Fleet for MadeUp {
     }
 }
 
-fn summary(received: u64) -> Summary {
-    Summary {
-        kind: Kind::Ping,
-        target: "stamp://n2".into(),
-        parameters: BTreeMap::new(),
-        packets: Some(Packets { sent: 10, received, lost: 10 - received, ..Packets::default() }),
-        metrics: BTreeMap::new(),
-        values: BTreeMap::new(),
-        stamps: Stamps::default(),
-        engine: String::new(),
-        trust: Trust::default(),
-        environment: Environment::default(),
-    }
-}
-
 fn segment(received: u64) -> Vec<u8> {
     let mut writer = SegmentWriter::new(Vec::new(), &Header::of_ping("stamp://n2".into())).unwrap();
     let bridge = Pairing {
@@ -165,43 +151,6 @@ fn segment(received: u64) -> Vec<u8> {
         writer.push(&sample, Some(&bridge), Rung::User);
     }
     writer.finish(0).unwrap()
-}
-
-/// A clock on which every look takes a millisecond.
-#[derive(Default)]
-struct Ticking(Cell<i64>);
-
-impl Clock for Ticking {
-    fn now(&self) -> Instant<Monotonic> {
-        self.0.set(self.0.get() + 1_000_000);
-        Instant::from_nanos(self.0.get())
-    }
-
-    fn sleep(&self, time: Duration) {
-        self.0.set(self.0.get() + time.as_nanos() as i64);
-    }
-}
-
-/// Stops the run after so many trials.
-struct Listener<'a> {
-    ends: Vec<TrialEnd>,
-    stop_after: usize,
-    stop: &'a AtomicBool,
-}
-
-impl Talk for Listener<'_> {
-    fn begins(&mut self, _: u32, _: u32, _: u32, _: &BTreeMap<String, String>) {}
-
-    fn progress(&mut self, _: &Progress) {}
-
-    fn ended(&mut self, _: u32, end: &TrialEnd) {
-        self.ends.push(end.clone());
-        if self.ends.len() == self.stop_after {
-            self.stop.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn say(&mut self, _: &str) {}
 }
 
 struct World {

@@ -239,13 +239,26 @@ impl Store {
     /// # Errors
     /// Their directory cannot be made.
     pub fn ingest(&self, run: &RunRow, trial: &TrialRow) -> Result<Ingest, StoreError> {
-        let path = self.samples_path(&run.run, trial.number);
-        let dir = path.parent().unwrap_or(&self.dir);
-        fs::create_dir_all(dir).map_err(StoreError::file("make", dir))?;
         let wanted = match run.kind {
             RunKind::Run => &Column::ALL[..Column::MEASURED],
             RunKind::Import => &[],
         };
+        self.ingest_columns(run, trial, wanted)
+    }
+
+    /// The same, for samples that have other columns than those of a pinger.
+    ///
+    /// # Errors
+    /// Their directory cannot be made.
+    pub fn ingest_columns(
+        &self,
+        run: &RunRow,
+        trial: &TrialRow,
+        wanted: &[Column],
+    ) -> Result<Ingest, StoreError> {
+        let path = self.samples_path(&run.run, trial.number);
+        let dir = path.parent().unwrap_or(&self.dir);
+        fs::create_dir_all(dir).map_err(StoreError::file("make", dir))?;
         Ok(Ingest::new(&path, wanted))
     }
 

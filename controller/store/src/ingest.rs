@@ -16,7 +16,7 @@ use crate::stage::{Stage, Take};
 use crate::views::{Growing, StoredSeries};
 
 /// Metrics that figures draw, by column.
-const DRAWN: [Column; 7] = [
+const DRAWN: [Column; 21] = [
     Column::Rtt,
     Column::RttKernel,
     Column::OneWayForward,
@@ -24,6 +24,20 @@ const DRAWN: [Column; 7] = [
     Column::Residence,
     Column::ScheduleError,
     Column::Gap,
+    Column::EndToEnd,
+    Column::SenderOut,
+    Column::LinkIn,
+    Column::NodeDelay,
+    Column::NodeDelayNetfilter,
+    Column::NodeDelayDriver,
+    Column::QueueingIn,
+    Column::Processing,
+    Column::ProcessingS0,
+    Column::QueueingOut,
+    Column::Qdisc,
+    Column::LinkOut,
+    Column::LinkDelay,
+    Column::ReceiverIn,
 ];
 
 /// Rows that are looked at together: most often all of them are alike.

@@ -4,7 +4,8 @@ use dwell_units::Nanos;
 
 use crate::error::PlanError;
 use crate::expand::Expansion;
-use crate::plan::Plan;
+use crate::plan::{PingPlan, Plan};
+use crate::relaying::FlowPlan;
 
 /// Beside the measuring, a trial takes about this long: warm-up, starting and stopping.
 const AROUND: Nanos = Nanos::from_millis(150);
@@ -16,17 +17,42 @@ pub struct Estimate {
     pub time: Nanos,
     /// Whether it may take longer: a closed loop goes as fast as replies come.
     pub at_least: bool,
-    /// Probes sent; `None` where only a duration is given for a closed loop.
+    /// Probes sent, or packets of a flow; `None` where only a duration is given for a closed loop.
     pub probes: Option<u64>,
-    /// Bytes of IP packets of probes and replies together.
+    /// Bytes of IP packets of probes and replies together; of a flow, as they leave the sender.
     pub bytes: Option<u64>,
 }
 
 impl Estimate {
     /// Of one trial of `plan`.
     pub fn of(plan: &Plan) -> Self {
-        let ping = &plan.ping;
-        let interval = match (ping.closed_loop, plan.interval()) {
+        let measuring = match (&plan.ping, &plan.flow) {
+            (Some(ping), _) => Self::of_ping(ping),
+            (None, Some(flow)) => Self::of_flow(flow),
+            (None, None) => Self::default(),
+        };
+        let around = AROUND.0.saturating_add(plan.trials.pause.0);
+        Self { time: Nanos(measuring.time.0.saturating_add(around)), ..measuring }
+    }
+
+    fn of_flow(flow: &FlowPlan) -> Self {
+        let gap = flow.packet_rate().gap().unwrap_or(Nanos::MAX).0.max(1);
+        let fitting = flow.duration.map(|time| (time.0 / gap) as u64 + 1);
+        let wanted = flow.count.map(|count| count.saturating_add(u64::from(flow.warm_up)));
+        let packets = wanted.unwrap_or(u64::MAX).min(fitting.unwrap_or(u64::MAX));
+        let sending = gap.saturating_mul(i64::try_from(packets).unwrap_or(i64::MAX));
+        let sending = sending.min(flow.duration.map_or(i64::MAX, |time| time.0));
+        let headers = if flow.ipv6 { 48 } else { 28 };
+        Self {
+            time: Nanos(sending.saturating_add(flow.settle.0)),
+            at_least: false,
+            probes: Some(packets),
+            bytes: Some(packets.saturating_mul(flow.size.0 + headers)),
+        }
+    }
+
+    fn of_ping(ping: &PingPlan) -> Self {
+        let interval = match (ping.closed_loop, ping.interval()) {
             (true, interval) => interval.or(ping.pause).filter(|time| *time > Nanos::ZERO),
             (false, interval) => Some(interval.unwrap_or(Nanos::from_secs(1))),
         };
@@ -44,10 +70,10 @@ impl Estimate {
             (a, b) => a.or(b).unwrap_or(Nanos::ZERO),
         };
         Self {
-            time: Nanos(measuring.0.saturating_add(AROUND.0).saturating_add(plan.trials.pause.0)),
+            time: measuring,
             at_least: ping.closed_loop && ping.duration.is_none(),
             probes,
-            bytes: probes.map(|probes| probes.saturating_mul(2 * plan.ip_bytes())),
+            bytes: probes.map(|probes| probes.saturating_mul(2 * ping.ip_bytes())),
         }
     }
 
@@ -96,5 +122,15 @@ mod tests {
         let unknown = estimate("closed_loop = true\nduration = \"1s\"");
         assert_eq!((unknown.probes, unknown.at_least), (None, false));
         assert_eq!(estimate("interval = \"1ms\"\ncount = 100").probes, Some(200));
+    }
+
+    #[test]
+    fn a_flow_is_counted_one_way_and_takes_as_long_as_it_is_sent() {
+        let text = "version = 1\nname = \"e\"\ntopology = { lab = \"line:3\" }\n\
+                    [flow]\nfrom = \"n1\"\nto = \"n3\"\nsize = \"100B\"\nrate = \"200pps\"\n\
+                    duration = \"5s\"\n";
+        let all = Estimate::of_all(&expand(&Source::parse(text).unwrap(), 1).unwrap()).unwrap();
+        assert_eq!((all.probes, all.bytes), (Some(1_001), Some(1_001 * 128)));
+        assert_eq!(all.time, Nanos::from_millis(5_000 + 100 + 150));
     }
 }

@@ -170,11 +170,12 @@ fn axes(source: &Source, matrix: &Table, at: &str) -> Result<Vec<AxisValues>, Pl
     let mut axes = Vec::new();
     for (name, value) in matrix {
         let place = format!("{at}.{name}");
-        let path = path_of(name).ok_or_else(|| {
+        let one_way = source.table().contains_key("flow");
+        let path = path_of(name, one_way).ok_or_else(|| {
             source.error(
                 &place,
-                "not a field of a plan; an axis is a field of [ping], load, or a \
-                                  path like \"topology.link.rate\" in quotes",
+                "not a field of a plan; an axis is a field of [ping] or [flow], load, relay, or a \
+                 path like \"topology.link.rate\" in quotes",
             )
         })?;
         let axis = AxisValues::read(name, path, value).map_err(|why| source.error(&place, why))?;
@@ -186,9 +187,9 @@ fn axes(source: &Source, matrix: &Table, at: &str) -> Result<Vec<AxisValues>, Pl
     Ok(axes)
 }
 
-/// The path of the field that an axis of this name sets.
-fn path_of(name: &str) -> Option<String> {
-    const PING: [&str; 23] = [
+/// The path of the field that an axis of this name sets; `one_way` is a plan of a `[flow]`.
+fn path_of(name: &str, one_way: bool) -> Option<String> {
+    const PING: [&str; 22] = [
         "from",
         "to",
         "protocol",
@@ -211,13 +212,31 @@ fn path_of(name: &str) -> Option<String> {
         "ipv6",
         "ttl",
         "dscp",
-        "link",
     ];
+    const FLOW: [&str; 13] = [
+        "from",
+        "to",
+        "size",
+        "rate",
+        "duration",
+        "count",
+        "warm_up",
+        "header",
+        "port",
+        "settle",
+        "stamps",
+        "busy_poll",
+        "ipv6",
+    ];
+    if name == "relay" {
+        return one_way.then(|| "relay.mode".to_owned());
+    }
     if name == "load" || name.contains('.') {
         let forbidden = ["matrix.", "constraint.", "trials.", "stop."];
         return (!forbidden.iter().any(|start| name.starts_with(start))).then(|| name.to_owned());
     }
-    (name != "link" && PING.contains(&name)).then(|| format!("ping.{name}"))
+    let (known, table): (&[&str], _) = if one_way { (&FLOW, "flow") } else { (&PING, "ping") };
+    known.contains(&name).then(|| format!("{table}.{name}"))
 }
 
 /// Tries every value of every axis on its own.
@@ -429,7 +448,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
         assert_eq!(parameters["protocol"], "tcp");
         assert_eq!(parameters["rate"], "400pps");
         let plan = s0.plan_of(last).unwrap();
-        assert_eq!((plan.ping.size.unwrap().0, plan.load.as_str()), (1400, "full"));
+        assert_eq!((plan.ping.unwrap().size.unwrap().0, plan.load.as_str()), (1400, "full"));
         let rate = s0.axes().into_iter().find(|axis| axis.name == "rate").unwrap();
         assert_eq!(rate.values.len(), 6 + 18, "200pps and 400pps are in both");
     }

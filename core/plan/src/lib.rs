@@ -13,6 +13,7 @@ mod estimate;
 mod expand;
 mod job;
 mod plan;
+mod relaying;
 mod source;
 
 pub use axis::{AxisValues, Quantity};
@@ -25,7 +26,8 @@ pub use job::{
     Scheduling, SinkJob, Stamps, TraceHook, TraceJob, TrafficHeader, TrafficJob,
 };
 pub use plan::{
-    Constraint, CpuLoad, LinkPlan, Load, NodePlace, Order, PingPlan, Plan, ReflectPlan, StopRules,
-    Topology, TrafficLoad, Trials,
+    ClaimSet, Constraint, CpuLoad, LinkPlan, Load, NodePlace, Order, PingPlan, Plan, ReflectPlan,
+    Routing, StopRules, Topology, TrafficLoad, Trials,
 };
+pub use relaying::{FlowPlan, RelayPlan, Relaying, TracePlan, Tracing};
 pub use source::Source;

@@ -30,11 +30,12 @@
 use std::collections::BTreeMap;
 
 use dwell_units::{BitRate, Bytes, Nanos, Rate, Ratio};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 use toml::{Table, Value};
 
 use crate::error::PlanError;
 use crate::job::{IcmpSocket, Limit, Pattern, Scheduling, Stamps};
+use crate::relaying::{FlowPlan, RelayPlan, Tracing};
 use crate::source::Source;
 
 /// The format that this reads.
@@ -42,6 +43,9 @@ const VERSION: u32 = 1;
 
 /// The load that is always there.
 pub(crate) const NO_LOAD: &str = "none";
+
+/// Labs that have so many nodes as their name says.
+const SHAPES: [&str; 3] = ["line", "star", "forced"];
 
 /// The most repetitions of a cell.
 const MOST_REPETITIONS: u32 = 1_000_000;
@@ -65,8 +69,21 @@ pub struct Plan {
     /// What holds for all jobs of a node.
     #[serde(default)]
     pub nodes: BTreeMap<String, NodePlace>,
-    /// What every trial measures.
-    pub ping: PingPlan,
+    /// What every trial measures, where that are round trips.
+    #[serde(default)]
+    pub ping: Option<PingPlan>,
+    /// What every trial measures, where packets go one way. A plan has this or `ping`.
+    #[serde(default)]
+    pub flow: Option<FlowPlan>,
+    /// The node in the middle of the flow.
+    #[serde(default)]
+    pub relay: Option<RelayPlan>,
+    /// Where the kernel's hooks stamp the packets of the flow.
+    #[serde(default)]
+    pub trace: Tracing,
+    /// The published claims that a run is held against: `s0`.
+    #[serde(default)]
+    pub claims: Option<ClaimSet>,
     /// How the reflector runs.
     #[serde(default)]
     pub reflect: ReflectPlan,
@@ -91,23 +108,54 @@ fn no_load() -> String {
     NO_LOAD.into()
 }
 
+/// Published claims that a run can be held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClaimSet {
+    /// What S0 found about relays (S0.18 to S0.27).
+    S0,
+}
+
+impl ClaimSet {
+    /// The name, as a plan writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::S0 => "s0",
+        }
+    }
+}
+
 /// Where nodes come from.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// A lab: `line:N`, `star:N`, or the path of its TOML file.
+    /// A lab: `line:N`, `star:N`, `forced:N`, or the path of its TOML file.
     pub lab: String,
+    /// Who makes the routes: `static` or `babel`.
+    #[serde(default)]
+    pub routing: Routing,
     /// What is asked of every link.
     #[serde(default)]
     pub link: LinkPlan,
+}
+
+/// Who makes the routes of a lab.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Routing {
+    /// Whoever makes the lab.
+    #[default]
+    Static,
+    /// A routing daemon on every node, babeld.
+    Babel,
 }
 
 /// What is asked of every link of a lab.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkPlan {
-    /// Bits per second.
-    #[serde(default)]
+    /// Bits per second; `"none"`, as a value of an axis, is no limit.
+    #[serde(default, deserialize_with = "rate_or_none")]
     pub rate: Option<BitRate>,
     /// Time of travel, one way.
     #[serde(default)]
@@ -130,6 +178,13 @@ pub struct LinkPlan {
     /// `netem`, `tbf` or `tap`.
     #[serde(default)]
     pub mechanism: Option<String>,
+}
+
+fn rate_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BitRate>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(text) if text == "none" => Ok(None),
+        rate => BitRate::deserialize(rate).map(Some).map_err(|e| de::Error::custom(e.message())),
+    }
 }
 
 /// What holds for all jobs of a node.
@@ -399,11 +454,11 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The nodes of a `line:N` or `star:N`; `None` for a file, which only the lab knows.
+    /// The nodes of a `line:N`, `star:N` or `forced:N`; `None` for a file, which only the lab knows.
     pub fn node_names(&self) -> Option<Vec<String>> {
         let (shape, count) = self.topology.lab.split_once(':')?;
         let count: usize = count.parse().ok()?;
-        matches!(shape, "line" | "star").then(|| (1..=count).map(|n| format!("n{n}")).collect())
+        SHAPES.contains(&shape).then(|| (1..=count).map(|n| format!("n{n}")).collect())
     }
 
     /// The load of this cell.
@@ -420,7 +475,10 @@ impl Plan {
             ));
         }
         self.check_topology(source)?;
-        self.check_ping(source)?;
+        if let Some(ping) = &self.ping {
+            self.check_ping(source, ping)?;
+        }
+        self.check_flow(source)?;
         self.check_loads(source)?;
         let repetitions = self.trials.repetitions;
         if !(1..=MOST_REPETITIONS).contains(&repetitions) {
@@ -439,8 +497,8 @@ impl Plan {
         let lab = &self.topology.lab;
         let number = |count: &str| count.parse::<u32>().is_ok_and(|n| (1..=250).contains(&n));
         match lab.split_once(':') {
-            Some(("line" | "star", count)) if number(count) => {}
-            Some(("line" | "star", _)) => {
+            Some((shape, count)) if SHAPES.contains(&shape) && number(count) => {}
+            Some((shape, _)) if SHAPES.contains(&shape) => {
                 return Err(source.error(
                     "topology.lab",
                     format!("'{lab}': a lab has 1 to 250 nodes, like line:3"),
@@ -451,7 +509,8 @@ impl Plan {
                 return Err(source.error(
                     "topology.lab",
                     format!(
-                        "'{lab}' is no lab; known are line:N, star:N and a file ending in .toml"
+                        "'{lab}' is no lab; known are line:N, star:N, forced:N and a file ending \
+                         in .toml"
                     ),
                 ));
             }
@@ -463,7 +522,12 @@ impl Plan {
         Ok(())
     }
 
-    fn check_node(&self, source: &Source, path: &str, name: &str) -> Result<(), PlanError> {
+    pub(crate) fn check_node(
+        &self,
+        source: &Source,
+        path: &str,
+        name: &str,
+    ) -> Result<(), PlanError> {
         match self.node_names() {
             Some(known) if !known.iter().any(|node| node == name) => {
                 Err(unknown_node(source, path, name, &known))
@@ -472,8 +536,7 @@ impl Plan {
         }
     }
 
-    fn check_ping(&self, source: &Source) -> Result<(), PlanError> {
-        let ping = &self.ping;
+    fn check_ping(&self, source: &Source, ping: &PingPlan) -> Result<(), PlanError> {
         self.check_node(source, "ping.from", &ping.from)?;
         self.check_node(source, "ping.to", &ping.to)?;
         if ping.from == ping.to {
@@ -506,7 +569,7 @@ impl Plan {
         if ping.interval.is_some() && ping.rate.is_some() {
             return Err(source.error("ping.rate", "give interval or rate, not both"));
         }
-        if ping.rate.is_some() && self.interval().is_none() {
+        if ping.rate.is_some() && ping.interval().is_none() {
             return Err(source.error("ping.rate", "a rate is above 0"));
         }
         if ping.pause.is_some() && !ping.closed_loop {
@@ -545,11 +608,13 @@ impl Plan {
         }
         Ok(())
     }
+}
 
+impl PingPlan {
     /// Bytes of an IP packet that carries a probe.
     pub(crate) fn ip_bytes(&self) -> u64 {
-        let ip = if self.ping.ipv6 { 40 } else { 20 };
-        let (above, payload) = match self.ping.protocol.as_str() {
+        let ip = if self.ipv6 { 40 } else { 20 };
+        let (above, payload) = match self.protocol.as_str() {
             "icmp" => (8, 56),
             "tcp" => (32, 64),
             "text+tcp" => (32, 7),
@@ -557,13 +622,13 @@ impl Plan {
             "roundtrip" => (8, 24),
             _ => (8, 64),
         };
-        ip + above + self.ping.size.map_or(payload, |size| size.0)
+        ip + above + self.size.map_or(payload, |size| size.0)
     }
 
     /// Time between probes, given as such or as a rate.
     pub fn interval(&self) -> Option<Nanos> {
-        match self.ping.rate {
-            None => self.ping.interval,
+        match self.rate {
+            None => self.interval,
             Some(Rate::Packets(rate)) => rate.gap(),
             Some(Rate::Bits(rate)) => rate.transmission_time(Bytes(self.ip_bytes())),
         }
@@ -609,8 +674,9 @@ cpu = [{ on = "n2", level = "90%" }]
     #[test]
     fn a_plan_says_what_is_left_out() {
         let plan = read(PLAN).unwrap();
-        assert_eq!((plan.load.as_str(), plan.ping.protocol.as_str()), ("none", "stamp"));
-        assert_eq!(plan.interval(), Some(Nanos::from_millis(5)));
+        let ping = plan.ping.as_ref().unwrap();
+        assert_eq!((plan.load.as_str(), ping.protocol.as_str()), ("none", "stamp"));
+        assert_eq!(ping.interval(), Some(Nanos::from_millis(5)));
         assert_eq!(plan.trials.repetitions, 1);
         assert_eq!(plan.node_names().unwrap(), ["n1", "n2", "n3"]);
     }
@@ -619,7 +685,7 @@ cpu = [{ on = "n2", level = "90%" }]
     fn a_rate_in_bits_counts_ip_packets() {
         let plan = read(&PLAN.replace("200pps", "1Mbit/s")).unwrap();
         // 20 + 8 + 64 bytes.
-        assert_eq!(plan.interval(), Some(Nanos(92 * 8 * 1_000)));
+        assert_eq!(plan.ping.unwrap().interval(), Some(Nanos(92 * 8 * 1_000)));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use dwell_plan::{
-    Constraint, CpuLoad, Expansion, LinkPlan, Load, NodePlace, PingPlan, Plan, ReflectPlan, Source,
-    StopRules, Topology, TrafficLoad, Trials, expand,
+    Constraint, CpuLoad, Expansion, FlowPlan, LinkPlan, Load, NodePlace, PingPlan, Plan,
+    ReflectPlan, RelayPlan, Source, StopRules, Topology, TracePlan, TrafficLoad, Trials, expand,
 };
 use serde::de::DeserializeOwned;
 
@@ -34,10 +34,22 @@ fn documented(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_documentation_has_every_field_and_no_other() {
-    let tables: BTreeSet<String> =
-        ["topology", "nodes", "ping", "reflect", "loads", "matrix", "constraint", "trials", "stop"]
-            .map(str::to_owned)
-            .into();
+    let tables: BTreeSet<String> = [
+        "topology",
+        "nodes",
+        "ping",
+        "flow",
+        "relay",
+        "trace",
+        "reflect",
+        "loads",
+        "matrix",
+        "constraint",
+        "trials",
+        "stop",
+    ]
+    .map(str::to_owned)
+    .into();
     let top: BTreeSet<String> = fields::<Plan>("").into_iter().collect();
     assert!(tables.is_subset(&top), "{top:?}");
     assert_eq!(fields::<Load>(""), ["cpu", "traffic"]);
@@ -47,6 +59,9 @@ fn the_documentation_has_every_field_and_no_other() {
     known.extend(fields::<LinkPlan>("topology.link."));
     known.extend(fields::<NodePlace>("nodes.NAME."));
     known.extend(fields::<PingPlan>("ping."));
+    known.extend(fields::<FlowPlan>("flow."));
+    known.extend(fields::<RelayPlan>("relay."));
+    known.extend(fields::<TracePlan>("trace."));
     known.extend(fields::<ReflectPlan>("reflect."));
     known.extend(fields::<CpuLoad>("loads.NAME.cpu[]."));
     known.extend(fields::<TrafficLoad>("loads.NAME.traffic[]."));
@@ -66,8 +81,8 @@ fn the_plans_of_the_documentation_have_as_many_trials_as_it_says() {
     let expanded: Vec<Expansion> =
         plans.map(|plan| expand(&Source::parse(plan).unwrap(), 1).unwrap()).collect();
     let counts: Vec<_> = expanded.iter().map(|expansion| expansion.trials().len()).collect();
-    assert_eq!(counts, [84, 52_600]);
-    assert!(text.contains("84 trials") && text.contains("52,600 trials"));
+    assert_eq!(counts, [84, 67_200]);
+    assert!(text.contains("84 trials") && text.contains("67,200 trials"));
     // Every cell goes together, not only each value.
     for expansion in &expanded {
         let cells = 0..expansion.cells().len() as u32;
@@ -88,4 +103,33 @@ fn every_plan_that_comes_with_dwell_can_be_run_cell_by_cell() {
             expansion.plan_of(cell).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         }
     }
+}
+
+#[test]
+fn the_short_relay_plan_drops_no_axis_of_the_whole_one_and_keeps_every_mode_and_load() {
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+    let axes = |name: &str| {
+        let text = std::fs::read_to_string(plans.join(name)).unwrap();
+        let expansion = expand(&Source::parse(&text).unwrap(), 1).unwrap();
+        let time = dwell_plan::Estimate::of_all(&expansion).unwrap().time;
+        (expansion.axes(), time)
+    };
+    let (whole, days) = axes("relay-delay.toml");
+    let (short, minutes) = axes("relay-delay-short.toml");
+    for axis in &whole {
+        let thinned = short.iter().find(|other| other.name == axis.name);
+        let thinned = thinned.unwrap_or_else(|| panic!("{} is dropped", axis.name));
+        assert!(thinned.values.len() > 1, "{}", axis.name);
+        match (thinned.numbers(), axis.numbers()) {
+            (Some((some, _)), Some((all, _))) => {
+                assert!(some.iter().all(|value| all.contains(value)), "{}", axis.name);
+            }
+            _ => assert!(thinned.values.iter().all(|value| axis.values.contains(value))),
+        }
+        if ["relay", "load"].contains(&axis.name.as_str()) {
+            assert_eq!(thinned.values, axis.values);
+        }
+    }
+    assert!(days > dwell_units::Nanos::from_secs(336_000), "S0.10: 3.9 days of sending alone");
+    assert!(minutes < dwell_units::Nanos::from_secs(5 * 60), "{minutes}");
 }

@@ -9,7 +9,7 @@ use crate::row::Row;
 
 /// Rows of one data set, in the order in which their fates were decided. All columns are as long
 /// as `id`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// The probe's id, counted from 0 without wrapping.
     pub id: Vec<u64>,
@@ -21,6 +21,18 @@ pub struct Batch {
     pub void: Vec<bool>,
     /// Indexed by [`Column`]; empty is a column without any value.
     numbers: [Vec<i64>; Column::ALL.len()],
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self {
+            id: Vec::new(),
+            state: Vec::new(),
+            reordered: Vec::new(),
+            void: Vec::new(),
+            numbers: [const { Vec::new() }; Column::ALL.len()],
+        }
+    }
 }
 
 impl Batch {

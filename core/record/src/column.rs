@@ -53,11 +53,40 @@ pub enum Column {
     Gap,
     /// Bytes of the packet as its source counts them. (Imported data.)
     SizeBytes,
+    /// Of a packet that goes one way: the sender's `tx_app` to the receiver's `rx_app`. Rows of such
+    /// packets have the sender's stamps in `tx_*` and the receiver's in `rx_*`.
+    EndToEnd,
+    /// See [`dwell_stats::Leg::SenderOut`].
+    SenderOut,
+    /// See [`dwell_stats::Leg::LinkIn`].
+    LinkIn,
+    /// See [`dwell_stats::Part::NodeDelay`], as the parts that follow.
+    NodeDelay,
+    /// See [`dwell_stats::Part::NodeDelayNetfilter`].
+    NodeDelayNetfilter,
+    /// See [`dwell_stats::Part::NodeDelayDriver`].
+    NodeDelayDriver,
+    /// See [`dwell_stats::Part::QueueingIn`].
+    QueueingIn,
+    /// See [`dwell_stats::Part::Processing`].
+    Processing,
+    /// See [`dwell_stats::Part::ProcessingS0`].
+    ProcessingS0,
+    /// See [`dwell_stats::Part::QueueingOut`].
+    QueueingOut,
+    /// See [`dwell_stats::Part::Qdisc`].
+    Qdisc,
+    /// See [`dwell_stats::Leg::LinkOut`].
+    LinkOut,
+    /// See [`dwell_stats::Leg::LinkDelay`].
+    LinkDelay,
+    /// See [`dwell_stats::Leg::ReceiverIn`].
+    ReceiverIn,
 }
 
 impl Column {
     /// Every column, in the order of formats.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 37] = [
         Self::Rtt,
         Self::RttIntended,
         Self::RttKernel,
@@ -81,6 +110,44 @@ impl Column {
         Self::Capture,
         Self::Gap,
         Self::SizeBytes,
+        Self::EndToEnd,
+        Self::SenderOut,
+        Self::LinkIn,
+        Self::NodeDelay,
+        Self::NodeDelayNetfilter,
+        Self::NodeDelayDriver,
+        Self::QueueingIn,
+        Self::Processing,
+        Self::ProcessingS0,
+        Self::QueueingOut,
+        Self::Qdisc,
+        Self::LinkOut,
+        Self::LinkDelay,
+        Self::ReceiverIn,
+    ];
+
+    /// What a row of a packet that goes one way has: stamps of both ends, and the parts of the way.
+    pub const ONE_WAY: [Self; 20] = [
+        Self::TxApp,
+        Self::TxSched,
+        Self::TxKernel,
+        Self::RxKernel,
+        Self::RxApp,
+        Self::SizeBytes,
+        Self::EndToEnd,
+        Self::SenderOut,
+        Self::LinkIn,
+        Self::NodeDelay,
+        Self::NodeDelayNetfilter,
+        Self::NodeDelayDriver,
+        Self::QueueingIn,
+        Self::Processing,
+        Self::ProcessingS0,
+        Self::QueueingOut,
+        Self::Qdisc,
+        Self::LinkOut,
+        Self::LinkDelay,
+        Self::ReceiverIn,
     ];
 
     /// How many of them a pinger fills.
@@ -112,6 +179,20 @@ impl Column {
             Self::Capture => "capture_ns",
             Self::Gap => "gap_ns",
             Self::SizeBytes => "size_bytes",
+            Self::EndToEnd => "end_to_end_ns",
+            Self::SenderOut => "sender_out_ns",
+            Self::LinkIn => "link_in_ns",
+            Self::NodeDelay => "node_delay_ns",
+            Self::NodeDelayNetfilter => "node_delay_netfilter_ns",
+            Self::NodeDelayDriver => "node_delay_driver_ns",
+            Self::QueueingIn => "queueing_in_ns",
+            Self::Processing => "processing_ns",
+            Self::ProcessingS0 => "processing_s0_ns",
+            Self::QueueingOut => "queueing_out_ns",
+            Self::Qdisc => "qdisc_ns",
+            Self::LinkOut => "link_out_ns",
+            Self::LinkDelay => "link_delay_ns",
+            Self::ReceiverIn => "receiver_in_ns",
         }
     }
 

@@ -11,7 +11,7 @@ use crate::column::Column;
 use crate::summary::{Figures, Packets, Scalar};
 
 /// Columns that are metrics by themselves.
-const METRICS: [Column; 9] = [
+const METRICS: [Column; 23] = [
     Column::Rtt,
     Column::RttIntended,
     Column::RttKernel,
@@ -21,7 +21,24 @@ const METRICS: [Column; 9] = [
     Column::OneWayForward,
     Column::OneWayBackward,
     Column::Gap,
+    Column::EndToEnd,
+    Column::SenderOut,
+    Column::LinkIn,
+    Column::NodeDelay,
+    Column::NodeDelayNetfilter,
+    Column::NodeDelayDriver,
+    Column::QueueingIn,
+    Column::Processing,
+    Column::ProcessingS0,
+    Column::QueueingOut,
+    Column::Qdisc,
+    Column::LinkOut,
+    Column::LinkDelay,
+    Column::ReceiverIn,
 ];
+
+/// The whole delay of a packet, of which its variation is told: a data set has one of them.
+const WHOLE: [Column; 2] = [Column::Rtt, Column::EndToEnd];
 
 /// Metrics and values by name, and the counts of packets; `None` where there was no row.
 pub type ColumnFigures =
@@ -81,7 +98,7 @@ impl Columns {
             let lost_too = column == Column::ScheduleError;
             self.select(batch, values, rows.clone(), lost_too);
             self.distributions.entry(column.name()).or_default().record_all(&self.values);
-            if column == Column::Rtt {
+            if WHOLE.contains(&column) {
                 self.jitter.record_all(&self.values);
                 let ipdv = self.ipdv.entry(Metric::Ipdv.name()).or_default();
                 ipdv.record_all(&self.ids, &self.values);
@@ -148,9 +165,9 @@ impl Columns {
                 metrics.insert((*name).to_owned(), distribution.figures().into());
             }
         }
-        let rtt = self.distributions.get(Column::Rtt.name());
-        if let Some((rtt, min)) = rtt.and_then(|rtt| Some((rtt, rtt.min()?))) {
-            let pdv = rtt.figures().relative_to(min);
+        let whole = WHOLE.iter().find_map(|column| self.distributions.get(column.name()));
+        if let Some((whole, min)) = whole.and_then(|whole| Some((whole, whole.min()?))) {
+            let pdv = whole.figures().relative_to(min);
             metrics.insert(Metric::Pdv.name().to_owned(), pdv.into());
         }
         for (name, ipdv) in &self.ipdv {

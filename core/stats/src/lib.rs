@@ -35,6 +35,7 @@ mod round_trip;
 mod shift;
 mod threshold;
 mod variation;
+mod way;
 
 pub use bars::render;
 pub use compare::{Compare, Comparison, NanosInterval, QuantileShift};
@@ -62,3 +63,4 @@ pub use round_trip::{Packets, RoundTrip};
 pub use shift::Shift;
 pub use threshold::{Observed, Threshold, ThresholdError, Verdict};
 pub use variation::{Ipdv, Jitter};
+pub use way::{Leg, Rungs, Slice, Way};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use dwell_node_cli::Failure;
+use dwell_plan::{Plan, Source};
 use dwell_report::data::{Axis, RunData, TrialData, TrialState};
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 
@@ -55,7 +56,18 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
         axes: axes(run),
         trials,
         notes: store.notes(run)?,
+        claims: claims(run),
+        packets: Vec::new(),
     })
+}
+
+/// The claims that the run's plan names.
+fn claims(run: &RunRow) -> Option<String> {
+    let mut source = Source::parse(run.plan.as_deref()?).ok()?;
+    for setting in &run.settings {
+        source.set(setting).ok()?;
+    }
+    Some(Plan::read(&source).ok()?.claims?.name().to_owned())
 }
 
 /// The axes of a run; none when they cannot be read.
@@ -68,7 +80,8 @@ fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> 
     let mut loads = Vec::new();
     for (role, _, told) in store.told(trial)? {
         match role {
-            Role::Measurement => summary = Some(told),
+            // Of a trial that several machines measured, what they found together comes first.
+            Role::Measurement => summary = summary.or(Some(told)),
             Role::Load => loads.push(told),
             // They are no part of what figures draw.
             Role::Server | Role::Witness => {}

@@ -114,7 +114,7 @@ fn object(row: &RunRow, run: &RunData, witnesses: &[(u32, Summary)]) -> Value {
         "findings": findings(run),
         "fits": dwell_report::fits(run),
         "verdicts": [],
-        "claims": [],
+        "claims": dwell_report::claims(run),
     })
 }
 
@@ -138,9 +138,12 @@ fn findings(run: &RunData) -> Vec<Value> {
         .collect()
 }
 
-/// The round trip, or else the first delay there is.
-fn main_metric(trial: &TrialData) -> Option<(&str, &Figures)> {
+/// The delay that the run is about, or else the first there is.
+fn main_metric<'a>(trial: &'a TrialData, of_run: Option<&str>) -> Option<(&'a str, &'a Figures)> {
     let metrics = &trial.summary.as_ref()?.metrics;
+    if let Some((name, figures)) = of_run.and_then(|name| metrics.get_key_value(name)) {
+        return Some((name, figures));
+    }
     let first = ["rtt_ns", "one_way_forward_ns", "gap_ns"]
         .into_iter()
         .find_map(|name| metrics.get_key_value(name));
@@ -156,9 +159,24 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     for finding in dwell_report::findings(run) {
         writeln!(out, "- {}", finding.text)?;
     }
+    for claim in dwell_report::claims(run) {
+        let number =
+            |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
+        writeln!(
+            out,
+            "{} {}: {} (found {}, published {})",
+            claim.id,
+            claim.verdict.words(),
+            claim.text,
+            number(claim.value),
+            number(claim.limit)
+        )?;
+    }
     let cells: Vec<String> = run.trials.iter().map(|trial| cell(run, trial)).collect();
     let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(4);
-    let metric = run.trials.iter().find_map(main_metric).map_or("rtt_ns", |(name, _)| name);
+    let of_run = dwell_report::main_metric(run);
+    let first = run.trials.iter().find_map(|trial| main_metric(trial, of_run));
+    let metric = of_run.or(first.map(|(name, _)| name)).unwrap_or("rtt_ns");
     writeln!(
         out,
         "\n{:>5}  {:width$}  {:>9} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}   {} in us",
@@ -175,7 +193,7 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     )?;
     for (trial, cell) in run.trials.iter().zip(cells) {
         write!(out, "{:>5}  {cell:width$}  ", trial.trial)?;
-        let Some((_, figures)) = main_metric(trial) else {
+        let Some((_, figures)) = main_metric(trial, of_run) else {
             let state = json!(trial.state);
             let state = state.as_str().unwrap_or_default().to_owned();
             let why = trial.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));

@@ -105,6 +105,32 @@ pub(super) fn failed(run: &RunData) -> String {
     html + "</ul>"
 }
 
+/// Published claims and what became of them here; nothing where the plan names none.
+pub(super) fn claims(run: &RunData) -> String {
+    let claims = crate::claims::claims(run);
+    if claims.is_empty() {
+        return String::new();
+    }
+    let mut all = Table::new(["claim", "verdict", "found", "published, or limit", "in words"]);
+    for claim in claims {
+        let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), three_digits);
+        all.row([
+            claim.id,
+            claim.verdict.words().to_owned(),
+            number(claim.value),
+            number(claim.limit),
+            claim.text,
+        ]);
+    }
+    let table = table(&all, "Published claims, held against this run");
+    format!(
+        "<section id=\"claims\" aria-labelledby=\"claims-title\">\
+         <h2 id=\"claims-title\">Do published claims hold here?</h2>\
+         <p>Each is judged for the machines of this run. One that fails is a finding about them, not \
+         an error.</p>{table}</section>\n"
+    )
+}
+
 /// Every trial, whatever became of it.
 pub(super) fn trials(run: &RunData) -> String {
     if run.trials.is_empty() {

@@ -128,6 +128,8 @@ pub fn run(id: &str, name: &str, title: Option<&str>, axes: Vec<Axis>) -> RunDat
         axes,
         trials: Vec::new(),
         notes: Vec::new(),
+        claims: None,
+        packets: Vec::new(),
     }
 }
 
@@ -337,5 +339,144 @@ fn bin(i: usize, per_bin: usize, chunk: &[Option<i64>]) -> TimeBin {
         p50_ns: at(0.5),
         p99_ns: if n >= 100 { at(0.99) } else { None },
         max_ns: values.last().copied(),
+    }
+}
+
+/// How a made-up relay behaves, by mode.
+#[derive(Clone, Copy)]
+pub struct Relay {
+    /// Node delay between netfilter's hooks of a routed packet.
+    pub route_ns: f64,
+    /// What a program adds to it.
+    pub program_ns: f64,
+    /// What enciphering adds for each byte.
+    pub per_byte_ns: f64,
+    /// Loss of enciphered packets from 200 packets/s.
+    pub loss: f64,
+    /// By how much stress lengthens what a program takes.
+    pub stress: f64,
+}
+
+/// S0's board, as it is known: programs take ten times as long as the kernel and more, enciphering
+/// some milliseconds.
+pub const PI_ZERO: Relay =
+    Relay { route_ns: 30e3, program_ns: 500e3, per_byte_ns: 2_500.0, loss: 0.02, stress: 1.0 };
+
+/// S0's experiment with few levels, on links of 65 Mbit/s and on bare ones.
+pub fn relays(relay: Relay) -> RunData {
+    let (sizes, fast, slow) = ([100, 700, 1400], [200, 600, 1200], [100, 200, 400]);
+    let text = |values: &[i32], unit: &str| -> Vec<String> {
+        values.iter().map(|value| format!("{value}{unit}")).collect()
+    };
+    let rates = [200, 600, 1200, 100, 400];
+    let floats = |values: &[i32]| values.iter().map(|value| f64::from(*value)).collect();
+    let axes = vec![
+        axis("topology.link.rate", &["none", "65Mbit/s"], None),
+        axis("relay", &["route", "translate", "encrypt"], None),
+        axis("size", &names(&text(&sizes, "B")), Some((floats(&sizes), "B"))),
+        axis("rate", &names(&text(&rates, "pps")), Some((floats(&rates), "pps"))),
+        axis("load", &["none", "most"], None),
+    ];
+    let mut run = run("20261121-3", "relay-delay-short", Some("What relaying costs"), axes);
+    run.claims = Some("s0".to_owned());
+    for link in ["none", "65Mbit/s"] {
+        for mode in ["route", "translate", "encrypt"] {
+            for size in sizes {
+                for rate in if mode == "encrypt" { slow } else { fast } {
+                    for load in ["none", "most"] {
+                        let made = one_way(&run, relay, (link, mode, size, rate, load));
+                        run.trials.push(made);
+                    }
+                }
+            }
+        }
+    }
+    run
+}
+
+fn one_way(run: &RunData, relay: Relay, cell: (&str, &str, i32, i32, &str)) -> TrialData {
+    let (link, mode, size, rate, load_name) = cell;
+    let number = run.trials.len() as u32 + 1;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(7_000 + u64::from(number));
+    let spread = LogNormal::new(0.0, 0.04).unwrap();
+    let mut about = |ns: f64| (ns * spread.sample(&mut random)) as i64;
+    let stress = if load_name == "most" { relay.stress } else { 1.0 };
+    let extra = match mode {
+        "encrypt" => relay.program_ns + relay.per_byte_ns * f64::from(size),
+        "translate" => relay.program_ns,
+        _ => 0.0,
+    };
+    let on_link = if link == "none" { 2e3 } else { 2.0 * f64::from(size + 28) * 8e3 / 65.0 };
+    let count = 300;
+    let mut metrics: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+    for _ in 0..count {
+        let (hooks, links, ends) = (about(relay.route_ns), about(on_link), about(4e3));
+        let program = if extra > 0.0 { about(extra * stress) } else { 0 };
+        let mut push = |name, ns: i64| metrics.entry(name).or_default().push(ns);
+        push("node_delay_netfilter_ns", hooks + program);
+        push("sender_out_ns", ends / 2);
+        push("receiver_in_ns", ends - ends / 2);
+        let mut node = hooks + program;
+        if extra > 0.0 {
+            node += 3_000;
+            push("node_delay_ns", node);
+            push("queueing_in_ns", hooks / 2);
+            push("processing_ns", program);
+            push("processing_s0_ns", program + hooks / 4);
+            push("queueing_out_ns", hooks - hooks / 2);
+            push("qdisc_ns", 3_000);
+        }
+        push("link_in_ns", links / 2);
+        push("link_out_ns", links - links / 2);
+        push("link_delay_ns", links);
+        push("end_to_end_ns", ends + links + node);
+    }
+    let end_to_end = &metrics["end_to_end_ns"];
+    let ipdv: Vec<i64> = end_to_end.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    let jitter = ipdv.iter().sum::<i64>() as f64 / ipdv.len() as f64;
+    let lost = if mode == "encrypt" && rate >= 200 { (relay.loss * 300.0) as u64 } else { 0 };
+    let packets = Packets { sent: count + lost, received: count, lost, ..Packets::default() };
+    let series = metrics.iter().map(|(name, values)| {
+        let delays: Vec<Option<i64>> = values.iter().copied().map(Some).collect();
+        ((*name).to_owned(), timed(&delays))
+    });
+    let series = series.collect();
+    metrics.insert("ipdv_ns", ipdv);
+    let all = metrics.iter().map(|(name, values)| ((*name).to_owned(), figures(values)));
+    let mut summary = summary(packets, all.collect());
+    summary.kind = Kind::Relay;
+    summary.values = [("jitter_rfc3550_ns".to_owned(), Some(Scalar::Real(jitter)))].into();
+    let rate_bps = (link != "none").then_some(65_000_000_u64);
+    summary.parameters = [
+        ("relay".to_owned(), mode.into()),
+        ("payload_bytes".to_owned(), size.into()),
+        ("rate_pps".to_owned(), f64::from(rate).into()),
+        ("link_rate_bps".to_owned(), rate_bps.into()),
+    ]
+    .into();
+    let mut loads = Vec::new();
+    if load_name != "none" {
+        let mut burner = load("spin");
+        burner.values = [("asked_ratio".to_owned(), Some(Scalar::Real(0.9)))].into();
+        loads.push(burner);
+    }
+    let parameters = [
+        ("topology.link.rate", link.to_owned()),
+        ("relay", mode.to_owned()),
+        ("size", format!("{size}B")),
+        ("rate", format!("{rate}pps")),
+        ("load", load_name.to_owned()),
+    ];
+    TrialData {
+        trial: number,
+        repetition: 1,
+        order: number,
+        state: TrialState::Finished,
+        reason: None,
+        parameters: parameters.map(|(name, value)| (name.to_owned(), value)).into(),
+        started_ns: Some(1_795_247_302_000_000_000 + i64::from(number) * 2_000_000_000),
+        summary: Some(summary),
+        loads,
+        series,
     }
 }

@@ -1,0 +1,135 @@
+//! Jobs of packets that go one way: a sender, a receiver, a relay and traces between, all of which
+//! keep samples.
+
+use dwell_plan::{
+    FlowPlan, IdFormat, Job, Plan, RelayJob, SinkJob, TraceJob, TrafficHeader, TrafficJob,
+};
+use dwell_store::Role;
+use dwell_units::Rate;
+
+use super::{Loads, Planned, Servers, everywhere, loads, place};
+
+pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
+    let port = flow.port;
+    let listen = format!("udp://{}:{port}", everywhere(flow.ipv6));
+    let kept = |node: &str, job: Job| Planned {
+        node: node.to_owned(),
+        job,
+        role: Role::Server,
+        samples: true,
+        optional: false,
+    };
+    let receiver = SinkJob {
+        urls: vec![listen.clone()],
+        duration: None,
+        stamps: flow.stamps,
+        place: place(plan, &flow.to, flow.busy_poll),
+    };
+    let mut sinks = vec![kept(&flow.to, Job::Sink(receiver))];
+    let program = plan.relay.as_ref().and_then(|relay| Some((relay, relay.mode.program()?)));
+    if let Some((relay, mode)) = program {
+        let job = RelayJob {
+            mode,
+            clear: relay.clear,
+            key: relay.key.clone(),
+            engine: relay.engine,
+            stamps: relay.stamps,
+            id: id_format(flow.header),
+            place: place(plan, &relay.on, relay.busy_poll),
+            ..RelayJob::translate(listen, format!("udp://{}:{port}", flow.to))
+        };
+        sinks.push(kept(&relay.on, Job::Relay(Box::new(job))));
+    }
+    let traced = plan.traced();
+    let traces = traced.on.iter().map(|node| {
+        let job = TraceJob {
+            flow: format!("udp port {port}"),
+            id: id_format(flow.header),
+            hooks: traced.hooks.clone(),
+            interfaces: Vec::new(),
+            duration: None,
+        };
+        Planned { optional: true, ..kept(node, Job::Trace(job)) }
+    });
+    sinks.extend(traces);
+    let Loads { sinks: more, loads } = loads(plan, flow.ipv6);
+    sinks.extend(more);
+    let to = program.map_or(&flow.to, |(relay, _)| &relay.on);
+    let sender = TrafficJob {
+        url: format!("udp://{to}:{port}"),
+        flows: 1,
+        rate: Rate::Packets(flow.packet_rate()),
+        distribution: "constant".into(),
+        size: flow.size,
+        seed: 1,
+        duration: flow.duration,
+        count: flow.count.map(|count| count.saturating_add(flow.warm_up.into())),
+        ipv4: !flow.ipv6,
+        ipv6: flow.ipv6,
+        header: flow.header,
+        stamps: flow.stamps,
+        place: place(plan, &flow.from, flow.busy_poll),
+    };
+    Servers {
+        standing: Vec::new(),
+        sinks,
+        loads,
+        measurement: Planned { role: Role::Measurement, ..kept(&flow.from, Job::Traffic(sender)) },
+        settle: flow.settle,
+    }
+}
+
+/// Where the packets of such a sender carry their id.
+const fn id_format(header: TrafficHeader) -> IdFormat {
+    match header {
+        TrafficHeader::Dwell => IdFormat::Dwell,
+        TrafficHeader::Iperf => IdFormat::Iperf,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_plan::{RelayMode, Source};
+
+    use super::super::jobs;
+    use super::*;
+
+    fn needed(mode: &str) -> Servers {
+        let text = format!(
+            "version = 1\nname = \"x\"\nload = \"busy\"\ntopology = {{ lab = \"line:3\" }}\n\
+             [flow]\nfrom = \"n1\"\nto = \"n3\"\nsize = \"500B\"\nrate = \"4Mbit/s\"\ncount = 10\n\
+             [relay]\non = \"n2\"\nmode = \"{mode}\"\n[loads.busy]\n\
+             cpu = [{{ on = \"n2\", level = \"50%\" }}]\n"
+        );
+        jobs(&Plan::read(&Source::parse(&text).unwrap()).unwrap())
+    }
+
+    fn to(servers: &Servers) -> &str {
+        let Job::Traffic(sender) = &servers.measurement.job else { panic!("a sender") };
+        &sender.url
+    }
+
+    #[test]
+    fn a_sender_sends_to_the_relay_which_sends_to_the_receiver_and_all_keep_samples() {
+        let needed = needed("encrypt");
+        let names: Vec<_> =
+            needed.sinks.iter().map(|one| (one.node.as_str(), one.job.name())).collect();
+        assert_eq!(names, [("n3", "load sink"), ("n2", "relay"), ("n2", "trace")]);
+        assert!(needed.sinks.iter().chain([&needed.measurement]).all(|one| one.samples));
+        let Job::Relay(relay) = &needed.sinks[1].job else { panic!("a relay") };
+        assert_eq!((relay.to.as_str(), relay.mode), ("udp://n3:5001", RelayMode::Encrypt));
+        assert_eq!(to(&needed), "udp://n2:5001");
+        assert_eq!((needed.loads.len(), needed.loads[0].samples), (1, false));
+        let Job::Traffic(sender) = &needed.measurement.job else { panic!("a sender") };
+        assert_eq!((sender.rate.to_string(), sender.count), ("1kpps".into(), Some(15)));
+        assert!(needed.measurement.job.ends_by_itself());
+    }
+
+    #[test]
+    fn where_the_kernel_routes_there_is_no_relay_and_the_trace_may_be_refused() {
+        let needed = needed("route");
+        let names: Vec<_> = needed.sinks.iter().map(|one| one.job.name()).collect();
+        assert_eq!((names.as_slice(), to(&needed)), (&["load sink", "trace"][..], "udp://n3:5001"));
+        assert!(needed.sinks[1].optional && !needed.sinks[0].optional);
+    }
+}

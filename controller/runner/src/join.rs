@@ -1,0 +1,355 @@
+//! What the machines of a way told of the same packets, joined into one row per packet sent.
+//!
+//! A packet is known by its flow and its id in it; every flow counts from the same number, so the id
+//! alone says nothing. The sender's flow is found at the other machines by its addresses, behind a
+//! relay by those that the relay's table says it left with. Segments are read in the order in which
+//! packets pass, for the same reason.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+
+use dwell_engine::passage::{Passage, Point, PointStamps};
+use dwell_engine::stamps::State;
+use dwell_record::segment::{self, FlowEntry, Record, SegmentEnd, SegmentError};
+use dwell_record::{Batch, Column};
+use dwell_stats::{Leg, Part, Rungs, Way};
+use dwell_units::Instant;
+
+/// The most packets that are joined: what bounds the memory.
+const MOST: usize = 1 << 20;
+
+/// Rows of a batch.
+const BATCH: usize = 1 << 14;
+
+/// A machine of the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Machine {
+    Sender,
+    Node,
+    Receiver,
+}
+
+/// The packets of one trial.
+#[derive(Debug, Default)]
+pub(crate) struct Join {
+    packets: Vec<Packet>,
+    index: HashMap<(usize, u64), usize>,
+    routes: Vec<Route>,
+    pub(crate) told: Told,
+}
+
+/// What does not show in rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Packets that arrived again.
+    pub(crate) duplicate: u64,
+    /// Passages at the relay, in traces and at the receiver that belong to no packet sent.
+    pub(crate) strange: [u64; 3],
+    /// Packets sent beyond those that are joined.
+    pub(crate) left_out: u64,
+}
+
+/// A packet that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    id: u64,
+    size: u16,
+    way: Way,
+    received: bool,
+    reordered: bool,
+}
+
+/// Source and destination.
+type Addresses = (SocketAddr, SocketAddr);
+
+/// The addresses of a flow on its way.
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    sent: Addresses,
+    /// As a relay sent it on; as it was sent, where there is none.
+    behind: Addresses,
+}
+
+/// Which side of the node a flow was seen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Before,
+    Behind,
+    /// Its addresses are the same before and behind.
+    Both,
+}
+
+impl Join {
+    /// Takes the sender's segment; comes first.
+    pub(crate) fn sender(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
+        let mut flows = HashMap::new();
+        segment::read(from, &mut |record| match record {
+            Record::Flow(entry) => {
+                flows.insert(entry.flow, self.routes.len());
+                let sent = entry.out();
+                self.routes.push(Route { sent, behind: sent });
+            }
+            Record::Passage(passage) => {
+                let Some(&flow) = flows.get(&passage.flow) else { return };
+                if self.packets.len() == MOST {
+                    self.told.left_out += 1;
+                    return;
+                }
+                let way = Way { sender: passage.stamps, ..Way::default() };
+                let (id, size) = (passage.id, passage.size);
+                if self.index.insert((flow, id), self.packets.len()).is_none() {
+                    let packet = Packet { id, size, way, received: false, reordered: false };
+                    self.packets.push(packet);
+                }
+            }
+            Record::Header(_) | Record::Sample(..) => {}
+        })
+    }
+
+    /// Takes a relay's segment: comes before those of traces and of the receiver, which need to know
+    /// how flows left it.
+    pub(crate) fn relay(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
+        let mut flows = HashMap::new();
+        segment::read(from, &mut |record| match record {
+            Record::Flow(entry) => {
+                let known = self.routes.iter().position(|route| are_same(route.sent, came(entry)));
+                if let Some(flow) = known {
+                    flows.insert(entry.flow, flow);
+                    self.routes[flow].behind = entry.out();
+                }
+            }
+            Record::Passage(passage) => match self.packet(flows.get(&passage.flow), passage) {
+                Some(packet) => packet.way.node.merge(&passage.stamps),
+                None => self.told.strange[0] += 1,
+            },
+            Record::Header(_) | Record::Sample(..) => {}
+        })
+    }
+
+    /// Takes the segment of a trace at this machine.
+    pub(crate) fn trace(
+        &mut self,
+        at: Machine,
+        from: &mut dyn Read,
+    ) -> Result<SegmentEnd, SegmentError> {
+        let mut flows: HashMap<u32, (usize, Side)> = HashMap::new();
+        segment::read(from, &mut |record| match record {
+            Record::Flow(entry) => {
+                let seen = came(entry);
+                let sides = self.routes.iter().map(|route| route.side(seen));
+                if let Some((flow, Some(side))) = sides.enumerate().find(|(_, side)| side.is_some())
+                {
+                    flows.insert(entry.flow, (flow, side));
+                }
+            }
+            Record::Passage(passage) => {
+                let Some(&(flow, side)) = flows.get(&passage.flow) else {
+                    self.told.strange[1] += 1;
+                    return;
+                };
+                let stamps = passage.stamps.iter().filter(|(point, _)| match (at, side) {
+                    // What comes to a node has not left it, and the other way round.
+                    (Machine::Node, Side::Before) => *point <= Point::PreRouting,
+                    (Machine::Node, Side::Behind) => *point >= Point::PostRouting,
+                    (Machine::Node, Side::Both) => true,
+                    (Machine::Sender, side) => side != Side::Behind && *point >= Point::PostRouting,
+                    (Machine::Receiver, side) => {
+                        side != Side::Before && *point <= Point::PreRouting
+                    }
+                });
+                let mut fitting = PointStamps::default();
+                stamps.for_each(|(point, stamp)| fitting.set(point, stamp));
+                match self.packet(Some(&flow), passage) {
+                    Some(packet) => at.of(&mut packet.way).merge(&fitting),
+                    None => self.told.strange[1] += 1,
+                }
+            }
+            Record::Header(_) | Record::Sample(..) => {}
+        })
+    }
+
+    /// Takes the receiver's segment, whose passages are in the order of arrival.
+    pub(crate) fn receiver(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
+        let mut flows = HashMap::new();
+        // The latest packet of each flow that has arrived, by its place in the order of sending.
+        let mut latest: HashMap<usize, usize> = HashMap::new();
+        segment::read(from, &mut |record| match record {
+            Record::Flow(entry) => {
+                let behind = self.routes.iter().position(|r| are_same(r.behind, came(entry)));
+                flows.extend(behind.map(|flow| (entry.flow, flow)));
+            }
+            Record::Passage(passage) => {
+                let known = flows.get(&passage.flow).copied();
+                let at = known.and_then(|flow| self.index.get(&(flow, passage.id)).copied());
+                let (Some(flow), Some(at)) = (known, at) else {
+                    self.told.strange[2] += 1;
+                    return;
+                };
+                let packet = &mut self.packets[at];
+                if packet.received {
+                    self.told.duplicate += 1;
+                    return;
+                }
+                let latest = latest.entry(flow).or_insert(at);
+                packet.received = true;
+                packet.reordered = at < *latest;
+                packet.way.receiver.merge(&passage.stamps);
+                *latest = at.max(*latest);
+            }
+            Record::Header(_) | Record::Sample(..) => {}
+        })
+    }
+
+    /// Takes the first packets out: those of the warm-up.
+    pub(crate) fn without_first(mut self, warm_up: usize) -> Self {
+        self.packets.drain(..warm_up.min(self.packets.len()));
+        self.index.clear();
+        self
+    }
+
+    /// Packets sent, and how many of them arrived.
+    #[cfg(test)]
+    fn counts(&self) -> (u64, u64) {
+        let received = self.packets.iter().filter(|packet| packet.received).count();
+        (self.packets.len() as u64, received as u64)
+    }
+
+    /// At which stamps links begin and end.
+    pub(crate) fn rungs(&self) -> Rungs {
+        Rungs::of(self.packets.iter().map(|packet| &packet.way))
+    }
+
+    /// How many packets that arrived lack a stamp that others of them have, by machine and point.
+    pub(crate) fn missing(&self) -> Vec<(Machine, Point, u64)> {
+        let received = || self.packets.iter().filter(|packet| packet.received);
+        let all = received().count() as u64;
+        let mut missing = Vec::new();
+        for machine in [Machine::Sender, Machine::Node, Machine::Receiver] {
+            for point in Point::ALL {
+                let has = |packet: &&Packet| machine.at(&packet.way).get(point).is_some();
+                let stamped = received().filter(has).count() as u64;
+                if (1..all).contains(&stamped) {
+                    missing.push((machine, point, all - stamped));
+                }
+            }
+        }
+        missing
+    }
+
+    /// Bits of payload that arrived per second; `None` of fewer than two packets.
+    pub(crate) fn throughput(&self) -> Option<f64> {
+        let arrived = |packet: &Packet| packet.way.receiver.get(Point::RxApp);
+        let times = || self.packets.iter().filter_map(arrived).map(Instant::as_nanos);
+        let (first, last) = (times().min()?, times().max()?);
+        // The first one came before the time that is measured began.
+        let bytes: u64 = self
+            .packets
+            .iter()
+            .filter(|packet| arrived(packet).is_some_and(|at| at.as_nanos() > first))
+            .map(|packet| u64::from(packet.size))
+            .sum();
+        (last > first).then(|| bytes as f64 * 8e9 / (last - first) as f64)
+    }
+
+    /// The rows, in the order of sending.
+    pub(crate) fn batches(&self) -> impl Iterator<Item = Batch> + '_ {
+        let rungs = self.rungs();
+        self.packets.chunks(BATCH).map(move |packets| {
+            let mut batch = Batch::default();
+            packets.iter().for_each(|packet| packet.append(&mut batch, &rungs));
+            batch
+        })
+    }
+
+    fn packet(&mut self, flow: Option<&usize>, passage: &Passage) -> Option<&mut Packet> {
+        let at = *self.index.get(&(*flow?, passage.id))?;
+        self.packets.get_mut(at)
+    }
+}
+
+impl Packet {
+    fn append(&self, batch: &mut Batch, rungs: &Rungs) {
+        batch.push(self.id, if self.received { State::Received } else { State::Lost });
+        if let Some(last) = batch.reordered.last_mut() {
+            *last = self.reordered;
+        }
+        batch.set(Column::SizeBytes, self.size.into());
+        let stamps = [
+            (Column::TxApp, self.way.sender.get(Point::TxApp)),
+            (Column::TxSched, self.way.sender.get(Point::TxSched)),
+            (Column::TxKernel, self.way.sender.get(Point::TxKernel)),
+            (Column::RxKernel, self.way.receiver.get(Point::RxKernel)),
+            (Column::RxApp, self.way.receiver.get(Point::RxApp)),
+        ];
+        for (column, stamp) in stamps {
+            if let Some(stamp) = stamp {
+                batch.set(column, stamp.as_nanos());
+            }
+        }
+        let legs = Leg::ALL.map(|leg| (leg.name(), leg.of(&self.way, rungs)));
+        let parts = Part::ALL.map(|part| (part.name(), part.of(&self.way.node)));
+        for (name, delay) in legs.into_iter().chain(parts) {
+            if let (Some(column), Some(delay)) = (Column::named(name), delay) {
+                batch.set(column, delay.0);
+            }
+        }
+    }
+}
+
+impl Route {
+    /// On which side of the node these addresses are this flow's.
+    fn side(&self, seen: Addresses) -> Option<Side> {
+        match (are_same(self.sent, seen), are_same(self.behind, seen)) {
+            (true, true) => Some(Side::Both),
+            (true, false) => Some(Side::Before),
+            (false, true) => Some(Side::Behind),
+            (false, false) => None,
+        }
+    }
+}
+
+impl Machine {
+    /// The name in results.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Node => "node",
+            Self::Receiver => "receiver",
+        }
+    }
+
+    fn at(self, way: &Way) -> &PointStamps {
+        match self {
+            Self::Sender => &way.sender,
+            Self::Node => &way.node,
+            Self::Receiver => &way.receiver,
+        }
+    }
+
+    fn of(self, way: &mut Way) -> &mut PointStamps {
+        match self {
+            Self::Sender => &mut way.sender,
+            Self::Node => &mut way.node,
+            Self::Receiver => &mut way.receiver,
+        }
+    }
+}
+
+fn came(entry: &FlowEntry) -> Addresses {
+    (entry.from, entry.to)
+}
+
+/// Whether two machines mean the same flow. A socket that listens everywhere does not tell at which
+/// of its addresses a packet came in.
+fn are_same(a: Addresses, b: Addresses) -> bool {
+    let same = |a: SocketAddr, b: SocketAddr| {
+        let (ip, other) = (a.ip().to_canonical(), b.ip().to_canonical());
+        let anywhere = |ip: IpAddr| ip.is_unspecified();
+        a.port() == b.port() && (ip == other || anywhere(ip) || anywhere(other))
+    };
+    same(a.0, b.0) && same(a.1, b.1)
+}
+
+#[cfg(test)]
+mod tests;

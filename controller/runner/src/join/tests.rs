@@ -1,0 +1,155 @@
+use dwell_engine::passage::Fate;
+use dwell_record::segment::{Header, SegmentWriter};
+
+use super::*;
+
+fn entry(flow: u32, from: &str, to: &str) -> FlowEntry {
+    let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
+    FlowEntry { flow, protocol: "udp".into(), from, to, from_out: None, to_out: None }
+}
+
+fn passage(flow: u32, id: u64, stamps: &[(Point, i64)]) -> Passage {
+    let mut all = PointStamps::default();
+    stamps.iter().for_each(|(point, at)| all.set(*point, Instant::from_nanos(*at)));
+    Passage { flow, id, size: 1_000, fate: Fate::Seen, stamps: all }
+}
+
+fn segment(flows: &[FlowEntry], passages: &[Passage]) -> Vec<u8> {
+    let header = Header::of_passages("relay", "udp://n2:5001".into());
+    let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
+    flows.iter().for_each(|flow| writer.push_flow(flow).unwrap());
+    passages.iter().for_each(|passage| writer.push_passage(passage));
+    writer.finish(0).unwrap()
+}
+
+const SENDER: &str = "10.0.0.1:40000";
+const RELAY: &str = "10.0.0.2:5001";
+const RELAY_OUT: &str = "10.0.1.1:50000";
+const RECEIVER: &str = "10.0.1.2:5001";
+
+fn sent(ids: std::ops::Range<u64>) -> Vec<u8> {
+    let at = |id: u64| id as i64 * 1_000_000;
+    let passages: Vec<_> = ids
+        .map(|id| passage(3, id, &[(Point::TxApp, at(id)), (Point::TxKernel, at(id) + 10)]))
+        .collect();
+    segment(&[entry(3, SENDER, RELAY)], &passages)
+}
+
+/// A relay that listens everywhere; it has another flow, too, with the same ids.
+fn relayed(ids: &[u64]) -> Vec<u8> {
+    let mut ours = entry(7, SENDER, "0.0.0.0:5001");
+    ours.from_out = Some(RELAY_OUT.parse().unwrap());
+    ours.to_out = Some(RECEIVER.parse().unwrap());
+    let other = entry(8, "10.0.0.9:40000", "0.0.0.0:5001");
+    let passages: Vec<_> = ids
+        .iter()
+        .flat_map(|&id| {
+            let at = id as i64 * 1_000_000 + 100;
+            let stamps = [
+                (Point::RxKernel, at),
+                (Point::RxApp, at + 20),
+                (Point::TxApp, at + 60),
+                (Point::TxSched, at + 65),
+                (Point::TxKernel, at + 90),
+            ];
+            [passage(8, id, &[(Point::RxApp, 1)]), passage(7, id, &stamps)]
+        })
+        .collect();
+    segment(&[ours, other], &passages)
+}
+
+fn received(ids: &[u64]) -> Vec<u8> {
+    let passages: Vec<_> = ids
+        .iter()
+        .map(|&id| {
+            let at = id as i64 * 1_000_000 + 300;
+            passage(0, id, &[(Point::RxKernel, at), (Point::RxApp, at + 40)])
+        })
+        .collect();
+    segment(&[entry(0, RELAY_OUT, "[::ffff:10.0.1.2]:5001")], &passages)
+}
+
+fn rows(join: &Join) -> Batch {
+    join.batches().next().unwrap()
+}
+
+#[test]
+fn what_four_machines_told_of_a_packet_is_one_row_whose_parts_sum_to_the_whole() {
+    let mut join = Join::default();
+    join.sender(&mut &sent(0..3)[..]).unwrap();
+    join.relay(&mut &relayed(&[0, 1])[..]).unwrap();
+    let hooks = segment(
+        &[entry(0, SENDER, RELAY), entry(1, RELAY_OUT, RECEIVER), entry(2, SENDER, RECEIVER)],
+        &[
+            passage(0, 0, &[(Point::PreRouting, 110), (Point::PostRouting, 999)]),
+            passage(1, 0, &[(Point::PostRouting, 170), (Point::PreRouting, 999)]),
+            passage(2, 0, &[(Point::PreRouting, 999)]),
+        ],
+    );
+    join.trace(Machine::Node, &mut &hooks[..]).unwrap();
+    join.receiver(&mut &received(&[0, 1])[..]).unwrap();
+    let rows = rows(&join);
+    assert_eq!(rows.state, [State::Received, State::Received, State::Lost]);
+    let sum = ["sender_out_ns", "link_in_ns", "queueing_in_ns", "processing_ns"];
+    let sum = sum.iter().chain(&["queueing_out_ns", "qdisc_ns", "link_out_ns", "receiver_in_ns"]);
+    let all = &rows;
+    let parts = |row| sum.clone().map(move |name| all.number(row, Column::named(name).unwrap()));
+    for row in 0..2 {
+        let whole: i64 = parts(row).map(Option::unwrap).sum();
+        assert_eq!(rows.number(row, Column::EndToEnd), Some(whole));
+        assert_eq!(whole, 340);
+    }
+    assert!(parts(2).skip(1).all(|part| part.is_none()), "what was lost has no parts behind");
+    assert_eq!(rows.number(0, Column::NodeDelayNetfilter), Some(60), "each hook on its own side");
+    assert_eq!(rows.number(1, Column::NodeDelayNetfilter), None);
+    assert_eq!(rows.number(0, Column::LinkDelay), Some(90 + 110));
+    assert_eq!(join.told.strange, [2, 1, 0], "flows of others are counted and not joined");
+    let missing = join.missing();
+    assert_eq!(missing.len(), 2, "{missing:?}");
+    assert!(missing.contains(&(Machine::Node, Point::PreRouting, 1)));
+}
+
+#[test]
+fn a_routed_flow_keeps_its_addresses_and_one_trace_sees_both_sides_of_the_node() {
+    let mut join = Join::default();
+    let send = [passage(0, 1, &[(Point::TxApp, 0), (Point::TxKernel, 5)])];
+    join.sender(&mut &segment(&[entry(0, SENDER, RECEIVER)], &send)[..]).unwrap();
+    let seen = [passage(9, 1, &[(Point::PreRouting, 25), (Point::PostRouting, 32)])];
+    let hooks = segment(&[entry(9, SENDER, RECEIVER)], &seen);
+    join.trace(Machine::Node, &mut &hooks[..]).unwrap();
+    let came = [passage(0, 1, &[(Point::RxKernel, 60), (Point::RxApp, 71)])];
+    join.receiver(&mut &segment(&[entry(0, SENDER, RECEIVER)], &came)[..]).unwrap();
+    let rows = rows(&join);
+    let number = |column| rows.number(0, column);
+    assert_eq!(number(Column::EndToEnd), Some(71));
+    assert_eq!(number(Column::NodeDelayNetfilter), Some(7));
+    assert_eq!((number(Column::LinkIn), number(Column::LinkOut)), (Some(20), Some(28)));
+    assert_eq!((number(Column::Processing), number(Column::NodeDelay)), (None, None));
+    assert_eq!(join.rungs().node, Some(Part::NodeDelayNetfilter));
+}
+
+#[test]
+fn packets_that_come_again_or_out_of_order_are_counted_as_such() {
+    let mut join = Join::default();
+    join.sender(&mut &sent(0..5)[..]).unwrap();
+    join.relay(&mut &relayed(&[0, 1, 2, 3])[..]).unwrap();
+    join.receiver(&mut &received(&[0, 2, 1, 2, 3, 77])[..]).unwrap();
+    assert_eq!((join.told.duplicate, join.told.strange[2]), (1, 1));
+    let rows = rows(&join);
+    assert_eq!(rows.reordered, [false, true, false, false, false]);
+    assert_eq!(join.counts(), (5, 4));
+    // 3 packets of 1,000 B in 3 ms: the first one begins the time.
+    assert_eq!(join.throughput(), Some(8e6));
+    let counted = join.without_first(2);
+    assert_eq!(counted.counts(), (3, 2));
+    assert_eq!(rows.id.len(), 5);
+}
+
+#[test]
+fn a_segment_that_was_cut_short_gives_what_is_whole() {
+    let mut join = Join::default();
+    let whole = sent(0..2_000);
+    let end = join.sender(&mut &whole[..whole.len() - 40]).unwrap();
+    assert_eq!(end.totals, None);
+    assert!(join.sender(&mut &b"nothing"[..]).is_err());
+}

@@ -1,0 +1,183 @@
+//! Puts a trial on disk: the samples of a ping as they came, those of packets that go one way joined
+//! over the machines that they passed.
+
+use std::collections::BTreeMap;
+
+use dwell_plan::{FlowPlan, Job, Plan};
+use dwell_protocol::JobId;
+use dwell_record::segment::{SegmentEnd, SegmentError};
+use dwell_record::{Column, Summary};
+use dwell_store::{Ingested, Role, TrialRow};
+
+use crate::incoming::{Incoming, Segment};
+use crate::jobs::Planned;
+use crate::join::{Join, Machine};
+use crate::machine::Outcome;
+use crate::runner::{Runner, RunnerError, TrialEnd};
+use crate::way::{self, Around};
+
+const DAMAGED: &str = "its samples were damaged on their way";
+
+impl Runner<'_> {
+    /// Puts a trial on disk.
+    pub(crate) fn keep(
+        &mut self,
+        trial: &TrialRow,
+        plan: &Plan,
+        mut outcome: Outcome,
+        mut incoming: BTreeMap<JobId, Incoming>,
+    ) -> Result<Option<TrialEnd>, RunnerError> {
+        let mut failure = outcome.failure.take();
+        let mut segments = Vec::new();
+        for (job, planned) in &outcome.pulled {
+            match incoming.remove(job).map(Incoming::finish).transpose()?.flatten() {
+                Some(segment) => segments.push((planned, segment)),
+                None if planned.optional => outcome.refused.push(format!(
+                    "{} on {}: {DAMAGED}",
+                    planned.job.name(),
+                    planned.node
+                )),
+                None => failure = failure.or(Some(DAMAGED.into())),
+            }
+        }
+        let mut ingested = None;
+        if let Some(flow) = &plan.flow {
+            if failure.is_none() {
+                let (joined, damage) = self.join(trial, plan, flow, &segments, &outcome)?;
+                failure = damage;
+                if let Some((samples, summary)) = joined {
+                    ingested = Some(samples);
+                    tell_first(&mut outcome, flow, summary);
+                }
+            }
+        } else if let Some((_, segment)) =
+            segments.iter().find(|(planned, _)| planned.role == Role::Measurement)
+        {
+            let (samples, damage) = self.ingest(trial, segment)?;
+            ingested = Some(samples);
+            failure = failure.or(damage);
+        }
+        let measured = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
+        let packets = measured.and_then(|(_, _, summary)| summary.packets);
+        if failure.is_none() && packets.is_none_or(|packets| packets.received + packets.late == 0) {
+            let what = if plan.flow.is_some() { "no packet arrived" } else { "no reply came" };
+            failure = Some(what.into());
+        }
+        let Some(reason) = failure else {
+            self.store.end_trial(trial, Ok(()), &outcome.told, ingested.as_ref())?;
+            return Ok(Some(TrialEnd::Finished));
+        };
+        self.store.end_trial(trial, Err(&reason), &outcome.told, ingested.as_ref())?;
+        Ok(Some(TrialEnd::Failed(reason)))
+    }
+
+    /// Takes the samples of a ping in; also says what is wrong with them, if anything is.
+    fn ingest(
+        &mut self,
+        trial: &TrialRow,
+        segment: &Segment,
+    ) -> Result<(Ingested, Option<String>), RunnerError> {
+        let mut ingest = self.store.ingest(&self.run, trial)?;
+        let end = ingest.push_segment(&mut segment.open()?)?;
+        Ok((ingest.finish()?, damage(end).map(|what| format!("its segment of samples {what}"))))
+    }
+
+    /// Joins what the machines told of the same packets; also says what is wrong, if anything is.
+    #[expect(clippy::type_complexity, reason = "both are wanted by one caller only")]
+    fn join(
+        &mut self,
+        trial: &TrialRow,
+        plan: &Plan,
+        flow: &FlowPlan,
+        segments: &[(&Planned, Segment)],
+        outcome: &Outcome,
+    ) -> Result<(Option<(Ingested, Summary)>, Option<String>), RunnerError> {
+        let mut join = Join::default();
+        let mut refused = outcome.refused.clone();
+        // In the order in which packets pass, for each machine's flows are known by those before.
+        let mut segments: Vec<_> = segments.iter().collect();
+        segments.sort_by_key(|(planned, _)| place(&planned.job));
+        for (planned, segment) in segments {
+            let from = &mut segment.open()?;
+            let end = match &planned.job {
+                Job::Traffic(_) => join.sender(from),
+                Job::Relay(_) => join.relay(from),
+                Job::Trace(_) => match machine(plan, flow, &planned.node) {
+                    Some(machine) => join.trace(machine, from),
+                    None => continue,
+                },
+                _ => join.receiver(from),
+            };
+            let Some(what) = damage(end) else { continue };
+            let why = format!(
+                "{} on {}: its segment of samples {what}",
+                planned.job.name(),
+                planned.node
+            );
+            if !planned.optional {
+                return Ok((None, Some(why)));
+            }
+            refused.push(why);
+        }
+        let join = join.without_first(flow.warm_up as usize);
+        let mut ingest =
+            self.store.ingest_columns(&self.run, trial, &Column::ONE_WAY)?.with_figures();
+        for batch in join.batches() {
+            ingest.push(batch)?;
+        }
+        let ingested = ingest.finish()?;
+        let told = || outcome.told.iter().filter(|(role, ..)| *role != Role::Load);
+        let sender = told().find(|(role, ..)| *role == Role::Measurement);
+        let Some((_, _, sender)) = sender else {
+            return Ok((None, Some("the sender told nothing".into())));
+        };
+        let around = Around {
+            plan,
+            flow,
+            told: told().map(|(_, node, summary)| (node.as_str(), summary)).collect(),
+            sender,
+            refused: &refused,
+        };
+        let summary = way::summary(&join, &around, ingested.columns.figures());
+        Ok((Some((ingested, summary)), None))
+    }
+}
+
+/// Puts what the trial measured before what its machines told, of which the sender is one then.
+fn tell_first(outcome: &mut Outcome, flow: &FlowPlan, summary: Summary) {
+    let senders = outcome.told.iter_mut().filter(|(role, ..)| *role == Role::Measurement);
+    senders.for_each(|(role, ..)| *role = Role::Server);
+    let who = format!("{} to {}", flow.from, flow.to);
+    outcome.told.insert(0, (Role::Measurement, who, summary));
+}
+
+/// Where on the way of packets a job is.
+fn place(job: &Job) -> u8 {
+    match job {
+        Job::Traffic(_) => 0,
+        Job::Relay(_) => 1,
+        Job::Trace(_) => 2,
+        _ => 3,
+    }
+}
+
+/// Which machine of the way this node is; `None` for one that no part of it is told of.
+fn machine(plan: &Plan, flow: &FlowPlan, node: &str) -> Option<Machine> {
+    let relay = plan.relay.as_ref().map(|relay| relay.on.as_str());
+    match node {
+        node if node == flow.from => Some(Machine::Sender),
+        node if node == flow.to => Some(Machine::Receiver),
+        node if relay.is_none_or(|relay| relay == node) => Some(Machine::Node),
+        _ => None,
+    }
+}
+
+/// What is wrong with a segment, if anything is.
+fn damage(end: Result<SegmentEnd, SegmentError>) -> Option<String> {
+    match end {
+        Ok(end) if end.totals.is_none() => Some("was cut short".into()),
+        Ok(end) if end.damaged > 0 => Some(format!("has {} damaged frames", end.damaged)),
+        Ok(_) => None,
+        Err(error) => Some(format!("is none: {error}")),
+    }
+}

@@ -1,0 +1,147 @@
+//! A trial of packets that go one way, as a summary of its own: what the joined rows say.
+
+use std::collections::BTreeMap;
+
+use dwell_engine::passage::Point;
+use dwell_engine::stamps::Rung;
+use dwell_plan::{FlowPlan, Plan};
+use dwell_record::{ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
+use dwell_stats::{Leg, Part, Rungs};
+use dwell_units::Rate;
+use serde_json::{Value, json};
+
+use crate::join::Join;
+
+/// What was told of a trial besides its samples.
+pub(crate) struct Around<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) flow: &'a FlowPlan,
+    /// The summaries of the machines: which node, and what it told.
+    pub(crate) told: Vec<(&'a str, &'a Summary)>,
+    /// What the sender told.
+    pub(crate) sender: &'a Summary,
+    /// What the trial went on without, and why.
+    pub(crate) refused: &'a [String],
+}
+
+/// The summary of the way. `figures` are those of the joined rows.
+pub(crate) fn summary(join: &Join, around: &Around<'_>, figures: ColumnFigures) -> Summary {
+    let rungs = join.rungs();
+    let (metrics, mut values, packets) = figures;
+    values.extend(ratios(join, around, rungs, &metrics));
+    for (machine, point, count) in join.missing() {
+        let name = format!("missing_{}_{}", machine.name(), point.name());
+        values.insert(name, Some(Scalar::Count(count)));
+    }
+    let told = join.told;
+    for (name, count) in ["relay", "trace", "receiver"].into_iter().zip(told.strange) {
+        values.insert(format!("unjoined_{name}"), Some(Scalar::Count(count)));
+    }
+    let packets = packets.map(|packets| Packets {
+        duplicate: told.duplicate,
+        send_failed: failed(around.sender),
+        ..packets
+    });
+    let rung = |kernel: bool| Some(if kernel { Rung::KernelSw } else { Rung::User });
+    let tx = rung(rungs.sender == Point::TxKernel);
+    let relay = around.plan.relay.as_ref();
+    Summary {
+        kind: Kind::Relay,
+        target: target(around),
+        parameters: parameters(around, rungs),
+        packets,
+        metrics,
+        values,
+        stamps: Stamps { tx, rx: rung(rungs.receiver == Point::RxKernel), near: tx },
+        engine: match relay.map(|relay| relay.mode.program()) {
+            None => "none".into(),
+            Some(None) => "kernel".into(),
+            Some(Some(_)) => json!(relay.map(|r| r.engine)).as_str().unwrap_or_default().into(),
+        },
+        trust: trust(join, around),
+        environment: around.sender.environment.clone(),
+    }
+}
+
+/// Delays in relation to each other, and link delay as S0 derived it.
+fn ratios(
+    join: &Join,
+    around: &Around<'_>,
+    rungs: Rungs,
+    metrics: &BTreeMap<String, Figures>,
+) -> Vec<(String, Option<Scalar>)> {
+    let median = |name: &str| Some(metrics.get(name)?.p50? as f64);
+    let node = rungs.node.and_then(|part| median(part.name()));
+    let link = median(Leg::LinkDelay.name()).filter(|link| *link > 0.0);
+    let throughput = join.throughput();
+    let links = if around.plan.relay.is_some() { 2.0 } else { 1.0 };
+    // S0.15: size x 8 / effective throughput, of every link.
+    let s0 = throughput.map(|bps| links * around.flow.size.0 as f64 * 8e9 / bps);
+    let ratio = |node: Option<f64>, link: Option<f64>| Some(Scalar::Real(node? / link?));
+    vec![
+        ("nlr".into(), ratio(node, link)),
+        ("link_delay_s0_ns".into(), s0.map(Scalar::Real)),
+        ("nlr_s0".into(), ratio(node, s0)),
+        ("throughput_bps".into(), throughput.map(Scalar::Real)),
+    ]
+}
+
+fn parameters(around: &Around<'_>, rungs: Rungs) -> BTreeMap<String, Value> {
+    let Around { plan, flow, .. } = around;
+    let link = &plan.topology.link;
+    let node = rungs.node.map(Part::ends).map(|(from, to)| [from.name(), to.name()]);
+    let bits = match flow.rate {
+        Rate::Bits(rate) => Some(rate.0),
+        Rate::Packets(_) => None,
+    };
+    [
+        ("relay", json!(plan.relay.as_ref().map(|relay| relay.mode.name()))),
+        ("relay_node", json!(plan.relay.as_ref().map(|relay| relay.on.clone()))),
+        ("payload_bytes", json!(flow.size.0)),
+        ("rate_pps", json!(flow.packet_rate().as_f64())),
+        ("rate_bps", json!(bits)),
+        ("warm_up", json!(flow.warm_up)),
+        ("link_rate_bps", json!(link.rate.map(|rate| rate.0))),
+        ("link_mechanism", json!(link.rate.and(link.mechanism.clone()))),
+        ("link_from", json!(rungs.sender.name())),
+        ("node_rung", json!(node)),
+        ("link_to", json!(rungs.receiver.name())),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+fn target(around: &Around<'_>) -> String {
+    let end = format!("udp://{}:{}", around.flow.to, around.flow.port);
+    match &around.plan.relay {
+        Some(relay) => format!("{end} by {} on {}", relay.mode.name(), relay.on),
+        None => end,
+    }
+}
+
+/// What every machine said of itself, with the sender's clocks and schedule.
+fn trust(join: &Join, around: &Around<'_>) -> Trust {
+    let mut trust =
+        Trust { warm_up_sent: around.flow.warm_up.into(), ..around.sender.trust.clone() };
+    trust.ring_dropped = around.told.iter().map(|(_, summary)| summary.trust.ring_dropped).sum();
+    trust.warnings.clear();
+    for (node, summary) in &around.told {
+        let warnings = summary.trust.warnings.iter().map(|text| format!("{node}: {text}"));
+        trust.warnings.extend(warnings);
+    }
+    trust.warnings.extend(around.refused.iter().map(|why| format!("went on without {why}")));
+    if join.told.left_out > 0 {
+        let text = format!("packets beyond the first million: {} not joined", join.told.left_out);
+        trust.warnings.push(text);
+    }
+    trust
+}
+
+/// Packets that the sender could not send.
+fn failed(sender: &Summary) -> u64 {
+    match sender.values.get("send_failed") {
+        Some(Some(Scalar::Count(count))) => *count,
+        _ => sender.packets.map_or(0, |packets| packets.send_failed),
+    }
+}

@@ -1,0 +1,65 @@
+//! What whole runs need besides a fleet.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dwell_protocol::Progress;
+use dwell_record::{Environment, Kind, Packets, Stamps, Summary, Trust};
+use dwell_runner::{Clock, Talk, TrialEnd};
+use dwell_units::{Instant, Monotonic};
+
+/// What a node tells of a job.
+pub fn summary(received: u64) -> Summary {
+    Summary {
+        kind: Kind::Ping,
+        target: "stamp://n2".into(),
+        parameters: BTreeMap::new(),
+        packets: Some(Packets { sent: 10, received, lost: 10 - received, ..Packets::default() }),
+        metrics: BTreeMap::new(),
+        values: BTreeMap::new(),
+        stamps: Stamps::default(),
+        engine: String::new(),
+        trust: Trust::default(),
+        environment: Environment::default(),
+    }
+}
+
+/// A clock on which every look takes a millisecond.
+#[derive(Default)]
+pub struct Ticking(Cell<i64>);
+
+impl Clock for Ticking {
+    fn now(&self) -> Instant<Monotonic> {
+        self.0.set(self.0.get() + 1_000_000);
+        Instant::from_nanos(self.0.get())
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.0.set(self.0.get() + time.as_nanos() as i64);
+    }
+}
+
+/// Stops the run after so many trials.
+pub struct Listener<'a> {
+    pub ends: Vec<TrialEnd>,
+    pub stop_after: usize,
+    pub stop: &'a AtomicBool,
+}
+
+impl Talk for Listener<'_> {
+    fn begins(&mut self, _: u32, _: u32, _: u32, _: &BTreeMap<String, String>) {}
+
+    fn progress(&mut self, _: &Progress) {}
+
+    fn ended(&mut self, _: u32, end: &TrialEnd) {
+        self.ends.push(end.clone());
+        if self.ends.len() == self.stop_after {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn say(&mut self, _: &str) {}
+}

@@ -1,0 +1,267 @@
+//! Whole runs of packets that go one way, with nodes that are made up and a store that is real.
+
+mod made_up;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
+use dwell_fleet::{Fleet, FleetError, FromNode};
+use dwell_plan::{Job, Source, Topology, expand};
+use dwell_protocol::{Event, JobId, Request};
+use dwell_record::segment::{FlowEntry, Header, SegmentWriter};
+use dwell_record::{Batch, Column, Kind, Scalar};
+use dwell_runner::{Runner, TrialEnd};
+use dwell_store::{NewRun, NewTrial, Role, RunKind, RunRow, Store};
+use dwell_units::Instant;
+use made_up::{Listener, Ticking, summary};
+
+const PLAN: &str = "version = 1\nname = \"ways\"\ntopology = { lab = \"line:3\" }\n\
+    [flow]\nfrom = \"n1\"\nto = \"n3\"\nsize = \"500B\"\nrate = \"1kpps\"\ncount = 200\n\
+    [relay]\non = \"n2\"\nmode = \"route\"\n[matrix]\nrelay = [\"route\", \"encrypt\"]\n\
+    [trials]\norder = \"as-written\"\n";
+
+/// Every hundredth packet is lost behind the relay.
+const LOST: u64 = 100;
+
+/// Nodes that do at once what they are asked, and tell of packets as a relayed flow would.
+struct MadeUp {
+    told: VecDeque<(String, FromNode)>,
+    jobs: BTreeMap<JobId, Job>,
+    /// Whether a program relays in this trial.
+    relays: bool,
+    refuses_traces: bool,
+    asked: Vec<String>,
+}
+
+impl MadeUp {
+    fn tell(&mut self, node: &str, event: Event) {
+        self.told.push_back((node.to_owned(), FromNode::Event(event)));
+    }
+
+    fn finished(&mut self, node: &str, job: JobId) {
+        let summary = Box::new(summary(0));
+        self.tell(node, Event::Finished { job, summary, segment_bytes: None });
+    }
+}
+
+impl Fleet for MadeUp {
+    fn prepare(&mut self, _: &Topology) -> Result<(), FleetError> {
+        Ok(())
+    }
+
+    fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
+        match request {
+            Request::Start { job, what, samples } => {
+                self.asked.push(format!("{node} {}", what.name()));
+                self.relays |= matches!(what, Job::Relay(_));
+                if matches!(what, Job::Trace(_)) && self.refuses_traces {
+                    let reason = "eBPF needs root".to_owned();
+                    self.tell(node, Event::Failed { job: *job, reason });
+                    return Ok(());
+                }
+                assert!(samples);
+                self.jobs.insert(*job, what.clone());
+                self.tell(node, Event::Ready { job: *job });
+                if matches!(what, Job::Traffic(_)) {
+                    self.finished(node, *job);
+                }
+            }
+            Request::Stop { job } => self.finished(node, *job),
+            Request::Pull { job } => {
+                let what = self.jobs.remove(job).unwrap();
+                self.asked.push(format!("{node} pull {}", what.name()));
+                let bytes = segment(&what, self.relays);
+                let (len, crc32) = (bytes.len() as u64, crc32fast::hash(&bytes));
+                self.told.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
+                self.tell(node, Event::Pulled { job: *job, bytes: len, crc32 });
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, _: Duration) -> Option<(String, FromNode)> {
+        self.told.pop_front()
+    }
+
+    fn release(&mut self, _: &str) {}
+
+    fn dissolve(&mut self) -> Result<(), FleetError> {
+        Ok(())
+    }
+}
+
+/// What this job tells of 205 packets, five of them of the warm-up.
+fn segment(job: &Job, relays: bool) -> Vec<u8> {
+    let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+    let (sender, receiver) = (address("10.0.0.1:40000"), address("10.0.1.2:5001"));
+    let relay = (address("10.0.0.2:5001"), address("10.0.1.1:50000"));
+    let entry = |flow, from, to| FlowEntry {
+        flow,
+        protocol: "udp".into(),
+        from,
+        to,
+        from_out: None,
+        to_out: None,
+    };
+    let first = if relays { relay.0 } else { receiver };
+    let last = if relays { relay.1 } else { sender };
+    let flows = match job {
+        Job::Relay(_) => vec![FlowEntry {
+            from_out: Some(relay.1),
+            to_out: Some(receiver),
+            ..entry(0, sender, relay.0)
+        }],
+        Job::Trace(_) if relays => vec![entry(0, sender, first), entry(1, last, receiver)],
+        Job::Sink(_) => vec![entry(0, last, receiver)],
+        _ => vec![entry(0, sender, first)],
+    };
+    let header = Header::of_passages(job.name(), String::new());
+    let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
+    flows.iter().for_each(|flow| writer.push_flow(flow).unwrap());
+    for id in 0..205 {
+        let start = 1_000_000_000 + id as i64 * 1_000_000;
+        let mut push = |flow, stamps: &[(Point, i64)]| {
+            let mut all = PointStamps::default();
+            stamps.iter().for_each(|(p, at)| all.set(*p, Instant::from_nanos(start + at)));
+            writer.push_passage(&Passage { flow, id, size: 500, fate: Fate::Seen, stamps: all });
+        };
+        match job {
+            Job::Traffic(_) => push(0, &[(Point::TxApp, 0), (Point::TxKernel, 10)]),
+            Job::Relay(_) => push(
+                0,
+                &[
+                    (Point::RxKernel, 100),
+                    (Point::RxApp, 150),
+                    (Point::TxApp, 250 + id as i64),
+                    (Point::TxSched, 400),
+                    (Point::TxKernel, 420),
+                    (Point::TxAppDone, 430),
+                ],
+            ),
+            Job::Trace(_) => {
+                push(0, &[(Point::PreRouting, 110)]);
+                push(
+                    flows.len() as u32 - 1,
+                    &[(Point::PostRouting, if relays { 390 } else { 130 })],
+                );
+            }
+            _ if id % LOST == LOST - 1 => {}
+            _ => push(0, &[(Point::RxKernel, 500), (Point::RxApp, 560)]),
+        }
+    }
+    writer.finish(0).unwrap()
+}
+
+fn run(refuses_traces: bool) -> (tempfile::TempDir, Store, RunRow, MadeUp, Vec<TrialEnd>) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path()).unwrap();
+    let expansion = expand(&Source::parse(PLAN).unwrap(), 1).unwrap();
+    let trials = expansion.trials().iter().map(|trial| NewTrial {
+        number: trial.number,
+        cell: trial.cell,
+        repetition: trial.repetition,
+        parameters: expansion.parameters(trial.cell),
+    });
+    let new = NewRun {
+        kind: RunKind::Run,
+        name: "ways".into(),
+        title: None,
+        plan: Some(PLAN.into()),
+        settings: vec![],
+        seed: 1,
+        axes: serde_json::json!([]),
+        dwell: "0".into(),
+        trials: trials.collect(),
+    };
+    let name = store.begin_run(&new).unwrap();
+    let run = store.run(&name).unwrap();
+    let mut fleet = MadeUp {
+        told: VecDeque::new(),
+        jobs: BTreeMap::new(),
+        relays: false,
+        refuses_traces,
+        asked: Vec::new(),
+    };
+    let stop = AtomicBool::new(false);
+    let mut talk = Listener { ends: Vec::new(), stop_after: usize::MAX, stop: &stop };
+    let runner = Runner {
+        fleet: &mut fleet,
+        store: &mut store,
+        expansion: &expansion,
+        run: run.clone(),
+        clock: &Ticking::default(),
+        talk: &mut talk,
+        stop: &stop,
+    };
+    runner.run().unwrap();
+    let ends = talk.ends;
+    (dir, store, run, fleet, ends)
+}
+
+#[test]
+fn a_trial_keeps_one_joined_row_per_packet_sent_and_the_summary_of_the_way() {
+    let (_dir, store, run, fleet, ends) = run(false);
+    assert_eq!(ends, [TrialEnd::Finished, TrialEnd::Finished]);
+    let encrypt = "n3 load sink, n2 relay, n2 trace, n1 load traffic, n3 pull load sink, \
+                   n2 pull relay, n2 pull trace, n1 pull load traffic";
+    let mut asked: Vec<_> = fleet.asked[6..].to_vec();
+    asked[4..].sort();
+    let mut wanted: Vec<_> = encrypt.split(", ").map(str::to_owned).collect();
+    wanted[4..].sort();
+    assert_eq!(
+        asked, wanted,
+        "first the servers, then the sender, and samples when all have ended"
+    );
+    let trials = store.trials(&run).unwrap();
+    let mut rows = Batch::default();
+    store
+        .samples(&run, &trials[1], None, &mut |batch| {
+            rows = batch.clone();
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(rows.len(), 200, "without the five of the warm-up");
+    assert_eq!(rows.number(0, Column::EndToEnd), Some(560));
+    assert_eq!(rows.number(0, Column::Processing), Some(105));
+    assert_eq!(rows.number(0, Column::QueueingOut), Some(145));
+    let told = store.told(&trials[1]).unwrap();
+    let measured: Vec<_> = told.iter().filter(|(role, ..)| *role == Role::Measurement).collect();
+    assert_eq!(measured.len(), 1, "the sender is a machine among others");
+    let way = &measured[0].2;
+    assert_eq!((way.kind, way.engine.as_str()), (Kind::Relay, "socket"));
+    let packets = way.packets.unwrap();
+    assert_eq!((packets.sent, packets.received, packets.lost), (200, 198, 2));
+    assert_eq!(way.metrics["node_delay_ns"].p50, Some(320));
+    assert_eq!(way.metrics["node_delay_netfilter_ns"].p50, Some(280));
+    assert_eq!(way.metrics["link_delay_ns"].p50, Some(90 + 80));
+    let Some(Scalar::Real(nlr)) = way.values["nlr"] else { panic!("no NLR") };
+    assert!((nlr - 320.0 / 170.0).abs() < 1e-9, "{nlr}");
+    // Two links of 500 B each at the rate that arrived, 198 of 200 packets a millisecond apart.
+    let Some(Scalar::Real(s0)) = way.values["link_delay_s0_ns"] else { panic!("no S0 link") };
+    assert!((1.9e6..2.1e6).contains(&s0), "{s0}");
+    assert_eq!(way.parameters["node_rung"], serde_json::json!(["rx_kernel", "tx_kernel"]));
+    assert_eq!(store.recompute(&run, &trials[1]).unwrap().figures().0, way.metrics);
+    assert!(store.series(&trials[1]).unwrap().contains_key("node_delay_netfilter_ns"));
+    let route = &store.told(&trials[0]).unwrap()[0].2;
+    assert_eq!(route.engine, "kernel");
+    assert_eq!(route.metrics["node_delay_netfilter_ns"].p50, Some(20));
+    assert!(!route.metrics.contains_key("processing_ns"), "absent, not 0");
+}
+
+#[test]
+fn a_trace_that_is_refused_costs_its_figures_and_a_warning_and_not_the_trial() {
+    let (_dir, store, run, _, ends) = run(true);
+    assert_eq!(ends, [TrialEnd::Finished, TrialEnd::Finished]);
+    let trials = store.trials(&run).unwrap();
+    let way = &store.told(&trials[1]).unwrap()[0].2;
+    assert_eq!(way.metrics["node_delay_ns"].p50, Some(320));
+    assert!(!way.metrics.contains_key("node_delay_netfilter_ns"));
+    let warning = "went on without trace on n2: eBPF needs root";
+    assert!(way.trust.warnings.iter().any(|text| text == warning), "{:?}", way.trust.warnings);
+    let route = &store.told(&trials[0]).unwrap()[0].2;
+    assert_eq!(route.metrics["end_to_end_ns"].p50, Some(560));
+    assert!(!route.metrics.contains_key("link_in_ns"));
+}

@@ -1,0 +1,341 @@
+//! What a plan says of packets that go one way, through a node that sends them on: `[flow]`,
+//! `[relay]` and `[trace]`.
+
+use dwell_units::{Bytes, Nanos, PacketRate, Rate};
+use serde::{Deserialize, Deserializer, de};
+
+use crate::error::PlanError;
+use crate::job::{Clear, KeySource, RelayEngine, RelayMode, Stamps, TraceHook, TrafficHeader};
+use crate::plan::Plan;
+use crate::source::Source;
+
+/// Where receivers and relays listen if the plan does not say: iperf's port.
+const PORT: u16 = 5_001;
+
+/// The most bytes that a UDP packet carries.
+const MOST: u64 = 65_507;
+
+/// The least bytes that a packet of a flow carries: the header with its id.
+const LEAST: u64 = 16;
+
+/// What every trial measures: packets that go one way, with stamps at every machine that they pass.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowPlan {
+    /// The node that sends.
+    pub from: String,
+    /// The node that receives.
+    pub to: String,
+    /// UDP payload, before a relay enciphers it.
+    #[serde(default = "thousand")]
+    pub size: Bytes,
+    /// How fast to send: packets, or bits of payload (S0 equation (1): packets x size x 8).
+    pub rate: Rate,
+    /// For how long to send.
+    #[serde(default)]
+    pub duration: Option<Nanos>,
+    /// Packets to send.
+    #[serde(default)]
+    pub count: Option<u64>,
+    /// Packets to send first, not counted.
+    #[serde(default = "five")]
+    pub warm_up: u32,
+    /// What the payload begins with.
+    #[serde(default = "iperf")]
+    pub header: TrafficHeader,
+    /// Port of the receiver, and of the relay.
+    #[serde(default = "port")]
+    pub port: u16,
+    /// After the last packet, how long to wait for those that are under way.
+    #[serde(default = "settle")]
+    pub settle: Nanos,
+    /// Which stamps both ends use.
+    #[serde(default)]
+    pub stamps: Stamps,
+    /// Both ends poll without sleeping.
+    #[serde(default)]
+    pub busy_poll: bool,
+    /// Use IPv6.
+    #[serde(default)]
+    pub ipv6: bool,
+}
+
+/// The node in the middle, and what it does.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayPlan {
+    /// The node.
+    pub on: String,
+    /// How it sends packets on.
+    pub mode: Relaying,
+    /// What moves the packets, where a program does.
+    #[serde(default)]
+    pub engine: RelayEngine,
+    /// Poll without sleeping.
+    #[serde(default)]
+    pub busy_poll: bool,
+    /// Bytes at the start of a payload that are never enciphered.
+    #[serde(default)]
+    pub clear: Clear,
+    /// Where the key comes from.
+    #[serde(default = "drawn")]
+    pub key: KeySource,
+    /// Which stamps it uses.
+    #[serde(default)]
+    pub stamps: Stamps,
+}
+
+/// How a node sends packets on (S0.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Relaying {
+    /// The kernel routes; no program sees the packets.
+    Route,
+    /// A program changes addresses and ports.
+    Translate,
+    /// A program enciphers the payload too.
+    Encrypt,
+    /// A program deciphers the payload too.
+    Decrypt,
+}
+
+impl Relaying {
+    /// What the program does; `None` where there is none.
+    pub const fn program(self) -> Option<RelayMode> {
+        match self {
+            Self::Route => None,
+            Self::Translate => Some(RelayMode::Translate),
+            Self::Encrypt => Some(RelayMode::Encrypt),
+            Self::Decrypt => Some(RelayMode::Decrypt),
+        }
+    }
+
+    /// The name, as a plan writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Route => "route",
+            Self::Translate => "translate",
+            Self::Encrypt => "encrypt",
+            Self::Decrypt => "decrypt",
+        }
+    }
+}
+
+/// Where the kernel's hooks stamp the packets of the flow.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TracePlan {
+    /// The nodes.
+    pub on: Vec<String>,
+    /// The hooks; none is all.
+    #[serde(default)]
+    pub hooks: Vec<TraceHook>,
+}
+
+/// `[trace]` as it is written: a table, or `trace = false`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Tracing {
+    /// On the relay's node, where it is allowed.
+    #[default]
+    AtRelay,
+    /// Nowhere.
+    Off,
+    /// As the table says.
+    On(TracePlan),
+}
+
+impl<'de> Deserialize<'de> for Tracing {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(deserializer)? {
+            toml::Value::Boolean(true) => Ok(Self::AtRelay),
+            toml::Value::Boolean(false) => Ok(Self::Off),
+            table => TracePlan::deserialize(table)
+                .map(Self::On)
+                .map_err(|error| de::Error::custom(error.message())),
+        }
+    }
+}
+
+const fn thousand() -> Bytes {
+    Bytes(1_000)
+}
+
+const fn five() -> u32 {
+    5
+}
+
+const fn iperf() -> TrafficHeader {
+    TrafficHeader::Iperf
+}
+
+const fn port() -> u16 {
+    PORT
+}
+
+const fn settle() -> Nanos {
+    Nanos::from_millis(100)
+}
+
+const fn drawn() -> KeySource {
+    KeySource::Random
+}
+
+impl FlowPlan {
+    /// Packets per second; bits are those of the payload, as in S0's equation (1).
+    pub fn packet_rate(&self) -> PacketRate {
+        match self.rate {
+            Rate::Packets(rate) => rate,
+            Rate::Bits(rate) => {
+                let bits = u128::from(self.size.0.max(1)) * 8;
+                let millipps = u128::from(rate.0) * 1_000 / bits;
+                PacketRate::from_millipps(u64::try_from(millipps).unwrap_or(u64::MAX))
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// The nodes on which the flow is traced.
+    pub fn traced(&self) -> TracePlan {
+        match (&self.trace, &self.relay) {
+            (Tracing::On(trace), _) => trace.clone(),
+            (Tracing::AtRelay, Some(relay)) => {
+                TracePlan { on: vec![relay.on.clone()], hooks: Vec::new() }
+            }
+            (Tracing::Off, _) | (_, None) => TracePlan { on: Vec::new(), hooks: Vec::new() },
+        }
+    }
+
+    pub(crate) fn check_flow(&self, source: &Source) -> Result<(), PlanError> {
+        match (&self.ping, &self.flow) {
+            (None, None) => {
+                let what = "a plan measures something: give [ping] or [flow]";
+                return Err(source.error("", what));
+            }
+            (Some(_), Some(_)) => {
+                return Err(source.error("flow", "give [ping] or [flow], not both"));
+            }
+            _ => {}
+        }
+        let Some(flow) = &self.flow else {
+            for (field, there) in
+                [("relay", self.relay.is_some()), ("trace", self.trace != Tracing::default())]
+            {
+                if there {
+                    return Err(source.error(field, format!("[{field}] needs a [flow]")));
+                }
+            }
+            return Ok(());
+        };
+        self.check_node(source, "flow.from", &flow.from)?;
+        self.check_node(source, "flow.to", &flow.to)?;
+        if flow.from == flow.to {
+            return Err(source.error("flow.to", format!("'{}' would send to itself", flow.to)));
+        }
+        if !(LEAST..=MOST).contains(&flow.size.0) {
+            return Err(source.error("flow.size", format!("a packet has {LEAST}B to {MOST}B")));
+        }
+        if flow.count == Some(0) {
+            return Err(source.error("flow.count", "0 packets measure nothing; send 1 or more"));
+        }
+        if flow.count.is_none() && flow.duration.is_none() {
+            return Err(source.error("flow", "a trial needs an end: give count or duration"));
+        }
+        if flow.duration.is_some_and(|time| time <= Nanos::ZERO) {
+            return Err(source.error("flow.duration", "must be above 0"));
+        }
+        if flow.packet_rate().gap().is_none() {
+            return Err(source.error("flow.rate", "a rate is above 0"));
+        }
+        if flow.port == 0 {
+            return Err(source.error("flow.port", "a port is a number from 1 to 65535"));
+        }
+        if flow.settle < Nanos::ZERO {
+            return Err(source.error("flow.settle", "a time is 0 or more"));
+        }
+        if let Some(relay) = &self.relay {
+            self.check_node(source, "relay.on", &relay.on)?;
+            if relay.on == flow.from || relay.on == flow.to {
+                let what = format!("'{}' is an end of the flow; the relay is between", relay.on);
+                return Err(source.error("relay.on", what));
+            }
+        }
+        if let Tracing::On(trace) = &self.trace {
+            for (n, node) in trace.on.iter().enumerate() {
+                self.check_node(source, &format!("trace.on[{n}]"), node)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = r#"
+version = 1
+name = "relays"
+topology = { lab = "line:3" }
+
+[flow]
+from = "n1"
+to = "n3"
+size = "500B"
+rate = "200pps"
+duration = "5s"
+
+[relay]
+on = "n2"
+mode = "route"
+"#;
+
+    fn read(text: &str) -> Result<Plan, PlanError> {
+        Plan::read(&Source::parse(text)?)
+    }
+
+    #[test]
+    fn a_relay_is_traced_where_it_stands_unless_the_plan_says_otherwise() {
+        let plan = read(PLAN).unwrap();
+        assert_eq!(plan.traced().on, ["n2"]);
+        assert!(read(&format!("trace = false\n{PLAN}")).unwrap().traced().on.is_empty());
+        let plan =
+            read(&format!("{PLAN}[trace]\non = [\"n1\", \"n2\"]\nhooks = [\"tcx\"]\n")).unwrap();
+        assert_eq!((plan.traced().on.len(), plan.traced().hooks), (2, vec![TraceHook::Tcx]));
+        let relay = plan.relay.unwrap();
+        assert_eq!((relay.mode.program(), relay.key), (None, KeySource::Random));
+    }
+
+    #[test]
+    fn bits_are_those_of_the_payload_as_s0_counted_them() {
+        let flow = read(PLAN).unwrap().flow.unwrap();
+        assert_eq!(flow.packet_rate().as_f64(), 200.0);
+        // 200 packets/s x 500 B x 8.
+        let flow = read(&PLAN.replace("200pps", "800kbit/s")).unwrap().flow.unwrap();
+        assert_eq!(flow.packet_rate().as_f64(), 200.0);
+    }
+
+    #[test]
+    fn every_mistake_points_at_its_line_and_says_what_would_be_right() {
+        for (from, to, line, words) in [
+            ("to = \"n3\"", "to = \"n9\"", 8, "n1 to n3"),
+            ("to = \"n3\"", "to = \"n1\"", 8, "itself"),
+            ("\"500B\"", "\"3B\"", 9, "16B"),
+            ("\"200pps\"", "\"0pps\"", 10, "above 0"),
+            ("on = \"n2\"", "on = \"n3\"", 14, "between"),
+            ("\"route\"", "\"bridge\"", 15, "route"),
+            ("duration = \"5s\"", "", 6, "count or duration"),
+            ("[flow]", "[ping]\nfrom = \"n1\"\nto = \"n2\"\ncount = 1\n[flow]", 10, "not both"),
+        ] {
+            assert!(PLAN.contains(from));
+            let error = read(&PLAN.replacen(from, to, 1)).unwrap_err();
+            let at = error.at.clone().unwrap_or_else(|| panic!("{to}: {error}"));
+            assert_eq!(at.line, line, "{to}: {error}");
+            assert!(error.to_string().contains(words), "{to}: {error}");
+        }
+        let without = PLAN.split("[flow]").next().unwrap();
+        assert!(read(without).unwrap_err().to_string().contains("[ping] or [flow]"));
+        let error = read(&format!("{PLAN}[trace]\non = [\"n2\"]\nhook = []\n")).unwrap_err();
+        assert!(error.to_string().contains("hook"), "{error}");
+    }
+}
