@@ -5,6 +5,7 @@ use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use dwell_record::segment::{self, Record};
@@ -18,6 +19,17 @@ const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
 /// Longer than anything here takes; a hang is a failure, not a wait.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Tests that measure run alone; the others run beside each other.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(|failed| failed.into_inner())
+}
+
+fn beside_others() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(|failed| failed.into_inner())
+}
 
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind((HOST, 0)).unwrap();
@@ -69,10 +81,13 @@ fn payload(seed: u8, len: usize) -> Vec<u8> {
 
 #[test]
 fn every_client_gets_its_own_replies_whatever_moves_the_packets() {
+    let _machine = beside_others();
     const CLIENTS: u8 = 20;
     let engines = [
         &["--engine", "socket"][..],
         &["--engine", "socket", "--busy-poll"],
+        &["--engine", "batch"],
+        &["--engine", "batch", "--busy-poll", "--stamps", "user"],
         &["--stamps", "user"],
     ];
     for engine in engines {
@@ -105,9 +120,15 @@ fn every_client_gets_its_own_replies_whatever_moves_the_packets() {
 
 #[test]
 fn the_receiver_behind_two_relays_gets_the_original_bytes_and_the_wire_between_does_not() {
+    let _machine = beside_others();
+    ["socket", "batch"].into_iter().for_each(tunnel);
+}
+
+fn tunnel(engine: &str) {
     let (far, wire) = (socket(), socket());
-    let decrypt = Relay::to_socket(&far, &["--mode", "decrypt", "--clear", "16"]);
-    let encrypt = Relay::to_socket(&wire, &["--mode", "encrypt", "--clear", "16"]);
+    let how = ["--clear", "16", "--engine", engine];
+    let decrypt = Relay::to_socket(&far, &[&["--mode", "decrypt"], &how[..]].concat());
+    let encrypt = Relay::to_socket(&wire, &[&["--mode", "encrypt"], &how[..]].concat());
     let onward = socket();
     let client = socket();
     for (n, len) in [17, 64, 1_400, 1_400, 16, 3].into_iter().enumerate() {
@@ -146,6 +167,7 @@ fn the_receiver_behind_two_relays_gets_the_original_bytes_and_the_wire_between_d
 
 #[test]
 fn a_restart_with_the_same_key_begins_with_another_salt() {
+    let _machine = beside_others();
     let wire = socket();
     let mut salts = Vec::new();
     for _ in 0..3 {
@@ -162,6 +184,7 @@ fn a_restart_with_the_same_key_begins_with_another_salt() {
 
 #[test]
 fn a_whole_iperf_transfer_passes_the_tunnel() {
+    let _machine = alone();
     const TEST: &str = "a_whole_iperf_transfer_passes_the_tunnel";
     const IPERF: &str = "/usr/bin/iperf";
     if !Path::new(IPERF).exists() {
@@ -197,7 +220,9 @@ fn a_whole_iperf_transfer_passes_the_tunnel() {
 
 #[test]
 fn a_far_end_that_is_not_there_is_counted_and_the_relay_stays_up() {
-    let far = socket();
+    let _machine = beside_others();
+    // An address of its own, or another test's socket might take the port.
+    let far = UdpSocket::bind("127.0.0.4:0").unwrap();
     let address = far.local_addr().unwrap();
     let relay = Relay::to_socket(&far, &[]);
     drop(far);
@@ -217,6 +242,7 @@ fn a_far_end_that_is_not_there_is_counted_and_the_relay_stays_up() {
 
 #[test]
 fn a_packet_that_is_too_long_once_enciphered_is_counted_and_the_next_one_passes() {
+    let _machine = beside_others();
     let wire = socket();
     let relay = Relay::to_socket(&wire, &["--mode", "encrypt"]);
     let client = socket();
@@ -231,6 +257,7 @@ fn a_packet_that_is_too_long_once_enciphered_is_counted_and_the_next_one_passes(
 
 #[test]
 fn a_flood_of_clients_is_bounded_and_whoever_comes_last_is_served() {
+    let _machine = beside_others();
     let far = socket();
     let relay = Relay::to_socket(&far, &["--flows", "8"]);
     let clients: Vec<_> = (0..100).map(|_| socket()).collect();
@@ -249,6 +276,7 @@ fn a_flood_of_clients_is_bounded_and_whoever_comes_last_is_served() {
 
 #[test]
 fn an_idle_client_is_forgotten_and_welcome_again() {
+    let _machine = beside_others();
     let far = socket();
     let relay = Relay::to_socket(&far, &["--idle", "200ms"]);
     let client = socket();
@@ -281,8 +309,23 @@ fn measured(more: &[&str], packets: u32) -> Value {
     relay.end()
 }
 
+/// A signal that was sent has not yet stopped anything.
+fn wait_until_stopped(pid: u32) {
+    let is_stopped = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    let start = Instant::now();
+    let tasks = || fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(Result::unwrap);
+    while !tasks().all(is_stopped) {
+        assert!(start.elapsed() < PATIENCE, "it does not stop");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn a_relay_that_was_stopped_for_two_seconds_shows_it_as_queueing_and_not_as_processing() {
+    let _machine = alone();
     let kill = |server: &Server, how: &str| {
         let pid = server.child.id().to_string();
         assert!(Command::new("kill").args([how, &pid]).status().unwrap().success());
@@ -293,6 +336,7 @@ fn a_relay_that_was_stopped_for_two_seconds_shows_it_as_queueing_and_not_as_proc
     for n in 0..20 {
         if n == 10 {
             kill(&relay.server, "-STOP");
+            wait_until_stopped(relay.server.child.id());
         }
         client.send_to(&payload(0, 200), &relay.listen).unwrap();
         if n == 10 {
@@ -310,23 +354,26 @@ fn a_relay_that_was_stopped_for_two_seconds_shows_it_as_queueing_and_not_as_proc
 
 #[test]
 fn a_delay_on_purpose_shows_in_the_part_where_it_was_made() {
+    let _machine = alone();
     const HOLD: i64 = 2_000_000;
-    let median = |more: &[&str], part: &str| {
+    // The least of many: what else this machine does only adds to it.
+    let least = |more: &[&str], part: &str| {
         let summary = measured(more, 40);
-        summary["metrics"][part]["p50"].as_i64().unwrap()
+        summary["metrics"][part]["min"].as_i64().unwrap()
     };
     let near = |value: i64| (HOLD..HOLD + 1_000_000).contains(&value);
     for busy in [&["--busy-poll"][..], &[]] {
         let with = |hold: &'static str| [&["--hold", hold][..], busy].concat();
-        assert!(near(median(&with("program:2ms"), "processing_ns")), "{busy:?}");
-        assert!(near(median(&with("socket:2ms"), "queueing_in_ns")), "{busy:?}");
-        assert!(median(&with("socket:2ms"), "processing_ns") < HOLD / 4, "{busy:?}");
-        assert!(median(&with("program:2ms"), "queueing_in_ns") < HOLD / 2, "{busy:?}");
+        assert!(near(least(&with("program:2ms"), "processing_ns")), "{busy:?}");
+        assert!(near(least(&with("socket:2ms"), "queueing_in_ns")), "{busy:?}");
+        assert!(least(&with("socket:2ms"), "processing_ns") < HOLD / 4, "{busy:?}");
+        assert!(least(&with("program:2ms"), "queueing_in_ns") < HOLD / 4, "{busy:?}");
     }
 }
 
 #[test]
 fn a_segment_names_the_flows_and_has_every_stamp_of_every_packet() {
+    let _machine = beside_others();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relay.dwell");
     let far = socket();
@@ -372,6 +419,7 @@ fn refused(arguments: &[&str], key: Option<&str>) -> Output {
 
 #[test]
 fn what_can_be_judged_from_the_command_line_is_a_usage_error_that_says_what_would_be_right() {
+    let _machine = beside_others();
     let udp = ["--listen", "udp://127.0.0.1:7", "--to", "udp://127.0.0.1:9"];
     let with = |more: &[&'static str]| [&udp[..], more].concat();
     let cases = [
@@ -404,6 +452,7 @@ fn what_can_be_judged_from_the_command_line_is_a_usage_error_that_says_what_woul
 
 #[test]
 fn a_key_of_the_wrong_length_or_that_others_can_read_is_refused() {
+    let _machine = beside_others();
     let directory = tempfile::tempdir().unwrap();
     let file = |text: &str, mode: u32| -> PathBuf {
         let path = directory.path().join(format!("key-{mode:o}-{}", text.len()));
@@ -437,6 +486,7 @@ fn a_key_of_the_wrong_length_or_that_others_can_read_is_refused() {
 
 #[test]
 fn a_port_that_is_taken_is_told() {
+    let _machine = beside_others();
     let taken = socket();
     let listen = format!("udp://{}", taken.local_addr().unwrap());
     let output = dwell(&["relay", "--listen", &listen, "--to", "udp://127.0.0.1:9"]);

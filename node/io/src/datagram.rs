@@ -4,14 +4,15 @@
 use std::ffi::c_int;
 use std::io;
 use std::mem;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use dwell_engine::stamps::RxStamps;
+use dwell_units::Nanos;
 
 use crate::address::RawAddress;
 use crate::calls;
-use crate::clock::realtime;
+use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
 use crate::port::{Notice, SendError, Sent, StampRequest};
 use crate::socket;
@@ -84,11 +85,11 @@ pub struct UdpEnd {
     local: SocketAddr,
     control: Box<Control>,
     /// Control data comes with packets: stamps, or the address they were sent to.
-    beside: bool,
+    pub(crate) beside: bool,
     stamped: bool,
     pub(crate) connected: bool,
     /// The kernel's OPT_ID counter; see [`crate::udp`].
-    pub(crate) next_key: u32,
+    next_key: u32,
 }
 
 impl UdpEnd {
@@ -222,9 +223,7 @@ impl UdpEnd {
                 }
             };
             let Err(error) = sent else {
-                let key = self.stamped.then_some(self.next_key);
-                self.next_key = self.next_key.wrapping_add(1);
-                return Ok(Sent { app, key });
+                return Ok(Sent { app, key: self.take_key() });
             };
             match self.failed(&error) {
                 Ok(error) => return Err(error),
@@ -232,6 +231,13 @@ impl UdpEnd {
             }
         }
         Err(SendError::Unreachable(pending))
+    }
+
+    /// The key of a packet that was just sent, if its stamps are to come.
+    pub(crate) fn take_key(&mut self) -> Option<u32> {
+        let key = self.stamped.then_some(self.next_key);
+        self.next_key = self.next_key.wrapping_add(1);
+        key
     }
 
     /// What a failed send means; `Err(errno)` is an ICMP error about an earlier packet.
@@ -293,6 +299,28 @@ pub fn has_stamps(like: IpAddr) -> bool {
         .is_ok()
 }
 
+/// Waits until the kernel stamps what arrives: asking for it takes effect some milliseconds later,
+/// for all sockets of the machine. A packet on loopback tells; returns whether it did within `limit`.
+/// Some socket that asked must stay open, or it may be switched off again.
+pub fn await_stamps(limit: Nanos) -> bool {
+    let end = monotonic() + limit;
+    let probe = || -> io::Result<bool> {
+        let options = EndOptions { stamps: StampRequest::Kernel, whole: false };
+        let mut there = UdpEnd::listen(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0), options)?;
+        let mut here = UdpEnd::connect(there.local_addr(), EndOptions::default())?;
+        while monotonic() < end {
+            here.send(b"?", None).map_err(io::Error::other)?;
+            let came = there.receive(&mut [0; 1])?;
+            if came.is_some_and(|came| came.rx.kernel.is_some()) {
+                return Ok(true);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Ok(false)
+    };
+    probe().unwrap_or(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,7 +336,7 @@ mod tests {
         let mut poller = Poller::new(4).unwrap();
         poller.add(&*end, 7).unwrap();
         loop {
-            assert!(poller.wait(Wait::AtMost(dwell_units::Nanos::from_secs(5))).unwrap() > 0);
+            assert!(poller.wait(Wait::AtMost(Nanos::from_secs(5))).unwrap() > 0);
             assert_eq!(poller.ready(0).token, 7);
             if let Some(came) = end.receive(buffer).unwrap() {
                 return came;
@@ -342,9 +370,8 @@ mod tests {
         let mut server = UdpEnd::listen(loopback(0), options).unwrap();
         let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
         let mut buffer = [0; 100];
-        // Switching stamps on is asynchronous.
-        let end = crate::clock::monotonic() + dwell_units::Nanos::from_secs(10);
-        while crate::clock::monotonic() < end {
+        assert!(await_stamps(Nanos::from_secs(10)));
+        for _ in 0..100 {
             let sent = client.send(b"x", None).unwrap();
             let came = take(&mut server, &mut buffer);
             let mut told = Vec::new();
@@ -357,10 +384,10 @@ mod tests {
             {
                 assert!(sent.app <= *before && before <= left && *left <= kernel);
                 assert!(kernel <= came.rx.app);
-                return;
+            } else {
+                panic!("{told:?} {:?}", came.rx);
             }
         }
-        panic!("no stamps came");
     }
 
     #[test]

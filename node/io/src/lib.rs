@@ -3,6 +3,7 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod batch;
 pub mod bpf;
 pub mod cgroup;
 pub mod clock;

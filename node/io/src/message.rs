@@ -143,7 +143,7 @@ fn stamps(beside: &Beside, error: &Extended, each: &mut dyn FnMut(Notice)) {
 }
 
 /// Reads control messages: a chain of (length, level, type, data), each aligned to a word.
-fn parse(mut rest: &[u8]) -> Beside {
+pub(crate) fn parse(mut rest: &[u8]) -> Beside {
     const WORD: usize = mem::size_of::<usize>();
     const HEADER: usize = mem::size_of::<libc::cmsghdr>();
     let mut beside = Beside::default();

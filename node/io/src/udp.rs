@@ -357,8 +357,7 @@ pub(crate) fn send_beside(
     header.msg_namelen = to.len;
     header.msg_iov = &mut iov;
     header.msg_iovlen = 1;
-    header.msg_control = beside.bytes.as_mut_ptr().cast();
-    header.msg_controllen = beside.len as _;
+    beside.attach(&mut header);
     // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
     // call.
     unsafe { calls::send_message(fd, &header) }
@@ -372,8 +371,12 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
+    pub(crate) fn empty() -> Self {
+        Self { bytes: [0; 96], len: 0 }
+    }
+
     pub(crate) fn new(to: SocketAddr, source: Option<IpAddr>, tos: Option<u8>) -> Self {
-        let mut beside = Self { bytes: [0; 96], len: 0 };
+        let mut beside = Self::empty();
         match source {
             Some(IpAddr::V4(v4)) => {
                 // in_pktinfo: interface 0 (any), ipi_spec_dst, ipi_addr (ignored when sending).
@@ -397,6 +400,14 @@ impl Beside {
             beside.push(level, kind, &c_int::from(tos).to_ne_bytes());
         }
         beside
+    }
+
+    /// Lets a message have them. They must stay where they are until it is sent.
+    pub(crate) fn attach(&mut self, header: &mut libc::msghdr) {
+        if self.len > 0 {
+            header.msg_control = self.bytes.as_mut_ptr().cast();
+            header.msg_controllen = self.len as _;
+        }
     }
 
     /// Appends a control message: length, level, type, data, padding to a word.

@@ -5,6 +5,7 @@
 //! `stamps` keeps packets until their stamps of leaving have come, and `record` hands them to the
 //! thread that keeps them; `report` makes the summary.
 
+mod batch;
 mod plan;
 mod record;
 mod report;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use dwell_io::cpu;
-use dwell_io::datagram::has_stamps;
+use dwell_io::datagram::{await_stamps, has_stamps};
 use dwell_io::port::StampRequest;
 use dwell_io::{clock, process};
 use dwell_plan::{
@@ -38,6 +39,9 @@ use plan::Plan;
 use record::Teller;
 use report::Outcome;
 use udp::{Counts, Relay};
+
+/// Stamps that were asked for come within this time, or later than a relay may take to start.
+const STAMPS_COME: Nanos = Nanos::from_millis(200);
 
 /// Descriptors that are not a flow's.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -248,16 +252,24 @@ pub(crate) fn perform(
     let (ring, news) = RingBuffer::new(record::RING);
     let teller = Teller { ring, dropped: &dropped };
     let relay = open(&plan, job, teller)?;
+    if relay.is_stamped() {
+        // Best effort: packets without stamps are counted.
+        await_stamps(STAMPS_COME);
+    }
     let scheme = plan.scheme.name();
     talk(&format!("relaying {scheme}://{} -> {scheme}://{}", plan.listen, plan.to));
     let start = clock::pair();
-    let place = PlaceArgs::from(job.place);
+    let (place, engine) = (PlaceArgs::from(job.place), job.engine);
     let moved = thread::scope(|scope| {
         let recorder = thread::current();
         let relaying = scope.spawn(move || -> io::Result<_> {
             let outcome = cpu::settle(place.cpu, place.real_time(false)).and_then(|placement| {
                 let _ = process::own_descriptors();
-                Ok((relay.run(stop)?, placement))
+                let counts = match engine {
+                    RelayEngine::Batch => batch::run(relay, stop)?,
+                    RelayEngine::Socket | RelayEngine::Xdp => relay.run(stop)?,
+                };
+                Ok((counts, placement))
             });
             recorder.unpark();
             outcome

@@ -87,22 +87,25 @@ pub(super) struct Relay<'a> {
     plan: &'a Plan,
     pub(super) listener: UdpEnd,
     out: EndOptions,
-    pub(super) poller: Poller,
+    poller: Poller,
     pub(super) flows: Flows<Flow>,
     /// All flows, while they are few.
     few: Vec<FlowId>,
-    pub(super) works: [Work; 2],
+    works: [Work; 2],
     departures: Departures,
     teller: Teller<'a>,
-    pub(super) counts: Counts,
+    counts: Counts,
     hold: Option<Hold>,
     busy: bool,
     next_number: u32,
     buffer: Box<[u8]>,
     /// The clock as it was a moment ago: flows need no better.
-    pub(super) now: Instant<Monotonic>,
+    now: Instant<Monotonic>,
     tick: Instant<Monotonic>,
 }
+
+/// See [`Relay::run_by`]; a socket is named by its token.
+pub(super) type Take<'a, 't> = dyn FnMut(&mut Relay<'a>, u64) -> io::Result<bool> + 't;
 
 /// A packet that was received and is about to be sent on.
 pub(super) struct Came {
@@ -145,23 +148,41 @@ impl<'a> Relay<'a> {
         })
     }
 
-    /// Relays until stopped.
-    pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<Counts> {
+    /// Whether the kernel was asked for stamps.
+    pub(super) fn is_stamped(&self) -> bool {
+        self.listener.is_stamped()
+    }
+
+    /// Relays one by one until stopped.
+    pub(super) fn run(self, stop: &AtomicBool) -> io::Result<Counts> {
+        self.run_by(BURST, &mut Self::take, stop)
+    }
+
+    /// Relays until stopped: `take` takes what a socket has and sends it on, and says whether there
+    /// may be more; it is called up to `burst` times before other sockets are looked at.
+    pub(super) fn run_by(
+        mut self,
+        burst: usize,
+        take: &mut Take<'a, '_>,
+        stop: &AtomicBool,
+    ) -> io::Result<Counts> {
         while !stop.load(Ordering::Relaxed) {
             if self.busy && self.flows.len() <= FEW && !self.holds(HoldAt::Socket) {
-                self.round()?;
+                self.round(take)?;
             } else {
-                self.turn(&mut Self::take)?;
+                self.turn(burst, take)?;
             }
         }
         Ok(self.end())
     }
 
     /// Asks every socket in turn.
-    fn round(&mut self) -> io::Result<()> {
-        let mut came = self.take_forward()?;
+    fn round(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
+        let mut came = take(self, LISTENER)?;
         for n in 0..self.few.len() {
-            came |= self.take_backward(self.few[n])?;
+            // Whoever was the last to make room took others with it.
+            let Some(id) = self.few.get(n).copied() else { break };
+            came |= take(self, id.to_u64())?;
         }
         if came {
             return Ok(());
@@ -175,21 +196,16 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// Waits for something to happen, and lets `take` take the packets of sockets that have some.
-    pub(super) fn turn(
-        &mut self,
-        take: &mut dyn FnMut(&mut Self, u64) -> io::Result<bool>,
-    ) -> io::Result<()> {
+    /// Waits for something to happen, and takes the packets of sockets that have some.
+    fn turn(&mut self, burst: usize, take: &mut Take<'a, '_>) -> io::Result<()> {
         let wait = if self.prepare() || self.busy { Wait::No } else { Wait::AtMost(TICK) };
         let ready = self.poller.wait(wait)?;
         self.look_at_the_clock();
         for n in 0..ready {
             let ready = self.poller.ready(n);
             if ready.readable {
-                let burst = if self.holds(HoldAt::Socket) { 1 } else { BURST };
-                if burst == 1 {
-                    self.spin(HoldAt::Socket);
-                }
+                let burst = if self.holds(HoldAt::Socket) { 1 } else { burst };
+                self.spin(HoldAt::Socket);
                 for _ in 0..burst {
                     if !take(self, ready.token)? {
                         break;
@@ -235,9 +251,7 @@ impl<'a> Relay<'a> {
     fn pass(&mut self, way: Way, flow: FlowId, rx: RxStamps, len: usize) {
         let mut buffer = std::mem::take(&mut self.buffer);
         if let Some((mut came, at)) = self.work(way, flow, rx, &mut buffer, len) {
-            if self.holds(HoldAt::Program) {
-                self.spin(HoldAt::Program);
-            }
+            self.spin(HoldAt::Program);
             let Some(flow) = self.flows.find(flow) else { unreachable!("it was just found") };
             let message = &buffer[at];
             let sent = match way {
@@ -249,7 +263,7 @@ impl<'a> Relay<'a> {
                     let done = realtime();
                     self.sent(&mut came, sent.key, sent.app, done);
                 }
-                Err(error) => self.not_sent(came, error),
+                Err(error) => self.not_sent(&came, error),
             }
         }
         self.buffer = buffer;
@@ -325,7 +339,7 @@ impl<'a> Relay<'a> {
     }
 
     /// A packet could not be sent.
-    pub(super) fn not_sent(&mut self, came: Came, error: SendError) {
+    pub(super) fn not_sent(&mut self, came: &Came, error: SendError) {
         let traffic = &mut self.counts.ways[came.way as usize];
         match error {
             SendError::TooLong => traffic.too_long += 1,
@@ -389,7 +403,7 @@ impl<'a> Relay<'a> {
     }
 
     /// Takes the stamps and errors of one socket.
-    pub(super) fn drain(&mut self, token: u64) {
+    fn drain(&mut self, token: u64) {
         let (departures, teller) = (&mut self.departures, &mut self.teller);
         let errors = &mut self.counts.icmp_errors;
         let mut each = |notice| match notice {
@@ -446,7 +460,7 @@ impl<'a> Relay<'a> {
     }
 
     /// Holds a packet on purpose.
-    fn spin(&self, at: HoldAt) {
+    pub(super) fn spin(&self, at: HoldAt) {
         let Some(hold) = self.hold.filter(|hold| hold.at == at) else { return };
         let until = monotonic() + hold.time;
         while monotonic() < until {
@@ -455,7 +469,7 @@ impl<'a> Relay<'a> {
     }
 
     /// Takes what stamps have come, gives up on the others, and counts up.
-    pub(super) fn end(mut self) -> Counts {
+    fn end(mut self) -> Counts {
         self.drain(LISTENER);
         let ids: Vec<_> = self.flows.iter_mut().map(|(id, _)| id).collect();
         for id in ids {

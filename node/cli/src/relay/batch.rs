@@ -1,0 +1,122 @@
+//! A relay of datagrams that takes and sends many by each call. Packets of one batch share the
+//! clock reads around its calls: `rx_app` is when the batch had been received, `tx_app` when it was
+//! handed to the kernel.
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+
+use dwell_engine::relay::HEADROOM;
+use dwell_engine::relay::flows::FlowId;
+use dwell_io::batch::{Batch, Parcel, Sending};
+use dwell_io::port::SendError;
+use dwell_plan::HoldAt;
+
+use super::plan::Way;
+use super::udp::{Came, Counts, LISTENER, Relay};
+
+/// Packets of one batch.
+const MOST: usize = 64;
+
+/// Batches taken from one socket before the others are looked at again.
+const BURST: usize = 4;
+
+/// Relays until stopped.
+pub(super) fn run(relay: Relay<'_>, stop: &AtomicBool) -> io::Result<Counts> {
+    let mut batches = Batches {
+        batch: Batch::new(MOST, HEADROOM),
+        came: Vec::with_capacity(MOST),
+        parcels: Vec::with_capacity(MOST),
+        outcomes: Vec::with_capacity(MOST),
+    };
+    relay.run_by(BURST, &mut |relay, token| batches.take(relay, token), stop)
+}
+
+/// See the module's documentation.
+struct Batches {
+    batch: Batch,
+    /// What is to be sent on: its place in the batch, and where its payload is.
+    came: Vec<(usize, Came, Range<usize>)>,
+    parcels: Vec<Parcel>,
+    outcomes: Vec<(Result<Option<u32>, SendError>, Sending)>,
+}
+
+impl Batches {
+    /// Takes a batch from a socket and sends it on; says whether there may be more.
+    fn take(&mut self, relay: &mut Relay<'_>, token: u64) -> io::Result<bool> {
+        self.came.clear();
+        let taken = if token == LISTENER {
+            self.take_forward(relay)?
+        } else {
+            self.take_backward(relay, FlowId::from_u64(token))?
+        };
+        if taken == 0 {
+            return Ok(false);
+        }
+        relay.spin(HoldAt::Program);
+        if token == LISTENER {
+            // Packets of one flow leave by one call, in their order.
+            self.came.sort_unstable_by_key(|(n, came, _)| (came.flow.to_u64(), *n));
+        }
+        let mut came = std::mem::take(&mut self.came);
+        for of_a_flow in came.chunk_by_mut(|(_, one, _), (_, other, _)| one.flow == other.flow) {
+            self.send(relay, of_a_flow);
+        }
+        self.came = came;
+        Ok(true)
+    }
+
+    fn take_forward(&mut self, relay: &mut Relay<'_>) -> io::Result<usize> {
+        let taken = self.batch.receive(&relay.listener)?;
+        for n in 0..taken {
+            let (datagram, buffer) = self.batch.datagram(n, &relay.listener);
+            let flow = datagram.from.and_then(|peer| relay.flow_of(peer));
+            let worked = flow
+                .and_then(|flow| relay.work(Way::Forward, flow, datagram.rx, buffer, datagram.len));
+            self.came.extend(worked.map(|(came, at)| (n, came, at)));
+        }
+        Ok(taken)
+    }
+
+    fn take_backward(&mut self, relay: &mut Relay<'_>, id: FlowId) -> io::Result<usize> {
+        // One that left meanwhile.
+        let Some(flow) = relay.flows.find(id) else { return Ok(0) };
+        let taken = self.batch.receive(&flow.out)?;
+        for n in 0..taken {
+            let Some(flow) = relay.flows.find(id) else { break };
+            let (datagram, buffer) = self.batch.datagram(n, &flow.out);
+            let worked = relay.work(Way::Backward, id, datagram.rx, buffer, datagram.len);
+            self.came.extend(worked.map(|(came, at)| (n, came, at)));
+        }
+        Ok(taken)
+    }
+
+    /// Sends on packets of one flow and way.
+    fn send(&mut self, relay: &mut Relay<'_>, packets: &mut [(usize, Came, Range<usize>)]) {
+        let Some((_, Came { way, flow, .. }, _)) = packets.first() else { return };
+        let way = *way;
+        // One that made room for another of the same batch.
+        let Some(flow) = relay.flows.find(*flow) else {
+            packets.iter().for_each(|(_, came, _)| relay.not_sent(came, SendError::Closed));
+            return;
+        };
+        let to = (way == Way::Backward).then_some(flow.peer);
+        self.parcels.clear();
+        self.parcels.extend(packets.iter().map(|(n, _, at)| Parcel { n: *n, at: at.clone(), to }));
+        let through = match way {
+            Way::Forward => &mut flow.out,
+            Way::Backward => &mut relay.listener,
+        };
+        self.outcomes.clear();
+        let outcomes = &mut self.outcomes;
+        self.batch.send(through, &self.parcels, &mut |_, outcome, when| {
+            outcomes.push((outcome, when));
+        });
+        for ((_, came, _), (outcome, when)) in packets.iter_mut().zip(&self.outcomes) {
+            match outcome {
+                Ok(key) => relay.sent(came, *key, when.before, when.after),
+                Err(error) => relay.not_sent(came, *error),
+            }
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Many datagrams by one call: recvmmsg(2) and sendmmsg(2).
+
+use std::ffi::c_int;
+use std::io;
+use std::mem;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+use dwell_engine::stamps::RxStamps;
+use dwell_units::{Instant, Realtime};
+
+use crate::address::RawAddress;
+use crate::clock::realtime;
+use crate::datagram::{Datagram, Peer, UdpEnd};
+use crate::message;
+use crate::port::SendError;
+use crate::udp::{self, Beside};
+
+/// Room for the longest datagram.
+const LONGEST: usize = 65_535;
+
+/// Room for control data: stamps and the address that a packet was sent to.
+const CONTROL: usize = 128;
+
+/// Buffers begin this far apart from a multiple of 4 KiB, so that they do not all fall into the same
+/// lines of a cache.
+const STAGGER: usize = 192;
+
+/// Times a batch is sent again from where a pending ICMP error ended it.
+const RESENDS: usize = 16;
+
+/// Room for datagrams that are taken, worked on and sent together.
+pub struct Batch {
+    headroom: usize,
+    buffers: Vec<Box<[u8]>>,
+    names: Vec<RawAddress>,
+    controls: Vec<Control>,
+    besides: Vec<Beside>,
+    iovs: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+    came: usize,
+    /// So many are asked for next: filling in headers that stay empty costs time.
+    ask: usize,
+    at: Instant<Realtime>,
+}
+
+#[derive(Clone, Copy)]
+#[repr(align(16))]
+struct Control([u8; CONTROL]);
+
+/// A datagram to send: which of the batch, the bytes of its buffer, and to whom, if the socket is not
+/// connected.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    /// Its place in the batch.
+    pub n: usize,
+    /// Its payload in the buffer of that place.
+    pub at: Range<usize>,
+    /// To whom.
+    pub to: Option<Peer>,
+}
+
+/// What became of parcels that were sent together.
+#[derive(Clone, Copy, Debug)]
+pub struct Sending {
+    /// `tx_app`: the clock just before the call.
+    pub before: Instant<Realtime>,
+    /// `tx_app_done`: the clock right after it.
+    pub after: Instant<Realtime>,
+}
+
+// SAFETY: the raw pointers in `iovs` and `headers` are only read by calls that have filled them in
+// just before, from memory that this value owns.
+unsafe impl Send for Batch {}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("came", &self.came).finish_non_exhaustive()
+    }
+}
+
+impl Batch {
+    /// Room for `most` datagrams, each with `headroom` free bytes in front of it.
+    pub fn new(most: usize, headroom: usize) -> Self {
+        let size = (headroom + LONGEST).next_multiple_of(4_096);
+        Self {
+            headroom,
+            buffers: (0..most)
+                .map(|n| vec![0; size + n % 16 * STAGGER].into_boxed_slice())
+                .collect(),
+            names: vec![RawAddress::empty(); most],
+            controls: vec![Control([0; CONTROL]); most],
+            besides: Vec::with_capacity(most),
+            iovs: Vec::with_capacity(most),
+            headers: Vec::with_capacity(most),
+            came: 0,
+            ask: most,
+            at: Instant::EPOCH,
+        }
+    }
+
+    /// Takes what is there, up to the batch's size; returns how many came.
+    pub fn receive(&mut self, from: &UdpEnd) -> io::Result<usize> {
+        let ask = self.ask.clamp(1, self.buffers.len());
+        self.iovs.clear();
+        self.headers.clear();
+        for buffer in &mut self.buffers[..ask] {
+            let room = &mut buffer[self.headroom..self.headroom + LONGEST];
+            self.iovs.push(libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() });
+        }
+        for n in 0..ask {
+            // SAFETY: mmsghdr is plain data for which all zeros is valid.
+            let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
+            header.msg_hdr.msg_iov = &raw mut self.iovs[n];
+            header.msg_hdr.msg_iovlen = 1;
+            if !from.connected {
+                header.msg_hdr.msg_name = self.names[n].as_mut_ptr().cast();
+                header.msg_hdr.msg_namelen = RawAddress::ROOM;
+            }
+            if from.beside {
+                header.msg_hdr.msg_control = self.controls[n].0.as_mut_ptr().cast();
+                header.msg_hdr.msg_controllen = CONTROL as _;
+            }
+            self.headers.push(header);
+        }
+        // SAFETY: `ask` headers were just filled in with pointers to memory that this value owns,
+        // of the stated lengths; none of it is moved or borrowed until the call returns.
+        let came = unsafe {
+            libc::syscall(
+                libc::SYS_recvmmsg,
+                from.fd.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                ask,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut::<libc::timespec>(),
+            )
+        };
+        self.came = match usize::try_from(came) {
+            Ok(came) => came,
+            Err(_) => udp::nothing(io::Error::last_os_error())?.unwrap_or(0),
+        };
+        self.at = realtime();
+        // Twice as many as came, should more be coming; a full batch soon asks for all.
+        self.ask = (2 * self.came).max(8);
+        Ok(self.came)
+    }
+
+    /// The `n`th that came, and its buffer: the payload begins behind the headroom.
+    ///
+    /// # Panics
+    /// Fewer came.
+    pub fn datagram(&mut self, n: usize, from: &UdpEnd) -> (Datagram, &mut [u8]) {
+        let header = &self.headers[..self.came][n];
+        let used = size(header.msg_hdr.msg_controllen).min(CONTROL);
+        let beside = if from.beside {
+            message::parse(&self.controls[n].0[..used])
+        } else {
+            message::Beside::default()
+        };
+        self.names[n].len = header.msg_hdr.msg_namelen.min(RawAddress::ROOM);
+        let rx = RxStamps { hw: None, kernel: beside.kernel, app: self.at };
+        let len = header.msg_len as usize;
+        let from = from.peer(self.names[n], beside.to);
+        (Datagram { len, rx, from }, &mut self.buffers[n])
+    }
+
+    /// Sends parcels in their order, with as few calls as it takes. `each` gets what became of
+    /// every one: the kernel's key, if its stamps are to come.
+    pub fn send(
+        &mut self,
+        through: &mut UdpEnd,
+        parcels: &[Parcel],
+        each: &mut dyn FnMut(usize, Result<Option<u32>, SendError>, Sending),
+    ) {
+        let mut done = 0;
+        let mut tries = 0;
+        while done < parcels.len() {
+            let rest = &parcels[done..];
+            self.address(rest);
+            let before = realtime();
+            // SAFETY: the headers were just filled in with pointers to memory that this value and
+            // `parcels` own, of the stated lengths; the kernel only reads what they point to.
+            let sent = unsafe {
+                libc::syscall(
+                    libc::SYS_sendmmsg,
+                    through.fd.as_raw_fd(),
+                    self.headers.as_mut_ptr(),
+                    rest.len(),
+                    0 as c_int,
+                )
+            };
+            let error = io::Error::last_os_error();
+            let sending = Sending { before, after: realtime() };
+            match usize::try_from(sent) {
+                Ok(sent) => {
+                    for n in done..done + sent {
+                        each(n, Ok(through.take_key()), sending);
+                    }
+                    done += sent;
+                }
+                // Of the first that was to be sent: only then does the call fail.
+                Err(_) => match through.failed(&error) {
+                    Err(_) if tries < RESENDS => tries += 1,
+                    Err(errno) => {
+                        each(done, Err(SendError::Unreachable(errno)), sending);
+                        done += 1;
+                    }
+                    Ok(error) => {
+                        each(done, Err(error), sending);
+                        done += 1;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Fills in the headers of parcels.
+    fn address(&mut self, parcels: &[Parcel]) {
+        self.iovs.clear();
+        self.headers.clear();
+        self.besides.clear();
+        for Parcel { n, at, to } in parcels {
+            let message = &mut self.buffers[*n][at.clone()];
+            self.iovs.push(libc::iovec {
+                iov_base: message.as_mut_ptr().cast(),
+                iov_len: message.len(),
+            });
+            let source = to.as_ref().and_then(|to| Some((to.address(), to.source?)));
+            self.besides.push(match source {
+                Some((to, source)) => Beside::new(to, Some(source), None),
+                None => Beside::empty(),
+            });
+        }
+        for (n, Parcel { to, .. }) in parcels.iter().enumerate() {
+            // SAFETY: mmsghdr is plain data for which all zeros is valid.
+            let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
+            header.msg_hdr.msg_iov = &raw mut self.iovs[n];
+            header.msg_hdr.msg_iovlen = 1;
+            if let Some(to) = to {
+                header.msg_hdr.msg_name = to.raw.as_ptr().cast_mut().cast();
+                header.msg_hdr.msg_namelen = to.raw.len;
+            }
+            self.besides[n].attach(&mut header.msg_hdr);
+            self.headers.push(header);
+        }
+    }
+}
+
+/// A length of the C library, whose type is not the same in all of them.
+fn size(length: impl TryInto<usize>) -> usize {
+    length.try_into().unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datagram::EndOptions;
+    use std::net::SocketAddr;
+
+    const HEADROOM: usize = 12;
+
+    #[test]
+    fn a_batch_goes_there_and_back_with_every_payload_in_its_place() {
+        for listen in ["127.0.0.1", "0.0.0.0", "::1"] {
+            let options = EndOptions::default();
+            let address = SocketAddr::new(listen.parse().unwrap(), 0);
+            let mut server = UdpEnd::listen(address, options).unwrap();
+            let port = server.local_addr().port();
+            let ip = if listen == "0.0.0.0" { "127.0.0.9" } else { listen };
+            let to = SocketAddr::new(ip.parse().unwrap(), port);
+            let mut clients: Vec<_> =
+                (0..3).map(|_| UdpEnd::connect(to, options).unwrap()).collect();
+            for n in 0..30_u8 {
+                clients[usize::from(n) % 3].send(&vec![n; 100 + usize::from(n)], None).unwrap();
+            }
+            let mut batch = Batch::new(16, HEADROOM);
+            let mut echoed = 0;
+            while echoed < 30 {
+                let came = batch.receive(&server).unwrap();
+                let mut parcels = Vec::new();
+                for n in 0..came {
+                    let (datagram, buffer) = batch.datagram(n, &server);
+                    // Grown to the front by one byte.
+                    buffer[HEADROOM - 1] = 0xaa;
+                    let at = HEADROOM - 1..HEADROOM + datagram.len;
+                    parcels.push(Parcel { n, at, to: datagram.from });
+                }
+                let mut sent = 0;
+                batch.send(&mut server, &parcels, &mut |n, outcome, when| {
+                    assert_eq!((n, outcome), (sent, Ok(None)));
+                    assert!(when.before <= when.after);
+                    sent += 1;
+                });
+                echoed += sent;
+            }
+            for (first, client) in clients.iter_mut().enumerate() {
+                let mut buffer = [0; 300];
+                for n in (first as u8..30).step_by(3) {
+                    let came = client.receive(&mut buffer).unwrap().unwrap();
+                    let expected = [vec![0xaa], vec![n; 100 + usize::from(n)]].concat();
+                    assert_eq!(buffer[..came.len], expected, "{listen}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_is_too_long_does_not_keep_the_others() {
+        let options = EndOptions { whole: true, ..EndOptions::default() };
+        let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
+        let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
+        let mut batch = Batch::new(4, HEADROOM);
+        let parcel = |n, len: usize| Parcel { n, at: 0..len, to: None };
+        let parcels = [parcel(0, 10), parcel(1, 65_520), parcel(2, 20), parcel(3, 30)];
+        let mut told = Vec::new();
+        batch.send(&mut client, &parcels, &mut |n, outcome, _| told.push((n, outcome)));
+        let expected = [Ok(None), Err(SendError::TooLong), Ok(None), Ok(None)];
+        assert_eq!(told, expected.into_iter().enumerate().collect::<Vec<_>>());
+        assert_eq!(batch.receive(&server).unwrap(), 3);
+    }
+}
