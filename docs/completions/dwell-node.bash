@@ -34,6 +34,9 @@ _dwell__node() {
             dwell__node,reflect)
                 cmd="dwell__node__subcmd__reflect"
                 ;;
+            dwell__node,relay)
+                cmd="dwell__node__subcmd__relay"
+                ;;
             dwell__node,serve)
                 cmd="dwell__node__subcmd__serve"
                 ;;
@@ -58,6 +61,9 @@ _dwell__node() {
             dwell__node__subcmd__help,reflect)
                 cmd="dwell__node__subcmd__help__subcmd__reflect"
                 ;;
+            dwell__node__subcmd__help,relay)
+                cmd="dwell__node__subcmd__help__subcmd__relay"
+                ;;
             dwell__node__subcmd__help,serve)
                 cmd="dwell__node__subcmd__help__subcmd__serve"
                 ;;
@@ -72,6 +78,9 @@ _dwell__node() {
                 ;;
             dwell__node__subcmd__help__subcmd__lab,list)
                 cmd="dwell__node__subcmd__help__subcmd__lab__subcmd__list"
+                ;;
+            dwell__node__subcmd__help__subcmd__lab,routes)
+                cmd="dwell__node__subcmd__help__subcmd__lab__subcmd__routes"
                 ;;
             dwell__node__subcmd__help__subcmd__lab,up)
                 cmd="dwell__node__subcmd__help__subcmd__lab__subcmd__up"
@@ -97,6 +106,9 @@ _dwell__node() {
             dwell__node__subcmd__lab,list)
                 cmd="dwell__node__subcmd__lab__subcmd__list"
                 ;;
+            dwell__node__subcmd__lab,routes)
+                cmd="dwell__node__subcmd__lab__subcmd__routes"
+                ;;
             dwell__node__subcmd__lab,up)
                 cmd="dwell__node__subcmd__lab__subcmd__up"
                 ;;
@@ -111,6 +123,9 @@ _dwell__node() {
                 ;;
             dwell__node__subcmd__lab__subcmd__help,list)
                 cmd="dwell__node__subcmd__lab__subcmd__help__subcmd__list"
+                ;;
+            dwell__node__subcmd__lab__subcmd__help,routes)
+                cmd="dwell__node__subcmd__lab__subcmd__help__subcmd__routes"
                 ;;
             dwell__node__subcmd__lab__subcmd__help,up)
                 cmd="dwell__node__subcmd__lab__subcmd__help__subcmd__up"
@@ -146,7 +161,7 @@ _dwell__node() {
 
     case "${cmd}" in
         dwell__node)
-            opts="-h -V --help --version ping reflect load trace lab doctor serve help"
+            opts="-h -V --help --version ping reflect relay load trace lab doctor serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -174,7 +189,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help)
-            opts="ping reflect load trace lab doctor serve help"
+            opts="ping reflect relay load trace lab doctor serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -216,7 +231,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help__subcmd__lab)
-            opts="up exec list down"
+            opts="up exec list routes down"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -258,6 +273,20 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help__subcmd__lab__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__help__subcmd__lab__subcmd__routes)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -369,6 +398,20 @@ _dwell__node() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__node__subcmd__help__subcmd__relay)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__node__subcmd__help__subcmd__serve)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -398,7 +441,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__lab)
-            opts="-h --help up exec list down help"
+            opts="-h --help up exec list routes down help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -444,7 +487,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__lab__subcmd__help)
-            opts="up exec list down help"
+            opts="up exec list routes down help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -513,6 +556,20 @@ _dwell__node() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__node__subcmd__lab__subcmd__help__subcmd__routes)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__node__subcmd__lab__subcmd__help__subcmd__up)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -541,8 +598,22 @@ _dwell__node() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__node__subcmd__lab__subcmd__routes)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__node__subcmd__lab__subcmd__up)
-            opts="-h --name --rate --delay --jitter --loss --duplicate --reorder --seed --mechanism --json --help"
+            opts="-h --name --rate --delay --jitter --loss --duplicate --reorder --seed --mechanism --routing --quota --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -581,6 +652,14 @@ _dwell__node() {
                     return 0
                     ;;
                 --mechanism)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --routing)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -702,13 +781,33 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__load__subcmd__sink)
-            opts="-h --duration --json --help"
+            opts="-h --duration --clock-error --stamps --cpu --scheduling --busy-poll --samples --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clock-error)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --samples)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -720,7 +819,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__load__subcmd__traffic)
-            opts="-4 -6 -h --flows --rate --distribution --size --seed --duration --count --json --help"
+            opts="-4 -6 -h --flows --rate --distribution --size --seed --header --duration --count --stamps --cpu --scheduling --busy-poll --samples --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -746,11 +845,31 @@ _dwell__node() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --header)
+                    COMPREPLY=($(compgen -W "dwell iperf" -- "${cur}"))
+                    return 0
+                    ;;
                 --duration)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --samples)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -762,7 +881,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__ping)
-            opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --cpu --scheduling --busy-poll --icmp-socket --key-file --pattern --from --ttl --dscp --csv --samples --jsonl --json --fail-if --quiet --verbose --help"
+            opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --cpu --scheduling --busy-poll --icmp-socket --key-file --path --pattern --from --ttl --dscp --csv --samples --jsonl --json --fail-if --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -836,6 +955,10 @@ _dwell__node() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --path)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --pattern)
                     COMPREPLY=($(compgen -W "random zero" -- "${cur}"))
                     return 0
@@ -895,6 +1018,80 @@ _dwell__node() {
                     return 0
                     ;;
                 --limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__relay)
+            opts="-q -h --listen --to --mode --clear --key-file --engine --stamps --id --flows --idle --hold --telemetry --node-id --samples --cpu --scheduling --busy-poll --json --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mode)
+                    COMPREPLY=($(compgen -W "translate encrypt decrypt" -- "${cur}"))
+                    return 0
+                    ;;
+                --clear)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --engine)
+                    COMPREPLY=($(compgen -W "socket batch xdp" -- "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --id)
+                    COMPREPLY=($(compgen -W "auto iperf stamp roundtrip dwell none" -- "${cur}"))
+                    return 0
+                    ;;
+                --flows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idle)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hold)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --node-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --samples)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

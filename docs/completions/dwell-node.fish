@@ -28,6 +28,7 @@ complete -c dwell-node -n "__fish_dwell_node_needs_command" -s h -l help -d 'Pri
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -s V -l version -d 'Print version'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "ping" -d 'Send probes and measure how long their replies take'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "reflect" -d 'Answer probes'
+complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "relay" -d 'Send on what comes, and say how long it stayed and where'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "load" -d 'Put load on this node or on the network'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "trace" -d 'Stamp packets that pass through this node, whoever sends them'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
@@ -45,13 +46,14 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l stamps -d
 user\t'The program\'s own clock reads only'
 kernel\t'The kernel\'s; exit 4 if it delivers none'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l cpu -d 'Run on this CPU' -r
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
 other\t'Like every ordinary program'
 fifo\t'Before all ordinary programs; exit 4 where not allowed'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l icmp-socket -d 'ICMP: which kind of socket' -r -f -a "auto\t'A ping socket where allowed, else a raw one'
 ping\t'A ping socket (net.ipv4.ping_group_range)'
 raw\t'A raw socket (CAP_NET_RAW)'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l key-file -d 'STAMP authenticated mode: file with the key in hexadecimal digits; others must not be able to read it. The environment variable DWELL_KEY does the same' -r -F
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l path -d 'Tell how long each relay on the way kept the probes and their replies: STAMP probes carry this many empty slots, and a relay started with --telemetry fills one each way. Needs no synchronised clocks' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l pattern -d 'What fills the payload' -r -f -a "random\t'One random series, the same in every probe'
 zero\t'Zeros'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s I -l from -d 'Local address or interface to send from' -r
@@ -75,7 +77,7 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l stamps
 user\t'The program\'s own clock read'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l limit -d 'Replies per second and source address and port, like 1000pps, or off; a TCP connection is slowed down to it [default: off on loopback and in dwell\'s labs, else 100kpps]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l cpu -d 'Run on this CPU' -r
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
 other\t'Like every ordinary program'
 fifo\t'Before all ordinary programs; exit 4 where not allowed'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l stateless -d 'STAMP: copy the sender\'s sequence number instead of counting per session'
@@ -84,6 +86,39 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l busy-p
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l json -d 'Print the summary as one JSON object at the end'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -s q -l quiet -d 'Print nothing but errors and the summary'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l listen -d 'Where clients send to: udp://ADDRESS:PORT or tcp://ADDRESS:PORT' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l to -d 'Where it goes: the same protocol' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l mode -d 'What happens to payloads. translate: nothing, only addresses and ports change; encrypt: enciphered on the way there, deciphered on the way back; decrypt: its mirror' -r -f -a "translate\t'Nothing'
+encrypt\t'Enciphered on the way there'
+decrypt\t'Deciphered on the way there'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l clear -d 'Bytes at the start of every payload that are not enciphered; auto: iperf2\'s header' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l key-file -d 'Key for AES-128: 32 hexadecimal digits in this file, which others must not be able to read. The environment variable DWELL_KEY does the same' -r -F
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l engine -d 'What moves the packets. socket: one receive and one send call for each; batch: many by each call; xdp: in the driver (translate only)' -r -f -a "socket\t'One receive and one send call for each'
+batch\t'Many by each call'
+xdp\t'In the driver'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l stamps -d 'Which stamps to use' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
+user\t'The program\'s own clock reads only'
+kernel\t'The kernel\'s; exit 4 if it delivers none'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l id -d 'Where packets carry their id; none: they are numbered as they come' -r -f -a "auto\t'As the first packet of a flow tells'
+iperf\t'iperf2\'s header'
+stamp\t'STAMP\'s sequence number'
+roundtrip\t'S4\'s round-trip message'
+dwell\t'The mark of `dwell load traffic`'
+none\t'Nowhere'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l flows -d 'Most clients at a time; beyond, the one that was idle for longest goes' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l idle -d 'Forget a client that was idle for this long' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l hold -d 'Hold every packet on purpose, in the program or unread in the socket, like program:200us' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l node-id -d 'This node in telemetry' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l samples -d 'Write every stamp of every packet to this file, for `dwell import`' -r -F
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l cpu -d 'Run on this CPU' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+other\t'Like every ordinary program'
+fifo\t'Before all ordinary programs; exit 4 where not allowed'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l telemetry -d 'Fill the empty telemetry slots of STAMP packets that pass'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l json -d 'Print the summary as one JSON object at the end'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -s q -l quiet -d 'Print nothing but errors and the summary'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "cpu" -d 'Burn CPU time at a level'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "traffic" -d 'Send UDP traffic at a rate'
@@ -98,16 +133,37 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_s
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l rate -d 'Rate of all flows together, like 80Mbit/s (counted over IP packets) or 200pps' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l distribution -d 'Gaps between packets: constant, poisson or pareto(SHAPE)' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l size -d 'Size of the UDP payload' -r
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l seed -d 'Seed of the gaps' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l seed -d 'Seed of the gaps and of the payload' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l header -d 'What the payload begins with' -r -f -a "dwell\t'dwell\'s own mark: flow and sequence number'
+iperf\t'iperf2\'s, so that `iperf -s -u -e` counts the flow and reports it; the last packet of a flow is its end, which is repeated until the server has answered'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l duration -d 'Stop after this time [default: until stopped]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l count -d 'Stop after this many packets' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l stamps -d 'Which stamps to use for --samples: the program\'s own, or the kernel\'s beside them where delivered' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
+user\t'The program\'s own clock reads only'
+kernel\t'The kernel\'s; exit 4 if it delivers none'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l cpu -d 'Run on this CPU' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+other\t'Like every ordinary program'
+fifo\t'Before all ordinary programs; exit 4 where not allowed'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l samples -d 'Write every stamp of every packet to this file' -r -F
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -s 4 -d 'Use IPv4 only'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -s 6 -d 'Use IPv6 only'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -l json -d 'Print the summary as one JSON object'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -s h -l help -d 'Print help'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from traffic" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l duration -d 'Stop after this time [default: until stopped]' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l clock-error -d 'The clocks of all senders differ from this one\'s by at most this (0s: they are one, as in a lab): tell how long packets of iperf\'s header were on the way. Senders on this machine\'s own loopback need no such promise' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l stamps -d 'Which stamps to use: the program\'s own, or the kernel\'s beside them where delivered' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
+user\t'The program\'s own clock reads only'
+kernel\t'The kernel\'s; exit 4 if it delivers none'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l cpu -d 'Run on this CPU' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+other\t'Like every ordinary program'
+fifo\t'Before all ordinary programs; exit 4 where not allowed'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l samples -d 'Write every stamp of every packet to this file' -r -F
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -l json -d 'Print the summary as one JSON object'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -s h -l help -d 'Print help'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from sink" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "cpu" -d 'Burn CPU time at a level'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "traffic" -d 'Send UDP traffic at a rate'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "sink" -d 'Receive and count the traffic'
@@ -128,12 +184,13 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand trace" -l samples 
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand trace" -l json -d 'Print the summary as one JSON object'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand trace" -s q -l quiet -d 'No live table, only the result'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand trace" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -s h -l help -d 'Print help'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "up" -d 'Make a lab: nodes, links, addresses and routes'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "exec" -d 'Run a command in a node, in place of this one'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "list" -d 'Say which labs there are'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "down" -d 'End what runs in a lab and remove all of it'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list down help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -s h -l help -d 'Print help'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -f -a "up" -d 'Make a lab: nodes, links, addresses and routes'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -f -a "exec" -d 'Run a command in a node, in place of this one'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -f -a "list" -d 'Say which labs there are'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -f -a "routes" -d 'Say how every node reaches every other now, and who put the routes there'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -f -a "down" -d 'End what runs in a lab and remove all of it'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and not __fish_seen_subcommand_from up exec list routes down help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -l name -d 'Name of the lab: letters, digits and hyphens [default: a short random one]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -l rate -d 'Rate of every link, such as 10Mbit/s' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -l delay -d 'Delay of every link, one way, such as 5ms' -r
@@ -143,35 +200,42 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_se
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -l reorder -d 'Share of packets that skip the delay, such as 1%' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -l seed -d 'Seed of what chance decides; the same seed, the same luck [default: random]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -l mechanism -d 'How links are emulated: netem, tbf or tap [default: the first of these that can do it]' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -l routing -d 'Where routes come from: static (from dwell, once) or babel (from babeld, in every node)' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -l quota -d 'Share of one processor for all that runs in a node, such as n2=20%; may be given again' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -l json -d 'Print the lab as one JSON object'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from exec" -l lab -d 'The lab [default: the only one there is]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from exec" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from list" -l json -d 'Print all of every lab as one JSON object, counters included'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from routes" -l json -d 'Print them as one JSON object'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from routes" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from down" -l all -d 'Every lab there is'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from down" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "up" -d 'Make a lab: nodes, links, addresses and routes'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "exec" -d 'Run a command in a node, in place of this one'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "list" -d 'Say which labs there are'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "routes" -d 'Say how every node reaches every other now, and who put the routes there'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "down" -d 'End what runs in a lab and remove all of it'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand doctor" -l json -d 'Print the findings as one JSON object'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand serve" -l stdio -d 'Speak the node protocol on standard input and output'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand serve" -s h -l help -d 'Print help'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load trace lab doctor serve help" -f -a "ping" -d 'Send probes and measure how long their replies take'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load trace lab doctor serve help" -f -a "reflect" -d 'Answer probes'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load trace lab doctor serve help" -f -a "load" -d 'Put load on this node or on the network'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load trace lab doctor serve help" -f -a "trace" -d 'Stamp packets that pass through this node, whoever sends them'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load trace lab doctor serve help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load trace lab doctor serve help" -f -a "doctor" -d 'Say what this node can measure, and how well'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load trace lab doctor serve help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect load trace lab doctor serve help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve help" -f -a "ping" -d 'Send probes and measure how long their replies take'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve help" -f -a "reflect" -d 'Answer probes'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve help" -f -a "relay" -d 'Send on what comes, and say how long it stayed and where'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve help" -f -a "load" -d 'Put load on this node or on the network'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve help" -f -a "trace" -d 'Stamp packets that pass through this node, whoever sends them'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve help" -f -a "doctor" -d 'Say what this node can measure, and how well'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "cpu" -d 'Burn CPU time at a level'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "traffic" -d 'Send UDP traffic at a rate'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "sink" -d 'Receive and count the traffic'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "up" -d 'Make a lab: nodes, links, addresses and routes'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "exec" -d 'Run a command in a node, in place of this one'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "list" -d 'Say which labs there are'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "routes" -d 'Say how every node reaches every other now, and who put the routes there'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "down" -d 'End what runs in a lab and remove all of it'

@@ -46,6 +46,9 @@ _dwell() {
             dwell,reflect)
                 cmd="dwell__subcmd__reflect"
                 ;;
+            dwell,relay)
+                cmd="dwell__subcmd__relay"
+                ;;
             dwell,report)
                 cmd="dwell__subcmd__report"
                 ;;
@@ -94,6 +97,9 @@ _dwell() {
             dwell__subcmd__help,reflect)
                 cmd="dwell__subcmd__help__subcmd__reflect"
                 ;;
+            dwell__subcmd__help,relay)
+                cmd="dwell__subcmd__help__subcmd__relay"
+                ;;
             dwell__subcmd__help,report)
                 cmd="dwell__subcmd__help__subcmd__report"
                 ;;
@@ -121,6 +127,9 @@ _dwell() {
             dwell__subcmd__help__subcmd__lab,list)
                 cmd="dwell__subcmd__help__subcmd__lab__subcmd__list"
                 ;;
+            dwell__subcmd__help__subcmd__lab,routes)
+                cmd="dwell__subcmd__help__subcmd__lab__subcmd__routes"
+                ;;
             dwell__subcmd__help__subcmd__lab,up)
                 cmd="dwell__subcmd__help__subcmd__lab__subcmd__up"
                 ;;
@@ -145,6 +154,9 @@ _dwell() {
             dwell__subcmd__lab,list)
                 cmd="dwell__subcmd__lab__subcmd__list"
                 ;;
+            dwell__subcmd__lab,routes)
+                cmd="dwell__subcmd__lab__subcmd__routes"
+                ;;
             dwell__subcmd__lab,up)
                 cmd="dwell__subcmd__lab__subcmd__up"
                 ;;
@@ -159,6 +171,9 @@ _dwell() {
                 ;;
             dwell__subcmd__lab__subcmd__help,list)
                 cmd="dwell__subcmd__lab__subcmd__help__subcmd__list"
+                ;;
+            dwell__subcmd__lab__subcmd__help,routes)
+                cmd="dwell__subcmd__lab__subcmd__help__subcmd__routes"
                 ;;
             dwell__subcmd__lab__subcmd__help,up)
                 cmd="dwell__subcmd__lab__subcmd__help__subcmd__up"
@@ -194,7 +209,7 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping reflect load trace lab doctor serve run runs show report compare export import delete help"
+            opts="-h -V --help --version ping reflect relay load trace lab doctor serve run runs show report compare export import delete help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -308,7 +323,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help)
-            opts="ping reflect load trace lab doctor serve run runs show report compare export import delete help"
+            opts="ping reflect relay load trace lab doctor serve run runs show report compare export import delete help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -406,7 +421,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__lab)
-            opts="up exec list down"
+            opts="up exec list routes down"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -448,6 +463,20 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__lab__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__lab__subcmd__routes)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -546,6 +575,20 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__reflect)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__relay)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -666,7 +709,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__lab)
-            opts="-h --help up exec list down help"
+            opts="-h --help up exec list routes down help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -712,7 +755,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__lab__subcmd__help)
-            opts="up exec list down help"
+            opts="up exec list routes down help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -781,6 +824,20 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__lab__subcmd__help__subcmd__routes)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__lab__subcmd__help__subcmd__up)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -809,8 +866,22 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__lab__subcmd__routes)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__lab__subcmd__up)
-            opts="-h --name --rate --delay --jitter --loss --duplicate --reorder --seed --mechanism --json --help"
+            opts="-h --name --rate --delay --jitter --loss --duplicate --reorder --seed --mechanism --routing --quota --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -849,6 +920,14 @@ _dwell() {
                     return 0
                     ;;
                 --mechanism)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --routing)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --quota)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -970,13 +1049,33 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__load__subcmd__sink)
-            opts="-h --duration --json --help"
+            opts="-h --duration --clock-error --stamps --cpu --scheduling --busy-poll --samples --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clock-error)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --samples)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -988,7 +1087,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__load__subcmd__traffic)
-            opts="-4 -6 -h --flows --rate --distribution --size --seed --duration --count --json --help"
+            opts="-4 -6 -h --flows --rate --distribution --size --seed --header --duration --count --stamps --cpu --scheduling --busy-poll --samples --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1014,11 +1113,31 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --header)
+                    COMPREPLY=($(compgen -W "dwell iperf" -- "${cur}"))
+                    return 0
+                    ;;
                 --duration)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --samples)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1030,7 +1149,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__ping)
-            opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --cpu --scheduling --busy-poll --icmp-socket --key-file --pattern --from --ttl --dscp --csv --samples --jsonl --json --fail-if --quiet --verbose --help"
+            opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --cpu --scheduling --busy-poll --icmp-socket --key-file --path --pattern --from --ttl --dscp --csv --samples --jsonl --json --fail-if --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1104,6 +1223,10 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --path)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --pattern)
                     COMPREPLY=($(compgen -W "random zero" -- "${cur}"))
                     return 0
@@ -1163,6 +1286,80 @@ _dwell() {
                     return 0
                     ;;
                 --limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__relay)
+            opts="-q -h --listen --to --mode --clear --key-file --engine --stamps --id --flows --idle --hold --telemetry --node-id --samples --cpu --scheduling --busy-poll --json --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mode)
+                    COMPREPLY=($(compgen -W "translate encrypt decrypt" -- "${cur}"))
+                    return 0
+                    ;;
+                --clear)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --engine)
+                    COMPREPLY=($(compgen -W "socket batch xdp" -- "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --id)
+                    COMPREPLY=($(compgen -W "auto iperf stamp roundtrip dwell none" -- "${cur}"))
+                    return 0
+                    ;;
+                --flows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idle)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hold)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --node-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --samples)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
