@@ -3,7 +3,7 @@
 //!
 //! `plan` judges the job; `udp`, `batch` and `tcp` are the loops that join the engine to sockets;
 //! `stamps` keeps packets until their stamps of leaving have come, and `record` hands them to the
-//! thread that keeps them; `report` makes the summary.
+//! thread that keeps them; `telemetry` tells of them in the packets; `report` makes the summary.
 
 mod batch;
 mod plan;
@@ -11,6 +11,7 @@ mod record;
 mod report;
 mod stamps;
 mod tcp;
+mod telemetry;
 mod udp;
 
 use std::io;

@@ -81,6 +81,9 @@ impl Plan {
                 "--clear auto reads the headers of datagrams; give a number for tcp://".into(),
             );
         }
+        if scheme == Scheme::Tcp && job.telemetry {
+            return usage("--telemetry fills slots of STAMP packets: it is for udp:// only".into());
+        }
         if scheme == Scheme::Tcp && (job.engine != RelayEngine::Socket || job.hold.is_some()) {
             return usage("--engine and --hold are for udp:// only".to_owned());
         }
@@ -152,9 +155,6 @@ fn not_yet(job: &RelayJob) -> Result<(), Failure> {
         return Err(Failure::unsupported(
             "--engine xdp: this program has no XDP relay; --engine batch is the fastest it has",
         ));
-    }
-    if job.telemetry {
-        return Err(Failure::unsupported("--telemetry: this program's relays fill no slots"));
     }
     Ok(())
 }

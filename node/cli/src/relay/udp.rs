@@ -21,6 +21,7 @@ use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use super::plan::{Plan, Way};
 use super::record::{NewFlow, News, Teller};
 use super::stamps::Departures;
+use super::telemetry::Telemetry;
 
 /// A stop is obeyed, and idle flows are looked for, this often.
 const TICK: Nanos = Nanos::from_millis(100);
@@ -59,6 +60,8 @@ pub(super) struct Traffic {
     pub(super) too_long: u64,
     /// Packets that could not be sent for another reason.
     pub(super) send_failed: u64,
+    /// Packets that had an empty slot of telemetry, which was filled.
+    pub(super) telemetry_filled: u64,
 }
 
 /// What was counted.
@@ -96,6 +99,7 @@ pub(super) struct Relay<'a> {
     teller: Teller<'a>,
     counts: Counts,
     hold: Option<Hold>,
+    telemetry: Option<Telemetry>,
     busy: bool,
     next_number: u32,
     buffer: Box<[u8]>,
@@ -140,6 +144,7 @@ impl<'a> Relay<'a> {
             teller,
             counts: Counts::default(),
             hold: job.hold.filter(|hold| hold.time.is_positive()),
+            telemetry: job.telemetry.then_some(Telemetry { node: job.node_id }),
             busy: job.place.busy_poll,
             next_number: 0,
             buffer: vec![0; HEADROOM + LONGEST].into_boxed_slice(),
@@ -250,8 +255,9 @@ impl<'a> Relay<'a> {
     /// Sends on what lies in the buffer.
     fn pass(&mut self, way: Way, flow: FlowId, rx: RxStamps, len: usize) {
         let mut buffer = std::mem::take(&mut self.buffer);
+        self.spin(HoldAt::Program);
         if let Some((mut came, at)) = self.work(way, flow, rx, &mut buffer, len) {
-            self.spin(HoldAt::Program);
+            self.say(&came, &mut buffer[at.clone()]);
             let Some(flow) = self.flows.find(flow) else { unreachable!("it was just found") };
             let message = &buffer[at];
             let sent = match way {
@@ -287,12 +293,16 @@ impl<'a> Relay<'a> {
         let ids = &mut flow.ids[way as usize];
         // The id stands in the original payload: before enciphering, after deciphering.
         let early = (!matches!(work, Work::Open(_))).then(|| ids.of_next(&buffer[at.clone()]));
-        let worked = work.pass(buffer, at);
         let mut stamps = PointStamps::default();
         if let Some(kernel) = rx.kernel {
             stamps.set(Point::RxKernel, kernel);
         }
         stamps.set(Point::RxApp, rx.app);
+        if let Some(telemetry) = self.telemetry.filter(|_| Telemetry::is_before(work)) {
+            let said = telemetry.say(way, &stamps, realtime(), &mut buffer[at.clone()]);
+            traffic.telemetry_filled += u64::from(said);
+        }
+        let worked = work.pass(buffer, at);
         let number = flow.number + way as u32;
         let size = u16::try_from(len).unwrap_or(u16::MAX);
         let passage = |id, fate| Passage { flow: number, id, size, fate, stamps };
@@ -311,6 +321,16 @@ impl<'a> Relay<'a> {
         };
         let packet = early.unwrap_or_else(|| ids.of_next(&buffer[at.clone()]));
         Some((Came { way, flow: id, passage: passage(packet, Fate::Sent) }, at))
+    }
+
+    /// Tells in a packet that leaves now what is known of it, if it has an empty slot of telemetry.
+    pub(super) fn say(&mut self, came: &Came, payload: &mut [u8]) {
+        let Some(telemetry) = self.telemetry else { return };
+        let way = came.way;
+        if !Telemetry::is_before(&self.works[way as usize]) {
+            let said = telemetry.say(way, &came.passage.stamps, realtime(), payload);
+            self.counts.ways[way as usize].telemetry_filled += u64::from(said);
+        }
     }
 
     /// A packet left.
