@@ -5,6 +5,7 @@ pub mod cipher;
 pub mod flows;
 pub mod id;
 pub mod seal;
+pub mod stream;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;

@@ -17,11 +17,11 @@ mod udp;
 use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
-use dwell_io::cpu;
+use dwell_io::cpu::{self, Placement};
 use dwell_io::datagram::{await_stamps, has_stamps};
 use dwell_io::port::StampRequest;
 use dwell_io::{clock, process};
@@ -37,7 +37,7 @@ use crate::passages::PassageLog;
 use crate::ping::{SampleFile, StampChoice};
 use crate::{Exit, Failure, PlaceArgs, Scheme};
 use plan::Plan;
-use record::Teller;
+use record::{News, Teller};
 use report::Outcome;
 use udp::{Counts, Relay};
 
@@ -250,34 +250,12 @@ pub(crate) fn perform(
         ));
     }
     let dropped = AtomicU64::new(0);
-    let (ring, news) = RingBuffer::new(record::RING);
-    let teller = Teller { ring, dropped: &dropped };
-    let relay = open(&plan, job, teller)?;
-    if relay.is_stamped() {
-        // Best effort: packets without stamps are counted.
-        await_stamps(STAMPS_COME);
-    }
-    let scheme = plan.scheme.name();
-    talk(&format!("relaying {scheme}://{} -> {scheme}://{}", plan.listen, plan.to));
+    let mut run = Run { job, plan: &plan, log: &mut log, dropped: &dropped, stop };
     let start = clock::pair();
-    let (place, engine) = (PlaceArgs::from(job.place), job.engine);
-    let moved = thread::scope(|scope| {
-        let recorder = thread::current();
-        let relaying = scope.spawn(move || -> io::Result<_> {
-            let outcome = cpu::settle(place.cpu, place.real_time(false)).and_then(|placement| {
-                let _ = process::own_descriptors();
-                let counts = match engine {
-                    RelayEngine::Batch => batch::run(relay, stop)?,
-                    RelayEngine::Socket | RelayEngine::Xdp => relay.run(stop)?,
-                };
-                Ok((counts, placement))
-            });
-            recorder.unpark();
-            outcome
-        });
-        record::follow(news, &mut log, scheme, &|| relaying.is_finished());
-        relaying.join().expect("no relay panics")
-    });
+    let moved = match plan.scheme {
+        Scheme::Tcp => run.streams(talk)?,
+        _ => run.datagrams(talk)?,
+    };
     let ring_dropped = dropped.load(Ordering::Relaxed);
     let clocks = (start, clock::pair());
     let (parts, unwritten) = log.finish(ring_dropped);
@@ -288,29 +266,95 @@ pub(crate) fn perform(
             (Default::default(), Some(error))
         }
     };
-    let (counts, placement): (Counts, _) = moved;
+    let (counts, placement) = moved;
     let outcome = Outcome { counts, parts, placement, clocks, ring_dropped, warnings };
     let summary = report::summary(job, &plan, &outcome);
     let failure = failure.or(unwritten).map(Failure::from);
     Ok(Relayed { summary, failure, parts: outcome.parts })
 }
 
-/// Opens the listening socket, with the kernel's stamps where it has them.
-fn open<'a>(plan: &'a Plan, job: &RelayJob, teller: Teller<'a>) -> Result<Relay<'a>, Failure> {
-    let request = match job.stamps {
-        Stamps::User => StampRequest::User,
-        _ if has_stamps(plan.listen.ip()) => StampRequest::Kernel,
-        Stamps::Auto => StampRequest::User,
-        Stamps::Kernel => {
-            let none = "--stamps kernel: sockets deliver no kernel stamps here; --stamps auto \
-                        measures with the program's own";
-            return Err(Failure::unsupported(none));
+/// What a relay needs while it runs.
+struct Run<'a> {
+    job: &'a RelayJob,
+    plan: &'a Plan,
+    log: &'a mut PassageLog,
+    dropped: &'a AtomicU64,
+    stop: &'a AtomicBool,
+}
+
+/// What was counted, and where the relaying thread ran; or what ended it.
+type Moved = io::Result<(Counts, Placement)>;
+
+impl Run<'_> {
+    fn datagrams(&mut self, talk: &mut dyn FnMut(&str)) -> Result<Moved, Failure> {
+        let (ring, mut news) = RingBuffer::new(record::RING);
+        let teller = Teller { ring, dropped: self.dropped };
+        let (plan, job) = (self.plan, self.job);
+        let relay = Relay::open(plan, job, stamps(plan, job)?, teller)
+            .map_err(|error| open_failure(error, plan, job))?;
+        if relay.is_stamped() {
+            // Best effort: packets without stamps are counted.
+            await_stamps(STAMPS_COME);
         }
-    };
-    if plan.scheme == Scheme::Tcp {
-        return Err(Failure::unsupported("tcp:// is not relayed yet"));
+        talk(&self.announcement());
+        let engine = job.engine;
+        Ok(self.recorded(&mut || news.pop().ok(), move |stop| match engine {
+            RelayEngine::Batch => batch::run(relay, stop),
+            RelayEngine::Socket | RelayEngine::Xdp => relay.run(stop),
+        }))
     }
-    Relay::open(plan, job, request, teller).map_err(|error| open_failure(error, plan, job))
+
+    fn streams(&mut self, talk: &mut dyn FnMut(&str)) -> Result<Moved, Failure> {
+        let (sender, news) = mpsc::sync_channel(record::RING);
+        let (plan, job, dropped) = (self.plan, self.job, self.dropped);
+        let listener = tcp::listen(plan).map_err(|error| open_failure(error, plan, job))?;
+        talk(&self.announcement());
+        Ok(self.recorded(&mut || news.try_recv().ok(), move |stop| {
+            Ok(tcp::run(&listener, plan, job, sender, dropped, stop))
+        }))
+    }
+
+    fn announcement(&self) -> String {
+        let Plan { scheme, listen, to, .. } = self.plan;
+        let scheme = scheme.name();
+        format!("relaying {scheme}://{listen} -> {scheme}://{to}")
+    }
+
+    /// Relays on a thread of its own, and keeps on this one what it tells.
+    fn recorded(
+        &mut self,
+        next: &mut dyn FnMut() -> Option<News>,
+        relay: impl FnOnce(&AtomicBool) -> io::Result<Counts> + Send,
+    ) -> Moved {
+        let (place, stop) = (PlaceArgs::from(self.job.place), self.stop);
+        thread::scope(|scope| {
+            let recorder = thread::current();
+            let relaying = scope.spawn(move || {
+                let moved = cpu::settle(place.cpu, place.real_time(false)).and_then(|placement| {
+                    let _ = process::own_descriptors();
+                    Ok((relay(stop)?, placement))
+                });
+                recorder.unpark();
+                moved
+            });
+            let protocol = self.plan.scheme.name();
+            record::follow(next, self.log, protocol, &|| relaying.is_finished());
+            relaying.join().expect("no relay panics")
+        })
+    }
+}
+
+/// The kernel's stamps where it has them, and they are wanted.
+fn stamps(plan: &Plan, job: &RelayJob) -> Result<StampRequest, Failure> {
+    match job.stamps {
+        Stamps::User => Ok(StampRequest::User),
+        _ if has_stamps(plan.listen.ip()) => Ok(StampRequest::Kernel),
+        Stamps::Auto => Ok(StampRequest::User),
+        Stamps::Kernel => Err(Failure::unsupported(
+            "--stamps kernel: sockets deliver no kernel stamps here; --stamps auto measures with \
+             the program's own",
+        )),
+    }
 }
 
 fn open_failure(error: io::Error, plan: &Plan, job: &RelayJob) -> Failure {

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use dwell_engine::relay::cipher::Key;
 use dwell_engine::relay::id::{Header, Ids};
 use dwell_engine::relay::seal::{Draw, Prefix};
+use dwell_engine::relay::stream::StreamWork;
 use dwell_engine::relay::{Work, is_loop};
 use dwell_io::{datagram, random};
 use dwell_plan::{Clear, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
@@ -108,6 +109,18 @@ impl Plan {
         if self.enciphers(way) { Work::seal(key, prefix, draw()) } else { Work::open(key, prefix) }
     }
 
+    /// What is done to a connection's bytes that go this way.
+    pub(super) fn stream_work(&self, way: Way) -> StreamWork {
+        let (Some(key), Clear::Bytes(clear)) = (self.key.clone(), self.clear) else {
+            return StreamWork::pass();
+        };
+        if self.enciphers(way) {
+            StreamWork::seal(key, clear.into(), drawn())
+        } else {
+            StreamWork::open(key, clear.into())
+        }
+    }
+
     /// Whether what goes this way is enciphered; `false` too where nothing is.
     pub(super) fn enciphers(&self, way: Way) -> bool {
         match self.mode {
@@ -140,13 +153,16 @@ fn iperf_header(_payload: &[u8]) -> usize {
     16
 }
 
-/// Salts from the kernel. One that gives none cannot be relied on for anything.
+/// Salts from the kernel.
 fn draw() -> Draw {
-    Box::new(|| {
-        let mut salt = [0; 8];
-        random::fill(&mut salt).expect("every Linux since 3.17 has random numbers");
-        salt
-    })
+    Box::new(drawn)
+}
+
+/// Random bytes. A kernel that gives none cannot be relied on for anything.
+fn drawn<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    random::fill(&mut bytes).expect("every Linux since 3.17 has random numbers");
+    bytes
 }
 
 /// What is asked for and does not exist.
@@ -161,11 +177,7 @@ fn not_yet(job: &RelayJob) -> Result<(), Failure> {
 
 fn key(source: &KeySource) -> Result<Key, Failure> {
     let file = match source {
-        KeySource::Random => {
-            let mut bytes = [0; 16];
-            random::fill(&mut bytes)?;
-            return Ok(Key::new(bytes));
-        }
+        KeySource::Random => return Ok(Key::new(drawn())),
         KeySource::File(path) => Some(path.as_path()),
         KeySource::Environment => None,
     };

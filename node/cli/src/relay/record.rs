@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dwell_engine::passage::Passage;
 use dwell_record::segment::FlowEntry;
-use rtrb::{Consumer, Producer};
+use rtrb::Producer;
 
 use crate::passages::PassageLog;
 
@@ -73,7 +73,7 @@ impl Teller<'_> {
 
 /// Keeps what comes until the relay has `finished`.
 pub(super) fn follow(
-    mut ring: Consumer<News>,
+    next: &mut dyn FnMut() -> Option<News>,
     log: &mut PassageLog,
     protocol: &str,
     finished: &dyn Fn() -> bool,
@@ -81,7 +81,7 @@ pub(super) fn follow(
     loop {
         let last = finished();
         let mut came = 0;
-        while let Ok(news) = ring.pop() {
+        while let Some(news) = next() {
             came += 1;
             match news {
                 News::Flow(flow) => flow.entries(protocol).iter().for_each(|entry| log.flow(entry)),

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use dwell_engine::passage::Point;
 use dwell_engine::relay::cipher;
 use dwell_engine::relay::seal::NONCE;
+use dwell_engine::relay::stream;
 use dwell_engine::stamps::Rung;
 use dwell_io::cpu::Placement;
 use dwell_io::interface;
@@ -16,7 +17,6 @@ use dwell_units::Pairing;
 use serde_json::json;
 
 use super::plan::Plan;
-use super::tcp;
 use super::udp::Counts;
 use crate::environment::environment;
 use crate::{PlaceArgs, Scheme};
@@ -47,7 +47,7 @@ pub(super) fn summary(job: &RelayJob, plan: &Plan, outcome: &Outcome) -> Summary
     let mut trust = Trust { ring_dropped: *ring_dropped, ..Trust::default() };
     trust.note_clocks(&clocks.0, &clocks.1);
     trust.percentile_resolution = resolution(parts);
-    trust.warnings = [warnings.clone(), notes(counts, *ring_dropped, parts)].concat();
+    trust.warnings = [warnings.clone(), notes(plan, counts, *ring_dropped, parts)].concat();
     let interface = interface::towards(plan.to).ok().flatten();
     let metrics = parts.figures().map(|(part, figures)| (part.name().to_owned(), figures.into()));
     let rung = |kernel, user| {
@@ -125,6 +125,7 @@ fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Optio
     for (way, traffic) in ["forward", "backward"].iter().zip(&counts.ways) {
         put(format!("received_{way}"), Some(traffic.received));
         put(format!("relayed_{way}"), Some(traffic.relayed));
+        put(format!("payload_bytes_{way}"), Some(traffic.bytes));
     }
     let both = |count: fn(&super::udp::Traffic) -> u64| Some(counts.ways.iter().map(count).sum());
     put("short".to_owned(), both(|way| way.short));
@@ -140,7 +141,7 @@ fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Optio
     put("flows_not_opened".to_owned(), Some(counts.not_opened));
     let nonce = match (plan.is_ciphering(), plan.scheme) {
         (false, _) => 0,
-        (true, Scheme::Tcp) => tcp::NONCE,
+        (true, Scheme::Tcp) => stream::NONCE,
         (true, _) => NONCE,
     };
     put("nonce_bytes".to_owned(), Some(nonce as u64));
@@ -151,7 +152,7 @@ fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Optio
 }
 
 /// What a reader must know.
-fn notes(counts: &Counts, ring_dropped: u64, parts: &Parts) -> Vec<String> {
+fn notes(plan: &Plan, counts: &Counts, ring_dropped: u64, parts: &Parts) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |count: u64, text: &str| {
         if count > 0 {
@@ -172,7 +173,12 @@ fn notes(counts: &Counts, ring_dropped: u64, parts: &Parts) -> Vec<String> {
     note(counts.not_opened, "clients could not be served: descriptors or memory are short");
     note(ring_dropped, "passages found the ring full; metrics lack them, packet counts do not");
     let came = parts.packets() > 0;
-    if came && parts.missing(Point::RxKernel).is_none() {
+    if came && plan.scheme == Scheme::Tcp {
+        notes.push(
+            "of a stream only the program's own stamps are had: processing of its pieces"
+                .to_owned(),
+        );
+    } else if came && parts.missing(Point::RxKernel).is_none() {
         notes.push(
             "no kernel stamps: queueing and node delay are not known, processing is".to_owned(),
         );

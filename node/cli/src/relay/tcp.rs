@@ -1,4 +1,273 @@
-//! A relay of TCP connections.
+//! A relay of TCP connections: for each of them a thread for either direction, bounded in number.
+//! What is stamped is a piece of the stream as it was read; only the program's own clock tells of
+//! those, for the kernel stamps segments.
 
-/// Bytes by which an enciphered direction of a connection is longer: its initial counter block.
-pub(super) const NONCE: usize = 16;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::thread;
+
+use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
+use dwell_io::clock::{monotonic, realtime};
+use dwell_io::cpu;
+use dwell_plan::RelayJob;
+use dwell_units::{Instant, Monotonic, Nanos};
+
+use super::plan::{Plan, Way};
+use super::record::{NewFlow, News};
+use super::udp::Counts;
+use crate::PlaceArgs;
+
+/// A stop is obeyed within this time.
+const NAP: Nanos = Nanos::from_millis(100);
+
+/// How long a far end may take to accept a connection.
+const CONNECTING: Nanos = Nanos::from_secs(3);
+
+/// Connections at the same time, whatever `--flows` says: each takes two threads.
+const CONNECTIONS: usize = 512;
+
+/// The longest piece.
+const PIECE: usize = 32 * 1024;
+
+/// What the threads share.
+struct Shared<'a> {
+    plan: &'a Plan,
+    place: PlaceArgs,
+    news: SyncSender<News>,
+    ring_dropped: &'a AtomicU64,
+    stop: &'a AtomicBool,
+    ways: [Counters; 2],
+    not_opened: AtomicU64,
+}
+
+#[derive(Default)]
+struct Counters {
+    received: AtomicU64,
+    relayed: AtomicU64,
+    bytes: AtomicU64,
+    send_failed: AtomicU64,
+}
+
+/// What the listener knows of a connection.
+struct Seat {
+    /// When something last came either way.
+    active: AtomicI64,
+    /// It has to make room.
+    left: AtomicBool,
+}
+
+impl Seat {
+    fn idle(&self, now: Instant<Monotonic>) -> Nanos {
+        now - Instant::from_nanos(self.active.load(Ordering::Relaxed))
+    }
+}
+
+/// Listens.
+pub(super) fn listen(plan: &Plan) -> io::Result<TcpListener> {
+    dwell_io::tcp::listen(plan.listen, Some(NAP))
+}
+
+/// Relays until stopped.
+pub(super) fn run(
+    listener: &TcpListener,
+    plan: &Plan,
+    job: &RelayJob,
+    news: SyncSender<News>,
+    ring_dropped: &AtomicU64,
+    stop: &AtomicBool,
+) -> Counts {
+    let shared = Shared {
+        plan,
+        place: job.place.into(),
+        news,
+        ring_dropped,
+        stop,
+        ways: Default::default(),
+        not_opened: AtomicU64::new(0),
+    };
+    let most = (job.flows as usize).min(CONNECTIONS);
+    let mut counts = Counts::default();
+    thread::scope(|scope| {
+        let mut seats: Vec<Arc<Seat>> = Vec::with_capacity(most);
+        let mut number = 0_u32;
+        while !stop.load(Ordering::Relaxed) {
+            let (client, peer) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // What is short (descriptors, memory) comes back with time only.
+                    if !matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) {
+                        counts.not_opened += 1;
+                        thread::sleep(NAP.to_std());
+                    }
+                    continue;
+                }
+            };
+            // A seat that only this list holds is empty.
+            seats.retain(|seat| Arc::strong_count(seat) > 1);
+            if seats.len() >= most && !make_room(&mut seats, job.idle, &mut counts) {
+                counts.not_opened += 1;
+                continue;
+            }
+            let active = AtomicI64::new(monotonic().as_nanos());
+            let seat = Arc::new(Seat { active, left: AtomicBool::new(false) });
+            seats.push(Arc::clone(&seat));
+            counts.flows.opened += 1;
+            let (shared, flow) = (&shared, number);
+            number = number.wrapping_add(2);
+            let started = thread::Builder::new().spawn_scoped(scope, move || {
+                if connect(shared, client, peer, flow, &seat).is_err() {
+                    shared.not_opened.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            counts.not_opened += u64::from(started.is_err());
+        }
+    });
+    for (traffic, counters) in counts.ways.iter_mut().zip(&shared.ways) {
+        traffic.received = counters.received.load(Ordering::Relaxed);
+        traffic.relayed = counters.relayed.load(Ordering::Relaxed);
+        traffic.bytes = counters.bytes.load(Ordering::Relaxed);
+        traffic.send_failed = counters.send_failed.load(Ordering::Relaxed);
+    }
+    counts.not_opened += shared.not_opened.load(Ordering::Relaxed);
+    counts
+}
+
+/// Takes the connection that was idle for longest from its seat, if that is too long.
+fn make_room(seats: &mut Vec<Arc<Seat>>, idle: Nanos, counts: &mut Counts) -> bool {
+    let now = monotonic();
+    let longest = (0..seats.len()).max_by_key(|n| seats[*n].idle(now));
+    let Some(longest) = longest.filter(|n| seats[*n].idle(now) > idle) else { return false };
+    seats.swap_remove(longest).left.store(true, Ordering::Relaxed);
+    counts.flows.evicted += 1;
+    true
+}
+
+/// Serves one connection to its end. An error: the far end was not to be reached.
+fn connect(
+    shared: &Shared<'_>,
+    client: TcpStream,
+    peer: SocketAddr,
+    flow: u32,
+    seat: &Seat,
+) -> io::Result<()> {
+    let far = TcpStream::connect_timeout(&shared.plan.to, CONNECTING.to_std())?;
+    for stream in [&client, &far] {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(NAP.to_std()))?;
+        stream.set_write_timeout(Some(NAP.to_std()))?;
+    }
+    let (listen, out) = (client.local_addr()?, far.local_addr()?);
+    let new = NewFlow { number: flow, client: peer, listen, out, to: shared.plan.to };
+    shared.tell(News::Flow(new));
+    let direction = |way, from, to| Direction { shared, way, flow, seat, from, to };
+    let (there, back) =
+        (direction(Way::Forward, &client, &far), direction(Way::Backward, &far, &client));
+    thread::scope(|scope| {
+        // Without a second thread it is no connection.
+        let back = thread::Builder::new().spawn_scoped(scope, || back.run())?;
+        there.run();
+        let _ = back.join();
+        Ok(())
+    })
+}
+
+/// One direction of a connection.
+struct Direction<'a> {
+    shared: &'a Shared<'a>,
+    way: Way,
+    flow: u32,
+    seat: &'a Seat,
+    from: &'a TcpStream,
+    to: &'a TcpStream,
+}
+
+impl Direction<'_> {
+    /// Sends on what comes, to its end, and then that end; what fails ends both directions.
+    fn run(&self) {
+        let place = self.shared.place;
+        // A CPU that was allowed at the start and is not any more costs speed only.
+        let _ = cpu::settle(place.cpu, place.real_time(false));
+        let ended = match self.pump() {
+            Ok(()) => self.to.shutdown(Shutdown::Write),
+            Err(_) => self.from.shutdown(Shutdown::Both).and(self.to.shutdown(Shutdown::Both)),
+        };
+        // A peer that went first.
+        let _ = ended;
+    }
+
+    fn pump(&self) -> io::Result<()> {
+        let mut work = self.shared.plan.stream_work(self.way);
+        let mut buffer = vec![0; PIECE].into_boxed_slice();
+        let counters = &self.shared.ways[self.way as usize];
+        for id in 0.. {
+            let len = self.patiently(|| (&mut &*self.from).read(&mut buffer))?;
+            let came = realtime();
+            if len == 0 {
+                return Ok(());
+            }
+            counters.received.fetch_add(1, Ordering::Relaxed);
+            self.seat.active.store(monotonic().as_nanos(), Ordering::Relaxed);
+            let pieces = work.work(&mut buffer[..len]);
+            let before = realtime();
+            let sent = pieces.into_iter().try_for_each(|piece| self.send(piece));
+            let after = realtime();
+            let mut stamps = PointStamps::default();
+            stamps.set(Point::RxApp, came);
+            stamps.set(Point::TxApp, before);
+            stamps.set(Point::TxAppDone, after);
+            let flow = self.flow + self.way as u32;
+            let fate = if sent.is_ok() { Fate::Sent } else { Fate::Dropped };
+            let size = u16::try_from(len).unwrap_or(u16::MAX);
+            self.shared.tell(News::Passage(Passage { flow, id, size, fate, stamps }));
+            if sent.is_err() {
+                counters.send_failed.fetch_add(1, Ordering::Relaxed);
+                return sent;
+            }
+            counters.relayed.fetch_add(1, Ordering::Relaxed);
+            counters.bytes.fetch_add(len as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.patiently(|| (&mut &*self.to).write(bytes))? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                sent => bytes = &bytes[sent..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries again whatever only took too long, until it is to stop.
+    fn patiently(&self, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+        use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+        loop {
+            match call() {
+                Err(error) if matches!(error.kind(), Interrupted | TimedOut | WouldBlock) => {
+                    let left = self.seat.left.load(Ordering::Relaxed);
+                    if left || self.shared.stop.load(Ordering::Relaxed) {
+                        return Err(io::ErrorKind::ConnectionAborted.into());
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Shared<'_> {
+    /// Never waits: what finds no room is counted.
+    fn tell(&self, news: News) {
+        if self.news.try_send(news).is_err() {
+            self.ring_dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

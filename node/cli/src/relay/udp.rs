@@ -52,6 +52,8 @@ pub(super) struct Traffic {
     pub(super) received: u64,
     /// Packets that were sent on.
     pub(super) relayed: u64,
+    /// Bytes of payload in those, as they came.
+    pub(super) bytes: u64,
     /// Of those, the ones with nothing beyond their clear bytes.
     pub(super) short: u64,
     /// Packets that nobody had enciphered.
@@ -341,7 +343,9 @@ impl<'a> Relay<'a> {
         before: Instant<Realtime>,
         after: Instant<Realtime>,
     ) {
-        self.counts.ways[came.way as usize].relayed += 1;
+        let traffic = &mut self.counts.ways[came.way as usize];
+        traffic.relayed += 1;
+        traffic.bytes += u64::from(came.passage.size);
         came.passage.stamps.set(Point::TxApp, before);
         came.passage.stamps.set(Point::TxAppDone, after);
         let teller = &mut self.teller;
