@@ -35,6 +35,9 @@ const BURST: usize = 32;
 /// Entries taken from an error queue at a time.
 const NOTICES: usize = 128;
 
+/// So often at most, where all are to be taken.
+const LOOKS: usize = 64;
+
 /// Flows up to this number are polled by asking each of them, which finds a packet sooner than
 /// asking the kernel about all.
 const FEW: usize = 4;
@@ -219,9 +222,10 @@ impl<'a> Relay<'a> {
                     }
                 }
             }
-            // After the packets: nobody waits for stamps.
-            if ready.error {
-                self.drain(ready.token);
+            // After the packets: nobody waits for stamps. An error that is not in the queue is
+            // cleared by receiving; it would be told for ever.
+            if ready.error && !self.drain(ready.token) && !ready.readable {
+                take(self, ready.token)?;
             }
         }
         Ok(())
@@ -426,20 +430,34 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Takes the stamps and errors of one socket.
-    fn drain(&mut self, token: u64) {
+    /// Takes the stamps and errors of one socket; returns whether there were any.
+    fn drain(&mut self, token: u64) -> bool {
+        let mut any = false;
         let (departures, teller) = (&mut self.departures, &mut self.teller);
         let errors = &mut self.counts.icmp_errors;
-        let mut each = |notice| match notice {
-            Notice::TxStamp { key, stamp } => {
-                departures.stamp(token, key, stamp, &mut |p| teller.tell(News::Passage(p)));
+        let mut each = |notice| {
+            any = true;
+            match notice {
+                Notice::TxStamp { key, stamp } => {
+                    departures.stamp(token, key, stamp, &mut |p| teller.tell(News::Passage(p)));
+                }
+                Notice::Error { icmp, .. } => *errors += u64::from(icmp),
             }
-            Notice::Error { icmp, .. } => *errors += u64::from(icmp),
         };
         if token == LISTENER {
             self.listener.notices(NOTICES, &mut each);
         } else if let Some(flow) = self.flows.find(FlowId::from_u64(token)) {
             flow.out.notices(NOTICES, &mut each);
+        }
+        any
+    }
+
+    /// Takes all that there are: a burst leaves more behind than one look takes.
+    fn drain_wholly(&mut self, token: u64) {
+        for _ in 0..LOOKS {
+            if !self.drain(token) {
+                return;
+            }
         }
     }
 
@@ -463,11 +481,15 @@ impl<'a> Relay<'a> {
             return;
         }
         self.tick = self.now + TICK;
+        // Before any packet is given up: after a stall, many stamps may have waited.
+        if self.flows.len() <= FEW {
+            self.drain_wholly(LISTENER);
+            for n in 0..self.few.len() {
+                self.drain_wholly(self.few[n].to_u64());
+            }
+        }
         let teller = &mut self.teller;
         self.departures.overdue(self.now, &mut |p| teller.tell(News::Passage(p)));
-        if self.flows.len() <= FEW {
-            self.drain_all();
-        }
         let mut expired = false;
         for _ in 0..EXPIRED {
             let Some(flow) = self.flows.expire(self.now) else { break };
@@ -494,10 +516,10 @@ impl<'a> Relay<'a> {
 
     /// Takes what stamps have come, gives up on the others, and counts up.
     fn end(mut self) -> Counts {
-        self.drain(LISTENER);
+        self.drain_wholly(LISTENER);
         let ids: Vec<_> = self.flows.iter_mut().map(|(id, _)| id).collect();
         for id in ids {
-            self.drain(id.to_u64());
+            self.drain_wholly(id.to_u64());
             let overflowed = self.flows.find(id).and_then(|flow| flow.out.overflowed());
             self.counts.overflowed += overflowed.unwrap_or(0);
         }
