@@ -1,0 +1,224 @@
+//! A sender, a node and a receiver in a lab, and ways to hold packets between them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::fixture::{DWELL, TestLab};
+use crate::ways::{Round, Told};
+
+/// Packets of a round, the flow's end and the first ones that do not count among them.
+const PACKETS: &str = "121";
+
+/// The relay and nothing else of ours runs on the second processor.
+const ENDS: &str = "0";
+const RELAY: &str = "1";
+
+const KEY: &str = "000102030405060708090a0b0c0d0e0f";
+
+/// How the node sends packets on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Translate,
+    Encrypt,
+    Route,
+}
+
+/// Where packets are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// In the relay, between receiving and sending.
+    Program,
+    /// In the relay's receive buffer.
+    Socket,
+    /// In the queueing discipline of the node's interface.
+    Qdisc,
+    /// Between the sender and the node.
+    Wire,
+}
+
+/// A place, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Hold {
+    pub(crate) place: Place,
+    pub(crate) micros: i64,
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = match self.place {
+            Place::Program => "in the program",
+            Place::Socket => "unread in the socket",
+            Place::Qdisc => "in the queueing discipline",
+            Place::Wire => "on the wire",
+        };
+        write!(f, "{place} for {} us", self.micros)
+    }
+}
+
+/// A lab of bare links, and one for each time that a wire of dwell's own holds packets, 0 too.
+pub(crate) struct Labs {
+    manner: Manner,
+    bare: TestLab,
+    wires: BTreeMap<i64, TestLab>,
+}
+
+impl Labs {
+    pub(crate) fn up(manner: Manner, times: &[i64]) -> Self {
+        let bare = TestLab::up("bare", &["line:3"]);
+        make_qdisc(&bare);
+        let directory = tempfile::tempdir().unwrap();
+        let wire = |micros: i64| {
+            let file = directory.path().join(format!("wire-{micros}.toml"));
+            let text = format!(
+                "version = 1\nnodes = [\"n1\", \"n2\", \"n3\"]\nlinks = [{{ a = \"n1\", b = \"n2\", \
+                 mechanism = \"tap\", delay = \"{micros}us\" }}, {{ a = \"n2\", b = \"n3\" }}]\n"
+            );
+            std::fs::write(&file, text).unwrap();
+            let lab = TestLab::up(&format!("wire{micros}"), &[file.to_str().unwrap()]);
+            for process in lab.processes() {
+                let pid = process.split(' ').next().unwrap();
+                run("taskset", &["-a", "-c", "-p", ENDS, pid]);
+            }
+            (micros, lab)
+        };
+        let wires = [0].iter().chain(times).map(|micros| wire(*micros)).collect();
+        Self { manner, bare, wires }
+    }
+
+    /// Sends packets through the node. Without a hold: over bare links, or over a `wire` of dwell's
+    /// own that adds nothing on purpose.
+    pub(crate) fn round(&self, hold: Option<Hold>, wire: bool) -> Round {
+        let lab = match hold {
+            Some(Hold { place: Place::Wire, micros }) => &self.wires[&micros],
+            None if wire => &self.wires[&0],
+            _ => &self.bare,
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let samples = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        let qdisc = hold.filter(|hold| hold.place == Place::Qdisc);
+        if let Some(Hold { micros, .. }) = qdisc {
+            set_filter(lab, micros);
+        }
+        let sink = ["load", "sink", "udp://198.19.0.3:5001", "--json", "--cpu", ENDS];
+        let sink_samples = samples("sink");
+        let sink = [&sink[..], &["--busy-poll", "--samples", &sink_samples]].concat();
+        let sink = Running::start(lab, "n3", "", &sink);
+        let node_samples = samples("node");
+        let node = self.node(lab, hold, &node_samples);
+        let to = if self.manner == Manner::Route { "3" } else { "2" };
+        let to = format!("udp://198.19.0.{to}:5001");
+        let sender_samples = samples("sender");
+        let traffic = ["load", "traffic", &to, "--rate", "200pps", "--size", "1000B", "--json"];
+        let more = ["--count", PACKETS, "--header", "iperf", "--cpu", ENDS, "--samples"];
+        let sent = [&[DWELL][..], &traffic, &more, &[&sender_samples]].concat();
+        let sent = lab.exec("n1", &sent);
+        assert!(sent.status.success(), "{sent:?}");
+        let (node, sink) = (node.end(), sink.end());
+        if qdisc.is_some() {
+            remove_filter(lab);
+        }
+        let told = [&sender_samples, &node_samples, &sink_samples];
+        let [sender, middle, receiver] = told.map(|file| Told::read(Path::new(file)));
+        middle.assert_missing_stamps_are_counted(&node);
+        receiver.assert_missing_stamps_are_counted(&sink);
+        if std::env::var("ATTR_DEBUG").is_ok() {
+            eprintln!(
+                "{hold:?} {wire} {} {} {}",
+                sender.passages.len(),
+                middle.passages.len(),
+                receiver.passages.len()
+            );
+        }
+        Round::join(&sender, &middle, &receiver)
+    }
+
+    fn node(&self, lab: &TestLab, hold: Option<Hold>, samples: &str) -> Running {
+        let mode = match self.manner {
+            Manner::Route => {
+                let trace = ["trace", "--flow", "udp port 5001", "--hooks", "netfilter", "--json"];
+                return Running::start(
+                    lab,
+                    "n2",
+                    "tracing",
+                    &[&trace[..], &["--samples", samples]].concat(),
+                );
+            }
+            Manner::Translate => &["--mode", "translate"][..],
+            // The header stays readable for the receiver, which deciphers nothing.
+            Manner::Encrypt => &["--mode", "encrypt", "--clear", "76"],
+        };
+        let relay = ["relay", "--listen", "udp://198.19.0.2:5001", "--to", "udp://198.19.0.3:5001"];
+        let place =
+            ["--id", "iperf", "--json", "--busy-poll", "--cpu", RELAY, "--samples", samples];
+        let hold = hold.and_then(|hold| match hold.place {
+            Place::Program => Some(format!("program:{}us", hold.micros)),
+            Place::Socket => Some(format!("socket:{}us", hold.micros)),
+            Place::Qdisc | Place::Wire => None,
+        });
+        let hold: Vec<&str> = hold.iter().flat_map(|hold| ["--hold", hold]).collect();
+        Running::start(lab, "n2", "relaying", &[&relay[..], &place, mode, &hold].concat())
+    }
+}
+
+/// A discipline that asks a classifier about every packet.
+fn make_qdisc(lab: &TestLab) {
+    tc(lab, &["qdisc", "add", "dev", "n3", "root", "handle", "1:", "htb", "default", "1"]);
+    let class = ["class", "add", "dev", "n3", "parent", "1:", "classid", "1:1", "htb"];
+    tc(lab, &[&class[..], &["rate", "10gbit", "quantum", "60000"]].concat());
+}
+
+/// See node/bpf/hold.bpf.c.
+fn set_filter(lab: &TestLab, micros: i64) {
+    let object = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpf/hold.bpf.o");
+    let filter = ["filter", "add", "dev", "n3", "parent", "1:", "prio", "1", "bpf", "da", "obj"];
+    let section = format!("hold_{micros}us");
+    tc(lab, &[&filter[..], &[object.to_str().unwrap(), "sec", &section]].concat());
+}
+
+fn remove_filter(lab: &TestLab) {
+    tc(lab, &["filter", "del", "dev", "n3", "parent", "1:", "prio", "1"]);
+}
+
+fn tc(lab: &TestLab, arguments: &[&str]) {
+    let netns = lab.netns("n2");
+    run("tc", &[&["-n", netns.file_name().unwrap().to_str().unwrap()], arguments].concat());
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+}
+
+/// A command that runs in a node until it is told to end, before everything that others run here.
+struct Running(Child);
+
+impl Running {
+    fn start(lab: &TestLab, node: &str, ready: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new("nice")
+            .args(["-n", "-20", DWELL, "lab", "exec", "--lab", &lab.name, node, "--", DWELL])
+            .args(arguments)
+            .env("DWELL_KEY", KEY)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let talk = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = talk.lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains(ready)), "{arguments:?} is ready");
+        Self(child)
+    }
+
+    /// Stops it as ^C does; returns its summary.
+    fn end(self) -> Value {
+        run("kill", &["-INT", &self.0.id().to_string()]);
+        let output = self.0.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
