@@ -6,17 +6,31 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use dwell_io::process::{Handle, Signal};
 use serde_json::Value;
 
-use crate::fixture::{DWELL, TestLab};
+use crate::fixture::{DWELL, TestLab, until};
 use crate::ways::{Round, Told};
 
 /// Packets of a round, the flow's end and the first ones that do not count among them.
 const PACKETS: &str = "121";
 
-/// The relay and nothing else of ours runs on the second processor.
-const ENDS: &str = "0";
-const RELAY: &str = "1";
+/// What polls has a processor of its own: the relay the second, or where there is none the receiver.
+/// The sender, which mostly sleeps, and the wires go before the receiver on the first.
+const FIRST: &str = "0";
+const SECOND: &str = "1";
+
+/// Real-time priorities: others that compute here must not be taken for a part of a delay.
+const POLLING: &str = "1";
+const PUNCTUAL: &str = "2";
+const TEST: &str = "3";
+
+/// Puts this process and what it starts before all others; whether that is allowed.
+pub(crate) fn go_first() -> bool {
+    let process = std::process::id().to_string();
+    let output = Command::new("chrt").args(["-a", "-f", "-p", TEST, &process]).output();
+    output.is_ok_and(|output| output.status.success())
+}
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
@@ -82,7 +96,8 @@ impl Labs {
             let lab = TestLab::up(&format!("wire{micros}"), &[file.to_str().unwrap()]);
             for process in lab.processes() {
                 let pid = process.split(' ').next().unwrap();
-                run("taskset", &["-a", "-c", "-p", ENDS, pid]);
+                run("taskset", &["-a", "-c", "-p", FIRST, pid]);
+                run("chrt", &["-a", "-f", "-p", PUNCTUAL, pid]);
             }
             (micros, lab)
         };
@@ -104,18 +119,22 @@ impl Labs {
         if let Some(Hold { micros, .. }) = qdisc {
             set_filter(lab, micros);
         }
-        let sink = ["load", "sink", "udp://198.19.0.3:5001", "--json", "--cpu", ENDS];
+        let spare = if self.manner == Manner::Route { SECOND } else { FIRST };
+        let sink = ["load", "sink", "udp://198.19.0.3:5001", "--json", "--cpu", spare];
         let sink_samples = samples("sink");
         let sink = [&sink[..], &["--busy-poll", "--samples", &sink_samples]].concat();
-        let sink = Running::start(lab, "n3", "", &sink);
+        let sink = Running::start(lab, "n3", "listening", &sink);
+        sink.let_others_go_before_who_polls(spare);
         let node_samples = samples("node");
         let node = self.node(lab, hold, &node_samples);
         let to = if self.manner == Manner::Route { "3" } else { "2" };
         let to = format!("udp://198.19.0.{to}:5001");
         let sender_samples = samples("sender");
         let traffic = ["load", "traffic", &to, "--rate", "200pps", "--size", "1000B", "--json"];
-        let more = ["--count", PACKETS, "--header", "iperf", "--cpu", ENDS, "--samples"];
-        let sent = [&[DWELL][..], &traffic, &more, &[&sender_samples]].concat();
+        let more =
+            ["--count", PACKETS, "--header", "iperf", "--cpu", FIRST, "--scheduling", "other"];
+        let chrt = ["chrt", "-f", PUNCTUAL, DWELL];
+        let sent = [&chrt[..], &traffic, &more, &["--samples", &sender_samples]].concat();
         let sent = lab.exec("n1", &sent);
         assert!(sent.status.success(), "{sent:?}");
         let (node, sink) = (node.end(), sink.end());
@@ -126,15 +145,15 @@ impl Labs {
         let [sender, middle, receiver] = told.map(|file| Told::read(Path::new(file)));
         middle.assert_missing_stamps_are_counted(&node);
         receiver.assert_missing_stamps_are_counted(&sink);
+        let round = Round::join(&sender, &middle, &receiver);
         if std::env::var("ATTR_DEBUG").is_ok() {
             eprintln!(
-                "{hold:?} {wire} {} {} {}",
-                sender.passages.len(),
-                middle.passages.len(),
-                receiver.passages.len()
+                "{:34} {}",
+                hold.map_or(format!("none {wire}"), |h| h.to_string()),
+                round.line()
             );
         }
-        Round::join(&sender, &middle, &receiver)
+        round
     }
 
     fn node(&self, lab: &TestLab, hold: Option<Hold>, samples: &str) -> Running {
@@ -154,14 +173,17 @@ impl Labs {
         };
         let relay = ["relay", "--listen", "udp://198.19.0.2:5001", "--to", "udp://198.19.0.3:5001"];
         let place =
-            ["--id", "iperf", "--json", "--busy-poll", "--cpu", RELAY, "--samples", samples];
+            ["--id", "iperf", "--json", "--busy-poll", "--cpu", SECOND, "--samples", samples];
         let hold = hold.and_then(|hold| match hold.place {
             Place::Program => Some(format!("program:{}us", hold.micros)),
             Place::Socket => Some(format!("socket:{}us", hold.micros)),
             Place::Qdisc | Place::Wire => None,
         });
         let hold: Vec<&str> = hold.iter().flat_map(|hold| ["--hold", hold]).collect();
-        Running::start(lab, "n2", "relaying", &[&relay[..], &place, mode, &hold].concat())
+        let arguments = [&relay[..], &place, mode, &hold].concat();
+        let relay = Running::start(lab, "n2", "relaying", &arguments);
+        relay.let_others_go_before_who_polls(SECOND);
+        relay
     }
 }
 
@@ -194,13 +216,13 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
 }
 
-/// A command that runs in a node until it is told to end, before everything that others run here.
+/// A command that runs in a node until it is told to end.
 struct Running(Child);
 
 impl Running {
     fn start(lab: &TestLab, node: &str, ready: &str, arguments: &[&str]) -> Self {
-        let mut child = Command::new("nice")
-            .args(["-n", "-20", DWELL, "lab", "exec", "--lab", &lab.name, node, "--", DWELL])
+        let mut child = Command::new("chrt")
+            .args(["-f", PUNCTUAL, DWELL, "lab", "exec", "--lab", &lab.name, node, "--", DWELL])
             .args(arguments)
             .env("DWELL_KEY", KEY)
             .stdin(Stdio::null())
@@ -214,9 +236,26 @@ impl Running {
         Self(child)
     }
 
+    /// Who polls must not keep other threads of its own from their work, nor the sender from its.
+    fn let_others_go_before_who_polls(&self, cpu: &str) {
+        let tasks = format!("/proc/{}/task", self.0.id());
+        let polls = |task: &str| {
+            let status = std::fs::read_to_string(format!("{tasks}/{task}/status"));
+            let allowed = format!("Cpus_allowed_list:\t{cpu}\n");
+            status.is_ok_and(|status| status.contains(&allowed))
+        };
+        until("the polling thread is where it belongs", || {
+            let all = std::fs::read_dir(&tasks).unwrap().flatten();
+            let mut names = all.map(|task| task.file_name().into_string().unwrap());
+            let Some(task) = names.find(|task| polls(task)) else { return false };
+            run("chrt", &["-f", "-p", POLLING, &task]);
+            true
+        });
+    }
+
     /// Stops it as ^C does; returns its summary.
     fn end(self) -> Value {
-        run("kill", &["-INT", &self.0.id().to_string()]);
+        Handle::open(self.0.id()).unwrap().signal(Signal::Interrupt).unwrap();
         let output = self.0.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()

@@ -108,6 +108,10 @@ impl Round {
         );
     }
 
+    pub(crate) fn line(&self) -> String {
+        self.rungs.sum().iter().map(|s| format!("{:>9.2}", self.median(*s) as f64 / 1e3)).collect()
+    }
+
     /// The median of one part, in nanoseconds.
     pub(crate) fn median(&self, slice: Slice) -> i64 {
         let mut delays: Vec<i64> =
