@@ -215,7 +215,7 @@ impl<'a> Relay<'a> {
             let ready = self.poller.ready(n);
             if ready.readable {
                 let burst = if self.holds(HoldAt::Socket) { 1 } else { burst };
-                self.spin(HoldAt::Socket);
+                self.spin_since(self.now, HoldAt::Socket);
                 for _ in 0..burst {
                     if !take(self, ready.token)? {
                         break;
@@ -507,8 +507,15 @@ impl<'a> Relay<'a> {
 
     /// Holds a packet on purpose.
     pub(super) fn spin(&self, at: HoldAt) {
+        if self.holds(at) {
+            self.spin_since(monotonic(), at);
+        }
+    }
+
+    /// Holds what was known to be there at `start`.
+    fn spin_since(&self, start: Instant<Monotonic>, at: HoldAt) {
         let Some(hold) = self.hold.filter(|hold| hold.at == at) else { return };
-        let until = monotonic() + hold.time;
+        let until = start + hold.time;
         while monotonic() < until {
             std::hint::spin_loop();
         }

@@ -65,14 +65,9 @@ fn proves(manner: Manner, places: &[Place]) {
     let mut slices = Vec::new();
     for cycle in 0..MOST {
         let mut bases = BTreeMap::new();
-        for wire in [false, true] {
-            if undecided.iter().any(|hold| (hold.place == Place::Wire) == wire) {
-                bases.insert(wire, labs.round(None, wire));
-            }
-        }
         for hold in &undecided {
-            let (base, held) =
-                (&bases[&(hold.place == Place::Wire)], labs.round(Some(*hold), false));
+            let base = bases.entry(hold.base()).or_insert_with(|| labs.round(hold.base()));
+            let held = labs.round(*hold);
             slices = Rungs::of(&held.ways).sum();
             slices.push(Slice::Leg(Leg::EndToEnd));
             for (n, slice) in slices.iter().enumerate() {

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use dwell_io::datagram::{EndOptions, UdpEnd};
+use dwell_io::port::StampRequest;
 use dwell_io::process::{Handle, Signal};
 use serde_json::Value;
 
@@ -55,11 +58,19 @@ pub(crate) enum Place {
     Wire,
 }
 
-/// A place, and for how long.
+/// A place, and for how long; for 0 us to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hold {
     pub(crate) place: Place,
     pub(crate) micros: i64,
+}
+
+impl Hold {
+    /// The same way of packets without holding them.
+    pub(crate) fn base(self) -> Self {
+        let place = if self.place == Place::Qdisc { Place::Program } else { self.place };
+        Self { place, micros: 0 }
+    }
 }
 
 impl fmt::Display for Hold {
@@ -74,11 +85,15 @@ impl fmt::Display for Hold {
     }
 }
 
+/// Every wire of dwell's own has at least this delay, behind which its own work on a packet is hidden.
+const WIRE: i64 = 50;
+
 /// A lab of bare links, and one for each time that a wire of dwell's own holds packets, 0 too.
 pub(crate) struct Labs {
     manner: Manner,
     bare: TestLab,
     wires: BTreeMap<i64, TestLab>,
+    _stamps: UdpEnd,
 }
 
 impl Labs {
@@ -90,7 +105,8 @@ impl Labs {
             let file = directory.path().join(format!("wire-{micros}.toml"));
             let text = format!(
                 "version = 1\nnodes = [\"n1\", \"n2\", \"n3\"]\nlinks = [{{ a = \"n1\", b = \"n2\", \
-                 mechanism = \"tap\", delay = \"{micros}us\" }}, {{ a = \"n2\", b = \"n3\" }}]\n"
+                 mechanism = \"tap\", delay = \"{}us\" }}, {{ a = \"n2\", b = \"n3\" }}]\n",
+                WIRE + micros
             );
             std::fs::write(&file, text).unwrap();
             let lab = TestLab::up(&format!("wire{micros}"), &[file.to_str().unwrap()]);
@@ -102,22 +118,19 @@ impl Labs {
             (micros, lab)
         };
         let wires = [0].iter().chain(times).map(|micros| wire(*micros)).collect();
-        Self { manner, bare, wires }
+        Self { manner, bare, wires, _stamps: switch_stamps_on() }
     }
 
-    /// Sends packets through the node. Without a hold: over bare links, or over a `wire` of dwell's
-    /// own that adds nothing on purpose.
-    pub(crate) fn round(&self, hold: Option<Hold>, wire: bool) -> Round {
-        let lab = match hold {
-            Some(Hold { place: Place::Wire, micros }) => &self.wires[&micros],
-            None if wire => &self.wires[&0],
+    /// Sends packets through the node, of which each is held.
+    pub(crate) fn round(&self, hold: Hold) -> Round {
+        let lab = match hold.place {
+            Place::Wire => &self.wires[&hold.micros],
             _ => &self.bare,
         };
         let directory = tempfile::tempdir().unwrap();
         let samples = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-        let qdisc = hold.filter(|hold| hold.place == Place::Qdisc);
-        if let Some(Hold { micros, .. }) = qdisc {
-            set_filter(lab, micros);
+        if hold.place == Place::Qdisc {
+            set_filter(lab, hold.micros);
         }
         let spare = if self.manner == Manner::Route { SECOND } else { FIRST };
         let sink = ["load", "sink", "udp://198.19.0.3:5001", "--json", "--cpu", spare];
@@ -138,7 +151,7 @@ impl Labs {
         let sent = lab.exec("n1", &sent);
         assert!(sent.status.success(), "{sent:?}");
         let (node, sink) = (node.end(), sink.end());
-        if qdisc.is_some() {
+        if hold.place == Place::Qdisc {
             remove_filter(lab);
         }
         let told = [&sender_samples, &node_samples, &sink_samples];
@@ -146,17 +159,13 @@ impl Labs {
         middle.assert_missing_stamps_are_counted(&node);
         receiver.assert_missing_stamps_are_counted(&sink);
         let round = Round::join(&sender, &middle, &receiver);
-        if std::env::var("ATTR_DEBUG").is_ok() {
-            eprintln!(
-                "{:34} {}",
-                hold.map_or(format!("none {wire}"), |h| h.to_string()),
-                round.line()
-            );
+        if std::env::var_os("ATTRIBUTION_ROUNDS").is_some() {
+            println!("{:>36} {}", hold.to_string(), round.line());
         }
         round
     }
 
-    fn node(&self, lab: &TestLab, hold: Option<Hold>, samples: &str) -> Running {
+    fn node(&self, lab: &TestLab, hold: Hold, samples: &str) -> Running {
         let mode = match self.manner {
             Manner::Route => {
                 let trace = ["trace", "--flow", "udp port 5001", "--hooks", "netfilter", "--json"];
@@ -174,17 +183,31 @@ impl Labs {
         let relay = ["relay", "--listen", "udp://198.19.0.2:5001", "--to", "udp://198.19.0.3:5001"];
         let place =
             ["--id", "iperf", "--json", "--busy-poll", "--cpu", SECOND, "--samples", samples];
-        let hold = hold.and_then(|hold| match hold.place {
-            Place::Program => Some(format!("program:{}us", hold.micros)),
-            Place::Socket => Some(format!("socket:{}us", hold.micros)),
-            Place::Qdisc | Place::Wire => None,
-        });
+        let hold = match hold.place {
+            Place::Program if hold.micros > 0 => Some(format!("program:{}us", hold.micros)),
+            // For no time too: looking whether there is a packet before taking it takes time itself.
+            Place::Socket => Some(format!("socket:{}ns", (1_000 * hold.micros).max(1))),
+            _ => None,
+        };
         let hold: Vec<&str> = hold.iter().flat_map(|hold| ["--hold", hold]).collect();
         let arguments = [&relay[..], &place, mode, &hold].concat();
         let relay = Running::start(lab, "n2", "relaying", &arguments);
         relay.let_others_go_before_who_polls(SECOND);
         relay
     }
+}
+
+/// The kernel stamps what comes in while any socket asks for it, and begins some time after the first
+/// does: one that asks from before the first round until after the last.
+fn switch_stamps_on() -> UdpEnd {
+    let options = EndOptions { stamps: StampRequest::Kernel, whole: false };
+    let mut end = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
+    let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+    until("the kernel stamps what comes in", || {
+        near.send_to(&[0], end.local_addr()).unwrap();
+        matches!(end.receive(&mut [0; 8]), Ok(Some(came)) if came.rx.kernel.is_some())
+    });
+    end
 }
 
 /// A discipline that asks a classifier about every packet.

@@ -76,6 +76,8 @@ impl Round {
             });
         let ways: Vec<Way> = ways.collect();
         let rungs = Rungs::of(&ways);
+        let some_joined = ways.iter().any(|way| way.node != PointStamps::default());
+        assert!(some_joined, "{:?} {:?} {:?}", sender.flows, node.flows, receiver.flows);
         let round = Self { ways, rungs };
         round.assert_parts_sum_to_the_whole();
         round
@@ -108,6 +110,7 @@ impl Round {
         );
     }
 
+    /// The medians of all parts in packet order, in microseconds.
     pub(crate) fn line(&self) -> String {
         self.rungs.sum().iter().map(|s| format!("{:>9.2}", self.median(*s) as f64 / 1e3)).collect()
     }
