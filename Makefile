@@ -11,7 +11,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint fmt setup setup-run peers man completions bpf web bench-rtt bench-data bench-relay install clean
+.PHONY: help build run test test-web lint fmt setup setup-run peers man completions attribution bpf web bench-rtt bench-data bench-relay install clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
