@@ -25,7 +25,7 @@ const TIMES: [i64; 3] = [20, 200, 2_000];
 
 /// Cycles of rounds, in which every hold has its turn beside rounds without any.
 const LEAST: usize = 5;
-const MOST: usize = 7;
+const MOST: usize = 10;
 
 /// Only one of these tests measures at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -82,7 +82,7 @@ fn proves(manner: Manner, places: &[Place]) {
         }
         if cycle + 1 >= LEAST {
             undecided.retain(|hold| {
-                (0..slices.len()).any(|n| rises[&(*hold, n)].judge() == Judged::CannotTell)
+                (0..slices.len() - 1).any(|n| rises[&(*hold, n)].judge() == Judged::CannotTell)
             });
         }
         if undecided.is_empty() {
@@ -96,7 +96,7 @@ fn proves(manner: Manner, places: &[Place]) {
             let rise = &rises[&(*hold, n)];
             line += &format!(" {} {rise};", slice.name().trim_end_matches("_ns"));
             // That the whole rises too is no more than the sum of the others.
-            if n + 1 < slices.len() && rise.judge() == Judged::Wrong {
+            if n + 1 < slices.len() && !rise.median_is_within() {
                 wrong.push(format!("{manner:?}, held {hold}: {} {rise}", slice.name()));
             }
         }
@@ -104,7 +104,10 @@ fn proves(manner: Manner, places: &[Place]) {
     }
     if !undecided.is_empty() {
         let undecided: Vec<_> = undecided.iter().map(Hold::to_string).collect();
-        println!("the machine is too busy to decide on {}", undecided.join(", "));
+        println!(
+            "the medians stand, but their intervals reach beyond the limits: {}",
+            undecided.join(", ")
+        );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

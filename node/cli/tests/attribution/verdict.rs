@@ -49,18 +49,28 @@ impl Rise {
         (self.seen[cut], self.seen[n - 1 - cut])
     }
 
-    /// Wrong only if the whole interval is; right if the median is and the interval is no wider
-    /// than the limit, so that it could have been wrong.
+    /// Right where the whole interval is within the limit, wrong where none of it is.
     pub(crate) fn judge(&self) -> Judged {
         let (low, high) = self.interval();
-        let (least, most) = (self.expected - self.limit(), self.expected + self.limit());
-        if high <= least || low >= most {
-            Judged::Wrong
-        } else if least < self.median() && self.median() < most && high - low <= self.limit() {
-            Judged::Right
-        } else {
-            Judged::CannotTell
+        match (self.is_within(low) && self.is_within(high), self.median_is_within()) {
+            (true, _) => Judged::Right,
+            (false, true) => Judged::CannotTell,
+            (false, false) if self.reaches_in(low, high) => Judged::CannotTell,
+            (false, false) => Judged::Wrong,
         }
+    }
+
+    /// Whether the median of all cycles is within the limit.
+    pub(crate) fn median_is_within(&self) -> bool {
+        self.is_within(self.median())
+    }
+
+    fn is_within(&self, rise: i64) -> bool {
+        (rise - self.expected).abs() < self.limit()
+    }
+
+    fn reaches_in(&self, low: i64, high: i64) -> bool {
+        low < self.expected + self.limit() && high > self.expected - self.limit()
     }
 }
 
