@@ -11,7 +11,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint fmt setup setup-run peers man completions bpf web bench-rtt bench-data bench-relay install clean
+.PHONY: help build run test test-web lint fmt setup setup-run peers man completions attribution bpf web bench-rtt bench-data bench-relay install clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +57,9 @@ man: ## regenerate docs/man from the command definition
 
 completions: ## regenerate docs/completions from the command definition
 	$(CARGO) run --quiet --locked -p dwell -- generate completions docs/completions
+
+attribution: setup ## holds packets at known places and says which part of their delay rose (docs/anatomy.md)
+	$(CARGO) test --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
 
 bpf: setup ## recompile node/bpf, the programs that `dwell trace` loads
 	node/bpf/build node/bpf

@@ -164,6 +164,14 @@ impl Batch {
         (Datagram { len, rx, from }, &mut self.buffers[n])
     }
 
+    /// The buffer of one place of the batch.
+    ///
+    /// # Panics
+    /// There are fewer.
+    pub fn buffer(&mut self, n: usize) -> &mut [u8] {
+        &mut self.buffers[n]
+    }
+
     /// Sends parcels in their order, with as few calls as it takes. `each` gets what became of
     /// every one: the kernel's key, if its stamps are to come.
     pub fn send(

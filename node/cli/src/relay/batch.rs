@@ -53,7 +53,6 @@ impl Batches {
         if taken == 0 {
             return Ok(false);
         }
-        relay.spin(HoldAt::Program);
         if token == LISTENER {
             // Packets of one flow leave by one call, in their order.
             self.came.sort_unstable_by_key(|(n, came, _)| (came.flow.to_u64(), *n));
@@ -68,6 +67,9 @@ impl Batches {
 
     fn take_forward(&mut self, relay: &mut Relay<'_>) -> io::Result<usize> {
         let taken = self.batch.receive(&relay.listener)?;
+        if taken > 0 {
+            relay.spin(HoldAt::Program);
+        }
         for n in 0..taken {
             let (datagram, buffer) = self.batch.datagram(n, &relay.listener);
             let flow = datagram.from.and_then(|peer| relay.flow_of(peer));
@@ -82,6 +84,9 @@ impl Batches {
         // One that left meanwhile.
         let Some(flow) = relay.flows.find(id) else { return Ok(0) };
         let taken = self.batch.receive(&flow.out)?;
+        if taken > 0 {
+            relay.spin(HoldAt::Program);
+        }
         for n in 0..taken {
             let Some(flow) = relay.flows.find(id) else { break };
             let (datagram, buffer) = self.batch.datagram(n, &flow.out);
@@ -94,9 +99,12 @@ impl Batches {
     /// Sends on packets of one flow and way.
     fn send(&mut self, relay: &mut Relay<'_>, packets: &mut [(usize, Came, Range<usize>)]) {
         let Some((_, Came { way, flow, .. }, _)) = packets.first() else { return };
-        let way = *way;
+        let (way, id) = (*way, *flow);
+        for (n, came, at) in packets.iter() {
+            relay.say(came, &mut self.batch.buffer(*n)[at.clone()]);
+        }
         // One that made room for another of the same batch.
-        let Some(flow) = relay.flows.find(*flow) else {
+        let Some(flow) = relay.flows.find(id) else {
             packets.iter().for_each(|(_, came, _)| relay.not_sent(came, SendError::Closed));
             return;
         };

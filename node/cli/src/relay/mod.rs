@@ -3,7 +3,8 @@
 //!
 //! `args` is the command line; `plan` judges the job; `udp`, `batch` and `tcp` are the loops that join the engine to sockets;
 //! `stamps` keeps packets until their stamps of leaving have come, and `record` hands them to the
-//! thread that keeps them; `report` makes the summary. `xdp` is the relay without a loop.
+//! thread that keeps them; `telemetry` tells of them in the packets; `report` makes the summary. `xdp`
+//! is the relay without a loop.
 
 mod args;
 mod batch;
@@ -12,6 +13,7 @@ mod record;
 mod report;
 mod stamps;
 mod tcp;
+mod telemetry;
 mod udp;
 mod xdp;
 

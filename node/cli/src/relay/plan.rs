@@ -84,11 +84,13 @@ impl Plan {
                 "--clear auto reads the headers of datagrams; give a number for tcp://".into(),
             );
         }
+        if scheme == Scheme::Tcp && job.telemetry {
+            return usage("--telemetry fills slots of STAMP packets: it is for udp:// only".into());
+        }
         if scheme == Scheme::Tcp && (job.engine != RelayEngine::Socket || job.hold.is_some()) {
             return usage("--engine and --hold are for udp:// only".to_owned());
         }
         xdp::check(job, listen, to)?;
-        not_yet(job)?;
         let key = match job.mode {
             RelayMode::Translate if matches!(job.key, KeySource::File(_)) => {
                 return usage("--key-file is for --mode encrypt and decrypt".to_owned());
@@ -154,14 +156,6 @@ fn drawn<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     random::fill(&mut bytes).expect("every Linux since 3.17 has random numbers");
     bytes
-}
-
-/// What is asked for and does not exist.
-fn not_yet(job: &RelayJob) -> Result<(), Failure> {
-    if job.telemetry {
-        return Err(Failure::unsupported("--telemetry: this program's relays fill no slots"));
-    }
-    Ok(())
 }
 
 fn key(source: &KeySource) -> Result<Key, Failure> {

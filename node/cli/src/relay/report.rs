@@ -109,6 +109,7 @@ pub(super) fn parameters(job: &RelayJob, plan: &Plan) -> BTreeMap<String, serde_
         ("id", json!(job.id)),
         ("flows", json!(job.flows)),
         ("idle_ns", json!(job.idle.0)),
+        ("node_id", json!(job.telemetry.then_some(job.node_id))),
         ("hold_at", json!(job.hold.map(|hold| hold.at))),
         ("hold_ns", json!(job.hold.map(|hold| hold.time.0))),
     ]
@@ -132,6 +133,7 @@ fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Optio
     put("unsealed".to_owned(), both(|way| way.unsealed));
     put("too_long".to_owned(), both(|way| way.too_long));
     put("send_failed".to_owned(), both(|way| way.send_failed));
+    put("telemetry_filled".to_owned(), both(|way| way.telemetry_filled));
     put("overflowed".to_owned(), Some(counts.overflowed));
     put("icmp_errors".to_owned(), Some(counts.icmp_errors));
     put("flows".to_owned(), Some(counts.flows.opened));

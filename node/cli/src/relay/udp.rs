@@ -22,6 +22,7 @@ use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use super::plan::{Plan, Way};
 use super::record::{NewFlow, News, Teller};
 use super::stamps::Departures;
+use super::telemetry::Telemetry;
 
 /// A stop is obeyed, and idle flows are looked for, this often.
 const TICK: Nanos = Nanos::from_millis(100);
@@ -34,6 +35,9 @@ const BURST: usize = 32;
 
 /// Entries taken from an error queue at a time.
 const NOTICES: usize = 128;
+
+/// So often at most, where all are to be taken.
+const LOOKS: usize = 64;
 
 /// Flows up to this number are polled by asking each of them, which finds a packet sooner than
 /// asking the kernel about all.
@@ -62,6 +66,8 @@ pub(super) struct Traffic {
     pub(super) too_long: u64,
     /// Packets that could not be sent for another reason.
     pub(super) send_failed: u64,
+    /// Packets that had an empty slot of telemetry, which was filled.
+    pub(super) telemetry_filled: u64,
 }
 
 /// What was counted.
@@ -101,6 +107,7 @@ pub(super) struct Relay<'a> {
     teller: Teller<'a>,
     counts: Counts,
     hold: Option<Hold>,
+    telemetry: Option<Telemetry>,
     busy: bool,
     next_number: u32,
     buffer: Box<[u8]>,
@@ -146,6 +153,7 @@ impl<'a> Relay<'a> {
             teller,
             counts: Counts::default(),
             hold: job.hold.filter(|hold| hold.time.is_positive()),
+            telemetry: job.telemetry.then_some(Telemetry { node: job.node_id }),
             busy: job.place.busy_poll,
             next_number: 0,
             buffer: vec![0; HEADROOM + LONGEST].into_boxed_slice(),
@@ -211,7 +219,7 @@ impl<'a> Relay<'a> {
             let ready = self.poller.ready(n);
             if ready.readable {
                 let burst = if self.holds(HoldAt::Socket) { 1 } else { burst };
-                self.spin(HoldAt::Socket);
+                self.spin_since(self.now, HoldAt::Socket);
                 for _ in 0..burst {
                     if !take(self, ready.token)? {
                         break;
@@ -257,8 +265,9 @@ impl<'a> Relay<'a> {
     /// Sends on what lies in the buffer.
     fn pass(&mut self, way: Way, flow: FlowId, rx: RxStamps, len: usize) {
         let mut buffer = std::mem::take(&mut self.buffer);
+        self.spin(HoldAt::Program);
         if let Some((mut came, at)) = self.work(way, flow, rx, &mut buffer, len) {
-            self.spin(HoldAt::Program);
+            self.say(&came, &mut buffer[at.clone()]);
             let Some(flow) = self.flows.find(flow) else { unreachable!("it was just found") };
             let message = &buffer[at];
             let sent = match way {
@@ -294,12 +303,16 @@ impl<'a> Relay<'a> {
         let ids = &mut flow.ids[way as usize];
         // The id stands in the original payload: before enciphering, after deciphering.
         let early = (!matches!(work, Work::Open(_))).then(|| ids.of_next(&buffer[at.clone()]));
-        let worked = work.pass(buffer, at);
         let mut stamps = PointStamps::default();
         if let Some(kernel) = rx.kernel {
             stamps.set(Point::RxKernel, kernel);
         }
         stamps.set(Point::RxApp, rx.app);
+        if let Some(telemetry) = self.telemetry.filter(|_| Telemetry::is_before(work)) {
+            let said = telemetry.say(way, &stamps, realtime(), &mut buffer[at.clone()]);
+            traffic.telemetry_filled += u64::from(said);
+        }
+        let worked = work.pass(buffer, at);
         let number = flow.number + way as u32;
         let size = u16::try_from(len).unwrap_or(u16::MAX);
         let passage = |id, fate| Passage { flow: number, id, size, fate, stamps };
@@ -318,6 +331,16 @@ impl<'a> Relay<'a> {
         };
         let packet = early.unwrap_or_else(|| ids.of_next(&buffer[at.clone()]));
         Some((Came { way, flow: id, passage: passage(packet, Fate::Sent) }, at))
+    }
+
+    /// Tells in a packet that leaves now what is known of it, if it has an empty slot of telemetry.
+    pub(super) fn say(&mut self, came: &Came, payload: &mut [u8]) {
+        let Some(telemetry) = self.telemetry else { return };
+        let way = came.way;
+        if !Telemetry::is_before(&self.works[way as usize]) {
+            let said = telemetry.say(way, &came.passage.stamps, realtime(), payload);
+            self.counts.ways[way as usize].telemetry_filled += u64::from(said);
+        }
     }
 
     /// A packet left.
@@ -442,6 +465,15 @@ impl<'a> Relay<'a> {
         any
     }
 
+    /// Takes all that there are: a burst leaves more behind than one look takes.
+    fn drain_wholly(&mut self, token: u64) {
+        for _ in 0..LOOKS {
+            if !self.drain(token) {
+                return;
+            }
+        }
+    }
+
     /// Takes those of all sockets, while they are few.
     fn drain_all(&mut self) {
         self.drain(LISTENER);
@@ -462,11 +494,15 @@ impl<'a> Relay<'a> {
             return;
         }
         self.tick = self.now + TICK;
+        // Before any packet is given up: after a stall, many stamps may have waited.
+        if self.flows.len() <= FEW {
+            self.drain_wholly(LISTENER);
+            for n in 0..self.few.len() {
+                self.drain_wholly(self.few[n].to_u64());
+            }
+        }
         let teller = &mut self.teller;
         self.departures.overdue(self.now, &mut |p| teller.tell(News::Passage(p)));
-        if self.flows.len() <= FEW {
-            self.drain_all();
-        }
         let mut expired = false;
         for _ in 0..EXPIRED {
             let Some(flow) = self.flows.expire(self.now) else { break };
@@ -484,8 +520,15 @@ impl<'a> Relay<'a> {
 
     /// Holds a packet on purpose.
     pub(super) fn spin(&self, at: HoldAt) {
+        if self.holds(at) {
+            self.spin_since(monotonic(), at);
+        }
+    }
+
+    /// Holds what was known to be there at `start`.
+    fn spin_since(&self, start: Instant<Monotonic>, at: HoldAt) {
         let Some(hold) = self.hold.filter(|hold| hold.at == at) else { return };
-        let until = monotonic() + hold.time;
+        let until = start + hold.time;
         while monotonic() < until {
             std::hint::spin_loop();
         }
@@ -493,10 +536,10 @@ impl<'a> Relay<'a> {
 
     /// Takes what stamps have come, gives up on the others, and counts up.
     fn end(mut self) -> Counts {
-        self.drain(LISTENER);
+        self.drain_wholly(LISTENER);
         let ids: Vec<_> = self.flows.iter_mut().map(|(id, _)| id).collect();
         for id in ids {
-            self.drain(id.to_u64());
+            self.drain_wholly(id.to_u64());
             let overflowed = self.flows.find(id).and_then(|flow| flow.out.overflowed());
             self.counts.overflowed += overflowed.unwrap_or(0);
         }

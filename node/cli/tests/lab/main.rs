@@ -8,6 +8,7 @@ mod leftovers;
 mod links;
 mod quota;
 mod rootless;
+mod telemetry;
 #[cfg(feature = "bpf")]
 mod trace;
 mod traffic;

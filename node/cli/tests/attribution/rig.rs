@@ -1,0 +1,286 @@
+//! A sender, a node and a receiver in a lab, and ways to hold packets between them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use dwell_io::datagram::{EndOptions, UdpEnd};
+use dwell_io::port::StampRequest;
+use dwell_io::process::{Handle, Signal};
+use serde_json::Value;
+
+use crate::fixture::{DWELL, TestLab, until};
+use crate::ways::{Round, Told};
+
+/// Packets of a round, the flow's end and the first ones that do not count among them.
+const PACKETS: &str = "121";
+
+/// What polls has a processor of its own: the relay the second, or where there is none the receiver.
+/// The sender, which mostly sleeps, and the wires go before the receiver on the first.
+const FIRST: &str = "0";
+const SECOND: &str = "1";
+
+/// Real-time priorities: others that compute here must not be taken for a part of a delay.
+const POLLING: &str = "1";
+const PUNCTUAL: &str = "2";
+const TEST: &str = "3";
+
+/// Puts this process and what it starts before all others; whether that is allowed.
+pub(crate) fn go_first() -> bool {
+    let process = std::process::id().to_string();
+    let output = Command::new("chrt").args(["-a", "-f", "-p", TEST, &process]).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+const KEY: &str = "000102030405060708090a0b0c0d0e0f";
+
+/// How the node sends packets on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Translate,
+    Encrypt,
+    Route,
+}
+
+/// Where packets are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// In the relay, between receiving and sending.
+    Program,
+    /// In the relay's receive buffer.
+    Socket,
+    /// In the queueing discipline of the node's interface.
+    Qdisc,
+    /// Between the sender and the node.
+    Wire,
+}
+
+/// A place, and for how long; for 0 us to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Hold {
+    pub(crate) place: Place,
+    pub(crate) micros: i64,
+}
+
+impl Hold {
+    /// The same way of packets without holding them.
+    pub(crate) fn base(self) -> Self {
+        let place = if self.place == Place::Qdisc { Place::Program } else { self.place };
+        Self { place, micros: 0 }
+    }
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = match self.place {
+            Place::Program => "in the program",
+            Place::Socket => "unread in the socket",
+            Place::Qdisc => "in the queueing discipline",
+            Place::Wire => "on the wire",
+        };
+        write!(f, "{place} for {} us", self.micros)
+    }
+}
+
+/// Every wire of dwell's own has at least this delay, behind which its own work on a packet is hidden.
+const WIRE: i64 = 50;
+
+/// A lab of bare links, and one for each time that a wire of dwell's own holds packets, 0 too.
+pub(crate) struct Labs {
+    manner: Manner,
+    bare: TestLab,
+    wires: BTreeMap<i64, TestLab>,
+    _stamps: UdpEnd,
+}
+
+impl Labs {
+    pub(crate) fn up(manner: Manner, times: &[i64]) -> Self {
+        let bare = TestLab::up("bare", &["line:3"]);
+        make_qdisc(&bare);
+        let directory = tempfile::tempdir().unwrap();
+        let wire = |micros: i64| {
+            let file = directory.path().join(format!("wire-{micros}.toml"));
+            let text = format!(
+                "version = 1\nnodes = [\"n1\", \"n2\", \"n3\"]\nlinks = [{{ a = \"n1\", b = \"n2\", \
+                 mechanism = \"tap\", delay = \"{}us\" }}, {{ a = \"n2\", b = \"n3\" }}]\n",
+                WIRE + micros
+            );
+            std::fs::write(&file, text).unwrap();
+            let lab = TestLab::up(&format!("wire{micros}"), &[file.to_str().unwrap()]);
+            for process in lab.processes() {
+                let pid = process.split(' ').next().unwrap();
+                run("taskset", &["-a", "-c", "-p", FIRST, pid]);
+                run("chrt", &["-a", "-f", "-p", PUNCTUAL, pid]);
+            }
+            (micros, lab)
+        };
+        let wires = [0].iter().chain(times).map(|micros| wire(*micros)).collect();
+        Self { manner, bare, wires, _stamps: switch_stamps_on() }
+    }
+
+    /// Sends packets through the node, of which each is held.
+    pub(crate) fn round(&self, hold: Hold) -> Round {
+        let lab = match hold.place {
+            Place::Wire => &self.wires[&hold.micros],
+            _ => &self.bare,
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let samples = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        if hold.place == Place::Qdisc {
+            set_filter(lab, hold.micros);
+        }
+        let spare = if self.manner == Manner::Route { SECOND } else { FIRST };
+        let sink = ["load", "sink", "udp://198.19.0.3:5001", "--json", "--cpu", spare];
+        let sink_samples = samples("sink");
+        let sink = [&sink[..], &["--busy-poll", "--samples", &sink_samples]].concat();
+        let sink = Running::start(lab, "n3", "listening", &sink);
+        sink.let_others_go_before_who_polls(spare);
+        let node_samples = samples("node");
+        let node = self.node(lab, hold, &node_samples);
+        let to = if self.manner == Manner::Route { "3" } else { "2" };
+        let to = format!("udp://198.19.0.{to}:5001");
+        let sender_samples = samples("sender");
+        let traffic = ["load", "traffic", &to, "--rate", "200pps", "--size", "1000B", "--json"];
+        let more =
+            ["--count", PACKETS, "--header", "iperf", "--cpu", FIRST, "--scheduling", "other"];
+        let chrt = ["chrt", "-f", PUNCTUAL, DWELL];
+        let sent = [&chrt[..], &traffic, &more, &["--samples", &sender_samples]].concat();
+        let sent = lab.exec("n1", &sent);
+        assert!(sent.status.success(), "{sent:?}");
+        let (node, sink) = (node.end(), sink.end());
+        if hold.place == Place::Qdisc {
+            remove_filter(lab);
+        }
+        let told = [&sender_samples, &node_samples, &sink_samples];
+        let [sender, middle, receiver] = told.map(|file| Told::read(Path::new(file)));
+        middle.assert_missing_stamps_are_counted(&node);
+        receiver.assert_missing_stamps_are_counted(&sink);
+        let round = Round::join(&sender, &middle, &receiver);
+        if std::env::var_os("ATTRIBUTION_ROUNDS").is_some() {
+            println!("{:>36} {}", hold.to_string(), round.line());
+        }
+        round
+    }
+
+    fn node(&self, lab: &TestLab, hold: Hold, samples: &str) -> Running {
+        let mode = match self.manner {
+            Manner::Route => {
+                let trace = ["trace", "--flow", "udp port 5001", "--hooks", "netfilter", "--json"];
+                return Running::start(
+                    lab,
+                    "n2",
+                    "tracing",
+                    &[&trace[..], &["--samples", samples]].concat(),
+                );
+            }
+            Manner::Translate => &["--mode", "translate"][..],
+            // The header stays readable for the receiver, which deciphers nothing.
+            Manner::Encrypt => &["--mode", "encrypt", "--clear", "76"],
+        };
+        let relay = ["relay", "--listen", "udp://198.19.0.2:5001", "--to", "udp://198.19.0.3:5001"];
+        let place =
+            ["--id", "iperf", "--json", "--busy-poll", "--cpu", SECOND, "--samples", samples];
+        let hold = match hold.place {
+            Place::Program if hold.micros > 0 => Some(format!("program:{}us", hold.micros)),
+            // For no time too: looking whether there is a packet before taking it takes time itself.
+            Place::Socket => Some(format!("socket:{}ns", (1_000 * hold.micros).max(1))),
+            _ => None,
+        };
+        let hold: Vec<&str> = hold.iter().flat_map(|hold| ["--hold", hold]).collect();
+        let arguments = [&relay[..], &place, mode, &hold].concat();
+        let relay = Running::start(lab, "n2", "relaying", &arguments);
+        relay.let_others_go_before_who_polls(SECOND);
+        relay
+    }
+}
+
+/// The kernel stamps what comes in while any socket asks for it, and begins some time after the first
+/// does: one that asks from before the first round until after the last.
+fn switch_stamps_on() -> UdpEnd {
+    let options = EndOptions { stamps: StampRequest::Kernel, whole: false };
+    let mut end = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
+    let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+    until("the kernel stamps what comes in", || {
+        near.send_to(&[0], end.local_addr()).unwrap();
+        matches!(end.receive(&mut [0; 8]), Ok(Some(came)) if came.rx.kernel.is_some())
+    });
+    end
+}
+
+/// A discipline that asks a classifier about every packet.
+fn make_qdisc(lab: &TestLab) {
+    tc(lab, &["qdisc", "add", "dev", "n3", "root", "handle", "1:", "htb", "default", "1"]);
+    let class = ["class", "add", "dev", "n3", "parent", "1:", "classid", "1:1", "htb"];
+    tc(lab, &[&class[..], &["rate", "10gbit", "quantum", "60000"]].concat());
+}
+
+/// See node/bpf/hold.bpf.c.
+fn set_filter(lab: &TestLab, micros: i64) {
+    let object = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpf/hold.bpf.o");
+    let filter = ["filter", "add", "dev", "n3", "parent", "1:", "prio", "1", "bpf", "da", "obj"];
+    let section = format!("hold_{micros}us");
+    tc(lab, &[&filter[..], &[object.to_str().unwrap(), "sec", &section]].concat());
+}
+
+fn remove_filter(lab: &TestLab) {
+    tc(lab, &["filter", "del", "dev", "n3", "parent", "1:", "prio", "1"]);
+}
+
+fn tc(lab: &TestLab, arguments: &[&str]) {
+    let netns = lab.netns("n2");
+    run("tc", &[&["-n", netns.file_name().unwrap().to_str().unwrap()], arguments].concat());
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+}
+
+/// A command that runs in a node until it is told to end.
+struct Running(Child);
+
+impl Running {
+    fn start(lab: &TestLab, node: &str, ready: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new("chrt")
+            .args(["-f", PUNCTUAL, DWELL, "lab", "exec", "--lab", &lab.name, node, "--", DWELL])
+            .args(arguments)
+            .env("DWELL_KEY", KEY)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let talk = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = talk.lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains(ready)), "{arguments:?} is ready");
+        Self(child)
+    }
+
+    /// Who polls must not keep other threads of its own from their work, nor the sender from its.
+    fn let_others_go_before_who_polls(&self, cpu: &str) {
+        let tasks = format!("/proc/{}/task", self.0.id());
+        let polls = |task: &str| {
+            let status = std::fs::read_to_string(format!("{tasks}/{task}/status"));
+            let allowed = format!("Cpus_allowed_list:\t{cpu}\n");
+            status.is_ok_and(|status| status.contains(&allowed))
+        };
+        until("the polling thread is where it belongs", || {
+            let all = std::fs::read_dir(&tasks).unwrap().flatten();
+            let mut names = all.map(|task| task.file_name().into_string().unwrap());
+            let Some(task) = names.find(|task| polls(task)) else { return false };
+            run("chrt", &["-f", "-p", POLLING, &task]);
+            true
+        });
+    }
+
+    /// Stops it as ^C does; returns its summary.
+    fn end(self) -> Value {
+        Handle::open(self.0.id()).unwrap().signal(Signal::Interrupt).unwrap();
+        let output = self.0.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}

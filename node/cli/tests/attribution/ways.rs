@@ -1,0 +1,125 @@
+//! What the three machines of a round tell of its packets, joined per packet.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
+use dwell_record::segment::{FlowEntry, Record, read};
+use dwell_stats::{Leg, Rungs, Slice, Way};
+use serde_json::Value;
+
+/// The first packets of a round: caches are cold, and stamps are being switched on.
+const WARM_UP: u64 = 20;
+
+/// A flow on the wire.
+type Ends = (SocketAddr, SocketAddr);
+
+/// What a machine told: its segment.
+pub(crate) struct Told {
+    flows: Vec<FlowEntry>,
+    pub(crate) passages: Vec<Passage>,
+}
+
+impl Told {
+    pub(crate) fn read(segment: &Path) -> Self {
+        let (mut flows, mut passages) = (Vec::new(), Vec::new());
+        read(&mut fs::File::open(segment).unwrap(), &mut |record| match record {
+            Record::Flow(flow) => flows.push(flow.clone()),
+            Record::Passage(passage) => passages.push(*passage),
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
+        })
+        .unwrap();
+        Self { flows, passages }
+    }
+
+    /// The stamps of packets by flow, as `ends` tells it, and id.
+    fn by(&self, ends: impl Fn(&FlowEntry) -> Ends) -> HashMap<(Ends, u64), PointStamps> {
+        let names: HashMap<u32, Ends> = self.flows.iter().map(|f| (f.flow, ends(f))).collect();
+        let there = self.passages.iter().filter(|passage| passage.fate != Fate::Dropped);
+        there.map(|passage| ((names[&passage.flow], passage.id), passage.stamps)).collect()
+    }
+
+    /// The machine's own count of packets without a stamp is the segment's.
+    pub(crate) fn assert_missing_stamps_are_counted(&self, summary: &Value) {
+        for point in Point::ALL {
+            let Some(counted) = summary["values"][format!("missing_{}", point.name())].as_u64()
+            else {
+                continue;
+            };
+            let missing = self.passages.iter().filter(|p| p.stamps.get(point).is_none()).count();
+            assert_eq!(counted, missing as u64, "{} {summary}", point.name());
+        }
+    }
+}
+
+/// The packets of a round.
+pub(crate) struct Round {
+    pub(crate) ways: Vec<Way>,
+    rungs: Rungs,
+}
+
+impl Round {
+    /// Joins by flow and id, along the flow tables.
+    pub(crate) fn join(sender: &Told, node: &Told, receiver: &Told) -> Self {
+        let stamps_of_node = node.by(|flow| (flow.from, flow.to));
+        let on: BTreeMap<Ends, Ends> =
+            node.flows.iter().map(|flow| ((flow.from, flow.to), flow.out())).collect();
+        let came = receiver.by(|flow| (flow.from, flow.to));
+        let left = sender.by(|flow| (flow.from, flow.to));
+        let ways =
+            left.into_iter().filter(|((_, id), _)| *id > WARM_UP).map(|((ends, id), sender)| {
+                let node = stamps_of_node.get(&(ends, id)).copied().unwrap_or_default();
+                let receiver = on.get(&ends).and_then(|on| came.get(&(*on, id)).copied());
+                Way { sender, node, receiver: receiver.unwrap_or_default() }
+            });
+        let ways: Vec<Way> = ways.collect();
+        let rungs = Rungs::of(&ways);
+        let some_joined = ways.iter().any(|way| way.node != PointStamps::default());
+        assert!(some_joined, "{:?} {:?} {:?}", sender.flows, node.flows, receiver.flows);
+        let round = Self { ways, rungs };
+        round.assert_parts_sum_to_the_whole();
+        round
+    }
+
+    /// In every packet that has all stamps; the others are counted, and few.
+    fn assert_parts_sum_to_the_whole(&self) {
+        let slices = self.rungs.sum();
+        let mut incomplete = 0;
+        for way in &self.ways {
+            let parts: Option<Vec<i64>> =
+                slices.iter().map(|slice| slice.of(way, &self.rungs).map(|ns| ns.0)).collect();
+            match parts {
+                Some(parts) => {
+                    let whole = Leg::EndToEnd.of(way, &self.rungs).unwrap();
+                    assert_eq!(parts.iter().sum::<i64>(), whole.0, "{way:?}");
+                }
+                None => incomplete += 1,
+            }
+        }
+        let all = self.ways.len();
+        let absent = |slice: &Slice| {
+            let absent = self.ways.iter().filter(|way| slice.of(way, &self.rungs).is_none());
+            (slice.name(), absent.count())
+        };
+        assert!(
+            all >= 50 && incomplete * 10 <= all,
+            "{incomplete} of {all} lack a stamp: {:?}",
+            slices.iter().map(absent).collect::<Vec<_>>()
+        );
+    }
+
+    /// The medians of all parts in packet order, in microseconds.
+    pub(crate) fn line(&self) -> String {
+        self.rungs.sum().iter().map(|s| format!("{:>9.2}", self.median(*s) as f64 / 1e3)).collect()
+    }
+
+    /// The median of one part, in nanoseconds.
+    pub(crate) fn median(&self, slice: Slice) -> i64 {
+        let mut delays: Vec<i64> =
+            self.ways.iter().filter_map(|way| slice.of(way, &self.rungs)).map(|ns| ns.0).collect();
+        delays.sort_unstable();
+        delays[delays.len() / 2]
+    }
+}

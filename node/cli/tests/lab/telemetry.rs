@@ -1,0 +1,133 @@
+//! `dwell ping --path` along a line whose middle nodes relay: the delay of every hop, each way,
+//! without any common clock.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use dwell_engine::passage::{Passage, Point};
+use dwell_record::segment::{Record, read};
+use serde_json::Value;
+
+use crate::fixture::{DWELL, TestLab, as_root, said};
+
+/// A command that runs in a node until it is told to end.
+struct Running(Child);
+
+impl Running {
+    fn start(lab: &TestLab, node: &str, ready: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new(DWELL)
+            .args(["lab", "exec", "--lab", &lab.name, node, "--", DWELL])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let talk = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = talk.lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains(ready)), "{arguments:?} is ready");
+        Self(child)
+    }
+
+    fn end(self) -> Value {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let output = self.0.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+}
+
+/// The passages of one way, by id. One client: the flow there is 0, the flow back 1.
+fn passages(samples: &Path, flow: u32) -> BTreeMap<u64, Passage> {
+    let mut found = BTreeMap::new();
+    read(&mut fs::File::open(samples).unwrap(), &mut |record| match record {
+        Record::Passage(passage) if passage.flow == flow => {
+            found.insert(passage.id, *passage);
+        }
+        _ => {}
+    })
+    .unwrap();
+    found
+}
+
+#[test]
+fn ping_tells_the_delay_of_every_relay_each_way_as_the_relays_themselves_do() {
+    const COUNT: u64 = 300;
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("path", &["line:4"]);
+    let directory = tempfile::tempdir().unwrap();
+    let reflector =
+        Running::start(&lab, "n4", "listening on", &["reflect", "stamp://198.19.0.4:862"]);
+    let relay = |node: &str, number: &str, hold: &str, to: &str| {
+        let samples = directory.path().join(node);
+        let listen = format!("udp://198.19.0.{number}:862");
+        let options = ["relay", "--json", "--telemetry", "--node-id", number, "--hold", hold];
+        let ends = ["--listen", &listen, "--to", to, "--id", "stamp", "--samples"];
+        let arguments = [&options[..], &ends, &[samples.to_str().unwrap()]].concat();
+        (Running::start(&lab, node, "relaying", &arguments), samples)
+    };
+    let (far, far_samples) = relay("n3", "3", "program:300us", "udp://198.19.0.4:862");
+    let (near, near_samples) = relay("n2", "2", "program:100us", "udp://198.19.0.3:862");
+    let count = COUNT.to_string();
+    let ping = lab.exec(
+        "n1",
+        &[
+            DWELL,
+            "ping",
+            "stamp://198.19.0.2:862",
+            "--path",
+            "4",
+            "-c",
+            &count,
+            "-i",
+            "5ms",
+            "--json",
+        ],
+    );
+    assert!(ping.status.success(), "{}", said(&ping));
+    let ping: Value = serde_json::from_slice(&ping.stdout).unwrap();
+    let (near, far) = (near.end(), far.end());
+    reflector.end();
+    for relay in [&near, &far] {
+        let filled = relay["values"]["telemetry_filled"].as_u64().unwrap();
+        let relayed = |way: &str| relay["values"][format!("relayed_{way}")].as_u64().unwrap();
+        assert_eq!(filled, relayed("forward") + relayed("backward"), "{relay}");
+    }
+    assert_eq!(ping["values"]["path_empty"], 0);
+    let replies = ping["values"]["path_replies"].as_u64().unwrap() as usize;
+    assert!(replies >= 290, "{ping}");
+    for (place, samples, flow, hold) in [
+        ("forward_1_node_2", &near_samples, 0, 100_000),
+        ("forward_2_node_3", &far_samples, 0, 300_000),
+        ("backward_1_node_3", &far_samples, 1, 300_000),
+        ("backward_2_node_2", &near_samples, 1, 100_000),
+    ] {
+        let figures = &ping["metrics"][format!("path_{place}_node_delay_ns")];
+        assert_eq!(figures["count"].as_u64().unwrap() as usize, replies, "{place}");
+        let told = figures["p50"].as_i64().unwrap();
+        // Those that count were the last to be sent; those before them warmed up.
+        let kept: Vec<_> = passages(samples, flow).into_values().collect();
+        let counted = &kept[kept.len().saturating_sub(replies)..];
+        let mut delays: Vec<_> = counted
+            .iter()
+            .map(|p| {
+                let first = if p.stamps.get(Point::RxKernel).is_some() {
+                    Point::RxKernel
+                } else {
+                    Point::RxApp
+                };
+                p.stamps.between(first, Point::TxApp).unwrap().0
+            })
+            .collect();
+        delays.sort_unstable();
+        let own = delays[delays.len().div_ceil(2) - 1];
+        println!("{place}: {told} ns by ping, {own} ns by the relay itself");
+        assert!(told >= hold && (told - own).abs() < 10_000 + own / 100, "{place}: {told} {own}");
+    }
+}

@@ -1,0 +1,209 @@
+//! In-band telemetry of `dwell relay` from outside: what comes back in a packet is what the relays
+//! kept of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use dwell_engine::passage::{Passage, Point};
+use dwell_record::segment::{self, Record};
+use dwell_wire::stamp::{Mode, Request};
+use dwell_wire::telemetry::{self, Slot};
+use dwell_wire::tlv::{self, kind};
+
+mod support;
+use support::{DWELL, Server, dwell, free_port, json, said};
+
+const HOST: &str = "127.0.0.5";
+const KEY: &str = "000102030405060708090a0b0c0d0e0f";
+
+/// Longer than anything here takes; a hang is a failure, not a wait.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A relay that runs, where it listens, and where its passages go.
+struct Relay {
+    server: Server,
+    listen: String,
+    samples: PathBuf,
+}
+
+/// What it said at its end: passages there and back by id, and how many slots it filled.
+struct Said {
+    ways: [BTreeMap<u64, Passage>; 2],
+    filled: u64,
+}
+
+impl Relay {
+    fn to(to: &str, directory: &Path, more: &[&str]) -> Self {
+        let listen = format!("{HOST}:{}", free_port(HOST));
+        let samples = directory.join(format!("relay-{}", listen.replace(':', "-")));
+        let mut command = Command::new(DWELL);
+        command.args(["relay", "--listen", &format!("udp://{listen}"), "--json"]);
+        command.args(["--to", &format!("udp://{to}"), "--id", "stamp", "--samples"]).arg(&samples);
+        command.args(more).env("DWELL_KEY", KEY);
+        Self { server: Server::ready(command, "relaying", 1), listen, samples }
+    }
+
+    fn end(self) -> Said {
+        let output = self.server.stop();
+        assert!(output.status.success(), "{output:?}");
+        let filled = json(&output)["values"]["telemetry_filled"].as_u64().unwrap();
+        let mut ways = [BTreeMap::new(), BTreeMap::new()];
+        let mut file = fs::File::open(&self.samples).unwrap();
+        segment::read(&mut file, &mut |record| {
+            if let Record::Passage(passage) = record {
+                // One client: the flow there is 0, the flow back 1.
+                ways[passage.flow as usize].insert(passage.id, *passage);
+            }
+        })
+        .unwrap();
+        Said { ways, filled }
+    }
+}
+
+fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind((HOST, 0)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+/// A STAMP packet with empty slots, behind them `signed` bytes of an HMAC TLV.
+fn packet(seq: u32, slots: usize, signed: bool) -> Vec<u8> {
+    let base = Mode::Unauthenticated.base();
+    let tag = if signed { tlv::HEADER + 16 } else { 0 };
+    let mut packet = vec![0; base + tlv::HEADER + telemetry::value_len(slots) + tag];
+    Request { seq, timestamp: 0xeb01_78f1_8000_1234, error: 0x0001, ssid: 77 }
+        .emit(&mut packet, Mode::Unauthenticated);
+    let len = telemetry::value_len(slots) as u16;
+    let (value, rest) = tlv::begin(&mut packet[base..], kind::PATH, len);
+    telemetry::begin(value);
+    if signed {
+        tlv::begin(rest, kind::HMAC, 16);
+    }
+    packet
+}
+
+fn slots(packet: &[u8]) -> Vec<Slot> {
+    telemetry::slots(&packet[Mode::Unauthenticated.base() + tlv::HEADER..]).collect()
+}
+
+fn receive(socket: &UdpSocket) -> Vec<u8> {
+    let mut buffer = vec![0; 65_536];
+    let (len, _) = socket.recv_from(&mut buffer).unwrap();
+    buffer.truncate(len);
+    buffer
+}
+
+/// How long after the slot's `tx_app` the packet's own one was: the clock is read before the slot is
+/// written, and once more before the call. Where the relay enciphers, that lies between as well.
+fn later(passage: &Passage, slot: &Slot) -> i64 {
+    passage.stamps.get(Point::TxApp).unwrap().as_nanos() - i64::try_from(slot.tx_app).unwrap()
+}
+
+#[test]
+fn slots_say_what_the_relays_own_passages_say_of_the_same_packet() {
+    const PACKETS: u32 = 200;
+    let translate: [&[&str]; 2] = [&["--mode", "translate"]; 2];
+    let tunnel: [&[&str]; 2] = [&["--mode", "encrypt"], &["--mode", "decrypt"]];
+    for (modes, engine) in
+        [(translate, "socket"), (translate, "batch"), (tunnel, "socket"), (tunnel, "batch")]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let (_reflector, urls) = Server::reflect(&["stamp"], HOST, &[]);
+        let held = ["--telemetry", "--engine", engine, "--hold", "program:50us", "--node-id"];
+        let start = |to: &str, mode: &[&str], node: &str| {
+            Relay::to(to, directory.path(), &[mode, &held, &[node]].concat())
+        };
+        let far = start(urls[0].strip_prefix("stamp://").unwrap(), modes[1], "22");
+        let near = start(&far.listen, modes[0], "11");
+        let client = socket();
+        let mut told: BTreeMap<u64, Vec<Slot>> = BTreeMap::new();
+        for seq in 0..PACKETS {
+            let sent = packet(seq, 5, false);
+            client.send_to(&sent, &near.listen).unwrap();
+            let reply = receive(&client);
+            assert_eq!(reply.len(), sent.len(), "the packet never grows");
+            told.insert(seq.into(), slots(&reply));
+        }
+        let (near, far) = (near.end(), far.end());
+        assert_eq!((near.filled, far.filled), (2 * u64::from(PACKETS), 2 * u64::from(PACKETS)));
+        let places = [
+            (11, false, &near, 0),
+            (22, false, &far, 0),
+            (22, true, &far, 1),
+            (11, true, &near, 1),
+        ];
+        for (place, (node, back, relay, way)) in places.into_iter().enumerate() {
+            let mut differences = Vec::new();
+            for (id, slots) in &told {
+                assert_eq!(slots.len(), 4, "{slots:?}");
+                let (slot, passage) = (&slots[place], &relay.ways[way][id]);
+                assert_eq!((slot.node, slot.back), (node, back));
+                let nanos = |point| passage.stamps.get(point).map(|at| at.as_nanos() as u64);
+                assert_eq!(Some(slot.rx_app), nanos(Point::RxApp));
+                assert_eq!(slot.rx_kernel, nanos(Point::RxKernel));
+                assert!(slot.tx_app - slot.rx_app >= 50_000, "the hold lies between: {slot:?}");
+                let later = later(passage, slot);
+                assert!(later >= 0, "{slot:?} {passage:?}");
+                differences.push(later);
+            }
+            differences.sort_unstable();
+            let median = differences[differences.len() / 2];
+            println!(
+                "{engine} {:?} place {place}: {median} ns before the passage's own tx_app",
+                modes[0]
+            );
+            // A packet may be interrupted between the two clock reads, most are not.
+            assert!(median < 20_000, "{engine} {modes:?} {place}: {differences:?}");
+        }
+    }
+}
+
+#[test]
+fn only_an_empty_slot_of_an_unsigned_stamp_packet_is_ever_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let far = socket();
+    let far_address = far.local_addr().unwrap().to_string();
+    let client = socket();
+    let silent = Relay::to(&far_address, directory.path(), &[]);
+    let telling = Relay::to(&far_address, directory.path(), &["--telemetry", "--node-id", "7"]);
+    let mut full = packet(3, 1, false);
+    let slot = Slot { node: 9, back: false, rx_kernel: None, rx_app: 5, tx_app: 6 };
+    assert!(telemetry::fill(&mut full, &slot));
+    let mut plain = vec![0; Mode::Unauthenticated.base()];
+    plain[..4].copy_from_slice(&[0, 0, 0, 9]);
+    let cases = [packet(2, 3, true), full, plain, vec![0x5a; 1_000], packet(4, 2, false)];
+    for (n, sent) in cases.iter().enumerate() {
+        client.send_to(sent, &silent.listen).unwrap();
+        assert_eq!(&receive(&far), sent, "without --telemetry");
+        client.send_to(sent, &telling.listen).unwrap();
+        let came = receive(&far);
+        if n < cases.len() - 1 {
+            assert_eq!(&came, sent, "case {n}");
+        } else {
+            let slots = slots(&came);
+            assert_eq!((slots.len(), slots[0].node, slots[0].back), (1, 7, false));
+            assert_eq!(came[..44], sent[..44]);
+        }
+    }
+    assert_eq!((silent.end().filled, telling.end().filled), (0, 1));
+}
+
+#[test]
+fn a_size_or_a_protocol_without_room_for_slots_is_refused() {
+    for (arguments, says) in [
+        (&["ping", "stamp://127.0.0.1:9", "--path", "4", "-s", "100"][..], "needs"),
+        (&["ping", "udp://127.0.0.1:9", "--path", "4"], "--path is for stamp://"),
+        (
+            &["relay", "--listen", "tcp://127.0.0.1:7", "--to", "tcp://127.0.0.1:9", "--telemetry"],
+            "udp:// only",
+        ),
+    ] {
+        let output = dwell(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?} {}", said(&output));
+        assert!(said(&output).contains(says), "{arguments:?}: {}", said(&output));
+    }
+}
