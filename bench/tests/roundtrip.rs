@@ -106,9 +106,12 @@ fn is_there(lab: &str) -> bool {
 
 /// Whether samples of the trial of this number are expected.
 fn has_begun(home: &Path, trial: u32) -> bool {
-    let Ok(incoming) = fs::read_dir(home.join("data/incoming")) else { return false };
-    let end = format!("-{trial}.segment");
-    incoming.flatten().any(|file| file.file_name().to_string_lossy().ends_with(&end))
+    let mut show = Command::new(dwell());
+    show.args(["show", "last", "--json", "--data"]).arg(home.join("data"));
+    let output = show.stdin(Stdio::null()).output().unwrap();
+    let Ok(run) = serde_json::from_slice::<Value>(&output.stdout) else { return false };
+    let trials = run["trials"].as_array().unwrap();
+    trials.iter().any(|one| one["trial"] == trial && one["state"] == "running")
 }
 
 fn assert_follows_the_schema(combined: &Value) {
@@ -165,7 +168,7 @@ fn every_case_ends_in_the_table_the_cycles_and_a_report_and_leaves_no_lab() {
     assert!(page.contains("<html") && page.contains(combined["run"].as_str().unwrap()));
 
     let table = String::from_utf8_lossy(&output.stdout);
-    for figure in ["281.4", "278.7", "288.4", "network load: traffic to udp://n2:5001 reached"] {
+    for figure in ["281.4", "278.7", "288.4", "network load: traffic to udp://n2:5009 reached"] {
         assert!(table.contains(figure), "{figure} is missing:\n{table}");
     }
     let findings = combined["findings"].as_array().unwrap();

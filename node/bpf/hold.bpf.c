@@ -21,7 +21,6 @@
 #define MOST_READS (2 << 20)
 
 static long (*bpf_loop)(__u32 times, void *each, void *context, __u64 flags) = (void *)181;
-static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 
 static long is_over(__u32 n, void *until)
 {

@@ -14,6 +14,9 @@ use crate::connection::{Connection, Told};
 use crate::error::FleetError;
 use crate::{Fleet, FromNode};
 
+/// Times that a lab of our name is found in the way and taken down: a dead runner leaves one.
+const LEFTOVERS: usize = 3;
+
 /// The nodes of one lab.
 #[derive(Debug)]
 pub struct LabFleet {
@@ -45,13 +48,31 @@ impl LabFleet {
     /// # Errors
     /// There is one, and it stays.
     pub fn clear(&mut self) -> Result<(), FleetError> {
+        if self.is_there()? { self.down() } else { Ok(()) }
+    }
+
+    fn is_there(&self) -> Result<bool, FleetError> {
         let list = self.dwell(&["lab", "list", "--json"])?;
         let text = String::from_utf8_lossy(&list.stdout);
         let labs: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        let is_there = labs["labs"]
-            .as_array()
-            .is_some_and(|labs| labs.iter().any(|lab| lab["name"] == self.name.as_str()));
-        if is_there { self.down() } else { Ok(()) }
+        let labs = labs["labs"].as_array();
+        Ok(labs.is_some_and(|labs| labs.iter().any(|lab| lab["name"] == self.name.as_str())))
+    }
+
+    /// Makes the lab. What a dead runner began to make may be finished only now, under the name that
+    /// is ours: it is taken down.
+    fn up(&mut self, topology: &Topology) -> Result<(), FleetError> {
+        let arguments = up(topology, &self.name);
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let mut made = succeeded(FleetError::MAKING, &self.dwell(&arguments)?);
+        for _ in 0..LEFTOVERS {
+            if made.is_ok() || !self.is_there()? {
+                break;
+            }
+            self.down()?;
+            made = succeeded(FleetError::MAKING, &self.dwell(&arguments)?);
+        }
+        made
     }
 
     fn down(&mut self) -> Result<(), FleetError> {
@@ -117,9 +138,7 @@ impl Fleet for LabFleet {
             return Ok(());
         }
         self.dissolve()?;
-        let arguments = up(topology, &self.name);
-        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        succeeded(FleetError::MAKING, &self.dwell(&arguments)?)?;
+        self.up(topology)?;
         self.topology = Some(topology.clone());
         Ok(())
     }
