@@ -118,6 +118,7 @@ fn time_that_a_translated_packet_is_held_shows_where_it_was_held_and_nowhere_els
 }
 
 #[test]
+#[ignore = "takes minutes; make attribution runs it"]
 fn time_that_an_enciphered_packet_is_held_shows_where_it_was_held_and_nowhere_else() {
     proves(Manner::Encrypt, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
 }
