@@ -230,7 +230,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand doctor" -l json -d 'Print th
 complete -c dwell -n "__fish_dwell_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand serve" -l stdio -d 'Speak the node protocol on standard input and output'
 complete -c dwell -n "__fish_dwell_using_subcommand serve" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand run" -l set -d 'Set a field of the plan, like topology.link.rate=10Mbit/s or loads.busy.cpu[0].level=50%; may be given again' -r
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l set -d 'Set a field of the plan by its path, like topology.link.rate=10Mbit/s; may be given again' -r
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l resume -d 'Go on with a run of this plan: its name, or last for the newest that is not finished' -r
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l seed -d 'Seed of the order of trials, unless the plan has one [default: drawn, and printed]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l data -d 'Directory of runs and samples' -r -F

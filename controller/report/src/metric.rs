@@ -44,7 +44,7 @@ pub(crate) fn node_delay(run: &RunData) -> Option<&'static str> {
 }
 
 /// The name of the delay that most figures of a run are about: the round trip; or the node delay of
-/// the rung that most trials have; or the first in the order of [`WORDS`] that has samples, else
+/// the rung that most trials have; or the first in the order of `WORDS` that has samples, else
 /// whatever has.
 pub fn main_metric(run: &RunData) -> Option<&str> {
     if !has_samples(run, "rtt_ns")

@@ -39,8 +39,7 @@ pub(crate) struct Args {
     /// The plan
     plan: PathBuf,
 
-    /// Set a field of the plan, like topology.link.rate=10Mbit/s or loads.busy.cpu[0].level=50%; may
-    /// be given again
+    /// Set a field of the plan by its path, like topology.link.rate=10Mbit/s; may be given again
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
 
