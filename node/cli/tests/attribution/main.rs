@@ -113,17 +113,19 @@ fn proves(manner: Manner, places: &[Place]) {
 }
 
 #[test]
+#[ignore = "needs a quiet machine and minutes: make attribution"]
 fn time_that_a_translated_packet_is_held_shows_where_it_was_held_and_nowhere_else() {
     proves(Manner::Translate, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
 }
 
 #[test]
-#[ignore = "takes minutes; make attribution runs it"]
+#[ignore = "needs a quiet machine and minutes: make attribution"]
 fn time_that_an_enciphered_packet_is_held_shows_where_it_was_held_and_nowhere_else() {
     proves(Manner::Encrypt, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
 }
 
 #[test]
+#[ignore = "needs a quiet machine and minutes: make attribution"]
 fn time_that_a_routed_packet_is_held_shows_where_it_was_held_and_nowhere_else() {
     proves(Manner::Route, &[Place::Qdisc, Place::Wire]);
 }

@@ -27,7 +27,7 @@ impl Rise {
         self.seen.sort_unstable();
     }
 
-    /// Issue 4, point 6: within 2 us or 5 % where it was held; elsewhere by less than 2 us.
+    /// Within 2 us or 5 % where it was held; elsewhere by less than 2 us.
     fn limit(&self) -> i64 {
         (self.expected / 20).max(2_000)
     }
