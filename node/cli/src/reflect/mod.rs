@@ -168,7 +168,12 @@ pub(crate) fn perform(
     let key = if authentic { crate::ping::key(job.key_file.as_deref())? } else { None };
     let own_ports: Arc<[u16]> = match job.allow_any_port {
         true => [].into(),
-        false => listens.iter().map(|listen| listen.address.port()).collect(),
+        // A connection's port is no datagram's, whatever its number.
+        false => listens
+            .iter()
+            .filter(|listen| !matches!(listen.scheme, Scheme::Tcp | Scheme::TextTcp))
+            .map(|listen| listen.address.port())
+            .collect(),
     };
     let mut opened: Vec<(Listen, Arc<Counters>)> = Vec::new();
     let mut services: Vec<Box<dyn Service>> = Vec::new();
