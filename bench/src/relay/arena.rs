@@ -1,6 +1,10 @@
 //! Where relays are measured: a line of three nodes with the relay in the middle, a prober or a
 //! flood on one side of it and its receiver on the other. Sender and receiver share one core, the
 //! relay has the other.
+//!
+//! The prober polls while it waits, so that its core never falls asleep, and the reflector goes
+//! before it as soon as a packet comes: waking a sleeping core costs more than most relays, and
+//! only theirs shall be measured.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -70,7 +74,7 @@ impl Arena {
         let end = if direct { Node::N2 } else { Node::N3 };
         let mut reflect = self.lab.dwell_on(end);
         reflect.args(["reflect", &format!("udp://0.0.0.0:{PORT}"), "--cpu", ENDS]);
-        reflect.args(["--stamps", "user"]);
+        reflect.args(["--stamps", "user", "--scheduling", "fifo"]);
         let reflector = Server::start(reflect, Some("listening on"))?;
         let relay = self.relay(contestant)?;
         let target = target(contestant);
@@ -78,7 +82,8 @@ impl Arena {
         let interval = format!("{}us", 1_000_000 / PROBES_PER_SECOND);
         ping.args(["ping", &format!("udp://{}:{PORT}", self.lab.address(target)?)]);
         ping.args(["-s", &size.to_string(), "-i", &interval, "-c", &count.to_string()]);
-        ping.args(["--stamps", "user", "--cpu", ENDS, "-q", "--json"]);
+        ping.args(["--stamps", "user", "--cpu", ENDS, "--busy-poll", "--scheduling", "other"]);
+        ping.args(["-q", "--json"]);
         let finished = finish(ping, interrupt)?;
         ensure!(finished.status.success(), "{}: {}", contestant.name, finished.status);
         if let Some(relay) = relay {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Everything that was measured, by contestant; rounds in order.
+/// Everything that was measured, by contestant; rounds and their turns in order.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Measured {
     /// Median round trip without any relay, 1000 B and 1400 B, in nanoseconds.
@@ -42,23 +42,28 @@ pub(super) struct Verdict {
 }
 
 impl Measured {
-    /// What a contestant adds to the round trip of its size, in nanoseconds.
+    /// What a contestant adds to the round trip of its size, in nanoseconds: the median of what it
+    /// added in each turn.
     pub(super) fn added(&self, name: &str) -> Option<f64> {
         let size = if name.ends_with("1400 B") { 1_400 } else { 1_000 };
-        Some(median(self.rtt_ns.get(name)?)? - median(self.direct_ns.get(&size)?)?)
+        of_pairs(self.rtt_ns.get(name)?, self.direct_ns.get(&size)?)
     }
 }
 
 /// Every goal.
 pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
-    let ratio = |of: Option<f64>, by: Option<f64>| Some(of? / by?);
+    // What takes less than nothing was not measured well enough to be compared.
+    let ratio = |of: Option<f64>, by: Option<f64>| {
+        let (of, by) = (of?, by?);
+        (of > 0.0 && by > 0.0).then_some(of / by)
+    };
     let added = |name| measured.added(name);
     let delivered = |name: &str| median(measured.delivered.get(name)?);
     let capacity = |name: &str| median(measured.capacity.get(name)?);
     // Two passes: enciphered there, deciphered on the way back.
-    let cipher = added("dwell busy encrypt, 1400 B")
-        .zip(added("dwell busy, 1400 B"))
-        .map(|(with, without)| (with - without) / 2.0 / 1e3);
+    let turns = |name: &str| measured.rtt_ns.get(name).map_or(&[][..], Vec::as_slice);
+    let cipher = of_pairs(turns("dwell busy encrypt, 1400 B"), turns("dwell busy, 1400 B"))
+        .map(|both| both / 2.0 / 1e3);
     let lost =
         (!measured.lost_events.is_empty()).then(|| measured.lost_events.iter().sum::<u64>() as f64);
     vec![
@@ -114,6 +119,12 @@ fn at_least(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
     Verdict { goal, value, limit, at_least: true, reached }
 }
 
+/// The median of how much more the one took than the other in the same turn.
+fn of_pairs(more: &[f64], less: &[f64]) -> Option<f64> {
+    let differences: Vec<f64> = more.iter().zip(less).map(|(more, less)| more - less).collect();
+    median(&differences)
+}
+
 /// The middle of `values`; of an even number, the lower of the two.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -142,5 +153,15 @@ mod tests {
         assert!(verdicts[0].reached);
         assert_eq!(verdicts[1].value, Some(0.305));
         assert!(!verdicts[1].reached);
+    }
+
+    #[test]
+    fn a_relay_that_seems_to_take_less_than_nothing_is_a_miss() {
+        let mut measured = Measured::default();
+        measured.direct_ns.insert(1_000, vec![40_000.0]);
+        measured.rtt_ns.insert("kernel forwarding", vec![30_000.0]);
+        measured.rtt_ns.insert("dwell xdp", vec![31_000.0]);
+        assert_eq!(judge(&measured)[2].value, None);
+        assert!(!judge(&measured)[2].reached);
     }
 }

@@ -37,6 +37,9 @@ const COMPARED_PPS: u64 = 100_000;
 /// A rate that is kept loses at most this.
 const KEPT: f64 = 0.001;
 
+/// Turns of measuring delay in each round.
+const TURNS: u64 = 4;
+
 /// Rates that are tried: from 20,000 per second, each an eighth above the one before.
 const RATES: i32 = 34;
 
@@ -48,8 +51,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     rounds: u64,
-    /// Round trips per measurement, at 200 per second
-    #[arg(long, value_name = "N", default_value_t = 300,
+    /// Round trips per turn, at 200 per second; a round has four turns
+    #[arg(long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
     count: u64,
     /// Only the cost of events of tracing; other goals are not judged
@@ -110,13 +113,8 @@ fn fill(measured: &mut Measured, arena: &Arena, args: &Args, interrupt: &Interru
             compare_events(measured, arena, interrupt)?;
             continue;
         }
-        for (size, contestants) in [(MEDIUM, &DELAYED[..]), (LARGE, &ENCIPHERED[..])] {
-            let direct = arena.round_trip(&DIRECT, size, args.count, interrupt)?;
-            measured.direct_ns.entry(size).or_default().push(direct);
-            for contestant in turned(contestants, round) {
-                let rtt = arena.round_trip(contestant, size, args.count, interrupt)?;
-                measured.rtt_ns.entry(contestant.name).or_default().push(rtt);
-            }
+        for turn in 0..TURNS {
+            compare_delays(measured, arena, round + turn, args.count, interrupt)?;
         }
         for contestant in turned(&FLOODED, round) {
             let flood = arena.flood(contestant, SMALL, None, FLOOD_MS, interrupt)?;
@@ -135,6 +133,27 @@ fn fill(measured: &mut Measured, arena: &Arena, args: &Args, interrupt: &Interru
         measured.events.push(traced.events);
         measured.lost_events.push(traced.lost_events);
         compare_events(measured, arena, interrupt)?;
+    }
+    Ok(())
+}
+
+/// What disturbs the machine lasts for seconds, so everybody's turn is short and comes often. The
+/// way without a relay is measured before and after them.
+fn compare_delays(
+    measured: &mut Measured,
+    arena: &Arena,
+    turn: u64,
+    count: u64,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    for (size, contestants) in [(MEDIUM, &DELAYED[..]), (LARGE, &ENCIPHERED[..])] {
+        let trip = |of| arena.round_trip(of, size, count, interrupt);
+        let before = trip(&DIRECT)?;
+        for contestant in turned(contestants, turn) {
+            measured.rtt_ns.entry(contestant.name).or_default().push(trip(contestant)?);
+        }
+        let direct = f64::midpoint(before, trip(&DIRECT)?);
+        measured.direct_ns.entry(size).or_default().push(direct);
     }
     Ok(())
 }
@@ -181,12 +200,14 @@ fn capacity(arena: &Arena, contestant: &Contestant, interrupt: &Interrupt) -> Re
 
 fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]) {
     println!("{machine}");
-    println!("medians over rounds; line of three nodes, ends on one core, relay on the other\n");
-    let mut table = Table::new(["added to the round trip", "rounds", "us"]);
+    println!(
+        "medians over rounds and turns; line of three nodes, ends on one core, relay on the other\n"
+    );
+    let mut table = Table::new(["added to the round trip", "turns", "us"]);
     for contestant in DELAYED.iter().chain(&ENCIPHERED) {
         if let Some(added) = measured.added(contestant.name) {
-            let rounds = measured.rtt_ns[contestant.name].len().to_string();
-            table.row([contestant.name.into(), rounds, format!("{:.2}", added / 1e3)]);
+            let turns = measured.rtt_ns[contestant.name].len().to_string();
+            table.row([contestant.name.into(), turns, format!("{:.2}", added / 1e3)]);
         }
     }
     println!("{table}");
