@@ -74,14 +74,14 @@ bench-data: setup build ## import, figures, reports beside pandas; recording; tr
 	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
 	@target/release/data $(ARGS)
 
-bench-relay: setup build target/release/crelay target/release/event.bpf.o ## relays beside the kernel, socat and C; says which goals are missed
+bench-relay: setup build target/release/crelay target/release/event.bpf.o target/release/echo.bpf.o ## relays beside the kernel, socat and C; says which goals are missed
 	@target/release/relay $(ARGS)
 
 target/release/crelay: bench/c/relay.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -Wall -Wextra -o $@ $< -lcrypto
 
-target/release/event.bpf.o: bench/c/event.bpf.c node/bpf/dwell.bpf.h
+target/release/%.bpf.o: bench/c/%.bpf.c node/bpf/dwell.bpf.h
 	@mkdir -p $(@D)
 	clang-14 -target bpfel -mcpu=v3 -O2 -g -std=gnu11 -Wall -Wextra -nostdinc -Inode/bpf -c $< -o $@
 

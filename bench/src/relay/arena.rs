@@ -2,9 +2,8 @@
 //! flood on one side of it and its receiver on the other. Sender and receiver share one core, the
 //! relay has the other.
 //!
-//! The prober polls while it waits, so that its core never falls asleep, and the reflector goes
-//! before it as soon as a packet comes: waking a sleeping core costs more than most relays, and
-//! only theirs shall be measured.
+//! The prober polls while it waits, so that its core never falls asleep, and probes are answered
+//! without any program: waking one costs more than most relays do, and only theirs shall be measured.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::contestant::{Cipher, Contestant, FORWARDING, Program, Wait};
+use super::echo::Echo;
 use super::events::{self, Ran};
 use crate::lab::sibling;
 use crate::{Interrupt, Lab, Node, Server, Summary, finish};
@@ -71,11 +71,8 @@ impl Arena {
         interrupt: &Interrupt,
     ) -> Result<f64> {
         let direct = contestant.program == Program::None;
-        let end = if direct { Node::N2 } else { Node::N3 };
-        let mut reflect = self.lab.dwell_on(end);
-        reflect.args(["reflect", &format!("udp://0.0.0.0:{PORT}"), "--cpu", ENDS]);
-        reflect.args(["--stamps", "user", "--scheduling", "fifo"]);
-        let reflector = Server::start(reflect, Some("listening on"))?;
+        let (before, end) = if direct { (Node::N1, Node::N2) } else { (Node::N2, Node::N3) };
+        let _echo = Echo::attach(&self.lab.netns(end)?, self.lab.address(before)?)?;
         let relay = self.relay(contestant)?;
         let target = target(contestant);
         let mut ping = self.lab.dwell_on(Node::N1);
@@ -89,7 +86,6 @@ impl Arena {
         if let Some(relay) = relay {
             relay.stop()?;
         }
-        reflector.stop()?;
         let summary = Summary::parse(&finished.stdout).context(contestant.name)?;
         summary.round_trips()?.p50.context("too few round trips for a median")
     }

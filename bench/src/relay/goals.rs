@@ -26,13 +26,23 @@ pub(super) struct Measured {
     pub(super) minimal_event_ns: Vec<f64>,
 }
 
-/// The goal of what tracing costs.
-pub(super) const EVENTS: &str = "an event of tracing: dwell / minimal program";
+/// What can be measured alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Part {
+    /// What relays add to a round trip
+    Delay,
+    /// What they deliver
+    Flood,
+    /// What an event of tracing costs
+    Events,
+}
 
 /// A goal, judged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) goal: &'static str,
+    pub(super) part: Part,
     /// `None` where it could not be measured, which is a miss.
     pub(super) value: Option<f64>,
     pub(super) limit: f64,
@@ -68,55 +78,72 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         (!measured.lost_events.is_empty()).then(|| measured.lost_events.iter().sum::<u64>() as f64);
     vec![
         at_most(
+            Part::Delay,
             "added delay, 200 pps, 1000 B: dwell blocking / socat",
             ratio(added("dwell blocking"), added("socat")),
             1.0,
         ),
-        at_most("added delay: dwell busy / socat", ratio(added("dwell busy"), added("socat")), 0.3),
         at_most(
+            Part::Delay,
+            "added delay: dwell busy / socat",
+            ratio(added("dwell busy"), added("socat")),
+            0.3,
+        ),
+        at_most(
+            Part::Delay,
             "added delay: dwell xdp / kernel forwarding",
             ratio(added("dwell xdp"), added("kernel forwarding")),
             1.3,
         ),
-        at_most("enciphering 1400 B, one pass, us", cipher, 1.0),
+        at_most(Part::Delay, "enciphering 1400 B, one pass, us", cipher, 1.0),
         at_least(
+            Part::Flood,
             "delivered at overload, 100 B: dwell batch / socat",
             ratio(delivered("dwell batch"), delivered("socat")),
             2.0,
         ),
         at_least(
+            Part::Flood,
             "delivered at overload: dwell batch / C",
             ratio(delivered("dwell batch"), delivered("C")),
             1.0,
         ),
         at_least(
+            Part::Flood,
             "delivered at overload: dwell batch encrypt / C encrypt",
             ratio(delivered("dwell batch encrypt"), delivered("C encrypt")),
             1.0,
         ),
         at_least(
+            Part::Flood,
             "capacity at 0.1 % loss: dwell batch / C",
             ratio(capacity("dwell batch"), capacity("C")),
             2.0,
         ),
         at_least(
+            Part::Flood,
             "200,000 packets/s traced: delivered with / without",
             ratio(median(&measured.traced), median(&measured.untraced)),
             0.9,
         ),
-        at_most("200,000 packets/s traced: events lost", lost, 0.0),
-        at_most(EVENTS, ratio(median(&measured.event_ns), median(&measured.minimal_event_ns)), 1.1),
+        at_most(Part::Flood, "200,000 packets/s traced: events lost", lost, 0.0),
+        at_most(
+            Part::Events,
+            "an event of tracing: dwell / minimal program",
+            ratio(median(&measured.event_ns), median(&measured.minimal_event_ns)),
+            1.1,
+        ),
     ]
 }
 
-fn at_most(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+fn at_most(part: Part, goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
     let reached = value.is_some_and(|value| value <= limit);
-    Verdict { goal, value, limit, at_least: false, reached }
+    Verdict { goal, part, value, limit, at_least: false, reached }
 }
 
-fn at_least(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+fn at_least(part: Part, goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
     let reached = value.is_some_and(|value| value >= limit);
-    Verdict { goal, value, limit, at_least: true, reached }
+    Verdict { goal, part, value, limit, at_least: true, reached }
 }
 
 /// The median of how much more the one took than the other in the same turn.

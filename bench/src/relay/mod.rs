@@ -4,6 +4,7 @@
 
 mod arena;
 mod contestant;
+mod echo;
 mod events;
 mod goals;
 
@@ -16,7 +17,7 @@ use serde_json::json;
 use crate::{Interrupt, Lab, Machine, Table};
 use arena::Arena;
 use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, RATED};
-use goals::{EVENTS, Measured, Verdict, judge, median};
+use goals::{Measured, Part, Verdict, judge, median};
 
 /// S0's medium packets, whose delay is compared.
 const MEDIUM: u32 = 1_000;
@@ -55,12 +56,18 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
     count: u64,
-    /// Only the cost of events of tracing; other goals are not judged
-    #[arg(long)]
-    events: bool,
+    /// Measure only this; other goals are not judged
+    #[arg(long, value_name = "PART", value_enum)]
+    only: Option<Part>,
     /// Print one JSON object instead of the tables
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    fn measures(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
+    }
 }
 
 /// Measures, prints and judges. Exit 3 names the goals that were missed.
@@ -82,9 +89,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let outcome = fill(&mut measured, &arena, args, &interrupt);
     drop(arena);
     let mut verdicts = judge(&measured);
-    if args.events {
-        verdicts.retain(|verdict| verdict.goal == EVENTS);
-    }
+    verdicts.retain(|verdict| args.measures(verdict.part));
     if args.json {
         let schema = "dwell.bench-relay/1";
         let goals = &verdicts;
@@ -109,31 +114,44 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 fn fill(measured: &mut Measured, arena: &Arena, args: &Args, interrupt: &Interrupt) -> Result<()> {
     for round in 1..=args.rounds {
         eprintln!("round {round} of {}", args.rounds);
-        if args.events {
+        if args.measures(Part::Delay) {
+            for turn in 0..TURNS {
+                compare_delays(measured, arena, round + turn, args.count, interrupt)?;
+            }
+        }
+        if args.measures(Part::Flood) {
+            compare_floods(measured, arena, round, interrupt)?;
+        }
+        if args.measures(Part::Events) {
             compare_events(measured, arena, interrupt)?;
-            continue;
         }
-        for turn in 0..TURNS {
-            compare_delays(measured, arena, round + turn, args.count, interrupt)?;
-        }
-        for contestant in turned(&FLOODED, round) {
-            let flood = arena.flood(contestant, SMALL, None, FLOOD_MS, interrupt)?;
-            let per_second = flood.delivered as f64 * 1_000.0 / FLOOD_MS as f64;
-            measured.delivered.entry(contestant.name).or_default().push(per_second);
-        }
-        for contestant in turned(&RATED, round) {
-            let capacity = capacity(arena, contestant, interrupt)?;
-            measured.capacity.entry(contestant.name).or_default().push(capacity);
-        }
-        let batch = &FLOODED[0];
-        let bare = arena.flood(batch, SMALL, Some(TRACED_PPS), FLOOD_MS, interrupt)?;
-        let traced = arena.traced_flood(batch, SMALL, TRACED_PPS, FLOOD_MS, interrupt)?;
-        measured.untraced.push(bare.delivered as f64);
-        measured.traced.push(traced.flood.delivered as f64);
-        measured.events.push(traced.events);
-        measured.lost_events.push(traced.lost_events);
-        compare_events(measured, arena, interrupt)?;
     }
+    Ok(())
+}
+
+/// What everybody delivers at overload and without loss, and what dwell does while it is traced.
+fn compare_floods(
+    measured: &mut Measured,
+    arena: &Arena,
+    round: u64,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    for contestant in turned(&FLOODED, round) {
+        let flood = arena.flood(contestant, SMALL, None, FLOOD_MS, interrupt)?;
+        let per_second = flood.delivered as f64 * 1_000.0 / FLOOD_MS as f64;
+        measured.delivered.entry(contestant.name).or_default().push(per_second);
+    }
+    for contestant in turned(&RATED, round) {
+        let capacity = capacity(arena, contestant, interrupt)?;
+        measured.capacity.entry(contestant.name).or_default().push(capacity);
+    }
+    let batch = &FLOODED[0];
+    let bare = arena.flood(batch, SMALL, Some(TRACED_PPS), FLOOD_MS, interrupt)?;
+    let traced = arena.traced_flood(batch, SMALL, TRACED_PPS, FLOOD_MS, interrupt)?;
+    measured.untraced.push(bare.delivered as f64);
+    measured.traced.push(traced.flood.delivered as f64);
+    measured.events.push(traced.events);
+    measured.lost_events.push(traced.lost_events);
     Ok(())
 }
 

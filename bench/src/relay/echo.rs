@@ -1,0 +1,48 @@
+//! A node that answers before its stack: echo.bpf.c at its interface, for as long as it is held.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use dwell_io::{interface, netns};
+use libbpf_rs::{Object, ObjectBuilder, Xdp, XdpFlags};
+
+use crate::lab::sibling;
+
+/// See the module's documentation.
+pub(super) struct Echo {
+    netns: PathBuf,
+    interface: i32,
+    object: Object,
+}
+
+impl Echo {
+    /// Answers what comes from the side of `peer` to the node of the network namespace at `netns`.
+    pub(super) fn attach(netns: &Path, peer: Ipv4Addr) -> Result<Self> {
+        let program = fs::read(sibling("echo.bpf.o")?).context("cannot read the echo")?;
+        let object = ObjectBuilder::default().open_memory(&program)?.load()?;
+        netns::within(netns, || {
+            let interface = interface::towards((IpAddr::V4(peer), 0).into())?;
+            let interface = interface.context("no way to the peer")?.index.try_into()?;
+            let echo = Self { netns: netns.to_owned(), interface, object };
+            echo.with(|program| program.attach(interface, XdpFlags::SKB_MODE))?;
+            Ok(echo)
+        })?
+    }
+
+    fn with(&self, act: impl FnOnce(&Xdp<'_>) -> libbpf_rs::Result<()>) -> Result<()> {
+        let program = self.object.progs().find(|program| program.name() == "echo");
+        let program = program.context("no program echo")?;
+        act(&Xdp::new(program.as_fd())).context("the echo")
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        let detach = || self.with(|program| program.detach(self.interface, XdpFlags::SKB_MODE));
+        // If the namespace is gone, so is the program's place.
+        let _ = netns::within(&self.netns, detach);
+    }
+}
