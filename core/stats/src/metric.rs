@@ -4,21 +4,25 @@
 /// [`Metric::ScheduleError`], which every probe sent has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metric {
-    /// Round-trip delay as the program saw it: `rx_app` minus `tx_app`.
+    /// Round-trip delay (RFC 2681) as the program saw it: `rx_app` minus `tx_app`.
     Rtt,
-    /// As the kernel saw it: `rx_kernel` minus `tx_kernel`; where both stamps came.
+    /// RFC 2681 as the kernel saw it: `rx_kernel` minus `tx_kernel`; where both stamps came.
     RttKernel,
-    /// As the network card saw it: `rx_hw` minus `tx_hw`; where both stamps came.
+    /// RFC 2681 on the wire (its wire time): `rx_hw` minus `tx_hw`; where both stamps came.
     RttHw,
-    /// `rx_app` minus the intended time of sending, so that a stall of the sender is not hidden.
+    /// `rx_app` minus the intended time of sending (DESIGN section 4), so that a stall of the sender
+    /// is not hidden.
     RttIntended,
-    /// Round-trip delay without the residence, at the near rung of the measurement.
+    /// Round-trip delay without the residence (RFC 8762 section 4: T4 - T1 - (T3 - T2)), at the near
+    /// rung of the measurement.
     RttMinusResidence,
-    /// The reflector's T3 - T2, on its clock.
+    /// The reflector's T3 - T2 (RFC 8762), on its clock.
     Residence,
-    /// T2 minus our send stamp at the near rung; where both ends read one clock.
+    /// One-way delay (RFC 7679): T2 minus our send stamp at the near rung; where both ends read one
+    /// clock.
     OneWayForward,
-    /// Our receive stamp at the near rung minus T3; where both ends read one clock.
+    /// One-way delay (RFC 7679): our receive stamp at the near rung minus T3; where both ends read
+    /// one clock.
     OneWayBackward,
     /// RFC 3393, of [`Metric::Rtt`], as a magnitude.
     Ipdv,
@@ -29,9 +33,9 @@ pub enum Metric {
     IpdvBackward,
     /// RFC 5481: [`Metric::Rtt`] minus its minimum.
     Pdv,
-    /// Time in the socket buffer and to wake up: `rx_app` minus `rx_kernel`.
+    /// Time in the socket buffer and to wake up (DESIGN section 1): `rx_app` minus `rx_kernel`.
     QueueingIn,
-    /// Actual minus intended time of sending.
+    /// Actual minus intended time of sending (DESIGN section 4; S2's send-time accuracy).
     ScheduleError,
 }
 

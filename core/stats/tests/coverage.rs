@@ -61,6 +61,18 @@ fn quantiles_of_strongly_dependent_delays_are_covered() {
         .for_each(|(n, first)| prove_quantiles(n, 0.8, first));
 }
 
+/// Fewer delays would hold too few above it to bracket it, and then there is no interval.
+#[test]
+fn the_99th_percentile_of_enough_delays_is_covered() {
+    let truth = (MEDIAN * (SIGMA * 2.326_347_9).exp()) as i64;
+    for (phi, first) in [(0.0, 61_000), (0.5, 63_000), (0.8, 65_000)] {
+        prove(&format!("quantile 0.99 of 20000 delays, phi {phi}"), first, |seed| {
+            quantile_interval(&delays(seed, 20_000, phi), Quantile::P99, CONFIDENCE)
+                .is_some_and(|found| found.low.0 <= truth && truth <= found.high.0)
+        });
+    }
+}
+
 #[test]
 fn exact_order_statistics_cover_independent_delays_and_not_dependent_ones() {
     let truth = MEDIAN as i64;

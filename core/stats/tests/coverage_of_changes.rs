@@ -1,0 +1,110 @@
+//! Intervals of changes hold what they say, as those of single figures do (`coverage.rs`): of 1,000
+//! seeded comparisons 93 to 97 % contain the true shift, slope or ratio. No interval counts as one
+//! that misses. `docs/statistics.md` has the counts.
+
+mod series;
+
+use dwell_stats::{Block, Compare, Quantile, blocked_shift, least_squares, theil_sen};
+use rand::SeedableRng;
+use rand_distr::{Distribution, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use series::{MEDIAN, SIGMA, delays};
+
+const ROUNDS: u64 = 1_000;
+const CONFIDENCE: f64 = 0.95;
+
+/// Fails unless 930 to 970 of the seeds from `first` are covered.
+fn prove(what: &str, first: u64, covers: impl Fn(u64) -> bool) {
+    let covered = (first..first + ROUNDS).filter(|&seed| covers(seed)).count();
+    println!("{what}, seeds from {first}: {covered} of {ROUNDS}");
+    assert!((930..=970).contains(&covered), "{what}, seeds from {first}: {covered} of {ROUNDS}");
+}
+
+/// Trials whose levels stray normally, in the logarithm, by a twentieth; those of B are `ratio`
+/// times as slow. Blocks lie at levels of their own.
+fn blocks(seed: u64, shape: [usize; 2], ratio: f64) -> Vec<Block> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let [blocks, repetitions] = shape;
+    let mut trial = |level: f64| -> f64 {
+        let stray: f64 = StandardNormal.sample(&mut rng);
+        level * (0.05 * stray).exp()
+    };
+    (0..blocks)
+        .map(|i| {
+            let level = MEDIAN * (1.0 + i as f64);
+            let mut side = |level: f64| (0..repetitions).map(|_| trial(level)).collect();
+            Block { a: side(level), b: side(level * ratio) }
+        })
+        .collect()
+}
+
+#[test]
+fn ratios_of_repeated_trials_are_covered() {
+    for (shape, first) in
+        [([1, 3], 101_000), ([1, 5], 103_000), ([3, 3], 105_000), ([8, 1], 109_000)]
+    {
+        prove(&format!("ratio of trials, blocks and repetitions {shape:?}"), first, |seed| {
+            let found = blocked_shift(&blocks(seed, shape, 1.2), CONFIDENCE);
+            let interval = found.and_then(|found| found.interval);
+            interval.is_some_and(|interval| interval.low <= 1.2 && 1.2 <= interval.high)
+        });
+    }
+}
+
+/// Two repetitions leave each block one degree of freedom, which Satterthwaite's formula counts too
+/// low: too wide is the side to err on.
+#[test]
+fn ratios_of_trials_measured_twice_are_covered_at_least() {
+    let covers = |seed: &u64| {
+        let found = blocked_shift(&blocks(*seed, [6, 2], 1.2), CONFIDENCE);
+        let interval = found.and_then(|found| found.interval);
+        interval.is_some_and(|interval| interval.low <= 1.2 && 1.2 <= interval.high)
+    };
+    let covered = (107_000..107_000 + ROUNDS).filter(covers).count();
+    assert!(covered >= 930, "seeds from 107000: {covered} of {ROUNDS}");
+}
+
+#[test]
+fn shifts_of_quantiles_between_two_series_are_covered() {
+    let quantiles = [(Quantile::P50, 0.0), (Quantile::P90, 1.281_551_6)];
+    for (phi, first) in [(0.0, 111_000), (0.5, 113_000)] {
+        for (quantile, z) in quantiles {
+            // The rank-sum test takes the other half of the doubt.
+            let compare =
+                Compare { quantiles: vec![quantile], confidence: 0.90, draws: 400, seed: 1 };
+            let what = format!("shift of quantile {} of 2000 delays, phi {phi}", quantile.share());
+            let truth = (0.1 * MEDIAN * (SIGMA * z).exp()) as i64;
+            prove(&what, first, |seed| {
+                let a = delays(seed, 2_000, phi);
+                let b = delays(seed + 1_000_000, 2_000, phi);
+                let b: Vec<i64> = b.iter().map(|delay| delay + delay / 10).collect();
+                let found = compare.series(&a, &b).quantiles[0].interval;
+                found.is_some_and(|found| found.low.0 <= truth && truth <= found.high.0)
+            });
+        }
+    }
+}
+
+/// Delays of sizes from 100 to 1,400 bytes, three each: 20 us and 8 ns per byte.
+fn points(seed: u64) -> Vec<(f64, f64)> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let sizes = (1..=14).flat_map(|step| [f64::from(step) * 100.0; 3]);
+    sizes
+        .map(|size| {
+            let noise: f64 = StandardNormal.sample(&mut rng);
+            (size, 20_000.0 + 8.0 * size + 900.0 * noise)
+        })
+        .collect()
+}
+
+#[test]
+fn slopes_of_lines_are_covered() {
+    prove("slope by least squares of 42 points", 121_000, |seed| {
+        let found = least_squares(&points(seed), CONFIDENCE).unwrap().slope.interval;
+        found.low <= 8.0 && 8.0 <= found.high
+    });
+    prove("slope of Theil and Sen of 42 points", 123_000, |seed| {
+        let found = theil_sen(&points(seed), CONFIDENCE, 1).and_then(|fit| fit.slope_interval);
+        found.is_some_and(|found| found.low <= 8.0 && 8.0 <= found.high)
+    });
+}
