@@ -74,8 +74,9 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     let turns = |name: &str| measured.rtt_ns.get(name).map_or(&[][..], Vec::as_slice);
     let cipher = of_pairs(turns("dwell busy encrypt, 1400 B"), turns("dwell busy, 1400 B"))
         .map(|both| both / 2.0 / 1e3);
-    let lost =
-        (!measured.lost_events.is_empty()).then(|| measured.lost_events.iter().sum::<u64>() as f64);
+    // Of nothing seen, nothing was lost.
+    let saw_all = !measured.events.is_empty() && measured.events.iter().all(|events| *events > 0);
+    let lost = saw_all.then(|| measured.lost_events.iter().sum::<u64>() as f64);
     vec![
         at_most(
             Part::Delay,
@@ -180,6 +181,18 @@ mod tests {
         assert!(verdicts[0].reached);
         assert_eq!(verdicts[1].value, Some(0.305));
         assert!(!verdicts[1].reached);
+    }
+
+    #[test]
+    fn tracing_that_saw_nothing_is_a_miss() {
+        let seen = |events| Measured { events, lost_events: vec![0, 0], ..Measured::default() };
+        let lost = |measured: &Measured| {
+            let verdicts = judge(measured);
+            let lost = |verdict: &&Verdict| verdict.goal.ends_with("events lost");
+            verdicts.iter().find(lost).map(|verdict| verdict.reached)
+        };
+        assert_eq!(lost(&seen(vec![100, 0])), Some(false));
+        assert_eq!(lost(&seen(vec![100, 90])), Some(true));
     }
 
     #[test]
