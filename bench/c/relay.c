@@ -4,7 +4,7 @@
  * bench holds dwell against it.
  *
  *   relay relay ADDRESS PORT TO_ADDRESS TO_PORT [busy] [aes]
- *   relay blast ADDRESS PORT SIZE RATE MILLISECONDS
+ *   relay blast ADDRESS PORT SIZE RATE MILLISECONDS [single]
  *   relay hole ADDRESS PORT
  *
  * `relay` sends what comes from one client on, and replies back to it: one receive call and one send
@@ -12,8 +12,9 @@
  * the first 12 bytes towards TO by AES-128 in counter mode (OpenSSL's EVP), with a nonce of 12 bytes
  * in the packet, and deciphers what comes back. `blast` sends packets of SIZE bytes of payload at
  * RATE per second (0: as fast as it goes) for a time, numbered in their first 8 bytes, and prints
- * how many left as one JSON object; the kernel cuts them out of larger ones (UDP_SEGMENT), so that
- * one core sends more than any relay takes. `hole` opens a port and reads nothing; the kernel's
+ * how many left as one JSON object; those that are due together are cut out of one by the kernel
+ * (UDP_SEGMENT), so that one core sends more than any relay takes, unless every one shall pass the
+ * stack by itself (`single`), as tracing sees them. `hole` opens a port and reads nothing; the kernel's
  * counters tell what came.
  */
 #define _GNU_SOURCE
@@ -195,7 +196,7 @@ static _Noreturn void relay(int argc, char **argv)
 	}
 }
 
-static int blast(char **argv)
+static int blast(char **argv, bool single)
 {
 	static uint8_t packets[MOST];
 	int fd = connected(argv[2], argv[3]);
@@ -214,7 +215,8 @@ static int blast(char **argv)
 	while ((t = now()) < end) {
 		uint64_t due = rate > 0 ? (uint64_t)((t - start) * rate / 1e9) : sent + failed + BATCH;
 		uint64_t behind = due - sent - failed;
-		unsigned n = due <= sent + failed ? 0 : behind < BATCH ? behind : BATCH;
+		unsigned most = single ? 1 : BATCH;
+		unsigned n = due <= sent + failed ? 0 : behind < most ? behind : most;
 
 		if (!n)
 			continue;
@@ -251,7 +253,9 @@ int main(int argc, char **argv)
 	if (argc >= 6 && !strcmp(argv[1], "relay"))
 		relay(argc, argv);
 	if (argc == 7 && !strcmp(argv[1], "blast"))
-		return blast(argv);
+		return blast(argv, false);
+	if (argc == 8 && !strcmp(argv[1], "blast") && !strcmp(argv[7], "single"))
+		return blast(argv, true);
 	if (argc == 4 && !strcmp(argv[1], "hole"))
 		return hole(argv);
 	fprintf(stderr, "usage: see the top of the source\n");

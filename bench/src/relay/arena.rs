@@ -34,10 +34,25 @@ pub(super) struct Arena {
     c_program: PathBuf,
 }
 
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blast {
+    /// Bytes of payload.
+    pub(super) size: u32,
+    /// Packets per second; `None`: as fast as it goes.
+    pub(super) rate: Option<u64>,
+    /// For so long.
+    pub(super) milliseconds: u64,
+    /// Every packet passes the stack by itself, so that tracing sees it.
+    pub(super) single: bool,
+}
+
 /// What a flood left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flood {
     pub(super) sent: u64,
+    /// Packets that were sent per second.
+    pub(super) rate: f64,
     /// What came to the receiver's kernel.
     pub(super) delivered: u64,
 }
@@ -90,13 +105,11 @@ impl Arena {
         summary.round_trips()?.p50.context("too few round trips for a median")
     }
 
-    /// Floods a contestant at `rate` packets per second (`None`: as fast as it goes).
+    /// Floods a contestant.
     pub(super) fn flood(
         &self,
         contestant: &Contestant,
-        size: u32,
-        rate: Option<u64>,
-        milliseconds: u64,
+        with: Blast,
         interrupt: &Interrupt,
     ) -> Result<Flood> {
         let mut hole = self.pinned(Node::N3, ENDS);
@@ -106,33 +119,34 @@ impl Arena {
         let before = self.came_to(Node::N3)?;
         let target = self.lab.address(target(contestant))?.to_string();
         let mut blast = self.pinned(Node::N1, ENDS);
-        blast.args(["blast", &target, PORT, &size.to_string()]);
-        blast.args([rate.unwrap_or(0).to_string(), milliseconds.to_string()]);
+        blast.args(["blast", &target, PORT, &with.size.to_string()]);
+        blast.args([with.rate.unwrap_or(0).to_string(), with.milliseconds.to_string()]);
+        blast.args(with.single.then_some("single"));
         let finished = finish(blast, interrupt)?;
         ensure!(finished.status.success(), "blast: {}", finished.status);
-        let sent: Blast = serde_json::from_str(&finished.stdout).context("what blast printed")?;
+        let blast: Blasted =
+            serde_json::from_str(&finished.stdout).context("what blast printed")?;
         let delivered = self.settled(before)?;
         if let Some(relay) = relay {
             relay.stop()?;
         }
         hole.stop()?;
-        Ok(Flood { sent: sent.sent, delivered })
+        let rate = blast.sent as f64 * 1e9 / blast.elapsed_ns.max(1) as f64;
+        Ok(Flood { sent: blast.sent, rate, delivered })
     }
 
     /// The same while `dwell trace` stamps every packet at both netfilter hooks of the relay's node.
     pub(super) fn traced_flood(
         &self,
         contestant: &Contestant,
-        size: u32,
-        rate: u64,
-        milliseconds: u64,
+        with: Blast,
         interrupt: &Interrupt,
     ) -> Result<Traced> {
         let mut trace = self.lab.dwell_on(Node::N2);
         trace.args(["trace", "--flow", &format!("udp port {PORT}"), "--hooks", "netfilter"]);
         trace.args(["--id", "none", "--json"]);
         let trace = Server::start(trace, Some("tracing"))?;
-        let flood = self.flood(contestant, size, Some(rate), milliseconds, interrupt)?;
+        let flood = self.flood(contestant, with, interrupt)?;
         let summary: Values = serde_json::from_str(&trace.stop()?).context("dwell trace --json")?;
         let value = |name: &str| {
             summary.values.get(name).copied().flatten().with_context(|| format!("no {name}"))
@@ -148,14 +162,12 @@ impl Arena {
     pub(super) fn event_cost(
         &self,
         ours_first: bool,
-        size: u32,
-        rate: u64,
-        milliseconds: u64,
+        with: Blast,
         interrupt: &Interrupt,
     ) -> Result<[Ran; 2]> {
         let port = PORT.parse().context("a port")?;
         events::cost(&self.lab.netns(Node::N2)?, port, ours_first, || {
-            self.flood(&FORWARDING, size, Some(rate), milliseconds, interrupt).map(drop)
+            self.flood(&FORWARDING, with, interrupt).map(drop)
         })
     }
 
@@ -234,8 +246,9 @@ fn target(contestant: &Contestant) -> Node {
 }
 
 #[derive(Deserialize)]
-struct Blast {
+struct Blasted {
     sent: u64,
+    elapsed_ns: u64,
 }
 
 #[derive(Deserialize)]

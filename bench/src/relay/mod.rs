@@ -15,7 +15,7 @@ use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
 use crate::{Interrupt, Lab, Machine, Table};
-use arena::Arena;
+use arena::{Arena, Blast};
 use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, RATED};
 use goals::{Measured, Part, Verdict, judge, median};
 
@@ -28,6 +28,9 @@ const SMALL: u32 = 100;
 
 /// A flood lasts so long.
 const FLOOD_MS: u64 = 500;
+
+/// As many of S0's smallest packets as can be sent.
+const OVERLOAD: Blast = Blast { size: SMALL, rate: None, milliseconds: FLOOD_MS, single: false };
 
 /// The rate at which tracing is judged.
 const TRACED_PPS: u64 = 200_000;
@@ -137,7 +140,7 @@ fn compare_floods(
     interrupt: &Interrupt,
 ) -> Result<()> {
     for contestant in turned(&FLOODED, round) {
-        let flood = arena.flood(contestant, SMALL, None, FLOOD_MS, interrupt)?;
+        let flood = arena.flood(contestant, OVERLOAD, interrupt)?;
         let per_second = flood.delivered as f64 * 1_000.0 / FLOOD_MS as f64;
         measured.delivered.entry(contestant.name).or_default().push(per_second);
     }
@@ -146,8 +149,9 @@ fn compare_floods(
         measured.capacity.entry(contestant.name).or_default().push(capacity);
     }
     let batch = &FLOODED[0];
-    let bare = arena.flood(batch, SMALL, Some(TRACED_PPS), FLOOD_MS, interrupt)?;
-    let traced = arena.traced_flood(batch, SMALL, TRACED_PPS, FLOOD_MS, interrupt)?;
+    let with = Blast { rate: Some(TRACED_PPS), single: true, ..OVERLOAD };
+    let bare = arena.flood(batch, with, interrupt)?;
+    let traced = arena.traced_flood(batch, with, interrupt)?;
     measured.untraced.push(bare.delivered as f64);
     measured.traced.push(traced.flood.delivered as f64);
     measured.events.push(traced.events);
@@ -178,7 +182,8 @@ fn compare_delays(
 
 /// Who comes second finds the packet in the cache: both do once.
 fn compare_events(measured: &mut Measured, arena: &Arena, interrupt: &Interrupt) -> Result<()> {
-    let cost = |ours_first| arena.event_cost(ours_first, SMALL, COMPARED_PPS, FLOOD_MS, interrupt);
+    let with = Blast { rate: Some(COMPARED_PPS), single: true, ..OVERLOAD };
+    let cost = |ours_first| arena.event_cost(ours_first, with, interrupt);
     let ([ours, minimal], [ours_second, minimal_first]) = (cost(true)?, cost(false)?);
     measured.event_ns.push(ours.and(ours_second).each());
     measured.minimal_event_ns.push(minimal.and(minimal_first).each());
@@ -192,28 +197,26 @@ fn turned(contestants: &[Contestant], round: u64) -> impl Iterator<Item = &Conte
 }
 
 /// The highest rate with hardly any loss, found by halving the ladder of rates. One stall of the
-/// machine is not the relay's loss: the better of two floods counts.
+/// machine is not the relay's loss: the better of two floods counts, with the rate it really had.
 fn capacity(arena: &Arena, contestant: &Contestant, interrupt: &Interrupt) -> Result<f64> {
     let rate = |step: i32| 20_000.0 * 1.125_f64.powi(step);
     let (mut kept, mut lost) = (-1, RATES);
+    let mut capacity = 0.0;
     while lost - kept > 1 {
         let step = (kept + lost) / 2;
-        let mut best = f64::INFINITY;
-        for _ in 0..2 {
-            let asked = Some(rate(step) as u64);
-            let flood = arena.flood(contestant, SMALL, asked, FLOOD_MS, interrupt)?;
-            best = best.min(flood.loss());
-            if best <= KEPT {
-                break;
-            }
+        let with = Blast { rate: Some(rate(step) as u64), ..OVERLOAD };
+        let mut best = arena.flood(contestant, with, interrupt)?;
+        if best.loss() > KEPT {
+            best = arena.flood(contestant, with, interrupt)?;
         }
-        if best <= KEPT {
+        if best.loss() <= KEPT {
             kept = step;
+            capacity = best.rate.max(capacity);
         } else {
             lost = step;
         }
     }
-    Ok(if kept < 0 { 0.0 } else { rate(kept) })
+    Ok(capacity)
 }
 
 fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]) {

@@ -21,7 +21,7 @@ use super::chunk::Chunk;
 use crate::error::StoreError;
 
 /// Rows of a row group: what is held in memory, encoded, while writing.
-const GROUP: usize = 1 << 19;
+const GROUP: usize = 1 << 18;
 
 /// Writes one file. It appears under its name when it is whole.
 pub(crate) struct SampleWriter {
