@@ -524,3 +524,39 @@ impl<'a> Relay<'a> {
         self.counts
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::relay::record::RING;
+
+    #[test]
+    fn what_was_counted_survives_a_socket_that_fails() {
+        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = format!("udp://{}", far.local_addr().unwrap());
+        // A port that was free a moment ago.
+        let free = UdpSocket::bind("127.0.0.5:0").and_then(|socket| socket.local_addr()).unwrap();
+        let job = RelayJob::translate(format!("udp://{free}"), to);
+        let plan = Plan::new(&job).map_err(|failure| failure.error).unwrap();
+        let dropped = AtomicU64::new(0);
+        let (ring, _news) = rtrb::RingBuffer::new(RING);
+        let teller = Teller { ring, dropped: &dropped };
+        let relay = Relay::open(&plan, &job, StampRequest::User, teller).unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        (0..3).for_each(|_| {
+            client.send_to(b"counted", relay.listener.local_addr()).unwrap();
+        });
+        let mut fail_at_last = |relay: &mut Relay<'_>, token| match relay.take(token)? {
+            true => Ok(true),
+            false => Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
+        };
+        let ended = relay.run_by(BURST, &mut fail_at_last, &AtomicBool::new(false));
+        let failure = ended.failure.expect("its socket failed");
+        assert_eq!(failure.kind(), io::ErrorKind::ConnectionAborted);
+        let [there, _] = ended.counts.ways;
+        assert_eq!((there.received, there.relayed, ended.counts.flows.opened), (3, 3, 1));
+    }
+}
