@@ -113,8 +113,8 @@ stamp\t'STAMP\'s sequence number'
 roundtrip\t'S4\'s round-trip message'
 dwell\t'The mark of `dwell load traffic`'
 none\t'Nowhere'"
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l flows -d 'Most clients at a time; beyond, the one that was idle for longest goes' -r
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l idle -d 'Forget a client that was idle for this long' -r
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l flows -d 'Most clients at a time (512 over TCP); beyond, the one that was idle for longest goes' -r
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l idle -d 'Forget a client that was idle for this long, and close its connection; if not given, 60s (TCP 124min)' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l hold -d 'Hold every packet on purpose, in the program or unread in the socket, like program:200us' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l node-id -d 'This node in telemetry' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l samples -d 'Write every stamp of every packet to this file, as a sample segment' -r -F

@@ -13,8 +13,9 @@ use crate::address::RawAddress;
 use crate::clock::realtime;
 use crate::datagram::{Datagram, Peer, UdpEnd};
 use crate::message;
+use crate::pending;
 use crate::port::SendError;
-use crate::udp::{self, Beside};
+use crate::udp::Beside;
 
 /// Room for the longest datagram.
 const LONGEST: usize = 65_535;
@@ -25,9 +26,6 @@ const CONTROL: usize = 128;
 /// Buffers begin this far apart from a multiple of 4 KiB, so that they do not all fall into the same
 /// lines of a cache.
 const STAGGER: usize = 192;
-
-/// Times a batch is sent again from where a pending ICMP error ended it.
-const RESENDS: usize = 16;
 
 /// Room for datagrams that are taken, worked on and sent together.
 pub struct Batch {
@@ -137,7 +135,7 @@ impl Batch {
         };
         self.came = match usize::try_from(came) {
             Ok(came) => came,
-            Err(_) => udp::nothing(io::Error::last_os_error())?.unwrap_or(0),
+            Err(_) => pending::nothing(io::Error::last_os_error())?.unwrap_or(0),
         };
         self.at = realtime();
         // Twice as many as came, should more be coming; a full batch soon asks for all.
@@ -181,7 +179,7 @@ impl Batch {
         each: &mut dyn FnMut(usize, Result<Option<u32>, SendError>, Sending),
     ) {
         let mut done = 0;
-        let mut tries = 0;
+        let mut failed = 0;
         while done < parcels.len() {
             let rest = &parcels[done..];
             self.address(rest);
@@ -205,17 +203,15 @@ impl Batch {
                         each(n, Ok(through.take_key()), sending);
                     }
                     done += sent;
+                    failed = 0;
                 }
                 // Of the first that was to be sent: only then does the call fail.
-                Err(_) => match through.failed(&error) {
-                    Err(_) if tries < RESENDS => tries += 1,
-                    Err(errno) => {
-                        each(done, Err(SendError::Unreachable(errno)), sending);
-                        done += 1;
-                    }
-                    Ok(error) => {
+                Err(_) => match through.failed(&error, failed) {
+                    None => failed += 1,
+                    Some(error) => {
                         each(done, Err(error), sending);
                         done += 1;
+                        failed = 0;
                     }
                 },
             }

@@ -14,15 +14,13 @@ use crate::address::RawAddress;
 use crate::calls;
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
+use crate::pending;
 use crate::port::{Notice, SendError, Sent, StampRequest};
 use crate::socket;
 use crate::udp::{self, Beside};
 
 /// Asked of the kernel: the default 208 KiB, not the CPU, decides loss (PEERS.md).
 const BUFFER: c_int = 32 << 20;
-
-/// Times a send is tried again when the call reports a pending ICMP error instead of sending.
-const RESENDS: usize = 4;
 
 /// Where the count of dropped packets stands in SO_MEMINFO (SK_MEMINFO_DROPS, linux/sock_diag.h).
 const DROPS: usize = 8;
@@ -184,7 +182,7 @@ impl UdpEnd {
             let from = (!self.connected).then_some(&mut raw);
             let came = match message::receive(&self.fd, buffer, &mut self.control, from, 0) {
                 Ok(came) => came,
-                Err(error) => return udp::nothing(error),
+                Err(error) => return pending::nothing(error),
             };
             let from = self.peer(raw, came.beside.to);
             return Ok(Some(Datagram { len: came.len, rx: came.rx(), from }));
@@ -199,7 +197,7 @@ impl UdpEnd {
                 let rx = RxStamps { hw: None, kernel: None, app: realtime() };
                 Ok(Some(Datagram { len, rx, from: self.peer(raw, None) }))
             }
-            Err(error) => udp::nothing(error),
+            Err(error) => pending::nothing(error),
         }
     }
 
@@ -211,8 +209,8 @@ impl UdpEnd {
     /// address that `to` had sent to. A pending ICMP error that the call returns is noted and the
     /// packet is sent again.
     pub fn send(&mut self, message: &[u8], to: Option<&Peer>) -> Result<Sent, SendError> {
-        let mut pending = 0;
-        for _ in 0..=RESENDS {
+        let mut failed = 0;
+        loop {
             let app = realtime();
             let sent = match to {
                 None => calls::send(&self.fd, message, 0),
@@ -225,12 +223,11 @@ impl UdpEnd {
             let Err(error) = sent else {
                 return Ok(Sent { app, key: self.take_key() });
             };
-            match self.failed(&error) {
-                Ok(error) => return Err(error),
-                Err(errno) => pending = errno,
+            if let Some(error) = self.failed(&error, failed) {
+                return Err(error);
             }
+            failed += 1;
         }
-        Err(SendError::Unreachable(pending))
     }
 
     /// The key of a packet that was just sent, if its stamps are to come.
@@ -240,13 +237,15 @@ impl UdpEnd {
         key
     }
 
-    /// What a failed send means; `Err(errno)` is an ICMP error about an earlier packet.
-    pub(crate) fn failed(&mut self, error: &io::Error) -> Result<SendError, c_int> {
+    /// What a failed send means, after `before` others of the same packet; `None`: it is to be made
+    /// again.
+    pub(crate) fn failed(&mut self, error: &io::Error, before: usize) -> Option<SendError> {
         let errno = calls::errno(error);
         if udp::takes_key(errno) {
             self.next_key = self.next_key.wrapping_add(1);
         }
-        socket::send_error(errno)
+        let again = pending::is_to_be_sent_again(errno, before);
+        (!again).then(|| socket::send_error(errno))
     }
 
     /// Takes up to `limit` entries of the error queue, oldest first.
@@ -285,11 +284,22 @@ impl std::fmt::Debug for UdpEnd {
     }
 }
 
-/// Whether `address` is one of this machine's.
-pub fn is_ours(address: IpAddr) -> bool {
-    socket::open(address, libc::SOCK_DGRAM, 0)
-        .and_then(|fd| socket::bind(&fd, SocketAddr::new(address, 0)))
+/// Whether `address` is one of this machine's; its port means nothing, the scope of a link-local
+/// one does.
+pub fn is_ours(mut address: SocketAddr) -> bool {
+    address.set_port(0);
+    socket::open(address.ip(), libc::SOCK_DGRAM, 0)
+        .and_then(|fd| socket::bind(&fd, address))
         .is_ok()
+}
+
+/// Whether a socket could not be opened because descriptors, memory or ports are short: closing
+/// another one helps.
+pub fn is_short(error: &io::Error) -> bool {
+    // An unbound socket that is connected gets a port, or EAGAIN (net/ipv4/af_inet.c, inet_autobind).
+    const SHORT: [c_int; 5] =
+        [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS, libc::EAGAIN];
+    error.raw_os_error().is_some_and(|errno| SHORT.contains(&errno))
 }
 
 /// Whether sockets of this family can be asked for the kernel's stamps.
@@ -401,7 +411,7 @@ mod tests {
 
     #[test]
     fn an_address_of_another_machine_is_not_ours() {
-        assert!(is_ours("127.0.0.1".parse().unwrap()));
-        assert!(!is_ours("192.0.2.7".parse().unwrap()));
+        assert!(is_ours("127.0.0.1:7".parse().unwrap()));
+        assert!(!is_ours("192.0.2.7:7".parse().unwrap()));
     }
 }

@@ -26,4 +26,5 @@ mod address;
 mod calls;
 mod ethtool;
 mod message;
+mod pending;
 mod socket;

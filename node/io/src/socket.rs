@@ -179,15 +179,16 @@ pub(crate) fn sleep_for(fd: &OwnedFd, events: c_short, until: Instant<Monotonic>
     unsafe { libc::ppoll(&mut poll, 1, &time, std::ptr::null()) };
 }
 
-/// What the errno of a send call means to a prober. `Err(errno)`: an ICMP error about an earlier
-/// packet, which the call reported instead of sending.
-pub(crate) fn send_error(errno: c_int) -> Result<SendError, c_int> {
+/// What the errno of a send call says of the message, where it is about this one: see
+/// [`crate::pending`].
+pub(crate) fn send_error(errno: c_int) -> SendError {
     match errno {
-        libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::EPROTO => Err(errno),
-        libc::EAGAIN | libc::ENOBUFS => Ok(SendError::Full),
-        libc::EMSGSIZE => Ok(SendError::TooLong),
-        libc::ENETUNREACH | libc::ENETDOWN => Ok(SendError::Unreachable(errno)),
-        libc::EPIPE | libc::ECONNRESET => Ok(SendError::Closed),
-        other => Ok(SendError::Other(other)),
+        libc::EAGAIN | libc::ENOBUFS => SendError::Full,
+        libc::EMSGSIZE => SendError::TooLong,
+        libc::ENETUNREACH | libc::ENETDOWN | libc::EHOSTUNREACH | libc::ECONNREFUSED => {
+            SendError::Unreachable(errno)
+        }
+        libc::EPIPE | libc::ECONNRESET => SendError::Closed,
+        other => SendError::Other(other),
     }
 }

@@ -12,9 +12,10 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use crate::calls;
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
+use crate::pending::{is_icmp, nothing};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
 use crate::socket;
-use crate::udp::{is_broadcast, nothing, receive_flags};
+use crate::udp::{is_broadcast, receive_flags};
 
 /// Messages whose stamp may still come; the oldest is forgotten.
 const UNSTAMPED: usize = 1_024;
@@ -114,9 +115,12 @@ impl TcpPort {
             match calls::send(&self.fd, &message[sent..], flags) {
                 Ok(more) => sent += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => match socket::send_error(calls::errno(&error)) {
-                    Ok(SendError::Full) => break,
-                    known => return Err(known.unwrap_or(SendError::Closed)),
+                Err(error) => match calls::errno(&error) {
+                    errno if is_icmp(errno) => return Err(SendError::Closed),
+                    errno => match socket::send_error(errno) {
+                        SendError::Full => break,
+                        known => return Err(known),
+                    },
                 },
             }
         }

@@ -13,14 +13,12 @@ use crate::address::RawAddress;
 use crate::calls;
 use crate::clock::realtime;
 use crate::message::{self, Control};
+use crate::pending::{is_to_be_sent_again, nothing};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
 use crate::socket;
 
 /// Asked of the kernel for receiving; the default 208 KiB, not the CPU, decides loss (PEERS.md).
 const RECEIVE_BUFFER: c_int = 4 << 20;
-
-/// Times a send is tried again when the call reports a pending ICMP error instead of sending.
-const RESENDS: usize = 4;
 
 /// A UDP socket connected to the peer that it probes.
 #[derive(Debug)]
@@ -92,8 +90,8 @@ impl Link {
     }
 
     pub(crate) fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
-        let mut pending = 0;
-        for _ in 0..=RESENDS {
+        let mut failed = 0;
+        loop {
             let app = realtime();
             // A schedule is kept even when the socket's buffer is full.
             let Err(error) = calls::send(&self.fd, message, libc::MSG_DONTWAIT) else {
@@ -105,13 +103,11 @@ impl Link {
             if takes_key(errno) {
                 self.next_key = self.next_key.wrapping_add(1);
             }
-            match socket::send_error(errno) {
-                // The error itself waits in the error queue, where it names its packet.
-                Err(errno) => pending = errno,
-                Ok(error) => return Err(error),
+            if !is_to_be_sent_again(errno, failed) {
+                return Err(socket::send_error(errno));
             }
+            failed += 1;
         }
-        Err(SendError::Unreachable(pending))
     }
 
     pub(crate) fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
@@ -151,30 +147,14 @@ pub(crate) fn receive_flags(fd: &OwnedFd, current: &mut Nanos, wait: Wait) -> io
     }
 }
 
-/// Errors that only mean "no message now": none came, a signal did, or an ICMP error is reported
-/// (it waits in the error queue).
-pub(crate) fn nothing<T>(error: io::Error) -> io::Result<Option<T>> {
-    match error.raw_os_error() {
-        Some(
-            libc::EAGAIN
-            | libc::EINTR
-            | libc::ECONNREFUSED
-            | libc::EHOSTUNREACH
-            | libc::ENETUNREACH
-            | libc::EPROTO
-            | libc::EMSGSIZE,
-        ) => Ok(None),
-        _ => Err(error),
-    }
-}
-
 /// Whether `address` is a broadcast address of a network that this machine is in. The kernel refuses
 /// to connect a socket to one that has not asked for broadcasting (net/ipv4/datagram.c); nothing is
-/// sent.
+/// sent. What a route prohibits is refused with the same error, asked or not.
 pub fn is_broadcast(address: Ipv4Addr) -> bool {
     let Ok(probe) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return false };
     let refused = probe.connect((address, 9)).map_err(|error| error.raw_os_error());
     refused == Err(Some(libc::EACCES))
+        && probe.set_broadcast(true).and_then(|()| probe.connect((address, 9))).is_ok()
 }
 
 /// How a reflector's socket is opened.
@@ -294,22 +274,16 @@ impl UdpServer {
         request: &Request,
         tos: Option<u8>,
     ) -> Result<(), SendError> {
-        for _ in 0..=RESENDS {
-            let sent = match (request.to, tos) {
-                (None, None) => calls::send_to(&self.fd, message, &self.asker),
-                (source, tos) => {
-                    let mut beside = Beside::new(request.from, source, tos);
-                    send_beside(&self.fd, message, &self.asker, &mut beside)
-                }
-            };
-            let Err(error) = sent else { return Ok(()) };
-            // An unconnected socket is told of no ICMP error, but a signal may interrupt.
-            match socket::send_error(calls::errno(&error)) {
-                Err(_) => {}
-                Ok(error) => return Err(error),
+        let sent = match (request.to, tos) {
+            (None, None) => calls::send_to(&self.fd, message, &self.asker),
+            (source, tos) => {
+                let mut beside = Beside::new(request.from, source, tos);
+                send_beside(&self.fd, message, &self.asker, &mut beside)
             }
-        }
-        Err(SendError::Unreachable(libc::EHOSTUNREACH))
+        };
+        // A socket that is not connected and did not ask is told of no ICMP error: what fails here is
+        // this reply.
+        sent.map(drop).map_err(|error| socket::send_error(calls::errno(&error)))
     }
 
     fn receive_bare(&mut self, buffer: &mut [u8], flags: c_int) -> io::Result<Option<Request>> {

@@ -26,9 +26,15 @@ impl Ids {
         if std::mem::take(&mut self.guess) {
             self.format = detect(payload);
         }
+        let number = self.of_unread();
+        self.format.and_then(|format| packet_id(format, payload)).unwrap_or(number)
+    }
+
+    /// The number of the next packet where nobody can read it. It tells nothing of those after it.
+    pub fn of_unread(&mut self) -> u64 {
         let number = self.came;
         self.came += 1;
-        self.format.and_then(|format| packet_id(format, payload)).unwrap_or(number)
+        number
     }
 }
 
@@ -53,6 +59,14 @@ mod tests {
         assert_eq!(ids.of_next(&mark), 0x103);
         let mut numbered = Ids::of(None);
         assert_eq!([0, 1].map(|_| numbered.of_next(&mark)), [0, 1], "nobody asked the packets");
+    }
+
+    #[test]
+    fn a_packet_that_nobody_can_read_leaves_the_guess_to_the_next() {
+        let mut ids = Ids::guessed();
+        assert_eq!(ids.of_unread(), 0);
+        assert_eq!(ids.of_next(b"dwlt\0\0\0\x01\0\0\0\0\0\0\x01\x02"), 0x102);
+        assert_eq!(ids.of_unread(), 2);
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub mod id;
 pub mod seal;
 pub mod stream;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
 
 use cipher::Key;
@@ -80,10 +80,12 @@ impl Work {
 }
 
 /// Whether what is sent to `to` comes back to a relay that listens on `listen`. `is_ours` tells
-/// whether an address is one of this machine's.
-pub fn is_loop(listen: SocketAddr, to: SocketAddr, is_ours: impl Fn(IpAddr) -> bool) -> bool {
-    let reaches = listen.ip() == to.ip() || (listen.ip().is_unspecified() && is_ours(to.ip()));
-    listen.port() == to.port() && reaches && listen.is_ipv4() == to.is_ipv4()
+/// whether an address is one of this machine's. An IPv4 address is itself in an IPv6 one, too (RFC
+/// 4291, 2.5.5.2).
+pub fn is_loop(listen: SocketAddr, to: SocketAddr, is_ours: impl Fn(SocketAddr) -> bool) -> bool {
+    let [here, there] = [listen, to].map(|address| address.ip().to_canonical());
+    let reaches = here == there || (here.is_unspecified() && is_ours(to));
+    listen.port() == to.port() && reaches && here.is_ipv4() == there.is_ipv4()
 }
 
 #[cfg(test)]
@@ -93,15 +95,19 @@ mod tests {
     #[test]
     fn a_loop_is_seen_through_the_address_of_all_addresses() {
         let loops = |listen: &str, to: &str| {
-            let ours = |ip: IpAddr| ip.to_string() == "192.0.2.1";
+            let ours = |to: SocketAddr| to.ip().to_canonical().to_string() == "192.0.2.1";
             is_loop(listen.parse().unwrap(), to.parse().unwrap(), ours)
         };
         assert!(loops("127.0.0.1:7", "127.0.0.1:7"));
         assert!(loops("0.0.0.0:7", "192.0.2.1:7"));
+        assert!(loops("127.0.0.1:7", "[::ffff:127.0.0.1]:7"), "the same address");
+        assert!(loops("0.0.0.0:7", "[::ffff:192.0.2.1]:7"));
+        assert!(loops("[::ffff:127.0.0.1]:7", "127.0.0.1:7"));
         assert!(!loops("0.0.0.0:7", "192.0.2.2:7"), "another machine's");
         assert!(!loops("0.0.0.0:7", "192.0.2.1:8"), "another port");
         assert!(!loops("127.0.0.1:7", "127.0.0.2:7"), "another address");
         assert!(!loops("[::]:7", "192.0.2.1:7"), "IPv6 sockets take IPv6 only");
+        assert!(!loops("[::]:7", "[::ffff:192.0.2.1]:7"), "this is IPv4");
     }
 
     #[test]

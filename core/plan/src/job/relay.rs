@@ -35,9 +35,10 @@ pub struct RelayJob {
     /// Most flows at a time; beyond it the one that was idle for longest goes.
     #[serde(default = "most_flows")]
     pub flows: u32,
-    /// A flow that was idle for so long is forgotten.
-    #[serde(default = "a_minute")]
-    pub idle: Nanos,
+    /// A flow that was idle for so long is forgotten, and a connection closed; `None`: as long as suits
+    /// the protocol.
+    #[serde(default)]
+    pub idle: Option<Nanos>,
     /// Fill the empty telemetry slots of STAMP packets that pass.
     #[serde(default)]
     pub telemetry: bool,
@@ -56,10 +57,6 @@ const fn most_flows() -> u32 {
     4_096
 }
 
-const fn a_minute() -> Nanos {
-    Nanos::from_secs(60)
-}
-
 impl RelayJob {
     /// Sends on from `listen` to `to`, changing nothing but addresses.
     pub fn translate(listen: impl Into<String>, to: impl Into<String>) -> Self {
@@ -73,7 +70,7 @@ impl RelayJob {
             stamps: Stamps::default(),
             id: IdFormat::default(),
             flows: most_flows(),
-            idle: a_minute(),
+            idle: None,
             telemetry: false,
             node_id: 0,
             hold: None,

@@ -50,13 +50,14 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = IdChoice::Auto)]
     pub id: IdChoice,
 
-    /// Most clients at a time; beyond, the one that was idle for longest goes
+    /// Most clients at a time (512 over TCP); beyond, the one that was idle for longest goes
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     pub flows: u32,
 
-    /// Forget a client that was idle for this long
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    pub idle: Nanos,
+    /// Forget a client that was idle for this long, and close its connection; if not given, 60s (TCP
+    /// 124min)
+    #[arg(long, value_name = "TIME")]
+    pub idle: Option<Nanos>,
 
     /// Hold every packet on purpose, in the program or unread in the socket, like program:200us
     #[arg(long, value_name = "program|socket:TIME", value_parser = hold)]

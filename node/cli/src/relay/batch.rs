@@ -12,8 +12,9 @@ use dwell_io::batch::{Batch, Parcel, Sending};
 use dwell_io::port::SendError;
 use dwell_plan::HoldAt;
 
+use super::counts::Ended;
 use super::plan::Way;
-use super::udp::{Came, Counts, LISTENER, Relay};
+use super::udp::{Came, LISTENER, Relay};
 
 /// Packets of one batch.
 const MOST: usize = 64;
@@ -22,7 +23,7 @@ const MOST: usize = 64;
 const BURST: usize = 4;
 
 /// Relays until stopped.
-pub(super) fn run(relay: Relay<'_>, stop: &AtomicBool) -> io::Result<Counts> {
+pub(super) fn run(relay: Relay<'_>, stop: &AtomicBool) -> Ended {
     let mut batches = Batches {
         batch: Batch::new(MOST, HEADROOM),
         came: Vec::with_capacity(MOST),

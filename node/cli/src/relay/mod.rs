@@ -1,13 +1,14 @@
 //! `dwell relay`: sends on what comes, as it is or enciphered, and says how long it stayed and
 //! where.
 //!
-//! `args` is the command line; `plan` judges the job; `udp`, `batch` and `tcp` are the loops that join the engine to sockets;
-//! `stamps` keeps packets until their stamps of leaving have come, and `record` hands them to the
-//! thread that keeps them; `telemetry` tells of them in the packets; `report` makes the summary. `xdp`
-//! is the relay without a loop.
+//! `args` is the command line; `plan` judges the job; `udp`, `batch` and `tcp` are the loops that join
+//! the engine to sockets, and `counts` is what they count; `stamps` keeps packets until their stamps
+//! of leaving have come, and `record` hands them to the thread that keeps them; `telemetry` tells of
+//! them in the packets; `report` makes the summary. `xdp` is the relay without a loop.
 
 mod args;
 mod batch;
+mod counts;
 mod plan;
 mod record;
 mod report;
@@ -36,10 +37,11 @@ use crate::passages::PassageLog;
 use crate::ping::SampleFile;
 use crate::{Exit, Failure, PlaceArgs, Scheme};
 pub use args::{Args, EngineChoice, IdChoice, ModeChoice};
+use counts::Ended;
 use plan::Plan;
 use record::{News, Teller};
 use report::Outcome;
-use udp::{Counts, Relay};
+use udp::Relay;
 
 /// Stamps that were asked for come within this time, or later than a relay may take to start.
 const STAMPS_COME: Nanos = Nanos::from_millis(200);
@@ -91,13 +93,13 @@ pub(crate) fn perform(
     }
     let mut log = PassageLog::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
     let mut warnings = Vec::new();
-    let wanted = u64::from(job.flows) + SPARE_DESCRIPTORS;
+    let wanted = plan.sockets() + SPARE_DESCRIPTORS;
     let allowed = process::allow_descriptors(wanted);
     if allowed < wanted {
         warnings.push(format!(
             "this process may have {allowed} descriptors: fewer clients than --flows {} fit \
              (ulimit -n)",
-            job.flows
+            plan.flows
         ));
     }
     let dropped = AtomicU64::new(0);
@@ -110,14 +112,9 @@ pub(crate) fn perform(
     let ring_dropped = dropped.load(Ordering::Relaxed);
     let clocks = (start, clock::pair());
     let (parts, unwritten) = log.finish(ring_dropped);
-    let (moved, failure) = match moved {
-        Ok(moved) => (moved, None),
-        Err(error) => {
-            let error = anyhow::Error::new(error).context("a socket of the relay failed");
-            (Default::default(), Some(error))
-        }
-    };
-    let (counts, placement) = moved;
+    let (Ended { counts, failure }, placement) = moved;
+    let failure =
+        failure.map(|error| anyhow::Error::new(error).context("a socket of the relay failed"));
     let outcome = Outcome { counts, parts, placement, clocks, ring_dropped, warnings };
     let summary = report::summary(job, &plan, &outcome);
     let failure = failure.or(unwritten).map(Failure::from);
@@ -133,8 +130,8 @@ struct Run<'a> {
     stop: &'a AtomicBool,
 }
 
-/// What was counted, and where the relaying thread ran; or what ended it.
-type Moved = io::Result<(Counts, Placement)>;
+/// What came of it, and where the relaying thread ran.
+type Moved = (Ended, Placement);
 
 impl Run<'_> {
     fn datagrams(&mut self, talk: &mut dyn FnMut(&str)) -> Result<Moved, Failure> {
@@ -161,7 +158,7 @@ impl Run<'_> {
         let listener = tcp::listen(plan).map_err(|error| open_failure(error, plan, job))?;
         talk(&self.announcement());
         Ok(self.recorded(&mut || news.try_recv().ok(), move |stop| {
-            Ok(tcp::run(&listener, plan, job, sender, dropped, stop))
+            tcp::run(&listener, plan, job, sender, dropped, stop)
         }))
     }
 
@@ -175,16 +172,21 @@ impl Run<'_> {
     fn recorded(
         &mut self,
         next: &mut dyn FnMut() -> Option<News>,
-        relay: impl FnOnce(&AtomicBool) -> io::Result<Counts> + Send,
+        relay: impl FnOnce(&AtomicBool) -> Ended + Send,
     ) -> Moved {
         let (place, stop) = (PlaceArgs::from(self.job.place), self.stop);
         thread::scope(|scope| {
             let recorder = thread::current();
             let relaying = scope.spawn(move || {
-                let moved = cpu::settle(place.cpu, place.real_time(false)).and_then(|placement| {
-                    let _ = process::own_descriptors();
-                    Ok((relay(stop)?, placement))
-                });
+                let moved = match cpu::settle(place.cpu, place.real_time(false)) {
+                    Ok(placement) => {
+                        let _ = process::own_descriptors();
+                        (relay(stop), placement)
+                    }
+                    Err(error) => {
+                        (Ended { failure: Some(error), ..Ended::default() }, Placement::default())
+                    }
+                };
                 recorder.unpark();
                 moved
             });

@@ -1,14 +1,14 @@
 //! What a relay will do: everything that can be judged from its job, before any socket is opened.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use dwell_engine::relay::cipher::Key;
 use dwell_engine::relay::id::Ids;
 use dwell_engine::relay::seal::{Draw, Prefix};
 use dwell_engine::relay::stream::StreamWork;
 use dwell_engine::relay::{Work, is_loop};
-use dwell_io::{datagram, random};
-use dwell_plan::{Clear, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
+use dwell_io::{datagram, random, udp};
+use dwell_plan::{Clear, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode, Stamps};
 use dwell_units::Nanos;
 use dwell_wire::iperf2;
 
@@ -19,6 +19,16 @@ use crate::{Failure, PlaceArgs, Scheme, Target};
 /// Most flows that may be asked for.
 const MOST_FLOWS: u32 = 1 << 20;
 
+/// Connections at the same time: each takes two threads.
+pub(super) const MOST_CONNECTIONS: u32 = 512;
+
+/// How long a client of datagrams is remembered, if the job does not say.
+const IDLE: Nanos = Nanos::from_secs(60);
+
+/// How long a connection may be silent, if the job does not say: what RFC 5382 (REQ-5) asks of a NAT,
+/// a little longer than the two hours after which the ends ask each other (RFC 1122, 4.2.3.6).
+const IDLE_CONNECTION: Nanos = Nanos::from_secs(124 * 60);
+
 /// A job, judged.
 pub(super) struct Plan {
     pub(super) scheme: Scheme,
@@ -28,6 +38,10 @@ pub(super) struct Plan {
     key: Option<Key>,
     pub(super) clear: Clear,
     id: IdFormat,
+    /// Most clients at a time.
+    pub(super) flows: u32,
+    /// A client that was idle for longer is forgotten.
+    pub(super) idle: Nanos,
 }
 
 /// Which way a packet goes.
@@ -58,9 +72,13 @@ impl Plan {
         if to.ip().is_unspecified() {
             return usage(format!("--to {}: it names no machine; give its address", job.to));
         }
-        for (flag, url, ip) in [("--listen", &job.listen, listen), ("--to", &job.to, to)] {
-            if ip.ip().is_multicast() {
-                return usage(format!("{flag} {url}: a relay is between two machines, not many"));
+        for (flag, url, address) in [("--listen", &job.listen, listen), ("--to", &job.to, to)] {
+            if is_of_many(address.ip()) {
+                return usage(format!(
+                    "{flag} {url}: {} is a broadcast or multicast address; a relay is between two \
+                     machines, not many",
+                    address.ip()
+                ));
             }
         }
         if is_loop(listen, to, datagram::is_ours) {
@@ -73,22 +91,14 @@ impl Plan {
         if job.flows == 0 || job.flows > MOST_FLOWS {
             return usage(format!("invalid value {} for --flows: 1 to {MOST_FLOWS}", job.flows));
         }
-        if !job.idle.is_positive() {
+        if job.idle.is_some_and(|idle| !idle.is_positive()) {
             return usage("invalid value 0s for --idle: give a time like 60s".to_owned());
         }
         if job.hold.is_some_and(|hold| !(Nanos(0)..=Nanos::from_secs(1)).contains(&hold.time)) {
             return usage("invalid value for --hold: 0s to 1s, like program:200us".to_owned());
         }
-        if scheme == Scheme::Tcp && job.clear == Clear::Auto {
-            return usage(
-                "--clear auto reads the headers of datagrams; give a number for tcp://".into(),
-            );
-        }
-        if scheme == Scheme::Tcp && job.telemetry {
-            return usage("--telemetry fills slots of STAMP packets: it is for udp:// only".into());
-        }
-        if scheme == Scheme::Tcp && (job.engine != RelayEngine::Socket || job.hold.is_some()) {
-            return usage("--engine and --hold are for udp:// only".to_owned());
+        if scheme == Scheme::Tcp {
+            check_streams(job)?;
         }
         xdp::check(job, listen, to)?;
         let key = match job.mode {
@@ -98,7 +108,19 @@ impl Plan {
             RelayMode::Translate => None,
             RelayMode::Encrypt | RelayMode::Decrypt => Some(key(&job.key)?),
         };
-        Ok(Self { scheme, listen, to, mode: job.mode, key, clear: job.clear, id: job.id })
+        let (flows, idle) = match scheme {
+            Scheme::Tcp => (job.flows.min(MOST_CONNECTIONS), IDLE_CONNECTION),
+            _ => (job.flows, IDLE),
+        };
+        let idle = job.idle.unwrap_or(idle);
+        let (mode, clear, id) = (job.mode, job.clear, job.id);
+        Ok(Self { scheme, listen, to, mode, key, clear, id, flows, idle })
+    }
+
+    /// Sockets that so many clients take.
+    pub(super) fn sockets(&self) -> u64 {
+        let each = if self.scheme == Scheme::Tcp { 2 } else { 1 };
+        each * u64::from(self.flows)
     }
 
     /// What is done to the payloads of datagrams that go this way.
@@ -144,6 +166,33 @@ impl Plan {
             asked => Ids::of(crate::id::format(asked)),
         }
     }
+}
+
+/// Judges what is asked of a relay of connections, and only datagrams have.
+fn check_streams(job: &RelayJob) -> Result<(), Failure> {
+    let wrong = |text: &str| Err(Failure::usage(text));
+    if job.clear == Clear::Auto {
+        return wrong("--clear auto reads the headers of datagrams; give a number for tcp://");
+    }
+    if job.telemetry {
+        return wrong("--telemetry fills slots of STAMP packets: it is for udp:// only");
+    }
+    if job.engine != RelayEngine::Socket || job.hold.is_some() {
+        return wrong("--engine and --hold are for udp:// only");
+    }
+    if job.place.busy_poll {
+        return wrong("--busy-poll is for udp:// only: the threads of connections sleep");
+    }
+    if job.stamps == Stamps::Kernel {
+        return wrong(
+            "--stamps kernel is for udp:// only: of a stream the kernel stamps segments; --stamps \
+             auto takes the program's own",
+        );
+    }
+    if !matches!(job.id, IdFormat::Auto | IdFormat::None) {
+        return wrong("--id is for udp:// only: pieces of a stream are numbered as they come");
+    }
+    Ok(())
 }
 
 /// Salts from the kernel.
@@ -192,6 +241,15 @@ fn address(
         .collect();
     let alike = found.iter().find(|a| like.is_some_and(|like| like.is_ipv4() == a.is_ipv4()));
     let address = alike.or(found.first()).copied();
-    let address = address.ok_or_else(|| wrong(format!("'{}' has no address", target.host)))?;
+    let mut address = address.ok_or_else(|| wrong(format!("'{}' has no address", target.host)))?;
+    // An IPv4 address that is written as an IPv6 one is still that of IPv4.
+    address.set_ip(address.ip().to_canonical());
     Ok((target.scheme, address))
+}
+
+fn is_of_many(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || udp::is_broadcast(v4),
+        IpAddr::V6(v6) => v6.is_multicast(),
+    }
 }

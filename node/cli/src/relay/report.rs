@@ -16,8 +16,8 @@ use dwell_stats::{Parts, Resolution};
 use dwell_units::Pairing;
 use serde_json::json;
 
-use super::plan::Plan;
-use super::udp::Counts;
+use super::counts::{Counts, Failures, Traffic, Unserved};
+use super::plan::{MOST_CONNECTIONS, Plan};
 use crate::environment::environment;
 use crate::{PlaceArgs, Scheme};
 
@@ -107,8 +107,8 @@ pub(super) fn parameters(job: &RelayJob, plan: &Plan) -> BTreeMap<String, serde_
         ("clear_bytes", clear),
         ("stamps", json!(job.stamps)),
         ("id", json!(job.id)),
-        ("flows", json!(job.flows)),
-        ("idle_ns", json!(job.idle.0)),
+        ("flows", json!(plan.flows)),
+        ("idle_ns", json!(plan.idle.0)),
         ("node_id", json!(job.telemetry.then_some(job.node_id))),
         ("hold_at", json!(job.hold.map(|hold| hold.at))),
         ("hold_ns", json!(job.hold.map(|hold| hold.time.0))),
@@ -128,7 +128,7 @@ fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Optio
         put(format!("relayed_{way}"), Some(traffic.relayed));
         put(format!("payload_bytes_{way}"), Some(traffic.bytes));
     }
-    let both = |count: fn(&super::udp::Traffic) -> u64| Some(counts.ways.iter().map(count).sum());
+    let both = |count: fn(&Traffic) -> u64| Some(counts.ways.iter().map(count).sum());
     put("short".to_owned(), both(|way| way.short));
     put("unsealed".to_owned(), both(|way| way.unsealed));
     put("too_long".to_owned(), both(|way| way.too_long));
@@ -139,7 +139,9 @@ fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Optio
     put("flows".to_owned(), Some(counts.flows.opened));
     put("flows_evicted".to_owned(), Some(counts.flows.evicted));
     put("flows_expired".to_owned(), Some(counts.flows.expired));
-    put("flows_not_opened".to_owned(), Some(counts.not_opened));
+    put("flows_not_opened".to_owned(), Some(counts.unserved.all()));
+    put("flows_refused".to_owned(), Some(counts.unserved.refused.times));
+    put("flows_no_seat".to_owned(), Some(counts.unserved.no_seat));
     let nonce = match (plan.is_ciphering(), plan.scheme) {
         (false, _) => 0,
         (true, Scheme::Tcp) => stream::NONCE,
@@ -160,7 +162,7 @@ fn notes(plan: &Plan, counts: &Counts, ring_dropped: u64, parts: &Parts) -> Vec<
             notes.push(format!("{count} {text}"));
         }
     };
-    let both = |of: fn(&super::udp::Traffic) -> u64| counts.ways.iter().map(of).sum::<u64>();
+    let both = |of: fn(&Traffic) -> u64| counts.ways.iter().map(of).sum::<u64>();
     note(
         both(|way| way.too_long),
         "packets were too long for the path and dropped; enciphered ones are 12 bytes longer: \
@@ -170,9 +172,12 @@ fn notes(plan: &Plan, counts: &Counts, ring_dropped: u64, parts: &Parts) -> Vec<
     note(both(|way| way.send_failed), "packets could not be sent and were dropped");
     note(counts.overflowed, "packets found no room in a receive buffer");
     note(counts.icmp_errors, "ICMP errors: is anybody listening at the far end?");
-    note(counts.flows.evicted, "flows had to make room; --flows N remembers more");
-    note(counts.not_opened, "clients could not be served: descriptors or memory are short");
+    note(
+        counts.flows.evicted,
+        "flows had to make room: --flows N remembers more, where descriptors and memory allow it",
+    );
     note(ring_dropped, "passages found the ring full; metrics lack them, packet counts do not");
+    notes.extend(unserved(plan, &counts.unserved));
     let came = parts.packets() > 0;
     if came && plan.scheme == Scheme::Tcp {
         notes.push(
@@ -185,6 +190,26 @@ fn notes(plan: &Plan, counts: &Counts, ring_dropped: u64, parts: &Parts) -> Vec<
         );
     }
     notes
+}
+
+/// Why clients could not be served.
+fn unserved(plan: &Plan, unserved: &Unserved) -> Vec<String> {
+    let failed = |failures: &Failures, what: &str| {
+        let first = failures.first.as_ref()?;
+        Some(format!("{} times a client could not be served: {what}: {first}", failures.times))
+    };
+    let scheme = plan.scheme.name();
+    let full = (unserved.no_seat > 0).then(|| {
+        let more = if plan.flows < MOST_CONNECTIONS { "; --flows N has more" } else { "" };
+        format!(
+            "{} times a client could not be served: all {} seats were taken, and nobody was idle for \
+             a minute{more}",
+            unserved.no_seat, plan.flows
+        )
+    });
+    let refused = failed(&unserved.refused, &format!("no way to {scheme}://{}", plan.to));
+    let here = failed(&unserved.here, "there was no socket, thread or memory for it here");
+    [refused, full, here].into_iter().flatten().collect()
 }
 
 fn resolution(parts: &Parts) -> Option<Resolution> {

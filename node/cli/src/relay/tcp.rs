@@ -4,20 +4,21 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::cpu;
+use dwell_io::datagram::is_short;
 use dwell_plan::RelayJob;
 use dwell_units::{Instant, Monotonic, Nanos};
 
+use super::counts::{Counts, Ended, Unserved};
 use super::plan::{Plan, Way};
 use super::record::{NewFlow, News};
-use super::udp::Counts;
 use crate::PlaceArgs;
 
 /// A stop is obeyed within this time.
@@ -26,8 +27,11 @@ const NAP: Nanos = Nanos::from_millis(100);
 /// How long a far end may take to accept a connection.
 const CONNECTING: Nanos = Nanos::from_secs(3);
 
-/// Connections at the same time, whatever `--flows` says: each takes two threads.
-const CONNECTIONS: usize = 512;
+/// When all seats are taken, a connection that was idle for longer makes room.
+const RESTING: Nanos = Nanos::from_secs(60);
+
+/// While it is being connected, a connection is not idle.
+const NOT_YET: i64 = i64::MAX;
 
 /// The longest piece.
 const PIECE: usize = 32 * 1024;
@@ -40,7 +44,8 @@ struct Shared<'a> {
     ring_dropped: &'a AtomicU64,
     stop: &'a AtomicBool,
     ways: [Counters; 2],
-    not_opened: AtomicU64,
+    /// No thread takes the lock while its connection is open.
+    unserved: Mutex<Unserved>,
 }
 
 #[derive(Default)]
@@ -55,11 +60,20 @@ struct Counters {
 struct Seat {
     /// When something last came either way.
     active: AtomicI64,
-    /// It has to make room.
+    /// It has to go: it was idle for too long, or makes room.
     left: AtomicBool,
 }
 
 impl Seat {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { active: AtomicI64::new(NOT_YET), left: AtomicBool::new(false) })
+    }
+
+    /// Something moves.
+    fn touch(&self) {
+        self.active.store(monotonic().as_nanos(), Ordering::Relaxed);
+    }
+
     fn idle(&self, now: Instant<Monotonic>) -> Nanos {
         now - Instant::from_nanos(self.active.load(Ordering::Relaxed))
     }
@@ -78,7 +92,7 @@ pub(super) fn run(
     news: SyncSender<News>,
     ring_dropped: &AtomicU64,
     stop: &AtomicBool,
-) -> Counts {
+) -> Ended {
     let shared = Shared {
         plan,
         place: job.place.into(),
@@ -86,15 +100,17 @@ pub(super) fn run(
         ring_dropped,
         stop,
         ways: Default::default(),
-        not_opened: AtomicU64::new(0),
+        unserved: Mutex::default(),
     };
-    let most = (job.flows as usize).min(CONNECTIONS);
+    let most = plan.flows as usize;
     let mut counts = Counts::default();
     thread::scope(|scope| {
         let mut seats: Vec<Arc<Seat>> = Vec::with_capacity(most);
         let mut number = 0_u32;
         while !stop.load(Ordering::Relaxed) {
-            let (client, peer) = match listener.accept() {
+            let accepted = listener.accept();
+            clear(&mut seats, plan.idle, &mut counts);
+            let (client, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // What is short (descriptors, memory) comes back with time only.
@@ -102,30 +118,27 @@ pub(super) fn run(
                         error.kind(),
                         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
                     ) {
-                        counts.not_opened += 1;
+                        shared.unserved().here.note(error);
                         thread::sleep(NAP.to_std());
                     }
                     continue;
                 }
             };
-            // A seat that only this list holds is empty.
-            seats.retain(|seat| Arc::strong_count(seat) > 1);
-            if seats.len() >= most && !make_room(&mut seats, job.idle, &mut counts) {
-                counts.not_opened += 1;
+            if seats.len() >= most && !make_room(&mut seats, &mut counts) {
+                shared.unserved().no_seat += 1;
                 continue;
             }
-            let active = AtomicI64::new(monotonic().as_nanos());
-            let seat = Arc::new(Seat { active, left: AtomicBool::new(false) });
+            let seat = Seat::new();
             seats.push(Arc::clone(&seat));
             counts.flows.opened += 1;
             let (shared, flow) = (&shared, number);
             number = number.wrapping_add(2);
             let started = thread::Builder::new().spawn_scoped(scope, move || {
-                if connect(shared, client, peer, flow, &seat).is_err() {
-                    shared.not_opened.fetch_add(1, Ordering::Relaxed);
-                }
+                serve(shared, client, peer, flow, &seat);
             });
-            counts.not_opened += u64::from(started.is_err());
+            if let Err(error) = started {
+                shared.unserved().here.note(error);
+            }
         }
     });
     for (traffic, counters) in counts.ways.iter_mut().zip(&shared.ways) {
@@ -134,29 +147,58 @@ pub(super) fn run(
         traffic.bytes = counters.bytes.load(Ordering::Relaxed);
         traffic.send_failed = counters.send_failed.load(Ordering::Relaxed);
     }
-    counts.not_opened += shared.not_opened.load(Ordering::Relaxed);
-    counts
+    counts.unserved = shared.unserved.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ended { counts, failure: None }
 }
 
-/// Takes the connection that was idle for longest from its seat, if that is too long.
-fn make_room(seats: &mut Vec<Arc<Seat>>, idle: Nanos, counts: &mut Counts) -> bool {
+/// Takes from their seats those who left, and those who were idle for too long.
+fn clear(seats: &mut Vec<Arc<Seat>>, idle: Nanos, counts: &mut Counts) {
+    let now = monotonic();
+    seats.retain(|seat| {
+        // A seat that only this list holds is empty.
+        let taken = Arc::strong_count(seat) > 1;
+        let expired = taken && seat.idle(now) > idle;
+        if expired {
+            seat.left.store(true, Ordering::Relaxed);
+            counts.flows.expired += 1;
+        }
+        taken && !expired
+    });
+}
+
+/// Takes the connection that was idle for longest from its seat, if that is long enough.
+fn make_room(seats: &mut Vec<Arc<Seat>>, counts: &mut Counts) -> bool {
     let now = monotonic();
     let longest = (0..seats.len()).max_by_key(|n| seats[*n].idle(now));
-    let Some(longest) = longest.filter(|n| seats[*n].idle(now) > idle) else { return false };
+    let Some(longest) = longest.filter(|n| seats[*n].idle(now) > RESTING) else { return false };
     seats.swap_remove(longest).left.store(true, Ordering::Relaxed);
     counts.flows.evicted += 1;
     true
 }
 
-/// Serves one connection to its end. An error: the far end was not to be reached.
-fn connect(
+/// Serves one connection to its end, or notes why it cannot be served.
+fn serve(shared: &Shared<'_>, client: TcpStream, peer: SocketAddr, flow: u32, seat: &Seat) {
+    match TcpStream::connect_timeout(&shared.plan.to, CONNECTING.to_std()) {
+        Ok(far) => {
+            if let Err(error) = carry(shared, client, far, peer, flow, seat) {
+                shared.unserved().here.note(error);
+            }
+        }
+        Err(error) if is_short(&error) => shared.unserved().here.note(error),
+        Err(error) => shared.unserved().refused.note(error),
+    }
+}
+
+/// Carries what comes either way until both have ended. An error: it could not begin.
+fn carry(
     shared: &Shared<'_>,
     client: TcpStream,
+    far: TcpStream,
     peer: SocketAddr,
     flow: u32,
     seat: &Seat,
 ) -> io::Result<()> {
-    let far = TcpStream::connect_timeout(&shared.plan.to, CONNECTING.to_std())?;
+    seat.touch();
     for stream in [&client, &far] {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(false)?;
@@ -207,13 +249,14 @@ impl Direction<'_> {
         let mut buffer = vec![0; PIECE].into_boxed_slice();
         let counters = &self.shared.ways[self.way as usize];
         for id in 0.. {
+            self.go_on()?;
             let len = self.patiently(|| (&mut &*self.from).read(&mut buffer))?;
             let came = realtime();
             if len == 0 {
                 return Ok(());
             }
             counters.received.fetch_add(1, Ordering::Relaxed);
-            self.seat.active.store(monotonic().as_nanos(), Ordering::Relaxed);
+            self.seat.touch();
             let pieces = work.work(&mut buffer[..len]);
             let before = realtime();
             let sent = pieces.into_iter().try_for_each(|piece| self.send(piece));
@@ -242,6 +285,20 @@ impl Direction<'_> {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 sent => bytes = &bytes[sent..],
             }
+            if !bytes.is_empty() {
+                // Slow, but it moves; and a peer that takes little by little keeps nothing going.
+                self.seat.touch();
+                self.go_on()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An error when it is to end.
+    fn go_on(&self) -> io::Result<()> {
+        let left = self.seat.left.load(Ordering::Relaxed);
+        if left || self.shared.stop.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
         }
         Ok(())
     }
@@ -252,10 +309,7 @@ impl Direction<'_> {
         loop {
             match call() {
                 Err(error) if matches!(error.kind(), Interrupted | TimedOut | WouldBlock) => {
-                    let left = self.seat.left.load(Ordering::Relaxed);
-                    if left || self.shared.stop.load(Ordering::Relaxed) {
-                        return Err(io::ErrorKind::ConnectionAborted.into());
-                    }
+                    self.go_on()?;
                 }
                 done => return done,
             }
@@ -264,6 +318,10 @@ impl Direction<'_> {
 }
 
 impl Shared<'_> {
+    fn unserved(&self) -> MutexGuard<'_, Unserved> {
+        self.unserved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Never waits: what finds no room is counted.
     fn tell(&self, news: News) {
         if self.news.try_send(news).is_err() {

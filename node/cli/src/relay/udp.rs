@@ -8,17 +8,18 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
-use dwell_engine::relay::flows::{FlowCounts, FlowId, Flows};
+use dwell_engine::relay::flows::{FlowId, Flows};
 use dwell_engine::relay::id::Ids;
 use dwell_engine::relay::{HEADROOM, Passed, Work};
 use dwell_engine::stamps::RxStamps;
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::datagram::{EndOptions, Peer, UdpEnd};
+use dwell_io::datagram::{EndOptions, Peer, UdpEnd, is_short};
 use dwell_io::poller::Poller;
 use dwell_io::port::{Notice, SendError, StampRequest, Wait};
 use dwell_plan::{Hold, HoldAt, RelayJob};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
+use super::counts::{Counts, Ended};
 use super::plan::{Plan, Way};
 use super::record::{NewFlow, News, Teller};
 use super::stamps::Departures;
@@ -48,40 +49,6 @@ const EXPIRED: usize = 256;
 
 /// The listening socket among the tokens of flows.
 pub(super) const LISTENER: u64 = u64::MAX;
-
-/// What was counted of one way.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Traffic {
-    /// Packets that came.
-    pub(super) received: u64,
-    /// Packets that were sent on.
-    pub(super) relayed: u64,
-    /// Bytes of payload in those, as they came.
-    pub(super) bytes: u64,
-    /// Of those, the ones with nothing beyond their clear bytes.
-    pub(super) short: u64,
-    /// Packets that nobody had enciphered.
-    pub(super) unsealed: u64,
-    /// Packets too long for the path.
-    pub(super) too_long: u64,
-    /// Packets that could not be sent for another reason.
-    pub(super) send_failed: u64,
-    /// Packets that had an empty slot of telemetry, which was filled.
-    pub(super) telemetry_filled: u64,
-}
-
-/// What was counted.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    /// There and back.
-    pub(super) ways: [Traffic; 2],
-    pub(super) flows: FlowCounts,
-    /// Clients for whom no socket could be opened.
-    pub(super) not_opened: u64,
-    pub(super) icmp_errors: u64,
-    /// Packets that found no room in a receive buffer.
-    pub(super) overflowed: u64,
-}
 
 /// One client.
 pub(super) struct Flow {
@@ -145,7 +112,7 @@ impl<'a> Relay<'a> {
             listener,
             out: options(works[0].grows()),
             poller,
-            flows: Flows::new(job.flows as usize, job.idle),
+            flows: Flows::new(plan.flows as usize, plan.idle),
             few: Vec::with_capacity(FEW),
             last: None,
             works,
@@ -168,26 +135,29 @@ impl<'a> Relay<'a> {
     }
 
     /// Relays one by one until stopped.
-    pub(super) fn run(self, stop: &AtomicBool) -> io::Result<Counts> {
+    pub(super) fn run(self, stop: &AtomicBool) -> Ended {
         self.run_by(BURST, &mut Self::take, stop)
     }
 
-    /// Relays until stopped: `take` takes what a socket has and sends it on, and says whether there
-    /// may be more; it is called up to `burst` times before other sockets are looked at.
+    /// Relays until stopped, or until a socket fails: `take` takes what a socket has and sends it on,
+    /// and says whether there may be more; it is called up to `burst` times before other sockets are
+    /// looked at.
     pub(super) fn run_by(
         mut self,
         burst: usize,
         take: &mut Take<'a, '_>,
         stop: &AtomicBool,
-    ) -> io::Result<Counts> {
-        while !stop.load(Ordering::Relaxed) {
-            if self.busy && self.flows.len() <= FEW && !self.holds(HoldAt::Socket) {
-                self.round(take)?;
+    ) -> Ended {
+        let mut failure = None;
+        while failure.is_none() && !stop.load(Ordering::Relaxed) {
+            let done = if self.busy && self.flows.len() <= FEW && !self.holds(HoldAt::Socket) {
+                self.round(take)
             } else {
-                self.turn(burst, take)?;
-            }
+                self.turn(burst, take)
+            };
+            failure = done.err();
         }
-        Ok(self.end())
+        Ended { counts: self.end(), failure }
     }
 
     /// Asks every socket in turn.
@@ -324,7 +294,7 @@ impl<'a> Relay<'a> {
             }
             Passed::Refused(_) => {
                 traffic.unsealed += 1;
-                let id = early.unwrap_or_else(|| ids.of_next(&[]));
+                let id = early.unwrap_or_else(|| ids.of_unread());
                 self.teller.tell(News::Passage(passage(id, Fate::Dropped)));
                 return None;
             }
@@ -395,20 +365,22 @@ impl<'a> Relay<'a> {
     }
 
     fn admit(&mut self, peer: Peer) -> Option<FlowId> {
-        let out = match UdpEnd::connect(self.plan.to, self.out) {
+        let mut opened = UdpEnd::connect(self.plan.to, self.out);
+        if opened.as_ref().is_err_and(is_short)
+            && let Some(gone) = self.flows.evict()
+        {
+            // The flow that was idle for longest gives its own.
+            self.forget(gone);
+            opened = UdpEnd::connect(self.plan.to, self.out);
+        }
+        let out = match opened {
             Ok(out) => out,
-            // Descriptors or memory are short: the flow that was idle for longest gives its own.
-            Err(_) => {
-                if let Some(gone) = self.flows.evict() {
-                    self.forget(gone);
-                }
-                match UdpEnd::connect(self.plan.to, self.out) {
-                    Ok(out) => out,
-                    Err(_) => {
-                        self.counts.not_opened += 1;
-                        return None;
-                    }
-                }
+            Err(error) => {
+                self.counts.ways[Way::Forward as usize].received += 1;
+                let unserved = &mut self.counts.unserved;
+                let why = if is_short(&error) { &mut unserved.here } else { &mut unserved.refused };
+                why.note(error);
+                return None;
             }
         };
         let local = self.listener.local_addr();
@@ -423,8 +395,9 @@ impl<'a> Relay<'a> {
             self.forget(gone);
         }
         let added = self.flows.find(id).map(|flow| self.poller.add(&flow.out, id.to_u64()));
-        if !matches!(added, Some(Ok(()))) {
-            self.counts.not_opened += 1;
+        if let Some(Err(error)) = added {
+            // What comes back is not heard of.
+            self.counts.unserved.here.note(error);
         }
         self.teller.tell(News::Flow(news));
         self.note_few();
@@ -549,5 +522,41 @@ impl<'a> Relay<'a> {
         self.departures.overdue(end, &mut |p| teller.tell(News::Passage(p)));
         self.counts.flows = self.flows.counts();
         self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::relay::record::RING;
+
+    #[test]
+    fn what_was_counted_survives_a_socket_that_fails() {
+        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = format!("udp://{}", far.local_addr().unwrap());
+        // A port that was free a moment ago.
+        let free = UdpSocket::bind("127.0.0.5:0").and_then(|socket| socket.local_addr()).unwrap();
+        let job = RelayJob::translate(format!("udp://{free}"), to);
+        let plan = Plan::new(&job).map_err(|failure| failure.error).unwrap();
+        let dropped = AtomicU64::new(0);
+        let (ring, _news) = rtrb::RingBuffer::new(RING);
+        let teller = Teller { ring, dropped: &dropped };
+        let relay = Relay::open(&plan, &job, StampRequest::User, teller).unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        (0..3).for_each(|_| {
+            client.send_to(b"counted", relay.listener.local_addr()).unwrap();
+        });
+        let mut fail_at_last = |relay: &mut Relay<'_>, token| match relay.take(token)? {
+            true => Ok(true),
+            false => Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
+        };
+        let ended = relay.run_by(BURST, &mut fail_at_last, &AtomicBool::new(false));
+        let failure = ended.failure.expect("its socket failed");
+        assert_eq!(failure.kind(), io::ErrorKind::ConnectionAborted);
+        let [there, _] = ended.counts.ways;
+        assert_eq!((there.received, there.relayed, ended.counts.flows.opened), (3, 3, 1));
     }
 }

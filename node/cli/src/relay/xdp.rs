@@ -51,7 +51,7 @@ pub(super) fn check(job: &RelayJob, listen: SocketAddr, to: SocketAddr) -> Resul
             if listen.is_ipv4() { &job.to } else { &job.listen }
         ));
     }
-    if listen.ip().is_loopback() || datagram::is_ours(to.ip()) {
+    if listen.ip().is_loopback() || datagram::is_ours(to) {
         return usage(format!(
             "--engine xdp relays between other machines, and {} is this one; --engine batch relays \
              anything",
@@ -185,7 +185,7 @@ fn spec(job: &RelayJob, plan: &Plan) -> Result<(XdpRelaySpec, Vec<String>), Fail
         to,
         interfaces: used.iter().map(|found| found.index).collect(),
         flows: flows(job).unwrap_or(*RELAY_FLOWS.end()),
-        idle: job.idle,
+        idle: plan.idle,
         checksums: Checksums::ByDriver,
     };
     Ok((spec, warnings))

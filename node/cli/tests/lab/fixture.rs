@@ -1,6 +1,7 @@
 //! What tests of labs share: a lab that ends with its test, running dwell, waiting.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -117,6 +118,34 @@ impl Drop for TestLab {
         if self.directory().exists() || self.namespaces() > 0 {
             self.down();
         }
+    }
+}
+
+/// A command of dwell that runs in a node until it is told to end.
+pub(crate) struct Running(Child);
+
+impl Running {
+    pub(crate) fn start(lab: &TestLab, node: &str, ready: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new(DWELL)
+            .args(["lab", "exec", "--lab", &lab.name, node, "--", DWELL])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let talk = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = talk.lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains(ready)), "{arguments:?} is ready");
+        Self(child)
+    }
+
+    pub(crate) fn end(self) -> Value {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let output = self.0.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
     }
 }
 

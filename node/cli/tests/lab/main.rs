@@ -4,6 +4,7 @@
 mod babel;
 mod fixture;
 mod forced;
+mod icmp;
 mod leftovers;
 mod links;
 mod quota;

@@ -3,43 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 use dwell_engine::passage::{Passage, Point};
 use dwell_record::segment::{Record, read};
 use serde_json::Value;
 
-use crate::fixture::{DWELL, TestLab, as_root, said};
-
-/// A command that runs in a node until it is told to end.
-struct Running(Child);
-
-impl Running {
-    fn start(lab: &TestLab, node: &str, ready: &str, arguments: &[&str]) -> Self {
-        let mut child = Command::new(DWELL)
-            .args(["lab", "exec", "--lab", &lab.name, node, "--", DWELL])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let talk = BufReader::new(child.stderr.take().unwrap());
-        let mut lines = talk.lines().map_while(Result::ok);
-        assert!(lines.any(|line| line.contains(ready)), "{arguments:?} is ready");
-        Self(child)
-    }
-
-    fn end(self) -> Value {
-        let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        let output = self.0.wait_with_output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
-    }
-}
+use crate::fixture::{DWELL, Running, TestLab, as_root, said};
 
 /// The passages of one way, by id. One client: the flow there is 0, the flow back 1.
 fn passages(samples: &Path, flow: u32) -> BTreeMap<u64, Passage> {

@@ -25,10 +25,16 @@ fn what_can_be_judged_from_the_command_line_is_a_usage_error_that_says_what_woul
     let cases = [
         (vec!["--listen", "udp://127.0.0.1:7", "--to", "udp://127.0.0.1:7"], "come back for ever"),
         (vec!["--listen", "udp://0.0.0.0:7", "--to", "udp://127.0.0.1:7"], "come back for ever"),
+        (vec!["--listen", "udp://127.0.0.1:7", "--to", "udp://[::ffff:127.0.0.1]:7"], "for ever"),
+        (vec!["--listen", "tcp://0.0.0.0:7", "--to", "tcp://[::ffff:127.0.0.9]:7"], "for ever"),
         (vec!["--listen", "udp://127.0.0.1:7", "--to", "tcp://127.0.0.1:9"], "does not change"),
         (vec!["--listen", "stamp://127.0.0.1:7", "--to", "udp://127.0.0.1:9"], "udp://ADDRESS"),
         (vec!["--listen", "udp://127.0.0.1:7", "--to", "udp://0.0.0.0:9"], "no machine"),
+        (vec!["--listen", "udp://127.0.0.1:7", "--to", "udp://[::ffff:0.0.0.0]:9"], "no machine"),
         (vec!["--listen", "udp://127.0.0.1:7", "--to", "udp://224.0.0.1:9"], "two machines"),
+        (vec!["--listen", "udp://127.0.0.1:7", "--to", "udp://255.255.255.255:9"], "broadcast"),
+        (vec!["--listen", "udp://127.0.0.1:7", "--to", "udp://127.255.255.255:9"], "broadcast"),
+        (vec!["--listen", "tcp://127.0.0.1:7", "--to", "tcp://127.255.255.255:9"], "broadcast"),
         (
             with(&["--mode", "encrypt"]),
             "--key-file FILE, or set the environment variable DWELL_KEY",
@@ -50,10 +56,14 @@ fn what_can_be_judged_from_the_command_line_is_a_usage_error_that_says_what_woul
         &["--clear", "auto"],
         &["--hold", "program:1ms"],
         &["--telemetry"],
+        &["--busy-poll"],
+        &["--stamps", "kernel"],
+        &["--id", "iperf"],
     ];
     for more in of_datagrams {
         let output = refused(&[&tcp[..], more].concat(), None);
         assert_eq!(output.status.code(), Some(2), "{more:?} {}", said(&output));
+        assert!(said(&output).contains(more[0]), "{more:?} {}", said(&output));
     }
     // A relay in the driver sends on between other machines.
     let output = refused(&[&udp[..], &["--engine", "xdp"]].concat(), None);

@@ -1,17 +1,28 @@
 //! TCP connections through relays.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use dwell_io::process::Signal;
 
 use crate::fixture::{HOST, PATIENCE, Relay, beside_others, value};
+use crate::support::signal;
 
 /// Reads a stream to its end.
 fn read_all(mut stream: impl Read) -> Vec<u8> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     bytes
+}
+
+/// A connection to a relay.
+fn connected(relay: &Relay) -> TcpStream {
+    let stream = TcpStream::connect(&relay.listen).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
 }
 
 /// A stream that no other looks like.
@@ -114,13 +125,98 @@ fn socat_and_the_relay_pass_each_others_streams_on() {
 }
 
 #[test]
-fn a_connection_to_a_far_end_that_is_not_there_is_ended_and_counted() {
+fn a_connection_to_a_far_end_that_is_not_there_is_ended_and_counted_with_its_reason() {
     let _machine = beside_others();
     let far = TcpListener::bind("127.0.0.4:0").unwrap();
     let relay = Relay::of("tcp", far.local_addr().unwrap(), &[]);
     drop(far);
-    let mut stream = TcpStream::connect(&relay.listen).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = connected(&relay);
     assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)));
-    assert_eq!(value(&relay.end(), "flows_not_opened"), 1);
+    let summary = relay.end();
+    assert_eq!((value(&summary, "flows_not_opened"), value(&summary, "flows_refused")), (1, 1));
+    let warnings = summary["trust"]["warnings"].to_string();
+    assert!(warnings.contains("Connection refused"), "{warnings}");
+    assert!(!warnings.contains("memory"), "nothing was short: {warnings}");
+}
+
+#[test]
+fn a_connection_that_finds_all_seats_taken_is_ended_and_counted_with_that_reason() {
+    let _machine = beside_others();
+    let far = TcpListener::bind((HOST, 0)).unwrap();
+    let relay = Relay::of("tcp", far.local_addr().unwrap(), &["--flows", "1"]);
+    let mut first = connected(&relay);
+    first.write_all(b"served").unwrap();
+    let (mut there, _) = far.accept().unwrap();
+    there.read_exact(&mut [0; 6]).unwrap();
+    let mut second = connected(&relay);
+    assert!(matches!(second.read(&mut [0; 1]), Ok(0) | Err(_)));
+    first.write_all(b"still").unwrap();
+    there.read_exact(&mut [0; 5]).unwrap();
+    let summary = relay.end();
+    assert_eq!((value(&summary, "flows_not_opened"), value(&summary, "flows_no_seat")), (1, 1));
+    let warnings = summary["trust"]["warnings"].to_string();
+    assert!(warnings.contains("all 1 seats were taken"), "{warnings}");
+    assert!(!warnings.contains("memory"), "nothing was short: {warnings}");
+}
+
+#[test]
+fn a_silent_connection_is_closed_after_its_time_and_one_that_speaks_is_not() {
+    let _machine = beside_others();
+    let far = TcpListener::bind((HOST, 0)).unwrap();
+    let relay = Relay::of("tcp", far.local_addr().unwrap(), &["--idle", "1500ms"]);
+    let mut silent = connected(&relay);
+    silent.write_all(b"once").unwrap();
+    let (mut silent_there, _) = far.accept().unwrap();
+    silent_there.read_exact(&mut [0; 4]).unwrap();
+    let mut lively = connected(&relay);
+    let (mut lively_there, _) = far.accept().unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let start = Instant::now();
+    loop {
+        lively.write_all(b"x").unwrap();
+        lively_there.read_exact(&mut [0; 1]).unwrap();
+        match silent.read(&mut [0; 1]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            closed => break assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}"),
+        }
+        assert!(start.elapsed() < PATIENCE, "a silent connection stays");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(start.elapsed() > Duration::from_millis(1_000), "it was not idle for so long");
+    assert!(matches!(silent_there.read(&mut [0; 1]), Ok(0) | Err(_)), "both ends are told");
+    let summary = relay.end();
+    assert_eq!((value(&summary, "flows"), value(&summary, "flows_expired")), (2, 1), "{summary}");
+    assert_eq!(summary["parameters"]["idle_ns"], 1_500_000_000);
+}
+
+#[test]
+fn a_relay_ends_when_told_while_both_directions_carry_data() {
+    let _machine = beside_others();
+    let far = TcpListener::bind((HOST, 0)).unwrap();
+    let mut relay = Relay::of("tcp", far.local_addr().unwrap(), &[]);
+    let mut stream = connected(&relay);
+    let (echo, _) = far.accept().unwrap();
+    let echoing = std::thread::spawn(move || std::io::copy(&mut &echo, &mut &echo));
+    // Pieces follow each other faster than any time-out, and go on until the relay has ended.
+    let (moves, moving) = std::sync::mpsc::channel();
+    let talking = std::thread::spawn(move || {
+        let mut back = [0; 2_000];
+        while stream.write_all(&[7; 2_000]).and_then(|()| stream.read_exact(&mut back)).is_ok() {
+            let _ = moves.send(());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    (0..10).for_each(|_| moving.recv_timeout(PATIENCE).unwrap());
+    signal(&relay.server.child, Signal::Interrupt);
+    let start = Instant::now();
+    while relay.server.child.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(5), "it goes on for as long as data comes");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    talking.join().unwrap();
+    let _ = echoing.join().unwrap();
+    let summary = read_all(relay.server.child.stdout.take().unwrap());
+    let summary = serde_json::from_slice(&summary).unwrap();
+    assert!(value(&summary, "relayed_backward") >= 10, "{summary}");
+    assert_eq!(value(&summary, "send_failed"), 0, "{summary}");
 }

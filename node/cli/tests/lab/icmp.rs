@@ -1,0 +1,198 @@
+//! What a network refuses: ICMP errors and missing routes are counted and named; they end nothing, and
+//! are nobody's lost packet.
+
+use std::net::UdpSocket;
+
+use serde_json::Value;
+
+use crate::fixture::{DWELL, Running, TestLab, as_root, said};
+
+/// The far end, and how the node in the middle refuses it: "prohibited", or "no route" (of the network).
+const REFUSALS: [(&str, &str); 4] = [
+    ("fd64:7765:6c6c:ffff::3", "prohibit"),
+    ("fd64:7765:6c6c:ffff::3", "unreachable"),
+    ("198.19.0.3", "prohibit"),
+    ("198.19.0.3", "unreachable"),
+];
+
+/// A node that refuses packets to a host, until this is gone.
+struct Refusal<'a> {
+    lab: &'a TestLab,
+    node: &'a str,
+    host: &'a str,
+    kind: &'a str,
+}
+
+impl<'a> Refusal<'a> {
+    fn at(lab: &'a TestLab, node: &'a str, host: &'a str, kind: &'a str) -> Self {
+        let refusal = Self { lab, node, host, kind };
+        refusal.rule("add");
+        refusal
+    }
+
+    fn rule(&self, change: &str) {
+        let family = if self.host.contains(':') { "-6" } else { "-4" };
+        let rule = ["ip", family, "rule", change, "to", self.host, self.kind, "pref", "10"];
+        let output = self.lab.exec(self.node, &rule);
+        assert!(output.status.success(), "{rule:?} {}", said(&output));
+    }
+}
+
+impl Drop for Refusal<'_> {
+    fn drop(&mut self) {
+        self.rule("del");
+    }
+}
+
+/// A line whose middle tells of everything it refuses, however often.
+fn line(test: &str) -> TestLab {
+    let lab = TestLab::up(test, &["line:3"]);
+    for limit in ["ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit"] {
+        let write = format!("echo 0 > /proc/sys/net/{limit}");
+        let output = lab.exec("n2", &["sh", "-c", &write]);
+        assert!(output.status.success(), "{write} {}", said(&output));
+    }
+    lab
+}
+
+fn url(scheme: &str, host: &str) -> String {
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    format!("{scheme}://{host}:7001")
+}
+
+/// A relay in n1 whose clients are in n1.
+fn relay(lab: &TestLab, to: &str, how: &[&str]) -> Running {
+    let ends = ["relay", "--json", "--listen", "udp://127.0.0.1:7001", "--to", to];
+    Running::start(lab, "n1", "relaying", &[&ends[..], how].concat())
+}
+
+fn receive(socket: &UdpSocket) -> Vec<u8> {
+    let mut buffer = [0; 2_048];
+    let len = socket.recv(&mut buffer).unwrap();
+    buffer[..len].to_vec()
+}
+
+fn value(summary: &Value, name: &str) -> u64 {
+    summary["values"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {summary}"))
+}
+
+fn warnings(summary: &Value) -> String {
+    summary["trust"]["warnings"].to_string()
+}
+
+#[test]
+fn a_relay_sends_every_packet_whatever_icmp_says_of_those_before() {
+    const PACKETS: u64 = 20;
+    if !as_root() {
+        return;
+    }
+    let lab = line("icmp-relay");
+    let far = lab.socket("n3", "[::]:7001");
+    let ways: [&[&str]; 4] = [
+        &["--busy-poll"],
+        &["--engine", "batch", "--busy-poll", "--stamps", "user"],
+        &["--engine", "batch"],
+        &[],
+    ];
+    for (host, kind) in REFUSALS {
+        for how in ways {
+            let relay = relay(&lab, &url("udp", host), how);
+            let refusal = Refusal::at(&lab, "n2", host, kind);
+            let client = lab.socket("n1", "127.0.0.1:0");
+            for _ in 0..PACKETS {
+                client.send_to(b"refused", "127.0.0.1:7001").unwrap();
+            }
+            until_taken(&lab);
+            drop(refusal);
+            let witness = lab.socket("n1", "127.0.0.1:0");
+            witness.send_to(b"passes", "127.0.0.1:7001").unwrap();
+            while receive(&far) != b"passes" {}
+            let summary = relay.end();
+            let counts = |name| value(&summary, name);
+            let what = format!("{host} {kind} {how:?}: {summary}");
+            assert_eq!(counts("received_forward"), PACKETS + 1, "{what}");
+            assert_eq!(counts("relayed_forward"), PACKETS + 1, "{what}");
+            assert_eq!(counts("send_failed") + counts("too_long"), 0, "{what}");
+            // Over IPv4 it tells five times and then once a second (net/ipv4/route.c, ip_error).
+            let always = host.contains(':');
+            assert!(counts("icmp_errors") >= u64::from(always), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_ping_and_traffic_send_every_packet_whatever_icmp_says_of_those_before() {
+    if !as_root() {
+        return;
+    }
+    let lab = line("icmp-ends");
+    for (host, kind) in REFUSALS {
+        let _refusal = Refusal::at(&lab, "n2", host, kind);
+        let target = url("stamp", host);
+        let ping = [DWELL, "ping", &target, "-c", "5", "-i", "20ms", "-w", "100ms", "--json"];
+        let traffic = url("udp", host);
+        let traffic = [DWELL, "load", "traffic", &traffic, "--rate", "200pps", "--count", "20"];
+        for (command, sent) in [(&ping[..], 5), (&[&traffic[..], &["--json"]].concat(), 20)] {
+            let output = lab.exec("n1", command);
+            let summary: Value = serde_json::from_slice(&output.stdout)
+                .unwrap_or_else(|e| panic!("{host} {kind} {command:?} {e}: {}", said(&output)));
+            let counts = if sent == 5 { &summary["packets"] } else { &summary["values"] };
+            let left = if sent == 5 { "sent" } else { "packets" };
+            assert_eq!(counts[left], sent, "{host} {kind} {command:?} {summary}");
+            assert_eq!(counts["send_failed"], 0, "{host} {kind} {command:?} {summary}");
+        }
+    }
+}
+
+#[test]
+fn a_client_for_whom_there_is_no_way_takes_nobodys_place_and_the_real_reason_is_told() {
+    const CLIENTS: u64 = 5;
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("no-route", &["line:2"]);
+    let far = lab.socket("n2", "198.19.0.2:7001");
+    let client = |text: &str| {
+        let socket = lab.socket("n1", "127.0.0.1:0");
+        socket.send_to(text.as_bytes(), "127.0.0.1:7001").unwrap();
+        socket
+    };
+    for (kind, reason) in
+        [("unreachable", "Network is unreachable"), ("prohibit", "Permission denied")]
+    {
+        let relay = relay(&lab, "udp://198.19.0.2:7001", &[]);
+        let old: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let socket = client("old");
+                let (_, from) = far.recv_from(&mut [0; 16]).unwrap();
+                (socket, from)
+            })
+            .collect();
+        let refusal = Refusal::at(&lab, "n1", "198.19.0.2", kind);
+        let new: Vec<_> = (0..CLIENTS).map(|_| client("new")).collect();
+        until_taken(&lab);
+        drop(refusal);
+        for (socket, before) in &old {
+            socket.send_to(b"again", "127.0.0.1:7001").unwrap();
+            let (_, from) = far.recv_from(&mut [0; 16]).unwrap();
+            assert_eq!(from, *before, "the client's flow is still there");
+        }
+        drop(new);
+        let summary = relay.end();
+        assert_eq!(value(&summary, "flows_evicted"), 0, "{summary}");
+        assert_eq!(value(&summary, "flows_refused"), CLIENTS, "{summary}");
+        let warnings = warnings(&summary);
+        assert!(warnings.contains(reason), "{warnings}");
+        assert!(!warnings.contains("memory") && !warnings.contains("--flows"), "{warnings}");
+    }
+}
+
+/// Waits until nothing lies unread in the sockets of n1: column `rx_queue` of /proc/net/udp.
+fn until_taken(lab: &TestLab) {
+    crate::fixture::until("the relay takes what came", || {
+        let output = lab.exec("n1", &["cat", "/proc/net/udp"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let listener = text.lines().find(|line| line.contains(":1B59 00000000:0000"));
+        listener.is_some_and(|line| line.contains(":00000000 "))
+    });
+}

@@ -1,0 +1,174 @@
+//! ICMP errors about earlier packets: a socket keeps one pending, and the next call on it fails with
+//! that instead of doing its work. The error itself waits in the error queue, where it names its
+//! packet; such a call is made again.
+
+use std::ffi::c_int;
+use std::io;
+
+/// Times that a send call is made again. ICMP errors come one by one, mostly long after each other:
+/// what comes so often is about this packet, and the kernel's own.
+const RESENDS: usize = 4;
+
+/// Whether an ICMP error may have become this errno: `icmp_err_convert` in net/ipv4/icmp.c and what
+/// `__udp4_lib_err` makes of other types; `tab_unreach` and `icmpv6_err_convert` in net/ipv6/icmp.c.
+pub(crate) fn is_icmp(errno: c_int) -> bool {
+    matches!(
+        errno,
+        libc::ECONNREFUSED
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENONET
+            | libc::EACCES
+            | libc::ENOPROTOOPT
+            | libc::EOPNOTSUPP
+            | libc::EPROTO
+            | libc::EMSGSIZE
+    )
+}
+
+/// Whether a send call that failed so is to be made again, because it may have told of an earlier
+/// packet. `before` counts calls for the same packet that failed.
+pub(crate) fn is_to_be_sent_again(errno: c_int, before: usize) -> bool {
+    match errno {
+        // Of a packet that is too long, every call leaves an entry in the error queue.
+        libc::EMSGSIZE => before == 0,
+        _ => before < RESENDS && is_icmp(errno),
+    }
+}
+
+/// What a failed receive call came to: nothing, where no message came, a signal did, or it told of
+/// an earlier packet.
+pub(crate) fn nothing<T>(error: io::Error) -> io::Result<Option<T>> {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EINTR) => Ok(None),
+        Some(errno) if is_icmp(errno) => Ok(None),
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, SocketAddr};
+
+    use super::*;
+    use crate::address::RawAddress;
+    use crate::calls;
+    use crate::datagram::{EndOptions, UdpEnd};
+    use crate::port::{Notice, Port, PortOptions, SendError, StampRequest, Wait};
+    use crate::socket;
+    use crate::udp::UdpPort;
+
+    /// ICMP errors by type and code that the kernel tells sockets of (RFC 792, 1122 3.2.2.1, 1812
+    /// 5.2.7.1, 4443); without "too long", which would stay with this machine's loopback for minutes.
+    fn errors(like: IpAddr) -> Vec<(u8, u8)> {
+        let unreachable = |kind: u8, codes: u8| (0..codes).map(move |code| (kind, code));
+        match like {
+            IpAddr::V4(_) => unreachable(3, 16)
+                .filter(|which| *which != (3, 4))
+                .chain([(11, 0), (12, 0)])
+                .collect(),
+            IpAddr::V6(_) => unreachable(1, 7).chain([(3, 0), (4, 0)]).collect(),
+        }
+    }
+
+    /// The ICMP error of this type and code about a datagram from `from` to `to`.
+    fn error((kind, code): (u8, u8), from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+        const UDP: u8 = libc::IPPROTO_UDP as u8;
+        let mut message = vec![kind, code, 0, 0, 0, 0, 0, 0];
+        match (from.ip(), to.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(target)) => {
+                message.extend([0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, UDP, 0, 0]);
+                message.extend(source.octets());
+                message.extend(target.octets());
+            }
+            (IpAddr::V6(source), IpAddr::V6(target)) => {
+                message.extend([0x60, 0, 0, 0, 0, 20, UDP, 64]);
+                message.extend(source.octets());
+                message.extend(target.octets());
+            }
+            _ => unreachable!("both are of one family"),
+        }
+        message.extend(from.port().to_be_bytes());
+        message.extend(to.port().to_be_bytes());
+        message.extend([0, 20, 0, 0]);
+        message.extend([0; 12]);
+        if from.is_ipv4() {
+            // Over IPv6 the kernel does it.
+            let words = message.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+            let sum: u32 = words.sum();
+            let sum = (sum & 0xffff) + (sum >> 16);
+            message[2..4].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+        }
+        message
+    }
+
+    /// Calls `each` with every ICMP error that there is, and how to have the kernel told of it.
+    fn of_every_error(mut each: impl FnMut(&str, (u8, u8), &dyn Fn(SocketAddr, SocketAddr))) {
+        for address in ["127.0.0.1", "::1"] {
+            let ip: IpAddr = address.parse().unwrap();
+            let protocol = if ip.is_ipv4() { libc::IPPROTO_ICMP } else { libc::IPPROTO_ICMPV6 };
+            let raw = match socket::open(ip, libc::SOCK_RAW, protocol) {
+                Ok(raw) => raw,
+                Err(error) => return println!("SKIP: no raw socket ({error})"),
+            };
+            let there = RawAddress::from(SocketAddr::new(ip, 0));
+            for which in errors(ip) {
+                each(address, which, &|from, to| {
+                    calls::send_to(&raw, &error(which, from, to), &there).unwrap();
+                });
+            }
+        }
+    }
+
+    /// ICMP errors in a socket's queue.
+    fn told(notices: impl FnOnce(&mut dyn FnMut(Notice))) -> usize {
+        let mut told = 0;
+        notices(&mut |notice| {
+            told += usize::from(matches!(notice, Notice::Error { icmp: true, .. }))
+        });
+        told
+    }
+
+    #[test]
+    fn no_icmp_error_keeps_a_socket_from_sending_or_receiving() {
+        of_every_error(|address, which, tell| {
+            let far =
+                UdpEnd::listen(SocketAddr::new(address.parse().unwrap(), 0), EndOptions::default());
+            let mut far = far.unwrap();
+            let to = far.local_addr();
+            let mut near = UdpPort::connect(to, &PortOptions::default()).unwrap();
+            let mut relay = UdpEnd::connect(to, EndOptions::default()).unwrap();
+            let (from, relay_from) = (near.local_addr(), relay.local_addr());
+            // Pending when the next call is one that receives ...
+            tell(from, to);
+            assert_eq!(near.receive(&mut [0; 9], Wait::No).unwrap(), None, "{address} {which:?}");
+            tell(relay_from, to);
+            assert!(relay.receive(&mut [0; 9]).unwrap().is_none(), "{address} {which:?}");
+            // ... and when it is one that sends.
+            tell(from, to);
+            near.send(b"probe").unwrap_or_else(|error| panic!("{address} {which:?}: {error}"));
+            tell(relay_from, to);
+            relay.send(b"relayed", None).unwrap_or_else(|e| panic!("{address} {which:?}: {e}"));
+            for sent in [&b"probe"[..], b"relayed"] {
+                let mut buffer = [0; 9];
+                let came = far.receive(&mut buffer).unwrap().expect("what was sent");
+                assert_eq!(&buffer[..came.len], sent, "{address} {which:?}");
+            }
+            assert_eq!(told(|each| near.notices(32, each)), 2, "{address} {which:?}");
+            assert_eq!(told(|each| relay.notices(32, each)), 2, "{address} {which:?}");
+        });
+    }
+
+    #[test]
+    fn what_fails_every_time_is_told_and_keys_stay_joined() {
+        let far = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), EndOptions::default()).unwrap();
+        let options = EndOptions { stamps: StampRequest::Kernel, whole: true };
+        let mut near = UdpEnd::connect(far.local_addr(), options).unwrap();
+        assert_eq!(near.send(&[0; 65_508], None), Err(SendError::TooLong));
+        assert_eq!(near.send(b"fits", None).unwrap().key, Some(0));
+        assert!(is_to_be_sent_again(libc::ENETUNREACH, RESENDS - 1));
+        assert!(!is_to_be_sent_again(libc::ENETUNREACH, RESENDS));
+        assert!(!is_to_be_sent_again(libc::ENOBUFS, 0), "a queue that is full stays full");
+    }
+}
