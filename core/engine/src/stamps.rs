@@ -124,9 +124,10 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// From the relay's first stamp until `tx_app`, the last that can be in the packet itself.
-    pub fn node_delay(&self) -> Nanos {
-        self.queueing_in.unwrap_or(Nanos::ZERO).saturating_add(self.processing)
+    /// `rx_kernel` to `tx_app`, the last stamp that can be in the packet itself. `None` without
+    /// `rx_kernel`: what begins at another point is another delay.
+    pub fn node_delay(&self) -> Option<Nanos> {
+        self.queueing_in.map(|queueing_in| queueing_in.saturating_add(self.processing))
     }
 }
 

@@ -5,7 +5,9 @@ use dwell_units::{Bytes, Nanos, PacketRate, Rate};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::error::PlanError;
-use crate::job::{Clear, KeySource, RelayEngine, RelayMode, Stamps, TraceHook, TrafficHeader};
+use crate::job::{
+    Clear, IdFormat, KeySource, RelayEngine, RelayMode, Stamps, TraceHook, TrafficHeader,
+};
 use crate::plan::Plan;
 use crate::source::Source;
 
@@ -156,9 +158,12 @@ impl<'de> Deserialize<'de> for Tracing {
     }
 }
 
-/// The header of what a sender of ours sends. S0's 12 bytes (S0.4) held a whole id; the upper half of
-/// today's stands behind them.
+/// The header of what a sender of ours sends. Of today's iperf the upper half of the id stands behind
+/// S0's 12 bytes.
 const HEADER: u16 = 16;
+
+/// What S0 left in clear (S0.4), in iperf's header: the lower half of the id, and the time.
+const CLASSIC: u16 = 12;
 
 const fn header() -> Clear {
     Clear::Bytes(HEADER)
@@ -214,6 +219,24 @@ impl Plan {
         }
     }
 
+    /// Where packets of the flow carry an id that is in clear on their whole way. A relay that
+    /// enciphers, or scrambles by deciphering, behind 12 bytes leaves the lower half of iperf's.
+    pub fn id_format(&self, header: TrafficHeader) -> IdFormat {
+        match header {
+            TrafficHeader::Dwell => IdFormat::Dwell,
+            TrafficHeader::Iperf if self.ciphers_behind(HEADER) => IdFormat::IperfClassic,
+            TrafficHeader::Iperf => IdFormat::Iperf,
+        }
+    }
+
+    /// Whether a relay changes bytes of the payload before this one.
+    fn ciphers_behind(&self, bytes: u16) -> bool {
+        self.relay.as_ref().is_some_and(|relay| {
+            matches!(relay.mode, Relaying::Encrypt | Relaying::Decrypt)
+                && matches!(relay.clear, Clear::Bytes(clear) if clear < bytes)
+        })
+    }
+
     pub(crate) fn check_flow(&self, source: &Source) -> Result<(), PlanError> {
         match (&self.ping, &self.flow) {
             (None, None) => {
@@ -252,14 +275,16 @@ impl Plan {
         if flow.duration.is_some_and(|time| time <= Nanos::ZERO) {
             return Err(source.error("flow.duration", "must be above 0"));
         }
-        if let Some(relay) = &self.relay
-            && matches!(relay.mode, Relaying::Encrypt | Relaying::Decrypt)
-            && matches!(relay.clear, Clear::Bytes(clear) if clear < HEADER)
-        {
-            return Err(source.error(
-                "relay.clear",
-                format!("the receiver tells packets apart by their first {HEADER} bytes; keep them clear"),
-            ));
+        let (least, header) = match flow.header {
+            TrafficHeader::Iperf => (CLASSIC, "iperf"),
+            TrafficHeader::Dwell => (HEADER, "dwell"),
+        };
+        if self.ciphers_behind(least) {
+            let what = format!(
+                "the receiver and the kernel's hooks tell packets of header {header} apart by their \
+                 first {least} bytes; keep them clear"
+            );
+            return Err(source.error("relay.clear", what));
         }
         if flow.packet_rate().gap().is_none() {
             return Err(source.error("flow.rate", "a rate is above 0"));
@@ -321,6 +346,32 @@ mode = "route"
         assert_eq!((plan.traced().on.len(), plan.traced().hooks), (2, vec![TraceHook::Tcx]));
         let relay = plan.relay.unwrap();
         assert_eq!((relay.mode.program(), relay.key), (None, KeySource::Random));
+    }
+
+    #[test]
+    fn twelve_clear_bytes_are_enough_for_iperfs_header_and_fewer_or_another_are_refused() {
+        let with = |header: &str, mode: &str, clear: &str| {
+            let text = PLAN
+                .replace("rate =", &format!("header = \"{header}\"\nrate ="))
+                .replace("\"route\"", &format!("\"{mode}\"\nclear = {clear}"));
+            let plan = read(&text)?;
+            let header = plan.flow.as_ref().unwrap().header;
+            Ok::<_, PlanError>(plan.id_format(header))
+        };
+        for (header, mode, clear, id) in [
+            ("iperf", "encrypt", "12", IdFormat::IperfClassic),
+            ("iperf", "decrypt", "15", IdFormat::IperfClassic),
+            ("iperf", "encrypt", "16", IdFormat::Iperf),
+            ("iperf", "encrypt", "\"auto\"", IdFormat::Iperf),
+            ("iperf", "translate", "0", IdFormat::Iperf),
+            ("dwell", "encrypt", "16", IdFormat::Dwell),
+        ] {
+            assert_eq!(with(header, mode, clear).unwrap(), id, "{header} {mode} {clear}");
+        }
+        for (header, clear, words) in [("iperf", "11", "first 12"), ("dwell", "15", "first 16")] {
+            let error = with(header, "encrypt", clear).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("clear"), "{error}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Place {
 pub struct PlaceFigures {
     /// Where.
     pub place: Place,
-    /// From its first stamp until `tx_app`.
+    /// `rx_kernel` to `tx_app`; nothing where the relay has no kernel stamps.
     pub node_delay: Figures,
     /// `rx_kernel` to `rx_app`; nothing where the relay has no kernel stamps.
     pub queueing_in: Figures,
@@ -43,15 +43,25 @@ struct Delays {
 #[derive(Clone, Debug, Default)]
 pub struct PathDelays {
     places: Vec<(Place, Delays)>,
+    /// Slots that a packet has.
+    slots: usize,
     replies: u64,
     empty: u64,
+    cut: u64,
     beyond: u64,
 }
 
 impl PathDelays {
+    /// Of packets that have so many slots.
+    pub fn of_slots(slots: usize) -> Self {
+        Self { slots, ..Self::default() }
+    }
+
     /// Takes in what a reply brought back.
     pub fn record(&mut self, hops: &[Hop]) {
         self.replies += 1;
+        let back = hops.iter().filter(|hop| hop.back).count();
+        self.cut += u64::from(hops.len() >= self.slots && back < hops.len() - back);
         self.empty += u64::from(hops.is_empty());
         let mut numbers = [0, 0];
         for hop in hops {
@@ -62,11 +72,9 @@ impl PathDelays {
                 self.beyond += 1;
                 continue;
             };
-            delays.node_delay.record(hop.node_delay());
             delays.processing.record(hop.processing);
-            if let Some(queueing_in) = hop.queueing_in {
-                delays.queueing_in.record(queueing_in);
-            }
+            hop.node_delay().into_iter().for_each(|delay| delays.node_delay.record(delay));
+            hop.queueing_in.into_iter().for_each(|delay| delays.queueing_in.record(delay));
         }
     }
 
@@ -89,6 +97,12 @@ impl PathDelays {
     /// Of those, the ones in which no relay had written anything.
     pub fn empty(&self) -> u64 {
         self.empty
+    }
+
+    /// Replies whose slots were all used up before as many relays had written on the way back as on
+    /// the way there.
+    pub fn cut(&self) -> u64 {
+        self.cut
     }
 
     /// Slots of more places than figures are kept of.
@@ -126,7 +140,7 @@ mod tests {
 
     #[test]
     fn every_relay_has_figures_of_its_own_in_the_order_of_the_way() {
-        let mut path = PathDelays::default();
+        let mut path = PathDelays::of_slots(4);
         for _ in 0..10 {
             path.record(&[
                 hop(7, false, 50),
@@ -139,12 +153,37 @@ mod tests {
         let figures = path.figures();
         let seen: Vec<_> = figures
             .iter()
-            .map(|it| (it.place.back, it.place.number, it.place.node, it.node_delay.min.unwrap().0))
+            .map(|it| (it.place.back, it.place.number, it.place.node, it.processing.min.unwrap().0))
             .collect();
-        let expected = [(false, 1, 7, 150), (false, 2, 9, 160), (true, 1, 9, 70), (true, 2, 7, 80)];
+        let expected = [(false, 1, 7, 50), (false, 2, 9, 60), (true, 1, 9, 70), (true, 2, 7, 80)];
         assert_eq!(seen, expected);
-        assert_eq!((path.replies(), path.empty()), (11, 1));
+        assert_eq!((path.replies(), path.empty(), path.cut()), (11, 1, 0));
         assert_eq!(figures[2].queueing_in.count, 0, "absent rather than zero");
+    }
+
+    #[test]
+    fn a_node_delay_begins_at_the_kernels_stamp_or_is_absent() {
+        let mut path = PathDelays::of_slots(4);
+        path.record(&[hop(7, false, 50), hop(7, true, 80)]);
+        let one_without = Hop { queueing_in: None, ..hop(7, false, 5_000) };
+        path.record(&[one_without, hop(7, true, 80)]);
+        let [there, back] = &path.figures()[..] else { panic!("two places") };
+        assert_eq!((there.node_delay.count, there.node_delay.max), (1, Some(Nanos(150))));
+        assert_eq!((there.processing.count, there.processing.max), (2, Some(Nanos(5_000))));
+        assert_eq!((back.node_delay.count, back.processing.count), (0, 2));
+    }
+
+    #[test]
+    fn replies_whose_slots_ran_out_before_the_way_back_was_told_are_counted() {
+        let mut path = PathDelays::of_slots(3);
+        let ways = [hop(7, false, 1), hop(9, false, 1), hop(9, true, 1), hop(7, true, 1)];
+        path.record(&ways[..3]);
+        assert_eq!(path.cut(), 1);
+        path.record(&ways[..2]);
+        assert_eq!(path.cut(), 1, "a slot was left: nobody else had a word to say");
+        let mut enough = PathDelays::of_slots(4);
+        enough.record(&ways);
+        assert_eq!(enough.cut(), 0);
     }
 
     #[test]

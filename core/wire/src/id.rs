@@ -1,7 +1,9 @@
 //! Where packets of known formats carry the number that identifies them in their flow: what senders,
 //! relays, traces and receivers join their stamps by.
 
-use crate::iperf2::Datagram;
+use dwell_units::{Instant, Nanos, Realtime};
+
+use crate::iperf2::{self, Datagram};
 use crate::traffic::Mark;
 use crate::{bytes, roundtrip};
 
@@ -10,6 +12,9 @@ use crate::{bytes, roundtrip};
 pub enum Format {
     /// iperf2's UDP datagrams.
     Iperf,
+    /// The first 12 bytes of those: all that old clients write (S0 Fig 3), and all that is left in
+    /// clear by a relay that enciphers what is behind them (S0.4).
+    IperfClassic,
     /// STAMP's test packets, either way and in either mode.
     Stamp,
     /// S4's round-trip message, either way.
@@ -35,14 +40,25 @@ pub fn detect(payload: &[u8]) -> Option<Format> {
     }
 }
 
-/// The number of a packet in its flow: iperf2's id without its sign, the sequence number of STAMP
-/// and of dwell's mark, the cycle of a round-trip message. `None` for a payload that is too short to
+/// The same for a payload of which only the beginning may be in clear. The first 12 bytes of iperf2
+/// hold nothing fixed, so they are believed only if they tell a time within ten days of `now`, when
+/// the packet was seen: of other payloads one in ten million does.
+pub fn detect_clear(payload: &[u8], now: Instant<Realtime>) -> Option<Format> {
+    detect(payload)
+        .or_else(|| looks_like_classic_iperf(payload, now).then_some(Format::IperfClassic))
+}
+
+/// The number of a packet in its flow: iperf2's id without its sign (of its first 12 bytes the
+/// lower 32 bits), the sequence number of STAMP and of dwell's mark, the cycle of a round-trip
+/// message. `None` for a payload that is too short to
 /// carry one, or has other bytes where a format has fixed ones.
 ///
 /// An iperf2 FIN has a number too, but may be sent several times with it: see [`is_repeatable`].
 pub fn packet_id(format: Format, payload: &[u8]) -> Option<u64> {
     match format {
-        Format::Iperf => Datagram::parse(payload).ok().map(|datagram| datagram.number()),
+        Format::Iperf | Format::IperfClassic => {
+            iperf(format, payload).map(|datagram| datagram.number())
+        }
         Format::Stamp => bytes(payload, 0).map(|seq| u32::from_be_bytes(seq).into()),
         Format::Roundtrip => roundtrip::Message::parse(payload).ok().map(|m| m.id.into()),
         Format::Dwell => Mark::parse(payload).ok().map(|mark| mark.seq),
@@ -53,7 +69,25 @@ pub fn packet_id(format: Format, payload: &[u8]) -> Option<u64> {
 /// by it: an iperf2 FIN, which comes again until it is answered. Senders and receivers keep no stamps
 /// of it.
 pub fn is_repeatable(format: Format, payload: &[u8]) -> bool {
-    format == Format::Iperf && Datagram::parse(payload).is_ok_and(|datagram| datagram.is_fin())
+    iperf(format, payload).is_some_and(|datagram| datagram.is_fin())
+}
+
+/// The header of a datagram, as far as it is in clear in this format; `None` in those of others.
+pub fn iperf(format: Format, payload: &[u8]) -> Option<Datagram> {
+    match format {
+        Format::Iperf => Datagram::parse(payload).ok(),
+        // What stands behind may be enciphered, and look like anything.
+        Format::IperfClassic => Datagram::parse(payload.get(..iperf2::CLASSIC_LEN)?).ok(),
+        Format::Stamp | Format::Roundtrip | Format::Dwell => None,
+    }
+}
+
+fn looks_like_classic_iperf(payload: &[u8], now: Instant<Realtime>) -> bool {
+    const PLAUSIBLE: Nanos = Nanos::from_secs(10 * 86_400);
+    iperf(Format::IperfClassic, payload).is_some_and(|datagram| {
+        let off = datagram.at().as_nanos().abs_diff(now.as_nanos());
+        datagram.usec < 1_000_000 && off <= PLAUSIBLE.0.unsigned_abs()
+    })
 }
 
 fn looks_like_iperf(payload: &[u8]) -> bool {
@@ -87,7 +121,6 @@ fn looks_like_stamp(payload: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use dwell_units::Instant;
     use proptest::prelude::*;
 
     use super::*;
@@ -96,7 +129,7 @@ mod tests {
 
     const AT: i64 = 1_795_258_609_986_151_000;
 
-    fn iperf(id: i64, len: usize) -> Vec<u8> {
+    fn datagram(id: i64, len: usize) -> Vec<u8> {
         let mut payload = vec![0xa5; len];
         Datagram::new(id, Instant::from_nanos(AT)).emit(&mut payload);
         Client { threads: 1, port: 5_001, size: len as u32, amount: -500, rate: 0 }
@@ -135,9 +168,9 @@ mod tests {
         for (payload, format) in [
             (&mark[..], Format::Dwell),
             (&message, Format::Roundtrip),
-            (&iperf(9, 1_400), Format::Iperf),
-            (&iperf(-9, 100), Format::Iperf),
-            (&iperf(9, 16), Format::Iperf),
+            (&datagram(9, 1_400), Format::Iperf),
+            (&datagram(-9, 100), Format::Iperf),
+            (&datagram(9, 16), Format::Iperf),
             (&stamp(9, Mode::Unauthenticated), Format::Stamp),
             (&stamp(9, Mode::Authenticated), Format::Stamp),
             (&reply, Format::Stamp),
@@ -151,24 +184,53 @@ mod tests {
     }
 
     #[test]
+    fn of_a_payload_enciphered_behind_12_bytes_the_lower_half_of_the_id_is_read() {
+        let seed = 0x5eed_u64;
+        let mut noise = seed;
+        for id in [1, 9, 77_777, -9] {
+            for _ in 0..64 {
+                let mut payload = datagram(id, 200);
+                payload[12..].iter_mut().for_each(|byte| {
+                    noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    *byte = (noise >> 56) as u8;
+                });
+                let now = Instant::from_nanos(AT + 3_000_000_000);
+                let found = detect_clear(&payload, now);
+                assert_eq!(found, Some(Format::IperfClassic), "seed {seed}: {payload:02x?}");
+                let number = packet_id(Format::IperfClassic, &payload);
+                assert_eq!(number, Some(id.unsigned_abs()), "seed {seed}");
+                assert_eq!(is_repeatable(Format::IperfClassic, &payload), id < 0, "seed {seed}");
+                let next_year = Instant::from_nanos(AT + 31_536_000_000_000_000);
+                assert_eq!(detect_clear(&payload, next_year), None, "seed {seed}");
+            }
+        }
+        // Enciphered bytes that look like a client which counts in 64 bits.
+        let mut payload = datagram(9, 200);
+        payload[12..16].fill(0x5a);
+        assert_ne!(packet_id(Format::Iperf, &payload), Some(9));
+        assert_eq!(packet_id(Format::IperfClassic, &payload), Some(9));
+        assert_eq!(packet_id(Format::IperfClassic, &[0; 11]), None);
+    }
+
+    #[test]
     fn only_a_fin_may_have_the_number_of_another_packet() {
-        assert!(is_repeatable(Format::Iperf, &iperf(-9, 100)));
-        assert!(!is_repeatable(Format::Iperf, &iperf(9, 100)));
+        assert!(is_repeatable(Format::Iperf, &datagram(-9, 100)));
+        assert!(!is_repeatable(Format::Iperf, &datagram(9, 100)));
         assert!(!is_repeatable(Format::Stamp, &stamp(u32::MAX, Mode::Unauthenticated)));
     }
 
     proptest! {
         #[test]
         fn every_number_of_iperf_is_found(id in 1_i64..=i64::MAX, len in 76_usize..200) {
-            let payload = iperf(id, len);
+            let payload = datagram(id, len);
             prop_assert_eq!(packet_id(Format::Iperf, &payload), Some(id as u64));
             prop_assert!(iperf2::clear_len(&payload) == 76);
         }
 
         #[test]
         fn any_bytes_are_looked_at_without_panic(payload in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = detect(&payload);
-            for format in [Format::Iperf, Format::Stamp, Format::Roundtrip, Format::Dwell] {
+            let _ = (detect(&payload), detect_clear(&payload, Instant::from_nanos(AT)));
+            for format in [Format::Iperf, Format::IperfClassic, Format::Stamp, Format::Roundtrip, Format::Dwell] {
                 let _ = (packet_id(format, &payload), is_repeatable(format, &payload));
             }
         }

@@ -8,6 +8,7 @@ use dwell_wire::id::Format;
 pub(crate) const fn format(asked: IdFormat) -> Option<Format> {
     match asked {
         IdFormat::Iperf => Some(Format::Iperf),
+        IdFormat::IperfClassic => Some(Format::IperfClassic),
         IdFormat::Stamp => Some(Format::Stamp),
         IdFormat::Roundtrip => Some(Format::Roundtrip),
         IdFormat::Dwell => Some(Format::Dwell),

@@ -4,12 +4,14 @@
 mod support;
 
 use std::io::BufReader;
+use std::net::UdpSocket;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
-use dwell_plan::{Job, SinkJob, TrafficJob};
+use dwell_plan::{Job, RelayJob, SinkJob, TrafficJob};
 use dwell_protocol::{Event, Frame, JobId, Request, read_frame, write_message};
-use dwell_record::Summary;
 use dwell_record::segment::{self, Record};
+use dwell_record::{Scalar, Summary};
 use support::{DWELL, free_port};
 
 struct Node {
@@ -20,12 +22,17 @@ struct Node {
 
 impl Node {
     fn start() -> Self {
-        let mut child = Command::new(DWELL)
-            .args(["serve", "--stdio"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::started_by(Command::new(DWELL).args(["serve", "--stdio"]))
+    }
+
+    /// A node whose files take 8 KiB and no more.
+    fn without_room() -> Self {
+        let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" serve --stdio";
+        Self::started_by(Command::new("sh").args(["-c", script, DWELL]))
+    }
+
+    fn started_by(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let requests = child.stdin.take().unwrap();
         let events = BufReader::new(child.stdout.take().unwrap());
         let mut node = Self { child, requests, events };
@@ -104,4 +111,28 @@ fn traffic_with_a_count_ends_by_itself_and_both_ends_hand_over_every_packet() {
     left.1.sort_unstable();
     assert_eq!(left, all);
     assert_eq!(node.pull(sink), all);
+}
+
+#[test]
+fn what_a_relay_counted_stands_though_there_was_no_room_for_its_samples() {
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let listen = format!("127.0.0.1:{}", free_port("127.0.0.1"));
+    let mut node = Node::without_room();
+    let relay = JobId(1);
+    let to = format!("udp://{}", far.local_addr().unwrap());
+    let what = Job::Relay(Box::new(RelayJob::translate(format!("udp://{listen}"), to)));
+    node.ask(&Request::Start { job: relay, what, samples: true });
+    assert!(matches!(node.next().0, Event::Ready { job } if job == relay));
+    let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for id in 0..2_000_u64 {
+        near.send_to(&id.to_be_bytes(), &listen).unwrap();
+        assert_eq!(far.recv(&mut [0; 64]).unwrap(), 8);
+    }
+    node.ask(&Request::Stop { job: relay });
+    let summary = node.finished(relay);
+    let forward = summary.values["relayed_forward"];
+    assert_eq!(forward, Some(Scalar::Count(2_000)), "{:?}", summary.values);
+    let warnings = summary.trust.warnings.join("\n");
+    assert!(warnings.contains("cannot write the spool"), "{warnings}");
 }

@@ -262,6 +262,93 @@ fn a_flow_that_begins_again_from_the_same_port_is_another_flow() {
     assert_eq!((&packets["received"], &packets["duplicate"]), (&7.into(), &0.into()), "{result}");
 }
 
+/// Sends these ids of iperf's from one port, each at its second; ends of flows are waited for.
+fn send_iperf(socket: &UdpSocket, packets: &[(i64, u32)]) {
+    let mut packet = [0; 200];
+    for &(id, sec) in packets {
+        dwell_wire::iperf2::Datagram { id, sec, usec: 5 }.emit(&mut packet);
+        socket.send(&packet).unwrap();
+        if id < 0 {
+            assert_eq!(socket.recv(&mut [0; 256]).unwrap(), 128);
+        }
+    }
+}
+
+#[test]
+fn a_flow_whose_first_packet_was_lost_is_not_taken_for_the_one_before_it_from_the_same_port() {
+    let (sink, url) = sink(&[]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(url.strip_prefix("udp://").unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let t = 1_795_258_609;
+    send_iperf(&socket, &[(1, t), (2, t + 1), (3, t + 2), (-4, t + 3)]);
+    // One of the first flow that was overtaken by its end, then the second flow without its first.
+    send_iperf(&socket, &[(2, t + 1), (2, t + 5), (3, t + 6), (-4, t + 7)]);
+    let result = json(&sink.stop());
+    assert_eq!(result["values"]["flows"], 2, "{result}");
+    let packets = &result["packets"];
+    let expected = (&7.into(), &1.into(), &1.into());
+    assert_eq!((&packets["received"], &packets["lost"], &packets["duplicate"]), expected);
+}
+
+#[test]
+fn what_finds_no_room_at_the_sink_is_told_apart_from_what_the_network_lost() {
+    let (sink, url) = sink(&[]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(url.strip_prefix("udp://").unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let pid = sink.child.id().to_string();
+    let pause = |how: &str| {
+        assert!(Command::new("kill").args([how, pid.as_str()]).status().unwrap().success())
+    };
+    pause("-STOP");
+    let mut packet = [0; 1_400];
+    let mut sent = 0;
+    let mut send = |id| {
+        dwell_wire::iperf2::Datagram { id, sec: 1_795_258_609, usec: 5 }.emit(&mut packet);
+        socket.send(&packet).unwrap();
+        sent += 1;
+    };
+    (1..=20_000).for_each(&mut send);
+    pause("-CONT");
+    // The report comes when there was room for the end of the flow.
+    let ended = (0..100).any(|_| {
+        send(-20_001);
+        socket.recv(&mut [0; 256]).is_ok()
+    });
+    assert!(ended);
+    let result = json(&sink.stop());
+    let count = |name: &str| result["values"][name].as_u64().unwrap();
+    assert!(count("overflowed") > 1_000, "{result}");
+    assert_eq!(count("packets") + count("overflowed"), sent, "{result}");
+    assert!(count("lost") <= count("overflowed") && count("lost") > 1_000, "{result}");
+    assert!(result["trust"]["warnings"].to_string().contains("no room"), "{result}");
+}
+
+#[test]
+fn behind_a_relay_that_enciphers_all_but_12_bytes_every_packet_has_its_id() {
+    let (left, came) = (TemporaryFile::named("left-12"), TemporaryFile::named("came-12"));
+    let (sink, to) = sink(&["--samples", came.path()]);
+    let listen = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let mut relay = Command::new(DWELL);
+    relay.args(["relay", "--listen", &listen, "--to", &to, "--mode", "encrypt", "--clear", "12"]);
+    relay.arg("--json").env("DWELL_KEY", "000102030405060708090a0b0c0d0e0f");
+    let relay = Server::ready(relay, "relaying", 1);
+    let traffic = ["load", "traffic", &listen, "--rate", "500pps", "--count", "100", "--json"];
+    let more = ["--size", "400B", "--header", "iperf", "--samples", left.path()];
+    assert!(dwell(&[&traffic[..], &more].concat()).status.success());
+    let _ = relay.stop();
+    let result = json(&sink.stop());
+    assert_eq!(result["values"]["unmarked"], 0, "{result}");
+    let ids = |path: &str| {
+        let mut ids: Vec<_> = passages(path).1.iter().map(|passage| passage.id).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(ids(came.path()), ids(left.path()));
+    assert_eq!(ids(came.path()).len(), 99, "all but the end of the flow");
+}
+
 #[test]
 fn every_packet_of_a_run_has_the_same_random_series_and_its_seed_repeats_it() {
     let receive = |seed: &str| -> Vec<Vec<u8>> {

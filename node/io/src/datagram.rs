@@ -255,20 +255,7 @@ impl UdpEnd {
 
     /// Packets that came and found no room here, as far as the kernel tells.
     pub fn overflowed(&self) -> Option<u64> {
-        let mut memory = [0_u32; DROPS + 1];
-        let mut len = mem::size_of_val(&memory) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `memory`, and the length to `len`.
-        let result = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_MEMINFO,
-                memory.as_mut_ptr().cast(),
-                &mut len,
-            )
-        };
-        let told = socket::check(result).is_ok() && len as usize == mem::size_of_val(&memory);
-        told.then(|| memory[DROPS].into())
+        overflowed(&self.fd)
     }
 }
 
@@ -282,6 +269,24 @@ impl std::fmt::Debug for UdpEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("UdpEnd").field("local", &self.local).finish_non_exhaustive()
     }
+}
+
+/// Packets that came and found no room at this socket, as far as the kernel tells.
+pub(crate) fn overflowed(fd: &OwnedFd) -> Option<u64> {
+    let mut memory = [0_u32; DROPS + 1];
+    let mut len = mem::size_of_val(&memory) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `memory`, and the length to `len`.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            memory.as_mut_ptr().cast(),
+            &mut len,
+        )
+    };
+    let told = socket::check(result).is_ok() && len as usize == mem::size_of_val(&memory);
+    told.then(|| memory[DROPS].into())
 }
 
 /// Whether `address` is one of this machine's; its port means nothing, the scope of a link-local

@@ -12,6 +12,7 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use crate::address::RawAddress;
 use crate::calls;
 use crate::clock::realtime;
+use crate::datagram;
 use crate::message::{self, Control};
 use crate::pending::{is_to_be_sent_again, nothing};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
@@ -247,6 +248,11 @@ impl UdpServer {
     /// The address it is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Packets that came and found no room here, as far as the kernel tells.
+    pub fn overflowed(&self) -> Option<u64> {
+        datagram::overflowed(&self.fd)
     }
 
     /// Takes one request; `None` when none came.

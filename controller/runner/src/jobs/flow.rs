@@ -1,9 +1,7 @@
 //! Jobs of packets that go one way: a sender, a receiver, a relay and traces between, all of which
 //! keep samples.
 
-use dwell_plan::{
-    FlowPlan, IdFormat, Job, Plan, RelayJob, SinkJob, TraceJob, TrafficHeader, TrafficJob,
-};
+use dwell_plan::{FlowPlan, Job, Plan, RelayJob, SinkJob, TraceJob, TrafficJob};
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};
 
@@ -36,7 +34,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
             key: relay.key.clone(),
             engine: relay.engine,
             stamps: relay.stamps,
-            id: id_format(flow.header),
+            id: plan.id_format(flow.header),
             place: place(plan, &relay.on, relay.busy_poll),
             ..RelayJob::translate(listen, format!("udp://{}:{port}", flow.to))
         };
@@ -46,7 +44,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
     let traces = traced.on.iter().map(|node| {
         let job = TraceJob {
             flow: format!("udp port {port}"),
-            id: id_format(flow.header),
+            id: plan.id_format(flow.header),
             hooks: traced.hooks.clone(),
             interfaces: Vec::new(),
             duration: None,
@@ -78,14 +76,6 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
         loads,
         measurement: Planned { role: Role::Measurement, ..kept(&flow.from, Job::Traffic(sender)) },
         settle: flow.settle,
-    }
-}
-
-/// Where the packets of such a sender carry their id.
-const fn id_format(header: TrafficHeader) -> IdFormat {
-    match header {
-        TrafficHeader::Dwell => IdFormat::Dwell,
-        TrafficHeader::Iperf => IdFormat::Iperf,
     }
 }
 

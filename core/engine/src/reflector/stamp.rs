@@ -335,9 +335,12 @@ mod tests {
         assert!(telemetry::fill(&mut packet, &slot(21, true)));
         let reply = sender.read(&packet, 0).unwrap();
         assert!(reply.remote.unwrap().same_clock);
-        let hops: Vec<_> =
-            sender.hops().iter().map(|hop| (hop.node, hop.back, hop.node_delay().0)).collect();
-        assert_eq!(hops, [(21, false, 1_000), (21, true, 600)]);
+        let hops: Vec<_> = sender
+            .hops()
+            .iter()
+            .map(|hop| (hop.back, hop.node_delay(), hop.processing.0))
+            .collect();
+        assert_eq!(hops, [(false, Some(Nanos(1_000)), 600), (true, None, 600)]);
         // The next reply says nothing of this one.
         sender.write(2, T1, &mut packet);
         let unfinished = reflector.answer(&mut packet, &meta(4_000), || Ok(())).unwrap();

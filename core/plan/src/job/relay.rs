@@ -144,6 +144,9 @@ pub enum IdFormat {
     Auto,
     /// iperf2's header.
     Iperf,
+    /// The first 12 bytes of iperf2's header, where what is behind them may be enciphered.
+    #[serde(rename = "iperf-classic")]
+    IperfClassic,
     /// STAMP's sequence number.
     Stamp,
     /// S4's round-trip message.

@@ -62,6 +62,7 @@ pub(super) fn summary(
         path_figures(&recorder.path, &mut metrics);
         values.insert("path_replies".into(), Some(Scalar::Count(recorder.path.replies())));
         values.insert("path_empty".into(), Some(Scalar::Count(recorder.path.empty())));
+        values.insert("path_cut".into(), Some(Scalar::Count(recorder.path.cut())));
     }
     Summary {
         kind: Kind::Ping,
@@ -185,6 +186,13 @@ fn warnings(job: &PingJob, recorder: &Recorder, outcome: &Outcome, dropped: u64)
             let (empty, all) = (recorder.path.empty(), recorder.path.replies());
             warnings.push(format!("replies without a word of any relay: {empty} of {all}"));
         }
+        if recorder.path.cut() > 0 {
+            let (cut, all) = (recorder.path.cut(), recorder.path.replies());
+            warnings.push(format!(
+                "replies without a slot left for all relays of the way back: {cut} of {all}; \
+                 --path needs two slots for each relay"
+            ));
+        }
     }
     if let Some(other) = outcome.alternative.filter(|_| counts.received + counts.late == 0) {
         let (ip, flag) = (other.ip(), if other.is_ipv4() { "-4" } else { "-6" });
@@ -253,13 +261,16 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
 fn print_path(out: &mut impl Write, path: &PathDelays) -> io::Result<()> {
     let places = path.figures();
     if !places.is_empty() {
-        writeln!(out, "\nkept by relays on the way, from their first stamp until tx_app")?;
+        writeln!(out, "\nkept by relays on the way, until tx_app")?;
     }
     for place in places {
         let Place { back, number, node } = place.place;
         let way = if back { "back" } else { "there" };
-        let name = format!("{way} {number}: node {node}");
-        writeln!(out, "{name:24}{}", cells(&place.node_delay))?;
+        let ends = [("rx_kernel", place.node_delay), ("rx_app", place.processing)];
+        for (from, figures) in ends.into_iter().filter(|(_, figures)| figures.count > 0) {
+            let name = format!("{way} {number}: {node} {from}");
+            writeln!(out, "{name:24}{}", cells(&figures))?;
+        }
     }
     Ok(())
 }

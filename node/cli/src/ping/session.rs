@@ -19,6 +19,7 @@ use dwell_io::process;
 use dwell_io::tcp::TcpPort;
 use dwell_io::udp::{UdpPort, is_broadcast};
 use dwell_plan::{IcmpSocket, Pattern, PingJob, Stamps};
+use dwell_stats::PathDelays;
 use dwell_units::Nanos;
 use dwell_wire::hmac::Key;
 use dwell_wire::icmp::Family;
@@ -207,6 +208,7 @@ impl Start<'_> {
                 Ok((ended, placement, floor))
             });
             recorder.paths = found;
+            recorder.path = PathDelays::of_slots(job.path.map_or(0, usize::from));
             recorder.follow(taken, heard, shared, &|| timing.is_finished());
             timing.join().expect("the timing loop does not panic")
         })?;

@@ -13,7 +13,6 @@ use dwell_stats::{Metric, RoundTrip};
 
 use super::spool::Spool;
 use crate::Failure;
-use crate::load::Loaded;
 use crate::ping::{Observer, Outputs, SampleFile};
 
 /// Everything that was asked for has ended within this time after the pipe's end.
@@ -194,28 +193,33 @@ fn perform(
         Job::Cpu(cpu) => crate::load::burn(cpu, stop, &mut |_| ready()),
         Job::Traffic(traffic) => {
             let samples = spool.map(Spool::file);
-            crate::load::send(traffic, samples, stop, &mut |_| ready()).map(what_stands)
+            let sent = crate::load::send(traffic, samples, stop, &mut |_| ready())?;
+            Ok(what_stands(sent.summary, sent.failure))
         }
         Job::Sink(sink) => {
             let samples = spool.map(Spool::file);
-            crate::load::sink(sink, samples, stop, &mut |_| ready()).map(what_stands)
+            let sunk = crate::load::sink(sink, samples, stop, &mut |_| ready())?;
+            Ok(what_stands(sunk.summary, sunk.failure))
         }
         Job::Trace(trace) => {
             let outputs = crate::trace::Outputs { samples: spool.map(Spool::file), live: false };
             let traced = crate::trace::perform(trace, outputs, stop, &mut |_| ready())?;
-            traced.failure.map_or(Ok(traced.summary), Err)
+            Ok(what_stands(traced.summary, traced.failure))
         }
         Job::Relay(relay) => {
             let relayed =
                 crate::relay::perform(relay, spool.map(Spool::file), stop, &mut |_| ready())?;
-            relayed.failure.map_or(Ok(relayed.summary), Err)
+            // One that ended by itself has failed; else only its samples have.
+            match relayed.failure {
+                Some(failure) if !stop.load(Ordering::Relaxed) => Err(failure),
+                failure => Ok(what_stands(relayed.summary, failure)),
+            }
         }
     }
 }
 
 /// What was measured stands even where its samples could not be kept.
-fn what_stands(loaded: Loaded) -> Summary {
-    let Loaded { mut summary, failure } = loaded;
+fn what_stands(mut summary: Summary, failure: Option<Failure>) -> Summary {
     summary.trust.warnings.extend(failure.map(|failure| format!("{:#}", failure.error)));
     summary
 }

@@ -22,6 +22,8 @@ pub(super) struct Flow {
     pub(super) id: Id,
     /// Packets that have passed.
     pub(super) packets: u64,
+    /// It was told of, with its first packet that carries an id.
+    announced: bool,
     /// Events at each point, which number packets that carry no id.
     order: [u64; Point::ALL.len()],
 }
@@ -43,17 +45,17 @@ impl Flows {
         Self { asked, numbers: HashMap::new(), flows: Vec::new(), refused: 0, nameless: 0 }
     }
 
-    /// The stamp that an event tells of, and its flow if that is new.
+    /// The stamp that an event tells of, and its flow if that is new: if this is its first stamp.
     pub(super) fn stamp(&mut self, event: &Event) -> Option<(Stamp, Option<&Flow>)> {
-        let (number, is_new) = match self.numbers.entry((event.from, event.to)) {
-            Entry::Occupied(entry) => (*entry.get(), false),
+        let number = match self.numbers.entry((event.from, event.to)) {
+            Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(_) if self.flows.len() >= MOST => {
                 self.refused += 1;
                 return None;
             }
-            Entry::Vacant(entry) => (*entry.insert(self.flows.len() as u32), true),
+            Entry::Vacant(entry) => *entry.insert(self.flows.len() as u32),
         };
-        if is_new {
+        if number as usize == self.flows.len() {
             self.flows.push(Flow {
                 entry: FlowEntry {
                     flow: number,
@@ -65,6 +67,7 @@ impl Flows {
                 },
                 id: Id::of(self.asked, event),
                 packets: 0,
+                announced: false,
                 order: Default::default(),
             });
         }
@@ -80,6 +83,7 @@ impl Flows {
             return None;
         };
         let stamp = Stamp { flow: number, id, size: event.size, point: event.point, at: event.at };
+        let is_new = !std::mem::replace(&mut flow.announced, true);
         Some((stamp, is_new.then_some(&*flow)))
     }
 
@@ -93,5 +97,30 @@ impl Flows {
     /// All of them, as they were met.
     pub(super) fn all(&self) -> &[Flow] {
         &self.flows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_units::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_flow_whose_first_packet_carries_no_id_is_told_of_with_the_first_that_does() {
+        let mut flows = Flows::new(IdFormat::Iperf);
+        let ends = ("10.0.0.1:9".parse().unwrap(), "10.0.0.2:5001".parse().unwrap());
+        let event = |head: &[u8]| {
+            Event::udp(Point::PreRouting, Instant::from_nanos(0), ends, head.len() as u16, head)
+        };
+        assert!(flows.stamp(&event(b"abc")).is_none());
+        assert_eq!(flows.nameless, 1);
+        let mut head = [0; 24];
+        for (id, new) in [(1_u32, true), (2, false)] {
+            head[..4].copy_from_slice(&id.to_be_bytes());
+            let (stamp, flow) = flows.stamp(&event(&head)).unwrap();
+            assert_eq!((stamp.id, stamp.flow), (id.into(), 0));
+            assert_eq!(flow.is_some(), new, "packet {id}");
+        }
     }
 }

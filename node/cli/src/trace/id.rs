@@ -37,6 +37,7 @@ impl Id {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Payload(Format::Iperf) => "iperf",
+            Self::Payload(Format::IperfClassic) => "iperf, first 12 bytes",
             Self::Payload(Format::Stamp) => "stamp",
             Self::Payload(Format::Roundtrip) => "roundtrip",
             Self::Payload(Format::Dwell) => "dwell",
@@ -82,10 +83,17 @@ fn found(event: &Event) -> Option<Format> {
     // STAMP without and with authentication (RFC 8762, 4.2.1); the multiplier of an error estimate
     // is not 0.
     let is_estimate = |at: usize| head.get(at + 1).is_some_and(|multiplier| *multiplier != 0);
-    let is_open = event.size >= 44 && is_time(4) && is_estimate(12);
+    // Behind them a request has zeros, and a reply the time of receiving (4.2.1, 4.3.1).
+    let is_next = is_time(16) || head.get(16..24).is_some_and(|zeros| zeros == [0; 8]);
+    let is_open = event.size >= 44 && is_time(4) && is_estimate(12) && is_next;
     let is_authenticated =
         event.size >= 112 && head.get(4..16).is_some_and(|zeros| zeros == [0; 12]) && is_time(16);
-    (is_open || is_authenticated).then_some(Format::Stamp)
+    if is_open || is_authenticated {
+        return Some(Format::Stamp);
+    }
+    // What is enciphered behind the time may look like anything.
+    let is_classic = is_near(4, 0) && u32_at(head, 8).is_some_and(|us| us < 1_000_000);
+    is_classic.then_some(Format::IperfClassic)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -115,6 +123,7 @@ mod tests {
         let mut roundtrip = vec![0; 16];
         roundtrip.extend(7_u32.to_le_bytes());
         roundtrip.extend(b"REQ\0");
+        let classic = Format::IperfClassic;
         let dwell = [b"dwlt".as_slice(), &words(&[4, 0, 7, 0])].concat();
         for (size, head, format, id) in [
             (1_470, words(&[7, NOW, 999_999, 0, 0x4801_0098, 0]), Format::Iperf, 7),
@@ -124,6 +133,9 @@ mod tests {
             (112, words(&[7, 0, 0, 0, ntp, 1]), Format::Stamp, 7),
             (24, roundtrip, Format::Roundtrip, 7),
             (1_400, dwell, Format::Dwell, 7),
+            // Enciphered behind 12 bytes; what follows would be an upper half and its flag.
+            (512, words(&[7, NOW, 5, 0x1234_5678, 0x8000_0000 | 0x0800_0098, 9]), classic, 7),
+            (512, words(&[7, NOW, 5, 0x00ab_5678, 77, 9]), classic, 7),
         ] {
             let event = event(size, &head);
             let found = Id::of(IdFormat::Auto, &event);

@@ -200,10 +200,11 @@ pub(crate) fn perform(
     let (filter, spec) = spec(job)?;
     let mut log = PassageLog::begin("trace", &filter.to_string(), outputs.samples)?;
     let start = pair();
-    let mut tracer = Tracer::start(&spec).map_err(refusal)?;
-    let points = points(spec.hooks);
+    let (mut tracer, hooks, without) = attach(job, spec, &mut Tracer::start)?;
+    let points = points(hooks);
     talk(&format!("tracing '{filter}' at {}", names(&points)));
-    tracer.notes().iter().for_each(|note| talk(note));
+    let notes: Vec<_> = without.into_iter().chain(tracer.notes().iter().cloned()).collect();
+    notes.iter().for_each(|note| talk(note));
     if !gives_delay(&points) {
         talk(NO_DELAY);
     }
@@ -231,7 +232,6 @@ pub(crate) fn perform(
     join.finish(&mut |passage| pass(passage, &mut flows, &mut log));
     live.end();
     let (dropped, clock_moved) = (tracer.dropped()?, tracer.clock_moved());
-    let notes = tracer.notes().to_vec();
     let (parts, failure) = log.finish(dropped);
     let joined = join.joined();
     let end = pair();
@@ -255,6 +255,23 @@ fn take(event: &Event, flows: &mut Flows, join: &mut Join, log: &mut PassageLog)
 fn pass(passage: &Passage, flows: &mut Flows, log: &mut PassageLog) {
     flows.count(passage.flow);
     log.take(passage);
+}
+
+/// Attaches the programs; at netfilter only where the kernel is too old for the others and nobody
+/// named them. Returns the hooks that there are, and what there is not.
+fn attach<T>(
+    job: &TraceJob,
+    mut spec: TraceSpec,
+    start: &mut dyn FnMut(&TraceSpec) -> Result<T, BpfError>,
+) -> Result<(T, Hooks, Option<String>), Failure> {
+    match start(&spec) {
+        Err(error @ BpfError::TooOld { .. }) if job.hooks.is_empty() => {
+            spec.hooks = Hooks { netfilter: true, tcx: false, xdp: false };
+            let note = format!("{error}: stamps are netfilter's only");
+            Ok((start(&spec).map_err(refusal)?, spec.hooks, Some(note)))
+        }
+        tracer => Ok((tracer.map_err(refusal)?, spec.hooks, None)),
+    }
 }
 
 /// What a job asks for; all that can be judged without privilege.
@@ -331,6 +348,27 @@ fn refusal(error: BpfError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_too_old_for_tcx_traces_at_netfilter_unless_tcx_was_asked_for() {
+        let mut job = TraceJob {
+            flow: "udp port 5001".into(),
+            id: IdFormat::Auto,
+            hooks: Vec::new(),
+            interfaces: vec!["lo".into()],
+            duration: None,
+        };
+        let mut start = |spec: &TraceSpec| match spec.hooks.tcx {
+            true => Err(BpfError::TooOld { hooks: "tcx", since: "6.6" }),
+            false => Ok(()),
+        };
+        let ((), hooks, note) = attach(&job, spec(&job).unwrap().1, &mut start).unwrap();
+        assert_eq!(hooks, Hooks { netfilter: true, tcx: false, xdp: false });
+        assert!(note.unwrap().contains("6.6"));
+        job.hooks = vec![TraceHook::Netfilter, TraceHook::Tcx];
+        let refused = attach(&job, spec(&job).unwrap().1, &mut start).unwrap_err();
+        assert_eq!(refused.exit, Exit::Unsupported);
+    }
 
     #[test]
     fn a_delay_needs_hooks_at_both_of_its_ends() {

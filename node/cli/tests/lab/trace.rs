@@ -213,6 +213,48 @@ fn a_relayed_packet_is_one_of_two_flows_and_an_echo_is_told_by_its_sequence_numb
 }
 
 #[test]
+fn hooks_behind_a_relay_that_enciphers_all_but_12_bytes_know_packets_by_what_is_left_of_their_ids()
+{
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("trace-cipher", &["line:3"]);
+    let trace = Trace::start(&lab, "n2", &["--flow", "udp port 7001", "--hooks", "netfilter"]);
+    let mut relay = Command::new(DWELL)
+        .args(["lab", "exec", "--lab", &lab.name, "n2", "--", DWELL, "relay", "--mode", "encrypt"])
+        .args(["--listen", "udp://198.19.0.2:7001", "--to", "udp://198.19.0.3:7001"])
+        .args(["--clear", "12"])
+        .env("DWELL_KEY", "000102030405060708090a0b0c0d0e0f")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let talk = BufReader::new(relay.stderr.take().unwrap());
+    let mut lines = talk.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("relaying")), "the relay is ready");
+    let (near, far) = (lab.socket("n1", "0.0.0.0:0"), lab.socket("n3", "0.0.0.0:7001"));
+    for id in 1..=50 {
+        let mut packet = [0; 500];
+        let datagram = dwell_wire::iperf2::Datagram::new(id, dwell_io::clock::realtime());
+        datagram.emit(&mut packet);
+        near.send_to(&packet, "198.19.0.2:7001").unwrap();
+        assert_eq!(far.recv(&mut [0; 1_024]).unwrap(), 512, "enciphered");
+    }
+    let found = trace.end();
+    let pid = relay.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    assert!(relay.wait().unwrap().success());
+    for (to, point) in
+        [("198.19.0.2:7001", Point::PreRouting), ("198.19.0.3:7001", Point::PostRouting)]
+    {
+        let flow = found.flows.iter().find(|flow| flow.to.to_string() == to).unwrap().flow;
+        let of_flow = found.passages.iter().filter(|passage| passage.flow == flow);
+        let ids: BTreeMap<_, _> = of_flow.map(|p| (p.id, p.stamps.get(point).is_some())).collect();
+        assert_eq!(ids, (1..=50).map(|id| (id, true)).collect::<BTreeMap<_, _>>(), "{to}");
+    }
+}
+
+#[test]
 fn a_conversation_of_tcp_is_joined_by_its_sequence_numbers() {
     if !as_root() {
         return;

@@ -122,6 +122,14 @@ pub enum BpfError {
         #[source]
         error: io::Error,
     },
+    /// The kernel came before these hooks.
+    #[error("{hooks} needs Linux {since}")]
+    TooOld {
+        /// Which hooks.
+        hooks: &'static str,
+        /// The first kernel that has them.
+        since: &'static str,
+    },
     /// A relay in the driver asks the kernel's forwarding for the way.
     #[error(
         "interface {0} does not forward, which the XDP relay needs: sysctl net.ipv4.conf.{0}.forwarding=1"
@@ -139,6 +147,9 @@ impl BpfError {
     /// Whether it is this machine or its user that cannot have eBPF, rather than something that
     /// went wrong.
     pub fn is_unsupported(&self) -> bool {
-        matches!(self, Self::NotPermitted(_) | Self::NotBuilt | Self::Refused { .. })
+        matches!(
+            self,
+            Self::NotPermitted(_) | Self::NotBuilt | Self::Refused { .. } | Self::TooOld { .. }
+        )
     }
 }

@@ -170,10 +170,8 @@ impl Tracer {
     fn attach_tcx(&mut self, interface: u32, called: &str) -> Result<(), BpfError> {
         for (egress, name) in [(false, "rx_tcx"), (true, "tx_tcx")] {
             let place = || format!("{name} of interface {called}");
-            let link = self
-                .link(name, Place::Tcx { interface, egress })
-                .map_err(|error| BpfError::Attach { place: place(), error })?;
-            self.links.push(link);
+            let link = self.link(name, Place::Tcx { interface, egress });
+            self.links.push(link.map_err(|error| no_tcx(error, &place))?);
         }
         Ok(())
     }
@@ -201,6 +199,14 @@ impl Tracer {
         let program = self.object.progs().find(|found| found.name() == program);
         let program = program.ok_or(io::ErrorKind::NotFound)?;
         link::create(program.as_fd(), place)
+    }
+}
+
+/// A kernel that does not know links of tcx (before Linux 6.6) finds their kind invalid.
+fn no_tcx(error: io::Error, place: &dyn Fn() -> String) -> BpfError {
+    match error.raw_os_error() {
+        Some(libc::EINVAL) => BpfError::TooOld { hooks: "tcx", since: "6.6" },
+        _ => BpfError::Attach { place: place(), error },
     }
 }
 
@@ -277,6 +283,15 @@ mod tests {
         } else {
             println!("SKIP bpf::tracer::tests::{test}: needs root");
         }
+    }
+
+    #[test]
+    fn a_kernel_without_links_of_tcx_is_too_old_and_any_other_refusal_is_told_as_it_is() {
+        let told = |errno| no_tcx(io::Error::from_raw_os_error(errno), &|| "rx_tcx of eth0".into());
+        let old = told(libc::EINVAL);
+        assert!(old.is_unsupported() && old.to_string().contains("6.6"), "{old}");
+        let other = told(libc::EBUSY);
+        assert!(!other.is_unsupported() && other.to_string().contains("eth0"), "{other}");
     }
 
     #[test]

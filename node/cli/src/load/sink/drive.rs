@@ -12,7 +12,7 @@ use dwell_io::port::Wait;
 use dwell_io::udp::{Request, UdpServer};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::id::{self, Format};
-use dwell_wire::iperf2::{Datagram, ServerReport};
+use dwell_wire::iperf2::ServerReport;
 use dwell_wire::traffic::Mark;
 use rtrb::Producer;
 
@@ -53,6 +53,8 @@ pub(super) struct Counted {
     pub(super) ended: Vec<Flow>,
     /// Notes that found the ring full.
     pub(super) dropped: u64,
+    /// Packets that found no room in the socket, as far as the kernel tells.
+    pub(super) overflowed: Option<u64>,
     /// Kernel stamps came.
     pub(super) stamped: bool,
 }
@@ -98,6 +100,7 @@ impl Receiver<'_> {
                 self.take(&mut counted, &request, &buffer[..request.len], now);
             }
         }
+        counted.overflowed = self.server.overflowed();
         Ok(counted)
     }
 
@@ -115,17 +118,17 @@ impl Receiver<'_> {
             counted.first_bytes = payload.len() as u64;
         }
         counted.last = Some(now);
-        let Some(told) = Numbered::read(payload) else {
+        let rx = request.rx;
+        let app = rx.map_or_else(realtime, |rx| rx.app);
+        let Some(told) = Numbered::read(payload, app) else {
             counted.unmarked += 1;
             return;
         };
-        let rx = request.rx;
-        let app = rx.map_or_else(realtime, |rx| rx.app);
         let kernel = rx.and_then(|rx| rx.kernel);
         counted.stamped |= kernel.is_some();
         let key = (request.from, told.flow);
-        let known = counted.flows.get(&key).map(|flow| flow.fin.is_some());
-        if known.is_none_or(|over| over && !told.fin && told.number == told.base) {
+        let known = counted.flows.get(&key);
+        if known.is_none_or(|flow| flow.fin.is_some_and(|fin| told.begins_after(fin))) {
             if counted.flows.len() + counted.ended.len() >= FLOWS {
                 return;
             }
@@ -134,14 +137,14 @@ impl Receiver<'_> {
         }
         let Some(flow) = counted.flows.get_mut(&key) else { return };
         let came = kernel.unwrap_or(app);
-        if told.fin && flow.fin == Some(told.number) {
+        if told.fin && flow.fin.is_some_and(|(number, _)| number == told.number) {
             flow.take_fin_again(payload.len());
             counted.reports += u64::from(self.answer(flow, request));
             return;
         }
         let arrived = flow.take(told.number, payload.len(), came, told.sent);
         if told.fin {
-            flow.fin = Some(told.number);
+            flow.fin = told.sent.map(|sent| (told.number, sent));
             counted.reports += u64::from(self.answer(flow, request));
             return;
         }
@@ -192,14 +195,22 @@ struct Numbered {
 }
 
 impl Numbered {
-    fn read(payload: &[u8]) -> Option<Self> {
-        match id::detect(payload)? {
+    /// Whether it is of a flow that began, from the same port, after one that ended with this FIN:
+    /// it is a first packet, or was sent later (its first ones were lost).
+    fn begins_after(&self, (number, ended): (u64, Instant<Realtime>)) -> bool {
+        let later = self.sent.is_some_and(|sent| sent > ended);
+        if self.fin { later && self.number != number } else { later || self.number == self.base }
+    }
+
+    fn read(payload: &[u8], now: Instant<Realtime>) -> Option<Self> {
+        let format = id::detect_clear(payload, now)?;
+        match format {
             Format::Dwell => {
                 let Mark { flow, seq } = Mark::parse(payload).ok()?;
                 Some(Self { flow, number: seq, base: 0, fin: false, sent: None })
             }
-            Format::Iperf => {
-                let datagram = Datagram::parse(payload).ok()?;
+            Format::Iperf | Format::IperfClassic => {
+                let datagram = id::iperf(format, payload)?;
                 let number = datagram.number();
                 // Some clients begin with 0.
                 let base = number.min(1);

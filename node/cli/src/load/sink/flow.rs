@@ -14,8 +14,8 @@ pub(super) struct Flow {
     pub(super) announced: bool,
     pub(super) jitter: Jitter,
     pub(super) bytes: u64,
-    /// Number of its FIN.
-    pub(super) fin: Option<u64>,
+    /// Number of its FIN, and when that was sent.
+    pub(super) fin: Option<(u64, Instant<Realtime>)>,
     /// Bytes of reports that it was sent.
     pub(super) answered: u64,
     /// Bytes of repeated FINs.

@@ -47,6 +47,12 @@ impl Made<'_> {
                  them, packet counts do not"
             ));
         }
+        if let Some(count) = overflowed(counted).filter(|count| *count > 0) {
+            trust.warnings.push(format!(
+                "packets that found no room in a receive buffer: {count}; they are among those \
+                 that count as lost, and no network lost them"
+            ));
+        }
         trust.warnings.extend(missing_stamps(parts));
         let came = counted.iter().any(|c| c.packets > 0);
         let stamped = counted.iter().any(|c| c.stamped);
@@ -68,6 +74,11 @@ impl Made<'_> {
         }
         .summary()
     }
+}
+
+/// Packets that came and found no room; `None` where the kernel did not tell of every socket.
+fn overflowed(counted: &[Counted]) -> Option<u64> {
+    counted.iter().map(|counted| counted.overflowed).sum()
 }
 
 /// What became of the packets as far as their numbers tell; `None` when none had one.
@@ -101,7 +112,7 @@ fn totals(counted: &[Counted]) -> Vec<(&'static str, Scalar)> {
     let (packets, bytes) = (sum(|c| c.packets), sum(|c| c.bytes));
     // Of several flows the largest.
     let jitter = flows().filter_map(|flow| flow.jitter.nanos()).fold(f64::NAN, f64::max);
-    vec![
+    let mut values = vec![
         ("packets", Scalar::Count(packets)),
         ("payload_bytes", Scalar::Count(bytes)),
         ("flows", Scalar::Count(flows().count() as u64)),
@@ -115,5 +126,7 @@ fn totals(counted: &[Counted]) -> Vec<(&'static str, Scalar)> {
         ("duration_ns", Scalar::Count(took.0.max(0) as u64)),
         ("rate_pps", per_second(packets.saturating_sub(1) as f64)),
         ("payload_rate_bps", per_second((bytes - first_bytes) as f64 * 8.0)),
-    ]
+    ];
+    values.extend(overflowed(counted).map(|count| ("overflowed", Scalar::Count(count))));
+    values
 }
