@@ -41,6 +41,8 @@ pub(crate) struct Join {
     relayed: bool,
     /// Whether a clock was stepped meanwhile: stamps of before and after have no distance.
     void: bool,
+    /// Whether links are emulated by queueing disciplines of whoever sends.
+    queue_is_link: bool,
     pub(crate) told: Told,
 }
 
@@ -91,6 +93,11 @@ impl Join {
     /// Of packets that pass a node on their way, or none.
     pub(crate) fn new(relayed: bool) -> Self {
         Self { relayed, ..Self::default() }
+    }
+
+    /// Notes that what packets wait in queueing disciplines is the links' and not the machines'.
+    pub(crate) fn count_queues_as_links(&mut self) {
+        self.queue_is_link = true;
     }
 
     /// Notes that a clock was stepped. Where in the trial cannot be told from pairings at its ends,
@@ -242,7 +249,9 @@ impl Join {
 
     /// At which stamps links begin and end.
     pub(crate) fn rungs(&self) -> Rungs {
-        let rungs = Rungs::of(self.packets.iter().map(|packet| &packet.way));
+        let ways = self.packets.iter().map(|packet| &packet.way);
+        let queue_is_link = self.queue_is_link;
+        let rungs = if queue_is_link { Rungs::with_queue_as_link(ways) } else { Rungs::of(ways) };
         if self.relayed { rungs.through_a_node() } else { rungs }
     }
 
@@ -320,7 +329,7 @@ impl Packet {
             return;
         }
         let legs = Leg::ALL.map(|leg| (leg.name(), leg.of(&self.way, rungs)));
-        let parts = Part::ALL.map(|part| (part.name(), part.of(&self.way.node)));
+        let parts = Part::ALL.map(|part| (part.name(), rungs.part(part, &self.way.node)));
         for (name, delay) in legs.into_iter().chain(parts) {
             if let (Some(column), Some(delay)) = (Column::named(name), delay) {
                 batch.set(column, delay.0);

@@ -12,6 +12,7 @@ use dwell_store::{HostWriter, Ingested, Role, TrialRow};
 use crate::incoming::{Incoming, Segment};
 use crate::jobs::Planned;
 use crate::join::{Join, Machine};
+use crate::links::Passed;
 use crate::machine::Outcome;
 use crate::runner::{Runner, RunnerError, TrialEnd};
 use crate::way::{self, Around};
@@ -137,6 +138,10 @@ impl Runner<'_> {
         if step.is_some() {
             join.make_void();
         }
+        let links = Passed::of(plan, flow, &self.fleet.links());
+        if links.queue_is_link {
+            join.count_queues_as_links();
+        }
         let mut ingest =
             self.store.ingest_columns(&self.run, trial, &Column::ONE_WAY)?.with_figures();
         for batch in join.batches() {
@@ -154,6 +159,7 @@ impl Runner<'_> {
             sender,
             refused: &refused,
             step,
+            links,
         };
         let summary = way::summary(&join, &around, ingested.columns.figures());
         Ok((Some((ingested, summary)), None))

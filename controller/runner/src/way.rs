@@ -6,11 +6,12 @@ use dwell_engine::passage::Point;
 use dwell_engine::stamps::Rung;
 use dwell_plan::{FlowPlan, Plan, Relaying};
 use dwell_record::{ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
-use dwell_stats::{Leg, Part, Rungs};
+use dwell_stats::{Leg, Rungs};
 use dwell_units::{Nanos, Rate};
 use serde_json::{Value, json};
 
 use crate::join::Join;
+use crate::links::Passed;
 
 /// What was told of a trial besides its samples.
 pub(crate) struct Around<'a> {
@@ -24,6 +25,8 @@ pub(crate) struct Around<'a> {
     pub(crate) refused: &'a [String],
     /// How far the clock of packet stamps was stepped meanwhile.
     pub(crate) step: Option<Nanos>,
+    /// The links that packets passed.
+    pub(crate) links: Passed,
 }
 
 /// The largest step of CLOCK_REALTIME that any machine saw; `None` when none did.
@@ -52,7 +55,7 @@ pub(crate) fn summary(join: &Join, around: &Around<'_>, figures: ColumnFigures) 
         ..packets
     });
     let rung = |kernel: bool| Some(if kernel { Rung::KernelSw } else { Rung::User });
-    let tx = rung(rungs.sender == Point::TxKernel);
+    let tx = rung(rungs.sender != Point::TxApp);
     let relay = around.plan.relay.as_ref();
     Summary {
         kind: Kind::Relay,
@@ -79,9 +82,10 @@ fn ratios(
     rungs: Rungs,
     metrics: &BTreeMap<String, Figures>,
 ) -> Vec<(String, Option<Scalar>)> {
-    let median = |name: &str| Some(metrics.get(name)?.p50? as f64);
-    let node = rungs.node.and_then(|part| median(part.name()));
-    let link = median(Leg::LinkDelay.name()).filter(|link| *link > 0.0);
+    // S0.15: of what S0 stacked, 95th percentiles.
+    let p95 = |name: &str| Some(metrics.get(name)?.p95? as f64);
+    let node = rungs.node.and_then(|part| p95(part.name()));
+    let link = p95(Leg::LinkDelay.name()).filter(|link| *link > 0.0);
     let throughput = join.throughput();
     let links = if around.plan.relay.is_some() { 2.0 } else { 1.0 };
     // S0.15: size x 8 / effective throughput, of every link.
@@ -96,9 +100,8 @@ fn ratios(
 }
 
 fn parameters(around: &Around<'_>, rungs: Rungs) -> BTreeMap<String, Value> {
-    let Around { plan, flow, .. } = around;
-    let link = &plan.topology.link;
-    let node = rungs.node.map(Part::ends).map(|(from, to)| [from.name(), to.name()]);
+    let Around { plan, flow, links, .. } = around;
+    let node = rungs.node_ends().map(|(from, to)| [from.name(), to.name()]);
     let bits = match flow.rate {
         Rate::Bits(rate) => Some(rate.0),
         Rate::Packets(_) => None,
@@ -110,8 +113,8 @@ fn parameters(around: &Around<'_>, rungs: Rungs) -> BTreeMap<String, Value> {
         ("rate_pps", json!(flow.packet_rate().as_f64())),
         ("rate_bps", json!(bits)),
         ("warm_up", json!(flow.warm_up)),
-        ("link_rate_bps", json!(link.rate.map(|rate| rate.0))),
-        ("link_mechanism", json!(link.rate.and(link.mechanism.clone()))),
+        ("link_rate_bps", json!(links.rate_bps)),
+        ("link_mechanism", json!(links.mechanism)),
         ("link_from", json!(rungs.sender.name())),
         ("node_rung", json!(node)),
         ("link_to", json!(rungs.receiver.name())),

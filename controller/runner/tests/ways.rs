@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
-use dwell_fleet::{Fleet, FleetError, FromNode};
+use dwell_fleet::{Fleet, FleetError, FromNode, LinkMade};
 use dwell_host::HostSample;
 use dwell_plan::{Job, Source, Topology, expand};
 use dwell_protocol::{Event, JobId, Request};
@@ -98,6 +98,16 @@ impl Fleet for MadeUp {
 
     fn next(&mut self, _: Duration) -> Option<(String, FromNode)> {
         self.told.pop_front()
+    }
+
+    fn links(&self) -> Vec<LinkMade> {
+        let link = |a: &str, b: &str, rate_bps| LinkMade {
+            joins: [a, b].map(str::to_owned).into(),
+            rate_bps,
+            mechanism: "tap".to_owned(),
+        };
+        let rate = Some(65_000_000);
+        vec![link("n1", "n2", rate), link("n2", "n3", rate), link("n3", "n4", Some(1))]
     }
 
     fn release(&mut self, _: &str) {}
@@ -260,6 +270,8 @@ fn a_trial_keeps_one_joined_row_per_packet_sent_and_the_summary_of_the_way() {
     // Two links of 500 B each at the rate that arrived, 198 of 200 packets a millisecond apart.
     let Some(Scalar::Real(s0)) = way.values["link_delay_s0_ns"] else { panic!("no S0 link") };
     assert!((1.9e6..2.1e6).contains(&s0), "{s0}");
+    assert_eq!(way.parameters["link_rate_bps"], 65_000_000, "of the links passed, whoever asked");
+    assert_eq!(way.parameters["link_mechanism"], "tap");
     assert_eq!(way.parameters["node_rung"], serde_json::json!(["rx_kernel", "tx_kernel"]));
     assert_eq!(store.recompute(&run, &trials[1]).unwrap().figures().0, way.metrics);
     assert!(store.series(&trials[1]).unwrap().contains_key("node_delay_netfilter_ns"));

@@ -182,6 +182,29 @@ fn a_packet_that_passed_an_unstamped_node_has_no_link_delay_rather_than_one_with
 }
 
 #[test]
+fn a_wait_in_a_queue_that_is_the_link_is_the_links_in_the_rows() {
+    let rows_of = |queue_is_link: bool| {
+        let mut join = Join::default();
+        if queue_is_link {
+            join.count_queues_as_links();
+        }
+        let stamps = [(Point::TxApp, 0), (Point::TxSched, 4), (Point::TxKernel, 10)];
+        let told = [passage(3, 0, &stamps)];
+        join.sender(&mut &segment(&[entry(3, SENDER, RELAY)], &told)[..]).unwrap();
+        join.relay(&mut &relayed(&[0])[..]).unwrap();
+        join.receiver(&mut &received(&[0])[..]).unwrap();
+        let rows = rows(&join);
+        [Column::SenderOut, Column::NodeDelay, Column::Qdisc, Column::LinkDelay, Column::EndToEnd]
+            .map(|column| rows.number(0, column).unwrap())
+    };
+    let ([plain_out, plain_node, plain_wait, plain_link, whole], [out, node, wait, link, same]) =
+        (rows_of(false), rows_of(true));
+    assert_eq!((plain_out, plain_node, plain_wait), (10, 90, 25));
+    assert_eq!((out, node, wait), (4, 65, 25));
+    assert_eq!((link, same), (plain_link + 6 + 25, whole));
+}
+
+#[test]
 fn where_a_clock_was_stepped_there_are_stamps_and_no_delays() {
     let mut join = Join::default();
     join.sender(&mut &sent(0..3)[..]).unwrap();
