@@ -12,7 +12,7 @@ use dwell_protocol::Request;
 
 use crate::connection::{Connection, Told};
 use crate::error::FleetError;
-use crate::{Fleet, FromNode};
+use crate::{Fleet, FromNode, LinkMade};
 
 /// Times that a lab of our name is found in the way and taken down: a dead runner leaves one.
 const LEFTOVERS: usize = 3;
@@ -25,6 +25,7 @@ pub struct LabFleet {
     name: String,
     /// What stands now.
     topology: Option<Topology>,
+    links: Vec<LinkMade>,
     nodes: BTreeMap<String, Connection>,
     opened: u64,
     tell: Sender<Told>,
@@ -35,7 +36,16 @@ impl LabFleet {
     /// A fleet whose lab will have this name. Nothing is made yet.
     pub fn new(program: PathBuf, name: String) -> Self {
         let (tell, told) = mpsc::channel();
-        Self { program, name, topology: None, nodes: BTreeMap::new(), opened: 0, tell, told }
+        Self {
+            program,
+            name,
+            topology: None,
+            links: Vec::new(),
+            nodes: BTreeMap::new(),
+            opened: 0,
+            tell,
+            told,
+        }
     }
 
     /// The lab's name.
@@ -64,14 +74,17 @@ impl LabFleet {
     fn up(&mut self, topology: &Topology) -> Result<(), FleetError> {
         let arguments = up(topology, &self.name);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        let mut made = succeeded(FleetError::MAKING, &self.dwell(&arguments)?);
+        let mut output = self.dwell(&arguments)?;
+        let mut made = succeeded(FleetError::MAKING, &output);
         for _ in 0..LEFTOVERS {
             if made.is_ok() || !self.is_there()? {
                 break;
             }
             self.down()?;
-            made = succeeded(FleetError::MAKING, &self.dwell(&arguments)?);
+            output = self.dwell(&arguments)?;
+            made = succeeded(FleetError::MAKING, &output);
         }
+        self.links = LinkMade::read(&output.stdout);
         made
     }
 
@@ -141,6 +154,10 @@ impl Fleet for LabFleet {
         self.up(topology)?;
         self.topology = Some(topology.clone());
         Ok(())
+    }
+
+    fn links(&self) -> Vec<LinkMade> {
+        self.links.clone()
     }
 
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {

@@ -9,6 +9,7 @@
 mod connection;
 mod error;
 mod lab;
+mod links;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use dwell_protocol::{Event, JobId, Request};
 
 pub use error::FleetError;
 pub use lab::LabFleet;
+pub use links::LinkMade;
 
 /// Nodes that can be reached.
 pub trait Fleet {
@@ -26,6 +28,11 @@ pub trait Fleet {
     /// # Errors
     /// They cannot be made, in the words of whoever tried.
     fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError>;
+
+    /// The links between the nodes as they were made; empty where nobody knows.
+    fn links(&self) -> Vec<LinkMade> {
+        Vec::new()
+    }
 
     /// Sends a request to a node, and reaches it first if it is not connected.
     ///

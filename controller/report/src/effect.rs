@@ -8,9 +8,10 @@ use crate::group::{self, Group};
 use crate::quantity::{compared, delay, listed};
 use crate::shift::Shift;
 
-/// All claims about parameters of a run share a doubt of 5 %: so much of it is for each percentile.
+/// All claims about parameters of a run share a doubt of 5 %: so much of it is for each percentile,
+/// and the rest for lines (`crate::fits`).
 const DOUBTS: [(Quantile, &str, f64); 2] =
-    [(Quantile::P50, "the median", 0.03), (Quantile::P99, "the 99th percentile (p99)", 0.02)];
+    [(Quantile::P50, "the median", 0.025), (Quantile::P99, "the 99th percentile (p99)", 0.015)];
 
 /// How a parameter changes the median and the 99th percentile: of the values that differ from the
 /// first one of the plan the farthest, for each. Every value is compared with the first over what

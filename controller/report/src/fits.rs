@@ -8,9 +8,14 @@ use serde::Serialize;
 use crate::data::{Axis, RunData};
 use crate::figures::{RELAY, Subject, modes};
 use crate::group::{self, Group};
+use crate::quantity::significant;
 
-/// The confidence of intervals.
-const CONFIDENCE: f64 = 0.95;
+/// All lines of a page together are said to rise or fall where they do not with at most this
+/// probability: what `crate::effect` leaves of the page's 5 %.
+const DOUBT: f64 = 0.01;
+
+/// Lines of an axis where modes of relaying differ: one of each mode, and one of all.
+const BY_MODE: usize = 5;
 
 /// The seed of the robust line, which looks at a part of many points only.
 const SEED: u64 = 1;
@@ -83,10 +88,24 @@ pub fn fits(run: &RunData) -> Vec<Fit> {
     modes.iter().flat_map(of_mode).collect()
 }
 
+/// The confidence of each interval of a line, such that all of them together keep the page's.
+pub(crate) fn confidence(run: &RunData) -> f64 {
+    let numeric = run.axes.iter().filter(|axis| axis.numbers.is_some()).count().max(1);
+    // A part of a run has no axis of modes any more, but its trials know theirs.
+    let by_mode = run.trials.iter().any(|trial| trial.parameters.contains_key(RELAY));
+    1.0 - DOUBT / (numeric * if by_mode { BY_MODE } else { 1 }) as f64
+}
+
+/// A confidence as a percentage: `99.5 %`.
+pub(crate) fn percent(confidence: f64) -> String {
+    format!("{} %", significant(confidence * 100.0, 4))
+}
+
 pub(crate) fn fit(subject: &Subject, axis: &Axis) -> Option<Fit> {
     let points = medians(subject, axis)?;
-    let (line, adjusted) = grouped_least_squares(&points, CONFIDENCE)?;
-    let robust = theil_sen(&adjusted, CONFIDENCE, SEED);
+    let confidence = confidence(subject.run);
+    let (line, adjusted) = grouped_least_squares(&points, confidence)?;
+    let robust = theil_sen(&adjusted, confidence, SEED);
     Some(Fit {
         metric: subject.metric.to_owned(),
         statistic: "p50",
@@ -94,7 +113,7 @@ pub(crate) fn fit(subject: &Subject, axis: &Axis) -> Option<Fit> {
         axis: axis.name.clone(),
         unit: axis.unit.clone().unwrap_or_default(),
         count: points.len(),
-        confidence: CONFIDENCE,
+        confidence,
         intercept_ns: line.intercept.into(),
         slope_ns_per_unit: line.slope.into(),
         r_squared: line.r_squared,

@@ -58,38 +58,6 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// What is known of the percentile of the source: its interval, widened by the factors that
-    /// lie between repetitions of one cell and that cell as a whole. For limits that claims are held
-    /// against; what differs between conditions is told by `crate::shift`.
-    #[allow(dead_code, reason = "claims about single conditions use it")]
-    pub(crate) fn interval(&self, ppm: u32) -> Option<(i64, i64)> {
-        let quantile = Quantile::from_ppm(ppm)?;
-        let (low, high) = self.steps.interval(quantile)?;
-        let middle = self.quantile(quantile)? as f64;
-        let (least, most) = self.factors(quantile);
-        let (least, most) = (middle * least, middle * most);
-        Some((low.min(least.min(most).floor() as i64), high.max(most.max(least).ceil() as i64)))
-    }
-
-    /// By which factors, at least and at most, a repetition's percentile differs from that of all
-    /// repetitions of its cell together: one and one where cells were measured once.
-    fn factors(&self, quantile: Quantile) -> (f64, f64) {
-        let mut cells: BTreeMap<&BTreeMap<String, String>, Vec<&Steps>> = BTreeMap::new();
-        for (trial, steps) in &self.measured {
-            cells.entry(&trial.parameters).or_default().push(steps);
-        }
-        let several = cells.into_values().filter(|cell| cell.len() > 1);
-        let factors = several.flat_map(|cell| {
-            let whole = Steps::merged(cell.iter().map(|steps| steps.as_slice())).quantile(quantile);
-            let each = cell.into_iter().filter_map(move |steps| steps.quantile(quantile));
-            each.filter_map(move |value| {
-                let whole = whole.filter(|whole| *whole != 0)?;
-                Some(value as f64 / whole as f64)
-            })
-        });
-        factors.fold((1.0, 1.0), |(least, most), factor| (factor.min(least), factor.max(most)))
-    }
-
     /// What became of the probes of all trials together; `None` when no trial counts any.
     pub(crate) fn packets(&self) -> Option<Packets> {
         let counted = self.trials.iter().filter_map(|trial| trial.summary.as_ref()?.packets);
@@ -103,6 +71,13 @@ impl<'a> Group<'a> {
             send_failed: a.send_failed.saturating_add(b.send_failed),
         })
     }
+}
+
+/// The percentile of one trial's samples; `None` where they do not support it.
+pub(crate) fn percentile_of(trial: &TrialData, metric: &str, quantile: Quantile) -> Option<i64> {
+    let series = trial.series.get(metric)?;
+    let steps = Steps::merged([series.steps.as_slice()]);
+    stored(trial, metric, &steps, quantile)
 }
 
 /// The percentile of a trial: the stored one, which is as exact as the samples were, where it is of

@@ -17,6 +17,7 @@ mod group;
 mod host;
 mod html;
 mod metric;
+mod nlr;
 mod page;
 mod quantity;
 mod shift;

@@ -1,6 +1,6 @@
 //! A distribution as rising values with counts: what percentiles, curves and bars are read from.
 
-use dwell_stats::{Quantile, independent_quantile_ranks};
+use dwell_stats::Quantile;
 
 use crate::data::Step;
 
@@ -62,15 +62,6 @@ impl Steps {
     /// Nearest-rank percentile; `None` where the count does not support it.
     pub(crate) fn quantile(&self, quantile: Quantile) -> Option<i64> {
         self.at_rank(quantile.rank(self.count)?)
-    }
-
-    /// The two samples between which the quantile of the source lies with 99.9 % confidence if
-    /// samples were independent. Successive delays are not, which is why the level is higher than
-    /// the customary 95 %. `None` where there are too few samples to bracket it.
-    pub(crate) fn interval(&self, quantile: Quantile) -> Option<(i64, i64)> {
-        const CONFIDENCE: f64 = 0.999;
-        let (low, high) = independent_quantile_ranks(self.count, quantile, CONFIDENCE)?;
-        Some((self.at_rank(low)?, self.at_rank(high)?))
     }
 
     /// The value of a rank, counted from 1.
@@ -168,9 +159,6 @@ mod tests {
         assert_eq!(hundred.quantile(Quantile::P50), Some(50));
         assert_eq!(hundred.quantile(Quantile::P99), Some(99));
         assert_eq!(hundred.quantile(Quantile::P99_9), None);
-        assert_eq!(hundred.interval(Quantile::P99), None);
-        let (low, high) = hundred.interval(Quantile::P50).unwrap();
-        assert!(low < 50 && high > 50 && high < 100);
         assert_eq!(Steps::default().quantile(Quantile::P50), None);
     }
 

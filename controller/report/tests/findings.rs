@@ -3,7 +3,7 @@
 mod synthetic;
 
 use dwell_report::data::{RunData, TrialData, TrialState};
-use dwell_report::{figures, findings};
+use dwell_report::{figures, findings, fits};
 use rand::SeedableRng as _;
 use rand_distr::{Distribution as _, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -208,6 +208,23 @@ fn runs_of_one_thing_claim_an_effect_less_than_once_in_twenty_times() {
         let wrong: Vec<u64> = (100..300).filter(wrong).collect();
         assert!(wrong.len() < 10, "{repetitions} repetitions, seeds {wrong:?}");
     }
+}
+
+#[test]
+fn effects_and_lines_of_one_thing_together_claim_less_than_once_in_twenty_times() {
+    let wrong = |&seed: &u64| {
+        let values = ["60", "61", "62", "63"];
+        let mut run = idle(&values, 3, seed, 0.2);
+        let numbers = (vec![60.0, 61.0, 62.0, 63.0], "1");
+        run.axes = vec![synthetic::axis("ttl", &values, Some(numbers))];
+        let line = fits(&run).iter().any(|fit| {
+            let slope = fit.slope_ns_per_unit;
+            slope.low > 0.0 || slope.high < 0.0
+        });
+        line || claims(&text(&run, "effect-ttl"))
+    };
+    let wrong: Vec<u64> = (500..700).filter(wrong).collect();
+    assert!(wrong.len() < 10, "seeds {wrong:?}");
 }
 
 #[test]

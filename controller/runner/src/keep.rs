@@ -12,6 +12,7 @@ use dwell_store::{HostWriter, Ingested, Role, TrialRow};
 use crate::incoming::{Incoming, Segment};
 use crate::jobs::Planned;
 use crate::join::{Join, Machine};
+use crate::links::Passed;
 use crate::machine::Outcome;
 use crate::runner::{Runner, RunnerError, TrialEnd};
 use crate::way::{self, Around};
@@ -102,7 +103,7 @@ impl Runner<'_> {
         segments: &[(&Planned, Segment)],
         outcome: &Outcome,
     ) -> Result<(Option<(Ingested, Summary)>, Option<String>), RunnerError> {
-        let mut join = Join::default();
+        let mut join = Join::new(plan.relay.is_some());
         let mut refused = outcome.refused.clone();
         // In the order in which packets pass, for each machine's flows are known by those before.
         let mut segments: Vec<_> = segments.iter().collect();
@@ -129,14 +130,24 @@ impl Runner<'_> {
             }
             refused.push(why);
         }
-        let join = join.without_first(flow.warm_up as usize);
+        let told = || outcome.told.iter().filter(|(role, ..)| *role != Role::Load);
+        let mut join = join.without_first(flow.warm_up as usize);
+        // The clock of packet stamps is one for all machines of a host: whoever saw its step saw it
+        // for all.
+        let step = way::clock_step(told().map(|(_, _, summary)| &summary.trust));
+        if step.is_some() {
+            join.make_void();
+        }
+        let links = Passed::of(plan, flow, &self.fleet.links());
+        if links.queue_is_link {
+            join.count_queues_as_links();
+        }
         let mut ingest =
             self.store.ingest_columns(&self.run, trial, &Column::ONE_WAY)?.with_figures();
         for batch in join.batches() {
             ingest.push(batch)?;
         }
         let ingested = ingest.finish()?;
-        let told = || outcome.told.iter().filter(|(role, ..)| *role != Role::Load);
         let sender = told().find(|(role, ..)| *role == Role::Measurement);
         let Some((_, _, sender)) = sender else {
             return Ok((None, Some("the sender told nothing".into())));
@@ -147,6 +158,8 @@ impl Runner<'_> {
             told: told().map(|(_, node, summary)| (node.as_str(), summary)).collect(),
             sender,
             refused: &refused,
+            step,
+            links,
         };
         let summary = way::summary(&join, &around, ingested.columns.figures());
         Ok((Some((ingested, summary)), None))

@@ -11,6 +11,7 @@ mod incoming;
 mod jobs;
 mod join;
 mod keep;
+mod links;
 mod machine;
 mod runner;
 mod way;

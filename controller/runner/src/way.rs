@@ -6,11 +6,12 @@ use dwell_engine::passage::Point;
 use dwell_engine::stamps::Rung;
 use dwell_plan::{FlowPlan, Plan, Relaying};
 use dwell_record::{ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
-use dwell_stats::{Leg, Part, Rungs};
-use dwell_units::Rate;
+use dwell_stats::{Leg, Rungs};
+use dwell_units::{Nanos, Rate};
 use serde_json::{Value, json};
 
 use crate::join::Join;
+use crate::links::Passed;
 
 /// What was told of a trial besides its samples.
 pub(crate) struct Around<'a> {
@@ -22,6 +23,17 @@ pub(crate) struct Around<'a> {
     pub(crate) sender: &'a Summary,
     /// What the trial went on without, and why.
     pub(crate) refused: &'a [String],
+    /// How far the clock of packet stamps was stepped meanwhile.
+    pub(crate) step: Option<Nanos>,
+    /// The links that packets passed.
+    pub(crate) links: Passed,
+}
+
+/// The largest step of CLOCK_REALTIME that any machine saw; `None` when none did.
+pub(crate) fn clock_step<'a>(told: impl Iterator<Item = &'a Trust>) -> Option<Nanos> {
+    // A trace that saw a step and cannot say how far says so by what is void.
+    let step = |trust: &Trust| trust.clock_step_ns.or((trust.void > 0).then_some(0));
+    told.filter_map(step).max_by_key(|step| step.unsigned_abs()).map(Nanos)
 }
 
 /// The summary of the way. `figures` are those of the joined rows.
@@ -43,7 +55,7 @@ pub(crate) fn summary(join: &Join, around: &Around<'_>, figures: ColumnFigures) 
         ..packets
     });
     let rung = |kernel: bool| Some(if kernel { Rung::KernelSw } else { Rung::User });
-    let tx = rung(rungs.sender == Point::TxKernel);
+    let tx = rung(rungs.sender != Point::TxApp);
     let relay = around.plan.relay.as_ref();
     Summary {
         kind: Kind::Relay,
@@ -70,9 +82,10 @@ fn ratios(
     rungs: Rungs,
     metrics: &BTreeMap<String, Figures>,
 ) -> Vec<(String, Option<Scalar>)> {
-    let median = |name: &str| Some(metrics.get(name)?.p50? as f64);
-    let node = rungs.node.and_then(|part| median(part.name()));
-    let link = median(Leg::LinkDelay.name()).filter(|link| *link > 0.0);
+    // S0.15: of what S0 stacked, 95th percentiles.
+    let p95 = |name: &str| Some(metrics.get(name)?.p95? as f64);
+    let node = rungs.node.and_then(|part| p95(part.name()));
+    let link = p95(Leg::LinkDelay.name()).filter(|link| *link > 0.0);
     let throughput = join.throughput();
     let links = if around.plan.relay.is_some() { 2.0 } else { 1.0 };
     // S0.15: size x 8 / effective throughput, of every link.
@@ -87,9 +100,8 @@ fn ratios(
 }
 
 fn parameters(around: &Around<'_>, rungs: Rungs) -> BTreeMap<String, Value> {
-    let Around { plan, flow, .. } = around;
-    let link = &plan.topology.link;
-    let node = rungs.node.map(Part::ends).map(|(from, to)| [from.name(), to.name()]);
+    let Around { plan, flow, links, .. } = around;
+    let node = rungs.node_ends().map(|(from, to)| [from.name(), to.name()]);
     let bits = match flow.rate {
         Rate::Bits(rate) => Some(rate.0),
         Rate::Packets(_) => None,
@@ -101,8 +113,8 @@ fn parameters(around: &Around<'_>, rungs: Rungs) -> BTreeMap<String, Value> {
         ("rate_pps", json!(flow.packet_rate().as_f64())),
         ("rate_bps", json!(bits)),
         ("warm_up", json!(flow.warm_up)),
-        ("link_rate_bps", json!(link.rate.map(|rate| rate.0))),
-        ("link_mechanism", json!(link.rate.and(link.mechanism.clone()))),
+        ("link_rate_bps", json!(links.rate_bps)),
+        ("link_mechanism", json!(links.mechanism)),
         ("link_from", json!(rungs.sender.name())),
         ("node_rung", json!(node)),
         ("link_to", json!(rungs.receiver.name())),
@@ -124,6 +136,8 @@ fn target(around: &Around<'_>) -> String {
 fn trust(join: &Join, around: &Around<'_>) -> Trust {
     let mut trust =
         Trust { warm_up_sent: Some(around.flow.warm_up.into()), ..around.sender.trust.clone() };
+    trust.void = join.void();
+    trust.clock_step_ns = around.step.map(|step| step.0).filter(|step| *step != 0);
     trust.ring_dropped = around.told.iter().map(|(_, summary)| summary.trust.ring_dropped).sum();
     trust.warnings.clear();
     let mode = around.plan.relay.as_ref().map(|relay| relay.mode);
@@ -141,6 +155,20 @@ fn trust(join: &Join, around: &Around<'_>) -> Trust {
         trust.warnings.extend(warnings.map(|text| format!("{node}: {text}")));
     }
     trust.warnings.extend(around.refused.iter().map(|why| format!("went on without {why}")));
+    if let (Some(relay), None) = (&around.plan.relay, join.rungs().node) {
+        let text = "no two stamps of one rung: neither its delay nor that of links is known";
+        trust.warnings.push(format!("{}: {text}", relay.on));
+    }
+    if trust.void > 0 {
+        trust
+            .warnings
+            .push(format!("a clock was stepped: {} packets have stamps and no delays", trust.void));
+    }
+    if join.told.repeated > 0 {
+        let text =
+            format!("ids that the sender told of twice: {}, joined once", join.told.repeated);
+        trust.warnings.push(text);
+    }
     if join.told.left_out > 0 {
         let text = format!("packets beyond the first million: {} not joined", join.told.left_out);
         trust.warnings.push(text);

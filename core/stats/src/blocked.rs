@@ -49,13 +49,51 @@ pub struct BlockedShift {
 ///
 /// Believes that trials are independent of one another, thus in random or alternating order.
 pub fn blocked_shift(blocks: &[Block], confidence: f64) -> Option<BlockedShift> {
-    let both: Vec<&Block> =
-        blocks.iter().filter(|block| !block.a.is_empty() && !block.b.is_empty()).collect();
-    let figures = || both.iter().flat_map(|block| block.a.iter().chain(&block.b));
-    if both.is_empty() || figures().any(|figure| !figure.is_finite()) {
+    let figures = || blocks.iter().filter(|block| block.has_both()).flat_map(Block::figures);
+    compared(blocks, confidence, figures().all(|figure| *figure > 0.0))
+}
+
+/// The same by difference, whatever the sign of the figures: for a limit that is a delay.
+pub fn blocked_difference(blocks: &[Block], confidence: f64) -> Option<BlockedShift> {
+    compared(blocks, confidence, false)
+}
+
+/// The typical figure of trials of one condition, over cells of equal weight, each cell the figures of
+/// trials that were measured alike: `other` and the interval of what this returns. Geometric where all
+/// are positive. Only cells that were measured at least twice count, for the spread between cells is
+/// what their parameters do; `interval` is `None` where these are too few, as in [`blocked_shift`].
+/// `None` without any figure, or for one that is not finite.
+pub fn blocked_level(cells: &[Vec<f64>], confidence: f64) -> Option<BlockedShift> {
+    let positive = cells.iter().flatten().all(|figure| *figure > 0.0);
+    // Beside figures that do not vary, what is left is the spread of these.
+    let beside = |cell: &Vec<f64>| Block {
+        a: vec![if positive { 1.0 } else { 0.0 }; cell.len()],
+        b: cell.clone(),
+    };
+    let blocks: Vec<Block> = cells.iter().map(beside).collect();
+    let found = compared(&blocks, confidence, positive)?;
+    let repeated = cells.iter().filter(|cell| cell.len() > 1).count();
+    let thrice = cells.iter().any(|cell| cell.len() >= FEWEST_TRIALS);
+    let enough = repeated >= FEWEST_TRIALS || thrice;
+    let alone = BlockedShift { interval: None, shift: Shift::CannotTell, ..found };
+    Some(if enough { found } else { alone })
+}
+
+impl Block {
+    fn has_both(&self) -> bool {
+        !self.a.is_empty() && !self.b.is_empty()
+    }
+
+    fn figures(&self) -> impl Iterator<Item = &f64> {
+        self.a.iter().chain(&self.b)
+    }
+}
+
+fn compared(blocks: &[Block], confidence: f64, relative: bool) -> Option<BlockedShift> {
+    let both: Vec<&Block> = blocks.iter().filter(|block| block.has_both()).collect();
+    if both.is_empty() || both.iter().flat_map(|b| b.figures()).any(|figure| !figure.is_finite()) {
         return None;
     }
-    let relative = figures().all(|figure| *figure > 0.0);
     let repeated: Vec<&Block> =
         both.iter().copied().filter(|block| block.a.len() > 1 && block.b.len() > 1).collect();
     let thrice = |block: &&Block| block.a.len() >= FEWEST_TRIALS && block.b.len() >= FEWEST_TRIALS;
@@ -211,6 +249,29 @@ mod tests {
         assert_eq!(blocked_shift(&[block(&[f64::NAN], &[1.0])], 0.95), None);
         assert_eq!(blocked_shift(&[block(&[1.0], &[])], 0.95), None);
         assert_eq!(blocked_shift(&[], 0.95), None);
+    }
+
+    #[test]
+    fn a_level_is_told_by_how_cells_repeat_and_never_by_how_they_differ() {
+        // Three cells far apart, each steady in itself: the geometric mean is 0.3.
+        let cells = [vec![0.03, 0.0301], vec![0.3, 0.301], vec![3.0, 3.01]];
+        let interval = blocked_level(&cells, 0.99).unwrap().interval.unwrap();
+        assert!(interval.low > 0.295 && interval.high < 0.306, "{interval:?}");
+        let once = [vec![0.3], vec![0.3], vec![0.3], vec![0.31]];
+        assert_eq!(blocked_level(&once, 0.95).unwrap().interval, None);
+        assert_eq!(blocked_level(&cells[..2], 0.95).unwrap().interval, None);
+        assert!(blocked_level(&[vec![-1.0, 2.0, 0.5]], 0.95).unwrap().interval.is_some());
+        assert_eq!(blocked_level(&[vec![f64::NAN, 1.0]], 0.95), None);
+        assert_eq!(blocked_level(&[], 0.95), None);
+    }
+
+    #[test]
+    fn a_difference_of_delays_is_in_their_unit() {
+        let found = blocked_difference(&[block(&[30.0, 31.0, 32.0], &[130.0, 133.0, 136.0])], 0.95)
+            .unwrap();
+        assert_eq!((found.relative, found.shift), (false, Shift::Rises));
+        let interval = found.interval.unwrap();
+        assert!(interval.low > 90.0 && interval.high < 115.0, "{interval:?}");
     }
 
     fn blocks() -> impl Strategy<Value = Vec<Block>> {

@@ -39,7 +39,9 @@ mod variation;
 mod way;
 
 pub use bars::render;
-pub use blocked::{Block, BlockedShift, FEWEST_TRIALS, blocked_shift};
+pub use blocked::{
+    Block, BlockedShift, FEWEST_TRIALS, blocked_difference, blocked_level, blocked_shift,
+};
 pub use compare::{Compare, Comparison, NanosInterval, QuantileShift};
 pub use delays::Delays;
 pub use direction::LossByDirection;

@@ -25,12 +25,13 @@ pub enum Leg {
     EndToEnd,
     /// In the sender's stack: `tx_app` to where the link begins.
     SenderOut,
-    /// From the sender to the node.
+    /// From the sender to the node; with its wait in a queueing discipline that is the link.
     LinkIn,
-    /// From the node to the receiver.
+    /// From the node to the receiver; of a program that relays, from behind its queueing discipline,
+    /// which is a part of its own.
     LinkOut,
-    /// All links of the way: both, as S0 summed them (S0.15), or the only one where no node is
-    /// between.
+    /// All links of the way: both, as S0 summed them (S0.15), with the node's queueing discipline where
+    /// that is the link; or the only one where no node is between.
     LinkDelay,
     /// In the receiver's socket, and waking up: from where the link ends to `rx_app`.
     ReceiverIn,
@@ -45,13 +46,27 @@ pub struct Rungs {
     pub node: Option<Part>,
     /// Where the receiver's link ends.
     pub receiver: Point,
-    /// Whether any packet was stamped at a node.
+    /// Whether there is a node between: any packet was stamped at one, or the caller knows of it.
     between: bool,
+    /// Whether queueing disciplines are the link: see [`Rungs::with_queue_as_link`].
+    queue_is_link: bool,
+    /// Where the link from the node begins, behind its queueing discipline if that has a stamp.
+    leaves: Point,
 }
 
 impl Rungs {
     /// Those that any of these ways have.
     pub fn of<'a>(ways: impl IntoIterator<Item = &'a Way>) -> Self {
+        Self::found(ways, false)
+    }
+
+    /// Those of links that are emulated by a queueing discipline of whoever sends: what a packet waits
+    /// there is the link's, not the sender's and not the node's (DESIGN section 1).
+    pub fn with_queue_as_link<'a>(ways: impl IntoIterator<Item = &'a Way>) -> Self {
+        Self::found(ways, true)
+    }
+
+    fn found<'a>(ways: impl IntoIterator<Item = &'a Way>, queue_is_link: bool) -> Self {
         let [mut sender, mut node, mut receiver] = [0_u32; 3];
         let points = |stamps: &PointStamps| {
             stamps.iter().fold(0, |bits, (point, _)| bits | 1_u32 << point as u32)
@@ -64,16 +79,43 @@ impl Rungs {
         let has = |bits: u32, point: Point| bits & 1 << point as u32 != 0;
         let rungs = [Part::NodeDelay, Part::NodeDelayDriver, Part::NodeDelayNetfilter];
         let both = |part: &Part| {
-            let (from, to) = part.ends();
+            let (from, to) = ends(*part, queue_is_link);
             has(node, from) && has(node, to)
         };
         let or = |bits, deep, app| if has(bits, deep) { deep } else { app };
+        let sent = if queue_is_link { Point::TxSched } else { Point::TxKernel };
+        let part = rungs.into_iter().find(both);
+        let leaves = match part.map(|part| ends(part, queue_is_link).1) {
+            Some(Point::TxSched) => or(node, Point::TxKernel, Point::TxSched),
+            Some(other) => other,
+            None => Point::TxKernel,
+        };
         Self {
-            sender: or(sender, Point::TxKernel, Point::TxApp),
-            node: rungs.into_iter().find(both),
+            sender: or(sender, sent, Point::TxApp),
+            node: part,
             receiver: or(receiver, Point::RxKernel, Point::RxApp),
             between: node != 0,
+            queue_is_link,
+            leaves,
         }
+    }
+
+    /// Between which stamps the node's delay lies; `None` where there is none.
+    pub fn node_ends(&self) -> Option<(Point, Point)> {
+        self.node.map(|part| ends(part, self.queue_is_link))
+    }
+
+    /// What a packet with these stamps spent in a part of the node; `None` unless all its stamps came.
+    pub fn part(&self, part: Part, stamps: &PointStamps) -> Option<Nanos> {
+        let (from, to) = ends(part, self.queue_is_link);
+        stamps.between(from, to)
+    }
+
+    /// The same, of ways that lead through a node even where no packet was stamped there: what lies
+    /// between the ends is then more than links, and no link delay is to be had.
+    #[must_use]
+    pub fn through_a_node(self) -> Self {
+        Self { between: true, ..self }
     }
 
     /// The parts of the way that sum to [`Leg::EndToEnd`] in every packet that has all their
@@ -84,7 +126,12 @@ impl Rungs {
             Some(node) => {
                 slices.push(Slice::Leg(Leg::LinkIn));
                 match node {
-                    Part::NodeDelay => slices.extend(Part::OF_NODE_DELAY.map(Slice::Part)),
+                    Part::NodeDelay => {
+                        let queue = self.leaves == Point::TxKernel;
+                        let parts = Part::OF_NODE_DELAY.into_iter();
+                        let parts = parts.filter(|part| queue || *part != Part::Qdisc);
+                        slices.extend(parts.map(Slice::Part));
+                    }
                     other => slices.push(Slice::Part(other)),
                 }
                 slices.push(Slice::Leg(Leg::LinkOut));
@@ -93,6 +140,14 @@ impl Rungs {
         }
         slices.push(Slice::Leg(Leg::ReceiverIn));
         slices
+    }
+}
+
+/// Between which stamps a part lies. A node ends before a queueing discipline that is the link.
+const fn ends(part: Part, queue_is_link: bool) -> (Point, Point) {
+    match part {
+        Part::NodeDelay if queue_is_link => (Point::RxKernel, Point::TxSched),
+        other => other.ends(),
     }
 }
 
@@ -131,14 +186,18 @@ impl Leg {
     /// What this packet spent in it; `None` unless all its stamps came.
     pub fn of(self, way: &Way, rungs: &Rungs) -> Option<Nanos> {
         let (sender, receiver) = (way.sender.get(rungs.sender), way.receiver.get(rungs.receiver));
-        let node = rungs.node.map(Part::ends);
+        let node = rungs.node_ends();
         match self {
             Self::EndToEnd => Some(way.receiver.get(Point::RxApp)? - way.sender.get(Point::TxApp)?),
             Self::SenderOut => way.sender.between(Point::TxApp, rungs.sender),
             Self::LinkIn => Some(way.node.get(node?.0)? - sender?),
-            Self::LinkOut => Some(receiver? - way.node.get(node?.1)?),
+            Self::LinkOut => {
+                node?;
+                Some(receiver? - way.node.get(rungs.leaves)?)
+            }
             Self::LinkDelay if rungs.between => {
-                let (there, on) = (Self::LinkIn.of(way, rungs)?, Self::LinkOut.of(way, rungs)?);
+                let there = Self::LinkIn.of(way, rungs)?;
+                let on = receiver? - way.node.get(node?.1)?;
                 Some(Nanos(there.0 + on.0))
             }
             Self::LinkDelay => Some(receiver? - sender?),
@@ -160,7 +219,7 @@ impl Slice {
     pub fn of(self, way: &Way, rungs: &Rungs) -> Option<Nanos> {
         match self {
             Self::Leg(leg) => leg.of(way, rungs),
-            Self::Part(part) => part.of(&way.node),
+            Self::Part(part) => rungs.part(part, &way.node),
         }
     }
 }
@@ -244,6 +303,42 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_in_a_queue_that_is_the_link_counts_as_link_and_not_as_node_or_sender() {
+        let way = Way {
+            sender: stamps(&[(Point::TxApp, 0), (Point::TxSched, 3), (Point::TxKernel, 7_690_003)]),
+            node: stamps(&[
+                (Point::RxKernel, 7_690_010),
+                (Point::RxApp, 7_690_020),
+                (Point::TxApp, 7_690_040),
+                (Point::TxSched, 7_690_046),
+                (Point::TxKernel, 7_811_046),
+            ]),
+            receiver: stamps(&[(Point::RxKernel, 7_811_054), (Point::RxApp, 7_811_060)]),
+        };
+        let plain = Rungs::of([&way]);
+        assert_eq!(plain.part(Part::NodeDelay, &way.node), Some(Nanos(121_036)));
+        assert_eq!(Leg::LinkDelay.of(&way, &plain), Some(Nanos(15)));
+        let rungs = Rungs::with_queue_as_link([&way]);
+        assert_eq!(rungs.part(Part::NodeDelay, &way.node), Some(Nanos(36)));
+        assert_eq!(rungs.part(Part::Qdisc, &way.node), Some(Nanos(121_000)));
+        assert_eq!(Leg::SenderOut.of(&way, &rungs), Some(Nanos(3)));
+        assert_eq!(Leg::LinkIn.of(&way, &rungs), Some(Nanos(7_690_007)));
+        assert_eq!(Leg::LinkDelay.of(&way, &rungs), Some(Nanos(7_690_007 + 121_008)));
+        for rungs in [plain, rungs] {
+            let sum: i64 = rungs.sum().iter().map(|s| s.of(&way, &rungs).unwrap().0).sum();
+            assert_eq!(sum, 7_811_060, "{rungs:?}");
+        }
+        // Without a stamp behind the queue it is part of the link, and no row of its own.
+        let mut blind = way;
+        blind.node = PointStamps::default();
+        way.node.iter().take(4).for_each(|(point, at)| blind.node.set(point, at));
+        let rungs = Rungs::with_queue_as_link([&blind]);
+        assert_eq!(Leg::LinkOut.of(&blind, &rungs), Some(Nanos(121_008)));
+        let sum: i64 = rungs.sum().iter().map(|s| s.of(&blind, &rungs).unwrap().0).sum();
+        assert_eq!(sum, 7_811_060);
+    }
+
+    #[test]
     fn without_a_node_there_is_one_link_and_with_an_unstamped_one_none_is_made_up() {
         let direct = Way {
             sender: stamps(&[(Point::TxApp, 0)]),
@@ -255,5 +350,12 @@ mod tests {
         assert_eq!(Leg::LinkIn.of(&direct, &rungs), None);
         let half = Way { node: stamps(&[(Point::PreRouting, 10)]), ..direct };
         assert_eq!(Leg::LinkDelay.of(&half, &Rungs::of([&half])), None);
+        let rungs = rungs.through_a_node();
+        assert_eq!(
+            Leg::LinkDelay.of(&direct, &rungs),
+            None,
+            "a node is between that nobody stamped"
+        );
+        assert_eq!(Leg::EndToEnd.of(&direct, &rungs), Some(Nanos(40)));
     }
 }

@@ -1,18 +1,22 @@
-//! What a run has to say about a claim: values with the bounds between which they lie.
+//! What a run has to say about a claim: figures of trials, one of each, and the bounds between which
+//! that of the condition lies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_record::{Scalar, Summary};
-use dwell_stats::{LineFit, Quantile, grouped_least_squares};
+use dwell_stats::{
+    Block, BlockedShift, LineFit, blocked_difference, blocked_level, blocked_shift,
+    grouped_least_squares,
+};
 
 use super::ClaimVerdict;
 use crate::data::{RunData, TrialData, TrialState};
-use crate::group::Group;
+use crate::nlr;
 
-/// The confidence of lines.
-const CONFIDENCE: f64 = 0.95;
+/// A trial whose stress missed what was asked by more is none of that stress (DESIGN: three points).
+const STRESS_OFF: f64 = 0.03;
 
-/// A value and the bounds between which it lies.
+/// A value and the bounds between which it lies; infinite where repetitions are too few for any.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bound {
     pub(super) value: f64,
@@ -21,6 +25,18 @@ pub(super) struct Bound {
 }
 
 impl Bound {
+    fn new(value: f64, found: &BlockedShift) -> Self {
+        let (low, high) = found
+            .interval
+            .map_or((f64::NEG_INFINITY, f64::INFINITY), |interval| (interval.low, interval.high));
+        Self { value, low, high }
+    }
+
+    /// Whether repetitions bound it.
+    pub(super) fn is_bounded(self) -> bool {
+        self.low.is_finite() && self.high.is_finite()
+    }
+
     /// Against "at least so much".
     pub(super) fn at_least(self, limit: f64) -> ClaimVerdict {
         match self {
@@ -48,42 +64,73 @@ impl Bound {
         }
     }
 
-    /// This in relation to another; `None` where that may be 0.
-    pub(super) fn over(self, other: Self) -> Option<Self> {
-        (other.low > 0.0).then(|| Self {
-            value: self.value / other.value,
-            low: self.low / if self.low < 0.0 { other.low } else { other.high },
-            high: self.high / other.low,
-        })
-    }
-
-    /// This less another.
-    pub(super) fn less(self, other: Self) -> Self {
-        Self {
-            value: self.value - other.value,
-            low: self.low - other.high,
-            high: self.high - other.low,
+    /// A factor as one of at least 1, whichever way it goes.
+    fn either_way(self) -> Self {
+        let Self { value, low, high } = self;
+        let value = value.max(1.0 / value);
+        match self {
+            _ if !self.is_bounded() => Self { value, low: 1.0, high: f64::INFINITY },
+            _ if low > 1.0 => Self { value, low, high },
+            _ if high < 1.0 => Self { value, low: 1.0 / high, high: 1.0 / low },
+            _ => Self { value, low: 1.0, high: high.max(1.0 / low) },
         }
     }
 }
 
+/// How one condition stands to another: typical figures of both, and their factor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Against {
+    pub(super) from: f64,
+    pub(super) to: f64,
+    pub(super) factor: Bound,
+}
+
+/// A line through figures of trials.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    pub(super) fit: LineFit,
+    /// The smallest and the largest of what it is drawn against.
+    pub(super) ends: (f64, f64),
+    /// Trials less a constant of each combination of the other parameters.
+    pub(super) free: usize,
+}
+
 /// Trials as evidence.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Evidence<'a>(pub(super) Vec<&'a TrialData>);
+pub(super) struct Evidence<'a> {
+    pub(super) trials: Vec<&'a TrialData>,
+    /// Those that are none, for their stress was another than was asked.
+    missed: Vec<&'a TrialData>,
+}
 
 impl<'a> Evidence<'a> {
-    /// The trials that were measured.
+    /// The trials that were measured under the stress that was asked for.
     pub(super) fn of(run: &'a RunData) -> Self {
-        let finished = |trial: &&TrialData| trial.state == TrialState::Finished;
-        Self(run.trials.iter().filter(finished).collect())
+        let finished = run.trials.iter().filter(|trial| trial.state == TrialState::Finished);
+        let (missed, trials) = finished.partition(|trial| missed_stress(trial));
+        Self { trials, missed }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.trials.is_empty()
+    }
+
+    /// Trials that would be here, had their stress been what was asked.
+    pub(super) fn left_out(&self) -> usize {
+        self.missed.len()
     }
 
     pub(super) fn filter(&self, keep: impl Fn(&TrialData) -> bool) -> Self {
-        Self(self.0.iter().copied().filter(|trial| keep(trial)).collect())
+        let kept =
+            |all: &[&'a TrialData]| all.iter().copied().filter(|trial| keep(trial)).collect();
+        Self { trials: kept(&self.trials), missed: kept(&self.missed) }
+    }
+
+    /// These and others.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.trials.extend(other.trials);
+        self.missed.extend(other.missed);
+        self
     }
 
     /// The trials of one mode of relaying.
@@ -95,18 +142,7 @@ impl<'a> Evidence<'a> {
         self.filter(is)
     }
 
-    /// What both were measured with: the same values of everything but the mode.
-    pub(super) fn paired(&self, other: &Self) -> (Self, Self) {
-        let both = |one: &Self| one.0.iter().map(|trial| beside(trial)).collect::<BTreeSet<_>>();
-        let (ours, theirs) = (both(self), both(other));
-        let shared = |trial: &TrialData| {
-            let key = beside(trial);
-            ours.contains(&key) && theirs.contains(&key)
-        };
-        (self.filter(shared), other.filter(shared))
-    }
-
-    /// Over links that hold packets for their transmission time; over bare ones, if there are such.
+    /// Over links that hold packets for their transmission time.
     pub(super) fn linked(&self) -> Self {
         self.filter(|trial| number(trial, "link_rate_bps").is_some())
     }
@@ -114,58 +150,94 @@ impl<'a> Evidence<'a> {
     /// Over bare links where there are such, for links take time of the same CPUs in a lab.
     pub(super) fn bare(&self) -> Self {
         let bare = self.filter(|trial| number(trial, "link_rate_bps").is_none());
-        if bare.is_empty() { self.clone() } else { bare }
+        if bare.is_empty() && bare.left_out() == 0 { self.clone() } else { bare }
     }
 
     /// Whether any of them has samples of the metric.
     pub(super) fn has(&self, metric: &str) -> bool {
-        self.0.iter().any(|trial| {
+        self.trials.iter().any(|trial| {
             trial.series.get(metric).is_some_and(|s| s.steps.iter().any(|step| step.count > 0))
         })
     }
 
-    /// The median; `None` where too few samples bound it.
-    pub(super) fn median(&self, metric: &str) -> Option<Bound> {
-        let group = Group::new(String::new(), self.0.clone(), metric);
-        let (low, high) = group.interval(500_000)?;
-        let value = group.steps.quantile(Quantile::P50)? as f64;
-        Some(Bound { value, low: low as f64, high: high as f64 })
+    /// What is typical of them, cell by cell; `None` where no trial has the figure.
+    pub(super) fn level(
+        &self,
+        of: impl Fn(&TrialData) -> Option<f64>,
+        doubt: f64,
+    ) -> Option<Bound> {
+        let found = blocked_level(&nlr::cells(&self.trials, of), 1.0 - doubt)?;
+        Some(Bound::new(found.other, &found))
     }
 
-    /// By how much the medians over the values of a parameter differ: the largest over the smallest.
-    /// `None` with fewer than two values.
-    pub(super) fn spread(&self, parameter: &str, metric: &str) -> Option<Bound> {
-        let mut values: BTreeMap<&str, Vec<&'a TrialData>> = BTreeMap::new();
-        for trial in &self.0 {
-            values.entry(trial.parameters.get(parameter)?).or_default().push(trial);
+    /// By which factor these are above others, compared only with what differs in nothing but this
+    /// parameter. `None` where nothing is comparable, or takes no time that the clock could see.
+    pub(super) fn against(
+        &self,
+        others: &Self,
+        parameter: &str,
+        of: impl Fn(&TrialData) -> Option<f64>,
+        doubt: f64,
+    ) -> Option<Against> {
+        let found = blocked_shift(&blocks(others, self, parameter, of), 1.0 - doubt)?;
+        let (from, to) = (found.baseline, found.other);
+        found.relative.then(|| Against { from, to, factor: Bound::new(to / from, &found) })
+    }
+
+    /// How much more it is here than with others, likewise.
+    pub(super) fn more(
+        &self,
+        others: &Self,
+        parameter: &str,
+        of: impl Fn(&TrialData) -> Option<f64>,
+        doubt: f64,
+    ) -> Option<Bound> {
+        let found = blocked_difference(&blocks(others, self, parameter, of), 1.0 - doubt)?;
+        Some(Bound::new(found.other - found.baseline, &found))
+    }
+
+    /// By which factor a figure differs over the values of a parameter: of every pair of values, the
+    /// largest. `None` with fewer than two values.
+    pub(super) fn spread(
+        &self,
+        parameter: &str,
+        of: impl Fn(&TrialData) -> Option<f64>,
+        doubt: f64,
+    ) -> Option<Bound> {
+        let value = |trial: &'a TrialData| trial.parameters.get(parameter).map(String::as_str);
+        let values: BTreeSet<&str> = self.trials.iter().filter_map(|trial| value(trial)).collect();
+        let groups: Vec<Self> = values
+            .into_iter()
+            .map(|wanted| self.filter(|t| t.parameters.get(parameter).is_some_and(|v| v == wanted)))
+            .collect();
+        let pairs = groups.len() * groups.len().saturating_sub(1) / 2;
+        let mut widest: Option<Bound> = None;
+        for (i, one) in groups.iter().enumerate() {
+            for other in &groups[i + 1..] {
+                let found = other.against(one, parameter, &of, doubt / pairs as f64);
+                let unknown = Bound { value: 1.0, low: 1.0, high: f64::INFINITY };
+                let pair = found.map_or(unknown, |against| against.factor.either_way());
+                widest = Some(widest.map_or(pair, |widest| Bound {
+                    value: widest.value.max(pair.value),
+                    low: widest.low.max(pair.low),
+                    high: widest.high.max(pair.high),
+                }));
+            }
         }
-        let medians: Vec<Bound> = values
-            .into_values()
-            .map(|trials| Evidence(trials).median(metric))
-            .collect::<Option<_>>()?;
-        let most = medians.iter().max_by(|a, b| a.value.total_cmp(&b.value))?;
-        let least = medians.iter().min_by(|a, b| a.value.total_cmp(&b.value))?;
-        let (low, high) = medians
-            .iter()
-            .fold((f64::MAX, f64::MIN), |(low, high), one| (low.min(one.low), high.max(one.high)));
-        let surely = (most.low / least.high).max(1.0);
-        (medians.len() > 1 && low > 0.0).then(|| Bound {
-            value: most.value / least.value,
-            low: surely,
-            high: high / low,
-        })
+        widest
     }
 
-    /// A line through what `of` says of each trial against a parameter that is a number; what the
-    /// other parameters do is taken out. `None` below three different numbers.
+    /// A line through a figure of each trial against the number of an axis; what the other parameters
+    /// do is taken out. `None` below three different numbers.
     pub(super) fn line(
         &self,
         against: &str,
         of: impl Fn(&TrialData) -> Option<f64>,
-    ) -> Option<LineFit> {
+        doubt: f64,
+    ) -> Option<Line> {
         let mut others: Vec<Vec<(&str, &str)>> = Vec::new();
         let mut points = Vec::new();
-        for trial in &self.0 {
+        for trial in &self.trials {
             let (Some(x), Some(y)) = (number(trial, against), of(trial)) else { continue };
             let axis = if against == "payload_bytes" { "size" } else { "rate" };
             let rest = trial.parameters.iter().filter(|(name, _)| *name != axis);
@@ -180,13 +252,25 @@ impl<'a> Evidence<'a> {
         if numbers.len() < 3 {
             return None;
         }
-        Some(grouped_least_squares(&points, CONFIDENCE)?.0)
+        let (fit, _) = grouped_least_squares(&points, 1.0 - doubt)?;
+        let each = || points.iter().map(|(_, x, _)| *x);
+        let ends = (each().fold(f64::MAX, f64::min), each().fold(f64::MIN, f64::max));
+        Some(Line { fit, ends, free: points.len() - others.len() })
     }
 
-    /// Packets sent and lost.
+    /// Packets sent, and lost or late.
     pub(super) fn losses(&self) -> (u64, u64) {
-        let packets = self.0.iter().filter_map(|trial| trial.summary.as_ref()?.packets);
+        let packets = self.trials.iter().filter_map(|trial| trial.summary.as_ref()?.packets);
         packets.fold((0, 0), |(sent, lost), one| (sent + one.sent, lost + one.lost + one.late))
+    }
+
+    /// Trials in which any packet was lost or late.
+    pub(super) fn losing(&self) -> u64 {
+        let lossy = self.filter(|trial| {
+            let packets = trial.summary.as_ref().and_then(|summary| summary.packets);
+            packets.is_some_and(|packets| packets.lost + packets.late > 0)
+        });
+        lossy.trials.len() as u64
     }
 }
 
@@ -197,12 +281,43 @@ pub(super) fn number(trial: &TrialData, parameter: &str) -> Option<f64> {
 
 /// A scalar of a trial's results.
 pub(super) fn value(trial: &TrialData, name: &str) -> Option<f64> {
-    let summary: &Summary = trial.summary.as_ref()?;
+    scalar(trial.summary.as_ref()?, name)
+}
+
+/// The share of processors that the loads of a trial were asked to burn, together.
+pub(super) fn asked(trial: &TrialData) -> f64 {
+    trial.loads.iter().filter_map(|load| scalar(load, "asked_ratio")).sum()
+}
+
+fn scalar(summary: &Summary, name: &str) -> Option<f64> {
     summary.values.get(name).copied().flatten().map(Scalar::as_f64)
 }
 
-/// Everything but the mode that a trial was measured with, and its repetition.
-fn beside(trial: &TrialData) -> (Vec<(&str, &str)>, u32) {
-    let others = trial.parameters.iter().filter(|(name, _)| *name != "relay");
-    (others.map(|(k, v)| (k.as_str(), v.as_str())).collect(), trial.repetition)
+fn missed_stress(trial: &TrialData) -> bool {
+    trial.loads.iter().any(|load| {
+        let both = scalar(load, "asked_ratio").zip(scalar(load, "burnt_ratio"));
+        both.is_some_and(|(asked, burnt)| (asked - burnt).abs() > STRESS_OFF + 1e-9)
+    })
+}
+
+/// The figures of trials of two conditions, by everything else that they were measured with.
+fn blocks(
+    a: &Evidence,
+    b: &Evidence,
+    parameter: &str,
+    of: impl Fn(&TrialData) -> Option<f64>,
+) -> Vec<Block> {
+    let key = |trial: &TrialData| {
+        let mut alike = trial.parameters.clone();
+        alike.remove(parameter);
+        alike
+    };
+    let mut blocks: BTreeMap<BTreeMap<String, String>, Block> = BTreeMap::new();
+    for trial in &a.trials {
+        blocks.entry(key(trial)).or_default().a.extend(of(trial));
+    }
+    for trial in &b.trials {
+        blocks.entry(key(trial)).or_default().b.extend(of(trial));
+    }
+    blocks.into_values().collect()
 }

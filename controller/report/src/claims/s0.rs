@@ -1,25 +1,36 @@
-//! What S0 found about relays on a Pi Zero (S0.18 to S0.27), judged for the machine of this run.
+//! What S0 found about relays on a Pi Zero (S0.18 to S0.27), judged for the machine of this run on
+//! S0's own statistic: 95th percentiles (S0.13, S0.15, S0.17), means where S0 speaks of an average. A
+//! trial is one observation, by its own percentile.
 
-use dwell_stats::{Quantile, share_interval};
+mod jitter;
+mod loss;
 
-use super::evidence::{Bound, Evidence, number, value};
+use dwell_stats::Quantile;
+
+use super::evidence::{Bound, Evidence, asked, number};
 use super::{Claim, ClaimVerdict};
 use crate::data::{RunData, TrialData};
+use crate::figures::RELAY;
+use crate::group::percentile_of;
 use crate::metric;
+use crate::nlr::{self, NODE};
 use crate::quantity::{delay, share, three_digits};
-use crate::steps::Steps;
 
-/// Medians within a quarter of each other are flat: below what repetitions of S0's own differ by.
+/// 95th percentiles within a quarter of each other are flat: below what repetitions of S0's own
+/// differ by.
 const FLAT: f64 = 1.25;
 
 /// A straight line explains so much of the variance.
 const LINEAR: f64 = 0.9;
 
-/// S0 stamped packets between netfilter's hooks (S0.6): the first rung that both modes have.
-const RUNGS: [&str; 3] = ["node_delay_netfilter_ns", "node_delay_driver_ns", "node_delay_ns"];
+/// So little more under stress is no more.
+const NO_MORE: f64 = 1.05;
 
-/// For a mode by itself, the rung that sees most of the node.
-const WIDEST: [&str; 3] = ["node_delay_ns", "node_delay_driver_ns", "node_delay_netfilter_ns"];
+/// S0 stamped packets between netfilter's hooks (S0.6): the first rung that both modes have.
+const RUNGS: [&str; 3] = [NODE[2], NODE[1], NODE[0]];
+
+/// All claims of a run together are wrong with at most this probability, of which each has its part.
+const DOUBT: f64 = 0.05 / 15.0;
 
 /// What a claim comes to.
 struct Found {
@@ -40,6 +51,41 @@ impl Found {
     fn new(verdict: ClaimVerdict, value: f64, words: String) -> Self {
         Self { verdict, value: Some(value), words }
     }
+
+    /// With what would tell, where the verdict rests on this bound and is open.
+    fn resting_on(mut self, bound: Bound) -> Self {
+        if self.verdict == ClaimVerdict::CannotTell {
+            self.words += if bound.is_bounded() {
+                " The limit lies within what repetitions differ by: more of them would tell."
+            } else {
+                " Measured too seldom to know how much trials differ: repetitions would tell \
+                  (trials.repetitions, at least 3)."
+            };
+        }
+        self
+    }
+
+    /// With how many trials these are without.
+    fn without(mut self, all: &[&Evidence]) -> Self {
+        let left_out: usize = all.iter().map(|evidence| evidence.left_out()).sum();
+        if left_out > 0 {
+            let trials = all.iter().map(|evidence| evidence.trials.len()).sum::<usize>() + left_out;
+            self.words += &format!(
+                " Left out are {left_out} of {trials} trials, whose stress missed what was asked by \
+                 more than 3 points."
+            );
+        }
+        self
+    }
+}
+
+/// Why there is nothing to judge: not measured, or not under the stress that was asked for.
+fn nothing(all: &[&Evidence], what: &str) -> Found {
+    if all.iter().any(|evidence| evidence.is_empty() && evidence.left_out() > 0) {
+        return Found::cannot_tell("Here: no trial had the stress that was asked for.")
+            .without(all);
+    }
+    Found::not_run(what)
 }
 
 /// Every claim.
@@ -55,7 +101,8 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
     };
     say(
         "S0.18",
-        "At the node, a program that relays takes at least 10 times as long as routing in the kernel.",
+        "At the node, a program that relays takes at least 10 times as long as routing in the kernel \
+         (95th percentiles).",
         Some(10.0),
         crossing(&route, &translate),
     );
@@ -86,8 +133,8 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
             say(
                 &format!("S0.21-{name}-{axis}"),
                 &format!(
-                    "The node delay of {name} does not depend on the {what}: its medians are within \
-                     a factor of 1.25."
+                    "The node delay of {name} does not depend on the {what}: its 95th percentiles \
+                     are within a factor of 1.25."
                 ),
                 Some(FLAT),
                 flat(trials, axis),
@@ -96,21 +143,22 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
     }
     say(
         "S0.22-linear",
-        "The node delay of enciphered packets is linear in their size: a line that rises explains \
-         90 % of the variance (R2).",
+        "The node delay of enciphered packets is linear in their size: a line that rises through \
+         95th percentiles explains 90 % of their variance (R2).",
         Some(LINEAR),
         linear(&encrypt),
     );
     say(
         "S0.22-order",
-        "The node delay of enciphered packets is of the order of milliseconds (median, ns).",
+        "The node delay of enciphered packets is of the order of milliseconds (95th \
+         percentile, ns).",
         Some(1e6),
         order(&encrypt),
     );
     say(
         "S0.23",
         "Crossing to user space and back costs more than 100 us (S0 said so of a Pi Zero; judged \
-         for this machine, ns).",
+         for this machine, 95th percentile, ns).",
         Some(1e5),
         cost(&route, &translate),
     );
@@ -118,24 +166,25 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
         "S0.24",
         "Jitter grows with the size only where packets are enciphered (slope in ns per byte).",
         Some(0.0),
-        jitter(&route, &translate, &encrypt),
+        jitter::judge(&route, &translate, &encrypt),
     );
     say(
         "S0.25",
         "Packets are lost only where they are enciphered, at 200 packets/s and more.",
         Some(0.0),
-        loss(&route, &translate, &encrypt),
+        loss::judge(&route, &translate, &encrypt),
     );
     say(
         "S0.26",
-        "The higher the packet rate, the lower the average node delay (slope in ns per packet/s).",
+        "The higher the packet rate, the lower the average node delay (by so much, per 1,000 \
+         packets/s more).",
         Some(0.0),
         rate(&all),
     );
     say(
         "S0.27",
         "Balancing load between nodes pays: the node delay of programs is longer on a node under \
-         stress (median under the highest over that under none).",
+         stress (95th percentile under the highest over that under none).",
         Some(1.0),
         balance(&translate, &encrypt),
     );
@@ -147,214 +196,191 @@ fn rung(rungs: [&'static str; 3], both: &[&Evidence]) -> Option<&'static str> {
     rungs.into_iter().find(|metric| both.iter().all(|one| one.has(metric)))
 }
 
-/// The medians of two modes on the same rung.
-fn medians(a: &Evidence, b: &Evidence) -> Result<(Bound, Bound, &'static str), Found> {
-    if a.is_empty() || b.is_empty() {
-        return Err(Found::not_run("Both modes were not measured."));
+/// The 95th percentile of a trial.
+fn p95(metric: &'static str) -> impl Fn(&TrialData) -> Option<f64> {
+    move |trial| percentile_of(trial, metric, Quantile::P95).map(|ns| ns as f64)
+}
+
+/// ` (between a and b)`; nothing where repetitions are too few for it.
+fn between(bound: Bound, said: impl Fn(f64) -> String) -> String {
+    if !bound.is_bounded() {
+        return String::new();
     }
-    let (a, b) = a.bare().paired(&b.bare());
-    let Some(metric) = rung(RUNGS, &[&a, &b]) else {
-        let why = "Here: both modes have no rung of stamps in common; tracing needs root.";
-        return Err(Found::cannot_tell(why));
-    };
-    match (a.median(metric), b.median(metric)) {
-        (Some(a), Some(b)) => Ok((a, b, metric::words(metric))),
-        _ => Err(Found::cannot_tell("Here: too few samples.")),
+    format!(" (between {} and {})", said(bound.low), said(bound.high))
+}
+
+/// Two modes over bare links, and the rung of stamps that they have in common.
+fn modes<'a>(
+    a: &Evidence<'a>,
+    b: &Evidence<'a>,
+) -> Result<(Evidence<'a>, Evidence<'a>, &'static str), Found> {
+    let (a, b) = (a.bare(), b.bare());
+    if a.is_empty() || b.is_empty() {
+        return Err(nothing(&[&a, &b], "Both modes were not measured."));
+    }
+    match rung(RUNGS, &[&a, &b]) {
+        Some(metric) => Ok((a, b, metric)),
+        None => Err(Found::cannot_tell(
+            "Here: both modes have no rung of stamps in common; tracing needs root.",
+        )),
     }
 }
 
+const ALIKE: &str = "Here: no trials of both that were measured alike have enough samples.";
+
 fn crossing(route: &Evidence, translate: &Evidence) -> Found {
-    let (kernel, program, noun) = match medians(route, translate) {
-        Ok(medians) => medians,
+    let (kernel, program, metric) = match modes(route, translate) {
+        Ok(modes) => modes,
         Err(found) => return found,
     };
-    let Some(ratio) = program.over(kernel) else {
-        return Found::cannot_tell("Here: routing took no time that the clock could see.");
+    let Some(against) = program.against(&kernel, RELAY, p95(metric), DOUBT) else {
+        return Found::cannot_tell(ALIKE);
     };
+    let factor = against.factor;
     let words = format!(
-        "Here: {} against {} ({noun}, median), {} times.",
-        delay(program.value),
-        delay(kernel.value),
-        three_digits(ratio.value)
+        "Here: {} against {} ({}, 95th percentile), {} times{}.",
+        delay(against.to),
+        delay(against.from),
+        metric::words(metric),
+        three_digits(factor.value),
+        between(factor, three_digits)
     );
-    Found::new(ratio.at_least(10.0), ratio.value, words)
+    Found::new(factor.at_least(10.0), factor.value, words)
+        .resting_on(factor)
+        .without(&[&kernel, &program])
 }
 
 fn cost(route: &Evidence, translate: &Evidence) -> Found {
-    match medians(route, translate) {
-        Ok((kernel, program, noun)) => {
-            let more = program.less(kernel);
-            let words = format!("Here: {} more ({noun}, median).", delay(more.value));
-            Found::new(more.at_least(1e5), more.value, words)
-        }
-        Err(found) => found,
-    }
+    let (kernel, program, metric) = match modes(route, translate) {
+        Ok(modes) => modes,
+        Err(found) => return found,
+    };
+    let Some(more) = program.more(&kernel, RELAY, p95(metric), DOUBT) else {
+        return Found::cannot_tell(ALIKE);
+    };
+    let words = format!(
+        "Here: {} more{} ({}, 95th percentile).",
+        delay(more.value),
+        between(more, delay),
+        metric::words(metric)
+    );
+    Found::new(more.at_least(1e5), more.value, words).resting_on(more).without(&[&kernel, &program])
 }
 
 fn nlr(trials: &Evidence, verdict: impl Fn(Bound) -> ClaimVerdict) -> Found {
     if trials.is_empty() {
-        return Found::not_run("This mode, or this size, was not measured.");
+        return nothing(&[trials], "This mode, or this size, was not measured.");
     }
     let linked = trials.linked();
     if linked.is_empty() {
         let why = "Here: links are bare, and hold no packet for its transmission time; give them a \
                    rate (topology.link.rate).";
-        return Found::cannot_tell(why);
+        return if linked.left_out() > 0 {
+            nothing(&[&linked], why)
+        } else {
+            Found::cannot_tell(why)
+        };
     }
-    let node = rung(WIDEST, &[&linked]).and_then(|metric| linked.median(metric));
-    let (Some(node), Some(link)) = (node, linked.median("link_delay_ns")) else {
+    let Some(ratio) = linked.level(nlr::of_trial, DOUBT) else {
         return Found::cannot_tell("Here: too few packets have the stamps for it.");
     };
-    let Some(ratio) = node.over(link) else {
-        return Found::cannot_tell("Here: links took no time that the clock could see.");
-    };
-    let rates: Vec<f64> = linked.0.iter().filter_map(|t| number(t, "link_rate_bps")).collect();
-    let rate = rates.iter().copied().fold(f64::MAX, f64::min) / 1e6;
+    let rates = linked.trials.iter().filter_map(|t| number(t, "link_rate_bps"));
+    let rate = rates.fold(f64::MAX, f64::min) / 1e6;
     let words = format!(
-        "Here: {} of {} over two links of {} Mbit/s (medians), {}.",
-        delay(node.value),
-        delay(link.value),
+        "Here: {}{} over two links of {} Mbit/s (95th percentiles, typical of trials).",
+        share(ratio.value),
+        between(ratio, share),
         three_digits(rate),
-        share(ratio.value)
     );
-    Found::new(verdict(ratio), ratio.value, words)
+    Found::new(verdict(ratio), ratio.value, words).resting_on(ratio).without(&[&linked])
 }
 
 fn flat(trials: &Evidence, axis: &str) -> Found {
-    if trials.is_empty() {
-        return Found::not_run("This mode was not measured.");
-    }
     let bare = trials.bare();
-    let Some(metric) = rung(WIDEST, &[&bare]) else {
+    if bare.is_empty() {
+        return nothing(&[&bare], "This mode was not measured.");
+    }
+    let Some(metric) = rung(NODE, &[&bare]) else {
         return Found::cannot_tell("Here: the node was not stamped.");
     };
-    if bare.0.iter().any(|trial| !trial.parameters.contains_key(axis)) {
+    if bare.trials.iter().any(|trial| !trial.parameters.contains_key(axis)) {
         return Found::not_run(format!("The run has no axis {axis}."));
     }
-    match bare.spread(axis, metric) {
-        Some(spread) => {
-            let words = format!(
-                "Here: a factor of {} ({}).",
-                three_digits(spread.value),
-                metric::words(metric)
-            );
-            Found::new(spread.at_most(FLAT), spread.value, words)
-        }
-        None => Found::cannot_tell("Here: too few samples, or one value only."),
-    }
-}
-
-/// The median node delay of one trial.
-fn median_of(trial: &TrialData, metric: &str) -> Option<f64> {
-    let steps = Steps::merged([trial.series.get(metric)?.steps.as_slice()]);
-    steps.quantile(Quantile::P50).map(|ns| ns as f64)
+    let Some(spread) = bare.spread(axis, p95(metric), DOUBT) else {
+        return Found::cannot_tell("Here: one value only.").without(&[&bare]);
+    };
+    let words = format!(
+        "Here: a factor of {}{} ({}, 95th percentile).",
+        three_digits(spread.value),
+        between(spread, three_digits),
+        metric::words(metric)
+    );
+    let found = Found::new(spread.at_most(FLAT), spread.value, words);
+    found.resting_on(spread).without(&[&bare])
 }
 
 fn linear(encrypt: &Evidence) -> Found {
-    if encrypt.is_empty() {
-        return Found::not_run("Enciphering was not measured.");
-    }
     let bare = encrypt.bare();
-    let Some(metric) = rung(WIDEST, &[&bare]) else {
+    if bare.is_empty() {
+        return nothing(&[&bare], "Enciphering was not measured.");
+    }
+    let Some(metric) = rung(NODE, &[&bare]) else {
         return Found::cannot_tell("Here: the node was not stamped.");
     };
-    let Some(line) = bare.line("payload_bytes", |trial| median_of(trial, metric)) else {
-        return Found::cannot_tell("Here: a line needs three sizes.");
+    let Some(line) = bare.line("payload_bytes", p95(metric), DOUBT) else {
+        return Found::cannot_tell("Here: a line needs three sizes.").without(&[&bare]);
     };
-    let r2 = line.r_squared.unwrap_or(0.0);
-    let slope = line.slope;
+    let slope = line.fit.slope;
+    let r2 = explained(line.fit.r_squared.unwrap_or(0.0), line.free);
     let words = format!(
-        "Here: {} + {} ns per byte (between {} and {}), R2 = {}.",
-        delay(line.intercept.value),
+        "Here: {} + {} ns per byte (between {} and {}), R2 = {}{} ({}, 95th percentile).",
+        delay(line.fit.intercept.value),
         three_digits(slope.value),
         three_digits(slope.interval.low),
         three_digits(slope.interval.high),
-        three_digits(r2)
+        three_digits(r2.value),
+        between(r2, three_digits),
+        metric::words(metric)
     );
-    let verdict = if slope.interval.low > 0.0 && r2 >= LINEAR {
-        ClaimVerdict::Pass
-    } else if slope.interval.low <= 0.0 && slope.interval.high > 0.0 {
-        ClaimVerdict::CannotTell
-    } else {
-        ClaimVerdict::Fail
+    let rises = Bound { value: slope.value, low: slope.interval.low, high: slope.interval.high };
+    let verdict = match (rises.at_least(f64::MIN_POSITIVE), r2.at_least(LINEAR)) {
+        (ClaimVerdict::Pass, verdict) => verdict,
+        (ClaimVerdict::Fail, _) | (_, ClaimVerdict::Fail) => ClaimVerdict::Fail,
+        _ => ClaimVerdict::CannotTell,
     };
-    Found::new(verdict, r2, words)
+    Found::new(verdict, r2.value, words).resting_on(r2).without(&[&bare])
+}
+
+/// The share of the variance that a line explains, with three standard errors of Fisher's z of the
+/// correlation, of so many trials.
+fn explained(r2: f64, trials: usize) -> Bound {
+    const SIGMAS: f64 = 3.0;
+    let z = r2.clamp(0.0, 1.0 - 1e-9).sqrt().atanh();
+    match trials {
+        0..4 => Bound { value: r2, low: f64::NEG_INFINITY, high: f64::INFINITY },
+        n => {
+            let margin = SIGMAS / ((n - 3) as f64).sqrt();
+            let back = |z: f64| z.max(0.0).tanh().powi(2);
+            Bound { value: r2, low: back(z - margin), high: back(z + margin) }
+        }
+    }
 }
 
 fn order(encrypt: &Evidence) -> Found {
-    if encrypt.is_empty() {
-        return Found::not_run("Enciphering was not measured.");
-    }
     let bare = encrypt.bare();
-    match rung(WIDEST, &[&bare]).and_then(|metric| bare.median(metric)) {
-        Some(median) => {
-            let words = format!("Here: {}.", delay(median.value));
-            Found::new(median.at_least(1e6), median.value, words)
-        }
-        None => Found::cannot_tell("Here: the node was not stamped, or too few samples."),
+    if bare.is_empty() {
+        return nothing(&[&bare], "Enciphering was not measured.");
     }
-}
-
-fn jitter(route: &Evidence, translate: &Evidence, encrypt: &Evidence) -> Found {
-    let modes = [("route", route), ("translate", translate), ("encrypt", encrypt)];
-    if modes.iter().any(|(_, trials)| trials.is_empty()) {
-        return Found::not_run("All three modes were not measured.");
-    }
-    let mut slopes = Vec::new();
-    for (name, trials) in modes {
-        let line = trials.bare().line("payload_bytes", |t| value(t, "jitter_rfc3550_ns"));
-        let Some(line) = line else {
-            return Found::cannot_tell("Here: a line needs three sizes.");
-        };
-        slopes.push((name, line.slope));
-    }
-    let grows: Vec<bool> = slopes.iter().map(|(_, slope)| slope.interval.low > 0.0).collect();
-    let verdict = match grows.as_slice() {
-        [false, false, true] => ClaimVerdict::Pass,
-        // Where nothing is seen to grow, more repetitions may show it.
-        [false, false, false] => ClaimVerdict::CannotTell,
-        _ => ClaimVerdict::Fail,
-    };
-    let each: Vec<String> = slopes
-        .iter()
-        .map(|(name, slope)| {
-            let (low, high) = (three_digits(slope.interval.low), three_digits(slope.interval.high));
-            format!("{name} {low} to {high}")
-        })
-        .collect();
-    let words = format!("Here: {} (95 % intervals of RFC 3550 jitter).", each.join(", "));
-    Found::new(verdict, slopes[2].1.value, words)
-}
-
-fn loss(route: &Evidence, translate: &Evidence, encrypt: &Evidence) -> Found {
-    if route.is_empty() || translate.is_empty() || encrypt.is_empty() {
-        return Found::not_run("All three modes were not measured.");
-    }
-    let fast = |trial: &TrialData| number(trial, "rate_pps").is_some_and(|pps| pps >= 200.0);
-    let (high, low) = (encrypt.filter(fast), encrypt.filter(|trial| !fast(trial)));
-    if high.is_empty() {
-        return Found::not_run("No rate of 200 packets/s and more was measured.");
-    }
-    let (sent, lost) = high.losses();
-    let others = [route, translate, &low].map(Evidence::losses);
-    let (other_sent, other_lost) =
-        others.iter().fold((0, 0), |(s, l), (sent, lost)| (s + sent, l + lost));
-    let ratio = if sent == 0 { 0.0 } else { lost as f64 / sent as f64 };
-    let most = share_interval(lost, sent, 0.95).map_or(1.0, |interval| interval.high);
-    let verdict = match (lost, other_lost) {
-        (0, 0) | (_, 1..) => ClaimVerdict::Fail,
-        _ => ClaimVerdict::Pass,
-    };
-    let why = match (lost, other_lost) {
-        (0, 0) => {
-            format!(" No packet was lost at all (at most {}): this node keeps up.", share(most))
-        }
-        _ => String::new(),
+    let level = rung(NODE, &[&bare]).and_then(|metric| bare.level(p95(metric), DOUBT));
+    let Some(level) = level else {
+        return Found::cannot_tell("Here: the node was not stamped, or too few samples.");
     };
     let words = format!(
-        "Here: {lost} of {sent} were lost there, and {other_lost} of {other_sent} elsewhere.{why}"
+        "Here: {}{} (95th percentile, typical of trials).",
+        delay(level.value),
+        between(level, delay)
     );
-    Found::new(verdict, ratio, words)
+    Found::new(level.at_least(1e6), level.value, words).resting_on(level).without(&[&bare])
 }
 
 fn rate(all: &Evidence) -> Found {
@@ -362,59 +388,65 @@ fn rate(all: &Evidence) -> Found {
     let Some(metric) = rung(RUNGS, &[&bare]) else {
         return Found::cannot_tell("Here: the node was not stamped.");
     };
-    let mean = |trial: &TrialData| trial.summary.as_ref()?.metrics.get(metric)?.mean;
-    let Some(line) = bare.line("rate_pps", mean) else {
+    // Logarithms: modes differ by orders of magnitude, and each by a share of its own delay.
+    let mean = |trial: &TrialData| {
+        let mean = trial.summary.as_ref()?.metrics.get(metric)?.mean?;
+        (mean > 0.0).then(|| mean.ln())
+    };
+    let Some(line) = bare.line("rate_pps", mean, DOUBT) else {
         return Found::not_run("A line needs three packet rates.");
     };
-    let slope = line.slope;
-    let verdict = if slope.interval.high < 0.0 {
-        ClaimVerdict::Pass
-    } else if slope.interval.low > 0.0 {
-        ClaimVerdict::Fail
-    } else {
-        ClaimVerdict::CannotTell
+    let change = |slope: f64| (slope * 1_000.0).exp_m1();
+    let slope = line.fit.slope;
+    let change = Bound {
+        value: change(slope.value),
+        low: change(slope.interval.low),
+        high: change(slope.interval.high),
+    };
+    let verdict = match change {
+        Bound { high, .. } if high < 0.0 => ClaimVerdict::Pass,
+        Bound { low, .. } if low > 0.0 => ClaimVerdict::Fail,
+        _ => ClaimVerdict::CannotTell,
     };
     let words = format!(
-        "Here: {} (between {} and {}, {}).",
-        three_digits(slope.value),
-        three_digits(slope.interval.low),
-        three_digits(slope.interval.high),
+        "Here: {}{} (mean {}).",
+        share(change.value),
+        between(change, share),
         metric::words(metric)
     );
-    Found::new(verdict, slope.value, words)
+    Found::new(verdict, change.value, words).resting_on(change).without(&[&bare])
 }
 
 fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
-    let mut programs = translate.bare();
-    programs.0.extend(encrypt.bare().0);
+    let programs = translate.bare().and(encrypt.bare());
     if programs.is_empty() {
-        return Found::not_run("No program relayed.");
+        return nothing(&[&programs], "No program relayed.");
     }
     // What was asked for says which load is the highest, not its name.
-    let asked = |trial: &TrialData| -> f64 {
-        let shares = trial.loads.iter().filter_map(|load| {
-            let value = load.values.get("asked_ratio").copied().flatten();
-            value.map(dwell_record::Scalar::as_f64)
-        });
-        shares.sum()
-    };
-    let loaded = |trial: &TrialData| trial.parameters.get("load").is_some_and(|l| l != "none");
-    let most = programs.0.iter().map(|trial| asked(trial)).fold(0.0, f64::max);
-    let idle = programs.filter(|trial| trial.parameters.get("load").is_some_and(|l| l == "none"));
-    let busy = programs.filter(|trial| loaded(trial) && asked(trial) >= 0.9 * most);
+    let is_idle = |trial: &TrialData| trial.parameters.get("load").is_some_and(|l| l == "none");
+    let most = programs.trials.iter().map(|trial| asked(trial)).fold(0.0, f64::max);
+    let idle = programs.filter(is_idle);
+    let loaded = programs.filter(|trial| trial.parameters.contains_key("load") && !is_idle(trial));
+    let busy = loaded.filter(|trial| asked(trial) >= 0.9 * most);
     if idle.is_empty() || busy.is_empty() {
-        return Found::not_run("The run has no axis load with and without stress.");
+        return nothing(&[&idle, &loaded], "The run has no axis load with and without stress.");
     }
-    let metric = rung(WIDEST, &[&idle, &busy]);
-    let medians = metric.and_then(|m| Some((idle.median(m)?, busy.median(m)?)));
-    let Some(ratio) = medians.and_then(|(idle, busy)| busy.over(idle)) else {
-        return Found::cannot_tell("Here: too few samples.");
+    let metric = rung(NODE, &[&idle, &busy]);
+    let Some(against) = metric.and_then(|m| busy.against(&idle, "load", p95(m), DOUBT)) else {
+        return Found::cannot_tell(ALIKE);
     };
-    let words = format!("Here: {} times.", three_digits(ratio.value));
-    let verdict = match ratio.at_most(1.0) {
-        ClaimVerdict::Pass => ClaimVerdict::Fail,
-        ClaimVerdict::Fail => ClaimVerdict::Pass,
-        other => other,
+    let factor = against.factor;
+    let words = format!(
+        "Here: {} under stress against {} (95th percentile), {} times{}.",
+        delay(against.to),
+        delay(against.from),
+        three_digits(factor.value),
+        between(factor, three_digits)
+    );
+    let verdict = match factor {
+        Bound { low, .. } if low > 1.0 => ClaimVerdict::Pass,
+        Bound { high, .. } if high <= NO_MORE => ClaimVerdict::Fail,
+        _ => ClaimVerdict::CannotTell,
     };
-    Found::new(verdict, ratio.value, words)
+    Found::new(verdict, factor.value, words).resting_on(factor).without(&[&idle, &busy])
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Subject, bands};
 use crate::data::Axis;
 use crate::figure::{Figure, Table, WIDTH, slug};
-use crate::fits::medians;
+use crate::fits::{self, medians};
 use crate::quantity::{delay, three_digits};
 
 /// Points from which the line and its band are drawn.
@@ -16,16 +16,17 @@ const RESOLUTION: u32 = 40;
 pub(super) fn fit(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let numbers = axis.numbers.as_ref()?;
     let points = medians(subject, axis)?;
+    let confidence = fits::confidence(subject.run);
     let others = points.iter().map(|(place, ..)| place + 1).max()?;
-    let (line, adjusted) = grouped_least_squares(&points, 0.95)?;
+    let (line, adjusted) = grouped_least_squares(&points, confidence)?;
     let title = format!("Straight line through the median {} against {}", subject.noun, axis.name);
     let id = format!("fit-{}", slug(&axis.name));
     let body = body(subject, &adjusted, &line, bands::x(axis, numbers), others > 1);
-    let mut finding = finding(axis, &line, numbers, points.len());
+    let mut finding = finding(axis, &line, numbers, points.len(), confidence);
     if others > 1 {
         finding += " What the other parameters do is taken out first.";
     }
-    let table = table(&line, points.len(), axis);
+    let table = table(&line, points.len(), axis, confidence);
     Some(Figure::new(id, title, finding, &subject.caption, body, table))
 }
 
@@ -87,13 +88,14 @@ fn explained(line: &LineFit) -> f64 {
     line.r_squared.unwrap_or(1.0)
 }
 
-fn finding(axis: &Axis, line: &LineFit, numbers: &[f64], n: usize) -> String {
+fn finding(axis: &Axis, line: &LineFit, numbers: &[f64], n: usize, confidence: f64) -> String {
+    let sure = fits::percent(confidence);
     let (step, named) = step(axis, numbers);
     let (low, high) = (line.slope.interval.low * step, line.slope.interval.high * step);
     let r2 = three_digits(explained(line));
     if low <= 0.0 && high >= 0.0 {
         return format!(
-            "Cannot tell whether {} matters: {named} more change the median by {} to {} (95 % interval over {n} trials, R2 = {r2}).",
+            "Cannot tell whether {} matters: {named} more change the median by {} to {} ({sure} interval over {n} trials, R2 = {r2}).",
             axis.name,
             delay(low),
             delay(high)
@@ -102,7 +104,7 @@ fn finding(axis: &Axis, line: &LineFit, numbers: &[f64], n: usize) -> String {
     let verb = if line.slope.value > 0.0 { "adds" } else { "takes away" };
     let (least, most) = (low.abs().min(high.abs()), low.abs().max(high.abs()));
     format!(
-        "Each further {named} {verb} {} (between {} and {}, 95 % interval over {n} trials); a straight line explains {} % of the variance (R2 = {r2}).",
+        "Each further {named} {verb} {} (between {} and {}, {sure} interval over {n} trials); a straight line explains {} % of the variance (R2 = {r2}).",
         delay((line.slope.value * step).abs()),
         delay(least),
         delay(most),
@@ -110,9 +112,10 @@ fn finding(axis: &Axis, line: &LineFit, numbers: &[f64], n: usize) -> String {
     )
 }
 
-fn table(line: &LineFit, n: usize, axis: &Axis) -> Table {
+fn table(line: &LineFit, n: usize, axis: &Axis, confidence: f64) -> Table {
     let unit = axis.unit.as_deref().unwrap_or("1");
-    let mut table = Table::new(["quantity", "value", "95 % interval, plus or minus"]);
+    let mut table = Table::new(["quantity", "value", ""]);
+    table.columns[2] = format!("{} interval, plus or minus", fits::percent(confidence));
     let half = line.margin_at(0.0);
     table.row(["a: delay at zero".into(), delay(line.intercept.value), delay(half)]);
     table.row([

@@ -1,7 +1,6 @@
 //! What a run says of relays: node delay by mode on one rung, processing as S0 stamped it beside
 //! ours, node delay in relation to links, the line through node delay against size.
 
-use dwell_record::Scalar;
 use dwell_stats::Quantile;
 
 use super::Finding;
@@ -10,6 +9,7 @@ use crate::figures::{Subject, modes};
 use crate::fits;
 use crate::group::{self, Group};
 use crate::metric;
+use crate::nlr;
 use crate::quantity::{delay, delay_ns, listed, share, three_digits};
 
 /// Nothing where no node was between.
@@ -63,21 +63,15 @@ fn processing(run: &RunData) -> Option<String> {
 }
 
 fn nlr(run: &RunData) -> Option<String> {
-    let median = |(mode, part): (String, RunData)| {
-        let values = group::finished(&part).filter_map(|trial| {
-            let summary = trial.summary.as_ref()?;
-            summary.parameters.get("link_rate_bps")?.as_f64()?;
-            summary.values.get("nlr").copied().flatten().map(Scalar::as_f64)
-        });
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let middle = values.get(values.len().checked_sub(1)? / 2)?;
-        Some(format!("{} at {mode}", share(*middle)))
+    let of_mode = |(mode, part): (String, RunData)| {
+        let trials: Vec<_> = group::finished(&part).collect();
+        Some(format!("{} at {mode}", share(nlr::typical(&trials)?)))
     };
-    let each: Vec<String> = by_mode(run).into_iter().filter_map(median).collect();
+    let each: Vec<String> = by_mode(run).into_iter().filter_map(of_mode).collect();
     (!each.is_empty()).then(|| {
         format!(
-            "Over links with a rate, node delay is {} of link delay (NLR, median of trials).",
+            "Over links with a rate, node delay is {} of link delay (NLR, of 95th percentiles, typical \
+             of trials).",
             listed(&each)
         )
     })

@@ -406,8 +406,13 @@ pub struct Relay {
 pub const PI_ZERO: Relay =
     Relay { route_ns: 30e3, program_ns: 500e3, per_byte_ns: 2_500.0, loss: 0.02, stress: 1.0 };
 
-/// S0's experiment with few levels, on links of 65 Mbit/s and on bare ones.
+/// S0's experiment with few levels, on links of 65 Mbit/s and on bare ones, each cell once.
 pub fn relays(relay: Relay) -> RunData {
+    relays_repeated(relay, 1)
+}
+
+/// The same, each cell so often.
+pub fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
     let (sizes, fast, slow) = ([100, 700, 1400], [200, 600, 1200], [100, 200, 400]);
     let text = |values: &[i32], unit: &str| -> Vec<String> {
         values.iter().map(|value| format!("{value}{unit}")).collect()
@@ -423,13 +428,16 @@ pub fn relays(relay: Relay) -> RunData {
     ];
     let mut run = run("20261121-3", "relay-delay-short", Some("What relaying costs"), axes);
     run.claims = Some("s0".to_owned());
-    for link in ["none", "65Mbit/s"] {
-        for mode in ["route", "translate", "encrypt"] {
-            for size in sizes {
-                for rate in if mode == "encrypt" { slow } else { fast } {
-                    for load in ["none", "most"] {
-                        let made = one_way(&run, relay, (link, mode, size, rate, load));
-                        run.trials.push(made);
+    for repetition in 1..=repetitions {
+        for link in ["none", "65Mbit/s"] {
+            for mode in ["route", "translate", "encrypt"] {
+                for size in sizes {
+                    for rate in if mode == "encrypt" { slow } else { fast } {
+                        for load in ["none", "most"] {
+                            let mut made = one_way(&run, relay, (link, mode, size, rate, load));
+                            made.repetition = repetition;
+                            run.trials.push(made);
+                        }
                     }
                 }
             }
@@ -501,7 +509,9 @@ fn one_way(run: &RunData, relay: Relay, cell: (&str, &str, i32, i32, &str)) -> T
     let mut loads = Vec::new();
     if load_name != "none" {
         let mut burner = load("spin");
-        burner.values = [("asked_ratio".to_owned(), Some(Scalar::Real(0.9)))].into();
+        let shares = [("asked_ratio", 0.9), ("burnt_ratio", 0.89)];
+        let scalar = |(name, share): (&str, f64)| (name.to_owned(), Some(Scalar::Real(share)));
+        burner.values = shares.map(scalar).into();
         loads.push(burner);
     }
     let parameters = [

@@ -1,0 +1,59 @@
+//! The links of a lab as they were made: what was asked of them may stand in a plan or in the lab's own
+//! file, and how they are emulated is decided only when they are made.
+
+use serde_json::Value;
+
+/// A link, or a medium that several nodes are on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkMade {
+    /// The nodes that it joins.
+    pub joins: Vec<String>,
+    /// Bits per second; `None` is as fast as the machine goes.
+    pub rate_bps: Option<u64>,
+    /// `veth`, `netem`, `tbf` or `tap`.
+    pub mechanism: String,
+}
+
+impl LinkMade {
+    /// Those of a lab as `dwell lab up --json` tells it (`dwell.lab/1`); what cannot be read is left out.
+    pub(crate) fn read(lab: &[u8]) -> Vec<Self> {
+        let lab: Value = serde_json::from_slice(lab).unwrap_or_default();
+        let links = lab["links"].as_array().into_iter().flatten();
+        let of_link = |link: &Value| Self::of(link, &[&link["a"], &link["b"]]);
+        let medium = &lab["medium"];
+        let ports = medium["ports"].as_array().into_iter().flatten();
+        let on_medium: Vec<&Value> = ports.map(|port| &port["node"]).collect();
+        links.filter_map(of_link).chain(Self::of(medium, &on_medium)).collect()
+    }
+
+    fn of(told: &Value, joins: &[&Value]) -> Option<Self> {
+        Some(Self {
+            joins: joins.iter().filter_map(|node| node.as_str()).map(str::to_owned).collect(),
+            rate_bps: told["parameters"]["rate_bps"].as_u64(),
+            mechanism: told["mechanism"].as_str()?.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_and_media_tell_whom_they_join_how_fast_and_by_what() {
+        let line = br#"{"schema": "dwell.lab/1", "medium": null, "links": [
+            {"a": "n1", "b": "n2", "mechanism": "tbf", "parameters": {"rate_bps": 5000000}},
+            {"a": "n2", "b": "n3", "mechanism": "veth", "parameters": {"rate_bps": null}}]}"#;
+        let links = LinkMade::read(line);
+        assert_eq!((links[0].rate_bps, links[0].mechanism.as_str()), (Some(5_000_000), "tbf"));
+        assert_eq!(
+            (links[1].rate_bps, links[1].joins.as_slice()),
+            (None, &["n2", "n3"].map(str::to_owned)[..])
+        );
+        let forced = br#"{"links": [], "medium": {"mechanism": "netem",
+            "parameters": {"rate_bps": 65}, "ports": [{"node": "n1"}, {"node": "n2"}]}}"#;
+        assert_eq!(LinkMade::read(forced)[0].joins, ["n1", "n2"]);
+        assert_eq!(LinkMade::read(b"no lab"), []);
+        assert_eq!(LinkMade::read(br#"{"links": [7, {"a": 1}]}"#), []);
+    }
+}

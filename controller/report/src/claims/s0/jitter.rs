@@ -1,0 +1,72 @@
+//! S0.24: jitter grows with the size of packets only where they are enciphered.
+
+use super::super::ClaimVerdict;
+use super::super::evidence::{Evidence, Line, value};
+use super::{DOUBT, FLAT, Found, nothing};
+use crate::quantity::three_digits;
+
+/// What sizes do to the jitter of a mode.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Growth {
+    Grows,
+    /// By less than what counts as flat from the smallest size to the largest, beyond doubt.
+    Flat,
+    Unknown,
+}
+
+pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) -> Found {
+    let modes = [route.bare(), translate.bare(), encrypt.bare()];
+    if modes.iter().any(Evidence::is_empty) {
+        let all: Vec<&Evidence> = modes.iter().collect();
+        return nothing(&all, "All three modes were not measured.");
+    }
+    let jitter = |mode: &Evidence| {
+        let rfc3550 = |trial: &_| value(trial, "jitter_rfc3550_ns");
+        mode.line("payload_bytes", rfc3550, DOUBT / 3.0)
+    };
+    let [Some(of_route), Some(of_translate), Some(of_encrypt)] =
+        [jitter(&modes[0]), jitter(&modes[1]), jitter(&modes[2])]
+    else {
+        return Found::cannot_tell("Here: a line needs three sizes, and more trials than sizes.");
+    };
+    let lines = [("route", of_route), ("translate", of_translate), ("encrypt", of_encrypt)];
+    let [a, b, c] = lines.map(|(_, line)| growth(&line));
+    let verdict = match (a, b, c) {
+        (Growth::Grows, ..) | (_, Growth::Grows, _) | (_, _, Growth::Flat) => ClaimVerdict::Fail,
+        (Growth::Flat, Growth::Flat, Growth::Grows) => ClaimVerdict::Pass,
+        _ => ClaimVerdict::CannotTell,
+    };
+    let each = lines.map(|(name, line)| {
+        let (said, slope) = (growth(&line).words(), line.fit.slope);
+        let [low, high] = [slope.interval.low, slope.interval.high].map(three_digits);
+        format!("{name} {said} ({low} to {high})")
+    });
+    let mut words = format!("Here: {} (slopes of RFC 3550 jitter).", each.join(", "));
+    if verdict == ClaimVerdict::CannotTell {
+        words += " More repetitions would narrow these slopes.";
+    }
+    let all: Vec<&Evidence> = modes.iter().collect();
+    Found::new(verdict, of_encrypt.fit.slope.value, words).without(&all)
+}
+
+fn growth(line: &Line) -> Growth {
+    let (slope, (from, to)) = (line.fit.slope.interval, line.ends);
+    let most = slope.high * (to - from);
+    if most <= (FLAT - 1.0) * line.fit.at(from) {
+        Growth::Flat
+    } else if slope.low > 0.0 {
+        Growth::Grows
+    } else {
+        Growth::Unknown
+    }
+}
+
+impl Growth {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Grows => "grows",
+            Self::Flat => "does not grow",
+            Self::Unknown => "cannot tell",
+        }
+    }
+}
