@@ -177,7 +177,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     if let Some(path) = &args.output {
         let data: Vec<RunData> =
             rows.iter().map(|row| run_data(&store, row)).collect::<Result<_, _>>()?;
-        let page = dwell_report::comparison_page(&data, &findings);
+        let page = dwell_report::comparison_page(&data, column.name(), &findings);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let mut out = io::stdout().lock();
