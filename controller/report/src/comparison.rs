@@ -7,6 +7,7 @@ use crate::figure::Figure;
 use crate::figures::{Overlay, boxes, capital, ccdf, ecdf, histogram, percentiles};
 use crate::findings::Finding;
 use crate::group::{self, Group};
+use crate::measured;
 use crate::metric;
 use crate::quantity::{Unit, delay_ns, listed, things};
 
@@ -32,7 +33,13 @@ pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) 
     let shown = group::evenly(groups, group::OVERLAID);
     let middle = shown.iter().filter_map(|g| g.steps.at_rank(g.steps.count().div_ceil(2))).max();
     let ids: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
-    let caption = format!("runs {}, dwell {}", ids.join(", "), env!("CARGO_PKG_VERSION"));
+    let closed = runs.iter().filter(|run| measured::mode(run) == Some("closed loop"));
+    let closed: Vec<&str> = closed.map(|run| run.id.as_str()).collect();
+    let closed = match closed.as_slice() {
+        [] => String::new(),
+        some => format!(", closed loop: {}", some.join(", ")),
+    };
+    let caption = format!("runs {}{closed}, dwell {}", ids.join(", "), env!("CARGO_PKG_VERSION"));
     let note = (runs.len() > shown.len())
         .then(|| format!("Shown are {} of {} runs.", shown.len(), runs.len()));
     let overlay = Overlay {

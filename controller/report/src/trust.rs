@@ -154,7 +154,7 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     fact("dwell", Some(run.dwell.clone()), "The version that measured.");
     fact(
         "Plan",
-        Some(plan(run)),
+        plan(run, &summaries),
         "Its name and the start of the SHA-256 of its text, as sha256sum prints it: runs with the same one asked for the same.",
     );
     let every = named(|s| s.environment.offloads.as_ref().map(|names| names.join(", ")));
@@ -194,15 +194,18 @@ fn dropped_by_sender(run: &RunData, summaries: &[&Summary]) -> Option<String> {
 }
 
 /// The plan by name and hash.
-fn plan(run: &RunData) -> String {
-    let Some(plan) = &run.plan else { return "none: the run was read from a file".to_owned() };
+fn plan(run: &RunData, summaries: &[&Summary]) -> Option<String> {
+    let Some(plan) = &run.plan else {
+        let imported = summaries.iter().all(|summary| summary.kind == Kind::Import);
+        return imported.then(|| "none: the run was read from a file".to_owned());
+    };
     let hash = Sha256::digest(&plan.text);
     let start: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
     let set = match plan.settings.len() as u64 {
         0 => String::new(),
         n => format!(", {} changed from outside", things(n, "value")),
     };
-    format!("{}, {start}{set}", run.name)
+    Some(format!("{}, {start}{set}", run.name))
 }
 
 /// What a reader must know before quoting a number: the nodes' own warnings, those of the loads, and
