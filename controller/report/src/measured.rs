@@ -217,7 +217,8 @@ fn network(run: &RunData, plan: &Plan) -> String {
 fn links(run: &RunData, link: &LinkPlan) -> String {
     let of = |field: &str, fixed: Option<String>, words: &str| {
         let name = format!("topology.link.{field}");
-        let value = varied(run, &[&name]).map(values).or(fixed)?;
+        let one_of = |axis: &Axis| values(axis).replace(", ", " or ");
+        let value = varied(run, &[&name]).map(one_of).or(fixed)?;
         Some(format!("{words} {value}"))
     };
     let all = [
@@ -316,15 +317,24 @@ fn varied<'a>(run: &'a RunData, names: &[&str]) -> Option<&'a Axis> {
     run.axes.iter().find(|axis| names.contains(&axis.name.as_str()))
 }
 
-/// All of them where they are few.
+/// All of them where they are few, else how many there are and the ends: of numbers the least and the
+/// most, in whatever order the plan has them.
 fn values(axis: &Axis) -> String {
     const FEW: usize = 4;
-    match axis.values.as_slice() {
-        [first, .., last] if axis.values.len() > FEW => {
-            format!("{} values from {first} to {last}", axis.values.len())
-        }
-        few => few.join(", "),
+    if axis.values.len() <= FEW {
+        return axis.values.join(", ");
     }
+    let numbers = axis.numbers.as_ref().filter(|numbers| numbers.len() == axis.values.len());
+    let by_number = |numbers: &Vec<f64>| {
+        let of = |place: &usize| numbers[*place];
+        let places = || 0..numbers.len();
+        let least = places().min_by(|a, b| of(a).total_cmp(&of(b)))?;
+        let most = places().max_by(|a, b| of(a).total_cmp(&of(b)))?;
+        Some((least, most))
+    };
+    let (least, most) = numbers.and_then(by_number).unwrap_or((0, axis.values.len() - 1));
+    let [least, most] = [least, most].map(|place| &axis.values[place]);
+    format!("{} values from {least} to {most}", axis.values.len())
 }
 
 /// A quantity with a blank before its unit: `100 Mbit/s`, `50 %`.

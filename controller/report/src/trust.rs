@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::data::RunData;
 use crate::group::{self, Group};
+use crate::measured;
 use crate::quantity::{count, delay, delay_ns, listed, things};
 
 /// Actual minus intended time of sending above this is worth a warning: a tenth of a millisecond
@@ -39,7 +40,10 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     fact("Probes", probes(run, &summaries), "Planned, sent and answered in time.");
     fact(
         "Probes leave in",
-        named(|s| Some(s.parameters.get("mode")?.as_str()?.replace('-', " "))),
+        named(|s| match s.kind {
+            Kind::Relay => Some("open loop, one way".to_owned()),
+            _ => Some(measured::mode_of(s)?.replace('-', " ")),
+        }),
         "Open loop: at times fixed in advance. Closed loop: each after the reply to the one before, which hides stalls.",
     );
     fact(

@@ -81,9 +81,10 @@ fn a_flow_is_told_with_the_node_between_and_what_varies() {
     assert!(what.contains("encrypts (a program enciphers the payload)"), "{what}");
     assert_eq!(said(&run, "Packets"), "100 to 1,400 bytes of payload, IPv4");
     let sending = said(&run, "Sending");
-    assert!(sending.contains("5 values from 50pps") || sending.contains("200pps"), "{sending}");
+    assert!(sending.contains("5 values from 100pps to 1200pps"), "{sending}");
+    assert!(page(&run).contains("open loop, one way"));
     let network = said(&run, "Nodes and links");
-    assert!(network.contains("a rate of none, 65Mbit/s"), "{network}");
+    assert!(network.contains("a rate of none or 65Mbit/s"), "{network}");
     run.axes.retain(|axis| axis.name != "topology.link.rate");
     assert!(said(&run, "Nodes and links").contains("Bare links"));
 }

@@ -136,7 +136,8 @@ fn write_pages(folder: &Path) {
 
 /// A run through relays of all modes, with single packets whose way is drawn.
 fn relays() -> RunData {
-    let mut run = synthetic::relays(synthetic::PI_ZERO);
+    // One kind of link: fewer figures to draw.
+    let mut run = synthetic::relays(synthetic::PI_ZERO).only("topology.link.rate", "none");
     synthetic::add_packets(&mut run);
     run.plan = Some(PlanData {
         text: include_str!("../../../plans/relay-delay-short.toml").to_owned(),
