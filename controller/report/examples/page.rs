@@ -6,12 +6,19 @@ mod synthetic;
 
 use std::path::PathBuf;
 
+use dwell_report::data::PlanData;
 use dwell_report::{Finding, comparison_page, findings, page};
 
 fn main() -> std::io::Result<()> {
     let directory = PathBuf::from(std::env::args_os().nth(1).unwrap_or_else(|| ".".into()));
     std::fs::create_dir_all(&directory)?;
-    let (loads, sweep) = (synthetic::loads(), synthetic::sweep());
+    let (mut loads, sweep) = (synthetic::loads(), synthetic::sweep());
+    let plan = |text: &str| Some(PlanData { text: text.to_owned(), settings: Vec::new() });
+    loads.plan = plan(include_str!("../../../plans/quick.toml"));
+    synthetic::add_witness(&mut loads);
+    let mut relays = synthetic::relays(synthetic::PI_ZERO);
+    relays.plan = plan(include_str!("../../../plans/relay-delay-short.toml"));
+    synthetic::add_packets(&mut relays);
     let mut later = synthetic::loads();
     later.id = "20261122-1".to_owned();
     later.trials.iter_mut().flat_map(|t| t.series.values_mut()).for_each(|series| {
@@ -22,8 +29,9 @@ fn main() -> std::io::Result<()> {
     let pages = [
         ("loads.html", page(&loads)),
         ("sweep.html", page(&sweep)),
+        ("relays.html", page(&relays)),
         ("empty.html", page(&synthetic::run("20261121-3", "nothing", None, Vec::new()))),
-        ("comparison.html", comparison_page(&[loads, later], &said)),
+        ("comparison.html", comparison_page(&[loads, later], "rtt_ns", &said)),
     ];
     for (name, html) in pages {
         let path = directory.join(name);

@@ -39,6 +39,18 @@ pub struct RunData {
     /// What machines did during one trial.
     #[serde(default)]
     pub host: Option<HostData>,
+    /// The plan that was run; `None` for imports.
+    #[serde(default)]
+    pub plan: Option<PlanData>,
+}
+
+/// A plan, as it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanData {
+    /// Its text.
+    pub text: String,
+    /// What was set from outside, as `PATH=VALUE`, in that order.
+    pub settings: Vec<String>,
 }
 
 /// One packet on its way, as an example of many.
@@ -100,6 +112,7 @@ impl RunData {
             claims: self.claims.clone(),
             packets: Vec::new(),
             host: None,
+            plan: self.plan.clone(),
         }
     }
 }
@@ -153,6 +166,9 @@ pub struct TrialData {
     pub summary: Option<Summary>,
     /// What each load reached, as its node said.
     pub loads: Vec<Summary>,
+    /// What somebody outside saw of its packets, by capture.
+    #[serde(default)]
+    pub witnesses: Vec<Summary>,
     /// By name of metric, such as `rtt_ns`: everything that figures draw.
     pub series: BTreeMap<String, Series>,
 }

@@ -60,7 +60,7 @@ pub(crate) fn effect(subject: &Subject, axis: &Axis) -> String {
             let times = if repetitions > 1 { "twice" } else { "once" };
             let ratio = compared(from, to).map_or_else(String::new, |ratio| format!(" ({ratio})"));
             format!(
-                "{}: measured {times} each: the median was {} at {} and {} at {}{ratio}, a difference between single trials; cannot tell whether {name} caused it. Three repetitions can.",
+                "{}, measured {times} each: the median was {} at {} and {} at {}{ratio}, a difference between single trials; cannot tell whether {name} caused it. Three repetitions can.",
                 capital(noun),
                 delay(from),
                 first.label,

@@ -19,6 +19,7 @@ mod waterfall;
 use crate::data::RunData;
 use crate::figure::{Figure, slug};
 use crate::group::{self, Group};
+use crate::measured;
 use crate::metric;
 use crate::quantity::Unit;
 
@@ -136,9 +137,11 @@ pub(crate) fn modes(run: &RunData) -> &[String] {
     axis.map_or(&[], |axis| &axis.values)
 }
 
-/// Under which run, plan and version a figure was measured.
+/// Under which run, plan and version a figure was measured, and that it was in a closed loop.
 pub(crate) fn caption(run: &RunData) -> String {
-    format!("run {}, {}, dwell {}", run.id, run.name, run.dwell)
+    let closed = measured::mode(run).filter(|mode| *mode == "closed loop");
+    let closed = closed.map_or_else(String::new, |mode| format!(", {mode}"));
+    format!("run {}, {}{closed}, dwell {}", run.id, run.name, run.dwell)
 }
 
 /// The text with its first letter as a capital.

@@ -11,8 +11,10 @@ use crate::fate::Fate;
 use crate::figures::{Subject, capital};
 use crate::group::{self, Group};
 use crate::host;
+use crate::measured;
 use crate::quantity::{count, delay_ns, share, things};
 use crate::trust;
+use crate::witness;
 
 /// A sentence or two about one matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,6 +48,9 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
     if let Some(text) = host::stands_out(run) {
         say("host".into(), text);
     }
+    if let Some(text) = witness::in_words(run) {
+        say("witness".into(), text);
+    }
     if let Some(text) = failures(run) {
         say("failed".into(), text);
     }
@@ -67,7 +72,9 @@ fn delays(subject: &Subject) -> String {
         ),
         _ => format!("{} were measured.", things(n, "sample")),
     };
-    let noun = capital(subject.noun);
+    let closed = measured::mode(subject.run).filter(|mode| *mode == "closed loop");
+    let closed = closed.map_or_else(String::new, |mode| format!(" ({mode})"));
+    let noun = capital(subject.noun) + &closed;
     let max = steps.max().map(delay_ns).unwrap_or_default();
     let min = steps.min().map(delay_ns).unwrap_or_default();
     text += &match (all.quantile(Quantile::P50), all.quantile(Quantile::P99)) {

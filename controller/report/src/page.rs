@@ -28,26 +28,30 @@ pub fn page(run: &RunData) -> String {
     let figures = figures(run);
     let mut main = sections::trust(run, "Can these numbers be trusted?", "trust");
     main += &summary(&findings(run), &sections::failed(run));
+    main += &sections::measured(run, "measured", "What was measured");
     main += &sections::claims(run);
     main += &self::figures_section(&figures);
     main += &sections::trials(run);
     main += &sections::delays(run);
     main += &sections::loads(run);
+    main += &sections::witnesses(run);
     main += &sections::notes(run);
     main += sections::HOW_TO_READ;
     document(title, "Delay report", &sections::about(run), &main, &figures)
 }
 
-/// The comparison of several runs, the first of which is the baseline: what `findings` say, the
+/// The comparison of several runs by a metric, the first run the baseline: what `findings` say, the
 /// figures of [`comparison_figures`], and how far each run can be trusted.
-pub fn comparison_page(runs: &[RunData], findings: &[Finding]) -> String {
-    let figures = comparison_figures(runs);
+pub fn comparison_page(runs: &[RunData], metric: &str, findings: &[Finding]) -> String {
+    let figures = comparison_figures(runs, metric, findings);
     let mut main = String::new();
     for (i, run) in runs.iter().enumerate() {
         let name = comparison::name(i, run);
         let _ = write!(main, "<div class=\"run\">{}", sections::about(run));
         let heading = format!("Can the numbers of {name} ({}) be trusted?", run.name);
         main += &sections::trust(run, &heading, &format!("trust-{i}"));
+        main +=
+            &sections::measured(run, &format!("measured-{i}"), &format!("What {name} measured"));
         main += "</div>";
     }
     main += &summary(findings, "");

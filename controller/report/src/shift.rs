@@ -7,7 +7,7 @@ use dwell_stats::{Block, BlockedShift, Quantile, RealInterval, blocked_shift};
 
 use crate::data::TrialData;
 use crate::group::Group;
-use crate::quantity::{compared, delay};
+use crate::quantity::{compared, delay, significant};
 
 /// How a percentile differs between two groups of trials.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,20 +33,23 @@ pub(crate) struct Change {
     /// Of the second.
     pub(crate) to: f64,
     interval: RealInterval,
+    /// How sure it is that the interval holds the truth, as a share.
+    confidence: f64,
     /// Whether the interval is one of a ratio, else of a difference in nanoseconds.
     relative: bool,
 }
 
 impl Change {
-    /// By how much, and within which interval: ` (3 times; 95 % interval: 2 to 4 times)`.
+    /// By how much, and within which interval: ` (3 times; 98.5 % interval: 2 to 4 times)`.
     pub(crate) fn by(&self) -> String {
         let RealInterval { low, high } = self.interval;
+        let sure = confidence(self.confidence);
         let said = if self.relative {
             let [low, high] = [low, high].map(|ratio| compared(1.0, ratio).unwrap_or_default());
             let by = compared(self.from, self.to).unwrap_or_default();
-            format!("{by}; 95 % interval: {low} to {high}")
+            format!("{by}; {sure} interval: {low} to {high}")
         } else {
-            format!("95 % interval of the difference: {} to {}", delay(low), delay(high))
+            format!("{sure} interval of the difference: {} to {}", delay(low), delay(high))
         };
         format!(" ({said})")
     }
@@ -64,13 +67,14 @@ impl Shift {
         doubt: f64,
     ) -> Self {
         let blocks = blocks(first, second, quantile, axis);
-        let Some(found) = blocked_shift(&blocks, 1.0 - doubt) else { return Self::Unknown };
+        let confidence = 1.0 - doubt;
+        let Some(found) = blocked_shift(&blocks, confidence) else { return Self::Unknown };
         let BlockedShift { baseline: from, other: to, relative, .. } = found;
         let Some(interval) = found.interval else {
             let repetitions = blocks.iter().map(|block| block.a.len().min(block.b.len()));
             return Self::TooFew { from, to, repetitions: repetitions.max().unwrap_or_default() };
         };
-        let change = Change { from, to, interval, relative };
+        let change = Change { from, to, interval, confidence, relative };
         match found.shift {
             dwell_stats::Shift::Rises | dwell_stats::Shift::Falls => Self::Differs(change),
             dwell_stats::Shift::CannotTell
@@ -118,4 +122,29 @@ fn blocks(first: &Group, second: &Group, quantile: Quantile, axis: Option<&str>)
         blocks.entry(key(trial)).or_default().b.push(ns as f64);
     }
     blocks.into_values().collect()
+}
+
+/// A confidence as a percentage that is not rounded up to certainty: two digits of the doubt.
+fn confidence(share: f64) -> String {
+    let doubt = significant((1.0 - share) * 100.0, 2);
+    let decimals = if doubt > 0.0 { (1.0 - doubt.log10().floor()).max(0.0) as usize } else { 0 };
+    let text = format!("{:.decimals$}", 100.0 - doubt);
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} %")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_confidence_is_said_as_it_is() {
+        let texts =
+            [(0.95, "95 %"), (0.985, "98.5 %"), (0.99, "99 %"), (1.0 - 0.03 / 12.0, "99.75 %")];
+        for (share, text) in texts {
+            assert_eq!(confidence(share), text);
+        }
+        assert_eq!(confidence(1.0 - 0.02 / 36.0), "99.944 %");
+    }
 }

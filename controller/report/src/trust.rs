@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use dwell_record::{Ends, Kind, Placement, Summary};
+use sha2::{Digest as _, Sha256};
 
 use crate::data::RunData;
 use crate::group::{self, Group};
+use crate::measured;
 use crate::quantity::{count, delay, delay_ns, listed, things};
 
 /// Actual minus intended time of sending above this is worth a warning: a tenth of a millisecond
@@ -16,6 +18,8 @@ const SCHEDULE_ERROR_LIMIT_NS: i64 = 100_000;
 pub(crate) struct Fact {
     pub(crate) name: &'static str,
     pub(crate) value: String,
+    /// The rest of it, which is too long for a panel.
+    pub(crate) folded: Option<String>,
     /// What it is good for, for readers who meet it the first time.
     pub(crate) meaning: &'static str,
 }
@@ -25,7 +29,8 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     let summaries: Vec<&Summary> = summaries(run).collect();
     let mut facts = Vec::new();
     let mut fact = |name, value: Option<String>, meaning| {
-        facts.push(Fact { name, value: value.unwrap_or_else(|| "not known".to_owned()), meaning });
+        let value = value.unwrap_or_else(|| "not known".to_owned());
+        facts.push(Fact { name, value, folded: None, meaning });
     };
     let named = |of: fn(&Summary) -> Option<String>| named(&summaries, of);
     let rungs = |tx: Option<&str>, rx: Option<&str>| {
@@ -35,7 +40,10 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     fact("Probes", probes(run, &summaries), "Planned, sent and answered in time.");
     fact(
         "Probes leave in",
-        named(|s| Some(s.parameters.get("mode")?.as_str()?.replace('-', " "))),
+        named(|s| match s.kind {
+            Kind::Relay => Some("open loop, one way".to_owned()),
+            _ => Some(measured::mode_of(s)?.replace('-', " ")),
+        }),
         "Open loop: at times fixed in advance. Closed loop: each after the reply to the one before, which hides stalls.",
     );
     fact(
@@ -81,6 +89,11 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
         "Results lost on the way from the timing thread to the recorder (ring overflow); must be 0.",
     );
     fact(
+        "Dropped by the sender",
+        dropped_by_sender(run, &summaries),
+        "Probes that the sender's kernel did not take, and frames that its network card dropped; both never left.",
+    );
+    fact(
         "Clock source",
         named(|s| s.environment.clocksource.clone()),
         "The hardware that the kernel reads its clocks from.",
@@ -97,12 +110,7 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     );
     fact(
         "Offloads",
-        named(|s| {
-            s.environment
-                .offloads
-                .as_ref()
-                .map(|names| if names.is_empty() { "none".to_owned() } else { names.join(", ") })
-        }),
+        named(|s| s.environment.offloads.as_deref().map(offloads)),
         "Work the network card does for the kernel; GRO and TSO, which join packets, change delays.",
     );
     fact(
@@ -148,7 +156,60 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     );
     fact("Kernel", named(|s| s.environment.kernel.clone()), "Release of Linux at this end.");
     fact("dwell", Some(run.dwell.clone()), "The version that measured.");
+    fact(
+        "Plan",
+        plan(run, &summaries),
+        "Its name and the start of the SHA-256 of its text, as sha256sum prints it: runs with the same one asked for the same.",
+    );
+    let every = named(|s| s.environment.offloads.as_ref().map(|names| names.join(", ")));
+    let offloads = facts.iter_mut().find(|fact| fact.name == "Offloads");
+    if let (Some(fact), Some(every)) = (offloads, every.filter(|every| !every.is_empty())) {
+        fact.folded = Some(every);
+    }
     facts
+}
+
+/// Those that join or split packets by the names people know, and how many there are.
+fn offloads(names: &[String]) -> String {
+    let on = |parts: &[&str]| names.iter().any(|n| parts.iter().any(|part| n.contains(part)));
+    let known = [
+        ("GRO", on(&["rx-gro", "generic-receive"])),
+        ("LRO", on(&["rx-lro", "large-receive"])),
+        ("GSO", on(&["tx-generic-segmentation", "generic-segmentation"])),
+        ("TSO", on(&["tx-tcp-segmentation", "tx-tcp6-segmentation", "tcp-segmentation-offload"])),
+    ];
+    let known: Vec<String> =
+        known.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned()).collect();
+    match (names.len(), known.is_empty()) {
+        (0, _) => "none".to_owned(),
+        (n, true) => format!("{n} on; neither GRO, LRO, GSO nor TSO"),
+        (n, false) => format!("{} on; {n} in all", listed(&known)),
+    }
+}
+
+/// What the sender meant to send and did not.
+fn dropped_by_sender(run: &RunData, summaries: &[&Summary]) -> Option<String> {
+    if !summaries.iter().all(|summary| watched(summary)) {
+        return None;
+    }
+    let all = Group::new(String::new(), group::finished(run).collect(), "");
+    let refused = count(all.packets()?.send_failed);
+    Some(format!("{refused} at the socket; at the network card not counted"))
+}
+
+/// The plan by name and hash.
+fn plan(run: &RunData, summaries: &[&Summary]) -> Option<String> {
+    let Some(plan) = &run.plan else {
+        let imported = summaries.iter().all(|summary| summary.kind == Kind::Import);
+        return imported.then(|| "none: the run was read from a file".to_owned());
+    };
+    let hash = Sha256::digest(&plan.text);
+    let start: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let set = match plan.settings.len() as u64 {
+        0 => String::new(),
+        n => format!(", {} changed from outside", things(n, "value")),
+    };
+    Some(format!("{}, {start}{set}", run.name))
 }
 
 /// What a reader must know before quoting a number: the nodes' own warnings, those of the loads, and

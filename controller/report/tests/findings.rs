@@ -184,6 +184,58 @@ fn claims(said: &str) -> bool {
 }
 
 #[test]
+fn an_interval_is_labelled_with_the_confidence_it_has() {
+    // Two values against the first: 3 % of doubt for medians and 2 % for p99, halved.
+    let said = text(&synthetic::loads(), "effect-load");
+    assert!(said.contains("98.5 % interval") && said.contains("99 % interval"), "{said}");
+    assert!(!said.contains("95 % interval"), "{said}");
+}
+
+#[test]
+fn sentences_about_bare_numbers_have_no_gap_and_one_colon() {
+    let ttls = ["60", "61", "62", "63"];
+    let mut run = idle(&ttls, 3, 5, 0.02);
+    let numbers = (vec![60.0, 61.0, 62.0, 63.0], "");
+    run.axes = vec![synthetic::axis("ttl", &ttls, Some(numbers))];
+    let all = figures(&run);
+    let fit = all.iter().find(|figure| figure.id == "fit-ttl").unwrap();
+    assert!(fit.finding.contains("1 of ttl"), "{}", fit.finding);
+    let bands = all.iter().find(|figure| figure.id == "bands-ttl").unwrap();
+    assert!(!bands.spec.to_string().contains("[]\""), "an axis without a unit has no brackets");
+    let once = text(&idle(&ttls, 1, 3, 0.1), "effect-ttl");
+    assert!(once.starts_with("Round-trip delay, measured once each: the median"), "{once}");
+}
+
+#[test]
+fn the_variation_of_every_load_is_told() {
+    let all = figures(&synthetic::loads());
+    let jitter = all.iter().find(|figure| figure.id == "jitter-load").unwrap();
+    for load in ["load none", "load network", "load cpu"] {
+        assert!(jitter.finding.contains(&format!("at {load}")), "{}", jitter.finding);
+    }
+    let all = figures(&synthetic::sweep());
+    let jitter = all.iter().find(|figure| figure.id == "jitter-size").unwrap();
+    assert!(jitter.finding.contains("at size 100B and"), "{}", jitter.finding);
+    assert!(!jitter.finding.contains("at size 700B"), "of many only the telling ones");
+}
+
+#[test]
+fn terminals_show_a_line_of_bars_for_every_cell() {
+    let lines = dwell_report::sparks(&synthetic::loads(), 40);
+    assert!(lines[0].starts_with("Round-trip delay, 172 us to 2.7 ms"), "{}", lines[0]);
+    assert_eq!(lines.len(), 4);
+    let bars = |line: &str| line.chars().skip("load network  ".len()).collect::<Vec<char>>();
+    for line in &lines[1..] {
+        assert_eq!(bars(line).len(), 40, "{line}");
+        assert!(line.contains('█'), "{line}");
+    }
+    // The tail of the processor load reaches further than that of an idle machine.
+    let reach = |line: &str| bars(line).iter().rposition(|bar| *bar != ' ').unwrap();
+    assert!(reach(&lines[3]) > reach(&lines[1]), "{lines:?}");
+    assert!(dwell_report::sparks(&synthetic::run("1", "none", None, Vec::new()), 40).is_empty());
+}
+
+#[test]
 fn trials_measured_once_each_are_no_effect_however_far_apart() {
     let mut run = idle(&["60", "61", "62", "63"], 1, 3, 0.1);
     slow_down(&mut run.trials[2], 8.0);

@@ -2,6 +2,7 @@
 
 mod synthetic;
 
+use dwell_report::data::PlanData;
 use dwell_report::{comparison_page, findings, page};
 
 /// The page without its runtime, whose comments hold addresses of licences.
@@ -12,7 +13,9 @@ fn without_runtime(html: &str) -> String {
 #[test]
 fn nothing_is_fetched_from_anywhere() {
     let run = synthetic::sweep();
-    for html in [page(&run), comparison_page(&[run.clone(), run.clone()], &findings(&run))] {
+    for html in
+        [page(&run), comparison_page(&[run.clone(), run.clone()], "rtt_ns", &findings(&run))]
+    {
         assert!(html.contains("default-src 'none'"));
         let own = without_runtime(&html);
         for fetch in
@@ -33,6 +36,7 @@ fn trust_comes_first_and_every_section_is_there() {
     let order = [
         "id=\"trust\"",
         "id=\"summary\"",
+        "id=\"measured\"",
         "id=\"figures\"",
         "id=\"trials\"",
         "id=\"loads\"",
@@ -59,6 +63,54 @@ fn trust_comes_first_and_every_section_is_there() {
 }
 
 #[test]
+fn the_panel_has_what_experts_look_for_and_folds_what_is_long() {
+    let mut run = synthetic::loads();
+    run.plan = Some(PlanData { text: "name = 'x'\n".to_owned(), settings: vec!["a=1".to_owned()] });
+    let offloads = ["rx-gro", "tx-tcp-segmentation", "tx-checksum-ipv4", "rx-vlan-hw-parse"];
+    for trial in &mut run.trials {
+        let summary = trial.summary.as_mut().unwrap();
+        summary.environment.offloads = Some(offloads.map(str::to_owned).to_vec());
+        summary.packets.as_mut().unwrap().send_failed = 2;
+    }
+    let html = without_runtime(&page(&run));
+    let fact = |name: &str| {
+        let after = html.split(&format!("<dt>{name}</dt><dd>")).nth(1).unwrap_or_default();
+        after.split("</dd>").next().unwrap_or_default().to_owned()
+    };
+    // sha256sum of the text.
+    assert_eq!(fact("Plan"), "quick, 6d4b2ecad21d, 1 value changed from outside");
+    assert!(fact("Dropped by the sender").starts_with("18 at the socket"));
+    let said = fact("Offloads");
+    assert!(said.starts_with("GRO and TSO on; 4 in all<details>"), "{said}");
+    assert!(said.contains("rx-vlan-hw-parse"), "{said}");
+}
+
+#[test]
+fn what_a_witness_saw_is_on_the_page() {
+    let mut run = synthetic::loads();
+    assert!(!page(&run).contains("What a witness saw"));
+    synthetic::add_witness(&mut run);
+    let html = without_runtime(&page(&run));
+    for text in ["What a witness saw", "tap.pcapng", "round trip, by the witness", "3,990"] {
+        assert!(html.contains(text), "{text}");
+    }
+    let said = findings(&run).into_iter().find(|finding| finding.id == "witness").unwrap();
+    assert!(
+        said.text.starts_with("A witness (tap.pcapng) saw 3,990 of 4,000 probes."),
+        "{}",
+        said.text
+    );
+    assert!(said.text.contains("12 us longer than the witness's"), "{}", said.text);
+}
+
+#[test]
+fn the_page_explains_the_method_that_is_used() {
+    let html = without_runtime(&page(&synthetic::loads()));
+    assert!(!html.contains("binomial"), "verdicts come from trials, not from samples");
+    assert!(html.contains("A trial is one observation") && html.contains("triangle down"));
+}
+
+#[test]
 fn hostile_text_stays_text() {
     const EVIL: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&";
     let mut run = synthetic::loads();
@@ -80,7 +132,9 @@ fn hostile_text_stays_text() {
         trial.series.insert(EVIL.to_owned(), series);
     }
     run.trials[2].state = dwell_report::data::TrialState::Failed;
-    for html in [page(&run), comparison_page(&[run.clone(), run.clone()], &findings(&run))] {
+    for html in
+        [page(&run), comparison_page(&[run.clone(), run.clone()], "rtt_ns", &findings(&run))]
+    {
         let html = without_runtime(&html);
         assert!(!html.contains("<script>alert") && !html.contains("<img"));
         let scripts = html.matches("</script>").count();
@@ -96,5 +150,5 @@ fn a_run_of_nothing_is_still_a_page() {
         html.contains("This run has no trials.") && html.contains("There are no samples to draw.")
     );
     assert!(html.ends_with("</html>\n"));
-    assert!(comparison_page(&[], &[]).contains("There are no samples to draw."));
+    assert!(comparison_page(&[], "rtt_ns", &[]).contains("There are no samples to draw."));
 }

@@ -5,7 +5,7 @@ mod synthetic;
 use std::sync::LazyLock;
 
 use dwell_report::data::{RunData, Series};
-use dwell_report::{Figure, comparison_figures, figures};
+use dwell_report::{Figure, Finding, comparison_figures, figures};
 use serde_json::Value;
 
 static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
@@ -120,11 +120,32 @@ fn a_sweep_over_two_numbers_adds_bands_fits_and_a_heat_map() {
 fn runs_side_by_side_share_axes() {
     let (one, mut other) = (synthetic::loads(), synthetic::loads());
     other.id = "another".to_owned();
-    let all = comparison_figures(&[one.clone(), other.clone(), one]);
+    let all = comparison_figures(&[one.clone(), other.clone(), one], "rtt_ns", &[]);
     check(&all);
     assert_eq!(ids(&all), ["boxes-run", "boxes-cells", "ecdf", "ccdf", "percentiles", "histogram"]);
     other.trials.iter_mut().for_each(|trial| trial.series.clear());
-    assert!(comparison_figures(&[synthetic::loads(), other]).is_empty());
+    assert!(comparison_figures(&[synthetic::loads(), other], "rtt_ns", &[]).is_empty());
+}
+
+#[test]
+fn a_comparison_is_judged_once_and_its_figures_repeat_the_verdict() {
+    let finding = |text: &str| Finding { id: "shift".to_owned(), text: text.to_owned() };
+    let told = [finding("rtt: A to B: p50 fell by 34 us")];
+    let (mut one, mut other) = (synthetic::loads(), synthetic::loads());
+    for run in [&mut one, &mut other] {
+        run.axes.clear();
+        run.trials.truncate(1);
+        run.trials[0].parameters.clear();
+    }
+    other.id = "another".to_owned();
+    let all = comparison_figures(&[one, other], "rtt_ns", &told);
+    assert_eq!(all[0].id, "boxes-run");
+    assert!(all[0].finding.starts_with("rtt: A to B: p50 fell by 34 us. "), "{}", all[0].finding);
+    assert!(!all[0].finding.contains("cannot tell"), "{}", all[0].finding);
+    // With cells, what differs is said where there is a box for each.
+    let all = comparison_figures(&[synthetic::loads(), synthetic::loads()], "rtt_ns", &told);
+    assert!(all[0].finding.starts_with("Median over all parameters"), "{}", all[0].finding);
+    assert!(all[1].finding.starts_with("rtt: A to B: p50 fell by 34 us. "), "{}", all[1].finding);
 }
 
 #[test]
@@ -259,16 +280,7 @@ fn a_thousand_trials_stay_a_few_thousand_marks() {
 #[test]
 fn a_run_over_relays_draws_every_figure_of_s0() {
     let mut run = synthetic::relays(synthetic::PI_ZERO);
-    let parts = [("sender_out_ns", 2_000), ("link_in_ns", 9_000), ("node_delay_netfilter_ns", 600)];
-    for (which, end_to_end_ns) in [("median", 11_600), ("slowest", 11_600)] {
-        run.packets.push(dwell_report::data::PacketData {
-            trial: 1,
-            which: which.to_owned(),
-            id: 7,
-            parts: parts.iter().map(|(name, ns)| ((*name).to_owned(), *ns)).collect(),
-            end_to_end_ns,
-        });
-    }
+    synthetic::add_packets(&mut run);
     let figures = figures(&run);
     check(&figures);
     let ids = ids(&figures);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
+use dwell_report::data::{PlanData, RunData};
 use dwell_report::{comparison_page, findings, page};
 
 /// Whether the packages of controller/web are there, or why not.
@@ -76,6 +77,12 @@ fn pages_work_in_a_browser() {
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-pages");
     write_pages(&folder);
+    for (page, figures) in DRAWN_ELSEWHERE {
+        let html = std::fs::read_to_string(folder.join(page)).unwrap();
+        for id in figures {
+            assert!(html.contains(&format!("data-figure=\"{id}\"")), "{page} lacks {id}");
+        }
+    }
     let ran = Command::new("node")
         .args(["--test", "--test-reporter=spec", "test/pages.test.mjs"])
         .current_dir(web())
@@ -87,10 +94,24 @@ fn pages_work_in_a_browser() {
     assert!(ran.status.success(), "{said}");
 }
 
+/// Figures that only runs of relays, or with what machines did, have.
+const DRAWN_ELSEWHERE: [(&str, &[&str]); 2] = [
+    ("machines.html", &["host"]),
+    (
+        "relays.html",
+        &["breakdown", "waterfall", "timeline-route", "timeline-encrypt", "jitter-size-encrypt"],
+    ),
+];
+
 fn write_pages(folder: &Path) {
     let _ = std::fs::remove_dir_all(folder);
     std::fs::create_dir_all(folder).unwrap();
-    let loads = synthetic::loads();
+    let mut loads = synthetic::loads();
+    loads.plan = Some(PlanData {
+        text: include_str!("../../../plans/quick.toml").to_owned(),
+        settings: vec!["ping.count=4000".to_owned()],
+    });
+    synthetic::add_witness(&mut loads);
     let mut later = loads.clone();
     later.id = "20261122-1".to_owned();
     let mut lost = loads.clone();
@@ -101,12 +122,26 @@ fn write_pages(folder: &Path) {
     }
     let pages = [
         ("loads.html", page(&loads)),
+        ("relays.html", page(&relays())),
+        ("machines.html", page(&synthetic::with_machines("n2"))),
         ("sweep.html", page(&synthetic::sweep())),
         ("lost.html", page(&lost)),
         ("empty.html", page(&synthetic::run("20261121-3", "nothing", None, Vec::new()))),
-        ("comparison.html", comparison_page(&[loads.clone(), later], &findings(&loads))),
+        ("comparison.html", comparison_page(&[loads.clone(), later], "rtt_ns", &findings(&loads))),
     ];
     for (name, html) in pages {
         std::fs::write(folder.join(name), html).unwrap();
     }
+}
+
+/// A run through relays of all modes, with single packets whose way is drawn.
+fn relays() -> RunData {
+    // One kind of link: fewer figures to draw.
+    let mut run = synthetic::relays(synthetic::PI_ZERO).only("topology.link.rate", "none");
+    synthetic::add_packets(&mut run);
+    run.plan = Some(PlanData {
+        text: include_str!("../../../plans/relay-delay-short.toml").to_owned(),
+        settings: Vec::new(),
+    });
+    run
 }

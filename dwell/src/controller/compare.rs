@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use anyhow::Context;
 use dwell_engine::stamps::State;
 use dwell_node_cli::{Exit, Failure, say};
-use dwell_record::{Batch, Column};
+use dwell_record::{Batch, Column, Summary};
 use dwell_report::Finding;
 use dwell_report::data::RunData;
 use dwell_stats::{Compare, Comparison, FEWEST_TRIALS, Quantile, QuantileShift, Shift};
-use dwell_store::{RunKind, RunRow, Store};
+use dwell_store::{Role, RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
 use super::data::{DataArgs, chain, find, run_data, without_damaged};
@@ -177,18 +177,41 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     if let Some(path) = &args.output {
         let data: Vec<RunData> =
             rows.iter().map(|row| run_data(&store, row)).collect::<Result<_, _>>()?;
-        let page = dwell_report::comparison_page(&data, &findings);
+        let page = dwell_report::comparison_page(&data, column.name(), &findings);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    let closed = closed_loop(&store, &rows)?;
     let mut out = io::stdout().lock();
     if args.json {
-        writeln!(out, "{:#}", object(&rows[0].run, column, &compared, &findings))?;
+        let mut object = object(&rows[0].run, column, &compared, &findings);
+        object["closed_loop"] = json!(closed);
+        writeln!(out, "{object:#}")?;
     } else {
+        if !closed.is_empty() {
+            writeln!(out, "measured in a closed loop: {}", closed.join(", "))?;
+        }
         print(&mut out, &rows[0].run, column, &compared, &findings)?;
     }
     let exit = judge(&conditions, &compared);
     without_damaged(left_out)?;
     Ok(exit)
+}
+
+/// The runs of which a trial says that its probes waited for replies.
+fn closed_loop(store: &Store, rows: &[RunRow]) -> Result<Vec<String>, StoreError> {
+    let mut closed = Vec::new();
+    for row in rows {
+        let told = store.trials(row)?.into_iter().flat_map(|trial| {
+            // A summary that cannot be read is told of where its figures are.
+            store.told(&trial).unwrap_or_default()
+        });
+        let mut measured = told.filter(|(role, ..)| *role == Role::Measurement);
+        let waits = |summary: &Summary| dwell_report::mode_of(summary) == Some("closed-loop");
+        if measured.any(|(_, _, summary)| waits(&summary)) && !closed.contains(&row.run) {
+            closed.push(row.run.clone());
+        }
+    }
+    Ok(closed)
 }
 
 /// The received values of every cell, repetition by repetition. Trials whose samples are damaged are

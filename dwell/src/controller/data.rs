@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dwell_node_cli::{Failure, say};
 use dwell_plan::{Plan, Source};
-use dwell_report::data::{Axis, HostData, HostGather, RunData, TrialData, TrialState};
+use dwell_report::data::{Axis, HostData, HostGather, PlanData, RunData, TrialData, TrialState};
 use dwell_report::host_wanted;
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 
@@ -104,6 +104,7 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
         claims: claims(run),
         packets: Vec::new(),
         host: None,
+        plan: run.plan.clone().map(|text| PlanData { text, settings: run.settings.clone() }),
     };
     data.host = host(store, run, &rows, &data)?;
     Ok(data)
@@ -192,13 +193,15 @@ fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> 
     let series = readable(store.series(trial), &mut unreadable)?;
     let mut summary = None;
     let mut loads = Vec::new();
+    let mut witnesses = Vec::new();
     for (role, _, told) in told {
         match role {
             // Of a trial that several machines measured, what they found together comes first.
             Role::Measurement => summary = summary.or(Some(told)),
             Role::Load => loads.push(told),
+            Role::Witness => witnesses.push(told),
             // They are no part of what figures draw.
-            Role::Server | Role::Witness => {}
+            Role::Server => {}
         }
     }
     Ok(TrialData {
@@ -211,6 +214,7 @@ fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> 
         started_ns: trial.first_ns,
         summary,
         loads,
+        witnesses,
         series,
     })
 }

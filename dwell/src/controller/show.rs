@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Figures, Kind, Summary};
 use dwell_report::data::{RunData, TrialData};
-use dwell_store::{Role, RunKind, RunRow, Store, StoreError};
+use dwell_store::{RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
 use super::data::{DataArgs, chain, find, run_data, without_damaged};
@@ -37,11 +37,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let left_out = if args.recompute { recompute(&store, &run, &mut data)? } else { 0 };
     let mut out = io::stdout().lock();
     if args.json {
-        writeln!(out, "{:#}", object(&run, &data, &witnesses(&store, &run)?))?;
+        writeln!(out, "{:#}", object(&run, &data))?;
     } else {
         print(&mut out, &data)?;
-        for (trial, witness) in witnesses(&store, &run)? {
-            print_witness(&mut out, trial, &witness)?;
+        for trial in &data.trials {
+            for witness in &trial.witnesses {
+                print_witness(&mut out, trial.trial, witness)?;
+            }
         }
     }
     without_damaged(left_out)?;
@@ -78,10 +80,7 @@ fn recompute(store: &Store, run: &RunRow, data: &mut RunData) -> Result<usize, S
 }
 
 /// `dwell.run/1`
-fn object(row: &RunRow, run: &RunData, witnesses: &[(u32, Summary)]) -> Value {
-    let witnesses_of = |trial: u32| -> Vec<&Summary> {
-        witnesses.iter().filter(|(of, _)| *of == trial).map(|(_, witness)| witness).collect()
-    };
+fn object(row: &RunRow, run: &RunData) -> Value {
     let trials: Vec<_> = run
         .trials
         .iter()
@@ -94,13 +93,14 @@ fn object(row: &RunRow, run: &RunData, witnesses: &[(u32, Summary)]) -> Value {
                 "state": trial.state,
                 "reason": trial.reason,
                 "parameters": trial.parameters,
+                "mode": summary.and_then(dwell_report::mode_of),
                 "packets": summary.map(|summary| summary.packets),
                 "metrics": summary.map(|summary| &summary.metrics),
                 "values": summary.map(|summary| &summary.values),
                 "trust": summary.map(trust),
                 "environment": summary.map(|summary| &summary.environment),
                 "loads": trial.loads,
-                "witnesses": witnesses_of(trial.trial),
+                "witnesses": trial.witnesses,
             })
         })
         .collect();
@@ -116,6 +116,7 @@ fn object(row: &RunRow, run: &RunData, witnesses: &[(u32, Summary)]) -> Value {
         "finished": run.finished,
         "dwell": run.dwell,
         "axes": run.axes,
+        "measured": dwell_report::measured(run),
         "trials": trials,
         "findings": findings(run),
         "fits": dwell_report::fits(run),
@@ -163,20 +164,6 @@ fn print_witness(out: &mut impl Write, trial: u32, witness: &Summary) -> io::Res
     Ok(())
 }
 
-/// What witnesses saw, with the number of the trial.
-fn witnesses(store: &Store, run: &RunRow) -> Result<Vec<(u32, Summary)>, StoreError> {
-    let mut witnesses = Vec::new();
-    for trial in store.trials(run)? {
-        // Rows that cannot be read were told of when the rest was read.
-        for (role, _, told) in store.told(&trial).unwrap_or_default() {
-            if role == Role::Witness {
-                witnesses.push((trial.number, told));
-            }
-        }
-    }
-    Ok(witnesses)
-}
-
 fn findings(run: &RunData) -> Vec<Value> {
     dwell_report::findings(run)
         .into_iter()
@@ -196,10 +183,18 @@ fn main_metric<'a>(trial: &'a TrialData, of_run: Option<&str>) -> Option<(&'a st
     first.or_else(|| metrics.iter().next()).map(|(name, figures)| (name.as_str(), figures))
 }
 
+/// Bars of a histogram in a terminal of 80 columns, beside the name of its cell.
+const BARS: usize = 48;
+
 pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     writeln!(out, "run {}  {}  {}", run.id, run.name, run.started)?;
     if let Some(title) = &run.title {
         writeln!(out, "{title}")?;
+    }
+    let measured = dwell_report::measured(run);
+    let margin = measured.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    for one in measured {
+        writeln!(out, "  {:margin$}  {}", one.name, one.text)?;
     }
     writeln!(out)?;
     for finding in dwell_report::findings(run) {
@@ -267,6 +262,11 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
             None => writeln!(out)?,
         }
     }
+    let sparks = dwell_report::sparks(run, BARS);
+    if !sparks.is_empty() {
+        writeln!(out)?;
+    }
+    sparks.iter().try_for_each(|line| writeln!(out, "{}", line.trim_end()))?;
     let mut warnings: Vec<(&String, u32)> = Vec::new();
     for warning in run.trials.iter().filter_map(|trial| trial.summary.as_ref()) {
         for text in &warning.trust.warnings {

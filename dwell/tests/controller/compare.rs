@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dwell_engine::stamps::State;
-use dwell_record::{Batch, Column};
+use dwell_record::{Batch, Column, Environment, Kind, Stamps, Summary, Trust};
 use dwell_store::{NewRun, NewTrial, Role, RunKind, RunState, Store};
 use serde_json::json;
 
@@ -130,6 +130,43 @@ fn runs_of_one_trial_each_cannot_be_told_apart_however_far_they_are() {
     );
     assert_eq!(output.status.code(), Some(3), "what cannot be judged has not passed: {output:?}");
     assert!(said(&output).contains("cannot tell for p50"), "{output:?}");
+}
+
+#[test]
+fn a_run_of_a_closed_loop_is_labelled_where_it_is_shown_and_compared() {
+    let place = Place::new();
+    let (open, closed) = (measured(&place, &[20_000]), measured(&place, &[21_000]));
+    for (run, mode) in [(&open, "open-loop"), (&closed, "closed-loop")] {
+        let mut store = Store::open(&place.data()).unwrap();
+        let row = store.run(run).unwrap();
+        let trial = store.trials(&row).unwrap().remove(0);
+        store.add_told(&trial, Role::Measurement, "n1", &told(mode)).unwrap();
+    }
+    assert_eq!(place.json(&["compare", &open, &closed])["closed_loop"], json!([closed]));
+    let compared = printed(&place.dwell(&["compare", &open, &closed]));
+    assert!(compared.contains(&format!("closed loop: {closed}\n")), "{compared}");
+    let shown = place.json(&["show", &closed]);
+    assert_eq!(shown["trials"][0]["mode"], "closed-loop");
+    assert!(shown["findings"][0]["text"].as_str().unwrap().contains("(closed loop)"), "{shown:#}");
+    let shown = printed(&place.dwell(&["show", &closed]));
+    assert!(shown.contains("closed loop") && shown.contains('█'), "{shown}");
+    assert!(!printed(&place.dwell(&["show", &open])).contains("closed loop"));
+}
+
+/// What a node says of a measurement, next to nothing.
+fn told(mode: &str) -> Summary {
+    Summary {
+        kind: Kind::Ping,
+        target: "udp://n2:7100".to_owned(),
+        parameters: [("mode".to_owned(), json!(mode))].into(),
+        packets: None,
+        metrics: Default::default(),
+        values: Default::default(),
+        stamps: Stamps::default(),
+        engine: mode.to_owned(),
+        trust: Trust::default(),
+        environment: Environment::default(),
+    }
 }
 
 #[test]

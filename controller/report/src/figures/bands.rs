@@ -80,7 +80,7 @@ fn panels<'a>(subject: &Subject<'a>, axis: &Axis) -> Vec<(String, Vec<&'a TrialD
 
 /// The channel of a numeric axis, in its base unit.
 pub(super) fn x(axis: &Axis, numbers: &[f64]) -> Value {
-    let unit = axis.unit.as_deref().filter(|unit| *unit != "1");
+    let unit = axis.unit.as_deref().filter(|unit| !matches!(*unit, "" | "1"));
     let (min, max) = numbers.iter().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(*x), h.max(*x)));
     // Rates go up by factors, sizes by steps.
     let logarithmic = min > 0.0 && max / min > 50.0;

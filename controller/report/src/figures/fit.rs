@@ -79,8 +79,13 @@ fn body(
 fn step(axis: &Axis, numbers: &[f64]) -> (f64, String) {
     let (min, max) = numbers.iter().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(*x), h.max(*x)));
     let step = 10f64.powf(((max - min) / 2.0).max(f64::MIN_POSITIVE).log10().floor());
-    let unit = axis.unit.as_deref().filter(|unit| *unit != "1").unwrap_or(&axis.name);
-    (step, format!("{} {unit}", three_digits(step)))
+    let number = three_digits(step);
+    let named = match axis.unit.as_deref() {
+        // A bare number: a step of a `ttl` has no unit but its name.
+        None | Some("" | "1") => format!("{number} of {}", axis.name),
+        Some(unit) => format!("{number} {unit}"),
+    };
+    (step, named)
 }
 
 /// Share of the variance that the line explains; all of it where there is none.
@@ -113,7 +118,7 @@ fn finding(axis: &Axis, line: &LineFit, numbers: &[f64], n: usize, confidence: f
 }
 
 fn table(line: &LineFit, n: usize, axis: &Axis, confidence: f64) -> Table {
-    let unit = axis.unit.as_deref().unwrap_or("1");
+    let unit = axis.unit.as_deref().filter(|unit| !unit.is_empty()).unwrap_or("1");
     let mut table = Table::new(["quantity", "value", ""]);
     table.columns[2] = format!("{} interval, plus or minus", fits::percent(confidence));
     let half = line.margin_at(0.0);

@@ -1,5 +1,7 @@
 //! Delay variation against a parameter: mean line, band from the smallest to the largest (S0.12).
 
+use std::collections::BTreeSet;
+
 use dwell_record::Figures;
 use serde_json::{Value, json};
 
@@ -7,7 +9,7 @@ use super::{Subject, bands};
 use crate::data::Axis;
 use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
 use crate::group::{self, Group};
-use crate::quantity::{Unit, count, delay, delay_ns};
+use crate::quantity::{Unit, count, delay, delay_ns, listed};
 
 /// RFC 3393, as a magnitude: what the summaries of trials hold.
 const METRIC: &str = "ipdv_ns";
@@ -26,17 +28,15 @@ pub(super) fn jitter(subject: &Subject, axis: &Axis) -> Option<Figure> {
         .into_iter()
         .filter_map(|(i, group)| variation(&group).map(|variation| (i, group, variation)))
         .collect();
-    let (first, last) = (&along.first()?.2, &along.last()?.2);
     if along.len() < 2 {
         return None;
     }
+    let (_, most, largest) = along.iter().max_by_key(|(_, _, v)| v.max)?;
     let finding = format!(
-        "From one packet to the next, delay changed by {} on average at {} and by {} at {}; the largest change was {}. Measured as IPDV (inter-packet delay variation, RFC 3393), without its sign.",
-        delay(first.mean),
-        along.first()?.1.label,
-        delay(last.mean),
-        along.last()?.1.label,
-        delay_ns(along.iter().map(|(_, _, v)| v.max).max()?),
+        "From one packet to the next, delay changed on average by {}; the largest change was {}, at {}. Measured as IPDV (inter-packet delay variation, RFC 3393), without its sign.",
+        listed(&averages(&along)),
+        delay_ns(largest.max),
+        most.label,
     );
     let unit = Unit::fitting(along.iter().map(|(_, _, v)| v.mean).fold(0.0, f64::max));
     let mut table = Table::new(["value", "differences", "min", "mean", "max"]);
@@ -52,6 +52,25 @@ pub(super) fn jitter(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let title = format!("Delay variation between successive packets against {}", axis.name);
     let id = format!("jitter-{}", slug(&axis.name));
     Some(Figure::new(id, title, finding, &subject.caption, body, table))
+}
+
+/// The mean of every value of the axis, in its order; of many only the first, the last, and the
+/// least and the most of all.
+fn averages(along: &[(usize, Group, Variation)]) -> Vec<String> {
+    const FEW: usize = 5;
+    let by_mean = |a: &usize, b: &usize| along[*a].2.mean.total_cmp(&along[*b].2.mean);
+    let last = along.len().saturating_sub(1);
+    let places: BTreeSet<usize> = if along.len() <= FEW {
+        (0..along.len()).collect()
+    } else {
+        let extremes = [(0..=last).min_by(by_mean), (0..=last).max_by(by_mean)];
+        extremes.into_iter().flatten().chain([0, last]).collect()
+    };
+    let said = |place: usize| {
+        let (_, group, variation) = &along[place];
+        format!("{} at {}", delay(variation.mean), group.label)
+    };
+    places.into_iter().map(said).collect()
 }
 
 fn body(axis: &Axis, along: &[(usize, Group, Variation)], unit: Unit) -> Value {

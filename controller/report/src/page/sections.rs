@@ -14,6 +14,7 @@ use crate::html::{escape, table};
 use crate::metric;
 use crate::quantity::{count, share, things, three_digits};
 use crate::trust;
+use crate::witness;
 
 pub(super) const HOW_TO_READ: &str = include_str!("../../assets/how-to-read.html");
 
@@ -49,6 +50,33 @@ pub(super) fn about(run: &RunData) -> String {
     )
 }
 
+/// What was measured, in words, and the plan's text.
+pub(super) fn measured(run: &RunData, id: &str, heading: &str) -> String {
+    let facts = crate::measured::measured(run);
+    if facts.is_empty() && run.plan.is_none() {
+        return String::new();
+    }
+    let mut html = format!(
+        "<section id=\"{id}\" aria-labelledby=\"{id}-title\">\
+         <h2 id=\"{id}-title\">{}</h2><dl class=\"measured\">\n",
+        escape(heading)
+    );
+    for fact in facts {
+        let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", fact.name, escape(&fact.text));
+    }
+    html += "</dl>";
+    if let Some(plan) = &run.plan {
+        let text = escape(&plan.text);
+        let _ = write!(
+            html,
+            "<details><summary>The plan as it was read</summary>\
+             <pre class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Text of the plan: {}\">{text}</pre></details>",
+            escape(heading)
+        );
+    }
+    html + "</section>\n"
+}
+
 /// The panel: a banner with warnings, if any, then the facts.
 pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
     let warnings = trust::warnings(run);
@@ -79,7 +107,12 @@ pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
     let facts = trust::facts(run);
     html += "<dl class=\"facts\">";
     for fact in &facts {
-        let _ = write!(html, "<div><dt>{}</dt><dd>{}</dd></div>", fact.name, escape(&fact.value));
+        let (name, value) = (fact.name, escape(&fact.value));
+        let folded = fact.folded.as_ref().map_or_else(String::new, |all| {
+            let summary = format!("All of them<span class=\"hidden\">: {name}</span>");
+            format!("<details><summary>{summary}</summary>{}</details>", escape(all))
+        });
+        let _ = write!(html, "<div><dt>{name}</dt><dd>{value}{folded}</dd></div>");
     }
     html += "</dl><details><summary>What these mean</summary><dl class=\"meanings\">";
     for fact in &facts {
@@ -259,6 +292,19 @@ fn reached(load: &Summary) -> String {
         format!("{name} {value}")
     };
     load.values.iter().map(value).collect::<Vec<_>>().join(", ")
+}
+
+/// What captures outside saw of the run's packets, beside its own stamps.
+pub(super) fn witnesses(run: &RunData) -> String {
+    let all = witness::table(run);
+    if all.rows.is_empty() {
+        return String::new();
+    }
+    let table = table(&all, "Packets of this run as captures saw them, joined by their ids");
+    format!(
+        "<section id=\"witnesses\"><h2>What a witness saw</h2>\
+         <p>Captures made beside the run, which share neither its stamps nor its program.</p>{table}</section>\n"
+    )
 }
 
 /// What people wrote about the run.

@@ -9,7 +9,8 @@ use dwell_record::{
     Scheduling, Stamps, Summary, Trust, Waiting,
 };
 use dwell_report::data::{
-    Axis, Hampel, HostGather, Point, RunData, Series, Step, TimeBin, TrialData, TrialState,
+    Axis, Hampel, HostGather, PacketData, Point, RunData, Series, Step, TimeBin, TrialData,
+    TrialState,
 };
 use dwell_stats::{Distribution, Resolution};
 use dwell_units::Nanos;
@@ -131,6 +132,7 @@ pub fn run(id: &str, name: &str, title: Option<&str>, axes: Vec<Axis>) -> RunDat
         claims: None,
         packets: Vec::new(),
         host: None,
+        plan: None,
     }
 }
 
@@ -202,6 +204,7 @@ pub fn trial(
             metrics.map(|(name, values)| (name.to_owned(), figures(values))).into(),
         )),
         loads: Vec::new(),
+        witnesses: Vec::new(),
         series,
     }
 }
@@ -273,6 +276,23 @@ fn load(name: &str) -> Summary {
     load.packets = None;
     load.values = [("cpu_share_ratio".to_owned(), Some(Scalar::Real(0.98)))].into();
     load
+}
+
+/// A capture beside the first trial, which missed ten probes.
+pub fn add_witness(run: &mut RunData) {
+    let own = &run.trials[0].summary.as_ref().unwrap().metrics["rtt_ns"];
+    let mut seen = *own;
+    seen.p50 = own.p50.map(|ns| ns - 12_000);
+    let apart = Figures { count: own.count, p50: Some(12_000), ..Figures::default() };
+    let metrics = [("witness_rtt_ns", seen), ("rtt_minus_witness_ns", apart)];
+    let metrics = metrics.map(|(name, figures)| (name.to_owned(), figures)).into();
+    let mut witness = summary(Packets::default(), metrics);
+    witness.kind = Kind::Import;
+    witness.target = "tap.pcapng".to_owned();
+    witness.packets = None;
+    witness.parameters =
+        [("matched", 3_990), ("unseen", 10)].map(|(name, n)| (name.to_owned(), n.into())).into();
+    run.trials[0].witnesses.push(witness);
 }
 
 pub fn steps(values: &[i64]) -> Vec<Step> {
@@ -446,6 +466,20 @@ pub fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
     run
 }
 
+/// Two packets of the first trial, whose way is drawn.
+pub fn add_packets(run: &mut RunData) {
+    let parts = [("sender_out_ns", 2_000), ("link_in_ns", 9_000), ("node_delay_netfilter_ns", 600)];
+    for which in ["median", "slowest"] {
+        run.packets.push(PacketData {
+            trial: 1,
+            which: which.to_owned(),
+            id: 7,
+            parts: parts.iter().map(|(name, ns)| ((*name).to_owned(), *ns)).collect(),
+            end_to_end_ns: 11_600,
+        });
+    }
+}
+
 fn one_way(run: &RunData, relay: Relay, cell: (&str, &str, i32, i32, &str)) -> TrialData {
     let (link, mode, size, rate, load_name) = cell;
     let number = run.trials.len() as u32 + 1;
@@ -531,6 +565,7 @@ fn one_way(run: &RunData, relay: Relay, cell: (&str, &str, i32, i32, &str)) -> T
         started_ns: Some(1_795_247_302_000_000_000 + i64::from(number) * 2_000_000_000),
         summary: Some(summary),
         loads,
+        witnesses: Vec::new(),
         series,
     }
 }

@@ -1,0 +1,361 @@
+//! What was measured, in words for a reader who has not seen the plan: from the plan where there is
+//! one, else from what trials say of themselves.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+
+use dwell_plan::{FlowPlan, LinkPlan, Load, Order, PingPlan, Plan, RelayPlan, Relaying, Source};
+use dwell_record::{Kind, Summary};
+use serde::Serialize;
+
+use crate::data::{Axis, PlanData, RunData};
+use crate::group;
+use crate::quantity::{count, delay_ns, listed, things};
+
+/// Something that was chosen, and what was chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Measured {
+    /// What: `What`, `Packets`, `Sending`, `Nodes and links` ...
+    pub name: &'static str,
+    /// A sentence or a few words, no markup.
+    pub text: String,
+}
+
+/// What the run measured, the most important first; empty for a run that says nothing of it.
+pub fn measured(run: &RunData) -> Vec<Measured> {
+    let plan = run.plan.as_ref().and_then(read);
+    let mut all = Vec::new();
+    let mut say = |name, text: Option<String>| {
+        all.extend(text.map(|text| Measured { name, text }));
+    };
+    say("What", plan.as_ref().map_or_else(|| of_file(run), |plan| what(run, plan)));
+    say("Packets", packets(run, plan.as_ref()));
+    say("Sending", sending(run, plan.as_ref()));
+    if let Some(plan) = &plan {
+        say("Nodes and links", Some(network(run, plan)));
+        say("Loads", loads(run, plan));
+    }
+    say("Machine", machine(run));
+    if let Some(plan) = &plan {
+        say("Trials", Some(trials(run, plan)));
+    }
+    if let Some(PlanData { settings, .. }) = &run.plan {
+        let text = match settings.as_slice() {
+            [] => "none: the plan as it stands".to_owned(),
+            some => listed(some),
+        };
+        say("Set from outside", Some(text));
+    }
+    all
+}
+
+/// How the probes of all trials that say so left; `None` where trials differ, or none says.
+pub(crate) fn mode(run: &RunData) -> Option<&'static str> {
+    let modes: BTreeSet<&str> = summaries(run).filter_map(mode_of).collect();
+    match modes.into_iter().collect::<Vec<_>>().as_slice() {
+        ["closed-loop"] => Some("closed loop"),
+        ["open-loop"] => Some("open loop"),
+        _ => None,
+    }
+}
+
+/// `open-loop` or `closed-loop`, as the measuring node said; `None` where it did not.
+pub fn mode_of(summary: &Summary) -> Option<&str> {
+    summary.parameters.get("mode")?.as_str()
+}
+
+fn summaries(run: &RunData) -> impl Iterator<Item = &Summary> {
+    group::finished(run).filter_map(|trial| trial.summary.as_ref())
+}
+
+/// A plan of a later version may not be read; then trials have to do.
+fn read(plan: &PlanData) -> Option<Plan> {
+    let mut source = Source::parse(&plan.text).ok()?;
+    plan.settings.iter().try_for_each(|setting| source.set(setting)).ok()?;
+    Plan::read(&source).ok()
+}
+
+fn what(run: &RunData, plan: &Plan) -> Option<String> {
+    match (&plan.ping, &plan.flow) {
+        (Some(ping), _) => Some(format!(
+            "Round trips between two nodes: {} sends a probe, {} sends it back. {}",
+            value(run, &["from", "ping.from"], || ping.from.clone()),
+            value(run, &["to", "ping.to"], || ping.to.clone()),
+            protocol(run, ping)
+        )),
+        (None, Some(flow)) => Some(way(run, flow, plan.relay.as_ref())),
+        (None, None) => None,
+    }
+}
+
+fn protocol(run: &RunData, ping: &PingPlan) -> String {
+    if let Some(axis) = varied(run, &["protocol", "ping.protocol"]) {
+        return format!("Protocols: {}.", listed(&axis.values));
+    }
+    let said = match ping.protocol.as_str() {
+        "stamp" => "STAMP over UDP (RFC 8762)",
+        "icmp" => "ICMP echo, which the kernel of the other node answers",
+        "udp" => "UDP messages, echoed as they are",
+        "tcp" => "messages over one TCP connection, echoed as they are",
+        "roundtrip" => "roundtrip, UDP messages that the other node returns at once",
+        "text+udp" => "a line of text over UDP",
+        "text+tcp" => "a line of text over one TCP connection",
+        other => other,
+    };
+    format!("Protocol: {said}.")
+}
+
+fn way(run: &RunData, flow: &FlowPlan, relay: Option<&RelayPlan>) -> String {
+    let ends = format!("UDP packets one way, from {} to {}", flow.from, flow.to);
+    let Some(relay) = relay else { return format!("{ends}, stamped at both ends.") };
+    let mode = |name: &str| match name {
+        "route" => "routes (the kernel sends packets on)".to_owned(),
+        "translate" => "translates (a program changes addresses and ports)".to_owned(),
+        "encrypt" => "encrypts (a program enciphers the payload)".to_owned(),
+        "decrypt" => "decrypts (a program deciphers the payload)".to_owned(),
+        other => other.to_owned(),
+    };
+    let modes = match varied(run, &["relay", "relay.mode"]) {
+        Some(axis) => axis.values.iter().map(|name| mode(name)).collect::<Vec<_>>().join(", or "),
+        None => mode(Relaying::name(relay.mode)),
+    };
+    format!("{ends}, through {}, which {modes}. Packets are stamped at every node.", relay.on)
+}
+
+/// Of a run that no plan describes.
+fn of_file(run: &RunData) -> Option<String> {
+    let imported = |summary: &&Summary| summary.kind == Kind::Import;
+    let engines: BTreeSet<&str> =
+        summaries(run).filter(imported).map(|summary| summary.engine.as_str()).collect();
+    let engines: Vec<String> = engines.into_iter().map(str::to_owned).collect();
+    (!engines.is_empty()).then(|| {
+        format!(
+            "Read from the file {} (format: {}). What it does not say of how it was measured, dwell \
+             does not know.",
+            run.name,
+            listed(&engines)
+        )
+    })
+}
+
+fn packets(run: &RunData, plan: Option<&Plan>) -> Option<String> {
+    let bytes = |summary: &Summary| summary.parameters.get("payload_bytes")?.as_u64();
+    let sizes: BTreeSet<u64> = summaries(run).filter_map(bytes).collect();
+    let (first, last) = (sizes.first(), sizes.last());
+    let payload = match (first, last) {
+        (Some(first), Some(last)) if first == last => things(*first, "byte"),
+        (Some(first), Some(last)) => format!("{} to {} bytes", count(*first), count(*last)),
+        _ => {
+            let ping = plan.and_then(|plan| plan.ping.as_ref()?.size);
+            let flow = || Some(plan?.flow.as_ref()?.size);
+            things(ping.or_else(flow)?.0, "byte")
+        }
+    };
+    let family = plan.map(|plan| {
+        let ping = plan.ping.as_ref().map(|ping| ping.ipv6);
+        ping.or(plan.flow.as_ref().map(|flow| flow.ipv6)).unwrap_or_default()
+    });
+    let family = match family {
+        Some(true) => ", IPv6",
+        Some(false) => ", IPv4",
+        None => "",
+    };
+    Some(format!("{payload} of payload{family}"))
+}
+
+fn sending(run: &RunData, plan: Option<&Plan>) -> Option<String> {
+    let Some(plan) = plan else {
+        return mode(run).map(str::to_owned);
+    };
+    if let Some(flow) = &plan.flow {
+        let rate = value(run, &["rate", "flow.rate"], || spaced(flow.rate));
+        let end = end(run, "packet", flow.count, flow.duration.map(|time| time.0));
+        return Some(format!("Open loop: {rate}, {end} in each trial; losses hold nothing back."));
+    }
+    let ping = plan.ping.as_ref()?;
+    let end = end(run, "probe", ping.count, ping.duration.map(|time| time.0));
+    if varied(run, &["closed_loop", "ping.closed_loop"]).is_some() {
+        return Some(format!("Open or closed loop, as the trial says; {end} in each trial."));
+    }
+    if ping.closed_loop {
+        let pause =
+            ping.pause.map_or_else(String::new, |pause| format!(" {} later", spaced(pause)));
+        return Some(format!(
+            "Closed loop: each probe leaves after the reply to the one before{pause}, so that a stall \
+             is seen by one probe only; {end} in each trial."
+        ));
+    }
+    let rate = varied(run, &["rate", "ping.rate", "interval", "ping.interval"])
+        .map(values)
+        .or_else(|| ping.rate.map(spaced))
+        .or_else(|| Some(format!("one probe every {}", spaced(ping.interval?))))
+        .unwrap_or_else(|| "one probe a second".to_owned());
+    Some(format!("Open loop: {rate}, at times fixed in advance; {end} in each trial."))
+}
+
+/// `50,000 probes`, `5 s`, or both.
+fn end(run: &RunData, thing: &str, packets: Option<u64>, time_ns: Option<i64>) -> String {
+    if let Some(axis) = varied(run, &["count", "duration"]) {
+        return values(axis);
+    }
+    let packets = packets.map(|n| things(n, thing));
+    let parts: Vec<String> = packets.into_iter().chain(time_ns.map(delay_ns)).collect();
+    parts.join(" or ")
+}
+
+fn network(run: &RunData, plan: &Plan) -> String {
+    let lab = &plan.topology.lab;
+    let nodes = match lab.split_once(':') {
+        Some(("line", n)) => format!("{n} nodes in a line"),
+        Some(("star", n)) => format!("{n} nodes in a star"),
+        Some(("forced", n)) => format!("{n} nodes on one bridge, forced into a line"),
+        _ => format!("the lab of {lab}"),
+    };
+    format!("{}: network namespaces of one machine. {}", nodes, links(run, &plan.topology.link))
+}
+
+fn links(run: &RunData, link: &LinkPlan) -> String {
+    let of = |field: &str, fixed: Option<String>, words: &str| {
+        let name = format!("topology.link.{field}");
+        let one_of = |axis: &Axis| values(axis).replace(", ", " or ");
+        let value = varied(run, &[&name]).map(one_of).or(fixed)?;
+        Some(format!("{words} {value}"))
+    };
+    let all = [
+        of("rate", link.rate.map(spaced), "a rate of"),
+        of("delay", link.delay.map(spaced), "a delay of"),
+        of("jitter", link.jitter.map(spaced), "jitter of"),
+        of("loss", link.loss.map(spaced), "losses of"),
+        of("duplicate", link.duplicate.map(spaced), "doubles of"),
+        of("reorder", link.reorder.map(spaced), "reordering of"),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    if all.is_empty() {
+        return "Bare links: no limit of rate, no delay added.".to_owned();
+    }
+    let by = link.mechanism.as_ref().map_or_else(String::new, |by| format!(", by {by}"));
+    format!("Every link has {}{by}.", listed(&all))
+}
+
+/// The loads that trials had, each by its name.
+fn loads(run: &RunData, plan: &Plan) -> Option<String> {
+    let names =
+        varied(run, &["load"]).map_or_else(|| vec![plan.load.clone()], |a| a.values.clone());
+    let said = |name: &String| match plan.loads.get(name) {
+        Some(load) => format!("{name}: {}", load_in_words(load)),
+        None => format!("{name}: nothing ran beside the measurement"),
+    };
+    (!names.is_empty())
+        .then(|| format!("{}.", names.iter().map(said).collect::<Vec<_>>().join("; ")))
+}
+
+fn load_in_words(load: &Load) -> String {
+    let cpu = load.cpu.iter().map(|cpu| {
+        let which = match cpu.cpus.as_slice() {
+            [] => "every CPU".to_owned(),
+            some => {
+                format!("CPU {}", listed(&some.iter().map(usize::to_string).collect::<Vec<_>>()))
+            }
+        };
+        format!("programs that compute keep {which} {} busy on {}", spaced(cpu.level), cpu.on)
+    });
+    let traffic = load.traffic.iter().map(|traffic| {
+        format!(
+            "{} of UDP traffic from {} to {} in {} of {} packets",
+            spaced(traffic.rate),
+            traffic.from,
+            traffic.to,
+            things(traffic.flows.into(), "flow"),
+            spaced(traffic.size)
+        )
+    });
+    let all: Vec<String> = cpu.chain(traffic).collect();
+    if all.is_empty() { "nothing".to_owned() } else { listed(&all) }
+}
+
+/// The machine of the measuring end; that of others is not told.
+fn machine(run: &RunData) -> Option<String> {
+    let said = |summary: &Summary| {
+        let environment = &summary.environment;
+        let cores = environment.cores.map(|n| things(n.into(), "core"));
+        let kernel = environment.kernel.as_ref().map(|kernel| format!("Linux {kernel}"));
+        let parts = [environment.cpu.clone(), cores, kernel];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    };
+    let all: BTreeSet<String> = summaries(run).filter_map(said).collect();
+    (!all.is_empty()).then(|| all.into_iter().collect::<Vec<_>>().join(" / "))
+}
+
+fn trials(run: &RunData, plan: &Plan) -> String {
+    let cells: BTreeSet<_> = run.trials.iter().map(|trial| &trial.parameters).collect();
+    let times = match plan.trials.repetitions {
+        1 => "measured once".to_owned(),
+        n => format!("measured {n} times"),
+    };
+    let order = match plan.trials.order {
+        Order::Blocks => "in blocks that hold each once, in random order",
+        Order::Random => "in random order",
+        Order::AsWritten => "in the order in which the plan writes them",
+    };
+    let varied: Vec<String> =
+        run.axes.iter().map(|axis| format!("{} ({})", axis.name, values(axis))).collect();
+    let over = if varied.is_empty() {
+        "One combination of parameters".to_owned()
+    } else {
+        format!("{} of {}", things(cells.len() as u64, "combination"), listed(&varied))
+    };
+    format!("{over}, {times}, {order}.")
+}
+
+/// The values of the axis of one of these names, or what holds for all trials.
+fn value(run: &RunData, names: &[&str], fixed: impl FnOnce() -> String) -> String {
+    varied(run, names).map_or_else(fixed, values)
+}
+
+fn varied<'a>(run: &'a RunData, names: &[&str]) -> Option<&'a Axis> {
+    run.axes.iter().find(|axis| names.contains(&axis.name.as_str()))
+}
+
+/// All of them where they are few, else how many there are and the ends: of numbers the least and the
+/// most, in whatever order the plan has them.
+fn values(axis: &Axis) -> String {
+    const FEW: usize = 4;
+    if axis.values.len() <= FEW {
+        return axis.values.join(", ");
+    }
+    let numbers = axis.numbers.as_ref().filter(|numbers| numbers.len() == axis.values.len());
+    let by_number = |numbers: &Vec<f64>| {
+        let of = |place: &usize| numbers[*place];
+        let places = || 0..numbers.len();
+        let least = places().min_by(|a, b| of(a).total_cmp(&of(b)))?;
+        let most = places().max_by(|a, b| of(a).total_cmp(&of(b)))?;
+        Some((least, most))
+    };
+    let (least, most) = numbers.and_then(by_number).unwrap_or((0, axis.values.len() - 1));
+    let [least, most] = [least, most].map(|place| &axis.values[place]);
+    format!("{} values from {least} to {most}", axis.values.len())
+}
+
+/// A quantity with a blank before its unit: `100 Mbit/s`, `50 %`.
+fn spaced(quantity: impl Display) -> String {
+    let text = quantity.to_string();
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || ".-".contains(c)));
+    match digits {
+        Some(at) if at > 0 => format!("{} {}", &text[..at], &text[at..]),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_stands_apart_from_its_number() {
+        let texts = [("100Mbit/s", "100 Mbit/s"), ("0.5%", "0.5 %"), ("none", "none"), ("7", "7")];
+        for (text, said) in texts {
+            assert_eq!(spaced(text), said);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What captures outside saw of a run's packets: a sentence, and a table.
+
+use dwell_record::Summary;
+use serde_json::Value;
+
+use crate::data::RunData;
+use crate::figure::Table;
+use crate::group;
+use crate::quantity::{count, delay_ns, things};
+
+/// Each thing that a witness tells (`dwell import --witness`), and how a table says it.
+const WORDS: [(&str, &str); 5] = [
+    ("left_to_witness_ns", "from the sender's stamp to the witness"),
+    ("witness_gap_ns", "gap between probes, by the witness"),
+    ("gap_error_ns", "the run's own gap less the witness's"),
+    ("witness_rtt_ns", "round trip, by the witness"),
+    ("rtt_minus_witness_ns", "the run's own round trip less the witness's"),
+];
+
+/// How much captures saw, and how far they are from the run's own delays.
+pub(crate) fn in_words(run: &RunData) -> Option<String> {
+    let all: Vec<&Summary> = run.trials.iter().flat_map(|trial| &trial.witnesses).collect();
+    let sum = |name| all.iter().filter_map(|witness| number(witness, name)).sum::<u64>();
+    let seen = sum("matched");
+    let probes = things(seen.saturating_add(sum("unseen")), "probe");
+    let first = all.first()?;
+    let more = match all.len() {
+        1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    let apart = all
+        .iter()
+        .filter_map(|witness| witness.metrics.get("rtt_minus_witness_ns")?.p50)
+        .max_by_key(|ns| ns.unsigned_abs());
+    let apart = apart.map_or_else(String::new, |ns| {
+        let than = if ns < 0 { "shorter" } else { "longer" };
+        let by = delay_ns(ns.saturating_abs());
+        format!(" Round trips that the run measured are {by} {than} than the witness's (median).")
+    });
+    Some(format!("A witness ({}{more}) saw {} of {probes}.{apart}", first.target, count(seen)))
+}
+
+/// One row per trial, capture and delay; without rows where there was no witness.
+pub(crate) fn table(run: &RunData) -> Table {
+    let columns =
+        ["trial", "capture", "seen", "not seen", "delay", "count", "min", "p50", "p99", "max"];
+    let mut table = Table::new(columns);
+    for trial in &run.trials {
+        for witness in &trial.witnesses {
+            let counted = |name| number(witness, name).map_or_else(|| "-".to_owned(), count);
+            for (metric, figures) in &witness.metrics {
+                let words = WORDS.iter().find(|(name, _)| name == metric);
+                let ns = |ns: Option<i64>| ns.map_or_else(|| "-".to_owned(), delay_ns);
+                table.row([
+                    format!("{}: {}", trial.trial, group::trial_label(run, trial)),
+                    witness.target.clone(),
+                    counted("matched"),
+                    counted("unseen"),
+                    words.map_or(metric.as_str(), |(_, words)| words).to_owned(),
+                    count(figures.count),
+                    ns(figures.min),
+                    ns(figures.p50),
+                    ns(figures.p99),
+                    ns(figures.max),
+                ]);
+            }
+        }
+    }
+    table
+}
+
+fn number(witness: &Summary, name: &str) -> Option<u64> {
+    witness.parameters.get(name).and_then(Value::as_u64)
+}

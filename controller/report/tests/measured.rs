@@ -1,0 +1,121 @@
+//! That a stranger learns from a report what was measured, and how.
+
+mod synthetic;
+
+use dwell_report::data::{PlanData, RunData};
+use dwell_report::{figures, findings, measured, page};
+
+const QUICK: &str = include_str!("../../../plans/quick.toml");
+const RELAYS: &str = include_str!("../../../plans/relay-delay.toml");
+
+fn planned(mut run: RunData, text: &str, settings: &[&str]) -> RunData {
+    let settings = settings.iter().map(|text| (*text).to_owned()).collect();
+    run.plan = Some(PlanData { text: text.to_owned(), settings });
+    run
+}
+
+fn quick(settings: &[&str]) -> RunData {
+    let mut run = planned(synthetic::loads(), QUICK, settings);
+    for trial in &mut run.trials {
+        let parameters = &mut trial.summary.as_mut().unwrap().parameters;
+        parameters.insert("mode".to_owned(), "closed-loop".into());
+        parameters.insert("payload_bytes".to_owned(), 24.into());
+    }
+    run
+}
+
+/// What is said under a name.
+fn said(run: &RunData, name: &str) -> String {
+    let all = measured(run);
+    let found = all.iter().find(|one| one.name == name);
+    found.unwrap_or_else(|| panic!("no {name} in {all:?}")).text.clone()
+}
+
+/// A text as a page has it.
+fn escaped(text: &str) -> String {
+    let signs = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
+    signs.into_iter().fold(text.to_owned(), |text, (sign, name)| text.replace(sign, name))
+}
+
+#[test]
+fn a_stranger_learns_protocol_size_nodes_link_and_loads_from_the_page_of_a_plan() {
+    let run = quick(&[]);
+    let what = said(&run, "What");
+    assert!(what.contains("n1 sends a probe, n2 sends it back"), "{what}");
+    assert!(what.contains("roundtrip, UDP"), "{what}");
+    assert!(said(&run, "Packets").starts_with("24 bytes"), "{}", said(&run, "Packets"));
+    let sending = said(&run, "Sending");
+    assert!(sending.starts_with("Closed loop") && sending.contains("50,000 probes"), "{sending}");
+    let network = said(&run, "Nodes and links");
+    assert!(network.contains("2 nodes in a line") && network.contains("100 Mbit/s"), "{network}");
+    let loads = said(&run, "Loads");
+    for words in [
+        "none: nothing ran beside the measurement",
+        "network: 80 Mbit/s of UDP traffic from n1 to n2 in 4 flows",
+        "cpu: programs that compute keep every CPU 100 % busy on n1",
+    ] {
+        assert!(loads.contains(words), "{words}: {loads}");
+    }
+    assert_eq!(said(&run, "Set from outside"), "none: the plan as it stands");
+    let html = page(&run);
+    for one in measured(&run) {
+        assert!(html.contains(&escaped(&one.text)), "{one:?}");
+    }
+    assert!(html.contains(&escaped(QUICK)), "the plan itself is folded below");
+}
+
+#[test]
+fn what_was_set_from_outside_is_said_and_counts_in_the_words() {
+    let run = quick(&["topology.link.rate=10Mbit/s", "ping.count=100"]);
+    assert!(said(&run, "Nodes and links").contains("10 Mbit/s"));
+    assert!(said(&run, "Sending").contains("100 probes"));
+    let settings = said(&run, "Set from outside");
+    assert_eq!(settings, "topology.link.rate=10Mbit/s and ping.count=100");
+}
+
+#[test]
+fn a_flow_is_told_with_the_node_between_and_what_varies() {
+    let mut run = planned(synthetic::relays(synthetic::PI_ZERO), RELAYS, &[]);
+    let what = said(&run, "What");
+    assert!(what.contains("from n1 to n3, through n2, which routes"), "{what}");
+    assert!(what.contains("encrypts (a program enciphers the payload)"), "{what}");
+    assert_eq!(said(&run, "Packets"), "100 to 1,400 bytes of payload, IPv4");
+    let sending = said(&run, "Sending");
+    assert!(sending.contains("5 values from 100pps to 1200pps"), "{sending}");
+    assert!(page(&run).contains("open loop, one way"));
+    let network = said(&run, "Nodes and links");
+    assert!(network.contains("a rate of none or 65Mbit/s"), "{network}");
+    run.axes.retain(|axis| axis.name != "topology.link.rate");
+    assert!(said(&run, "Nodes and links").contains("Bare links"));
+}
+
+#[test]
+fn of_a_file_is_said_that_it_is_one() {
+    let mut run = synthetic::loads();
+    for trial in &mut run.trials {
+        let summary = trial.summary.as_mut().unwrap();
+        (summary.kind, summary.engine) = (dwell_record::Kind::Import, "irtt".to_owned());
+    }
+    let what = said(&run, "What");
+    assert!(what.starts_with("Read from the file quick (format: irtt)"), "{what}");
+    assert!(measured(&synthetic::run("1", "nothing", None, Vec::new())).is_empty());
+}
+
+#[test]
+fn a_plan_that_cannot_be_read_is_still_shown() {
+    let run = planned(synthetic::loads(), "version = 99", &[]);
+    assert!(page(&run).contains("version = 99"));
+}
+
+#[test]
+fn a_closed_loop_is_labelled_in_sentences_and_under_every_figure_and_an_open_one_is_not() {
+    let (closed, open) = (quick(&[]), planned(synthetic::loads(), QUICK, &[]));
+    let delay = |run: &RunData| findings(run)[0].text.clone();
+    assert!(delay(&closed).contains("Round-trip delay (closed loop):"), "{}", delay(&closed));
+    assert!(!delay(&open).contains("closed loop"));
+    let titles = |run: &RunData| -> Vec<String> {
+        figures(run).iter().map(|figure| figure.spec["title"]["text"].to_string()).collect()
+    };
+    assert!(titles(&closed).iter().all(|title| title.contains(", closed loop")));
+    assert!(!titles(&open).iter().any(|title| title.contains("closed loop")));
+}
