@@ -68,8 +68,12 @@ impl Steps {
     /// samples were independent. Successive delays are not, which is why the level is higher than
     /// the customary 95 %. `None` where there are too few samples to bracket it.
     pub(crate) fn interval(&self, quantile: Quantile) -> Option<(i64, i64)> {
-        const CONFIDENCE: f64 = 0.999;
-        let (low, high) = independent_quantile_ranks(self.count, quantile, CONFIDENCE)?;
+        self.interval_at(quantile, 0.999)
+    }
+
+    /// The same with another confidence.
+    pub(crate) fn interval_at(&self, quantile: Quantile, confidence: f64) -> Option<(i64, i64)> {
+        let (low, high) = independent_quantile_ranks(self.count, quantile, confidence)?;
         Some((self.at_rank(low)?, self.at_rank(high)?))
     }
 
