@@ -72,9 +72,19 @@ impl RunData {
     /// The trials with one value of an axis as a run of its own, without that axis and without the
     /// values of others that only trials left out have.
     pub fn only(&self, axis: &str, value: &str) -> Self {
-        let has = |trial: &&TrialData| trial.parameters.get(axis).is_some_and(|it| it == value);
+        self.at(&[(axis, value)])
+    }
+
+    /// The same with one value of each of several axes.
+    pub(crate) fn at(&self, held: &[(&str, &str)]) -> Self {
+        let has = |trial: &&TrialData| {
+            held.iter().all(|(axis, value)| {
+                trial.parameters.get(*axis).is_some_and(|of_trial| of_trial == value)
+            })
+        };
         let trials: Vec<TrialData> = self.trials.iter().filter(has).cloned().collect();
-        let axes = self.axes.iter().filter(|other| other.name != axis).map(|other| {
+        let free = |axis: &&Axis| held.iter().all(|(name, _)| axis.name != *name);
+        let axes = self.axes.iter().filter(free).map(|other| {
             let used = |value: &String| {
                 trials.iter().any(|trial| trial.parameters.get(&other.name) == Some(value))
             };

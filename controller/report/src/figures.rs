@@ -1,10 +1,12 @@
 //! The figures of one run: each appears only where the data support it.
 
+mod against;
 mod bands;
 mod boxes;
 mod breakdown;
 mod cumulative;
 mod drift;
+mod end_to_end;
 mod fit;
 mod heat;
 mod histogram;
@@ -12,12 +14,14 @@ mod host;
 mod jitter;
 mod loss;
 mod overlay;
+mod parts;
 mod percentiles;
+mod relays;
 mod timeline;
 mod waterfall;
 
 use crate::data::RunData;
-use crate::figure::{Figure, slug};
+use crate::figure::Figure;
 use crate::group::{self, Group};
 use crate::measured;
 use crate::metric;
@@ -29,6 +33,7 @@ pub(crate) use histogram::histogram;
 pub(crate) use overlay::Overlay;
 pub(crate) use percentiles::percentiles;
 pub(crate) use timeline::shown;
+pub use waterfall::packets_wanted;
 
 /// A run, and the delay its figures are about.
 pub(crate) struct Subject<'a> {
@@ -44,7 +49,11 @@ pub(crate) struct Subject<'a> {
 impl<'a> Subject<'a> {
     /// `None` when nothing was measured.
     pub(crate) fn of(run: &'a RunData) -> Option<Self> {
-        let metric = metric::main_metric(run)?;
+        Self::about(run, metric::main_metric(run)?)
+    }
+
+    /// The same about a delay that is named: a part of a run is about what all of it is about.
+    pub(crate) fn about(run: &'a RunData, metric: &'a str) -> Option<Self> {
         let mut cells = group::cells(run, metric);
         cells.retain(|cell| cell.steps.count() > 0);
         let middles =
@@ -63,68 +72,55 @@ impl<'a> Subject<'a> {
 /// The figures of a run, the most telling first.
 ///
 /// All but that of losses are of the run's main delay (the round trip of a ping, the node delay of
-/// a relay); repetitions of a cell are merged, failed trials left out.
+/// a relay); repetitions of a cell are merged, failed trials left out. Of a run over modes of relaying
+/// each figure is about the modes, with all that it does not show held at one level.
 pub fn figures(run: &RunData) -> Vec<Figure> {
     let mut figures = Vec::new();
-    if let Some(subject) = Subject::of(run) {
-        let (groups, note) = group::overlaid(run, subject.metric);
-        let overlay = Overlay {
-            noun: subject.noun,
-            unit: subject.unit,
-            caption: &subject.caption,
-            groups: &groups,
-            note: note.as_deref(),
-        };
-        for axis in &run.axes {
-            figures.extend(boxes::by_axis(&subject, axis));
-        }
-        figures.extend(timeline::timeline(&subject));
-        figures.extend(host::host(&subject));
-        figures.extend(histogram(&overlay));
-        figures.extend(ecdf(&overlay));
-        figures.extend(ccdf(&overlay));
-        figures.extend(percentiles(&overlay));
-        for axis in &run.axes {
-            figures.extend(bands::bands(&subject, axis));
-            figures.extend(fit::fit(&subject, axis));
-        }
-        figures.extend(heat::heat(&subject));
-        for axis in &run.axes {
-            figures.extend(jitter::jitter(&subject, axis));
-        }
-        figures.extend(breakdown::breakdown(&subject));
-        figures.extend(waterfall::waterfall(&subject));
-        figures.extend(drift::drift(&subject));
-        figures.extend(by_mode(run));
+    let of_modes = !modes(run).is_empty();
+    match Subject::of(run) {
+        Some(subject) if of_modes => figures = relays::relays(&subject),
+        Some(subject) => figures = plain(&subject),
+        None => {}
     }
-    for axis in &run.axes {
+    for axis in run.axes.iter().filter(|axis| !of_modes || axis.name == RELAY) {
         figures.extend(loss::loss(run, axis));
     }
     number_doubles(&mut figures);
     figures
 }
 
-/// What S0 drew of each mode of relaying by itself: spikes over time (Fig 4), jitter against size and
-/// loss (Fig 5), and the line through node delay against size (S0.16).
-fn by_mode(run: &RunData) -> Vec<Figure> {
+/// The figures of a run that knows no modes of relaying.
+fn plain(subject: &Subject) -> Vec<Figure> {
+    let run = subject.run;
     let mut figures = Vec::new();
-    for mode in modes(run) {
-        let part = run.only(RELAY, mode);
-        let Some(mut subject) = Subject::of(&part) else { continue };
-        subject.caption += &format!(", relay {mode}");
-        let mut of_mode = Vec::new();
-        of_mode.extend(timeline::timeline(&subject));
-        if let Some(size) = part.axes.iter().find(|axis| axis.name == "size") {
-            of_mode.extend(jitter::jitter(&subject, size));
-            of_mode.extend(fit::fit(&subject, size));
-            of_mode.extend(loss::loss(&part, size));
-        }
-        for mut figure in of_mode {
-            figure.id = format!("{}-{}", figure.id, slug(mode));
-            figure.title += &format!(", relay {mode}");
-            figures.push(figure);
-        }
+    let (groups, note) = group::overlaid(run, subject.metric);
+    let overlay = Overlay {
+        noun: subject.noun,
+        unit: subject.unit,
+        caption: &subject.caption,
+        groups: &groups,
+        note: note.as_deref(),
+    };
+    for axis in &run.axes {
+        figures.extend(boxes::by_axis(subject, axis));
     }
+    figures.extend(timeline::timeline(subject));
+    figures.extend(host::host(subject));
+    figures.extend(histogram(&overlay));
+    figures.extend(ecdf(&overlay));
+    figures.extend(ccdf(&overlay));
+    figures.extend(percentiles(&overlay));
+    for axis in &run.axes {
+        figures.extend(bands::bands(subject, axis));
+        figures.extend(fit::fit(subject, axis));
+    }
+    figures.extend(heat::heat(subject));
+    for axis in &run.axes {
+        figures.extend(jitter::jitter(subject, axis));
+    }
+    figures.extend(breakdown::breakdown(subject));
+    figures.extend(waterfall::waterfall(subject));
+    figures.extend(drift::drift(subject));
     figures
 }
 

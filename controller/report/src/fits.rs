@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dwell_stats::{Coefficient, Quantile, RealInterval, grouped_least_squares, theil_sen};
 use serde::Serialize;
 
+use crate::condition::{Condition, Links};
 use crate::data::{Axis, RunData};
 use crate::figures::{RELAY, Subject, modes};
 use crate::group::{self, Group};
@@ -30,6 +31,9 @@ pub struct Fit {
     /// The mode of relaying whose trials these are, of a run that has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relay: Option<String>,
+    /// The level of each axis at which all these trials were measured.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub held: BTreeMap<String, String>,
     /// The axis.
     pub axis: String,
     /// The unit of the axis; empty for a count.
@@ -72,18 +76,26 @@ impl From<Coefficient> for Estimate {
 }
 
 /// The lines of a run: one for each axis of at least three numbers; of a run that has several modes
-/// of relaying, one for each of them, for each has a line of its own.
+/// of relaying, one for each of them, over trials with one load and one kind of link.
 pub fn fits(run: &RunData) -> Vec<Fit> {
+    let Some(whole) = Subject::of(run) else { return Vec::new() };
     let modes = modes(run);
     if modes.is_empty() {
-        let Some(subject) = Subject::of(run) else { return Vec::new() };
-        return run.axes.iter().filter_map(|axis| fit(&subject, axis)).collect();
+        return run.axes.iter().filter_map(|axis| fit(&whole, axis)).collect();
     }
+    let condition = Condition::of(run, whole.metric, Links::Bare);
     let of_mode = |mode: &String| {
-        let part = run.only(RELAY, mode);
-        let Some(subject) = Subject::of(&part) else { return Vec::new() };
-        let lines = part.axes.iter().filter_map(|axis| fit(&subject, axis));
-        lines.map(|fit| Fit { relay: Some(mode.clone()), ..fit }).collect()
+        let lines = run.axes.iter().filter(|axis| axis.name != RELAY).filter_map(|axis| {
+            let held = condition.but(&["size", "rate", &axis.name]);
+            let mut levels = held.levels();
+            levels.push((RELAY, mode));
+            let part = run.at(&levels);
+            let subject = Subject::about(&part, whole.metric)?;
+            let axis = part.axes.iter().find(|other| other.name == axis.name)?;
+            let held = held.levels().into_iter().map(|(k, v)| (k.to_owned(), v.to_owned()));
+            Some(Fit { relay: Some(mode.clone()), held: held.collect(), ..fit(&subject, axis)? })
+        });
+        lines.collect::<Vec<_>>()
     };
     modes.iter().flat_map(of_mode).collect()
 }
@@ -110,6 +122,7 @@ pub(crate) fn fit(subject: &Subject, axis: &Axis) -> Option<Fit> {
         metric: subject.metric.to_owned(),
         statistic: "p50",
         relay: None,
+        held: BTreeMap::new(),
         axis: axis.name.clone(),
         unit: axis.unit.clone().unwrap_or_default(),
         count: points.len(),

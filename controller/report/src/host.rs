@@ -54,6 +54,36 @@ pub struct HostData {
     pub series: Vec<HostSeries>,
     /// Machines beyond those that can be told apart.
     pub nodes_left_out: usize,
+    /// The nodes that share one machine, as those of a lab do; empty where each has its own.
+    #[serde(default)]
+    pub on_one_machine: Vec<String>,
+}
+
+/// What nodes of a lab are called where they are one machine.
+pub(crate) const ONE_MACHINE: &str = "the one machine";
+
+impl HostData {
+    /// The same of nodes that share one machine, such as those of a lab: what is of the machine is
+    /// kept once, as the first of them told it.
+    pub fn shared(mut self) -> Self {
+        let mut nodes: Vec<String> = Vec::new();
+        for series in &self.series {
+            if !nodes.contains(&series.node) {
+                nodes.push(series.node.clone());
+            }
+        }
+        let first = nodes.first().cloned();
+        self.series.retain_mut(|series| {
+            let whole = series.quantity.is_of_the_machine();
+            let kept = !whole || Some(&series.node) == first.as_ref();
+            if whole {
+                series.node = ONE_MACHINE.to_owned();
+            }
+            kept
+        });
+        self.on_one_machine = nodes;
+        self
+    }
 }
 
 /// A quantity of a machine.
@@ -174,7 +204,13 @@ impl HostGather {
         let any_stolen = series.iter().any(stolen);
         series.retain(|it| any_stolen || it.quantity != Quantity::Steal);
         let some = series.iter().any(|series| series.points.len() > 1);
-        some.then_some(HostData { wanted, windows, series, nodes_left_out: left_out.len() })
+        some.then_some(HostData {
+            wanted,
+            windows,
+            series,
+            nodes_left_out: left_out.len(),
+            on_one_machine: Vec::new(),
+        })
     }
 
     fn number(&mut self, node: &str) -> Option<usize> {

@@ -6,6 +6,7 @@
 
 mod claims;
 mod comparison;
+mod condition;
 pub mod data;
 mod effect;
 mod fate;
@@ -31,7 +32,7 @@ mod witness;
 pub use claims::{Claim, ClaimVerdict, claims};
 pub use comparison::comparison_figures;
 pub use figure::{Figure, Table};
-pub use figures::figures;
+pub use figures::{figures, packets_wanted};
 pub use findings::{Finding, findings};
 pub use fits::{Estimate, Fit, fits};
 pub use host::host_wanted;

@@ -64,6 +64,14 @@ impl Steps {
         self.at_rank(quantile.rank(self.count)?)
     }
 
+    /// The two samples between which the quantile of the source lies with this confidence if samples
+    /// were independent. Successive delays are not. `None` where there are too few samples to bracket
+    /// it.
+    pub(crate) fn interval_at(&self, quantile: Quantile, confidence: f64) -> Option<(i64, i64)> {
+        let (low, high) = independent_quantile_ranks(self.count, quantile, confidence)?;
+        Some((self.at_rank(low)?, self.at_rank(high)?))
+    }
+
     /// The value of a rank, counted from 1.
     pub(crate) fn at_rank(&self, rank: u64) -> Option<i64> {
         let mut seen = 0u64;

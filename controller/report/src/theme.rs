@@ -12,6 +12,8 @@ struct Colours {
     muted: &'static str,
     grid: &'static str,
     series: [&'static str; 6],
+    /// Of the parts of a way, in packet order; the last is what no stamp tells of.
+    parts: [&'static str; 11],
     lost: &'static str,
 }
 
@@ -22,6 +24,12 @@ const LIGHT: Colours = Colours {
     grid: "#e4e7eb",
     // Reddish purple and orange are darker than Okabe and Ito's.
     series: ["#0072b2", "#d55e00", "#008a64", "#a8527f", "#8f6200", "#1b1f24"],
+    // Six are too few for the parts of a way: chosen to lie as far from each other as eleven can for
+    // any colour vision, links in blues, ends in greys.
+    parts: [
+        "#1e0f0f", "#5a5aff", "#c33c0f", "#871e96", "#a5961e", "#960000", "#00a596", "#0f0fe1",
+        "#1e4b4b", "#786969", "#d2d2e1",
+    ],
     lost: "#b54708",
 };
 
@@ -32,6 +40,10 @@ const DARK: Colours = Colours {
     grid: "#30363d",
     // The light ones of the set; yellow takes the place of black.
     series: ["#56b4e9", "#e69f00", "#1fb98c", "#cc79a7", "#f0e442", "#e8eaed"],
+    parts: [
+        "#f0f0ff", "#5a4bff", "#e18700", "#785a87", "#ffd20f", "#d21e0f", "#a5c396", "#5a96f0",
+        "#00d2ff", "#968787", "#3c3c4b",
+    ],
     lost: "#ff9d5c",
 };
 
@@ -47,7 +59,7 @@ pub(crate) fn dark() -> Value {
 
 impl Colours {
     fn config(&self) -> Value {
-        let Self { ground, text, muted, grid, series, lost } = self;
+        let Self { ground, text, muted, grid, series, parts, lost } = self;
         let main = series[0];
         json!({
             "background": ground,
@@ -75,7 +87,7 @@ impl Colours {
                 "orient": "bottom", "offset": 12, "limit": 760, "frame": "bounds"
             },
             "range": {
-                "category": series,
+                "category": series, "ordinal": parts,
                 "symbol": ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"],
                 // Cividis: even in lightness, so it also reads in grey.
                 "heatmap": {"scheme": "cividis"}, "ramp": {"scheme": "cividis"}
@@ -91,6 +103,7 @@ impl Colours {
                 "box": {"color": main, "opacity": 0.55},
                 "whisker": {"color": main, "strokeWidth": 2},
                 "extreme": {"color": text, "opacity": 0.75},
+                "part": {"stroke": text, "strokeWidth": 0.4},
                 "trial": {"color": text, "opacity": 0.9},
                 "outlier": {"color": lost},
                 "lost": {"color": lost},
@@ -123,13 +136,83 @@ mod tests {
     #[test]
     fn every_colour_stands_out_from_its_ground() {
         for colours in [&LIGHT, &DARK] {
-            for series in colours.series.iter().chain([&colours.lost]) {
+            let parts = &colours.parts[..10];
+            for series in colours.series.iter().chain(parts).chain([&colours.lost]) {
                 let ratio = contrast(series, colours.ground);
                 assert!(ratio >= 3.0, "{series} on {}: {ratio:.2}", colours.ground);
             }
             for text in [colours.text, colours.muted] {
                 let ratio = contrast(text, colours.ground);
                 assert!(ratio >= 4.5, "{text} on {}: {ratio:.2}", colours.ground);
+            }
+        }
+    }
+
+    /// Red, green and blue of linear light, between 0 and 1.
+    fn linear(hex: &str) -> [f64; 3] {
+        [1, 3, 5].map(|at| {
+            let value = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.040_45 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        })
+    }
+
+    /// Machado, Oliveira and Fernandes, "A Physiologically-based Model for Simulation of Color Vision
+    /// Deficiency" (2009), at full severity: none, protanopia, deuteranopia, tritanopia.
+    const VISIONS: [[[f64; 3]; 3]; 4] = [
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        [
+            [0.152_286, 1.052_583, -0.204_868],
+            [0.114_503, 0.786_281, 0.099_216],
+            [-0.003_882, -0.048_116, 1.051_998],
+        ],
+        [
+            [0.367_322, 0.860_646, -0.227_968],
+            [0.280_085, 0.672_501, 0.047_413],
+            [-0.011_820, 0.042_940, 0.968_881],
+        ],
+        [
+            [1.255_528, -0.076_749, -0.178_779],
+            [-0.078_411, 0.930_809, 0.147_602],
+            [0.004_733, 0.691_367, 0.303_900],
+        ],
+    ];
+
+    fn times(matrix: &[[f64; 3]; 3], v: [f64; 3]) -> [f64; 3] {
+        matrix.map(|row| row[0] * v[0] + row[1] * v[1] + row[2] * v[2])
+    }
+
+    /// Ottosson's Oklab, in which distances are about as large as they look.
+    fn oklab(colour: [f64; 3]) -> [f64; 3] {
+        let cones = times(
+            &[
+                [0.412_221_470_8, 0.536_332_536_3, 0.051_445_992_9],
+                [0.211_903_498_2, 0.680_699_545_1, 0.107_396_956_6],
+                [0.088_302_461_9, 0.281_718_837_6, 0.629_978_700_5],
+            ],
+            colour.map(|c| c.clamp(0.0, 1.0)),
+        );
+        times(
+            &[
+                [0.210_454_255_3, 0.793_617_785_0, -0.004_072_046_8],
+                [1.977_998_495_1, -2.428_592_205_0, 0.450_593_709_9],
+                [0.025_904_037_1, 0.782_771_766_2, -0.808_675_766_0],
+            ],
+            cones.map(f64::cbrt),
+        )
+    }
+
+    #[test]
+    fn no_two_parts_look_alike_to_any_colour_vision() {
+        for colours in [&LIGHT, &DARK] {
+            for vision in &VISIONS {
+                let seen = colours.parts.map(|hex| oklab(times(vision, linear(hex))));
+                for (i, a) in seen.iter().enumerate() {
+                    for (j, b) in seen.iter().enumerate().skip(i + 1) {
+                        let square: f64 = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum();
+                        let names = [colours.parts[i], colours.parts[j]];
+                        assert!(square.sqrt() > 0.1, "{names:?}: {:.3}", square.sqrt());
+                    }
+                }
             }
         }
     }

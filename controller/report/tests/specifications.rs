@@ -194,17 +194,12 @@ fn a_relay_is_taken_apart_into_its_node_and_its_links() {
         "group",
         "queueing on arrival [us]",
         "processing [us]",
-        "rest of the node [us]",
-        "links [us]",
+        "links together [us]",
+        "not stamped [us]",
         "end-to-end delay [us]",
     ];
     assert_eq!(breakdown.table.columns, heads);
-    assert_eq!(breakdown.table.rows[0][1..], ["20.000", "30.000", "10.000", "200.000", "260.000"]);
-    assert!(
-        breakdown.finding.contains("node delay is 30 % of link delay"),
-        "{}",
-        breakdown.finding
-    );
+    assert_eq!(breakdown.table.rows[0][1..], ["20.000", "30.000", "200.000", "10.000", "260.000"]);
     // Parts that exceed their whole are not stacked.
     for trial in &mut run.trials {
         let metrics = &mut trial.summary.as_mut().unwrap().metrics;
@@ -284,17 +279,110 @@ fn a_run_over_relays_draws_every_figure_of_s0() {
     let figures = figures(&run);
     check(&figures);
     let ids = ids(&figures);
-    let wanted = "boxes-load ecdf bands-size bands-rate breakdown waterfall timeline-route \
-                  timeline-translate timeline-encrypt jitter-size-encrypt fit-size-encrypt \
-                  loss-size-encrypt";
+    let wanted = "p95-size p95-rate p95-load end-to-end breakdown waterfall ecdf timeline boxes-load \
+                  jitter-size-encrypt fit-size-encrypt loss-size-encrypt";
     for id in wanted.split_whitespace() {
         assert!(ids.contains(&id), "{id} is missing: {ids:?}");
     }
-    let waterfall = figures.iter().find(|figure| figure.id == "waterfall").unwrap();
+    let figure = |id: &str| figures.iter().find(|figure| figure.id == id).unwrap();
+    let waterfall = figure("waterfall");
     assert!(waterfall.finding.contains("9 us of it"), "{}", waterfall.finding);
-    let breakdown = figures.iter().find(|figure| figure.id == "breakdown").unwrap();
+    let breakdown = figure("breakdown");
     // Two links x three modes x three sizes; parts sum to the whole, so nothing is left over.
     assert_eq!(breakdown.table.rows.len(), 18);
     assert!(!breakdown.table.columns.iter().any(|name| name.contains("not stamped")));
     assert!(breakdown.table.columns.iter().any(|name| name.starts_with("end-to-end delay")));
+}
+
+/// The values that a specification draws under one name, wherever they stand.
+fn drawn<'a>(spec: &'a Value, field: &str) -> std::collections::BTreeSet<&'a str> {
+    match spec {
+        Value::Array(items) => items.iter().flat_map(|item| drawn(item, field)).collect(),
+        Value::Object(map) => {
+            let here = map.get(field).and_then(Value::as_str);
+            map.values().flat_map(|value| drawn(value, field)).chain(here).collect()
+        }
+        _ => [].into(),
+    }
+}
+
+#[test]
+fn a_figure_of_relays_names_the_condition_at_which_it_holds_what_it_does_not_vary() {
+    let run = synthetic::relays(synthetic::PI_ZERO);
+    let figures = figures(&run);
+    let figure = |id: &str| figures.iter().find(|figure| figure.id == id).unwrap();
+    // Of 100, 700 and 1400 B the second is nearest to S0's 1000 B; 200 pps is the one rate of all.
+    for (id, held) in [
+        ("ecdf", "link rate none, size 700B (S0: 1000 B), rate 200pps, load none."),
+        ("p95-size", "link rate none, rate 200pps, load none."),
+        ("p95-rate", "link rate none, size 700B (S0: 1000 B), load none."),
+        ("p95-load", "link rate none, size 700B (S0: 1000 B), rate 200pps."),
+        ("end-to-end", "link rate 65Mbit/s, rate 200pps, load none."),
+        ("breakdown", "rate 200pps, load none."),
+        ("fit-size-encrypt", "link rate none, load none."),
+    ] {
+        let finding = &figure(id).finding;
+        assert!(finding.contains(&format!("Held: {held}")), "{id}: {finding}");
+    }
+    let modes = ["relay route", "relay translate", "relay encrypt"];
+    for id in ["ecdf", "percentiles", "p95-size", "p95-rate", "p95-load", "boxes-relay"] {
+        assert_eq!(drawn(&figure(id).spec, "group"), modes.into(), "{id}");
+    }
+}
+
+#[test]
+fn percentiles_against_a_parameter_are_those_of_the_trials_at_the_condition() {
+    let run = synthetic::relays(synthetic::PI_ZERO);
+    let figures = figures(&run);
+    let figure = figures.iter().find(|figure| figure.id == "p95-size").unwrap();
+    let row = |delay: &str, mode: &str, size: &str| {
+        let is = |row: &&Vec<String>| row[0] == delay && row[1] == mode && row[2] == size;
+        figure.table.rows.iter().find(is)
+    };
+    let trial = run.trials.iter().find(|trial| {
+        let of = |name: &str| trial.parameters[name].as_str();
+        [of("relay"), of("size"), of("rate"), of("load"), of("topology.link.rate")]
+            == ["encrypt", "1400B", "200pps", "none", "none"]
+    });
+    let p95 = trial.unwrap().summary.as_ref().unwrap().metrics["processing_ns"].p95.unwrap();
+    let found = row("processing delay", "encrypt", "1400B").unwrap();
+    assert!(figure.table.columns[5].ends_with("[ms]"), "{:?}", figure.table.columns);
+    assert_eq!(found[5], format!("{:.3}", p95 as f64 / 1e6));
+    assert!(row("processing delay", "route", "1400B").is_none(), "no program has hold of it");
+    assert!(figure.finding.contains("a packet that route passes on"), "{}", figure.finding);
+}
+
+#[test]
+fn one_stressed_trial_changes_no_bar_of_idle_ones() {
+    let bars = |run: &RunData| {
+        let all = figures(run);
+        let of = |id: &str| all.iter().find(|figure| figure.id == id).unwrap().table.clone();
+        (of("breakdown"), of("end-to-end"))
+    };
+    let mut run = synthetic::relays(synthetic::PI_ZERO);
+    let before = bars(&run);
+    let stressed = run.trials.iter_mut().find(|trial| trial.parameters["load"] == "most").unwrap();
+    for figures in stressed.summary.as_mut().unwrap().metrics.values_mut() {
+        figures.mean = figures.mean.map(|mean| mean * 1_000.0);
+        figures.p95 = figures.p95.map(|p95| p95 * 1_000);
+    }
+    assert_eq!(bars(&run), before);
+}
+
+#[test]
+fn nodes_of_a_lab_are_drawn_as_the_one_machine_that_they_are() {
+    let mut run = synthetic::with_machines("n2");
+    run.host = run.host.map(dwell_report::data::HostData::shared);
+    let all = figures(&run);
+    check(&all);
+    let host = all.iter().find(|figure| figure.id == "host").unwrap();
+    assert!(host.finding.contains("n1 and n2 are namespaces of one machine"), "{}", host.finding);
+    let of = |quantity: &str| -> Vec<&str> {
+        let rows = host.table.rows.iter().filter(|row| row[0].starts_with(quantity));
+        rows.map(|row| row[1].as_str()).collect()
+    };
+    assert_eq!(of("CPU use"), ["the one machine"]);
+    assert_eq!(of("interrupts"), ["the one machine"]);
+    assert_eq!(of("run-queue wait, measuring process"), ["n1", "n2"]);
+    assert_eq!(of("received signal"), ["n1", "n2"], "an interface belongs to its namespace");
 }

@@ -132,7 +132,9 @@ fn host(
         eprintln!("dwell: what machines did in trial {} is left out: {error}", trial.number);
         return Ok(None);
     }
-    Ok(gather.finish())
+    let told = gather.finish();
+    // The nodes of a lab are namespaces of this machine.
+    Ok(if run.lab.is_some() { told.map(HostData::shared) } else { told })
 }
 
 /// The claims that the run's plan names.

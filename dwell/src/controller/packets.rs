@@ -3,32 +3,15 @@
 use std::collections::BTreeMap;
 
 use dwell_record::Column;
-use dwell_report::data::{PacketData, RunData, TrialData, TrialState};
+use dwell_report::data::{PacketData, RunData};
+use dwell_report::packets_wanted;
 use dwell_store::{RunRow, Store, StoreError, TrialRow};
 
-/// Trials of which packets are picked out, at most.
-const EXAMPLES: usize = 4;
-
-/// Picks a few packets out whose way is drawn: of a trial in the middle of each mode of relaying, the
-/// one of the median delay, the one of the 99th percentile and the slowest.
+/// Picks a few packets out whose way is drawn: of each mode of relaying the one of the median delay,
+/// the one of the 99th percentile and the slowest.
 pub(super) fn pick(store: &Store, run: &RunRow, data: &mut RunData) -> Result<(), StoreError> {
-    let modes = data.axes.iter().find(|axis| axis.name == "relay").map(|axis| axis.values.clone());
-    let measured = |trial: &&TrialData| {
-        trial.state == TrialState::Finished && trial.series.contains_key("end_to_end_ns")
-    };
-    let idle = |trial: &&TrialData| trial.parameters.get("load").is_none_or(|load| load == "none");
-    let of = |mode: Option<&String>| {
-        let fits = |trial: &&TrialData| mode.is_none() || trial.parameters.get("relay") == mode;
-        let trials: Vec<u32> = (data.trials.iter().filter(measured).filter(fits).filter(idle))
-            .map(|trial| trial.trial)
-            .collect();
-        trials.get(trials.len() / 2).copied()
-    };
-    let chosen: Vec<u32> = match &modes {
-        Some(modes) => modes.iter().filter_map(|mode| of(Some(mode))).take(EXAMPLES).collect(),
-        None => of(None).into_iter().collect(),
-    };
-    for row in store.trials(run)?.iter().filter(|row| chosen.contains(&row.number)) {
+    let wanted = packets_wanted(data);
+    for row in store.trials(run)?.iter().filter(|row| wanted.contains(&row.number)) {
         data.packets.extend(typical(store, run, row)?);
     }
     Ok(())

@@ -3,38 +3,25 @@
 
 use serde_json::{Value, json};
 
-use super::Subject;
+use super::{RELAY, Subject, modes, parts};
+use crate::condition::{Condition, LINK_RATE, Links};
 use crate::data::TrialData;
-use crate::figure::{Figure, Table, WIDTH};
+use crate::figure::{Figure, Table, WIDTH, told_apart};
 use crate::group::{self, Group};
 use crate::quantity::{Unit, delay, share};
 
 /// Sizes of packets of which each mode of relaying has a bar, at most.
 const SIZES: usize = 4;
 
-/// The parts of the way of a packet that was relayed by a program, then of one that was not, in
-/// packet order; those of the second are of the first rung that the trials have.
-const BEFORE: [(&str, &str); 2] =
-    [("sender_out_ns", "at the sender"), ("link_in_ns", "link to the node")];
-const ROUTED: [(&str, &str); 2] = [
-    ("node_delay_driver_ns", "in the node's kernel"),
-    ("node_delay_netfilter_ns", "in the node's kernel"),
-];
-const BEHIND: [(&str, &str); 2] =
-    [("link_out_ns", "link from the node"), ("receiver_in_ns", "at the receiver")];
+/// The parts of the way of a packet before the node and behind it, in packet order.
+const BEFORE: [&str; 2] = ["sender_out_ns", "link_in_ns"];
+const BEHIND: [&str; 2] = ["link_out_ns", "receiver_in_ns"];
 
-/// The parts of a node delay by the stamps of DESIGN.md section 1, in the order a packet meets them.
-const NODE: [(&str, &str); 4] = [
-    ("queueing_in_ns", "queueing on arrival"),
-    ("processing_ns", "processing"),
-    ("queueing_out_ns", "queueing on departure"),
-    ("qdisc_ns", "queueing discipline"),
-];
-/// What those leave of a node delay.
-const NODE_REST: &str = "rest of the node";
-const LINKS: &str = "links";
-/// What the parts leave of a way.
-const REST: &str = "not stamped";
+/// The node of a packet that was relayed by a program, by the stamps of DESIGN.md section 1, in the
+/// order a packet meets them; of one that was not, the first rung that the trials have.
+const NODE: [&str; 4] = ["queueing_in_ns", "processing_ns", "queueing_out_ns", "qdisc_ns"];
+const ROUTED: [&str; 2] = ["node_delay_driver_ns", "node_delay_netfilter_ns"];
+
 /// A round trip is what the reflector kept it, the way between the near stamps, and the rest.
 const ROUND_TRIP: [(&str, &str); 2] = [
     ("residence_ns", "in the reflector"),
@@ -42,45 +29,45 @@ const ROUND_TRIP: [(&str, &str); 2] = [
 ];
 const SENDER: &str = "in the sender";
 
+/// Trials of which the means are taken apart together.
+struct Bar<'a> {
+    /// What sets it apart from others of its panel: `encrypt, 700B`.
+    label: String,
+    /// In which panel it stands: `link rate none`; empty where there is one.
+    panel: String,
+    /// Whether it is of the mode's packets that are nearest to S0's.
+    near: bool,
+    group: Group<'a>,
+}
+
 /// The mean of a delay taken apart.
 struct Parts<'g> {
-    label: &'g str,
+    bar: &'g Bar<'g>,
     /// The delay's name in results.
     metric: &'static str,
     whole: f64,
     /// In the order in which a packet meets them.
     parts: Vec<(&'static str, f64)>,
-    /// Node delay over link delay, where both are known (S0.15).
-    nlr: Option<f64>,
 }
 
 /// `None` when no delay of the run comes with two of its parts.
 pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
-    let (shown, note) = match modes_and_sizes(subject) {
-        Some(groups) => (groups, None),
-        None => group::overlaid(subject.run, subject.metric),
-    };
-    let mut groups: Vec<Parts> = shown
-        .iter()
-        .filter_map(|group| way(group).or_else(|| relayed(group)).or_else(|| round_trip(group)))
-        .collect();
+    let (bars, note) = bars(subject);
+    let apart = |bar| way(bar).or_else(|| relayed(bar)).or_else(|| round_trip(bar));
+    let mut groups: Vec<Parts> = bars.iter().filter_map(apart).collect();
     let metric = groups.first()?.metric;
     groups.retain(|group| group.metric == metric);
     let noun = crate::metric::words(metric);
     let unit = Unit::fitting(groups.iter().map(|group| group.whole).fold(0.0, f64::max));
-    let words = |parts: &[(&'static str, &'static str)]| -> Vec<&'static str> {
-        parts.iter().map(|(_, words)| *words).collect()
-    };
-    let order = words(&BEFORE).into_iter().chain(words(&NODE)).chain(words(&ROUTED[..1]));
-    let order = order.chain([NODE_REST, LINKS]).chain(words(&BEHIND)).chain([REST]);
-    let order = order.chain(ROUND_TRIP.iter().map(|(_, words)| *words)).chain([SENDER]);
-    let has = |name: &&str| groups.iter().any(|g| g.parts.iter().any(|(part, _)| part == name));
-    let names: Vec<&str> = order.filter(has).collect();
+    let has = |name: &str| groups.iter().any(|g| g.parts.iter().any(|(part, _)| *part == name));
+    let mut names = parts::present(has);
+    let trip = ROUND_TRIP.iter().map(|(_, words)| *words).chain([SENDER]);
+    names.extend(trip.filter(|name| has(name)));
     let mut table = Table { columns: vec!["group".to_owned()], rows: Vec::new() };
     table.columns.extend(names.iter().map(|name| format!("{name} [{}]", unit.name())));
     table.columns.push(format!("{noun} [{}]", unit.name()));
     for group in &groups {
-        let mut row = vec![group.label.to_owned()];
+        let mut row = vec![group.bar.full()];
         row.extend(names.iter().map(|name| {
             unit.cell(group.parts.iter().find(|(part, _)| part == name).map(|(_, ns)| *ns))
         }));
@@ -89,89 +76,122 @@ pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
     }
     let title = format!("Where the {noun} arises, on average");
     let body = body(&groups, &names, unit, noun);
-    let note = note.map_or_else(String::new, |note| format!(" {}", note));
+    let note = note.map_or_else(String::new, |note| format!(" {note}"));
     let finding = finding(&groups, noun) + &note;
     Some(Figure::new("breakdown", title, finding, &subject.caption, body, table))
 }
 
-/// One group for each mode of relaying, each link rate and some sizes; `None` unless the run has
-/// these axes.
-fn modes_and_sizes<'a>(subject: &Subject<'a>) -> Option<Vec<Group<'a>>> {
-    let axis = |name: &str| subject.run.axes.iter().find(|axis| axis.name == name);
-    let (modes, sizes) = (axis("relay")?, axis("size")?);
-    let sizes = group::evenly((0..sizes.values.len()).map(|n| &sizes.values[n]).collect(), SIZES);
-    let rate = "topology.link.rate";
-    let rates =
-        axis(rate).map_or_else(|| vec![None], |axis| axis.values.iter().map(Some).collect());
-    let mut groups = Vec::new();
-    for link in rates {
-        for (mode, size) in modes.values.iter().flat_map(|m| sizes.iter().map(move |s| (m, *s))) {
-            let wanted = [("relay", Some(mode)), ("size", Some(size)), (rate, link)];
-            let has = |trial: &&TrialData| {
-                let fits = |(name, value): &(&str, Option<&String>)| {
-                    value.is_none_or(|value| trial.parameters.get(*name) == Some(value))
+/// Of a run over modes of relaying a bar for each mode, each link rate and some sizes, all else held
+/// at one level; else what is overlaid elsewhere, too. And what a reader must know of it.
+fn bars<'a>(subject: &Subject<'a>) -> (Vec<Bar<'a>>, Option<String>) {
+    let run = subject.run;
+    if modes(run).is_empty() {
+        let (groups, note) = group::overlaid(run, subject.metric);
+        let bar = |group: Group<'a>| Bar {
+            label: group.label.clone(),
+            panel: String::new(),
+            near: true,
+            group,
+        };
+        return (groups.into_iter().map(bar).collect(), note);
+    }
+    let levels = |name: &str| -> Vec<Option<&'a str>> {
+        let axis = run.axes.iter().find(|axis| axis.name == name);
+        axis.map_or_else(|| vec![None], |axis| axis.values.iter().map(|v| Some(&**v)).collect())
+    };
+    let condition = Condition::of(run, subject.metric, Links::Rated);
+    let (size, link) = (condition.level("size"), condition.level(LINK_RATE));
+    let held = condition.but(&["size", LINK_RATE]);
+    let sizes = group::evenly(levels("size"), SIZES);
+    let mut bars = Vec::new();
+    for rate in levels(LINK_RATE) {
+        for mode in modes(run) {
+            for bytes in &sizes {
+                let fits = |trial: &&TrialData| {
+                    let is = |name: &str, value: &str| {
+                        trial.parameters.get(name).is_some_and(|of_trial| of_trial == value)
+                    };
+                    held.holds(trial)
+                        && is(RELAY, mode)
+                        && bytes.is_none_or(|bytes| is("size", bytes))
+                        && rate.is_none_or(|rate| is(LINK_RATE, rate))
                 };
-                wanted.iter().all(fits)
-            };
-            let trials: Vec<_> = group::finished(subject.run).filter(has).collect();
-            let on = link.map_or_else(String::new, |rate| format!(", link {rate}"));
-            groups.push(Group::new(format!("{mode}, {size}{on}"), trials, subject.metric));
+                let trials = group::finished(run).filter(fits).collect();
+                bars.push(Bar {
+                    label: bytes.map_or_else(|| mode.clone(), |bytes| format!("{mode}, {bytes}")),
+                    panel: rate.map_or_else(String::new, |rate| format!("link rate {rate}")),
+                    near: (*bytes == size || bytes.is_none()) && (rate == link || rate.is_none()),
+                    group: Group::new(String::new(), trials, subject.metric),
+                });
+            }
         }
     }
-    Some(groups)
+    // Sizes that are drawn need not have the one that is nearest.
+    if !bars.iter().any(|bar| bar.near) {
+        bars.iter_mut().for_each(|bar| bar.near = true);
+    }
+    (bars, held.words().map(|words| format!("Held: {words}.")))
+}
+
+impl Bar<'_> {
+    /// What it is, wherever it stands.
+    fn full(&self) -> String {
+        if self.panel.is_empty() {
+            self.label.clone()
+        } else {
+            format!("{}, {}", self.label, self.panel)
+        }
+    }
 }
 
 /// The way of packets that go one way, from end to end; `None` where the ends did not stamp them.
-fn way<'g>(group: &'g Group) -> Option<Parts<'g>> {
-    let whole = mean(group, "end_to_end_ns")?;
-    let mut parts = known(group, &BEFORE);
-    let inside = known(group, &NODE);
-    let node = if inside.is_empty() {
-        let routed = ROUTED.iter().map(|part| known(group, &[*part]));
+fn way<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
+    let whole = mean(&bar.group, "end_to_end_ns")?;
+    let mut parts = known(&bar.group, &BEFORE);
+    let inside = known(&bar.group, &NODE);
+    parts.extend(if inside.is_empty() {
+        let routed = ROUTED.iter().map(|part| known(&bar.group, &[*part]));
         routed.into_iter().find(|known| !known.is_empty()).unwrap_or_default()
     } else {
         inside
-    };
-    let (before, link) = (parts.len(), mean(group, "link_delay_ns").filter(|link| *link > 0.0));
-    parts.extend(node);
-    let node: f64 = parts[before..].iter().map(|(_, ns)| ns).sum();
-    parts.extend(known(group, &BEHIND));
-    if !parts.iter().any(|(words, _)| *words == BEFORE[1].1) {
-        parts.extend(link.map(|link| (LINKS, link)));
+    });
+    if !parts.iter().any(|(words, _)| *words == parts::LINK_IN) {
+        parts.extend(known(&bar.group, &["link_delay_ns"]));
     }
-    add_rest(&mut parts, REST, whole)?;
-    let nlr = link.filter(|_| node > 0.0).map(|link| node / link);
-    let metric = "end_to_end_ns";
-    (parts.len() > 1).then_some(Parts { label: &group.label, metric, whole, parts, nlr })
+    parts.extend(known(&bar.group, &BEHIND));
+    add_rest(&mut parts, parts::REST, whole)?;
+    (parts.len() > 1).then_some(Parts { bar, metric: "end_to_end_ns", whole, parts })
 }
 
 /// A node delay, with the links on both sides where they are known; `None` without two parts.
-fn relayed<'g>(group: &'g Group) -> Option<Parts<'g>> {
-    let node = mean(group, "node_delay_ns")?;
-    let link = mean(group, "link_delay_ns").filter(|link| *link > 0.0);
-    let mut parts = known(group, &NODE);
-    add_rest(&mut parts, NODE_REST, node)?;
-    parts.extend(link.map(|link| (LINKS, link)));
-    let metric = if link.is_some() { "end_to_end_ns" } else { "node_delay_ns" };
-    let (label, whole) = (group.label.as_str(), node + link.unwrap_or(0.0));
-    let nlr = link.map(|link| node / link);
-    (parts.len() > 1).then_some(Parts { label, metric, whole, parts, nlr })
+fn relayed<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
+    let node = mean(&bar.group, "node_delay_ns")?;
+    let link = known(&bar.group, &["link_delay_ns"]);
+    let mut parts = known(&bar.group, &NODE);
+    add_rest(&mut parts, parts::REST, node)?;
+    let metric = if link.is_empty() { "node_delay_ns" } else { "end_to_end_ns" };
+    let whole = node + link.iter().map(|(_, ns)| ns).sum::<f64>();
+    parts.extend(link);
+    (parts.len() > 1).then_some(Parts { bar, metric, whole, parts })
 }
 
 /// A round trip; `None` unless both of its parts are known.
-fn round_trip<'g>(group: &'g Group) -> Option<Parts<'g>> {
-    let whole = mean(group, "rtt_ns")?;
-    let mut parts = known(group, &ROUND_TRIP);
+fn round_trip<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
+    let whole = mean(&bar.group, "rtt_ns")?;
+    let both = ROUND_TRIP.iter().filter_map(|(metric, words)| {
+        Some((*words, mean(&bar.group, metric).filter(|ns| *ns > 0.0)?))
+    });
+    let mut parts: Vec<_> = both.collect();
     if parts.len() < ROUND_TRIP.len() {
         return None;
     }
     add_rest(&mut parts, SENDER, whole)?;
-    Some(Parts { label: &group.label, metric: "rtt_ns", whole, parts, nlr: None })
+    Some(Parts { bar, metric: "rtt_ns", whole, parts })
 }
 
 /// The parts of which the group has a mean above zero.
-fn known(group: &Group, parts: &[(&'static str, &'static str)]) -> Vec<(&'static str, f64)> {
-    let means = parts.iter().filter_map(|(metric, words)| Some((*words, mean(group, metric)?)));
+fn known(group: &Group, metrics: &[&str]) -> Vec<(&'static str, f64)> {
+    let means = metrics.iter().filter_map(|name| Some((parts::name(name), mean(group, name)?)));
     means.filter(|(_, ns)| *ns > 0.0).collect()
 }
 
@@ -201,6 +221,28 @@ fn mean(group: &Group, metric: &str) -> Option<f64> {
 }
 
 fn body(groups: &[Parts], names: &[&str], unit: Unit, noun: &str) -> Value {
+    let mut panels: Vec<&str> = Vec::new();
+    for group in groups {
+        if !panels.contains(&group.bar.panel.as_str()) {
+            panels.push(&group.bar.panel);
+        }
+    }
+    let title = format!("mean {noun} [{}]", unit.name());
+    let drawn = panels.iter().map(|name| {
+        let of: Vec<&Parts> = groups.iter().filter(|group| group.bar.panel == *name).collect();
+        let mut panel = panel(&of, names, unit, &title);
+        if !name.is_empty() {
+            let heading = json!({"text": name, "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6});
+            panel["title"] = heading;
+        }
+        panel
+    });
+    let mut drawn: Vec<Value> = drawn.collect();
+    // Panels have scales of their own: slow links would flatten what bare ones show.
+    if drawn.len() == 1 { drawn.remove(0) } else { json!({"vconcat": drawn, "spacing": 20}) }
+}
+
+fn panel(groups: &[&Parts], names: &[&str], unit: Unit, title: &str) -> Value {
     let widest = groups.iter().map(|group| group.whole).fold(0.0, f64::max);
     let mut rows = Vec::new();
     for group in groups {
@@ -208,38 +250,41 @@ fn body(groups: &[Parts], names: &[&str], unit: Unit, noun: &str) -> Value {
         for (part, ns) in &group.parts {
             let label = if *ns > 0.09 * widest { delay(*ns) } else { String::new() };
             rows.push(json!({
-                "row": group.label, "group": part, "from": unit.of(from), "to": unit.of(from + ns),
+                "row": group.bar.label, "full": group.bar.full(), "group": part,
+                "from": unit.of(from), "to": unit.of(from + ns),
                 "middle": unit.of(from + ns / 2.0), "label": label, "mean": delay(*ns)
             }));
             from += ns;
         }
     }
-    let labels: Vec<&str> = groups.iter().map(|group| group.label).collect();
-    let title = format!("mean {noun} [{}]", unit.name());
+    let labels: Vec<&str> = groups.iter().map(|group| group.bar.label.as_str()).collect();
     let x = |field: &str| {
         json!({
             "field": field, "type": "quantitative", "scale": {"zero": true, "nice": false},
             "axis": {"title": title, "format": ",.6~r"}
         })
     };
-    let tooltip = json!([{"field": "row", "title": "group"}, {"field": "group", "title": "part"}, {"field": "mean"}]);
+    let tooltip = json!([
+        {"field": "full", "title": "group"}, {"field": "group", "title": "part"}, {"field": "mean"}
+    ]);
+    let trip = ROUND_TRIP.iter().any(|(_, words)| names.contains(words));
+    let colour = if trip { told_apart(names.iter().copied()) } else { parts::colour(names) };
     json!({
-        "data": {"values": rows}, "width": WIDTH, "height": {"step": 48},
+        "data": {"values": rows}, "width": WIDTH, "height": {"step": 40},
         "encoding": {"y": {
             "field": "row", "type": "nominal", "sort": labels,
             "axis": {"title": null, "ticks": false, "domain": false, "labelPadding": 8}
         }},
         "layer": [
             {
-                "mark": {"type": "bar", "size": 20, "yOffset": 8},
+                "mark": {"type": "bar", "size": 18, "yOffset": 7, "style": "part"},
                 "encoding": {
-                    "x": x("from"), "x2": {"field": "to"},
-                    "color": crate::figure::told_apart(names.iter().copied()), "tooltip": tooltip
+                    "x": x("from"), "x2": {"field": "to"}, "color": colour, "tooltip": tooltip
                 }
             },
             {
                 // Letters stand above their part: no colour of the palette carries every letter.
-                "mark": {"type": "text", "style": "label", "fontSize": 11, "yOffset": -10},
+                "mark": {"type": "text", "style": "label", "fontSize": 11, "yOffset": -9},
                 "encoding": {"x": x("middle"), "text": {"field": "label", "type": "nominal"}}
             }
         ]
@@ -249,13 +294,11 @@ fn body(groups: &[Parts], names: &[&str], unit: Unit, noun: &str) -> Value {
 fn finding(groups: &[Parts], noun: &str) -> String {
     let part = |group: &Parts| {
         let (name, ns) = group.parts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let (label, whole) = (group.label, delay(group.whole));
-        let nlr = group.nlr.map_or_else(String::new, |nlr| {
-            format!(", node delay is {} of link delay (NLR)", share(nlr))
-        });
+        let (label, whole) = (group.bar.full(), delay(group.whole));
         let of = share(ns / group.whole);
-        Some(format!("{label}: {} of {whole} ({of}), {name}{nlr}", delay(*ns)))
+        Some(format!("{label}: {} of {whole} ({of}), {name}", delay(*ns)))
     };
-    let parts: Vec<String> = groups.iter().take(3).filter_map(part).collect();
+    let near = groups.iter().filter(|group| group.bar.near);
+    let parts: Vec<String> = near.take(3).filter_map(part).collect();
     format!("Largest part of the mean {noun}, at {}.", parts.join("; at "))
 }

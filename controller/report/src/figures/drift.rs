@@ -3,8 +3,9 @@
 use dwell_stats::{Block, Quantile, Shift, blocked_shift};
 use serde_json::json;
 
-use super::Subject;
-use crate::figure::{Figure, Table, WIDTH, delay_axis};
+use super::{RELAY, Subject, modes};
+use crate::data::TrialData;
+use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart};
 use crate::group::{self, Group};
 use crate::quantity::{compared, count, delay};
 use crate::steps::Steps;
@@ -44,7 +45,7 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
         (min, max) = (min.min(low), max.max(high));
         let label = group::trial_label(subject.run, trial);
         rows.push(json!({
-            "order": trial.order, "trial": label, "p1": unit.of(low),
+            "order": trial.order, "trial": label, "group": mode(trial), "p1": unit.of(low),
             "p50": unit.of(*median as f64), "p99": unit.of(high)
         }));
         let [p1, p50, p99] = [low, *median as f64, high].map(|ns| unit.cell(Some(ns)));
@@ -53,7 +54,7 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     let (scale, axis) = delay_axis(subject.noun, unit, min, max);
     let y =
         |field: &str| json!({"field": field, "type": "quantitative", "scale": scale, "axis": axis});
-    let body = json!({
+    let mut body = json!({
         "data": {"values": rows}, "width": WIDTH, "height": 220,
         "encoding": {"x": {
             "field": "order", "type": "quantitative",
@@ -71,6 +72,14 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
             }
         ]
     });
+    if !modes(subject.run).is_empty() {
+        let labels: Vec<String> =
+            modes(subject.run).iter().map(|mode| format!("{RELAY} {mode}")).collect();
+        let apart = told_apart(labels.iter().map(String::as_str));
+        body["layer"][0]["encoding"]["color"] = apart.clone();
+        body["layer"][1]["encoding"]["color"] = apart.clone();
+        body["layer"][1]["encoding"]["shape"] = apart;
+    }
     let title = format!("{} of each trial, in the order they ran", subject.title());
     let more = if total > TRIALS {
         format!(" Shown are {TRIALS} of {total}, evenly spaced.")
@@ -80,6 +89,11 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     let finding =
         format!("{finding} The dot is the median, the line holds 98 of 100 samples.{more}");
     Some(Figure::new("drift", title, finding, &subject.caption, body, table))
+}
+
+/// The mode of relaying of a trial, as it is labelled elsewhere.
+fn mode(trial: &TrialData) -> Option<String> {
+    trial.parameters.get(RELAY).map(|mode| format!("{RELAY} {mode}"))
 }
 
 /// Compares early trials of each cell with its late ones, so that order is not mistaken for load.

@@ -7,7 +7,7 @@ use crate::data::{HostData, HostSeries, Quantity, Series};
 use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart};
 use crate::group;
 use crate::host::{self, together};
-use crate::quantity::{Unit, three_digits};
+use crate::quantity::{Unit, listed, three_digits};
 
 /// Room for the labels of every panel, so that their times stand above each other.
 const LABELS: u32 = 56;
@@ -130,14 +130,21 @@ fn finding(subject: &Subject, host: &HostData, label: &str) -> String {
     let which = match subject.run.trials.len() {
         1 => String::new(),
         _ => format!(
-            " Shown is {label}: of the trials in the figure above, the one with the largest delays (p99)."
+            " Shown is {label}: of a few trials from all over the run, the one with the largest delays (p99)."
         ),
     };
     let more = match host.nodes_left_out {
         0 => String::new(),
         n => format!(" {n} more machines told of themselves and are not drawn."),
     };
-    format!("{said}{which}{more}")
+    let shared = match host.on_one_machine.as_slice() {
+        [] | [_] => String::new(),
+        nodes => format!(
+            " {} are namespaces of one machine: its processors, temperature and interrupts are those of all of them together, and say nothing of one node.",
+            listed(nodes)
+        ),
+    };
+    format!("{said}{shared}{which}{more}")
 }
 
 fn table(host: &HostData) -> Table {

@@ -2,12 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::Subject;
-use crate::data::PacketData;
+use super::{RELAY, Subject, modes, parts};
+use crate::condition::{Condition, Links};
+use crate::data::{PacketData, RunData, TrialData};
 use crate::figure::{Figure, Table, WIDTH};
 use crate::group;
 use crate::metric;
 use crate::quantity::{Unit, delay_ns, share};
+
+const WHOLE: &str = "end_to_end_ns";
 
 /// The parts that may make up a way, in packet order. A trial has those of one rung.
 const ORDER: [&str; 11] = [
@@ -24,45 +27,67 @@ const ORDER: [&str; 11] = [
     "receiver_in_ns",
 ];
 
+/// Trials of which packets are picked out, at most.
+const EXAMPLES: usize = 4;
+
+/// The trials, by their numbers, of which single packets are worth drawing: one of each mode of
+/// relaying, all at one condition; one from the middle where there are no modes.
+pub fn packets_wanted(run: &RunData) -> Vec<u32> {
+    let has = |trial: &&TrialData| trial.series.contains_key(WHOLE);
+    let trials: Vec<&TrialData> = group::finished(run).filter(has).collect();
+    let modes = modes(run);
+    if modes.is_empty() {
+        return trials.get(trials.len() / 2).map(|trial| trial.trial).into_iter().collect();
+    }
+    let condition = Condition::of(run, WHOLE, Links::Rated);
+    let of = |mode: &String| {
+        let fits = |trial: &&&TrialData| {
+            condition.holds(trial) && trial.parameters.get(RELAY) == Some(mode)
+        };
+        trials.iter().find(fits).map(|trial| trial.trial)
+    };
+    modes.iter().filter_map(of).take(EXAMPLES).collect()
+}
+
+/// A packet with its names: that beside its bar, and that which says all.
+struct Shown<'a> {
+    packet: &'a PacketData,
+    row: String,
+    full: String,
+}
+
 /// `None` where no packet was picked out.
 pub(super) fn waterfall(subject: &Subject) -> Option<Figure> {
-    let packets = &subject.run.packets;
-    let longest = packets.iter().map(|packet| packet.end_to_end_ns).max()?;
-    let unit = Unit::fitting(longest as f64);
-    let labels: Vec<String> = packets.iter().map(|packet| label(subject, packet)).collect();
-    let has = |name: &&str| packets.iter().any(|packet| packet.parts.contains_key(*name));
+    let packets: Vec<Shown> = subject.run.packets.iter().map(|one| shown(subject, one)).collect();
+    let longest = packets.iter().map(|it| it.packet.end_to_end_ns).max()?;
+    let unit = Unit::fitting(longest as f64 / 10.0);
+    let has = |name: &&str| packets.iter().any(|it| it.packet.parts.contains_key(*name));
     let names: Vec<&str> = ORDER.into_iter().filter(has).collect();
     let mut table = Table::new(["packet", "id"]);
     table.columns.extend(names.iter().map(|name| heading(name, unit)));
     table.columns.push(format!("end-to-end delay [{}]", unit.name()));
-    let mut rows = Vec::new();
-    for (packet, label) in packets.iter().zip(&labels) {
-        let mut from = 0;
-        let mut row = vec![label.clone(), packet.id.to_string()];
-        for name in &names {
-            let part = packet.parts.get(*name).copied();
-            row.push(unit.cell(part.map(|ns| ns as f64)));
-            let Some(ns) = part else { continue };
-            rows.push(json!({
-                "row": label, "group": metric::words(name), "from": unit.of(from as f64),
-                "to": unit.of((from + ns) as f64), "took": delay_ns(ns), "between": between(name)
-            }));
-            from += ns;
-        }
+    for Shown { packet, full, .. } in &packets {
+        let mut row = vec![full.clone(), packet.id.to_string()];
+        let part = |name: &&str| packet.parts.get(*name).map(|ns| *ns as f64);
+        row.extend(names.iter().map(|name| unit.cell(part(name))));
         row.push(unit.cell(Some(packet.end_to_end_ns as f64)));
         table.rows.push(row);
     }
-    let words: Vec<&str> = names.iter().map(|name| metric::words(name)).collect();
-    let body = body(&rows, &labels, &words, unit);
-    let finding = finding(packets, &labels)?;
+    let body = body(&packets, &names, unit);
+    let finding = finding(&packets)?;
     let title = "Single packets on their way".to_owned();
     Some(Figure::new("waterfall", title, finding, &subject.caption, body, table))
 }
 
-fn label(subject: &Subject, packet: &PacketData) -> String {
+fn shown<'a>(subject: &Subject, packet: &'a PacketData) -> Shown<'a> {
     let trial = subject.run.trials.iter().find(|trial| trial.trial == packet.trial);
+    let mode = trial.and_then(|trial| trial.parameters.get(RELAY).cloned());
     let cell = trial.map_or_else(String::new, |trial| group::trial_label(subject.run, trial));
-    format!("{} of {cell}", packet.which)
+    Shown {
+        packet,
+        row: mode.unwrap_or_else(|| format!("trial {}", packet.trial)),
+        full: format!("{} of {cell}", packet.which),
+    }
 }
 
 /// Between which stamps a part lies.
@@ -86,36 +111,75 @@ fn heading(name: &str, unit: Unit) -> String {
     format!("{}, {} [{}]", metric::words(name), between(name), unit.name())
 }
 
-fn body(rows: &[Value], labels: &[String], words: &[&str], unit: Unit) -> Value {
-    let title = format!("time since tx_app at the sender [{}]", unit.name());
-    let x = json!({
-        "field": "from", "type": "quantitative", "scale": {"zero": true, "nice": false},
-        "axis": {"title": title, "format": ",.6~r"}
+/// A panel for each kind of packet, with a scale of its own: the slowest of some thousand would
+/// flatten all others.
+fn body(packets: &[Shown], names: &[&str], unit: Unit) -> Value {
+    let words = parts::present(|part| names.iter().any(|name| parts::name(name) == part));
+    let mut kinds: Vec<&str> = Vec::new();
+    for it in packets {
+        if !kinds.contains(&it.packet.which.as_str()) {
+            kinds.push(&it.packet.which);
+        }
+    }
+    let panels = kinds.iter().map(|kind| {
+        let of: Vec<&Shown> = packets.iter().filter(|it| it.packet.which == *kind).collect();
+        let title = match *kind {
+            "median" => "the packet of median delay",
+            "p99" => "the packet at the 99th percentile",
+            "slowest" => "the slowest packet",
+            other => other,
+        };
+        panel(&of, names, &words, unit, title)
     });
+    let panels: Vec<Value> = panels.collect();
+    json!({"vconcat": panels, "spacing": 16})
+}
+
+fn panel(packets: &[&Shown], names: &[&str], words: &[&str], unit: Unit, title: &str) -> Value {
+    let mut rows = Vec::new();
+    for Shown { packet, row, full } in packets {
+        let mut from = 0;
+        for name in names {
+            let Some(ns) = packet.parts.get(*name).copied() else { continue };
+            rows.push(json!({
+                "row": row, "full": full, "group": parts::name(name), "from": unit.of(from as f64),
+                "to": unit.of((from + ns) as f64), "took": delay_ns(ns), "between": between(name)
+            }));
+            from += ns;
+        }
+    }
+    let labels: Vec<&str> = packets.iter().map(|it| it.row.as_str()).collect();
+    let axis = format!("time since tx_app at the sender [{}]", unit.name());
     json!({
-        "data": {"values": rows}, "width": WIDTH, "height": {"step": 30},
-        "mark": {"type": "bar", "size": 18},
+        "data": {"values": rows}, "width": WIDTH, "height": {"step": 28},
+        "title": {"text": title, "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
+        "mark": {"type": "bar", "size": 18, "style": "part"},
         "encoding": {
             "y": {
                 "field": "row", "type": "nominal", "sort": labels,
                 "axis": {"title": null, "ticks": false, "domain": false, "labelPadding": 8}
             },
-            "x": x, "x2": {"field": "to"},
-            "color": crate::figure::told_apart(words.iter().copied()),
+            "x": {
+                "field": "from", "type": "quantitative", "scale": {"zero": true, "nice": false},
+                "axis": {"title": axis, "format": ",.6~r"}
+            },
+            "x2": {"field": "to"},
+            "color": parts::colour(words),
             "tooltip": [
-                {"field": "row", "title": "packet"}, {"field": "group", "title": "part"},
+                {"field": "full", "title": "packet"}, {"field": "group", "title": "part"},
                 {"field": "between", "title": "between"}, {"field": "took", "title": "took"}
             ]
         }
     })
 }
 
-fn finding(packets: &[PacketData], labels: &[String]) -> Option<String> {
-    let slowest = packets.iter().zip(labels).max_by_key(|(packet, _)| packet.end_to_end_ns)?;
-    let (packet, label) = slowest;
+fn finding(packets: &[Shown]) -> Option<String> {
+    let slowest = packets.iter().max_by_key(|it| it.packet.end_to_end_ns)?;
+    let packet = slowest.packet;
     let (name, ns) = packet.parts.iter().max_by_key(|(_, ns)| **ns)?;
     Some(format!(
-        "The longest of these, the {label}, took {} from end to end, {} of it ({}) as {} ({}).",
+        "The longest of these, the {}, took {} from end to end, {} of it ({}) as {} ({}).",
+        slowest.full,
         delay_ns(packet.end_to_end_ns),
         delay_ns(*ns),
         share(*ns as f64 / packet.end_to_end_ns.max(1) as f64),

@@ -4,8 +4,9 @@
 use dwell_stats::Quantile;
 
 use super::Finding;
+use crate::condition;
 use crate::data::RunData;
-use crate::figures::{Subject, modes};
+use crate::figures::modes;
 use crate::fits;
 use crate::group::{self, Group};
 use crate::metric;
@@ -78,16 +79,15 @@ fn nlr(run: &RunData) -> Option<String> {
 }
 
 fn encrypt(run: &RunData) -> Option<String> {
-    if !modes(run).iter().any(|mode| mode == "encrypt") {
-        return None;
-    }
-    let part = run.only(crate::figures::RELAY, "encrypt");
-    let subject = Subject::of(&part)?;
-    let size = part.axes.iter().find(|axis| axis.name == "size")?;
-    let line = fits::fit(&subject, size)?;
+    let of = |fit: &fits::Fit| fit.relay.as_deref() == Some("encrypt") && fit.axis == "size";
+    let line = fits::fits(run).into_iter().find(of)?;
+    let held: Vec<String> = (line.held.iter())
+        .map(|(axis, value)| format!(", {} {value}", condition::axis_words(axis)))
+        .collect();
     Some(format!(
-        "Enciphering: {} = {} + {} ns x bytes (slope between {} and {}, R2 = {}).",
-        subject.noun,
+        "Enciphering{}: {} = {} + {} ns x bytes (slope between {} and {}, R2 = {}).",
+        held.concat(),
+        metric::words(&line.metric),
         delay(line.intercept_ns.value),
         three_digits(line.slope_ns_per_unit.value),
         three_digits(line.slope_ns_per_unit.low),

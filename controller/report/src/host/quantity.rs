@@ -73,6 +73,11 @@ impl Quantity {
         !matches!(self, Self::Frequency | Self::Temperature | Self::Signal)
     }
 
+    /// Whether it is of a whole machine, and not of what runs in one of its network namespaces.
+    pub(super) fn is_of_the_machine(self) -> bool {
+        !matches!(self, Self::OwnRunQueueWait | Self::Signal | Self::ChannelUse)
+    }
+
     /// As a sentence says it before "of n1".
     pub(crate) const fn words(self) -> &'static str {
         match self {

@@ -1,0 +1,129 @@
+//! Where figures of modes of relaying hold what they do not vary: S0's condition, or the nearest to
+//! it that was measured.
+//!
+//! Modes measured under different sizes, rates or loads must not be merged: of what varies, a figure
+//! shows one parameter and holds the others at one level, which it names.
+
+use std::collections::BTreeSet;
+
+use crate::data::{Axis, RunData, TrialData};
+use crate::figures::{RELAY, modes};
+use crate::group;
+
+/// S0.11 and S0.14: payload in bytes, packets per second.
+const S0: [(&str, f64, &str); 2] = [("size", 1000.0, "1000 B"), ("rate", 200.0, "200 pps")];
+
+/// The axis of the rate at which links hold packets, and its value where they hold none.
+pub(crate) const LINK_RATE: &str = "topology.link.rate";
+const BARE: &str = "none";
+
+/// Which links a figure is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// Those that take no time: the node is what is looked at.
+    Bare,
+    /// Those that hold packets for their transmission time: the whole way is looked at.
+    Rated,
+}
+
+/// One level of each parameter but the mode of relaying.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition<'a> {
+    held: Vec<Held<'a>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Held<'a> {
+    axis: &'a str,
+    value: &'a str,
+    /// S0's level, where this is another.
+    instead_of: Option<&'static str>,
+}
+
+impl<'a> Condition<'a> {
+    /// The levels nearest to S0's at which all modes were measured; where there is none, those at
+    /// which any was. Parameters that S0 does not know are held at the plan's first level.
+    pub(crate) fn of(run: &'a RunData, metric: &str, links: Links) -> Self {
+        let has = |trial: &&TrialData| {
+            trial.series.get(metric).is_some_and(|s| s.steps.iter().any(|step| step.count > 0))
+        };
+        let mut left: Vec<&TrialData> = group::finished(run).filter(has).collect();
+        let mut held = Vec::new();
+        for axis in run.axes.iter().filter(|axis| axis.name != RELAY) {
+            let Some((value, instead_of)) = level(run, axis, links, &left) else { continue };
+            left.retain(|trial| trial.parameters.get(&axis.name).is_some_and(|it| it == value));
+            held.push(Held { axis: &axis.name, value, instead_of });
+        }
+        Self { held }
+    }
+
+    /// Without some of the axes.
+    pub(crate) fn but(&self, axes: &[&str]) -> Self {
+        let held = self.held.iter().filter(|held| !axes.contains(&held.axis));
+        Self { held: held.cloned().collect() }
+    }
+
+    /// Each axis with the level at which it is held.
+    pub(crate) fn levels(&self) -> Vec<(&'a str, &'a str)> {
+        self.held.iter().map(|held| (held.axis, held.value)).collect()
+    }
+
+    /// The level of one axis.
+    pub(crate) fn level(&self, axis: &str) -> Option<&'a str> {
+        self.held.iter().find(|held| held.axis == axis).map(|held| held.value)
+    }
+
+    /// Whether a trial was measured at it.
+    pub(crate) fn holds(&self, trial: &TrialData) -> bool {
+        self.held.iter().all(|held| {
+            trial.parameters.get(held.axis).is_some_and(|of_trial| of_trial == held.value)
+        })
+    }
+
+    /// As a sentence says it after "at": `size 700B (S0: 1000 B), rate 200pps, load none`; `None`
+    /// where nothing is held.
+    pub(crate) fn words(&self) -> Option<String> {
+        let one = |held: &Held| {
+            let instead = held.instead_of.map_or_else(String::new, |s0| format!(" (S0: {s0})"));
+            format!("{} {}{instead}", axis_words(held.axis), held.value)
+        };
+        let all: Vec<String> = self.held.iter().map(one).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+}
+
+/// The axis as a sentence says it: `link rate` for `topology.link.rate`.
+pub(crate) fn axis_words(axis: &str) -> &str {
+    if axis == LINK_RATE { "link rate" } else { axis }
+}
+
+/// The level of one axis at which to hold it, and S0's where that is another.
+fn level<'a>(
+    run: &RunData,
+    axis: &'a Axis,
+    links: Links,
+    left: &[&TrialData],
+) -> Option<(&'a str, Option<&'static str>)> {
+    let measured = |value: &String| {
+        let at = left.iter().filter(|trial| trial.parameters.get(&axis.name) == Some(value));
+        at.map(|trial| trial.parameters.get(RELAY)).collect::<BTreeSet<_>>().len()
+    };
+    let most = axis.values.iter().map(measured).max().filter(|most| *most > 0)?;
+    let enough = modes(run).len().clamp(1, most);
+    let places = || (0..axis.values.len()).filter(|n| measured(&axis.values[*n]) >= enough);
+    let s0 = S0.iter().find(|(name, ..)| *name == axis.name);
+    let place = if let (Some((_, wanted, _)), Some(numbers)) = (s0, &axis.numbers) {
+        let away = |n: &usize| numbers.get(*n).map_or(f64::MAX, |number| (number - wanted).abs());
+        places().min_by(|a, b| away(a).total_cmp(&away(b)))
+    } else if axis.name == LINK_RATE && links == Links::Rated {
+        places().find(|n| axis.values[*n] != BARE)
+    } else {
+        places().find(|n| axis.values[*n] == BARE)
+    };
+    let place = place.or_else(|| places().next())?;
+    let at_s0 = |(_, wanted, _): &&(&str, f64, &str)| {
+        axis.numbers.as_ref().and_then(|numbers| numbers.get(place)) == Some(wanted)
+    };
+    let instead_of = s0.filter(|s0| !at_s0(s0)).map(|(.., words)| *words);
+    Some((axis.values[place].as_str(), instead_of))
+}

@@ -1,0 +1,255 @@
+//! The 95th percentile of node delay and of processing against a parameter, a line for each mode of
+//! relaying (S0.13, Fig 6).
+
+use dwell_record::Scalar;
+use dwell_stats::Quantile;
+use serde_json::{Value, json};
+
+use super::{RELAY, Subject, bands, modes};
+use crate::condition::{Condition, Links, axis_words};
+use crate::data::{Axis, TrialData};
+use crate::figure::{Figure, Table, WIDTH, delay_axis, slug, told_apart};
+use crate::group::{self, Group};
+use crate::metric;
+use crate::quantity::{Unit, count, delay_ns, listed, share};
+
+/// The confidence of bands.
+const CONFIDENCE: f64 = 0.95;
+const PROCESSING: &str = "processing_ns";
+
+/// The 95th percentile of a mode at a level of the parameter.
+struct Spot<'a> {
+    metric: &'a str,
+    mode: &'a str,
+    /// The place of the level on the axis.
+    place: usize,
+    samples: u64,
+    trials: usize,
+    p95: i64,
+    /// Between which the percentile of the source lies, where enough samples bound it.
+    bounds: Option<(i64, i64)>,
+}
+
+/// `None` unless two levels of the axis have a 95th percentile.
+pub(super) fn against(subject: &Subject, axis: &Axis) -> Option<Figure> {
+    let condition = Condition::of(subject.run, subject.metric, Links::Bare).but(&[&axis.name]);
+    let mut spots = spots(subject, axis, &condition, subject.metric);
+    let places = |spots: &[Spot]| {
+        let mut places: Vec<usize> = spots.iter().map(|spot| spot.place).collect();
+        places.sort_unstable();
+        places.dedup();
+        places.len()
+    };
+    if places(&spots) < 2 {
+        return None;
+    }
+    spots.extend(self::spots(subject, axis, &condition, PROCESSING));
+    let mut finding = [subject.metric, PROCESSING]
+        .iter()
+        .filter_map(|metric| said(&spots, metric, axis))
+        .collect::<Vec<_>>()
+        .join(" ");
+    if let Some(words) = condition.words() {
+        finding += &format!(" Held: {words}.");
+    }
+    let without = without_processing(subject, &spots);
+    if !without.is_empty() {
+        finding += &format!(
+            " No program has hold of a packet that {} passes on: it has no processing delay.",
+            listed(&without)
+        );
+    }
+    if spots.iter().any(|spot| spot.bounds.is_some()) {
+        finding += " Bands: where the percentile lies, by the samples (95 %) and over repetitions.";
+    }
+    let middle = spots.iter().map(|spot| spot.p95).max()? as f64;
+    let table = table(&spots, axis, Unit::fitting(middle));
+    let title = format!(
+        "{} and processing delay against {}, 95th percentile",
+        subject.title(),
+        axis_words(&axis.name)
+    );
+    let body = body(subject, axis, &spots);
+    let id = format!("p95-{}", slug(&axis.name));
+    Some(Figure::new(id, title, finding, &subject.caption, body, table))
+}
+
+fn spots<'a>(
+    subject: &Subject<'a>,
+    axis: &Axis,
+    condition: &Condition,
+    metric: &'a str,
+) -> Vec<Spot<'a>> {
+    let mut spots = Vec::new();
+    for mode in modes(subject.run) {
+        for (place, value) in axis.values.iter().enumerate() {
+            let trials = group::finished(subject.run).filter(|trial| {
+                let is = |name: &str, value: &str| {
+                    trial.parameters.get(name).is_some_and(|of_trial| of_trial == value)
+                };
+                condition.holds(trial) && is(RELAY, mode) && is(&axis.name, value)
+            });
+            let group = Group::new(mode.clone(), trials.collect(), metric);
+            let Some(p95) = group.quantile(Quantile::P95) else { continue };
+            spots.push(Spot {
+                metric,
+                mode,
+                place,
+                samples: group.steps.count(),
+                trials: group.over_trials(Quantile::P95).count(),
+                p95,
+                bounds: bounds(&group),
+            });
+        }
+    }
+    spots
+}
+
+/// Between which the percentile of the source lies, had successive packets nothing to do with each
+/// other; and at least as far apart as repetitions are.
+fn bounds(group: &Group) -> Option<(i64, i64)> {
+    let samples = group.steps.interval_at(Quantile::P95, CONFIDENCE)?;
+    let each = group.over_trials(Quantile::P95).map(|(_, ns)| ns);
+    Some(each.fold(samples, |(low, high), ns| (low.min(ns), high.max(ns))))
+}
+
+/// The modes that have node delay and no processing.
+fn without_processing(subject: &Subject, spots: &[Spot]) -> Vec<String> {
+    let has = |mode: &str, metric: &str| {
+        spots.iter().any(|spot| spot.mode == mode && spot.metric == metric)
+    };
+    let without = |mode: &&String| has(mode, subject.metric) && !has(mode, PROCESSING);
+    modes(subject.run).iter().filter(without).cloned().collect()
+}
+
+/// From the first to the last level of each mode; of loads and the like, which have no order, too.
+fn said(spots: &[Spot], metric: &str, axis: &Axis) -> Option<String> {
+    let mut modes: Vec<&str> = Vec::new();
+    for spot in spots.iter().filter(|spot| spot.metric == metric) {
+        if !modes.contains(&spot.mode) {
+            modes.push(spot.mode);
+        }
+    }
+    let one = |mode: &&str| {
+        let mut of = spots.iter().filter(|spot| spot.metric == metric && spot.mode == *mode);
+        let first = of.next()?;
+        let last = of.next_back();
+        let at = |spot: &Spot| format!("{} at {}", delay_ns(spot.p95), axis.values[spot.place]);
+        Some(match last {
+            Some(last) => format!("{mode} {}, {}", at(first), at(last)),
+            None => format!("{mode} {}", at(first)),
+        })
+    };
+    let all: Vec<String> = modes.iter().filter_map(one).collect();
+    let noun = super::capital(metric::words(metric));
+    (!all.is_empty()).then(|| {
+        format!("{noun}, 95th percentile by {}: {}.", axis_words(&axis.name), all.join("; "))
+    })
+}
+
+fn body(subject: &Subject, axis: &Axis, spots: &[Spot]) -> Value {
+    let numbers = axis.numbers.as_ref().filter(|numbers| numbers.len() == axis.values.len());
+    let levels: Vec<String> =
+        axis.values.iter().map(|value| level_label(subject, axis, value)).collect();
+    let x = match numbers {
+        Some(numbers) => bands::x(axis, numbers),
+        None => json!({
+            "field": "x", "type": "ordinal", "sort": levels, "scale": {"domain": levels},
+            "axis": {"title": axis_words(&axis.name), "labelAngle": 0, "grid": false}
+        }),
+    };
+    let panels = [subject.metric, PROCESSING].into_iter().filter_map(|metric| {
+        let of: Vec<&Spot> = spots.iter().filter(|spot| spot.metric == metric).collect();
+        let ends = of.iter().flat_map(|spot| {
+            let (low, high) = spot.bounds.unwrap_or((spot.p95, spot.p95));
+            [low, high]
+        });
+        let (min, max) = (ends.clone().min()? as f64, ends.max()? as f64);
+        let mut middle: Vec<i64> = of.iter().map(|spot| spot.p95).collect();
+        middle.sort_unstable();
+        let unit = Unit::fitting(middle[middle.len() / 2] as f64);
+        let (scale, y_axis) = delay_axis("p95", unit, min, max);
+        let y = |field: &str| {
+            json!({"field": field, "type": "quantitative", "scale": scale, "axis": y_axis})
+        };
+        let rows: Vec<Value> = of
+            .iter()
+            .map(|spot| {
+                let x = match numbers {
+                    Some(numbers) => json!(numbers[spot.place]),
+                    None => json!(levels[spot.place]),
+                };
+                let value = |ns: i64| unit.of(ns as f64);
+                let (low, high) = spot.bounds.map_or((None, None), |(low, high)| (Some(low), Some(high)));
+                json!({
+                    "group": format!("{RELAY} {}", spot.mode), "x": x, "p95": value(spot.p95),
+                    "low": low.map(value), "high": high.map(value), "samples": spot.samples
+                })
+            })
+            .collect();
+        let labels: Vec<String> =
+            modes(subject.run).iter().map(|mode| format!("{RELAY} {mode}")).collect();
+        let mut apart = told_apart(labels.iter().map(String::as_str));
+        // The legend would else be as pale as the bands.
+        apart["legend"] = json!({"symbolOpacity": 1});
+        let heading = format!("{} [{}]", super::capital(metric::words(metric)), unit.name());
+        Some(json!({
+            "data": {"values": rows}, "width": WIDTH, "height": 200,
+            "title": {"text": heading, "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
+            "encoding": {"x": x, "color": apart},
+            "layer": [
+                {
+                    "mark": {"type": "area", "opacity": 0.16},
+                    "encoding": {"y": y("low"), "y2": {"field": "high"}}
+                },
+                {
+                    "mark": {"type": "line"},
+                    "encoding": {"y": y("p95"), "strokeDash": apart}
+                },
+                {
+                    "mark": {"type": "point", "filled": true, "size": 64, "opacity": 1, "tooltip": {"content": "data"}},
+                    "encoding": {"y": y("p95"), "shape": apart}
+                }
+            ]
+        }))
+    });
+    json!({"vconcat": panels.collect::<Vec<_>>(), "spacing": 18})
+}
+
+/// The level as the axis shows it: of a load with what its processors were asked to burn.
+fn level_label(subject: &Subject, axis: &Axis, value: &str) -> String {
+    let asked = |trial: &TrialData| {
+        let of = |load: &dwell_record::Summary| {
+            load.values.get("asked_ratio").copied().flatten().map(Scalar::as_f64)
+        };
+        trial.loads.iter().filter_map(of).reduce(f64::max)
+    };
+    let here = |trial: &&TrialData| trial.parameters.get(&axis.name).is_some_and(|it| it == value);
+    let ratio = (axis.name == "load")
+        .then(|| group::finished(subject.run).filter(here).find_map(asked))
+        .flatten();
+    ratio.map_or_else(|| value.to_owned(), |ratio| format!("{value} ({} asked)", share(ratio)))
+}
+
+fn table(spots: &[Spot], axis: &Axis, unit: Unit) -> Table {
+    let mut table =
+        Table::new(["delay", "mode", "level", "samples", "trials", "p95", "at least", "at most"]);
+    table.columns[2] = axis_words(&axis.name).to_owned();
+    for column in &mut table.columns[5..] {
+        *column = format!("{column} [{}]", unit.name());
+    }
+    for spot in spots {
+        let cell = |ns: Option<i64>| unit.cell(ns.map(|ns| ns as f64));
+        table.row([
+            metric::words(spot.metric).to_owned(),
+            spot.mode.to_owned(),
+            axis.values[spot.place].clone(),
+            count(spot.samples),
+            spot.trials.to_string(),
+            cell(Some(spot.p95)),
+            cell(spot.bounds.map(|(low, _)| low)),
+            cell(spot.bounds.map(|(_, high)| high)),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,215 @@
+//! The way over the node and its two links, stacked at their 95th percentiles, and the node in
+//! relation to the links (S0.15, S0.17, Fig 8).
+
+use serde_json::{Value, json};
+
+use super::{RELAY, Subject, modes, parts};
+use crate::condition::{Condition, Links};
+use crate::data::{RunData, TrialData};
+use crate::figure::{Figure, Table, WIDTH};
+use crate::group;
+use crate::metric;
+use crate::quantity::{Unit, delay_ns, share};
+
+/// Sizes of packets of which each mode of relaying has a bar, at most.
+const SIZES: usize = 4;
+
+/// A mode of relaying at a size.
+struct Stack<'a> {
+    mode: &'a str,
+    size: Option<&'a str>,
+    /// 95th percentiles in packet order.
+    parts: Vec<(&'static str, i64)>,
+    node: i64,
+    /// Of both links together, per packet.
+    links: i64,
+    /// From end to end, by the stamps of both ends.
+    whole: Option<i64>,
+}
+
+/// `None` unless a node and its links have 95th percentiles.
+pub(super) fn end_to_end(subject: &Subject) -> Option<Figure> {
+    let run = subject.run;
+    let condition = Condition::of(run, subject.metric, Links::Rated);
+    let stacks = stacks(subject, &condition.but(&["size"]));
+    let longest = stacks.iter().map(Stack::reach).max()?;
+    let unit = Unit::fitting(longest as f64 / 2.0);
+    let mut finding = finding(&stacks, condition.level("size"));
+    if let Some(words) = condition.but(&["size"]).words() {
+        finding += &format!(" Held: {words}.");
+    }
+    finding += &format!(
+        " Stacked are 95th percentiles, as S0 did{}; they do not add up to that of the whole way, which \
+         the dark line marks and which has the ends too. The node's is the {}.",
+        if repeated(run) { " (of repetitions the middle one)" } else { "" },
+        subject.noun
+    );
+    let title = "Node and links on the way, 95th percentiles, and their ratio (NLR)";
+    let table = table(&stacks, unit);
+    let body = body(&stacks, unit);
+    Some(Figure::new("end-to-end", title, finding, &subject.caption, body, table))
+}
+
+impl Stack<'_> {
+    fn label(&self) -> String {
+        self.size.map_or_else(|| self.mode.to_owned(), |size| format!("{}, {size}", self.mode))
+    }
+
+    /// Node delay over link delay (S0.15); `None` where links take no time.
+    fn nlr(&self) -> Option<f64> {
+        (self.links > 0).then(|| self.node as f64 / self.links as f64)
+    }
+
+    /// Where the bar or the line ends.
+    fn reach(&self) -> i64 {
+        let stacked = self.parts.iter().map(|(_, ns)| *ns).sum();
+        self.whole.map_or(stacked, |whole| whole.max(stacked))
+    }
+}
+
+fn repeated(run: &RunData) -> bool {
+    run.trials.iter().any(|trial| trial.repetition > 1)
+}
+
+fn stacks<'a>(subject: &Subject<'a>, held: &Condition) -> Vec<Stack<'a>> {
+    let run = subject.run;
+    let sizes: Vec<Option<&str>> = match run.axes.iter().find(|axis| axis.name == "size") {
+        Some(axis) => group::evenly(axis.values.iter().map(|v| Some(v.as_str())).collect(), SIZES),
+        None => vec![None],
+    };
+    let mut stacks = Vec::new();
+    for mode in modes(run) {
+        for size in &sizes {
+            let fits = |trial: &&TrialData| {
+                let is = |name: &str, value: &str| {
+                    trial.parameters.get(name).is_some_and(|of_trial| of_trial == value)
+                };
+                held.holds(trial) && is(RELAY, mode) && size.is_none_or(|it| is("size", it))
+            };
+            let trials: Vec<&TrialData> = group::finished(run).filter(fits).collect();
+            let p95 = |metric: &str| middle_p95(&trials, metric);
+            let (Some(node), Some(links)) = (p95(subject.metric), p95("link_delay_ns")) else {
+                continue;
+            };
+            let parts = match (p95("link_in_ns"), p95("link_out_ns")) {
+                (Some(before), Some(behind)) => {
+                    vec![(parts::LINK_IN, before), (parts::NODE, node), (parts::LINK_OUT, behind)]
+                }
+                _ => vec![(parts::NODE, node), (parts::LINKS, links)],
+            };
+            let whole = p95("end_to_end_ns");
+            stacks.push(Stack { mode, size: *size, parts, node, links, whole });
+        }
+    }
+    stacks
+}
+
+/// The middle one of the 95th percentiles of trials: of parts no more is kept of a trial than what
+/// sums it up, and a trial is one observation.
+fn middle_p95(trials: &[&TrialData], metric: &str) -> Option<i64> {
+    let of = |trial: &&TrialData| trial.summary.as_ref()?.metrics.get(metric)?.p95;
+    let mut all: Vec<i64> = trials.iter().filter_map(of).collect();
+    all.sort_unstable();
+    all.get(all.len().checked_sub(1)? / 2).copied()
+}
+
+/// Of each mode what it is at the size that is nearest to S0's.
+fn finding(stacks: &[Stack], size: Option<&str>) -> String {
+    let near = stacks.iter().filter(|stack| stack.size == size || stack.size.is_none());
+    let said = |stack: &Stack| {
+        let nlr = stack.nlr().map_or_else(String::new, |nlr| format!(", an NLR of {}", share(nlr)));
+        let (node, links) = (delay_ns(stack.node), delay_ns(stack.links));
+        format!("the node takes {node} and its links {links}{nlr} ({})", stack.label())
+    };
+    let all: Vec<String> = near.map(said).collect();
+    if all.is_empty() {
+        return "Nothing was measured near S0's size: cannot tell.".to_owned();
+    }
+    format!("At the 95th percentile: {}.", all.join("; "))
+}
+
+fn table(stacks: &[Stack], unit: Unit) -> Table {
+    let names = parts::present(|name| stacks.iter().any(|s| s.parts.iter().any(|p| p.0 == name)));
+    let mut table = Table { columns: vec!["group".to_owned()], rows: Vec::new() };
+    table.columns.extend(names.iter().map(|name| format!("{name} [{}]", unit.name())));
+    table.columns.extend([
+        format!("both links of a packet [{}]", unit.name()),
+        format!("{} [{}]", metric::words("end_to_end_ns"), unit.name()),
+        "node over links (NLR)".to_owned(),
+    ]);
+    for stack in stacks {
+        let cell = |ns: Option<i64>| unit.cell(ns.map(|ns| ns as f64));
+        let part = |name: &&str| stack.parts.iter().find(|p| p.0 == *name).map(|p| p.1);
+        let mut row = vec![stack.label()];
+        row.extend(names.iter().map(|name| cell(part(name))));
+        row.extend([cell(Some(stack.links)), cell(stack.whole)]);
+        row.push(stack.nlr().map_or_else(|| "-".to_owned(), share));
+        table.rows.push(row);
+    }
+    table
+}
+
+fn body(stacks: &[Stack], unit: Unit) -> Value {
+    let (mut bars, mut ends) = (Vec::new(), Vec::new());
+    for stack in stacks {
+        let mut from = 0;
+        for (part, ns) in &stack.parts {
+            bars.push(json!({
+                "row": stack.label(), "group": part, "from": unit.of(from as f64),
+                "to": unit.of((from + ns) as f64), "p95": delay_ns(*ns)
+            }));
+            from += ns;
+        }
+        let nlr = stack.nlr().map_or_else(String::new, |nlr| format!("NLR {}", share(nlr)));
+        ends.push(json!({
+            "row": stack.label(), "whole": stack.whole.map(|ns| unit.of(ns as f64)),
+            "end": unit.of(stack.reach() as f64), "label": nlr,
+            "said": stack.whole.map(delay_ns)
+        }));
+    }
+    let labels: Vec<String> = stacks.iter().map(Stack::label).collect();
+    let names = parts::present(|name| stacks.iter().any(|s| s.parts.iter().any(|p| p.0 == name)));
+    let title = format!("95th percentile, stacked [{}]", unit.name());
+    let x = |field: &str| {
+        json!({
+            "field": field, "type": "quantitative", "scale": {"zero": true, "nice": true},
+            "axis": {"title": title, "format": ",.6~r"}
+        })
+    };
+    json!({
+        "width": WIDTH, "height": {"step": 30},
+        "encoding": {"y": {
+            "field": "row", "type": "nominal", "sort": labels, "scale": {"domain": labels},
+            "axis": {"title": null, "ticks": false, "domain": false, "labelPadding": 8}
+        }},
+        "layer": [
+            {
+                "data": {"values": bars},
+                "mark": {"type": "bar", "size": 16, "style": "part"},
+                "encoding": {
+                    "x": x("from"), "x2": {"field": "to"}, "color": parts::colour(&names),
+                    "tooltip": [
+                        {"field": "row", "title": "mode"}, {"field": "group", "title": "part"},
+                        {"field": "p95", "title": "95th percentile"}
+                    ]
+                }
+            },
+            {
+                "data": {"values": ends},
+                "mark": {"type": "tick", "style": "middle", "size": 22},
+                "encoding": {
+                    "x": x("whole"),
+                    "tooltip": [
+                        {"field": "row", "title": "mode"},
+                        {"field": "said", "title": "end to end, 95th percentile"}
+                    ]
+                }
+            },
+            {
+                "data": {"values": ends},
+                "mark": {"type": "text", "style": "label", "align": "left", "dx": 6, "fontSize": 11},
+                "encoding": {"x": x("end"), "text": {"field": "label", "type": "nominal"}}
+            }
+        ]
+    })
+}

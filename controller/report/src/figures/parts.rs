@@ -1,0 +1,78 @@
+//! The parts of which the way of a packet consists, each with one name and one colour in every figure
+//! that takes a way apart.
+
+use serde_json::{Value, json};
+
+pub(super) const SENDER: &str = "at the sender";
+pub(super) const LINK_IN: &str = "link to the node";
+pub(super) const NODE: &str = "node as a whole";
+pub(super) const LINK_OUT: &str = "link from the node";
+pub(super) const LINKS: &str = "links together";
+/// What the parts leave of a whole.
+pub(super) const REST: &str = "not stamped";
+
+/// In the order in which a packet meets them; the theme has as many colours.
+const ALL: [&str; 11] = [
+    SENDER,
+    LINK_IN,
+    "queueing on arrival",
+    "processing",
+    "queueing on departure",
+    "queueing discipline",
+    NODE,
+    LINK_OUT,
+    LINKS,
+    "at the receiver",
+    REST,
+];
+
+/// What the metric of a part is called.
+pub(super) fn name(metric: &str) -> &'static str {
+    match metric {
+        "sender_out_ns" => SENDER,
+        "link_in_ns" => LINK_IN,
+        "queueing_in_ns" => ALL[2],
+        "processing_ns" => ALL[3],
+        "queueing_out_ns" => ALL[4],
+        "qdisc_ns" => ALL[5],
+        "node_delay_ns" | "node_delay_driver_ns" | "node_delay_netfilter_ns" => NODE,
+        "link_out_ns" => LINK_OUT,
+        "link_delay_ns" => LINKS,
+        "receiver_in_ns" => ALL[9],
+        _ => REST,
+    }
+}
+
+/// Those of the parts that `has` names, in packet order.
+pub(super) fn present(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    ALL.into_iter().filter(|part| has(part)).collect()
+}
+
+/// The colour of a part. The scale knows all of them, so that none depends on which others a figure
+/// has; the legend names those present.
+pub(super) fn colour(present: &[&str]) -> Value {
+    json!({
+        "field": "group", "type": "nominal", "title": null, "sort": null,
+        "scale": {"domain": ALL, "range": "ordinal"},
+        "legend": {"values": present, "columns": 4}
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_has_a_colour_of_its_own() {
+        for config in [crate::theme::light(), crate::theme::dark()] {
+            let colours = config["range"]["ordinal"].as_array().unwrap();
+            assert_eq!(colours.len(), ALL.len());
+        }
+    }
+
+    #[test]
+    fn a_part_has_the_same_colour_whatever_else_a_figure_shows() {
+        let (one, other) = (colour(&[LINK_IN]), colour(&[SENDER, LINK_IN, REST]));
+        assert_eq!(one["scale"], other["scale"]);
+    }
+}

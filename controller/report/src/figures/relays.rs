@@ -1,0 +1,165 @@
+//! The figures of a run over modes of relaying: what S0 drew. Modes are series or panels of each
+//! figure; what a figure does not vary is held at S0's condition, or the nearest that was measured.
+
+use super::{
+    Overlay, RELAY, Subject, against, boxes, breakdown, ccdf, drift, ecdf, end_to_end, fit, heat,
+    histogram, host, jitter, loss, modes, percentiles, timeline, waterfall,
+};
+use crate::condition::{Condition, Links};
+use crate::data::{Axis, RunData};
+use crate::figure::{Figure, slug};
+use crate::group;
+
+/// The most telling first.
+pub(super) fn relays(subject: &Subject) -> Vec<Figure> {
+    let (run, metric) = (subject.run, subject.metric);
+    let condition = Condition::of(run, metric, Links::Bare);
+    let mut figures = Vec::new();
+    for axis in varied(run) {
+        figures.extend(against::against(subject, axis));
+    }
+    figures.extend(end_to_end::end_to_end(subject));
+    figures.extend(breakdown::breakdown(subject));
+    figures.extend(waterfall::waterfall(subject));
+    figures.extend(at_one_condition(subject, &condition));
+    figures.extend(host::host(subject));
+    for axis in varied(run).filter(|axis| axis.numbers.is_none()) {
+        figures.extend(by_level(subject, &condition, axis));
+    }
+    for mode in modes(run) {
+        figures.extend(of_mode(subject, &condition, mode));
+    }
+    figures.extend(drift::drift(subject));
+    figures
+}
+
+/// The axes beside the modes that have several levels.
+fn varied(run: &RunData) -> impl Iterator<Item = &Axis> {
+    run.axes.iter().filter(|axis| axis.name != RELAY && axis.values.len() > 1)
+}
+
+/// Timelines (Fig 4) and distributions (Fig 7) of the modes.
+fn at_one_condition(subject: &Subject, condition: &Condition) -> Vec<Figure> {
+    let part = subject.run.at(&condition.levels());
+    let mut figures = Vec::new();
+    let Some(here) = Subject::about(&part, subject.metric) else { return figures };
+    let mut said = Vec::new();
+    if let Some(words) = condition.words() {
+        said.push(format!("Held: {words}."));
+    }
+    let has = |mode: &&String| !here.cells.iter().any(|cell| cell.label == label(mode));
+    let absent: Vec<String> = modes(subject.run).iter().filter(has).cloned().collect();
+    if !absent.is_empty() {
+        said.push(format!("Not measured there: {}.", absent.join(", ")));
+    }
+    let note = said.join(" ");
+    let overlay = Overlay {
+        noun: here.noun,
+        unit: here.unit,
+        caption: &here.caption,
+        groups: &here.cells,
+        note: (!note.is_empty()).then_some(note.as_str()),
+    };
+    figures.extend(ecdf(&overlay));
+    figures.extend(timeline::timeline(&here).map(|mut figure| {
+        figure.finding = overlay.noted(figure.finding);
+        figure
+    }));
+    if let Some(axis) = part.axes.iter().find(|axis| axis.name == RELAY) {
+        figures.extend(boxes::by_axis(&here, axis).map(|mut figure| {
+            figure.finding = overlay.noted(figure.finding);
+            figure
+        }));
+    }
+    figures.extend(ccdf(&overlay));
+    figures.extend(percentiles(&overlay));
+    figures.extend(histogram(&overlay));
+    for figure in &mut figures {
+        figure.title += ", by mode of relaying";
+    }
+    figures
+}
+
+/// What the label of a cell is that is nothing but a mode.
+fn label(mode: &str) -> String {
+    format!("{RELAY} {mode}")
+}
+
+/// A box for each mode at each level of a parameter that is no number, such as a load.
+fn by_level(subject: &Subject, condition: &Condition, axis: &Axis) -> Option<Figure> {
+    let held = condition.but(&[&axis.name]);
+    let part = subject.run.at(&held.levels());
+    let here = Subject::about(&part, subject.metric)?;
+    let mut groups = Vec::new();
+    for mode in modes(subject.run) {
+        for value in &axis.values {
+            let trials = group::finished(subject.run).filter(|trial| {
+                let is = |name: &str, value: &str| {
+                    trial.parameters.get(name).is_some_and(|of_trial| of_trial == value)
+                };
+                held.holds(trial) && is(RELAY, mode) && is(&axis.name, value)
+            });
+            let label = format!("{mode}, {} {value}", crate::condition::axis_words(&axis.name));
+            groups.push(group::Group::new(label, trials.collect(), subject.metric));
+        }
+    }
+    groups.retain(|group| group.steps.count() > 0);
+    let name = crate::condition::axis_words(&axis.name);
+    let note = held.words().map(|words| format!("Held: {words}."));
+    let overlay = Overlay {
+        noun: here.noun,
+        unit: here.unit,
+        caption: &here.caption,
+        groups: &groups,
+        note: note.as_deref(),
+    };
+    let medians: Vec<String> = groups
+        .iter()
+        .filter_map(|group| {
+            let median = group.quantile(dwell_stats::Quantile::P50)?;
+            Some(format!("{} ({})", crate::quantity::delay_ns(median), group.label))
+        })
+        .collect();
+    let finding = format!("Medians: {}.", medians.join(", "));
+    let title = format!("{} by mode and {name}", here.title());
+    boxes(&overlay, format!("boxes-{}", slug(&axis.name)), title, finding)
+}
+
+/// Jitter and loss against size (Fig 5), the line through delay against size (S0.16), and both
+/// numbers at once, of one mode.
+fn of_mode(subject: &Subject, condition: &Condition, mode: &str) -> Vec<Figure> {
+    let of = |condition: &Condition| {
+        let mut levels = condition.levels();
+        levels.push((RELAY, mode));
+        subject.run.at(&levels)
+    };
+    let mut figures = Vec::new();
+    let mut add = |part: &RunData, held: &Condition, draw: &Draw| {
+        let Some(here) = Subject::about(part, subject.metric) else { return };
+        let size = part.axes.iter().find(|axis| axis.name == "size");
+        let Some(mut figure) = size.and_then(|size| draw(&here, size)) else { return };
+        figure.id = format!("{}-{}", figure.id, slug(mode));
+        figure.title += &format!(", relay {mode}");
+        if let Some(words) = held.words() {
+            figure.finding += &format!(" Held: {words}.");
+        }
+        figures.push(figure);
+    };
+    let at_one = condition.but(&["size"]);
+    let part = of(&at_one);
+    add(&part, &at_one, &|here, size| jitter::jitter(here, size));
+    let numbers = condition.but(&["size", "rate"]);
+    let part = of(&numbers);
+    add(&part, &numbers, &|here, size| fit::fit(here, size));
+    add(&part, &numbers, &|here, size| {
+        let mut figure = loss::loss(here.run, size)?;
+        if here.run.axes.iter().any(|axis| axis.name == "rate" && axis.values.len() > 1) {
+            figure.finding += " All rates are taken together.";
+        }
+        Some(figure)
+    });
+    add(&part, &numbers, &|here, _| heat::heat(here));
+    figures
+}
+
+type Draw<'d> = dyn Fn(&Subject, &Axis) -> Option<Figure> + 'd;
