@@ -6,6 +6,7 @@
 //! packets pass, for the same reason.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 
@@ -36,6 +37,10 @@ pub(crate) struct Join {
     packets: Vec<Packet>,
     index: HashMap<(usize, u64), usize>,
     routes: Vec<Route>,
+    /// Whether a node is between the ends, stamped or not.
+    relayed: bool,
+    /// Whether a clock was stepped meanwhile: stamps of before and after have no distance.
+    void: bool,
     pub(crate) told: Told,
 }
 
@@ -48,6 +53,8 @@ pub(crate) struct Told {
     pub(crate) strange: [u64; 3],
     /// Packets sent beyond those that are joined.
     pub(crate) left_out: u64,
+    /// Packets that the sender told of under an id that it had told of before.
+    pub(crate) repeated: u64,
 }
 
 /// A packet that was sent.
@@ -81,6 +88,22 @@ enum Side {
 }
 
 impl Join {
+    /// Of packets that pass a node on their way, or none.
+    pub(crate) fn new(relayed: bool) -> Self {
+        Self { relayed, ..Self::default() }
+    }
+
+    /// Notes that a clock was stepped. Where in the trial cannot be told from pairings at its ends,
+    /// so that no delay of it holds.
+    pub(crate) fn make_void(&mut self) {
+        self.void = true;
+    }
+
+    /// Packets whose delays do not hold.
+    pub(crate) fn void(&self) -> u64 {
+        if self.void { self.packets.len() as u64 } else { 0 }
+    }
+
     /// Takes the sender's segment; comes first.
     pub(crate) fn sender(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
         let mut flows = HashMap::new();
@@ -96,12 +119,14 @@ impl Join {
                     self.told.left_out += 1;
                     return;
                 }
-                let way = Way { sender: passage.stamps, ..Way::default() };
                 let (id, size) = (passage.id, passage.size);
-                if self.index.insert((flow, id), self.packets.len()).is_none() {
-                    let packet = Packet { id, size, way, received: false, reordered: false };
-                    self.packets.push(packet);
-                }
+                let Entry::Vacant(new) = self.index.entry((flow, id)) else {
+                    self.told.repeated += 1;
+                    return;
+                };
+                new.insert(self.packets.len());
+                let way = Way { sender: passage.stamps, ..Way::default() };
+                self.packets.push(Packet { id, size, way, received: false, reordered: false });
             }
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
@@ -217,7 +242,8 @@ impl Join {
 
     /// At which stamps links begin and end.
     pub(crate) fn rungs(&self) -> Rungs {
-        Rungs::of(self.packets.iter().map(|packet| &packet.way))
+        let rungs = Rungs::of(self.packets.iter().map(|packet| &packet.way));
+        if self.relayed { rungs.through_a_node() } else { rungs }
     }
 
     /// How many packets that arrived lack a stamp that others of them have, by machine and point.
@@ -237,8 +263,12 @@ impl Join {
         missing
     }
 
-    /// Bits of payload that arrived per second; `None` of fewer than two packets.
+    /// Bits of payload that arrived per second; `None` of fewer than two packets, and where the
+    /// clock that says when was stepped.
     pub(crate) fn throughput(&self) -> Option<f64> {
+        if self.void {
+            return None;
+        }
         let arrived = |packet: &Packet| packet.way.receiver.get(Point::RxApp);
         let times = || self.packets.iter().filter_map(arrived).map(Instant::as_nanos);
         let (first, last) = (times().min()?, times().max()?);
@@ -257,7 +287,7 @@ impl Join {
         let rungs = self.rungs();
         self.packets.chunks(BATCH).map(move |packets| {
             let mut batch = Batch::default();
-            packets.iter().for_each(|packet| packet.append(&mut batch, &rungs));
+            packets.iter().for_each(|packet| packet.append(&mut batch, &rungs, self.void));
             batch
         })
     }
@@ -269,11 +299,10 @@ impl Join {
 }
 
 impl Packet {
-    fn append(&self, batch: &mut Batch, rungs: &Rungs) {
+    fn append(&self, batch: &mut Batch, rungs: &Rungs, void: bool) {
         batch.push(self.id, if self.received { State::Received } else { State::Lost });
-        if let Some(last) = batch.reordered.last_mut() {
-            *last = self.reordered;
-        }
+        let last = batch.len() - 1;
+        (batch.reordered[last], batch.void[last]) = (self.reordered, void);
         batch.set(Column::SizeBytes, self.size.into());
         let stamps = [
             (Column::TxApp, self.way.sender.get(Point::TxApp)),
@@ -286,6 +315,9 @@ impl Packet {
             if let Some(stamp) = stamp {
                 batch.set(column, stamp.as_nanos());
             }
+        }
+        if void {
+            return;
         }
         let legs = Leg::ALL.map(|leg| (leg.name(), leg.of(&self.way, rungs)));
         let parts = Part::ALL.map(|part| (part.name(), part.of(&self.way.node)));

@@ -102,7 +102,7 @@ impl Runner<'_> {
         segments: &[(&Planned, Segment)],
         outcome: &Outcome,
     ) -> Result<(Option<(Ingested, Summary)>, Option<String>), RunnerError> {
-        let mut join = Join::default();
+        let mut join = Join::new(plan.relay.is_some());
         let mut refused = outcome.refused.clone();
         // In the order in which packets pass, for each machine's flows are known by those before.
         let mut segments: Vec<_> = segments.iter().collect();
@@ -129,14 +129,20 @@ impl Runner<'_> {
             }
             refused.push(why);
         }
-        let join = join.without_first(flow.warm_up as usize);
+        let told = || outcome.told.iter().filter(|(role, ..)| *role != Role::Load);
+        let mut join = join.without_first(flow.warm_up as usize);
+        // The clock of packet stamps is one for all machines of a host: whoever saw its step saw it
+        // for all.
+        let step = way::clock_step(told().map(|(_, _, summary)| &summary.trust));
+        if step.is_some() {
+            join.make_void();
+        }
         let mut ingest =
             self.store.ingest_columns(&self.run, trial, &Column::ONE_WAY)?.with_figures();
         for batch in join.batches() {
             ingest.push(batch)?;
         }
         let ingested = ingest.finish()?;
-        let told = || outcome.told.iter().filter(|(role, ..)| *role != Role::Load);
         let sender = told().find(|(role, ..)| *role == Role::Measurement);
         let Some((_, _, sender)) = sender else {
             return Ok((None, Some("the sender told nothing".into())));
@@ -147,6 +153,7 @@ impl Runner<'_> {
             told: told().map(|(_, node, summary)| (node.as_str(), summary)).collect(),
             sender,
             refused: &refused,
+            step,
         };
         let summary = way::summary(&join, &around, ingested.columns.figures());
         Ok((Some((ingested, summary)), None))

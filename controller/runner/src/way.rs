@@ -7,7 +7,7 @@ use dwell_engine::stamps::Rung;
 use dwell_plan::{FlowPlan, Plan, Relaying};
 use dwell_record::{ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
 use dwell_stats::{Leg, Part, Rungs};
-use dwell_units::Rate;
+use dwell_units::{Nanos, Rate};
 use serde_json::{Value, json};
 
 use crate::join::Join;
@@ -22,6 +22,15 @@ pub(crate) struct Around<'a> {
     pub(crate) sender: &'a Summary,
     /// What the trial went on without, and why.
     pub(crate) refused: &'a [String],
+    /// How far the clock of packet stamps was stepped meanwhile.
+    pub(crate) step: Option<Nanos>,
+}
+
+/// The largest step of CLOCK_REALTIME that any machine saw; `None` when none did.
+pub(crate) fn clock_step<'a>(told: impl Iterator<Item = &'a Trust>) -> Option<Nanos> {
+    // A trace that saw a step and cannot say how far says so by what is void.
+    let step = |trust: &Trust| trust.clock_step_ns.or((trust.void > 0).then_some(0));
+    told.filter_map(step).max_by_key(|step| step.unsigned_abs()).map(Nanos)
 }
 
 /// The summary of the way. `figures` are those of the joined rows.
@@ -124,6 +133,8 @@ fn target(around: &Around<'_>) -> String {
 fn trust(join: &Join, around: &Around<'_>) -> Trust {
     let mut trust =
         Trust { warm_up_sent: Some(around.flow.warm_up.into()), ..around.sender.trust.clone() };
+    trust.void = join.void();
+    trust.clock_step_ns = around.step.map(|step| step.0).filter(|step| *step != 0);
     trust.ring_dropped = around.told.iter().map(|(_, summary)| summary.trust.ring_dropped).sum();
     trust.warnings.clear();
     let mode = around.plan.relay.as_ref().map(|relay| relay.mode);
@@ -141,6 +152,20 @@ fn trust(join: &Join, around: &Around<'_>) -> Trust {
         trust.warnings.extend(warnings.map(|text| format!("{node}: {text}")));
     }
     trust.warnings.extend(around.refused.iter().map(|why| format!("went on without {why}")));
+    if let (Some(relay), None) = (&around.plan.relay, join.rungs().node) {
+        let text = "no two stamps of one rung: neither its delay nor that of links is known";
+        trust.warnings.push(format!("{}: {text}", relay.on));
+    }
+    if trust.void > 0 {
+        trust
+            .warnings
+            .push(format!("a clock was stepped: {} packets have stamps and no delays", trust.void));
+    }
+    if join.told.repeated > 0 {
+        let text =
+            format!("ids that the sender told of twice: {}, joined once", join.told.repeated);
+        trust.warnings.push(text);
+    }
     if join.told.left_out > 0 {
         let text = format!("packets beyond the first million: {} not joined", join.told.left_out);
         trust.warnings.push(text);

@@ -27,13 +27,22 @@ const PLAN: &str = "version = 1\nname = \"ways\"\ntopology = { lab = \"line:3\" 
 /// Every hundredth packet is lost behind the relay.
 const LOST: u64 = 100;
 
+/// What goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    None,
+    TracesAreRefused,
+    /// The receiver sees its clock go forward by half a millisecond.
+    ClockSteps,
+}
+
 /// Nodes that do at once what they are asked, and tell of packets as a relayed flow would.
 struct MadeUp {
     told: VecDeque<(String, FromNode)>,
     jobs: BTreeMap<JobId, Job>,
     /// Whether a program relays in this trial.
     relays: bool,
-    refuses_traces: bool,
+    trouble: Trouble,
     asked: Vec<String>,
 }
 
@@ -43,7 +52,10 @@ impl MadeUp {
     }
 
     fn finished(&mut self, node: &str, job: JobId) {
-        let summary = Box::new(summary(0));
+        let mut summary = Box::new(summary(0));
+        if self.trouble == Trouble::ClockSteps && matches!(self.jobs[&job], Job::Sink(_)) {
+            summary.trust.clock_step_ns = Some(500_000);
+        }
         self.tell(node, Event::Finished { job, summary, segment_bytes: None });
     }
 }
@@ -58,7 +70,7 @@ impl Fleet for MadeUp {
             Request::Start { job, what, samples } => {
                 self.asked.push(format!("{node} {}", what.name()));
                 self.relays |= matches!(what, Job::Relay(_));
-                if matches!(what, Job::Trace(_)) && self.refuses_traces {
+                if matches!(what, Job::Trace(_)) && self.trouble == Trouble::TracesAreRefused {
                     let reason = "eBPF needs root".to_owned();
                     self.tell(node, Event::Failed { job: *job, reason });
                     return Ok(());
@@ -160,7 +172,7 @@ fn segment(job: &Job, relays: bool) -> Vec<u8> {
     writer.finish(0).unwrap()
 }
 
-fn run(refuses_traces: bool) -> (tempfile::TempDir, Store, RunRow, MadeUp, Vec<TrialEnd>) {
+fn run(trouble: Trouble) -> (tempfile::TempDir, Store, RunRow, MadeUp, Vec<TrialEnd>) {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path()).unwrap();
     let expansion = expand(&Source::parse(PLAN).unwrap(), 1).unwrap();
@@ -188,7 +200,7 @@ fn run(refuses_traces: bool) -> (tempfile::TempDir, Store, RunRow, MadeUp, Vec<T
         told: VecDeque::new(),
         jobs: BTreeMap::new(),
         relays: false,
-        refuses_traces,
+        trouble,
         asked: Vec::new(),
     };
     let stop = AtomicBool::new(false);
@@ -209,7 +221,7 @@ fn run(refuses_traces: bool) -> (tempfile::TempDir, Store, RunRow, MadeUp, Vec<T
 
 #[test]
 fn a_trial_keeps_one_joined_row_per_packet_sent_and_the_summary_of_the_way() {
-    let (_dir, store, run, fleet, ends) = run(false);
+    let (_dir, store, run, fleet, ends) = run(Trouble::None);
     assert_eq!(ends, [TrialEnd::Finished, TrialEnd::Finished]);
     let encrypt = "n3 load sink, n2 relay, n2 trace, n1 load traffic, n3 pull load sink, \
                    n2 pull relay, n2 pull trace, n1 pull load traffic";
@@ -259,7 +271,7 @@ fn a_trial_keeps_one_joined_row_per_packet_sent_and_the_summary_of_the_way() {
 
 #[test]
 fn what_machines_did_is_kept_once_for_each_however_many_jobs_it_had() {
-    let (_dir, store, run, ..) = run(false);
+    let (_dir, store, run, ..) = run(Trouble::None);
     let trials = store.trials(&run).unwrap();
     let mut told = Vec::new();
     let mut each = |row: &HostRow<'_>| {
@@ -278,7 +290,7 @@ fn what_machines_did_is_kept_once_for_each_however_many_jobs_it_had() {
 
 #[test]
 fn a_trace_that_is_refused_costs_its_figures_and_a_warning_and_not_the_trial() {
-    let (_dir, store, run, _, ends) = run(true);
+    let (_dir, store, run, _, ends) = run(Trouble::TracesAreRefused);
     assert_eq!(ends, [TrialEnd::Finished, TrialEnd::Finished]);
     let trials = store.trials(&run).unwrap();
     let way = &store.told(&trials[1]).unwrap()[0].2;
@@ -289,4 +301,28 @@ fn a_trace_that_is_refused_costs_its_figures_and_a_warning_and_not_the_trial() {
     let route = &store.told(&trials[0]).unwrap()[0].2;
     assert_eq!(route.metrics["end_to_end_ns"].p50, Some(560));
     assert!(!route.metrics.contains_key("link_in_ns"));
+    assert!(!route.metrics.contains_key("link_delay_ns"), "the node would be in it");
+    let warns = |text: &String| text.starts_with("n2: no two stamps of one rung");
+    assert!(route.trust.warnings.iter().any(warns), "{:?}", route.trust.warnings);
+}
+
+#[test]
+fn a_clock_step_that_any_machine_sees_voids_the_delays_of_the_trial_and_marks_it() {
+    let (_dir, store, run, _, ends) = run(Trouble::ClockSteps);
+    assert_eq!(ends, [TrialEnd::Finished, TrialEnd::Finished]);
+    for trial in store.trials(&run).unwrap() {
+        let way = &store.told(&trial).unwrap()[0].2;
+        assert_eq!((way.trust.clock_step_ns, way.trust.void), (Some(500_000), 200));
+        assert_eq!(way.packets.unwrap().received, 198, "packets are counted without a clock");
+        assert!(way.metrics.is_empty(), "{:?}", way.metrics);
+        assert_eq!(way.values["link_delay_s0_ns"], None);
+        let mut void = 0;
+        store
+            .samples(&run, &trial, None, &mut |batch| {
+                void += batch.void.iter().filter(|void| **void).count();
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(void, 200);
+    }
 }

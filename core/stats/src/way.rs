@@ -45,7 +45,7 @@ pub struct Rungs {
     pub node: Option<Part>,
     /// Where the receiver's link ends.
     pub receiver: Point,
-    /// Whether any packet was stamped at a node.
+    /// Whether there is a node between: any packet was stamped at one, or the caller knows of it.
     between: bool,
 }
 
@@ -74,6 +74,13 @@ impl Rungs {
             receiver: or(receiver, Point::RxKernel, Point::RxApp),
             between: node != 0,
         }
+    }
+
+    /// The same, of ways that lead through a node even where no packet was stamped there: what lies
+    /// between the ends is then more than links, and no link delay is to be had.
+    #[must_use]
+    pub fn through_a_node(self) -> Self {
+        Self { between: true, ..self }
     }
 
     /// The parts of the way that sum to [`Leg::EndToEnd`] in every packet that has all their
@@ -255,5 +262,12 @@ mod tests {
         assert_eq!(Leg::LinkIn.of(&direct, &rungs), None);
         let half = Way { node: stamps(&[(Point::PreRouting, 10)]), ..direct };
         assert_eq!(Leg::LinkDelay.of(&half, &Rungs::of([&half])), None);
+        let rungs = rungs.through_a_node();
+        assert_eq!(
+            Leg::LinkDelay.of(&direct, &rungs),
+            None,
+            "a node is between that nobody stamped"
+        );
+        assert_eq!(Leg::EndToEnd.of(&direct, &rungs), Some(Nanos(40)));
     }
 }

@@ -153,3 +153,47 @@ fn a_segment_that_was_cut_short_gives_what_is_whole() {
     assert_eq!(end.totals, None);
     assert!(join.sender(&mut &b"nothing"[..]).is_err());
 }
+
+#[test]
+fn an_id_that_the_sender_tells_of_twice_is_one_packet_and_no_other_packet_gets_its_stamps() {
+    let mut join = Join::default();
+    let at = |id: u64, ns: i64| passage(3, id, &[(Point::TxApp, ns), (Point::TxKernel, ns + 10)]);
+    let told = [at(0, 0), at(0, 500_000), at(1, 1_000_000)];
+    join.sender(&mut &segment(&[entry(3, SENDER, RELAY)], &told)[..]).unwrap();
+    join.relay(&mut &relayed(&[0, 1])[..]).unwrap();
+    join.receiver(&mut &received(&[0, 1])[..]).unwrap();
+    let rows = rows(&join);
+    assert_eq!((rows.id.as_slice(), join.told.repeated), (&[0, 1][..], 1));
+    let whole: Vec<_> = (0..2).map(|row| rows.number(row, Column::EndToEnd)).collect();
+    assert_eq!(whole, [Some(340), Some(340)]);
+}
+
+#[test]
+fn a_packet_that_passed_an_unstamped_node_has_no_link_delay_rather_than_one_with_the_node_in_it() {
+    for (relayed, link) in [(false, Some(290)), (true, None)] {
+        let mut join = Join::new(relayed);
+        let told = [passage(0, 0, &[(Point::TxApp, 0), (Point::TxKernel, 10)])];
+        join.sender(&mut &segment(&[entry(0, RELAY_OUT, RECEIVER)], &told)[..]).unwrap();
+        join.receiver(&mut &received(&[0])[..]).unwrap();
+        let rows = rows(&join);
+        assert_eq!(rows.number(0, Column::LinkDelay), link);
+        assert_eq!(rows.number(0, Column::EndToEnd), Some(340));
+    }
+}
+
+#[test]
+fn where_a_clock_was_stepped_there_are_stamps_and_no_delays() {
+    let mut join = Join::default();
+    join.sender(&mut &sent(0..3)[..]).unwrap();
+    join.relay(&mut &relayed(&[0, 1])[..]).unwrap();
+    join.receiver(&mut &received(&[0, 1])[..]).unwrap();
+    assert_eq!(join.void(), 0);
+    join.make_void();
+    let rows = rows(&join);
+    assert_eq!((join.void(), rows.void.as_slice()), (3, &[true; 3][..]));
+    assert_eq!(rows.state[..2], [State::Received; 2], "whether it arrived no clock says");
+    assert_eq!(rows.number(1, Column::RxApp), Some(1_000_340));
+    let delays = [Column::EndToEnd, Column::NodeDelay, Column::LinkDelay, Column::Processing];
+    assert!(delays.iter().all(|delay| rows.column(*delay).is_none()));
+    assert_eq!(join.throughput(), None);
+}
