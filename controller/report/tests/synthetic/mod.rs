@@ -202,6 +202,7 @@ pub fn trial(
             metrics.map(|(name, values)| (name.to_owned(), figures(values))).into(),
         )),
         loads: Vec::new(),
+        machines: Vec::new(),
         series,
     }
 }
@@ -522,5 +523,6 @@ fn one_way(run: &RunData, relay: Relay, cell: (&str, &str, i32, i32, &str)) -> T
         summary: Some(summary),
         loads,
         series,
+        machines: Vec::new(),
     }
 }
