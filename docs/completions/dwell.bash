@@ -40,6 +40,9 @@ _dwell() {
             dwell,load)
                 cmd="dwell__subcmd__load"
                 ;;
+            dwell,note)
+                cmd="dwell__subcmd__note"
+                ;;
             dwell,ping)
                 cmd="dwell__subcmd__ping"
                 ;;
@@ -90,6 +93,9 @@ _dwell() {
                 ;;
             dwell__subcmd__help,load)
                 cmd="dwell__subcmd__help__subcmd__load"
+                ;;
+            dwell__subcmd__help,note)
+                cmd="dwell__subcmd__help__subcmd__note"
                 ;;
             dwell__subcmd__help,ping)
                 cmd="dwell__subcmd__help__subcmd__ping"
@@ -209,7 +215,7 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping reflect relay load trace lab doctor serve run runs show report compare export import delete help"
+            opts="-h -V --help --version ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -327,7 +333,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help)
-            opts="ping reflect relay load trace lab doctor serve run runs show report compare export import delete help"
+            opts="ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -553,6 +559,20 @@ _dwell() {
         dwell__subcmd__help__subcmd__load__subcmd__traffic)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__note)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1142,6 +1162,24 @@ _dwell() {
                     return 0
                     ;;
                 --samples)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__note)
+            opts="-h --data --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --data)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

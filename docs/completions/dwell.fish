@@ -41,6 +41,7 @@ complete -c dwell -n "__fish_dwell_needs_command" -f -a "report" -d 'Write a run
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "export" -d 'Hand on the samples of a run'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "import" -d 'Read what dwell or another program measured'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "note" -d 'Write a remark beside a run'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "delete" -d 'Delete a run and its samples'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s c -l count -d 'Stop after this many probes' -r
@@ -249,7 +250,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand show" -s h -l help -d 'Print
 complete -c dwell -n "__fish_dwell_using_subcommand report" -s o -l output -d 'The file to write [default: RUN.html in the data directory]' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand report" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand report" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand compare" -l metric -d 'Which delay: the name of a column of samples' -r
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -l metric -d 'Which delay: the name of a column of samples [default: what the first run is about, as rtt_ns or node_delay_ns]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand compare" -l fail-if -d 'Exit with 3 if this holds for any cell; may be given again' -r
 complete -c dwell -n "__fish_dwell_using_subcommand compare" -s o -l output -d 'Write a page with figures on shared axes' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand compare" -l seed -d 'Seed of the resampling' -r
@@ -259,7 +260,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand compare" -s h -l help -d 'Pr
 complete -c dwell -n "__fish_dwell_using_subcommand export" -l format -d 'In which format' -r -f -a "csv\t'A row per sample, with its trial and the values of its axes'
 jsonl\t'A JSON object per sample and line'
 parquet\t'The files themselves, one per trial, and a table of the trials'
-hdr\t'A log of HdrHistograms of the round trips, one per trial'"
+hdr\t'A log of HdrHistograms, one per trial, of the delay that the run is about: the round trip, or a flow\'s node delay'"
 complete -c dwell -n "__fish_dwell_using_subcommand export" -l what -d 'What of it' -r -f -a "samples\t'The samples'
 host\t'What the machines did meanwhile: a row per value'"
 complete -c dwell -n "__fish_dwell_using_subcommand export" -s o -l output -d 'The file to write, for parquet the directory [default: standard output; for parquet RUN-samples, or RUN-host]' -r -F
@@ -269,27 +270,30 @@ complete -c dwell -n "__fish_dwell_using_subcommand import" -l witness -d 'Take 
 complete -c dwell -n "__fish_dwell_using_subcommand import" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand import" -l json -d 'Print what was imported as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand import" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand note" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand note" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l yes -d 'Do not ask'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l json -d 'Print what was deleted as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "ping" -d 'Send probes and measure how long their replies take'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "reflect" -d 'Answer probes'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "relay" -d 'Send on what comes, and say how long it stayed and where'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "load" -d 'Put load on this node or on the network'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "trace" -d 'Stamp packets that pass through this node, whoever sends them'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "doctor" -d 'Say what this node can measure, and how well'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "run" -d 'Run a plan: every trial of its matrix, kept on disk as it goes'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "runs" -d 'List the runs in the data directory'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "show" -d 'Show what a run found'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "report" -d 'Write a run as one HTML page that needs nothing else'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "export" -d 'Hand on the samples of a run'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "import" -d 'Read what dwell or another program measured'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "delete" -d 'Delete a run and its samples'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import delete help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "ping" -d 'Send probes and measure how long their replies take'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "reflect" -d 'Answer probes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "relay" -d 'Send on what comes, and say how long it stayed and where'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "load" -d 'Put load on this node or on the network'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "trace" -d 'Stamp packets that pass through this node, whoever sends them'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "doctor" -d 'Say what this node can measure, and how well'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "run" -d 'Run a plan: every trial of its matrix, kept on disk as it goes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "runs" -d 'List the runs in the data directory'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "show" -d 'Show what a run found'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "report" -d 'Write a run as one HTML page that needs nothing else'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "export" -d 'Hand on the samples of a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "import" -d 'Read what dwell or another program measured'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "note" -d 'Write a remark beside a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "delete" -d 'Delete a run and its samples'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "cpu" -d 'Burn CPU time at a level'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "traffic" -d 'Send UDP traffic at a rate'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "sink" -d 'Receive and count the traffic'

@@ -179,6 +179,19 @@ pub struct TrialData {
     /// What somebody outside saw of its packets, by capture.
     #[serde(default)]
     pub witnesses: Vec<Summary>,
+    /// What the other machines of the trial told of their part in it: reflectors, sinks, relays,
+    /// traces, and the sender of a flow.
+    #[serde(default)]
+    pub machines: Vec<MachineData>,
     /// By name of metric, such as `rtt_ns`: everything that figures draw.
     pub series: BTreeMap<String, Series>,
+}
+
+/// What a machine told of its part in a trial.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MachineData {
+    /// The node.
+    pub node: String,
+    /// What it told.
+    pub summary: Summary,
 }

@@ -325,6 +325,9 @@ impl Packet {
                 batch.set(column, stamp.as_nanos());
             }
         }
+        for (point, stamp) in self.way.node.iter() {
+            batch.set(Column::of_node(point), stamp.as_nanos());
+        }
         if void {
             return;
         }

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use dwell_plan::{FlowPlan, Job, Plan};
+use dwell_plan::{FlowPlan, Job, Plan, Scheduling as Asked};
 use dwell_protocol::JobId;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
-use dwell_record::{Column, Summary};
+use dwell_record::{Column, Kind, Placement, Scheduling, Summary, Waiting};
 use dwell_store::{HostWriter, Ingested, Role, TrialRow};
 
 use crate::incoming::{Incoming, Segment};
@@ -48,7 +48,8 @@ impl Runner<'_> {
             if failure.is_none() {
                 let (joined, damage) = self.join(trial, plan, flow, &segments, &outcome)?;
                 failure = damage;
-                if let Some((samples, summary)) = joined {
+                if let Some((samples, mut summary)) = joined {
+                    summary.environment.placement.far = receiver(&outcome, flow);
                     ingested = Some(samples);
                     tell_first(&mut outcome, flow, summary);
                 }
@@ -56,6 +57,12 @@ impl Runner<'_> {
         } else if let Some((planned, segment)) =
             segments.iter().find(|(planned, _)| planned.role == Role::Measurement)
         {
+            let far = reflector(&outcome);
+            let pinger = outcome.told.iter_mut().find(|(role, ..)| *role == Role::Measurement);
+            if let Some((_, _, summary)) = pinger {
+                let place = &mut summary.environment.placement.far;
+                *place = place.take().or(far);
+            }
             let (samples, damage) = self.ingest(trial, &planned.node, segment, &mut host)?;
             ingested = Some(samples);
             failure = failure.or(damage);
@@ -194,6 +201,35 @@ fn tell_first(outcome: &mut Outcome, flow: &FlowPlan, summary: Summary) {
     senders.for_each(|(role, ..)| *role = Role::Server);
     let who = format!("{} to {}", flow.from, flow.to);
     outcome.told.insert(0, (Role::Measurement, who, summary));
+}
+
+/// Where the receiver of a flow ran, as it told.
+fn receiver(outcome: &Outcome, flow: &FlowPlan) -> Option<Placement> {
+    let port = format!(":{}", flow.port);
+    let is_it = |node: &str, told: &Summary| {
+        node == flow.to && told.kind == Kind::Load && told.target.ends_with(&port)
+    };
+    let mut servers = outcome.told.iter().filter(|(role, ..)| *role == Role::Server);
+    let (_, _, told) = servers.find(|(_, node, told)| is_it(node, told))?;
+    Some(told.environment.placement.near.clone())
+}
+
+/// Where the reflector of a ping runs. It goes on from trial to trial and tells at its end, but where
+/// it was put is known: it would not have begun elsewhere.
+fn reflector(outcome: &Outcome) -> Option<Placement> {
+    let place = outcome.standing.iter().find_map(|(_, planned)| match &planned.job {
+        Job::Reflect(job) => Some(job.place),
+        _ => None,
+    })?;
+    Some(Placement {
+        cpu: place.cpu.map(|cpu| cpu as u32),
+        waiting: Some(if place.busy_poll { Waiting::Polling } else { Waiting::Blocking }),
+        scheduling: match place.scheduling {
+            Asked::Auto => None,
+            Asked::Other => Some(Scheduling::Other),
+            Asked::Fifo => Some(Scheduling::Fifo),
+        },
+    })
 }
 
 /// Where on the way of packets a job is.

@@ -6,7 +6,7 @@ use dwell_engine::passage::Point;
 use dwell_engine::stamps::Rung;
 use dwell_plan::{FlowPlan, Plan, Relaying};
 use dwell_record::{ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
-use dwell_stats::{Leg, Rungs};
+use dwell_stats::{Leg, Part, Rungs};
 use dwell_units::{Nanos, Rate};
 use serde_json::{Value, json};
 
@@ -136,6 +136,7 @@ fn target(around: &Around<'_>) -> String {
 fn trust(join: &Join, around: &Around<'_>) -> Trust {
     let mut trust =
         Trust { warm_up_sent: Some(around.flow.warm_up.into()), ..around.sender.trust.clone() };
+    trust.planned = around.flow.count.or(trust.planned);
     trust.void = join.void();
     trust.clock_step_ns = around.step.map(|step| step.0).filter(|step| *step != 0);
     trust.ring_dropped = around.told.iter().map(|(_, summary)| summary.trust.ring_dropped).sum();

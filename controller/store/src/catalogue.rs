@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::StoreError;
 use crate::ingest::{Ingest, Ingested};
-use crate::lock::{RunnerLock, has_runner};
+use crate::lock::{ImportLock, RunnerLock, has_importer, has_runner};
 use crate::migrations::{migrate, refuse_newer, refuse_older};
 use crate::names;
 use crate::parquet::{SampleReader, verify};
@@ -176,6 +176,24 @@ impl Store {
         }
         transaction.commit()?;
         Ok(run)
+    }
+
+    /// Begins an import; it is under way as long as the lock is held. What importers that died left
+    /// half done is deleted, for half an import is none.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn begin_import(&mut self, new: &NewRun) -> Result<(RunRow, ImportLock), StoreError> {
+        // Between the name of a run and its lock nobody else may look for dead importers.
+        let alone = fs::File::open(&self.dir).map_err(StoreError::file("open", &self.dir))?;
+        alone.lock().map_err(StoreError::file("lock", &self.dir))?;
+        let left = |run: &RunRow| run.kind == RunKind::Import && run.state == RunState::Interrupted;
+        for dead in self.runs()?.iter().filter(|run| left(run)) {
+            self.delete(dead)?;
+        }
+        let name = self.begin_run(new)?;
+        let lock = ImportLock::take(&self.samples_of(&name))?;
+        Ok((self.run(&name)?, lock))
     }
 
     /// Adds a trial to a run: imports learn only while reading how many there are.
@@ -444,11 +462,16 @@ impl Store {
         while let Some(row) = rows.next()? {
             runs.push(run_row(row)?);
         }
-        let is_under_way =
-            |run: &RunRow| run.kind == RunKind::Run && run.state == RunState::Running;
-        if runs.iter().any(is_under_way) && !has_runner(&self.dir) {
-            let dead = runs.iter_mut().filter(|run| is_under_way(run));
-            dead.for_each(|run| run.state = RunState::Interrupted);
+        let is_under_way = |run: &&mut RunRow| run.state == RunState::Running;
+        let mut runner = None;
+        for run in runs.iter_mut().filter(is_under_way) {
+            let is_alive = match run.kind {
+                RunKind::Run => *runner.get_or_insert_with(|| has_runner(&self.dir)),
+                RunKind::Import => has_importer(&self.samples_of(&run.run)),
+            };
+            if !is_alive {
+                run.state = RunState::Interrupted;
+            }
         }
         Ok(runs)
     }
@@ -583,7 +606,11 @@ impl Store {
 
     /// Where the samples of a trial are.
     pub fn samples_path(&self, run: &str, trial: u32) -> PathBuf {
-        self.dir.join("samples").join(run).join(format!("{trial}.parquet"))
+        self.samples_of(run).join(format!("{trial}.parquet"))
+    }
+
+    fn samples_of(&self, run: &str) -> PathBuf {
+        self.dir.join("samples").join(run)
     }
 
     /// Bytes of all samples of a run.

@@ -34,6 +34,19 @@ const DRAWN: [Column; 14] = [
     Column::LinkDelay,
 ];
 
+/// Columns that say when a row was, the first of them that there is.
+const TIMES: [Column; 9] = [
+    Column::TxApp,
+    Column::Capture,
+    Column::Intended,
+    Column::RxApp,
+    Column::NodeRxApp,
+    Column::NodeTxApp,
+    Column::NodePreRouting,
+    Column::NodePostRouting,
+    Column::NodeRxDriver,
+];
+
 /// Rows that are looked at together: most often all of them are alike.
 const RUN: usize = 128;
 
@@ -227,9 +240,7 @@ impl Gathered {
 
     /// Places some rows of the batch in time, in nanoseconds since the first of all.
     fn place(&mut self, batch: &Batch, rows: Range<usize>) {
-        let times = [Column::TxApp, Column::Capture, Column::Intended, Column::RxApp]
-            .into_iter()
-            .find_map(|column| batch.column(column));
+        let times = TIMES.iter().find_map(|column| batch.column(*column));
         if let (Some(times), None) = (times, self.first) {
             self.first = times.iter().copied().find(|time| *time != Batch::ABSENT);
         }

@@ -30,6 +30,6 @@ mod views;
 pub use catalogue::Store;
 pub use error::StoreError;
 pub use ingest::{Ingest, Ingested};
-pub use lock::RunnerLock;
+pub use lock::{ImportLock, RunnerLock};
 pub use parquet::{HostRow, HostWriter};
 pub use run::{NewRun, NewTrial, Role, RunKind, RunRow, RunState, TrialRow, TrialState};

@@ -1,7 +1,7 @@
-//! One runner at a time.
+//! Who is at work: one runner at a time, and whoever imports a run.
 
-use std::fs::{File, TryLockError};
-use std::path::Path;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -38,6 +38,39 @@ impl RunnerLock {
 /// Whether a process runs a plan in `dir`. Writes nothing, and needs no permission to.
 pub(crate) fn has_runner(dir: &Path) -> bool {
     let Ok(file) = File::open(dir.join(NAME)) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// Held while a run is imported, by the process that imports it.
+#[derive(Debug)]
+pub struct ImportLock {
+    path: PathBuf,
+    _file: File,
+}
+
+const IMPORTING: &str = "importing";
+
+impl ImportLock {
+    /// `samples` is the directory of the run's samples.
+    pub(crate) fn take(samples: &Path) -> Result<Self, StoreError> {
+        let path = samples.join(IMPORTING);
+        fs::create_dir_all(samples).map_err(StoreError::file("make", samples))?;
+        let file = File::create(&path).map_err(StoreError::file("make", &path))?;
+        file.lock().map_err(StoreError::file("lock", &path))?;
+        Ok(Self { path, _file: file })
+    }
+}
+
+impl Drop for ImportLock {
+    fn drop(&mut self) {
+        // Gone already where half an import was deleted.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether a process imports the run whose samples are in `samples`. Writes nothing.
+pub(crate) fn has_importer(samples: &Path) -> bool {
+    let Ok(file) = File::open(samples.join(IMPORTING)) else { return false };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 

@@ -1,5 +1,7 @@
 //! The numeric columns of a sample, by the names that every format uses: CSV, JSON lines, Parquet.
 
+use dwell_engine::passage::Point;
+
 /// A numeric column, in nanoseconds unless its name says otherwise. A column that has no value in
 /// any row of a data set is left out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,11 +84,33 @@ pub enum Column {
     LinkDelay,
     /// See [`dwell_stats::Leg::ReceiverIn`].
     ReceiverIn,
+    /// When the node between stamped the packet, at [`Point::RxDriver`]; so the others that follow.
+    NodeRxDriver,
+    /// See [`Point::RxKernel`].
+    NodeRxKernel,
+    /// See [`Point::RxTcx`].
+    NodeRxTcx,
+    /// See [`Point::PreRouting`].
+    NodePreRouting,
+    /// See [`Point::RxApp`].
+    NodeRxApp,
+    /// See [`Point::TxApp`].
+    NodeTxApp,
+    /// See [`Point::PostRouting`].
+    NodePostRouting,
+    /// See [`Point::TxSched`].
+    NodeTxSched,
+    /// See [`Point::TxTcx`].
+    NodeTxTcx,
+    /// See [`Point::TxKernel`].
+    NodeTxKernel,
+    /// See [`Point::TxAppDone`].
+    NodeTxAppDone,
 }
 
 impl Column {
     /// Every column, in the order of formats.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 48] = [
         Self::Rtt,
         Self::RttIntended,
         Self::RttKernel,
@@ -124,6 +148,17 @@ impl Column {
         Self::LinkOut,
         Self::LinkDelay,
         Self::ReceiverIn,
+        Self::NodeRxDriver,
+        Self::NodeRxKernel,
+        Self::NodeRxTcx,
+        Self::NodePreRouting,
+        Self::NodeRxApp,
+        Self::NodeTxApp,
+        Self::NodePostRouting,
+        Self::NodeTxSched,
+        Self::NodeTxTcx,
+        Self::NodeTxKernel,
+        Self::NodeTxAppDone,
     ];
 
     /// What a row of a packet that goes one way has: stamps of both ends, and the parts of the way.
@@ -208,6 +243,34 @@ impl Column {
             Self::LinkOut => "link_out_ns",
             Self::LinkDelay => "link_delay_ns",
             Self::ReceiverIn => "receiver_in_ns",
+            Self::NodeRxDriver => "node_rx_driver_ns",
+            Self::NodeRxKernel => "node_rx_kernel_ns",
+            Self::NodeRxTcx => "node_rx_tcx_ns",
+            Self::NodePreRouting => "node_pre_routing_ns",
+            Self::NodeRxApp => "node_rx_app_ns",
+            Self::NodeTxApp => "node_tx_app_ns",
+            Self::NodePostRouting => "node_post_routing_ns",
+            Self::NodeTxSched => "node_tx_sched_ns",
+            Self::NodeTxTcx => "node_tx_tcx_ns",
+            Self::NodeTxKernel => "node_tx_kernel_ns",
+            Self::NodeTxAppDone => "node_tx_app_done_ns",
+        }
+    }
+
+    /// The column of a node's stamps at this point.
+    pub const fn of_node(point: Point) -> Self {
+        match point {
+            Point::RxDriver => Self::NodeRxDriver,
+            Point::RxKernel => Self::NodeRxKernel,
+            Point::RxTcx => Self::NodeRxTcx,
+            Point::PreRouting => Self::NodePreRouting,
+            Point::RxApp => Self::NodeRxApp,
+            Point::TxApp => Self::NodeTxApp,
+            Point::PostRouting => Self::NodePostRouting,
+            Point::TxSched => Self::NodeTxSched,
+            Point::TxTcx => Self::NodeTxTcx,
+            Point::TxKernel => Self::NodeTxKernel,
+            Point::TxAppDone => Self::NodeTxAppDone,
         }
     }
 
@@ -228,5 +291,9 @@ mod tests {
             assert_eq!(Column::named(column.name()), Some(column));
         }
         assert_eq!(Column::named("rtt"), None);
+        for point in Point::ALL {
+            let name = format!("node_{}_ns", point.name());
+            assert_eq!(Column::named(&name), Some(Column::of_node(point)));
+        }
     }
 }

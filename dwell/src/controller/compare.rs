@@ -14,7 +14,7 @@ use dwell_stats::{Compare, Comparison, FEWEST_TRIALS, Quantile, QuantileShift, S
 use dwell_store::{Role, RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
-use super::data::{DataArgs, chain, find, run_data, without_damaged};
+use super::data::{DataArgs, chain, find, main_column, run_data, without_damaged};
 
 /// Arguments of `compare`.
 #[derive(Debug, clap::Args)]
@@ -31,9 +31,10 @@ pub(crate) struct Args {
     #[arg(num_args = 2.., value_name = "RUN")]
     runs: Vec<String>,
 
-    /// Which delay: the name of a column of samples
-    #[arg(long, value_name = "METRIC", default_value = "rtt_ns")]
-    metric: String,
+    /// Which delay: the name of a column of samples [default: what the first run is about, as rtt_ns
+    /// or node_delay_ns]
+    #[arg(long, value_name = "METRIC")]
+    metric: Option<String>,
 
     /// Exit with 3 if this holds for any cell; may be given again
     #[arg(long, value_name = "CONDITION")]
@@ -125,14 +126,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         .map(|text| text.parse())
         .collect::<Result<_, String>>()
         .map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))?;
-    let column = Column::named(&args.metric)
-        .or_else(|| Column::named(&format!("{}_ns", args.metric)))
-        .ok_or_else(|| {
-            Failure::usage(format!("invalid value for --metric: no column '{}'", args.metric))
-        })?;
+    let named = args.metric.as_deref().map(column_named).transpose()?;
     let store = args.data.open_to_read()?;
     let rows: Vec<RunRow> =
         args.runs.iter().map(|name| find(&store, name)).collect::<Result<_, _>>()?;
+    let column = named.map_or_else(|| main_column(&store, &rows), Ok)?;
     let mut left_out = 0;
     let cells: Vec<Cells> = rows
         .iter()
@@ -212,6 +210,12 @@ fn closed_loop(store: &Store, rows: &[RunRow]) -> Result<Vec<String>, StoreError
         }
     }
     Ok(closed)
+}
+
+fn column_named(name: &str) -> Result<Column, Failure> {
+    Column::named(name)
+        .or_else(|| Column::named(&format!("{name}_ns")))
+        .ok_or_else(|| Failure::usage(format!("invalid value for --metric: no column '{name}'")))
 }
 
 /// The received values of every cell, repetition by repetition. Trials whose samples are damaged are

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use dwell_node_cli::{Failure, say};
 use dwell_plan::{Plan, Source};
-use dwell_report::data::{Axis, HostData, HostGather, PlanData, RunData, TrialData, TrialState};
+use dwell_record::Column;
+use dwell_report::data::{
+    Axis, HostData, HostGather, MachineData, PlanData, RunData, TrialData, TrialState,
+};
 use dwell_report::host_wanted;
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 
@@ -110,6 +113,17 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
     Ok(data)
 }
 
+/// The delay that runs are about: the first run's, or the first of the others' that all of them have.
+pub(super) fn main_column(store: &Store, runs: &[RunRow]) -> Result<Column, StoreError> {
+    let data: Vec<RunData> =
+        runs.iter().map(|run| run_data(store, run)).collect::<Result<_, _>>()?;
+    let has = |run: &RunData, name: &str| run.trials.iter().any(|it| it.series.contains_key(name));
+    let names = || data.iter().filter_map(dwell_report::main_metric);
+    let shared = names().find(|name| data.iter().all(|run| has(run, name)));
+    let name = shared.or_else(|| names().next());
+    Ok(name.and_then(Column::named).unwrap_or(Column::Rtt))
+}
+
 /// What machines did during the trial that figures are to show it of. A file that is damaged is told
 /// of and left out, for all the rest is whole.
 fn host(
@@ -194,16 +208,14 @@ fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> 
     let told = readable(store.told(trial), &mut unreadable)?;
     let series = readable(store.series(trial), &mut unreadable)?;
     let mut summary = None;
-    let mut loads = Vec::new();
-    let mut witnesses = Vec::new();
-    for (role, _, told) in told {
+    let (mut loads, mut witnesses, mut machines) = (Vec::new(), Vec::new(), Vec::new());
+    for (role, node, told) in told {
         match role {
             // Of a trial that several machines measured, what they found together comes first.
             Role::Measurement => summary = summary.or(Some(told)),
             Role::Load => loads.push(told),
             Role::Witness => witnesses.push(told),
-            // They are no part of what figures draw.
-            Role::Server => {}
+            Role::Server => machines.push(MachineData { node, summary: told }),
         }
     }
     Ok(TrialData {
@@ -217,6 +229,7 @@ fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> 
         summary,
         loads,
         witnesses,
+        machines,
         series,
     })
 }

@@ -16,7 +16,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
-use super::data::{DataArgs, axes, chain, find, without_damaged};
+use super::data::{DataArgs, axes, chain, find, main_column, without_damaged};
 
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]
@@ -59,7 +59,8 @@ enum Format {
     Jsonl,
     /// The files themselves, one per trial, and a table of the trials
     Parquet,
-    /// A log of HdrHistograms of the round trips, one per trial
+    /// A log of HdrHistograms, one per trial, of the delay that the run is about: the round trip, or a
+    /// flow's node delay
     Hdr,
 }
 
@@ -273,13 +274,15 @@ fn hdr(
     trials: &[TrialRow],
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    let column = main_column(store, std::slice::from_ref(run))?;
     let mut intervals = trials
         .iter()
-        .map(|trial| Interval::of(store, run, trial))
+        .map(|trial| Interval::of(store, run, trial, column))
         .collect::<Result<Vec<_>, _>>()?;
     intervals.retain(|interval| !interval.histogram.is_empty());
     if intervals.is_empty() {
-        return Err(Failure::from(anyhow::anyhow!("run {} has no round trips", run.run)));
+        let text = format!("run {} has no values of {}", run.run, column.name());
+        return Err(Failure::from(anyhow::anyhow!(text)));
     }
     // Trials are run in an order of their own.
     intervals.sort_by_key(|interval| interval.stamps.map(|(first, _)| first));
@@ -291,9 +294,9 @@ fn hdr(
     let mut text = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new()
-        .add_comment("round trips in nanoseconds, one interval per trial of dwell")
+        .add_comment(&format!("{}, in nanoseconds, one interval per trial of dwell", column.name()))
         .add_comment(
-            "a trial without stamps follows the one before it, and lasts as long as its round trips",
+            "a trial without stamps follows the one before it, and lasts as long as its values",
         )
         .with_start_time(UNIX_EPOCH + after)
         .begin_log_with(&mut text, &mut serializer)
@@ -313,7 +316,7 @@ fn hdr(
     Ok(())
 }
 
-/// The round trips of a trial.
+/// The values of a trial.
 struct Interval {
     trial: u32,
     histogram: Histogram<u64>,
@@ -322,20 +325,20 @@ struct Interval {
 }
 
 impl Interval {
-    fn of(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Self, Failure> {
+    fn of(store: &Store, run: &RunRow, trial: &TrialRow, column: Column) -> Result<Self, Failure> {
         const STAMPS: [Column; 5] =
             [Column::TxApp, Column::TxKernel, Column::RxKernel, Column::RxApp, Column::Capture];
         let mut histogram: Histogram<u64> = Histogram::new(3).context("three digits")?;
         let mut stamps: Option<(i64, i64)> = None;
         let mut failure = None;
-        let wanted = [&STAMPS[..], &[Column::Rtt]].concat();
+        let wanted = [&STAMPS[..], &[column]].concat();
         store.samples(run, trial, Some(&wanted), &mut |batch| {
             let all = STAMPS.iter().filter_map(|column| batch.column(*column)).flatten();
             for stamp in all.copied().filter(|stamp| *stamp != Batch::ABSENT) {
                 let (first, last) = stamps.unwrap_or((stamp, stamp));
                 stamps = Some((first.min(stamp), last.max(stamp)));
             }
-            let values = batch.column(Column::Rtt).unwrap_or_default();
+            let values = batch.column(column).unwrap_or_default();
             for (value, state) in values.iter().zip(&batch.state) {
                 if *state == State::Received && *value != Batch::ABSENT {
                     // It grows with its largest value, which saturating would not let it.

@@ -1,32 +1,32 @@
 //! `dwell import`: reads what dwell or another program measured, and makes it a run like any other.
 
+mod segment;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use dwell_engine::stamps::Rung;
 use dwell_import::{Flow, Format, HEAD, Imported, recognise};
-use dwell_node_cli::{Exit, Failure};
-use dwell_record::segment::{self, Record};
+use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{ColumnFigures, Environment, Kind, Stamps, Summary, Trust};
 use dwell_report::data::Axis;
-use dwell_stats::RoundTrip;
 use dwell_store::{
-    Ingest, Ingested, NewRun, NewTrial, Role, RunKind, RunRow, RunState, Store, TrialRow,
+    ImportLock, Ingest, Ingested, NewRun, NewTrial, Role, RunKind, RunRow, RunState, Store,
+    TrialRow,
 };
 use serde_json::{Value, json};
 
-use super::data::{DataArgs, find};
+use super::data::{DataArgs, chain, find};
 
-/// Rows of a file that begins like this were written by `dwell ping --samples`.
-const SEGMENT: &[u8] = &segment::MAGIC;
+/// Rows of a file that begins like this were written by dwell's --samples.
+const SEGMENT: &[u8] = &dwell_record::segment::MAGIC;
 
 /// Arguments of `import`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The format is found out by looking: segments of dwell (ping --samples), its CSV, the round-trip CSV, \
+The format is found out by looking: segments of dwell (--samples), its CSV, the round-trip CSV, \
 the output of ping, irtt's JSON, sockperf's log, iperf2's -e text, D-ITG's ITGLog, pcap and pcapng. \
 docs/import.md says what is taken from each.")]
 pub(crate) struct Args {
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let head = head(&mut input).with_context(|| format!("cannot read {shown}"))?;
     if head.starts_with(SEGMENT) {
         let mut store = args.data.open()?;
-        return import_segment(args, &mut store, &mut std::io::Cursor::new(head).chain(input));
+        return segment::import(args, &mut store, &head, input);
     }
     let format = recognise(&head).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
     let mut input = BufReader::with_capacity(HEAD, std::io::Cursor::new(head).chain(input));
@@ -90,13 +90,37 @@ fn import(
 ) -> Result<Exit, Failure> {
     let name = file_name(&args.file);
     // How many flows there are shows at the end; the run gets its trials as they come.
-    let run = begin(store, &name, format.describe())?;
+    let (run, _lock) = begin(store, &name, format.describe())?;
+    let taken = take(args, store, &run, format, input);
+    whole(store, &run, taken)
+}
+
+/// Half an import is none.
+fn whole(store: &mut Store, run: &RunRow, taken: Result<Exit, Failure>) -> Result<Exit, Failure> {
+    let is_half = || store.run(&run.run).is_ok_and(|run| run.state == RunState::Running);
+    if taken.is_err()
+        && is_half()
+        && let Err(error) = store.delete(run)
+    {
+        say(&format!("dwell: run {} is left half imported: {}", run.run, chain(&error)));
+    }
+    taken
+}
+
+fn take(
+    args: &Args,
+    store: &mut Store,
+    run: &RunRow,
+    format: Format,
+    input: &mut dyn BufRead,
+) -> Result<Exit, Failure> {
+    let name = file_name(&args.file);
     let mut coming: BTreeMap<String, Coming> = BTreeMap::new();
     let mut order: Vec<String> = Vec::new();
     let outcome = dwell_import::read::<anyhow::Error>(format, input, &mut |flow, batch| {
         if !coming.contains_key(flow) {
-            let trial = add_trial(store, &run, order.len() as u32 + 1, flow)?;
-            let ingest = store.ingest(&run, &trial)?.with_figures();
+            let trial = add_trial(store, run, order.len() as u32 + 1, flow)?;
+            let ingest = store.ingest(run, &trial)?.with_figures();
             order.push(flow.to_owned());
             coming.insert(flow.to_owned(), Coming { trial, ingest });
         }
@@ -107,9 +131,6 @@ fn import(
     let imported = match outcome {
         Ok(imported) => imported,
         Err(error) => {
-            // Half an import is none.
-            drop(coming);
-            store.delete(&run)?;
             let shown = args.file.display();
             return Err(anyhow::Error::new(error).context(format!("cannot import {shown}")).into());
         }
@@ -122,7 +143,7 @@ fn import(
             None => {
                 let number = order.len() as u32 + 1;
                 order.push(flow.name.clone());
-                (add_trial(store, &run, number, &flow.name)?, None)
+                (add_trial(store, run, number, &flow.name)?, None)
             }
         };
         samples += taken.as_ref().map_or(0, |taken| taken.samples);
@@ -130,7 +151,7 @@ fn import(
         let summary = summary(&imported, flow, figures);
         end(store, &trial, &name, summary, taken.as_ref())?;
     }
-    finish(args, store, &run, format.name(), samples, &imported.warnings, imported.skipped_lines)
+    finish(args, store, run, format.name(), samples, &imported.warnings, imported.skipped_lines)
 }
 
 fn summary(imported: &Imported, flow: &Flow, figures: ColumnFigures) -> Summary {
@@ -166,79 +187,11 @@ fn summary(imported: &Imported, flow: &Flow, figures: ColumnFigures) -> Summary 
     }
 }
 
-fn import_segment(args: &Args, store: &mut Store, input: &mut dyn Read) -> Result<Exit, Failure> {
-    let name = file_name(&args.file);
-    let run = begin(store, &name, "samples of dwell")?;
-    let trial = add_trial(store, &run, 1, &name)?;
-    let mut ingest = store.ingest(&run, &trial)?;
-    let mut host = store.host_writer(&run, &trial)?;
-    let (mut target, mut dwell) = (String::new(), String::new());
-    // As the command did that measured, so that its figures are these.
-    let mut measured = RoundTrip::new(Rung::User, 0);
-    let end_of_it = ingest.push_segment_with(input, &mut |record| match record {
-        Record::Header(header) => {
-            target.clone_from(&header.target);
-            dwell.clone_from(&header.dwell);
-        }
-        Record::Sample(sample, bridge, near) => {
-            measured.set_near(*near);
-            measured.record(sample, *bridge);
-        }
-        Record::Host(sample) => host.push(&name, sample),
-        Record::Flow(_) | Record::Passage(_) => {}
-    })?;
-    let end_of_it = match end_of_it {
-        Ok(end) => end,
-        Err(error) => {
-            drop(ingest);
-            drop(host);
-            store.delete(&run)?;
-            return Err(Failure::usage(format!("{}: {error}", args.file.display())));
-        }
-    };
-    let cut_short = end_of_it.totals.is_none().then(|| match end_of_it.tail {
-        0 => "the file was cut short: its last frame is missing".to_owned(),
-        tail => format!("the file was cut short: {tail} bytes at its end are no whole frame"),
-    });
-    if let Some(why) = cut_short.as_ref().filter(|_| end_of_it.samples == 0) {
-        drop(ingest);
-        store.delete(&run)?;
-        let shown = args.file.display();
-        return Err(Failure::usage(format!("{shown}: no sample in it is whole; {why}")));
-    }
-    let taken = ingest.finish()?;
-    host.finish()?;
-    let mut warnings = Vec::new();
-    let ring_dropped = end_of_it.totals.map_or(0, |totals| totals.ring_dropped);
-    warnings.extend(cut_short);
-    if end_of_it.damaged > 0 {
-        warnings.push(format!("damaged frames left out: {}", end_of_it.damaged));
-    }
-    let said = warnings.clone();
-    let mut values = dwell_record::values(&measured);
-    // A reflector counted the warm-up too, which is not in the segment.
-    values.retain(|name, _| !matches!(name.as_str(), "loss_forward_ratio" | "loss_backward_ratio"));
-    let summary = Summary {
-        kind: Kind::Import,
-        target,
-        parameters: [("format".to_owned(), json!("segment"))].into(),
-        packets: Some(measured.packets().into()),
-        metrics: dwell_record::metrics(&measured),
-        values,
-        stamps: Stamps::default(),
-        engine: "segment".into(),
-        trust: Trust { warnings, ring_dropped, ..Trust::of(&measured) },
-        environment: Environment { dwell, ..Environment::default() },
-    };
-    end(store, &trial, &name, summary, Some(&taken))?;
-    finish(args, store, &run, "segment", taken.samples, &said, 0)
-}
-
 fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| "import".into(), |name| name.to_string_lossy().into_owned())
 }
 
-fn begin(store: &mut Store, name: &str, title: &str) -> Result<RunRow, Failure> {
+fn begin(store: &mut Store, name: &str, title: &str) -> Result<(RunRow, ImportLock), Failure> {
     let new = NewRun {
         kind: RunKind::Import,
         name: name.to_owned(),
@@ -251,8 +204,7 @@ fn begin(store: &mut Store, name: &str, title: &str) -> Result<RunRow, Failure> 
         dwell: env!("CARGO_PKG_VERSION").to_owned(),
         trials: Vec::new(),
     };
-    let run = store.begin_run(&new)?;
-    Ok(store.run(&run)?)
+    Ok(store.begin_import(&new)?)
 }
 
 fn add_trial(
@@ -291,7 +243,6 @@ fn finish(
     skipped: u64,
 ) -> Result<Exit, Failure> {
     if store.trials(run)?.is_empty() {
-        store.delete(run)?;
         return Err(Failure::usage(format!(
             "{}: this is {format}, but there is no measurement in it",
             args.file.display()

@@ -6,6 +6,7 @@ mod delete;
 mod export;
 mod human;
 mod import;
+mod note;
 mod packets;
 mod report;
 mod run;
@@ -36,6 +37,8 @@ pub(crate) enum ControllerCommand {
     Export(export::Args),
     /// Read what dwell or another program measured
     Import(import::Args),
+    /// Write a remark beside a run
+    Note(note::Args),
     /// Delete a run and its samples
     Delete(delete::Args),
 }
@@ -51,6 +54,7 @@ impl ControllerCommand {
             Self::Compare(args) => (compare::run(args), &args.data),
             Self::Export(args) => (export::run(args), &args.data),
             Self::Import(args) => (import::run(args), &args.data),
+            Self::Note(args) => (note::run(args), &args.data),
             Self::Delete(args) => (delete::run(args), &args.data),
         };
         outcome.map_err(|failure| named(failure, &data.catalogue()))

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Figures, Kind, Summary};
-use dwell_report::data::{RunData, TrialData};
+use dwell_report::data::{MachineData, RunData, TrialData};
 use dwell_store::{RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
@@ -99,6 +99,8 @@ fn object(row: &RunRow, run: &RunData) -> Value {
                 "values": summary.map(|summary| &summary.values),
                 "trust": summary.map(trust),
                 "environment": summary.map(|summary| &summary.environment),
+                "measurement": summary.map(measurement),
+                "machines": trial.machines.iter().map(machine).collect::<Vec<_>>(),
                 "loads": trial.loads,
                 "witnesses": trial.witnesses,
             })
@@ -119,10 +121,26 @@ fn object(row: &RunRow, run: &RunData) -> Value {
         "measured": dwell_report::measured(run),
         "trials": trials,
         "findings": findings(run),
+        "notes": run.notes,
         "fits": dwell_report::fits(run),
         "verdicts": [],
         "claims": dwell_report::claims(run),
     })
+}
+
+/// What was measured, how, and by which stamps.
+fn measurement(summary: &Summary) -> Value {
+    json!({
+        "kind": summary.kind,
+        "target": summary.target,
+        "parameters": summary.parameters,
+        "stamps": summary.stamps,
+        "engine": summary.engine,
+    })
+}
+
+fn machine(machine: &MachineData) -> Value {
+    json!({ "node": machine.node, "summary": machine.summary })
 }
 
 /// The trust of a trial. What other programs' files do not say is unknown and not 0.

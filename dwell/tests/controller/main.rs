@@ -5,6 +5,7 @@ mod damage;
 mod export;
 mod faults;
 mod fixture;
+mod flows;
 mod golden;
 mod host;
 mod kill;

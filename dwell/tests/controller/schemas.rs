@@ -15,7 +15,7 @@ fn errors(name: &str, object: &Value) -> Vec<String> {
 }
 
 /// It follows its schema; without any one of its fields, or with one more, it does not.
-fn assert_follows(name: &str, object: &Value) {
+pub(crate) fn assert_follows(name: &str, object: &Value) {
     assert_eq!(object["schema"], format!("{name}/1"));
     assert_eq!(errors(name, object), Vec::<String>::new(), "{object:#}");
     for field in object.as_object().unwrap().keys() {
@@ -79,6 +79,8 @@ fn runs_and_dry_runs_follow_their_schemas_finished_failed_and_interrupted() {
     assert_refuses("dwell.run-end", &end, |object| object["end"] = json!("well"));
     let shown = place.json(&["show", "last"]);
     assert_follows("dwell.run", &shown);
+    let placement = &shown["trials"][0]["environment"]["placement"];
+    assert_eq!(placement["far"]["waiting"], "blocking", "dwell started the far end: {placement}");
     assert_refuses("dwell.run", &shown, |object| {
         object["trials"][0]["metrics"]["rtt_ns"]["p42"] = json!(1);
     });

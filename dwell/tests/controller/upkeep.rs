@@ -1,10 +1,11 @@
 //! The data directory of another version, damaged, or shared.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::fixture::{Place, printed, repository, said};
+use crate::fixture::{Place, ended, printed, repository, said, until};
 
 /// Imports a file of 200 round trips; returns the run.
 fn imported(place: &Place) -> String {
@@ -221,4 +222,41 @@ fn a_reader_that_goes_away_is_no_failure_of_what_was_done() {
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
     assert_eq!(place.query("SELECT run FROM runs").len(), 1, "one of two was deleted");
+}
+
+#[test]
+fn a_killed_import_is_not_said_to_be_running_and_the_next_import_clears_it_away() {
+    let place = Place::new();
+    let fifo = place.path("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut child = place.start(&mut place.command(&["import", fifo.to_str().unwrap()]));
+    let mut pipe = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    let head = fs::read(repository("controller/import/tests/data/s4.csv")).unwrap();
+    for _ in 0..100 {
+        pipe.write_all(&head).unwrap();
+    }
+    until("the import is under way", || !place.query("SELECT run FROM runs").is_empty());
+    let state = || place.json(&["runs"])["runs"][0]["state"].clone();
+    assert_eq!(state(), "running");
+    child.kill().unwrap();
+    ended(&mut child);
+    drop(pipe);
+    assert_eq!(state(), "interrupted");
+    let run = imported(&place);
+    assert_eq!(place.query("SELECT run FROM runs"), [run], "half an import is none");
+    assert_eq!(state(), "finished");
+    let left: Vec<_> = fs::read_dir(place.data().join("samples")).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(fs::read_dir(left[0].path()).unwrap().count(), 1, "its samples and no lock");
+}
+
+#[test]
+fn a_note_is_shown_with_its_run() {
+    let place = Place::new();
+    imported(&place);
+    let output = place.dwell(&["note", "last", "the fan was off"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(place.json(&["show", "last"])["notes"][0], "the fan was off");
+    assert!(printed(&place.dwell(&["show", "last"])).contains("note by hand: the fan was off"));
+    assert_eq!(place.dwell(&["note", "last", " "]).status.code(), Some(2));
 }

@@ -205,6 +205,7 @@ pub fn trial(
         )),
         loads: Vec::new(),
         witnesses: Vec::new(),
+        machines: Vec::new(),
         series,
     }
 }
@@ -567,5 +568,6 @@ fn one_way(run: &RunData, relay: Relay, cell: (&str, &str, i32, i32, &str)) -> T
         loads,
         witnesses: Vec::new(),
         series,
+        machines: Vec::new(),
     }
 }

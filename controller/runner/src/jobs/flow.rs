@@ -63,7 +63,11 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
         size: flow.size,
         seed: 1,
         duration: flow.duration,
-        count: flow.count.map(|count| count.saturating_add(flow.warm_up.into())),
+        // The last packet of a flow of iperf2 is its end, which is no sample.
+        count: flow.count.map(|count| {
+            let end = u64::from(flow.header == TrafficHeader::Iperf);
+            count.saturating_add(flow.warm_up.into()).saturating_add(end)
+        }),
         ipv4: !flow.ipv6,
         ipv6: flow.ipv6,
         header: flow.header,
@@ -113,7 +117,7 @@ mod tests {
         assert_eq!(to(&needed), "udp://n2:5001");
         assert_eq!((needed.loads.len(), needed.loads[0].samples), (1, false));
         let Job::Traffic(sender) = &needed.measurement.job else { panic!("a sender") };
-        assert_eq!((sender.rate.to_string(), sender.count), ("1kpps".into(), Some(15)));
+        assert_eq!((sender.rate.to_string(), sender.count), ("1kpps".into(), Some(16)));
         assert!(needed.measurement.job.ends_by_itself());
     }
 

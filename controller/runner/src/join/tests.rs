@@ -103,6 +103,10 @@ fn what_four_machines_told_of_a_packet_is_one_row_whose_parts_sum_to_the_whole()
     assert_eq!(rows.number(0, Column::NodeDelayNetfilter), Some(60), "each hook on its own side");
     assert_eq!(rows.number(1, Column::NodeDelayNetfilter), None);
     assert_eq!(rows.number(0, Column::LinkDelay), Some(90 + 110));
+    let stamps = ["node_rx_kernel_ns", "node_pre_routing_ns", "node_tx_app_ns", "node_rx_tcx_ns"];
+    let stamps = stamps.map(|name| rows.number(0, Column::named(name).unwrap()));
+    assert_eq!(stamps, [Some(100), Some(110), Some(160), None], "the node's own stamps are kept");
+    assert!(rows.column(Column::NodeRxTcx).is_none(), "what nobody stamped takes no room");
     assert_eq!(join.told.strange, [2, 1, 0], "flows of others are counted and not joined");
     let missing = join.missing();
     assert_eq!(missing.len(), 2, "{missing:?}");

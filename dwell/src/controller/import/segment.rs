@@ -1,0 +1,326 @@
+//! Segments of dwell: the samples of a ping, or the passages that one machine told of.
+
+use std::collections::HashMap;
+use std::io::{Cursor, Read};
+
+use dwell_engine::passage::{Fate, Passage, Point};
+use dwell_engine::stamps::{Rung, State};
+use dwell_node_cli::{Exit, Failure};
+use dwell_record::segment::{self, Header, Record, SegmentEnd, SegmentError};
+use dwell_record::{Batch, Column, Environment, Kind, Scalar, Stamps, Summary, Trust};
+use dwell_stats::{Part, RoundTrip};
+use dwell_store::{HostWriter, Ingest, RunRow, Store, StoreError, TrialRow};
+use serde_json::json;
+
+use super::{Args, add_trial, begin, end, file_name, finish, whole};
+
+/// Flows of which passages are taken in, at most: each is a trial of its own.
+const MOST_FLOWS: usize = 64;
+
+/// Rows that are handed on at once.
+const BATCH: usize = 1 << 14;
+
+/// Imports a segment that begins with `head`.
+pub(super) fn import(
+    args: &Args,
+    store: &mut Store,
+    head: &[u8],
+    rest: impl Read,
+) -> Result<Exit, Failure> {
+    let mut kind = None;
+    // A segment that cannot be read is told of below.
+    let _ = segment::read(&mut &head[..], &mut |record| {
+        if let Record::Header(header) = record {
+            kind.get_or_insert_with(|| header.kind.clone());
+        }
+    });
+    let mut input = Cursor::new(head).chain(rest);
+    let name = file_name(&args.file);
+    let is_ping = kind.as_deref().is_none_or(|kind| kind == "ping");
+    let title = if is_ping { "samples of dwell" } else { "passages of dwell" };
+    let (run, _lock) = begin(store, &name, title)?;
+    let taken = if is_ping {
+        samples(args, store, &run, &mut input)
+    } else {
+        passages(args, store, &run, &mut input)
+    };
+    whole(store, &run, taken)
+}
+
+fn samples(
+    args: &Args,
+    store: &mut Store,
+    run: &RunRow,
+    input: &mut dyn Read,
+) -> Result<Exit, Failure> {
+    let name = file_name(&args.file);
+    let trial = add_trial(store, run, 1, &name)?;
+    let mut ingest = store.ingest(run, &trial)?;
+    let mut host = store.host_writer(run, &trial)?;
+    let (mut target, mut dwell) = (String::new(), String::new());
+    // As the command did that measured, so that its figures are these.
+    let mut measured = RoundTrip::new(Rung::User, 0);
+    let end_of_it = ingest.push_segment_with(input, &mut |record| match record {
+        Record::Header(header) => {
+            target.clone_from(&header.target);
+            dwell.clone_from(&header.dwell);
+        }
+        Record::Sample(sample, bridge, near) => {
+            measured.set_near(*near);
+            measured.record(sample, *bridge);
+        }
+        Record::Host(sample) => host.push(&name, sample),
+        Record::Flow(_) | Record::Passage(_) => {}
+    })?;
+    let end_of_it = match end_of_it {
+        Ok(end) => end,
+        Err(error) => return Err(foreign(args, &error)),
+    };
+    let cut_short = cut_short(&end_of_it);
+    if end_of_it.samples == 0 {
+        let why = cut_short.unwrap_or_else(|| "it holds none".into());
+        return Err(nothing(args, "sample", &why));
+    }
+    let taken = ingest.finish()?;
+    host.finish()?;
+    let mut warnings = Vec::new();
+    let ring_dropped = end_of_it.totals.map_or(0, |totals| totals.ring_dropped);
+    warnings.extend(cut_short);
+    warnings.extend(damaged(&end_of_it));
+    let said = warnings.clone();
+    let mut values = dwell_record::values(&measured);
+    // A reflector counted the warm-up too, which is not in the segment.
+    values.retain(|name, _| !matches!(name.as_str(), "loss_forward_ratio" | "loss_backward_ratio"));
+    let summary = Summary {
+        kind: Kind::Import,
+        target,
+        parameters: [("format".to_owned(), json!("segment"))].into(),
+        packets: Some(measured.packets().into()),
+        metrics: dwell_record::metrics(&measured),
+        values,
+        stamps: Stamps::default(),
+        engine: "segment".into(),
+        trust: Trust { warnings, ring_dropped, ..Trust::of(&measured) },
+        environment: Environment { dwell, ..Environment::default() },
+    };
+    end(store, &trial, &name, summary, Some(&taken))?;
+    finish(args, store, run, "segment", taken.samples, &said, 0)
+}
+
+/// What one machine told of packets that passed it: of each the parts that lie between stamps of that
+/// machine, and the time since the packet before in its flow. What became of them elsewhere nobody
+/// told.
+fn passages(
+    args: &Args,
+    store: &mut Store,
+    run: &RunRow,
+    input: &mut dyn Read,
+) -> Result<Exit, Failure> {
+    let name = file_name(&args.file);
+    let mut coming = Coming { flows: HashMap::new(), sets: Vec::new(), host: None, left_out: 0 };
+    let mut header = None;
+    let mut failure = None;
+    let read = segment::read(input, &mut |record| {
+        let taken = match record {
+            Record::Header(first) => {
+                header.get_or_insert_with(|| first.clone());
+                Ok(())
+            }
+            Record::Flow(entry) => {
+                let (from, to) = (entry.from, entry.to);
+                let name = format!("{} {from} to {to}", entry.protocol);
+                if coming.flows.len() < MOST_FLOWS {
+                    coming.flows.insert(entry.flow, Known { name, set: None });
+                }
+                Ok(())
+            }
+            Record::Passage(passage) if failure.is_none() => coming.take(store, run, passage),
+            Record::Host(sample) => {
+                // It goes to the first trial, and waits for none.
+                if let Some(host) = &mut coming.host {
+                    host.push(&name, sample);
+                }
+                Ok(())
+            }
+            Record::Passage(_) | Record::Sample(..) => Ok(()),
+        };
+        failure = failure.take().or(taken.err());
+    });
+    if let Some(failure) = failure {
+        return Err(failure.into());
+    }
+    let end_of_it = read.map_err(|error| foreign(args, &error))?;
+    let cut_short = cut_short(&end_of_it);
+    if coming.sets.is_empty() {
+        let why = cut_short.unwrap_or_else(|| "it saw none pass".into());
+        return Err(nothing(args, "passage", &why));
+    }
+    if !coming.sets.iter().any(|set| set.told) {
+        let why = "one packet with one stamp has no delay and no gap";
+        return Err(nothing(args, "delay", why));
+    }
+    let mut warnings: Vec<String> = cut_short.into_iter().chain(damaged(&end_of_it)).collect();
+    if coming.left_out > 0 {
+        let left_out = coming.left_out;
+        warnings.push(format!("passages of flows beyond {MOST_FLOWS} left out: {left_out}"));
+    }
+    warnings.push(
+        "passages of one machine: what became of the packets elsewhere is not in them".to_owned(),
+    );
+    coming.host.map(HostWriter::finish).transpose()?;
+    let mut rows = 0;
+    for mut set in coming.sets {
+        set.ingest.push(std::mem::take(&mut set.batch))?;
+        let taken = set.ingest.finish()?;
+        rows += taken.samples;
+        let (metrics, mut values, _) = taken.columns.figures();
+        // Rows are of packets that passed, and those that did not are not known.
+        values.insert("loss_ratio".into(), None);
+        values.insert("passages".into(), Some(Scalar::Count(taken.samples)));
+        values.insert("dropped".into(), Some(Scalar::Count(set.dropped)));
+        let header = header.as_ref();
+        let of = |text: fn(&Header) -> &String| header.map(text).cloned().unwrap_or_default();
+        let parameters = [
+            ("format", json!("segment")),
+            ("command", json!(of(|header| &header.kind))),
+            ("flow", json!(set.name)),
+        ];
+        let summary = Summary {
+            kind: Kind::Import,
+            target: of(|header| &header.target),
+            parameters: parameters.map(|(name, value)| (name.to_owned(), value)).into(),
+            packets: None,
+            metrics,
+            values,
+            stamps: Stamps::default(),
+            engine: "segment".into(),
+            trust: Trust {
+                warnings: warnings.clone(),
+                ring_dropped: end_of_it.totals.map_or(0, |totals| totals.ring_dropped),
+                ..Trust::default()
+            },
+            environment: Environment {
+                dwell: of(|header| &header.dwell),
+                ..Environment::default()
+            },
+        };
+        end(store, &set.trial, &name, summary, Some(&taken))?;
+    }
+    finish(args, store, run, "segment", rows, &warnings, 0)
+}
+
+/// Passages on their way in.
+struct Coming {
+    flows: HashMap<u32, Known>,
+    sets: Vec<Set>,
+    host: Option<HostWriter>,
+    /// Passages of flows beyond the most.
+    left_out: u64,
+}
+
+/// A flow of the segment's table.
+struct Known {
+    name: String,
+    /// Its place among the sets, once it has a passage.
+    set: Option<usize>,
+}
+
+/// The passages of one flow.
+struct Set {
+    name: String,
+    trial: TrialRow,
+    ingest: Ingest,
+    batch: Batch,
+    before: Option<Passage>,
+    dropped: u64,
+    /// Whether any row has a delay or a gap.
+    told: bool,
+}
+
+impl Coming {
+    fn take(
+        &mut self,
+        store: &mut Store,
+        run: &RunRow,
+        passage: &Passage,
+    ) -> Result<(), StoreError> {
+        let Some(known) = self.flows.get_mut(&passage.flow) else {
+            self.left_out += 1;
+            return Ok(());
+        };
+        let at = match known.set {
+            Some(at) => at,
+            None => {
+                let at = self.sets.len();
+                let trial = add_trial(store, run, at as u32 + 1, &known.name)?;
+                if self.host.is_none() {
+                    self.host = Some(store.host_writer(run, &trial)?);
+                }
+                let ingest = store.ingest(run, &trial)?.with_figures();
+                let name = known.name.clone();
+                let batch = Batch::default();
+                let set = Set { name, trial, ingest, batch, before: None, dropped: 0, told: false };
+                self.sets.push(set);
+                known.set = Some(at);
+                at
+            }
+        };
+        self.sets[at].take(passage)
+    }
+}
+
+impl Set {
+    fn take(&mut self, passage: &Passage) -> Result<(), StoreError> {
+        let is_dropped = passage.fate == Fate::Dropped;
+        self.dropped += u64::from(is_dropped);
+        self.batch.push(passage.id, if is_dropped { State::Lost } else { State::Received });
+        let mut set = |column, value: i64| {
+            // No clock says so, and in a column it means that there is nothing.
+            if value != Batch::ABSENT {
+                self.batch.set(column, value);
+            }
+        };
+        set(Column::SizeBytes, passage.size.into());
+        for (point, at) in passage.stamps.iter() {
+            set(Column::of_node(point), at.as_nanos());
+        }
+        let parts = Part::ALL
+            .into_iter()
+            .filter_map(|part| Some((Column::named(part.name())?, part.of(&passage.stamps)?.0)));
+        let since = |before: &Passage| {
+            let at = |of: &Passage, point| Some(of.stamps.get(point)?.as_nanos());
+            Point::ALL
+                .into_iter()
+                .find_map(|point| at(passage, point)?.checked_sub(at(before, point)?))
+        };
+        let gap = self.before.as_ref().and_then(since).map(|gap| (Column::Gap, gap));
+        for (column, delay) in parts.chain(gap) {
+            self.told = true;
+            set(column, delay);
+        }
+        self.before = Some(*passage);
+        if self.batch.len() < BATCH {
+            return Ok(());
+        }
+        self.ingest.push(std::mem::take(&mut self.batch))
+    }
+}
+
+fn foreign(args: &Args, error: &SegmentError) -> Failure {
+    Failure::usage(format!("{}: {error}", args.file.display()))
+}
+
+fn nothing(args: &Args, what: &str, why: &str) -> Failure {
+    Failure::usage(format!("{}: no {what} in it is whole; {why}", args.file.display()))
+}
+
+fn damaged(end: &SegmentEnd) -> Option<String> {
+    (end.damaged > 0).then(|| format!("damaged frames left out: {}", end.damaged))
+}
+
+fn cut_short(end: &SegmentEnd) -> Option<String> {
+    end.totals.is_none().then(|| match end.tail {
+        0 => "the file was cut short: its last frame is missing".to_owned(),
+        tail => format!("the file was cut short: {tail} bytes at its end are no whole frame"),
+    })
+}

@@ -1,0 +1,132 @@
+//! A small plan of packets that go one way through a relay, in a real lab: what the machines told of
+//! the same packets is joined, shown and handed on, and what is not to be had is absent.
+
+use serde_json::Value;
+
+use crate::fixture::{Place, as_root, printed};
+use crate::schemas::assert_follows;
+
+const PACKETS: u64 = 200;
+
+const PARTS: [&str; 8] = [
+    "sender_out_ns",
+    "link_in_ns",
+    "queueing_in_ns",
+    "processing_ns",
+    "queueing_out_ns",
+    "qdisc_ns",
+    "link_out_ns",
+    "receiver_in_ns",
+];
+
+fn plan(place: &Place, more: &str) -> String {
+    place.write(
+        "flow.toml",
+        &format!(
+            "version = 1\nname = \"flow\"\ntopology = {{ lab = \"line:3\" }}\n\
+             [flow]\nfrom = \"n1\"\nto = \"n3\"\nsize = \"300B\"\nrate = \"1kpps\"\ncount = {PACKETS}\n\
+             [relay]\non = \"n2\"\nmode = \"route\"\n{more}\
+             [matrix]\nrelay = [\"route\", \"translate\"]\n[trials]\norder = \"as-written\"\n"
+        ),
+    )
+}
+
+fn rows(place: &Place) -> Vec<Value> {
+    let output = place.dwell(&["export", "last", "--format", "jsonl"]);
+    assert!(output.status.success(), "{output:?}");
+    printed(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_flow_through_a_relay_is_joined_packet_by_packet_and_shown_with_what_every_machine_told() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let output = place.dwell(&["run", &plan(&place, ""), "--quiet"]);
+    assert!(output.status.success(), "{output:?}");
+    place.assert_nothing_is_left();
+    let shown = place.json(&["show", "last"]);
+    assert_follows("dwell.run", &shown);
+    let [route, translate] = shown["trials"].as_array().unwrap().as_slice() else { panic!() };
+    for trial in [route, translate] {
+        assert_eq!(trial["packets"]["received"], PACKETS, "{trial:#}");
+        assert_eq!(trial["values"]["unjoined_receiver"], 0, "{trial:#}");
+        for machine in ["relay", "trace"] {
+            // The end of the flow and its answer pass, too, and are no packets of it.
+            let strange = trial["values"][format!("unjoined_{machine}")].as_u64().unwrap();
+            assert!(strange < PACKETS / 10, "{machine}: {trial:#}");
+        }
+        let count = |name: &str| trial["metrics"][name]["count"].as_u64();
+        assert_eq!(count("end_to_end_ns"), Some(PACKETS));
+        assert!(trial["measurement"]["stamps"]["tx"].is_string(), "{trial:#}");
+        assert_eq!(trial["measurement"]["parameters"]["link_from"], "tx_kernel");
+    }
+    // What a program adds exists where there is one, and is absent, not 0, where there is none.
+    let metric = |trial: &Value, name: &str| trial["metrics"][name]["count"].as_u64();
+    assert_eq!(metric(translate, "processing_ns"), Some(PACKETS));
+    assert_eq!(metric(translate, "node_delay_ns"), Some(PACKETS));
+    for part in ["processing_ns", "queueing_in_ns", "queueing_out_ns", "node_delay_ns"] {
+        assert!(route["metrics"].get(part).is_none(), "{part}: {route:#}");
+    }
+    assert_eq!(route["measurement"]["engine"], "kernel");
+    assert_eq!(translate["measurement"]["engine"], "socket");
+    let rung = serde_json::json!(["rx_kernel", "tx_kernel"]);
+    assert_eq!(translate["measurement"]["parameters"]["node_rung"], rung);
+    // The machines themselves, with what only they know.
+    let told = |trial: &Value, node: &str, kind: &str| {
+        let machines = trial["machines"].as_array().unwrap();
+        let ours = machines.iter().map(|machine| (&machine["node"], &machine["summary"]));
+        ours.filter(|(name, it)| *name == node && it["kind"] == kind).count()
+    };
+    assert_eq!(told(translate, "n2", "relay"), 1, "{translate:#}");
+    assert_eq!(told(route, "n2", "relay"), 0, "the kernel is no program");
+    assert_eq!((told(route, "n1", "load"), told(route, "n3", "load")), (1, 1), "both ends");
+    let machines = translate["machines"].as_array().unwrap();
+    let relay = machines.iter().find(|it| it["summary"]["kind"] == "relay").unwrap();
+    assert_eq!(relay["summary"]["parameters"]["mode"], "translate");
+    assert!(relay["summary"]["values"].as_object().unwrap().len() > 3, "its counters: {relay:#}");
+    // Where the far end ran is known, for dwell started it.
+    assert!(route["environment"]["placement"]["far"].is_object(), "{:#}", route["environment"]);
+
+    let rows = rows(&place);
+    assert_eq!(rows.len() as u64, 2 * PACKETS);
+    let of = |trial: u64| rows.iter().filter(move |row| row["trial"] == trial);
+    for trial in [1, 2] {
+        let ids: Vec<u64> = of(trial).map(|row| row["id"].as_u64().unwrap()).collect();
+        assert!(ids.windows(2).all(|pair| pair[1] == pair[0] + 1), "{ids:?}");
+    }
+    for row in of(2) {
+        let ns = |name: &str| row[name].as_i64().unwrap_or_else(|| panic!("{name}: {row}"));
+        assert_eq!(PARTS.iter().map(|part| ns(part)).sum::<i64>(), ns("end_to_end_ns"), "{row}");
+        assert_eq!(ns("end_to_end_ns"), ns("rx_app_ns") - ns("tx_app_ns"));
+        assert_eq!(ns("processing_ns"), ns("node_tx_app_ns") - ns("node_rx_app_ns"));
+    }
+    for row in of(1) {
+        assert!(row["processing_ns"].is_null() && row["node_rx_app_ns"].is_null(), "{row}");
+    }
+
+    // What a flow is about is no round trip; comparing and histograms follow.
+    let compared = place.json(&["compare", "last", "last"]);
+    assert_ne!(compared["metric"], "rtt_ns");
+    let log = place.dwell(&["export", "last", "--format", "hdr"]);
+    assert!(log.status.success(), "{log:?}");
+    assert!(printed(&log).contains(compared["metric"].as_str().unwrap()), "{log:?}");
+}
+
+#[test]
+fn a_routed_flow_whose_node_nobody_stamps_has_no_link_delay() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let output = place.dwell(&["run", &plan(&place, ""), "--quiet", "--set", "trace=false"]);
+    assert!(output.status.success(), "{output:?}");
+    let shown = place.json(&["show", "last"]);
+    let route = &shown["trials"][0];
+    assert_eq!(route["metrics"]["end_to_end_ns"]["count"], PACKETS);
+    assert!(route["metrics"].get("link_delay_ns").is_none(), "{route:#}");
+    assert!(route["values"]["nlr"].is_null(), "{route:#}");
+    let warnings = route["trust"]["warnings"].to_string();
+    assert!(warnings.contains("neither its delay nor that of links is known"), "{warnings}");
+}
