@@ -12,7 +12,7 @@ use dwell_protocol::Request;
 
 use crate::connection::{Connection, Told};
 use crate::error::FleetError;
-use crate::{Fleet, FromNode};
+use crate::{Fleet, FromNode, Routes};
 
 /// Times that a lab of our name is found in the way and taken down: a dead runner leaves one.
 const LEFTOVERS: usize = 3;
@@ -141,6 +141,25 @@ impl Fleet for LabFleet {
         self.up(topology)?;
         self.topology = Some(topology.clone());
         Ok(())
+    }
+
+    fn routes(&mut self) -> Result<Option<Routes>, FleetError> {
+        const WHAT: &str = "tell the routes of the lab";
+        if self.topology.as_ref().is_none_or(|topology| topology.routing != Routing::Babel) {
+            return Ok(None);
+        }
+        let output = self.dwell(&["lab", "routes", &self.name, "--json"])?;
+        let table: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        if let Some(reason) = table["reason"].as_str() {
+            return Err(FleetError::Routes(reason.to_owned()));
+        }
+        succeeded(WHAT, &output)?;
+        let unreadable = || FleetError::Lab {
+            what: WHAT,
+            said: "what it prints cannot be read".into(),
+            code: output.status.code(),
+        };
+        Routes::read(&output.stdout).map(Some).ok_or_else(unreadable)
     }
 
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {

@@ -9,6 +9,7 @@
 mod connection;
 mod error;
 mod lab;
+mod routes;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use dwell_protocol::{Event, JobId, Request};
 
 pub use error::FleetError;
 pub use lab::LabFleet;
+pub use routes::Routes;
 
 /// Nodes that can be reached.
 pub trait Fleet {
@@ -26,6 +28,15 @@ pub trait Fleet {
     /// # Errors
     /// They cannot be made, in the words of whoever tried.
     fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError>;
+
+    /// The routes between the nodes as they are now, where daemons keep them; `None` where nobody
+    /// does.
+    ///
+    /// # Errors
+    /// A daemon has ended or a route is missing ([`FleetError::Routes`]), or they cannot be told.
+    fn routes(&mut self) -> Result<Option<Routes>, FleetError> {
+        Ok(None)
+    }
 
     /// Sends a request to a node, and reaches it first if it is not connected.
     ///
