@@ -9,8 +9,10 @@
 mod connection;
 mod error;
 mod lab;
+mod quota;
 mod routes;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dwell_plan::Topology;
@@ -18,6 +20,7 @@ use dwell_protocol::{Event, JobId, Request};
 
 pub use error::FleetError;
 pub use lab::LabFleet;
+pub use quota::QuotaUse;
 pub use routes::Routes;
 
 /// Nodes that can be reached.
@@ -36,6 +39,14 @@ pub trait Fleet {
     /// A daemon has ended or a route is missing ([`FleetError::Routes`]), or they cannot be told.
     fn routes(&mut self) -> Result<Option<Routes>, FleetError> {
         Ok(None)
+    }
+
+    /// What nodes that are held to a share of a processor used of it so far, by node.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    fn quotas(&mut self) -> Result<BTreeMap<String, QuotaUse>, FleetError> {
+        Ok(BTreeMap::new())
     }
 
     /// Sends a request to a node, and reaches it first if it is not connected.

@@ -12,6 +12,7 @@ mod jobs;
 mod join;
 mod keep;
 mod machine;
+mod quotas;
 mod runner;
 mod way;
 

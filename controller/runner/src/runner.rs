@@ -17,6 +17,7 @@ use thiserror::Error;
 use crate::incoming::Incoming;
 use crate::jobs::{Planned, jobs, time_limit};
 use crate::machine::{Action, Machine};
+use crate::quotas::Quotas;
 
 /// A stop is obeyed within this time.
 const TURN: Duration = Duration::from_millis(100);
@@ -300,6 +301,7 @@ impl Runner<'_> {
         };
         self.store.begin_trial(trial)?;
         self.notice_the_gone(standing);
+        let quotas = Quotas::now(self.fleet, self.clock);
         let mut incoming = BTreeMap::new();
         let limit = time_limit(&plan);
         let reflectors = std::mem::take(&mut standing.reflectors);
@@ -349,6 +351,7 @@ impl Runner<'_> {
         if interrupted || outcome.failure.is_some() && self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
+        outcome.seen = quotas.until(&Quotas::now(self.fleet, self.clock));
         let fault = self.fault_since(routes.as_ref());
         if let Some(fault) = &fault {
             // Whatever else went wrong came of it.
