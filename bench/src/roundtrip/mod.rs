@@ -24,7 +24,7 @@ use report::{Measured, Report, Written};
 #[derive(Debug, clap::Parser)]
 #[command(name = "roundtrip", version)]
 pub struct Args {
-    /// Round trips per case [default: what the plan says, 50000]
+    /// Round trips per case, over all its trials [default: what the plan says, 51000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     cycles: Option<u64>,
     /// Only this case; may be repeated
@@ -51,8 +51,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         [] => Case::ALL.to_vec(),
         chosen => Case::ALL.into_iter().filter(|case| chosen.contains(case)).collect(),
     };
+    let repetitions = u64::from(plan.trials.repetitions);
     let product = Product::new(args.data.as_deref(), &interrupt)?;
-    let (end, exit) = product.run(&args.plan, &settings(args, &cases))?;
+    let (end, exit) = product.run(&args.plan, &settings(args, &cases, repetitions))?;
     // What was measured is kept, whatever happened afterwards.
     let found = product.show(&end.run)?;
     let written = Written {
@@ -71,7 +72,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         link_rate: plan.topology.link.rate.map(|rate| rate.to_string()),
         link_mechanism: mechanism(&found),
         rootless: !rustix::process::geteuid().is_root(),
-        cycles: args.cycles.or(plan.ping.as_ref().and_then(|ping| ping.count)),
+        cycles: count(args, repetitions)
+            .or(plan.ping.as_ref().and_then(|ping| ping.count))
+            .map(|count| count.saturating_mul(repetitions)),
         cases: cases.iter().filter_map(|&case| Measured::of(case, &found)).collect(),
         missing: cases.iter().filter_map(|&case| report::missing(case, &found)).collect(),
         findings: found.findings.into_iter().map(|finding| finding.text).collect(),
@@ -92,11 +95,17 @@ fn read(args: &Args) -> Result<Plan, Failure> {
     plan.map_err(|error| Failure::usage(format!("--plan {place}: {error}")))
 }
 
-fn settings(args: &Args, cases: &[Case]) -> Vec<String> {
+/// Round trips of each trial, where they were asked for: all of a case together are as many or a few
+/// more.
+fn count(args: &Args, repetitions: u64) -> Option<u64> {
+    args.cycles.map(|cycles| cycles.div_ceil(repetitions.max(1)))
+}
+
+fn settings(args: &Args, cases: &[Case], repetitions: u64) -> Vec<String> {
     let loads: Vec<_> = cases.iter().map(|case| format!("\"{}\"", case.load())).collect();
     let chosen = format!("matrix.load=[{}]", loads.join(", "));
     let chosen = (cases.len() < Case::ALL.len()).then_some(chosen);
-    let cycles = args.cycles.map(|cycles| format!("ping.count={cycles}"));
+    let cycles = count(args, repetitions).map(|count| format!("ping.count={count}"));
     chosen.into_iter().chain(cycles).collect()
 }
 

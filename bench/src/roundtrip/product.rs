@@ -80,10 +80,12 @@ pub(super) struct Environment {
 }
 
 impl Run {
-    /// The trial of a case, if the plan had it.
-    pub(super) fn trial(&self, case: Case) -> Option<&Trial> {
-        let has = |trial: &&Trial| trial.parameters.get("load").is_some_and(|l| l == case.load());
-        self.trials.iter().find(has)
+    /// The trials of a case, one for each repetition.
+    pub(super) fn trials(&self, case: Case) -> impl Iterator<Item = &Trial> {
+        let has = move |trial: &&Trial| {
+            trial.parameters.get("load").is_some_and(|load| load == case.load())
+        };
+        self.trials.iter().filter(has)
     }
 }
 

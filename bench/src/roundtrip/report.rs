@@ -68,25 +68,65 @@ pub(super) struct Measured {
 impl Measured {
     /// What a run says of a case; `None` when it was not measured.
     pub(super) fn of(case: Case, run: &Run) -> Option<Self> {
-        let trial = run.trial(case).filter(|trial| trial.state == "finished")?;
-        let packets = trial.packets.as_ref()?;
+        let trials: Vec<_> = run.trials(case).filter(|trial| trial.state == "finished").collect();
+        let metrics = trials.iter().filter_map(|trial| trial.metrics.as_ref()?.get("rtt_ns"));
+        let packets = trials.iter().filter_map(|trial| trial.packets.as_ref());
+        let mut warnings: Vec<String> = Vec::new();
+        for text in trials.iter().filter_map(|trial| trial.trust.as_ref()).flat_map(|t| &t.warnings)
+        {
+            if !warnings.contains(text) {
+                warnings.push(text.clone());
+            }
+        }
         Some(Self {
             case,
-            missing: packets.sent.saturating_sub(packets.received),
-            warnings: trial.trust.as_ref().map_or_else(Vec::new, |trust| trust.warnings.clone()),
-            round_trips: trial.metrics.as_ref()?.get("rtt_ns")?.clone(),
-            load: trial.loads.clone(),
+            missing: packets.map(|all| all.sent.saturating_sub(all.received)).sum(),
+            warnings,
+            round_trips: together(&metrics.collect::<Vec<_>>())?,
+            load: trials.iter().flat_map(|trial| trial.loads.clone()).collect(),
         })
     }
 }
 
-/// The case with the reason why it was not measured; `None` when it was.
+/// The trials of a case as one: count, extremes and mean over all cycles, and of each percentile the
+/// median of what the trials have. `None` when there are none.
+fn together(trials: &[&RoundTrips]) -> Option<RoundTrips> {
+    let all = |of: fn(&RoundTrips) -> Option<f64>| -> Option<Vec<f64>> {
+        let mut values: Vec<f64> = trials.iter().map(|trial| of(trial)).collect::<Option<_>>()?;
+        values.sort_by(f64::total_cmp);
+        (!values.is_empty()).then_some(values)
+    };
+    let median = |of| all(of).map(|values| values[(values.len() - 1) / 2]);
+    let count: u64 = trials.iter().map(|trial| trial.count).sum();
+    let total =
+        trials.iter().map(|trial| Some(trial.mean? * trial.count as f64)).sum::<Option<f64>>();
+    (!trials.is_empty()).then(|| RoundTrips {
+        count,
+        min: all(|r| r.min).map(|values| values[0]),
+        mean: total.filter(|_| count > 0).map(|total| total / count as f64),
+        p50: median(|r| r.p50),
+        p99: median(|r| r.p99),
+        p99_9: median(|r| r.p99_9),
+        max: all(|r| r.max).and_then(|values| values.last().copied()),
+    })
+}
+
+/// The case with what was not measured of it, and why; `None` when all of it was.
 pub(super) fn missing(case: Case, run: &Run) -> Option<(Case, String)> {
-    if Measured::of(case, run).is_some() {
+    let mut failed = run.trials(case).filter(|trial| trial.state != "finished").peekable();
+    let all = run.trials(case).count();
+    let first = failed.peek().copied();
+    if first.is_none() && Measured::of(case, run).is_some() {
         return None;
     }
-    let reason = run.trial(case).and_then(|trial| trial.reason.clone());
-    Some((case, reason.unwrap_or_else(|| "the run ended before".to_owned())))
+    let reason = first.and_then(|trial| trial.reason.clone());
+    let reason = reason.unwrap_or_else(|| "the run ended before".to_owned());
+    Some(match failed.count() {
+        missing if missing < all => {
+            (case, format!("{missing} of {all} trials were not measured: {reason}"))
+        }
+        _ => (case, format!("was not measured: {reason}")),
+    })
 }
 
 impl Report {
@@ -141,7 +181,7 @@ impl Report {
         let unknown = || "unknown".to_owned();
         let mut notes: Vec<String> = Vec::new();
         for (case, reason) in &self.missing {
-            notes.push(format!("partial: {} was not measured: {reason}", case.title()));
+            notes.push(format!("partial: {} {reason}", case.title()));
         }
         notes.extend([
             format!("{}; both ends on this machine", self.machine),
@@ -151,7 +191,7 @@ impl Report {
                 self.link_rate.clone().unwrap_or_else(unknown),
                 self.link_mechanism.clone().unwrap_or_else(unknown)
             ),
-            "percentiles are nearest rank; cycles before the first counted one warm up; '-': the \
+            "percentiles are nearest rank, and the median of those of a case's trials; cycles before the first counted one warm up; '-': the \
              count supports no such figure"
                 .to_owned(),
             "published: Raspberry Pi 4 to Pi 3, as printed; its means are those of the distinct \
@@ -162,10 +202,15 @@ impl Report {
             notes.extend(measured.case.note().map(str::to_owned));
             let title = measured.case.title();
             for load in &measured.load {
-                notes.extend(reached(title, load));
                 let warnings = load["trust"]["warnings"].as_array().into_iter().flatten();
                 let said = warnings.filter_map(Value::as_str);
-                notes.extend(said.map(|warning| format!("{title}: of the load: {warning}")));
+                let said = said.map(|warning| format!("{title}: of the load: {warning}"));
+                for note in reached(title, load).into_iter().chain(said) {
+                    // Trials tell the same again.
+                    if !notes.contains(&note) {
+                        notes.push(note);
+                    }
+                }
             }
             notes.extend(measured.warnings.iter().map(|warning| format!("{title}: {warning}")));
         }
@@ -392,10 +437,29 @@ mod tests {
     fn a_case_that_was_not_measured_is_called_missing_and_the_whole_partial() {
         let mut cut = report(vec![measured(Case::Idle, 70e3, None)]);
         assert_eq!(cut.to_json()["partial"], json!(false));
-        cut.missing = vec![(Case::Cpu, "interrupted".into())];
+        cut.missing = vec![(Case::Cpu, "was not measured: interrupted".into())];
         assert_eq!(cut.to_json()["partial"], json!(true));
         let text = cut.to_string();
         assert!(text.contains("partial: CPU load was not measured: interrupted"), "{text}");
+    }
+
+    #[test]
+    fn the_trials_of_a_case_are_one_row_of_all_their_cycles() {
+        let trial = |count, mean, p50, p99_9| RoundTrips {
+            count,
+            min: Some(mean / 2.0),
+            mean: Some(mean),
+            p50: Some(p50),
+            p99: Some(p50),
+            p99_9,
+            max: Some(mean * 9.0),
+        };
+        let (a, b) = (trial(100, 10.0, 9.0, Some(50.0)), trial(300, 20.0, 8.0, None));
+        let c = trial(100, 30.0, 70.0, Some(60.0));
+        let whole = together(&[&a, &b, &c]).unwrap();
+        assert_eq!((whole.count, whole.min, whole.max), (500, Some(5.0), Some(270.0)));
+        assert_eq!((whole.mean, whole.p50, whole.p99_9), (Some(20.0), Some(9.0), None));
+        assert!(together(&[]).is_none());
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub enum FleetError {
         /// Its exit code.
         code: Option<i32>,
     },
+    /// The routes between nodes are not what they should be, in the words of `dwell lab routes`.
+    #[error("{0}")]
+    Routes(String),
     /// There is no such node.
     #[error("there is no node '{0}'")]
     NoNode(String),
@@ -46,6 +49,10 @@ impl FleetError {
 
     /// Whether this very topology could not be made; another may be possible.
     pub fn is_of_topology(&self) -> bool {
-        matches!(self, Self::Lab { what, .. } if *what == Self::MAKING)
+        match self {
+            Self::Lab { what, .. } => *what == Self::MAKING,
+            Self::Routes(_) => true,
+            Self::Start { .. } | Self::NoNode(_) | Self::Gone { .. } => false,
+        }
     }
 }

@@ -12,7 +12,8 @@ use dwell_protocol::Request;
 
 use crate::connection::{Connection, Told};
 use crate::error::FleetError;
-use crate::{Fleet, FromNode, LinkMade};
+use crate::quota::{self, QuotaUse};
+use crate::{Fleet, FromNode, LinkMade, Routes};
 
 /// Times that a lab of our name is found in the way and taken down: a dead runner leaves one.
 const LEFTOVERS: usize = 3;
@@ -61,11 +62,15 @@ impl LabFleet {
         if self.is_there()? { self.down() } else { Ok(()) }
     }
 
-    fn is_there(&self) -> Result<bool, FleetError> {
+    /// What `dwell lab list --json` prints.
+    fn list(&self) -> Result<serde_json::Value, FleetError> {
         let list = self.dwell(&["lab", "list", "--json"])?;
-        let text = String::from_utf8_lossy(&list.stdout);
-        let labs: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        let labs = labs["labs"].as_array();
+        Ok(serde_json::from_slice(&list.stdout).unwrap_or_default())
+    }
+
+    fn is_there(&self) -> Result<bool, FleetError> {
+        let list = self.list()?;
+        let labs = list["labs"].as_array();
         Ok(labs.is_some_and(|labs| labs.iter().any(|lab| lab["name"] == self.name.as_str())))
     }
 
@@ -128,6 +133,10 @@ fn up(topology: &Topology, name: &str) -> Vec<String> {
     for (flag, value) in wishes.into_iter().chain([("--mechanism", mechanism)]) {
         arguments.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
     }
+    for (node, quota) in &topology.quota {
+        let quota = quota.0.map(|share| ["--quota".to_owned(), format!("{node}={share}")]);
+        arguments.extend(quota.into_iter().flatten());
+    }
     if topology.routing == Routing::Babel {
         arguments.extend(["--routing", "babel"].map(str::to_owned));
     }
@@ -158,6 +167,35 @@ impl Fleet for LabFleet {
 
     fn links(&self) -> Vec<LinkMade> {
         self.links.clone()
+    }
+
+    fn routes(&mut self) -> Result<Option<Routes>, FleetError> {
+        const WHAT: &str = "tell the routes of the lab";
+        if self.topology.as_ref().is_none_or(|topology| topology.routing != Routing::Babel) {
+            return Ok(None);
+        }
+        let output = self.dwell(&["lab", "routes", &self.name, "--json"])?;
+        let table: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        if let Some(reason) = table["reason"].as_str() {
+            return Err(FleetError::Routes(reason.to_owned()));
+        }
+        succeeded(WHAT, &output)?;
+        let unreadable = || FleetError::Lab {
+            what: WHAT,
+            said: "what it prints cannot be read".into(),
+            code: output.status.code(),
+        };
+        Routes::read(&output.stdout).map(Some).ok_or_else(unreadable)
+    }
+
+    fn quotas(&mut self) -> Result<BTreeMap<String, QuotaUse>, FleetError> {
+        // Only the lab itself knows what its file says.
+        let may_be =
+            |topology: &Topology| !topology.quota.is_empty() || topology.lab.ends_with(".toml");
+        match &self.topology {
+            Some(topology) if may_be(topology) => Ok(quota::read(&self.list()?, &self.name)),
+            _ => Ok(BTreeMap::new()),
+        }
     }
 
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
@@ -226,6 +264,9 @@ mod tests {
             up(&topology, "x").join(" "),
             "lab up line:3 --name x --json --rate 10Mbit/s --delay 5ms --loss 1% --seed 7"
         );
+        let held = "lab = \"line:2\"\nquota = { n1 = \"none\", n2 = \"20%\" }";
+        let held = up(&toml::from_str(held).unwrap(), "x").join(" ");
+        assert_eq!(held, "lab up line:2 --name x --json --quota n2=20%");
         let babel = "lab = \"forced:3\"\nrouting = \"babel\"\nlink = { mechanism = \"tap\" }";
         assert_eq!(
             up(&toml::from_str(babel).unwrap(), "x").join(" "),

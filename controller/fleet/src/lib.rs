@@ -10,7 +10,10 @@ mod connection;
 mod error;
 mod lab;
 mod links;
+mod quota;
+mod routes;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dwell_plan::Topology;
@@ -19,6 +22,8 @@ use dwell_protocol::{Event, JobId, Request};
 pub use error::FleetError;
 pub use lab::LabFleet;
 pub use links::LinkMade;
+pub use quota::QuotaUse;
+pub use routes::Routes;
 
 /// Nodes that can be reached.
 pub trait Fleet {
@@ -32,6 +37,23 @@ pub trait Fleet {
     /// The links between the nodes as they were made; empty where nobody knows.
     fn links(&self) -> Vec<LinkMade> {
         Vec::new()
+    }
+
+    /// The routes between the nodes as they are now, where daemons keep them; `None` where nobody
+    /// does.
+    ///
+    /// # Errors
+    /// A daemon has ended or a route is missing ([`FleetError::Routes`]), or they cannot be told.
+    fn routes(&mut self) -> Result<Option<Routes>, FleetError> {
+        Ok(None)
+    }
+
+    /// What nodes that are held to a share of a processor used of it so far, by node.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    fn quotas(&mut self) -> Result<BTreeMap<String, QuotaUse>, FleetError> {
+        Ok(BTreeMap::new())
     }
 
     /// Sends a request to a node, and reaches it first if it is not connected.

@@ -154,6 +154,7 @@ fn loads(plan: &Plan, ipv6: bool) -> Loads {
             ipv4: !ipv6,
             ipv6,
             header: TrafficHeader::default(),
+            unreported: false,
             stamps: Stamps::default(),
             place: place(plan, &traffic.from, false),
         }),

@@ -68,6 +68,12 @@ impl Runner<'_> {
             failure = failure.or(damage);
         }
         host.finish()?;
+        let seen = std::mem::take(&mut outcome.seen);
+        if let Some((.., summary)) =
+            outcome.told.iter_mut().find(|(role, ..)| *role == Role::Measurement)
+        {
+            summary.values.extend(seen);
+        }
         let measured = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
         let packets = measured.and_then(|(_, _, summary)| summary.packets);
         if failure.is_none() && packets.is_none_or(|packets| packets.received + packets.late == 0) {

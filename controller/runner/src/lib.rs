@@ -13,6 +13,7 @@ mod join;
 mod keep;
 mod links;
 mod machine;
+mod quotas;
 mod runner;
 mod way;
 

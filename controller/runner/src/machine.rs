@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_protocol::{Event, JobId, Request};
-use dwell_record::Summary;
+use dwell_record::{Scalar, Summary};
 use dwell_store::Role;
 use dwell_units::{Instant, Monotonic, Nanos};
 
@@ -34,6 +34,8 @@ pub struct Outcome {
     pub pulled: Vec<(JobId, Planned)>,
     /// What the trial went on without, and why.
     pub refused: Vec<String>,
+    /// What the runner saw of it besides, by name.
+    pub seen: BTreeMap<String, Option<Scalar>>,
 }
 
 /// How far the trial is. Each step waits for some jobs, then the next begins.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dwell_fleet::{Fleet, FleetError, FromNode};
-use dwell_plan::{Expansion, PlanError};
+use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
+use dwell_plan::{Expansion, PlanError, Topology};
 use dwell_protocol::{Event, JobId, Progress};
 use dwell_store::{RunRow, RunState, Store, StoreError, TrialRow, TrialState};
 use dwell_units::{Instant, Monotonic, Nanos};
@@ -17,6 +17,7 @@ use thiserror::Error;
 use crate::incoming::Incoming;
 use crate::jobs::{Planned, jobs, time_limit};
 use crate::machine::{Action, Machine};
+use crate::quotas::Quotas;
 
 /// A stop is obeyed within this time.
 const TURN: Duration = Duration::from_millis(100);
@@ -257,9 +258,8 @@ impl Runner<'_> {
                 Err(failure) => return Err(failure),
             };
             // Nobody burns or sends meanwhile, and whatever was half asked for is forgotten.
-            self.fleet.dissolve()?;
+            self.forget(standing)?;
             let needed = needed_room(standing.came);
-            *standing = Standing { lab_made: standing.lab_made, ..Standing::default() };
             self.talk.say(&format!(
                 "{failure}: the disk is full; waiting for room ({} MB) in {}",
                 needed.div_ceil(1_000_000),
@@ -290,17 +290,18 @@ impl Runner<'_> {
             Ok(plan) => plan,
             Err(error) => return self.fail(trial, &error.to_string()).map(Some),
         };
-        match self.fleet.prepare(&plan.topology) {
-            Ok(()) => standing.lab_made = true,
+        let routes = match self.ready(&plan.topology, standing) {
+            Ok(routes) => routes,
             // Its own topology is at fault, for another could be made.
             Err(error) if standing.lab_made && error.is_of_topology() => {
                 return self.fail(trial, &error.to_string()).map(Some);
             }
             // Without nodes there is nothing to go on with.
             Err(error) => return Err(error.into()),
-        }
+        };
         self.store.begin_trial(trial)?;
         self.notice_the_gone(standing);
+        let quotas = Quotas::now(self.fleet, self.clock);
         let mut incoming = BTreeMap::new();
         let limit = time_limit(&plan);
         let reflectors = std::mem::take(&mut standing.reflectors);
@@ -343,14 +344,61 @@ impl Runner<'_> {
         }
         standing.next_job = machine.next_job();
         standing.came = incoming.values().map(Incoming::bytes).sum();
-        let outcome = machine.outcome().unwrap_or_default();
+        let mut outcome = machine.outcome().unwrap_or_default();
         standing.reflectors.clone_from(&outcome.standing);
         // ^C on a terminal reaches nodes that are just being started, too: a trial that failed while
         // it was interrupted did not fail by itself, and is measured another time.
         if interrupted || outcome.failure.is_some() && self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        self.keep(trial, &plan, outcome, incoming)
+        outcome.seen = quotas.until(&Quotas::now(self.fleet, self.clock));
+        let fault = self.fault_since(routes.as_ref());
+        if let Some(fault) = &fault {
+            // Whatever else went wrong came of it.
+            let rest = outcome.failure.take().map(|why| format!("; {why}")).unwrap_or_default();
+            outcome.failure = Some(format!("{fault}{rest}"));
+        }
+        let kept = self.keep(trial, &plan, outcome, incoming)?;
+        if fault.is_some() {
+            self.forget(standing)?;
+        }
+        Ok(kept)
+    }
+
+    /// Makes the nodes reachable, and says which routes they have. Where those are not what they
+    /// should be, because a daemon ended since the trial before, the nodes are made anew.
+    fn ready(
+        &mut self,
+        topology: &Topology,
+        standing: &mut Standing,
+    ) -> Result<Option<Routes>, FleetError> {
+        self.fleet.prepare(topology)?;
+        standing.lab_made = true;
+        match self.fleet.routes() {
+            Err(FleetError::Routes(fault)) => {
+                self.talk.say(&format!("{fault}; the lab is made anew"));
+                self.forget(standing)?;
+                self.fleet.prepare(topology)?;
+                self.fleet.routes()
+            }
+            routes => routes,
+        }
+    }
+
+    /// What happened to the routes since they were these; `None` when nothing did.
+    fn fault_since(&mut self, before: Option<&Routes>) -> Option<String> {
+        let before = before?;
+        match self.fleet.routes() {
+            Ok(now) => before.change(&now?),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Lets go of all nodes, with all that was asked of them.
+    fn forget(&mut self, standing: &mut Standing) -> Result<(), FleetError> {
+        *standing =
+            Standing { lab_made: standing.lab_made, came: standing.came, ..Standing::default() };
+        self.fleet.dissolve()
     }
 
     /// The segment of a job, on its way.

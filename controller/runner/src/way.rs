@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dwell_engine::passage::Point;
 use dwell_engine::stamps::Rung;
-use dwell_plan::{FlowPlan, Plan, Relaying};
+use dwell_plan::{FlowPlan, Plan};
 use dwell_record::{ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
 use dwell_stats::{Leg, Part, Rungs};
 use dwell_units::{Nanos, Rate};
@@ -143,15 +143,11 @@ fn trust(join: &Join, around: &Around<'_>) -> Trust {
     trust.warnings.clear();
     let mode = around.plan.relay.as_ref().map(|relay| relay.mode);
     let program = mode.is_some_and(|mode| mode.program().is_some());
-    let ciphers = matches!(mode, Some(Relaying::Encrypt | Relaying::Decrypt));
     for (node, summary) in &around.told {
         // Behind a program a packet has other addresses: a trace alone never sees both of its sides.
         let one_sided =
             |text: &str| summary.kind == Kind::Trace && text.contains("both ends of a node delay");
-        // And what the server of iperf tells in clear, a relay that deciphers the way back scrambles.
-        let scrambled = |text: &str| text.contains("server did not report");
-        let expected =
-            |text: &&String| (program && one_sided(text)) || (ciphers && scrambled(text));
+        let expected = |text: &&String| program && one_sided(text);
         let warnings = summary.trust.warnings.iter().filter(|text| !expected(text));
         trust.warnings.extend(warnings.map(|text| format!("{node}: {text}")));
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dwell_engine::stamps::{Rung, RxStamps, Sample, State, TxStamps};
-use dwell_fleet::{Fleet, FleetError, FromNode};
+use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
 use dwell_plan::{Expansion, Job, Source, Topology, expand};
 use dwell_protocol::{Event, JobId, Request};
 use dwell_record::segment::{Header, SegmentWriter};
@@ -51,6 +51,10 @@ struct MadeUp {
     impossible: Vec<BitRate>,
     /// The reflector's node vanishes when the trial that is measured as this one is over.
     dies_after: Option<u32>,
+    /// What the routes are as often as somebody asks, where daemons keep them.
+    routes: VecDeque<Result<&'static str, &'static str>>,
+    /// Labs that were taken down while the run went on.
+    rebuilt: u32,
     stop: Arc<AtomicBool>,
 }
 
@@ -66,6 +70,8 @@ impl MadeUp {
             interrupt: false,
             impossible: Vec::new(),
             dies_after: None,
+            routes: VecDeque::new(),
+            rebuilt: 0,
             stop: Arc::default(),
         }
     }
@@ -82,6 +88,18 @@ impl Fleet for MadeUp {
             return Err(FleetError::Lab { what: FleetError::MAKING, said, code: Some(4) });
         }
         Ok(())
+    }
+
+    fn routes(&mut self) -> Result<Option<Routes>, FleetError> {
+        let told = self.routes.pop_front().transpose();
+        let told = told.map_err(|reason| FleetError::Routes(reason.to_owned()))?;
+        Ok(told.and_then(|by| {
+            let way = format!(
+                "{{\"routes\": [{{\"from\": \"n1\", \"to\": \"n2\", \"address\": \"10.0.0.2\",\
+                 \"gateway\": null, \"interface\": \"{by}\"}}]}}"
+            );
+            Routes::read(way.as_bytes())
+        }))
     }
 
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
@@ -142,6 +160,7 @@ impl Fleet for MadeUp {
 
     fn dissolve(&mut self) -> Result<(), FleetError> {
         self.dissolved = true;
+        self.rebuilt += 1;
         // Whoever was let go of has nothing to tell any more.
         self.told.clear();
         Ok(())
@@ -370,4 +389,43 @@ fn a_node_that_dies_between_trials_fails_none_and_its_reflector_is_begun_anew() 
     let (end, ends) = world.run(&mut fleet, usize::MAX);
     assert_eq!((end, ends), (End::Complete, vec![TrialEnd::Finished; 6]));
     assert_eq!(fleet.servers, 2);
+}
+
+#[test]
+fn a_trial_whose_routes_were_lost_or_changed_fails_with_that_reason_and_the_lab_is_made_anew() {
+    let mut world = World::new();
+    let mut fleet = MadeUp::new(&[Fault::Nothing, Fault::Nothing, Fault::Vanishes]);
+    let ended = Err("babeld in n2 has ended");
+    fleet.routes = VecDeque::from([
+        // Before and after each trial, and once more where the lab was made anew before one.
+        Ok("a"),
+        Ok("a"),
+        Ok("a"),
+        ended,
+        Ok("a"),
+        ended,
+        ended,
+        Ok("a"),
+        Ok("a"),
+        Ok("a"),
+        Ok("b"),
+        ended,
+        ended,
+    ]);
+    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    assert!(matches!(end, End::Complete), "{end:?}");
+    let failed = |reason: &str| TrialEnd::Failed(reason.to_owned());
+    assert_eq!(
+        ends,
+        [
+            TrialEnd::Finished,
+            failed("babeld in n2 has ended"),
+            failed("babeld in n2 has ended; node n1 is gone: its power went"),
+            TrialEnd::Finished,
+            failed("the route from n1 to n2 (10.0.0.2) changed"),
+            failed("babeld in n2 has ended"),
+        ]
+    );
+    assert_eq!(fleet.measured, 5, "nothing is measured where the routes never were right");
+    assert_eq!(fleet.rebuilt, 3 + 2 + 1, "after a fault, before a trial, and at the end");
 }

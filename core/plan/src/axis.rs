@@ -109,6 +109,8 @@ pub struct AxisValues {
     pub(crate) path: Path,
     /// The values, as TOML.
     pub values: Vec<Value>,
+    /// Values that the plan gives, and that another took the place of from outside.
+    pub(crate) replaced: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -156,7 +158,12 @@ impl AxisValues {
                 None => {}
             }
         }
-        Ok(Self { name: name.to_owned(), path, values })
+        Ok(Self { name: name.to_owned(), path, values, replaced: Vec::new() })
+    }
+
+    /// The same axis with this value alone.
+    pub(crate) fn collapsed(self, value: Value) -> Self {
+        Self { values: vec![value], replaced: self.values, ..self }
     }
 
     /// The values as texts.

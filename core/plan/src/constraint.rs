@@ -75,8 +75,10 @@ fn wanted(
         one => std::slice::from_ref(one),
     };
     let meanings: Vec<_> = values.iter().map(Meaning::of).collect();
+    // What was replaced from outside is still a value that the plan may name; no cell has it.
     let on_axis = |meaning: &Meaning| {
-        of_axis.iter().flat_map(|axis| &axis.values).any(|value| Meaning::of(value) == *meaning)
+        let mut values = of_axis.iter().flat_map(|axis| axis.values.iter().chain(&axis.replaced));
+        values.any(|value| Meaning::of(value) == *meaning)
     };
     if let Some(stranger) = meanings.iter().position(|meaning| !on_axis(meaning)) {
         let place = match value {

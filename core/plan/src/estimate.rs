@@ -18,8 +18,12 @@ const HEADERS: u64 = 28;
 pub struct Estimate {
     /// How long they take.
     pub time: Nanos,
+    /// How much of it is sending: without warm-up, waiting, and what is around a trial.
+    pub sending: Nanos,
     /// Whether it may take longer: a closed loop goes as fast as replies come.
     pub at_least: bool,
+    /// Whether fewer probes may be sent: the time of a closed loop may end before its count.
+    pub at_most: bool,
     /// Probes sent, warm-up included, or packets of a flow; `None` where only a duration is given for
     /// a closed loop.
     pub probes: Option<u64>,
@@ -55,7 +59,7 @@ impl Estimate {
         let headers = if flow.ipv6 { 48 } else { 28 };
         Self {
             time: Nanos(sending.saturating_add(flow.settle.0)),
-            at_least: false,
+            sending: Nanos(sending),
             probes: Some(packets),
             bytes: Some(packets.saturating_mul(flow.size.0 + headers)),
             ..Self::default()
@@ -84,6 +88,8 @@ impl Estimate {
         let probes = probes.map(|probes| probes.saturating_add(warm_up));
         Self {
             time: Nanos(measuring.0.saturating_add(warming.0)),
+            sending: measuring,
+            at_most: ping.closed_loop && ping.count.is_some() && ping.duration.is_some(),
             at_least: ping.closed_loop && ping.duration.is_none(),
             probes,
             bytes: probes.map(|probes| probes.saturating_mul(2 * ping.ip_bytes())),
@@ -103,7 +109,10 @@ impl Estimate {
             let times = |n: u64| n.saturating_mul(u64::from(repetitions));
             let more = one.time.0.saturating_mul(i64::from(repetitions));
             all.time = Nanos(all.time.0.saturating_add(more));
+            let more = one.sending.0.saturating_mul(i64::from(repetitions));
+            all.sending = Nanos(all.sending.0.saturating_add(more));
             all.at_least |= one.at_least;
+            all.at_most |= one.at_most;
             all.probes = all.probes.zip(one.probes).map(|(a, b)| a.saturating_add(times(b)));
             all.bytes = all.bytes.zip(one.bytes).map(|(a, b)| a.saturating_add(times(b)));
             all.load_packets = all.load_packets.saturating_add(times(one.load_packets));
@@ -161,6 +170,8 @@ mod tests {
         assert_eq!((closed.probes, closed.at_least), (Some(2 * 508), true));
         let unknown = estimate("closed_loop = true\nduration = \"1s\"");
         assert_eq!((unknown.probes, unknown.at_least), (None, false));
+        let both = estimate("closed_loop = true\ncount = 500\nduration = \"1s\"");
+        assert_eq!((both.probes, both.at_most, both.at_least), (Some(2 * 508), true, false));
         assert_eq!(estimate("interval = \"1ms\"\ncount = 100").probes, Some(2 * 108));
     }
 
@@ -194,5 +205,6 @@ mod tests {
         let all = Estimate::of_all(&expand(&Source::parse(text).unwrap(), 1).unwrap()).unwrap();
         assert_eq!((all.probes, all.bytes), (Some(1_001), Some(1_001 * 128)));
         assert_eq!(all.time, Nanos::from_millis(5_000 + 100 + 70));
+        assert_eq!(all.sending, Nanos::from_millis(5_000), "the rest is around it");
     }
 }

@@ -151,12 +151,35 @@ impl Expansion {
                 .put(&mut table, axis.values[*value as usize].clone())
                 .map_err(|message| self.source.error(&axis.path.to_string(), message))?;
         }
-        Plan::with(&self.source, table).map_err(|mut error| {
+        let plan = Plan::with(&self.source, table).and_then(|plan| {
+            plan.check_together(&self.source)?;
+            Ok(plan)
+        });
+        plan.map_err(|error| {
+            let mut error = self.at_its_axis(cell, error);
             let cell = self.parameters(cell);
             let cell: Vec<_> = cell.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            error.message = format!("{} (in the cell {})", error.message, cell.join(", "));
+            if !cell.is_empty() {
+                error.message = format!("{} (in the cell {})", error.message, cell.join(", "));
+            }
             error
         })
+    }
+
+    /// An error about a field that an axis of the matrix sets is shown at the value there.
+    fn at_its_axis(&self, cell: u32, error: PlanError) -> PlanError {
+        let set_it = self.cells[cell as usize].0.iter().find(|(axis, _)| {
+            let axis = &self.axes[*axis as usize];
+            axis.path.to_string() == error.field && axis.replaced.is_empty()
+        });
+        let Some((axis, value)) = set_it else { return error };
+        let name = &self.axes[*axis as usize].name;
+        let is_first = self.axes.iter().position(|axis| axis.name == *name) == Some(*axis as usize);
+        if !is_first {
+            return error;
+        }
+        let at = self.source.error(&format!("matrix.{name}[{value}]"), "").at;
+        PlanError { at: at.or(error.at), ..error }
     }
 }
 
@@ -190,7 +213,10 @@ pub(crate) fn axes_of(
             return Err(source.error(&place, message));
         }
         let axis = AxisValues::read(name, path, value).map_err(|why| source.error(&place, why))?;
-        axes.push(axis);
+        axes.push(match source.set_field(&axis.path.to_string(), &place) {
+            Some(value) => axis.collapsed(value.clone()),
+            None => axis,
+        });
     }
     if axes.len() > usize::from(u16::MAX) {
         return Err(source.error(at, "too many axes"));
@@ -494,6 +520,35 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
         let last = one.parameters(one.cells().len() as u32 - 1);
         assert_eq!(last["rate"], "1000pps");
         assert!(!last.contains_key("ping.rate"));
+    }
+
+    #[test]
+    fn a_field_that_is_set_from_outside_is_no_axis_any_more_and_constraints_that_name_it_still_hold()
+     {
+        let set = |settings: &[&str]| {
+            let mut source = Source::parse(PLAN).unwrap();
+            settings.iter().for_each(|setting| source.set(setting).unwrap());
+            expand(&source, 1).unwrap()
+        };
+        let all = set(&[]).cells().len();
+        assert_eq!(all, 14 * 6 * 3 + 14 * 20 * 3);
+        let one = set(&["ping.size=550B"]);
+        assert_eq!(one.cells().len(), all / 14);
+        assert!((0..all / 14).all(|cell| one.parameters(cell as u32)["size"] == "550B"));
+        assert_eq!(one.plan_of(0).unwrap().ping.unwrap().size.unwrap().0, 550);
+        assert_eq!(set(&["load=none"]).cells().len(), all / 3);
+        // The constraint is for tcp, and has a rate of its own.
+        assert_eq!(set(&["ping.protocol=udp"]).cells().len(), 14 * 6 * 3);
+        assert_eq!(set(&["ping.protocol=tcp"]).cells().len(), 14 * 20 * 3);
+        assert_eq!(set(&["ping.rate=50pps"]).cells().len(), 2 * 14 * 3);
+        assert_eq!(
+            set(&["ping.rate=50pps", "matrix.rate=[\"1pps\", \"2pps\"]"]).axes()[2].values.len(),
+            3
+        );
+        let mut source = Source::parse(PLAN).unwrap();
+        source.set("ping.size=-5B").unwrap();
+        let error = expand(&source, 1).unwrap_err();
+        assert!(error.to_string().contains("on the command line"), "{error}");
     }
 
     #[test]

@@ -252,6 +252,10 @@ pub struct TrafficJob {
     /// What the payload begins with.
     #[serde(default)]
     pub header: TrafficHeader,
+    /// No report of an iperf server can come back, because what relays the flow enciphers one way
+    /// only: the end of each flow is said once, and nothing is waited for.
+    #[serde(default)]
+    pub unreported: bool,
     /// Which stamps to use for samples.
     #[serde(default)]
     pub stamps: Stamps,

@@ -31,8 +31,8 @@ pub use job::{
     Scheduling, SinkJob, Stamps, TraceHook, TraceJob, TrafficHeader, TrafficJob,
 };
 pub use plan::{
-    ClaimSet, Constraint, CpuLoad, LinkPlan, Load, NodePlace, Order, PingPlan, Plan, ReflectPlan,
-    Routing, StopRules, Topology, TrafficLoad, Trials,
+    ClaimSet, Constraint, CpuLoad, LinkPlan, Load, NodePlace, Order, PingPlan, Plan, Quota,
+    ReflectPlan, Routing, StopRules, Topology, TrafficLoad, Trials,
 };
 pub use relaying::{FlowPlan, RelayPlan, Relaying, TracePlan, Tracing};
 pub use source::Source;

@@ -48,6 +48,9 @@ pub(crate) const NO_LOAD: &str = "none";
 /// Labs that have so many nodes as their name says.
 const SHAPES: [&str; 3] = ["line", "star", "forced"];
 
+/// The least share that a lab holds a node to, in parts per million.
+const LEAST_QUOTA: u32 = 10_000;
+
 /// The most repetitions of a cell.
 const MOST_REPETITIONS: u32 = 1_000_000;
 
@@ -138,6 +141,24 @@ pub struct Topology {
     /// What is asked of every link.
     #[serde(default)]
     pub link: LinkPlan,
+    /// Shares of one processor that nodes are held to.
+    #[serde(default)]
+    pub quota: BTreeMap<String, Quota>,
+}
+
+/// The share of one processor that a node is held to; `"none"`, as a value of an axis, is all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota(pub Option<Ratio>);
+
+impl<'de> Deserialize<'de> for Quota {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(text) if text == "none" => Ok(Self(None)),
+            share => Ratio::deserialize(share)
+                .map(|share| Self(Some(share)))
+                .map_err(|error| de::Error::custom(error.message())),
+        }
+    }
 }
 
 /// Who makes the routes of a lab.
@@ -521,6 +542,14 @@ impl Plan {
                          in .toml"
                     ),
                 ));
+            }
+        }
+        for (node, quota) in &self.topology.quota {
+            let path = format!("topology.quota.{node}");
+            self.check_node(source, &path, node)?;
+            if quota.0.is_some_and(|share| share.ppm() < LEAST_QUOTA) {
+                let what = "a share of one processor, 1% or more; \"none\" is no quota";
+                return Err(source.error(&path, what));
             }
         }
         let Some(known) = self.known_nodes(source) else { return Ok(()) };

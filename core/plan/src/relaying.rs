@@ -237,6 +237,20 @@ impl Plan {
         })
     }
 
+    /// What only shows when all values of a cell are put in.
+    pub(crate) fn check_together(&self, source: &Source) -> Result<(), PlanError> {
+        let Some(relay) = &self.relay else { return Ok(()) };
+        let ciphers = matches!(relay.mode, Relaying::Encrypt | Relaying::Decrypt);
+        if ciphers && relay.engine == RelayEngine::Xdp {
+            let mode = relay.mode.name();
+            return Err(source.error(
+                "relay.engine",
+                format!("'xdp' rewrites headers only, and does not {mode}; take socket or batch"),
+            ));
+        }
+        Ok(())
+    }
+
     pub(crate) fn check_flow(&self, source: &Source) -> Result<(), PlanError> {
         match (&self.ping, &self.flow) {
             (None, None) => {
@@ -372,6 +386,29 @@ mode = "route"
             let error = with(header, "encrypt", clear).unwrap_err().to_string();
             assert!(error.contains(words) && error.contains("clear"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_engine_that_cannot_encipher_is_refused_in_every_cell_in_which_both_meet() {
+        let refused = |text: &str| {
+            let expansion = crate::expand(&Source::parse(text).unwrap(), 1).unwrap();
+            crate::Estimate::of_all(&expansion).map(drop)
+        };
+        let fixed = PLAN.replace("\"route\"", "\"encrypt\"\nengine = \"xdp\"");
+        let error = refused(&fixed).unwrap_err();
+        let at = error.at.clone().unwrap();
+        assert_eq!((at.line, at.column), (16, 10), "{error}");
+        assert!(error.to_string().contains("does not encrypt; take socket or batch"), "{error}");
+        let matrix = "[matrix]\nrelay = [\"translate\", \"decrypt\"]\n\
+                      \"relay.engine\" = [\"socket\", \"xdp\"]\n";
+        let error = refused(&format!("{PLAN}{matrix}")).unwrap_err();
+        let at = error.at.clone().unwrap();
+        assert_eq!((at.line, at.column), (18, 29), "{error}");
+        assert!(error.to_string().contains("relay decrypt, relay.engine xdp"), "{error}");
+        // They may be kept apart.
+        let apart = "[[constraint]]\nwhen = { relay = \"decrypt\", \"relay.engine\" = \"xdp\" }\n\
+                     drop = true\n";
+        refused(&format!("{PLAN}{matrix}{apart}")).unwrap();
     }
 
     #[test]

@@ -39,7 +39,10 @@ struct Setting {
     path: String,
     /// `PATH=VALUE`, as it was written.
     assignment: String,
+    /// As it was written.
     value: String,
+    /// As TOML.
+    toml: Value,
 }
 
 impl Source {
@@ -88,7 +91,7 @@ impl Source {
             .ok()
             .and_then(|mut table| table.remove("value"))
             .unwrap_or_else(|| Value::String(text.to_owned()));
-        path.put(&mut self.table, value).map_err(wrong)?;
+        path.put(&mut self.table, value.clone()).map_err(wrong)?;
         let name = path.to_string();
         for (one, other) in [("ping.rate", "interval"), ("ping.interval", "rate")] {
             let other = path.beside(other);
@@ -97,7 +100,7 @@ impl Source {
             }
         }
         let assignment = assignment.trim().to_owned();
-        self.set.push(Setting { path: name, assignment, value: text.to_owned() });
+        self.set.push(Setting { path: name, assignment, value: text.to_owned(), toml: value });
         Ok(())
     }
 
@@ -107,6 +110,17 @@ impl Source {
             path.strip_prefix(&setting.path)
                 .is_some_and(|below| below.is_empty() || below.starts_with(['.', '[']))
         })
+    }
+
+    /// The value that was set for the very field at `path`, unless its axis, which stands at `axis`,
+    /// was set later.
+    pub(crate) fn set_field(&self, path: &str, axis: &str) -> Option<&Value> {
+        let last = self.set.iter().rev().find(|setting| {
+            let of_axis = axis.strip_prefix(&setting.path);
+            setting.path == path
+                || of_axis.is_some_and(|below| below.is_empty() || below.starts_with('.'))
+        })?;
+        (last.path == path).then_some(&last.toml)
     }
 
     /// The plan as a tree.

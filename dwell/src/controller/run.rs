@@ -109,7 +109,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
                 (run, expansion)
             }
             Resumed::Finished(run) => {
-                return conclude(args, &store, &run, Ok(End::Complete));
+                // There was nothing to measure, and so nothing that could fail.
+                conclude(args, &store, &run, Ok(End::Complete))?;
+                return Ok(Exit::Measured);
             }
             Resumed::None => {
                 ask(args, &expansion)?;
@@ -448,7 +450,9 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
             "cells": expansion.cells().len(),
             "time_ns": estimate.time.0,
             "time_is_at_least": estimate.at_least,
+            "sending_ns": estimate.sending.0,
             "probes": estimate.probes,
+            "probes_are_at_most": estimate.at_most,
             "bytes": estimate.bytes,
             "load_packets": estimate.load_packets,
             "load_bytes": estimate.load_bytes,
@@ -461,7 +465,7 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
     for axis in expansion.axes() {
         writeln!(out, "  {axis}")?;
     }
-    let least = if estimate.at_least { "at least " } else { "" };
+    let most = if estimate.at_most { "at most " } else { "" };
     let count = |count: Option<u64>| count.map_or("as many as fit".into(), |n| n.to_string());
     writeln!(
         out,
@@ -471,13 +475,23 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
         trials.len(),
         expansion.seed()
     )?;
-    writeln!(out, "time: {least}{}", human::time(estimate.time))?;
-    writeln!(out, "probes: {}", count(estimate.probes))?;
+    if estimate.at_least {
+        writeln!(
+            out,
+            "time: not known before measuring: a closed loop takes as long as its replies"
+        )?;
+    } else {
+        let (time, sending) = (human::time(estimate.time), human::time(estimate.sending));
+        writeln!(out, "time: {time}, of which {sending} sending")?;
+    }
+    writeln!(out, "probes: {most}{}", count(estimate.probes))?;
     let bytes = estimate.bytes.map_or("as many as fit".into(), human::bytes);
     writeln!(out, "bytes of IP packets, both ways: {bytes}")?;
-    if estimate.load_packets > 0 {
+    if estimate.load_packets > 0 && estimate.at_least {
+        writeln!(out, "traffic of loads: as long as trials last")?;
+    } else if estimate.load_packets > 0 {
         let bytes = human::bytes(estimate.load_bytes);
-        writeln!(out, "traffic of loads: {least}{} packets, {bytes}", estimate.load_packets)?;
+        writeln!(out, "traffic of loads: {} packets, {bytes}", estimate.load_packets)?;
     }
     writeln!(out)?;
     for (order, (trial, parameters)) in (1..).zip(&trials) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dwell_io::process::{Handle, Signal};
 
-use crate::fixture::{DWELL, Place, as_root, ended, said, skip, until};
+use crate::fixture::{DWELL, Place, as_root, ended, object, said, skip, until};
 
 /// Four trials of 300 ms, one after the other.
 const SLOW: &str = "version = 1\nname = \"slow\"\ntopology = { lab = \"line:2\" }\n\
@@ -39,6 +39,44 @@ fn a_node_that_vanishes_fails_its_trial_with_a_reason_and_the_run_goes_on() {
     let reason = reason.as_str().unwrap();
     assert!(reason.starts_with("node n") && reason.contains(" is gone: "), "{reason}");
     assert!(place.said().contains(reason), "{}", place.said());
+    place.assert_nothing_is_left();
+}
+
+#[test]
+fn a_trial_whose_babeld_was_killed_says_so_and_the_next_has_a_lab_of_its_own() {
+    if !as_root() {
+        return;
+    }
+    if Command::new("babeld").arg("-V").output().is_err() {
+        return skip("needs babeld");
+    }
+    let place = Place::new();
+    let plan = SLOW
+        .replace("\"line:2\"", "\"line:3\", routing = \"babel\"")
+        .replace("to = \"n2\"", "to = \"n3\"")
+        .replace("300ms", "1s")
+        .replace("repetitions = 4", "repetitions = 3");
+    let plan = place.write("babel.toml", &plan);
+    let mut runner = place.start(&mut place.command(&["run", &plan]));
+    let running = "SELECT lab FROM runs JOIN trials ON run_id = runs.id
+                   WHERE trials.state = 'running' AND number = 2";
+    let mut lab = Vec::new();
+    until("the second trial runs", || {
+        lab = place.query(running);
+        !lab.is_empty()
+    });
+    let described = object(&place.dwell(&["lab", "list", "--json"]));
+    let labs = described["labs"].as_array().unwrap();
+    let ours = labs.iter().find(|one| one["name"] == lab[0].as_str()).unwrap();
+    let daemons = ours["daemons"].as_array().unwrap();
+    let babeld = daemons.iter().find(|daemon| daemon["node"] == "n2").unwrap();
+    let pid = babeld["pid"].as_u64().unwrap().try_into().unwrap();
+    Handle::open(pid).unwrap().signal(Signal::Kill).unwrap();
+    let status = ended(&mut runner);
+    assert!(status.success(), "{status}: {}", place.said());
+    assert_eq!(place.states("last"), ["finished", "failed", "finished"]);
+    let reason = &place.json(&["show", "last"])["trials"][1]["reason"];
+    assert!(reason.as_str().unwrap().starts_with("babeld in n2 has ended"), "{reason}");
     place.assert_nothing_is_left();
 }
 

@@ -48,6 +48,22 @@ fn resume_goes_on_with_the_newest_unfinished_run_of_this_plan_and_begins_one_onl
 }
 
 #[test]
+fn to_resume_a_run_of_which_nothing_is_left_names_it_and_succeeds_even_where_all_failed() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.plan(3);
+    let set = ["run", &plan, "--json", "--quiet", "--set", "nodes.n1.cpu=4000"];
+    let first = place.dwell(&set);
+    assert_eq!(first.status.code(), Some(1), "{first:?}");
+    let again = place.dwell(&["run", &plan, "--json", "--resume", "last"]);
+    assert_eq!(again.status.code(), Some(0), "{again:?}");
+    assert_eq!(object(&again)["run"], object(&first)["run"]);
+    place.assert_nothing_is_left();
+}
+
+#[test]
 fn a_run_is_resumed_with_its_own_seed_and_settings() {
     if !as_root() {
         return;

@@ -1,7 +1,7 @@
 //! Jobs of packets that go one way: a sender, a receiver, a relay and traces between, all of which
 //! keep samples.
 
-use dwell_plan::{FlowPlan, Job, Plan, RelayJob, SinkJob, TraceJob, TrafficJob};
+use dwell_plan::{FlowPlan, Job, Plan, RelayJob, RelayMode, SinkJob, TraceJob, TrafficJob};
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};
 
@@ -71,6 +71,8 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
         ipv4: !flow.ipv6,
         ipv6: flow.ipv6,
         header: flow.header,
+        // What the receiver reports in clear, a relay that deciphers the way back scrambles.
+        unreported: program.is_some_and(|(_, mode)| mode != RelayMode::Translate),
         stamps: flow.stamps,
         place: place(plan, &flow.from, flow.busy_poll),
     };
@@ -85,7 +87,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
 
 #[cfg(test)]
 mod tests {
-    use dwell_plan::{RelayMode, Source};
+    use dwell_plan::Source;
 
     use super::super::jobs;
     use super::*;
@@ -119,6 +121,7 @@ mod tests {
         let Job::Traffic(sender) = &needed.measurement.job else { panic!("a sender") };
         assert_eq!((sender.rate.to_string(), sender.count), ("1kpps".into(), Some(16)));
         assert!(needed.measurement.job.ends_by_itself());
+        assert!(sender.unreported, "no report would come through");
     }
 
     #[test]
@@ -127,5 +130,7 @@ mod tests {
         let names: Vec<_> = needed.sinks.iter().map(|one| one.job.name()).collect();
         assert_eq!((names.as_slice(), to(&needed)), (&["load sink", "trace"][..], "udp://n3:5001"));
         assert!(needed.sinks[1].optional && !needed.sinks[0].optional);
+        let Job::Traffic(sender) = &needed.measurement.job else { panic!("a sender") };
+        assert!(!sender.unreported, "the receiver's report comes back as it is");
     }
 }

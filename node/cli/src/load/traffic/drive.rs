@@ -11,10 +11,9 @@ use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::{Notice, Port};
 use dwell_io::udp::UdpPort;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
-use dwell_wire::iperf2::ServerReport;
 use rtrb::Producer;
 
-use super::ending;
+use super::ending::Ending;
 use super::payload::Payload;
 use super::pending::Pending;
 use crate::pace::{self, Manner, Rest};
@@ -84,8 +83,8 @@ pub(super) struct Driver<'a> {
     pub(super) stop: &'a AtomicBool,
     pub(super) told: Producer<Told>,
     pub(super) sent: Sent,
-    /// What servers reported of each flow, where flows have an end that is answered.
-    pub(super) reports: Option<Vec<Option<ServerReport>>>,
+    /// How flows end.
+    pub(super) ending: Ending,
 }
 
 impl Driver<'_> {
@@ -113,9 +112,7 @@ impl Driver<'_> {
             due.extend(self.flows[n].schedule.next().map(|next| Reverse((start + next, n))));
         }
         self.sent.elapsed = over.unwrap_or_else(monotonic) - start;
-        if let Some(reports) = &mut self.reports {
-            ending::end(&mut self.flows, &mut self.payload, self.stop, reports);
-        }
+        self.ending.of(&mut self.flows, &mut self.payload, self.stop);
         self.collect();
     }
 

@@ -1,4 +1,4 @@
-//! The end of iperf flows: each says that it is over until the server's report has come.
+//! The end of iperf flows: each says that it is over, until the server's report has come if one can.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,8 +20,43 @@ const TRIES_STOPPED: usize = 1;
 /// How long a report is waited for.
 const PATIENCE: Nanos = Nanos::from_millis(250);
 
-/// Ends all flows, and fills in the report of each that came.
-pub(super) fn end(
+/// How flows end.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// They just do.
+    Unsaid,
+    /// It is said, and nobody answers.
+    Said,
+    /// It is said until the server has reported: what it reported of each flow.
+    Reported(Vec<Option<ServerReport>>),
+}
+
+impl Ending {
+    /// Ends all flows.
+    pub(super) fn of(&mut self, flows: &mut [Flow], payload: &mut Payload, stop: &AtomicBool) {
+        match self {
+            Self::Unsaid => {}
+            Self::Said => flows.iter_mut().for_each(|flow| say(flow, payload)),
+            Self::Reported(reports) => wait_for_all(flows, payload, stop, reports),
+        }
+    }
+
+    /// What was reported of each flow, where reports were waited for.
+    pub(super) fn reports(self) -> Vec<Option<ServerReport>> {
+        match self {
+            Self::Unsaid | Self::Said => Vec::new(),
+            Self::Reported(reports) => reports,
+        }
+    }
+}
+
+/// One that is not sent is as if it were lost.
+fn say(flow: &mut Flow, payload: &mut Payload) {
+    let _ = flow.port.send(payload.fin(flow.packets, realtime()));
+}
+
+/// Says the end of each flow until its report has come.
+fn wait_for_all(
     flows: &mut [Flow],
     payload: &mut Payload,
     stop: &AtomicBool,
@@ -34,8 +69,7 @@ pub(super) fn end(
             break;
         }
         for (flow, _) in flows.iter_mut().zip(&*reports).filter(|(_, report)| report.is_none()) {
-            // One that is not sent is sent again.
-            let _ = flow.port.send(payload.fin(flow.packets, realtime()));
+            say(flow, payload);
         }
         let until = monotonic() + PATIENCE;
         while reports.iter().any(Option::is_none) && monotonic() < until {
@@ -48,5 +82,40 @@ pub(super) fn end(
             }
             pace::sleep_until(monotonic() + Nanos::from_millis(1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use dwell_plan::TrafficJob;
+
+    use super::super::send;
+    use super::*;
+
+    /// Ids of packets with iperf's header, as their first four bytes have them: negative at the end.
+    fn ids(job: &str) -> (Vec<i32>, Vec<String>) {
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let url = format!("udp://{}", silent.local_addr().unwrap());
+        let job: TrafficJob = serde_json::from_str(&job.replace("URL", &url)).unwrap();
+        let loaded = send(&job, None, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        silent.set_nonblocking(true).unwrap();
+        let mut buffer = [0; 2_048];
+        let mut ids = Vec::new();
+        while silent.recv(&mut buffer).is_ok() {
+            ids.push(i32::from_be_bytes(buffer[..4].try_into().unwrap()));
+        }
+        (ids, loaded.summary.trust.warnings)
+    }
+
+    #[test]
+    fn the_end_of_a_flow_that_nobody_reports_is_said_once_and_not_waited_for() {
+        let job = r#"{"url": "URL", "rate": "1kpps", "count": 3, "size": "100B",
+            "header": "iperf", "unreported": true}"#;
+        let (ids, warnings) = ids(job);
+        let (end, packets) = ids.split_last().unwrap();
+        assert!(*end < 0 && !packets.is_empty() && packets.iter().all(|id| *id > 0), "{ids:?}");
+        assert!(!warnings.iter().any(|text| text.contains("did not report")), "{warnings:?}");
     }
 }

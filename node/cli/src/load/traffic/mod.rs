@@ -31,6 +31,7 @@ use super::Loaded;
 use crate::ping::{SampleFile, StampChoice};
 use crate::{Failure, PlaceArgs};
 use drive::{Driver, Flow, Sent};
+use ending::Ending;
 use payload::Payload;
 use pending::Pending;
 use plan::Plan;
@@ -129,6 +130,7 @@ impl Args {
                 HeaderChoice::Dwell => TrafficHeader::Dwell,
                 HeaderChoice::Iperf => TrafficHeader::Iperf,
             },
+            unreported: false,
             stamps: self.stamps.into(),
             place: self.place.into(),
         }
@@ -188,7 +190,11 @@ pub(crate) fn send(
         stop,
         told,
         sent: Sent::default(),
-        reports: (job.header == TrafficHeader::Iperf).then(|| vec![None; job.flows as usize]),
+        ending: match job.header {
+            TrafficHeader::Dwell => Ending::Unsaid,
+            TrafficHeader::Iperf if job.unreported => Ending::Said,
+            TrafficHeader::Iperf => Ending::Reported(vec![None; job.flows as usize]),
+        },
     };
     let real_time = plan.place.real_time(keeps_samples && plan.mostly_sleeps());
     let main = thread::current();
@@ -205,7 +211,7 @@ pub(crate) fn send(
         recorder.follow(&mut heard, &|| over.load(Ordering::Acquire) || timing.is_finished());
         timing.join().expect("the timing loop does not panic")
     })?;
-    let reports = driver.reports.unwrap_or_default();
+    let reports = driver.ending.reports();
     let outcome = Outcome { sent: driver.sent, placement, reports, keeps_samples };
     let summary = summary::summary(job, &plan, &outcome, &recorder);
     let (_, failure) = recorder.log.finish(outcome.sent.dropped);

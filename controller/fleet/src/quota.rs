@@ -1,0 +1,51 @@
+//! What nodes that are held to a share of a processor used of it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// A node's share of one processor, and what came of it since the node is there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QuotaUse {
+    /// The share that was asked for.
+    pub share_ratio: f64,
+    /// Processor time that was used, in nanoseconds.
+    pub used_ns: Option<i64>,
+    /// Time for which processes could have run and were held, in nanoseconds.
+    pub throttled_ns: Option<i64>,
+}
+
+/// Those of the lab of this name in what `dwell lab list --json` prints, by node.
+pub(crate) fn read(list: &Value, name: &str) -> BTreeMap<String, QuotaUse> {
+    let labs = list["labs"].as_array().into_iter().flatten();
+    let nodes = labs.filter(|lab| lab["name"] == name).filter_map(|lab| lab["nodes"].as_array());
+    let held = nodes.flatten().filter_map(|node| {
+        let quota = &node["quota"];
+        let used = QuotaUse {
+            share_ratio: quota["share_ratio"].as_f64()?,
+            used_ns: quota["usage_ns"].as_i64(),
+            throttled_ns: quota["throttled_ns"].as_i64(),
+        };
+        Some((node["name"].as_str()?.to_owned(), used))
+    });
+    held.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_nodes_of_this_lab_that_are_held_are_told_of() {
+        let list = serde_json::json!({ "labs": [
+            { "name": "other", "nodes": [{ "name": "n1", "quota": { "share_ratio": 0.5 } }] },
+            { "name": "ours", "nodes": [
+                { "name": "n1", "quota": null },
+                { "name": "n2", "quota": { "share_ratio": 0.2, "usage_ns": 7, "throttled_ns": null } },
+            ] },
+        ] });
+        let used = QuotaUse { share_ratio: 0.2, used_ns: Some(7), throttled_ns: None };
+        assert_eq!(read(&list, "ours"), BTreeMap::from([("n2".to_owned(), used)]));
+        assert!(read(&Value::Null, "ours").is_empty());
+    }
+}
