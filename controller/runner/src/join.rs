@@ -352,4 +352,6 @@ fn are_same(a: Addresses, b: Addresses) -> bool {
 }
 
 #[cfg(test)]
+mod proof;
+#[cfg(test)]
 mod tests;
