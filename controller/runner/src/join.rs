@@ -396,4 +396,6 @@ fn are_same(a: Addresses, b: Addresses) -> bool {
 }
 
 #[cfg(test)]
+mod proof;
+#[cfg(test)]
 mod tests;

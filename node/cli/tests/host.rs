@@ -5,6 +5,7 @@ use std::fs::{self, File};
 
 use dwell_record::segment::{Record, read};
 
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod support;
 use support::{Server, dwell};
 

@@ -329,48 +329,6 @@ fn socat_is_measured_as_a_udp_and_a_tcp_echo() {
     }
 }
 
-#[test]
-fn ping_and_dwell_agree_on_the_median() {
-    const TEST: &str = "ping_and_dwell_agree_on_the_median";
-    if Command::new("ping").arg("-V").output().is_err() {
-        println!("SKIP {TEST}: ping is not installed (make setup)");
-        return;
-    }
-    for (host, url) in [("127.0.0.1", "icmp://127.0.0.1"), ("::1", "icmp://[::1]")] {
-        same_median(host, url);
-    }
-}
-
-/// In turns, so that what disturbs the machine disturbs both.
-fn same_median(host: &str, url: &str) {
-    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-    for _ in 0..5 {
-        theirs.push(median_of_ping(host));
-        let output = dwell(&["ping", url, "-c", "60", "-i", "0.005", "--json"]);
-        ours.push(json(&output)["metrics"]["rtt_ns"]["p50"].as_f64().unwrap() / 1e3);
-    }
-    // ping prints whole microseconds of a figure between the kernel's and the program's.
-    let (ping_us, ours_us) = (middle(theirs), middle(ours));
-    assert!((ours_us - ping_us).abs() < 25.0, "ping {ping_us} us, dwell {ours_us} us");
-}
-
-fn median_of_ping(host: &str) -> f64 {
-    let output =
-        Command::new("ping").args(["-n", "-c", "60", "-i", "0.005", host]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let times: Vec<f64> = text
-        .lines()
-        .filter_map(|line| line.split_once("time=")?.1.split(' ').next()?.parse().ok())
-        .collect();
-    assert!(times.len() >= 57, "{text}");
-    middle(times) * 1e3
-}
-
-fn middle(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 /// The peer that `make peers` builds, in the target directory.
 fn stamp_suite(test: &str) -> Option<PathBuf> {
     let target = Path::new(DWELL).parent().and_then(Path::parent).unwrap();

@@ -1,6 +1,7 @@
 //! Traffic as a measurement: a node that is driven over a pipe sends and receives it, and hands over
 //! what both ends saw of every packet.
 
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod support;
 
 use std::io::BufReader;

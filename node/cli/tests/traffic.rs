@@ -1,6 +1,7 @@
 //! `dwell load traffic` and `dwell load sink`, against each other and against the real iperf, over
 //! loopback.
 
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod support;
 
 use std::collections::BTreeMap;

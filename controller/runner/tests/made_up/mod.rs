@@ -1,5 +1,4 @@
 //! What whole runs need besides a fleet.
-#![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,7 +11,7 @@ use dwell_runner::{Clock, Talk, TrialEnd};
 use dwell_units::{Instant, Monotonic};
 
 /// What a node tells of a job.
-pub fn summary(received: u64) -> Summary {
+pub(crate) fn summary(received: u64) -> Summary {
     Summary {
         kind: Kind::Ping,
         target: "stamp://n2".into(),
@@ -29,7 +28,7 @@ pub fn summary(received: u64) -> Summary {
 
 /// A clock on which every look takes a millisecond.
 #[derive(Default)]
-pub struct Ticking(Cell<i64>);
+pub(crate) struct Ticking(Cell<i64>);
 
 impl Clock for Ticking {
     fn now(&self) -> Instant<Monotonic> {
@@ -43,10 +42,10 @@ impl Clock for Ticking {
 }
 
 /// Stops the run after so many trials.
-pub struct Listener<'a> {
-    pub ends: Vec<TrialEnd>,
-    pub stop_after: usize,
-    pub stop: &'a AtomicBool,
+pub(crate) struct Listener<'a> {
+    pub(crate) ends: Vec<TrialEnd>,
+    pub(crate) stop_after: usize,
+    pub(crate) stop: &'a AtomicBool,
 }
 
 impl Talk for Listener<'_> {

@@ -1,18 +1,21 @@
 //! Attribution is what is proven, not that parts sum: packets are held for a known time at a known
 //! place, and the part of their delay that is said to lie there rises by that time, and no other.
 //!
-//! Needs root and two processors; `make attribution` runs it and prints what every part did, so that
+//! Needs root and two processors. Here a test fails where noise cannot be the reason; `make attribution`
+//! requires the medians themselves to be within the limits, and prints what every part did, so that
 //! anybody can check the machine at hand (docs/anatomy.md).
 
 #[path = "../lab/fixture.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
+#[expect(dead_code, reason = "tests of labs use the rest")]
 mod fixture;
+mod noise;
 mod rig;
 mod verdict;
 mod ways;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use dwell_stats::{Leg, Part, Rungs, Slice};
 
@@ -25,7 +28,12 @@ const TIMES: [i64; 3] = [20, 200, 2_000];
 
 /// Cycles of rounds, in which every hold has its turn beside rounds without any.
 const LEAST: usize = 5;
-const MOST: usize = 10;
+
+/// The most cycles: so many that eight wild ones do not save a part that is wrong.
+const MOST: usize = 49;
+
+/// So long what is not yet settled has further cycles; then only what seems to be wrong.
+const PATIENCE: Duration = Duration::from_secs(75);
 
 /// Only one of these tests measures at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -55,77 +63,114 @@ fn proves(manner: Manner, places: &[Place]) {
         return;
     }
     let _alone = MACHINE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let strict = std::env::var("DWELL_ATTRIBUTION").is_ok_and(|how| how == "strict");
     let labs = Labs::up(manner, &TIMES);
-    let holds: Vec<Hold> = places
-        .iter()
-        .flat_map(|place| TIMES.map(|micros| Hold { place: *place, micros }))
-        .collect();
-    let mut rises: BTreeMap<(Hold, usize), Rise> = BTreeMap::new();
-    let mut undecided = holds.clone();
-    let mut slices = Vec::new();
+    let mut proof = Proof::new(manner, places);
+    let since = Instant::now();
     for cycle in 0..MOST {
-        let mut bases = BTreeMap::new();
-        for hold in &undecided {
-            let base = bases.entry(hold.base()).or_insert_with(|| labs.round(hold.base()));
-            let held = labs.round(*hold);
-            slices = Rungs::of(&held.ways).sum();
-            slices.push(Slice::Leg(Leg::EndToEnd));
-            for (n, slice) in slices.iter().enumerate() {
-                let rise = held.median(*slice) - base.median(*slice);
-                let expected = if *slice == matching(hold.place, manner) || n + 1 == slices.len() {
-                    1_000 * hold.micros
-                } else {
-                    0
-                };
-                rises.entry((*hold, n)).or_insert_with(|| Rise::expected(expected)).note(rise);
-            }
-        }
+        proof.cycle(&labs, cycle);
         if cycle + 1 >= LEAST {
-            undecided.retain(|hold| {
-                (0..slices.len() - 1).any(|n| rises[&(*hold, n)].judge() == Judged::CannotTell)
+            let in_time = since.elapsed() < PATIENCE;
+            proof.undecided.retain(|hold| {
+                proof.rises[hold].iter().any(|(_, rise)| match (strict, in_time) {
+                    (true, _) => rise.judge() == Judged::CannotTell,
+                    (false, true) => !rise.is_settled(),
+                    (false, false) => rise.leans_to_wrong(),
+                })
             });
         }
-        if undecided.is_empty() {
+        if proof.undecided.is_empty() {
             break;
         }
     }
-    let mut wrong = Vec::new();
-    for hold in &holds {
-        let mut line = format!("{manner:?}, held {hold}:");
-        for (n, slice) in slices.iter().enumerate() {
-            let rise = &rises[&(*hold, n)];
-            line += &format!(" {} {rise};", slice.name().trim_end_matches("_ns"));
-            // That the whole rises too is no more than the sum of the others.
-            if n + 1 < slices.len() && !rise.median_is_within() {
-                wrong.push(format!("{manner:?}, held {hold}: {} {rise}", slice.name()));
-            }
-        }
-        println!("{line}");
-    }
-    if !undecided.is_empty() {
-        let undecided: Vec<_> = undecided.iter().map(Hold::to_string).collect();
-        println!(
-            "the medians stand, but their intervals reach beyond the limits: {}",
-            undecided.join(", ")
-        );
-    }
+    proof.print();
+    let wrong = proof.wrong(strict);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What is known of every hold.
+struct Proof {
+    manner: Manner,
+    rises: BTreeMap<Hold, Vec<(Slice, Rise)>>,
+    undecided: BTreeSet<Hold>,
+}
+
+impl Proof {
+    fn new(manner: Manner, places: &[Place]) -> Self {
+        let holds =
+            places.iter().flat_map(|place| TIMES.map(|micros| Hold { place: *place, micros }));
+        let undecided: BTreeSet<Hold> = holds.collect();
+        let rises = undecided.iter().map(|hold| (*hold, Vec::new())).collect();
+        Self { manner, rises, undecided }
+    }
+
+    /// A round of every hold that is undecided and of what it is compared with, every other time the
+    /// other way round: what drifts lengthens and shortens the differences alike.
+    fn cycle(&mut self, labs: &Labs, cycle: usize) {
+        let holds = self.undecided.iter().flat_map(|hold| [hold.base(), *hold]);
+        let mut turns: Vec<Hold> = holds.collect::<BTreeSet<_>>().into_iter().collect();
+        if cycle % 2 == 1 {
+            turns.reverse();
+        }
+        let rounds: BTreeMap<Hold, _> =
+            turns.into_iter().map(|hold| (hold, labs.round(hold))).collect();
+        for hold in &self.undecided {
+            let (held, base) = (&rounds[hold], &rounds[&hold.base()]);
+            let mut slices = Rungs::of(&held.ways).sum();
+            slices.push(Slice::Leg(Leg::EndToEnd));
+            let rises = self.rises.entry(*hold).or_default();
+            for (n, slice) in slices.into_iter().enumerate() {
+                let holds = [matching(hold.place, self.manner), Slice::Leg(Leg::EndToEnd)];
+                let expected = if holds.contains(&slice) { 1_000 * hold.micros } else { 0 };
+                if rises.len() == n {
+                    rises.push((slice, Rise::expected(expected)));
+                }
+                assert_eq!(rises[n].0, slice, "every round has the same parts");
+                rises[n].1.note(base.median(slice), held.median(slice));
+            }
+        }
+    }
+
+    fn print(&self) {
+        for (hold, rises) in &self.rises {
+            let parts = rises
+                .iter()
+                .map(|(slice, rise)| format!(" {} {rise};", slice.name().trim_end_matches("_ns")));
+            println!("{:?}, held {hold}:{}", self.manner, parts.collect::<String>());
+        }
+    }
+
+    /// The parts that are not what they should be; if `strict`, those too whose medians are not.
+    fn wrong(&self, strict: bool) -> Vec<String> {
+        let all = self.rises.iter().flat_map(|(hold, rises)| rises.iter().map(move |r| (hold, r)));
+        // That the whole rises too is no more than the sum of the others.
+        all.filter(|(_, (slice, _))| *slice != Slice::Leg(Leg::EndToEnd))
+            .filter(|(_, (_, rise))| {
+                rise.judge() == Judged::Wrong || strict && !rise.median_is_within()
+            })
+            .map(|(hold, (slice, rise))| {
+                format!("{:?}, held {hold}: {} {rise}", self.manner, slice.name())
+            })
+            .collect()
+    }
+}
+
 #[test]
-#[ignore = "needs a quiet machine and minutes: make attribution"]
 fn time_that_a_translated_packet_is_held_shows_where_it_was_held_and_nowhere_else() {
     proves(Manner::Translate, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
 }
 
 #[test]
-#[ignore = "needs a quiet machine and minutes: make attribution"]
 fn time_that_an_enciphered_packet_is_held_shows_where_it_was_held_and_nowhere_else() {
     proves(Manner::Encrypt, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
 }
 
 #[test]
-#[ignore = "needs a quiet machine and minutes: make attribution"]
+fn time_that_a_deciphered_packet_is_held_shows_where_it_was_held_and_nowhere_else() {
+    proves(Manner::Decrypt, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
+}
+
+#[test]
 fn time_that_a_routed_packet_is_held_shows_where_it_was_held_and_nowhere_else() {
     proves(Manner::Route, &[Place::Qdisc, Place::Wire]);
 }

@@ -1,6 +1,7 @@
 //! `dwell relay` from outside: what goes in comes out, both ways, and what it says of it.
 
 #[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod support;
 
 mod datagrams;
@@ -8,3 +9,4 @@ mod fixture;
 mod measured;
 mod mistakes;
 mod streams;
+mod transfer;

@@ -39,30 +39,44 @@ fn wait_until_stopped(pid: u32) {
 #[test]
 fn a_relay_that_was_stopped_for_two_seconds_shows_it_as_queueing_and_not_as_processing() {
     let _machine = alone();
+    for engine in ["socket", "batch"] {
+        for waiting in [&["--engine", engine][..], &["--engine", engine, "--busy-poll"]] {
+            stopped(waiting);
+        }
+    }
+}
+
+fn stopped(engine: &[&str]) {
+    const CLIENTS: usize = 6;
     let kill = |server: &Server, how: &str| {
         let pid = server.child.id().to_string();
         assert!(Command::new("kill").args([how, &pid]).status().unwrap().success());
     };
     let far = socket();
-    let relay = Relay::to_socket(&far, &[]);
-    let client = socket();
+    let relay = Relay::to_socket(&far, engine);
+    let clients: Vec<_> = (0..CLIENTS).map(|_| socket()).collect();
     for n in 0..20 {
         if n == 10 {
             kill(&relay.server, "-STOP");
             wait_until_stopped(relay.server.child.id());
         }
-        client.send_to(&payload(0, 200), &relay.listen).unwrap();
+        for client in &clients {
+            client.send_to(&payload(0, 200), &relay.listen).unwrap();
+        }
         if n == 10 {
             std::thread::sleep(Duration::from_secs(2));
             kill(&relay.server, "-CONT");
         }
-        receive(&far);
+        for _ in &clients {
+            receive(&far);
+        }
     }
     let summary = relay.end();
-    let max = |name: &str| summary["metrics"][name]["max"].as_i64().unwrap();
-    assert!(max("queueing_in_ns") >= 1_900_000_000, "{}", summary["metrics"]);
-    assert!(max("processing_ns") < 200_000_000, "{}", summary["metrics"]);
-    assert!(max("queueing_out_ns") < 200_000_000, "{}", summary["metrics"]);
+    let metrics = &summary["metrics"];
+    let max = |name: &str| metrics[name]["max"].as_i64().unwrap();
+    assert!(max("queueing_in_ns") >= 1_900_000_000, "{engine:?} {metrics}");
+    assert!(max("processing_ns") < 200_000_000, "{engine:?} {metrics}");
+    assert!(max("queueing_out_ns") < 200_000_000, "{engine:?} {metrics}");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! What tests of the node commands share: running them, judging their JSON, servers that end with
 //! their test.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,0 +1,78 @@
+//! What the judge says of noise, with and without time that shows at the wrong place.
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::MOST;
+use crate::verdict::{Judged, Rise};
+
+/// Medians of rounds without holding, in microseconds, as they were on a machine of two processors
+/// with twenty compilers waiting for them: in each part that one processor is spent on.
+const ROUNDS_US: [&[f64]; 6] = [
+    &[7.93, 8.54, 15.56, 15.0, 8.93, 9.87, 11.2, 8.16, 10.76, 15.66, 17.42, 13.35],
+    &[10.15, 9.67, 14.43, 14.55, 11.0, 10.74, 11.66, 9.67, 11.1, 16.42, 16.36, 11.4],
+    &[39.62, 37.1, 30.28, 35.5, 34.65, 35.13, 30.27, 40.19, 41.45, 38.82, 41.78, 29.09],
+    &[11.94, 6.58, 5.91, 5.77, 6.19, 8.08, 8.58, 7.81, 8.17, 8.3, 10.64, 7.93],
+    &[5.67, 3.33, 2.92, 3.12, 3.73, 4.68, 3.74, 4.67, 4.4, 5.16, 5.16, 3.66],
+    &[
+        12.83, 7.83, 11.68, 10.14, 7.24, 10.39, 9.6, 8.64, 9.18, 8.99, 13.64, 13.37, 29.14, 10.25,
+        8.22, 10.48, 11.48,
+    ],
+];
+
+const HELD: i64 = 20_000;
+
+/// A part that should rise by one time and rises by another, in as many cycles as a test has, whose
+/// rounds are drawn from those recorded.
+fn drawn(rounds: &[f64], expected: i64, really: i64, random: &mut Xoshiro256PlusPlus) -> Rise {
+    let mut rise = Rise::expected(expected);
+    for _ in 0..MOST {
+        let mut round = || (1e3 * rounds[random.random_range(0..rounds.len())]) as i64;
+        rise.note(round(), round() + really);
+    }
+    rise
+}
+
+#[test]
+fn twenty_microseconds_at_the_wrong_place_are_always_found_in_the_noise_recorded() {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(20);
+    for rounds in ROUNDS_US {
+        for _ in 0..200 {
+            let (missing, too_much) =
+                (drawn(rounds, HELD, 0, &mut random), drawn(rounds, 0, HELD, &mut random));
+            for rise in [missing, too_much] {
+                assert_eq!(rise.judge(), Judged::Wrong, "{rise} of {rounds:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn noise_alone_is_never_wrong() {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(21);
+    for rounds in ROUNDS_US {
+        for held in [0, HELD, 200_000, 2_000_000] {
+            for _ in 0..200 {
+                let rise = drawn(rounds, held, held, &mut random);
+                assert_ne!(rise.judge(), Judged::Wrong, "{rise} of {rounds:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_quiet_machine_finds_three_microseconds_and_a_fall_of_other_parts_is_no_misattribution() {
+    let of = |expected: i64, really: i64| {
+        let mut rise = Rise::expected(expected);
+        (0..MOST as i64)
+            .for_each(|n| rise.note(5_000 + 31 * n % 400, 5_000 + 17 * n % 400 + really));
+        rise
+    };
+    assert_eq!(of(0, 0).judge(), Judged::Right);
+    assert_eq!(of(0, 3_000).judge(), Judged::Wrong);
+    assert_eq!(of(0, -7_000).judge(), Judged::Right);
+    assert_eq!(of(HELD, HELD - 3_000).judge(), Judged::Wrong);
+    assert_eq!(of(HELD, HELD + 3_000).judge(), Judged::Wrong);
+    assert_eq!(of(200_000, 206_000).judge(), Judged::Right, "5 %");
+    assert!(!of(0, 3_000).median_is_within() && of(0, 1_000).median_is_within());
+}
