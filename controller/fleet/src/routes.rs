@@ -27,11 +27,8 @@ impl Routes {
     /// What is different in `now`, in words: the first of what is. `None` when nothing is.
     pub fn change(&self, now: &Self) -> Option<String> {
         let gone = self.routes.iter().find(|way| !now.routes.contains(way));
-        let Some(Way { from, to, address, .. }) =
-            gone.or_else(|| now.routes.iter().find(|way| !self.routes.contains(way)))
-        else {
-            return None;
-        };
+        let Way { from, to, address, .. } =
+            gone.or_else(|| now.routes.iter().find(|way| !self.routes.contains(way)))?;
         Some(format!("the route from {from} to {to} ({address}) changed"))
     }
 }

@@ -1,6 +1,6 @@
 //! A distribution as rising values with counts: what percentiles, curves and bars are read from.
 
-use dwell_stats::Quantile;
+use dwell_stats::{Quantile, independent_quantile_ranks};
 
 use crate::data::Step;
 

@@ -6,7 +6,7 @@ use dwell_engine::passage::Point;
 use dwell_engine::stamps::Rung;
 use dwell_plan::{FlowPlan, Plan};
 use dwell_record::{ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
-use dwell_stats::{Leg, Part, Rungs};
+use dwell_stats::{Leg, Rungs};
 use dwell_units::{Nanos, Rate};
 use serde_json::{Value, json};
 

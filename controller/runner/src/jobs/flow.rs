@@ -1,7 +1,9 @@
 //! Jobs of packets that go one way: a sender, a receiver, a relay and traces between, all of which
 //! keep samples.
 
-use dwell_plan::{FlowPlan, Job, Plan, RelayJob, RelayMode, SinkJob, TraceJob, TrafficJob};
+use dwell_plan::{
+    FlowPlan, Job, Plan, RelayJob, RelayMode, SinkJob, TraceJob, TrafficHeader, TrafficJob,
+};
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};
 
