@@ -227,65 +227,37 @@ static __always_inline void stamp_frame(struct bpf_dynptr *packet, enum hook hoo
 		stamp6(packet, 14, hook, interface);
 }
 
-SEC("netfilter")
-int pre_routing4(struct bpf_nf_ctx *context)
-{
-	struct bpf_dynptr packet;
+/* A program of netfilter for packets of one family; `way` is the device that they came by or leave by. */
+#define NETFILTER(name, stamp, hook, way)                                                    \
+	SEC("netfilter")                                                                     \
+	int name(struct bpf_nf_ctx *context)                                                 \
+	{                                                                                    \
+		struct bpf_dynptr packet;                                                    \
+                                                                                             \
+		if (!bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))      \
+			stamp(&packet, 0, hook, context->state->way->ifindex);               \
+		return NF_ACCEPT;                                                            \
+	}
 
-	if (!bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))
-		stamp4(&packet, 0, HOOK_PRE_ROUTING, context->state->in->ifindex);
-	return NF_ACCEPT;
-}
+NETFILTER(pre_routing4, stamp4, HOOK_PRE_ROUTING, in)
+NETFILTER(pre_routing6, stamp6, HOOK_PRE_ROUTING, in)
+NETFILTER(post_routing4, stamp4, HOOK_POST_ROUTING, out)
+NETFILTER(post_routing6, stamp6, HOOK_POST_ROUTING, out)
 
-SEC("netfilter")
-int pre_routing6(struct bpf_nf_ctx *context)
-{
-	struct bpf_dynptr packet;
+/* A program of tcx, in front of whatever else is there. */
+#define TCX(name, direction, hook)                                                           \
+	SEC("tcx/" direction)                                                                \
+	int name(struct __sk_buff *frame)                                                    \
+	{                                                                                    \
+		struct bpf_dynptr packet;                                                    \
+                                                                                             \
+		if (!bpf_dynptr_from_skb(frame, 0, &packet))                                 \
+			stamp_frame(&packet, hook, frame->ifindex);                          \
+		return TCX_NEXT;                                                             \
+	}
 
-	if (!bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))
-		stamp6(&packet, 0, HOOK_PRE_ROUTING, context->state->in->ifindex);
-	return NF_ACCEPT;
-}
-
-SEC("netfilter")
-int post_routing4(struct bpf_nf_ctx *context)
-{
-	struct bpf_dynptr packet;
-
-	if (!bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))
-		stamp4(&packet, 0, HOOK_POST_ROUTING, context->state->out->ifindex);
-	return NF_ACCEPT;
-}
-
-SEC("netfilter")
-int post_routing6(struct bpf_nf_ctx *context)
-{
-	struct bpf_dynptr packet;
-
-	if (!bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))
-		stamp6(&packet, 0, HOOK_POST_ROUTING, context->state->out->ifindex);
-	return NF_ACCEPT;
-}
-
-SEC("tcx/ingress")
-int rx_tcx(struct __sk_buff *frame)
-{
-	struct bpf_dynptr packet;
-
-	if (!bpf_dynptr_from_skb(frame, 0, &packet))
-		stamp_frame(&packet, HOOK_RX_TCX, frame->ifindex);
-	return TCX_NEXT;
-}
-
-SEC("tcx/egress")
-int tx_tcx(struct __sk_buff *frame)
-{
-	struct bpf_dynptr packet;
-
-	if (!bpf_dynptr_from_skb(frame, 0, &packet))
-		stamp_frame(&packet, HOOK_TX_TCX, frame->ifindex);
-	return TCX_NEXT;
-}
+TCX(rx_tcx, "ingress", HOOK_RX_TCX)
+TCX(tx_tcx, "egress", HOOK_TX_TCX)
 
 SEC("xdp")
 int rx_driver(struct xdp_md *frame)

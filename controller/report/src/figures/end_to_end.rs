@@ -9,6 +9,7 @@ use crate::data::{RunData, TrialData};
 use crate::figure::{Figure, Table, WIDTH};
 use crate::group;
 use crate::metric;
+use crate::nlr;
 use crate::quantity::{Unit, delay_ns, share};
 
 /// Sizes of packets of which each mode of relaying has a bar, at most.
@@ -25,6 +26,8 @@ struct Stack<'a> {
     links: i64,
     /// From end to end, by the stamps of both ends.
     whole: Option<i64>,
+    /// See [`nlr`].
+    nlr: Option<f64>,
 }
 
 /// `None` unless a node and its links have 95th percentiles.
@@ -53,11 +56,6 @@ pub(super) fn end_to_end(subject: &Subject) -> Option<Figure> {
 impl Stack<'_> {
     fn label(&self) -> String {
         self.size.map_or_else(|| self.mode.to_owned(), |size| format!("{}, {size}", self.mode))
-    }
-
-    /// Node delay over link delay (S0.15); `None` where links take no time.
-    fn nlr(&self) -> Option<f64> {
-        (self.links > 0).then(|| self.node as f64 / self.links as f64)
     }
 
     /// Where the bar or the line ends.
@@ -98,7 +96,8 @@ fn stacks<'a>(subject: &Subject<'a>, held: &Condition) -> Vec<Stack<'a>> {
                 _ => vec![(parts::NODE, node), (parts::LINKS, links)],
             };
             let whole = p95("end_to_end_ns");
-            stacks.push(Stack { mode, size: *size, parts, node, links, whole });
+            let nlr = nlr::typical(&trials);
+            stacks.push(Stack { mode, size: *size, parts, node, links, whole, nlr });
         }
     }
     stacks
@@ -117,7 +116,7 @@ fn middle_p95(trials: &[&TrialData], metric: &str) -> Option<i64> {
 fn finding(stacks: &[Stack], size: Option<&str>) -> String {
     let near = stacks.iter().filter(|stack| stack.size == size || stack.size.is_none());
     let said = |stack: &Stack| {
-        let nlr = stack.nlr().map_or_else(String::new, |nlr| format!(", an NLR of {}", share(nlr)));
+        let nlr = stack.nlr.map_or_else(String::new, |nlr| format!(", an NLR of {}", share(nlr)));
         let (node, links) = (delay_ns(stack.node), delay_ns(stack.links));
         format!("the node takes {node} and its links {links}{nlr} ({})", stack.label())
     };
@@ -143,7 +142,7 @@ fn table(stacks: &[Stack], unit: Unit) -> Table {
         let mut row = vec![stack.label()];
         row.extend(names.iter().map(|name| cell(part(name))));
         row.extend([cell(Some(stack.links)), cell(stack.whole)]);
-        row.push(stack.nlr().map_or_else(|| "-".to_owned(), share));
+        row.push(stack.nlr.map_or_else(|| "-".to_owned(), share));
         table.rows.push(row);
     }
     table
@@ -160,7 +159,7 @@ fn body(stacks: &[Stack], unit: Unit) -> Value {
             }));
             from += ns;
         }
-        let nlr = stack.nlr().map_or_else(String::new, |nlr| format!("NLR {}", share(nlr)));
+        let nlr = stack.nlr.map_or_else(String::new, |nlr| format!("NLR {}", share(nlr)));
         ends.push(json!({
             "row": stack.label(), "whole": stack.whole.map(|ns| unit.of(ns as f64)),
             "end": unit.of(stack.reach() as f64), "label": nlr,

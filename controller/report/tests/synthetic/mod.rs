@@ -1,5 +1,4 @@
 //! Runs made of seeded random delays, in the shape in which the store hands them over.
-#![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
 use std::collections::BTreeMap;
 
@@ -20,20 +19,20 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// The delays of one trial: a log-normal body and a tail of a given share.
 #[derive(Clone, Copy)]
-pub struct Shape {
-    pub median_ns: f64,
-    pub sigma: f64,
-    pub tail_share: f64,
-    pub tail_factor: f64,
-    pub loss: f64,
-    pub samples: usize,
+pub(crate) struct Shape {
+    pub(crate) median_ns: f64,
+    pub(crate) sigma: f64,
+    pub(crate) tail_share: f64,
+    pub(crate) tail_factor: f64,
+    pub(crate) loss: f64,
+    pub(crate) samples: usize,
 }
 
 const EVERY_NS: i64 = 1_000_000;
 
 /// S4's three cases: idle, network load, processor load; the last has the lowest median and the
 /// longest tail. Three repetitions each.
-pub fn loads() -> RunData {
+pub(crate) fn loads() -> RunData {
     let body = Shape {
         median_ns: 279e3,
         sigma: 0.05,
@@ -67,7 +66,7 @@ pub fn loads() -> RunData {
 }
 
 /// Delay over packet size and rate: it grows with size, and the highest rate loses.
-pub fn sweep() -> RunData {
+pub(crate) fn sweep() -> RunData {
     let sizes = [100, 300, 500, 700, 900, 1100, 1300];
     let rates = [50, 200, 400, 800];
     let size_names: Vec<String> = sizes.iter().map(|size| format!("{size}B")).collect();
@@ -118,7 +117,7 @@ fn names(names: &[String]) -> Vec<&str> {
 }
 
 /// A run without trials.
-pub fn run(id: &str, name: &str, title: Option<&str>, axes: Vec<Axis>) -> RunData {
+pub(crate) fn run(id: &str, name: &str, title: Option<&str>, axes: Vec<Axis>) -> RunData {
     RunData {
         id: id.to_owned(),
         name: name.to_owned(),
@@ -136,7 +135,7 @@ pub fn run(id: &str, name: &str, title: Option<&str>, axes: Vec<Axis>) -> RunDat
     }
 }
 
-pub fn axis(name: &str, values: &[&str], numbers: Option<(Vec<f64>, &str)>) -> Axis {
+pub(crate) fn axis(name: &str, values: &[&str], numbers: Option<(Vec<f64>, &str)>) -> Axis {
     let unit = numbers.as_ref().map(|(_, unit)| (*unit).to_owned());
     Axis {
         name: name.to_owned(),
@@ -147,7 +146,7 @@ pub fn axis(name: &str, values: &[&str], numbers: Option<(Vec<f64>, &str)>) -> A
 }
 
 /// The next trial of a run, its delays drawn from a seed that its number and `seed` make up.
-pub fn trial(
+pub(crate) fn trial(
     run: &RunData,
     repetition: u32,
     values: &[(&str, &str)],
@@ -280,7 +279,7 @@ fn load(name: &str) -> Summary {
 }
 
 /// A capture beside the first trial, which missed ten probes.
-pub fn add_witness(run: &mut RunData) {
+pub(crate) fn add_witness(run: &mut RunData) {
     let own = &run.trials[0].summary.as_ref().unwrap().metrics["rtt_ns"];
     let mut seen = *own;
     seen.p50 = own.p50.map(|ns| ns - 12_000);
@@ -296,7 +295,7 @@ pub fn add_witness(run: &mut RunData) {
     run.trials[0].witnesses.push(witness);
 }
 
-pub fn steps(values: &[i64]) -> Vec<Step> {
+pub(crate) fn steps(values: &[i64]) -> Vec<Step> {
     let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
     for value in values {
         // True to 0.1 %, as the store keeps them.
@@ -313,7 +312,7 @@ fn figures(values: &[i64]) -> Figures {
 }
 
 /// A series with bins, points and outliers; `None` is a lost probe.
-pub fn timed(delays: &[Option<i64>]) -> Series {
+pub(crate) fn timed(delays: &[Option<i64>]) -> Series {
     let received: Vec<i64> = delays.iter().flatten().copied().collect();
     let per_bin = delays.len().div_ceil(120).max(1);
     let bins =
@@ -366,7 +365,7 @@ fn bin(i: usize, per_bin: usize, chunk: &[Option<i64>]) -> TimeBin {
 
 /// One trial of 40 s whose delay is long now and then; while it is, the processors of `busy` work,
 /// those of the other machine whenever they like.
-pub fn with_machines(busy: &str) -> RunData {
+pub(crate) fn with_machines(busy: &str) -> RunData {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(23);
     // Stretches of a second, a third of them slow.
     let slow: Vec<bool> = (0..40).map(|_| random.random_bool(0.33)).collect();
@@ -409,31 +408,31 @@ pub fn with_machines(busy: &str) -> RunData {
 
 /// How a made-up relay behaves, by mode.
 #[derive(Clone, Copy)]
-pub struct Relay {
+pub(crate) struct Relay {
     /// Node delay between netfilter's hooks of a routed packet.
-    pub route_ns: f64,
+    pub(crate) route_ns: f64,
     /// What a program adds to it.
-    pub program_ns: f64,
+    pub(crate) program_ns: f64,
     /// What enciphering adds for each byte.
-    pub per_byte_ns: f64,
+    pub(crate) per_byte_ns: f64,
     /// Loss of enciphered packets from 200 packets/s.
-    pub loss: f64,
+    pub(crate) loss: f64,
     /// By how much stress lengthens what a program takes.
-    pub stress: f64,
+    pub(crate) stress: f64,
 }
 
 /// S0's board, as it is known: programs take ten times as long as the kernel and more, enciphering
 /// some milliseconds.
-pub const PI_ZERO: Relay =
+pub(crate) const PI_ZERO: Relay =
     Relay { route_ns: 30e3, program_ns: 500e3, per_byte_ns: 2_500.0, loss: 0.02, stress: 1.0 };
 
 /// S0's experiment with few levels, on links of 65 Mbit/s and on bare ones, each cell once.
-pub fn relays(relay: Relay) -> RunData {
+pub(crate) fn relays(relay: Relay) -> RunData {
     relays_repeated(relay, 1)
 }
 
 /// The same, each cell so often.
-pub fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
+pub(crate) fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
     let (sizes, fast, slow) = ([100, 700, 1400], [200, 600, 1200], [100, 200, 400]);
     let text = |values: &[i32], unit: &str| -> Vec<String> {
         values.iter().map(|value| format!("{value}{unit}")).collect()
@@ -468,7 +467,7 @@ pub fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
 }
 
 /// Two packets of the first trial, whose way is drawn.
-pub fn add_packets(run: &mut RunData) {
+pub(crate) fn add_packets(run: &mut RunData) {
     let parts = [("sender_out_ns", 2_000), ("link_in_ns", 9_000), ("node_delay_netfilter_ns", 600)];
     for which in ["median", "slowest"] {
         run.packets.push(PacketData {
