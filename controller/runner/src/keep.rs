@@ -73,6 +73,7 @@ impl Runner<'_> {
             outcome.told.iter_mut().find(|(role, ..)| *role == Role::Measurement)
         {
             summary.values.extend(seen);
+            summary.values.extend(ingested.iter().flat_map(|samples| samples.columns.intervals()));
         }
         let measured = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
         let packets = measured.and_then(|(_, _, summary)| summary.packets);
@@ -97,7 +98,7 @@ impl Runner<'_> {
         segment: &Segment,
         host: &mut HostWriter,
     ) -> Result<(Ingested, Option<String>), RunnerError> {
-        let mut ingest = self.store.ingest(&self.run, trial)?;
+        let mut ingest = self.store.ingest(&self.run, trial)?.with_figures();
         let end = ingest.push_segment_with(&mut segment.open()?, &mut |record| {
             if let Record::Host(sample) = record {
                 host.push(node, sample);

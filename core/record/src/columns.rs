@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use dwell_engine::stamps::State;
-use dwell_stats::{Distribution, Ipdv, Jitter, Metric};
+use dwell_stats::{Distribution, Ipdv, Jitter, Metric, Quantile, Thinned};
 
 use crate::batch::Batch;
 use crate::column::Column;
@@ -50,6 +50,8 @@ pub struct Columns {
     distributions: BTreeMap<&'static str, Distribution>,
     ipdv: BTreeMap<&'static str, Ipdv>,
     jitter: Jitter,
+    /// The whole delay, in order of time.
+    series: BTreeMap<&'static str, Thinned>,
     packets: Counted,
     rows: u64,
     // What is worked with, kept so that its memory is taken once.
@@ -100,6 +102,7 @@ impl Columns {
             self.distributions.entry(column.name()).or_default().record_all(&self.values);
             if WHOLE.contains(&column) {
                 self.jitter.record_all(&self.values);
+                self.series.entry(column.name()).or_default().record_all(&self.values);
                 let ipdv = self.ipdv.entry(Metric::Ipdv.name()).or_default();
                 ipdv.record_all(&self.ids, &self.values);
             }
@@ -150,11 +153,33 @@ impl Columns {
             self.ipdv.entry(name).or_default().append(ipdv);
         }
         self.jitter.append(&later.jitter);
+        for (name, series) in &later.series {
+            self.series.entry(name).or_default().append(series);
+        }
     }
 
     /// The values of a column that count; `None` where there was none.
     pub fn distribution(&self, column: Column) -> Option<&Distribution> {
         self.distributions.get(column.name())
+    }
+
+    /// Where percentiles of the whole delay lie with 95 % confidence, neighbours' likeness counted, as
+    /// values by name: `rtt_p99_low_ns`, `rtt_p99_high_ns`. Absent is what the count does not support.
+    pub fn intervals(&self) -> BTreeMap<String, Option<Scalar>> {
+        const CONFIDENCE: f64 = 0.95;
+        let quantiles = [(Quantile::P50, "p50"), (Quantile::P95, "p95"), (Quantile::P99, "p99")];
+        let mut values = BTreeMap::new();
+        for (name, series) in &self.series {
+            let name = name.trim_end_matches("_ns");
+            for (quantile, called) in quantiles {
+                let Some(found) = series.interval(quantile, CONFIDENCE) else { continue };
+                for (end, nanos) in [("low", found.low), ("high", found.high)] {
+                    let value = Some(Scalar::Real(nanos.0 as f64));
+                    values.insert(format!("{name}_{called}_{end}_ns"), value);
+                }
+            }
+        }
+        values
     }
 
     /// Metrics and values by name, as a summary has them, and the counts of packets.
@@ -183,7 +208,9 @@ impl Columns {
             ("loss_ratio".to_owned(), real(loss)),
             ("jitter_rfc3550_ns".to_owned(), real(self.jitter.nanos())),
         ];
-        (metrics, values.into(), (self.rows > 0).then_some(packets))
+        let mut values: BTreeMap<_, _> = values.into();
+        values.extend(self.intervals());
+        (metrics, values, (self.rows > 0).then_some(packets))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use dwell_node_cli::{Exit, Failure, say};
-use dwell_record::{Figures, Kind, Summary};
+use dwell_record::{Figures, Kind, Scalar, Summary};
 use dwell_report::data::{MachineData, RunData, TrialData};
 use dwell_store::{RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
@@ -280,6 +280,7 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
             None => writeln!(out)?,
         }
     }
+    print_intervals(out, run, of_run)?;
     let sparks = dwell_report::sparks(run, BARS);
     if !sparks.is_empty() {
         writeln!(out)?;
@@ -308,6 +309,37 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     }
     for note in &run.notes {
         writeln!(out, "note by hand: {note}")?;
+    }
+    Ok(())
+}
+
+/// Where the percentiles of each trial lie, for those that have enough samples to tell.
+fn print_intervals(out: &mut impl Write, run: &RunData, of_run: Option<&str>) -> io::Result<()> {
+    let mut header = Some("\n95 % intervals of percentiles, in us");
+    for trial in &run.trials {
+        let Some((metric, _)) = main_metric(trial, of_run) else { continue };
+        let Some(summary) = &trial.summary else { continue };
+        let value = |quantile: &str, end: &str| {
+            let name = format!("{}_{quantile}_{end}_ns", metric.trim_end_matches("_ns"));
+            match summary.values.get(&name)?.as_ref()? {
+                Scalar::Real(ns) => Some(ns / 1e3),
+                Scalar::Count(ns) => Some(*ns as f64 / 1e3),
+            }
+        };
+        let told: Vec<String> = [("median", "p50"), ("p95", "p95"), ("p99", "p99")]
+            .into_iter()
+            .filter_map(|(name, quantile)| {
+                let (low, high) = (value(quantile, "low")?, value(quantile, "high")?);
+                Some(format!("{name} {low:.1} to {high:.1}"))
+            })
+            .collect();
+        if told.is_empty() {
+            continue;
+        }
+        if let Some(header) = header.take() {
+            writeln!(out, "{header}")?;
+        }
+        writeln!(out, "{:>5}  {}", trial.trial, told.join(", "))?;
     }
     Ok(())
 }
