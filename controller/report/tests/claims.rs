@@ -1,5 +1,6 @@
 //! What S0 published, held against relays that behave as its board did, and against others.
 
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
 use dwell_record::Scalar;

@@ -1,5 +1,6 @@
 //! What runs say in words follows from their data and from nothing else.
 
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
 use dwell_report::data::{RunData, TrialData, TrialState};

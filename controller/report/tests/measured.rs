@@ -1,5 +1,6 @@
 //! That a stranger learns from a report what was measured, and how.
 
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
 use dwell_report::data::{PlanData, RunData};

@@ -1,5 +1,6 @@
 //! The page holds everything, asks for nothing, and shows hostile text as text.
 
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
 use dwell_report::data::PlanData;

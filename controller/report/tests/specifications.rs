@@ -1,5 +1,6 @@
 //! Every figure is a specification that Vega-Lite 6 accepts, of a size that a browser draws at once.
 
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
 use std::sync::LazyLock;
