@@ -1,6 +1,7 @@
 //! Writes reports of made-up runs, for a look at the page and for the tests in a browser:
 //! `cargo run -p dwell-report --example page -- DIRECTORY`.
 
+#[expect(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;
 
