@@ -186,9 +186,9 @@ fn claims(said: &str) -> bool {
 
 #[test]
 fn an_interval_is_labelled_with_the_confidence_it_has() {
-    // Two values against the first: 3 % of doubt for medians and 2 % for p99, halved.
+    // Two values against the first: 2.5 % of doubt for medians and 1.5 % for p99, halved.
     let said = text(&synthetic::loads(), "effect-load");
-    assert!(said.contains("98.5 % interval") && said.contains("99 % interval"), "{said}");
+    assert!(said.contains("98.8 % interval") && said.contains("99.25 % interval"), "{said}");
     assert!(!said.contains("95 % interval"), "{said}");
 }
 

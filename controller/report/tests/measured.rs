@@ -46,7 +46,7 @@ fn a_stranger_learns_protocol_size_nodes_link_and_loads_from_the_page_of_a_plan(
     assert!(what.contains("roundtrip, UDP"), "{what}");
     assert!(said(&run, "Packets").starts_with("24 bytes"), "{}", said(&run, "Packets"));
     let sending = said(&run, "Sending");
-    assert!(sending.starts_with("Closed loop") && sending.contains("50,000 probes"), "{sending}");
+    assert!(sending.starts_with("Closed loop") && sending.contains("17,000 probes"), "{sending}");
     let network = said(&run, "Nodes and links");
     assert!(network.contains("2 nodes in a line") && network.contains("100 Mbit/s"), "{network}");
     let loads = said(&run, "Loads");

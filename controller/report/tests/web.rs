@@ -99,7 +99,15 @@ const DRAWN_ELSEWHERE: [(&str, &[&str]); 2] = [
     ("machines.html", &["host"]),
     (
         "relays.html",
-        &["breakdown", "waterfall", "timeline-route", "timeline-encrypt", "jitter-size-encrypt"],
+        &[
+            "breakdown",
+            "waterfall",
+            "end-to-end",
+            "p95-size",
+            "timeline",
+            "fit-size-encrypt",
+            "jitter-size-encrypt",
+        ],
     ),
 ];
 

@@ -116,11 +116,13 @@ mod tests {
                 assert!(near(other.stddev.unwrap(), figures.stddev.unwrap()), "{name}");
             }
             for (name, value) in &values {
+                // Of so many samples every second is looked at, and stretches begin anew.
+                let within = if name.contains("_p") { 0.01 } else { 1e-9 };
                 let (Some(Scalar::Real(a)), Some(Scalar::Real(b))) = (&again_values[name], value)
                 else {
                     panic!("{name} {value:?}");
                 };
-                assert!(near(*a, *b), "{name}: {a} {b}");
+                assert!((a - b).abs() <= b.abs() * within, "{name}: {a} {b}");
             }
         }
     }
