@@ -9,6 +9,7 @@ use dwell_store::{RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
 use super::data::{DataArgs, chain, find, run_data, without_damaged};
+use super::witness::print_metrics;
 
 /// Arguments of `show`.
 #[derive(Debug, clap::Args)]
@@ -166,20 +167,7 @@ fn print_witness(out: &mut impl Write, trial: u32, witness: &Summary) -> io::Res
         of("matched"),
         of("unseen")
     )?;
-    let us = |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e3));
-    for (name, figures) in &witness.metrics {
-        writeln!(
-            out,
-            "  {:22} n {:>8}  min {:>10}  median {:>10}  p99 {:>10}  max {:>10} us",
-            name.trim_end_matches("_ns"),
-            figures.count,
-            us(figures.min),
-            us(figures.p50),
-            us(figures.p99),
-            us(figures.max)
-        )?;
-    }
-    Ok(())
+    print_metrics(out, &witness.metrics)
 }
 
 fn findings(run: &RunData) -> Vec<Value> {

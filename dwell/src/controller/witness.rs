@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Write};
 use dwell_engine::stamps::State;
 use dwell_import::{Format, Joined, Own, Witness};
 use dwell_node_cli::{Exit, Failure};
-use dwell_record::{Batch, Column, Environment, Kind, Stamps, Summary, Trust};
+use dwell_record::{Batch, Column, Environment, Figures, Kind, Stamps, Summary, Trust};
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 use serde_json::json;
 
@@ -133,8 +133,16 @@ fn print(out: &mut impl Write, trial: &TrialRow, joined: &Joined) -> io::Result<
         joined.unseen,
         if joined.same_clock { "one clock" } else { "another clock: differences only" }
     )?;
+    print_metrics(out, &joined.metrics)
+}
+
+/// Figures by name, a line each.
+pub(super) fn print_metrics(
+    out: &mut impl Write,
+    metrics: &BTreeMap<String, Figures>,
+) -> io::Result<()> {
     let us = |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e3));
-    for (name, figures) in &joined.metrics {
+    for (name, figures) in metrics {
         writeln!(
             out,
             "  {:24} n {:>8}  min {:>10}  median {:>10}  p99 {:>10}  max {:>10} us",
