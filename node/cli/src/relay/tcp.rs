@@ -238,6 +238,8 @@ impl Direction<'_> {
         let _ = cpu::settle(place.cpu, place.real_time(false));
         let ended = match self.pump() {
             Ok(()) => self.to.shutdown(Shutdown::Write),
+            // The other direction is told too, and first sends on what it has already taken.
+            Err(_) if self.go_on().is_err() => Ok(()),
             Err(_) => self.from.shutdown(Shutdown::Both).and(self.to.shutdown(Shutdown::Both)),
         };
         // A peer that went first.
