@@ -117,7 +117,8 @@ mod tests {
             }
             for (name, value) in &values {
                 // Of so many samples every second is looked at, and stretches begin anew.
-                let within = if name.contains("_p") { 0.01 } else { 1e-9 };
+                let is_end = name.ends_with("_low_ns") || name.ends_with("_high_ns");
+                let within = if is_end { 0.01 } else { 1e-9 };
                 let (Some(Scalar::Real(a)), Some(Scalar::Real(b))) = (&again_values[name], value)
                 else {
                     panic!("{name} {value:?}");
