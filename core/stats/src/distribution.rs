@@ -10,12 +10,10 @@
 use dwell_units::Nanos;
 
 use crate::log_counts::{LogBin, LogCounts};
+use crate::moments::{Moments, PIECE, narrow};
 
 /// Up to this many values are kept as they are; one more, and they move into bins.
 pub const EXACT_LIMIT: usize = 65_536;
-
-/// Values added at once: few enough to stay in a CPU's nearest cache.
-const PIECE: usize = 2_048;
 
 /// The share of values that lie at or below a percentile, in parts per million, so that ranks are
 /// computed without rounding.
@@ -76,16 +74,6 @@ pub struct Distribution {
 enum Values {
     Exact(Vec<i64>),
     Binned(Box<Binned>),
-}
-
-/// What is known of some values without looking at each again.
-struct Moments {
-    count: u64,
-    min: i64,
-    max: i64,
-    sum: i128,
-    mean: f64,
-    squares: f64,
 }
 
 /// Counts by magnitude, for each sign.
@@ -213,10 +201,9 @@ impl Distribution {
         }
         let mut room = [0; PIECE];
         let narrow = narrow(piece, &mut room);
-        let (min, max) = narrow.map_or_else(|| widest(piece), extremes_of_narrow);
-        let sum = sum(piece, min, max);
-        let (mean, squares) = moments(piece, narrow, min, max, sum);
-        self.add_moments(Moments { count: piece.len() as u64, min, max, sum, mean, squares });
+        let moments = narrow.map_or_else(|| Moments::of(piece), Moments::of_narrow);
+        let Moments { min, max, .. } = moments;
+        self.add_moments(moments);
         match &mut self.values {
             Values::Exact(values) if values.len() + piece.len() <= EXACT_LIMIT => {
                 values.extend_from_slice(piece);
@@ -399,90 +386,6 @@ impl Binned {
 /// The value that stands for all of a bin.
 fn middle(bin: LogBin) -> i64 {
     i64::try_from(bin.middle).unwrap_or(i64::MAX)
-}
-
-/// The smallest and the largest value; the largest and the smallest number there is where there is
-/// none, so that any other is wider.
-pub fn extremes(values: &[i64]) -> (i64, i64) {
-    if !is_narrow(values) {
-        return widest(values);
-    }
-    let wider =
-        |(min, max): (i32, i32), value: &i64| (min.min(*value as i32), max.max(*value as i32));
-    let (min, max) = values.iter().fold((i32::MAX, i32::MIN), wider);
-    (min.into(), max.into())
-}
-
-fn widest(values: &[i64]) -> (i64, i64) {
-    let wider = |(min, max): (i64, i64), value: &i64| (min.min(*value), max.max(*value));
-    values.iter().fold((i64::MAX, i64::MIN), wider)
-}
-
-fn extremes_of_narrow(values: &[i32]) -> (i64, i64) {
-    let wider = |(min, max): (i32, i32), value: &i32| (min.min(*value), max.max(*value));
-    let (min, max) = values.iter().fold((i32::MAX, i32::MIN), wider);
-    (min.into(), max.into())
-}
-
-/// Whether no value is negative or beyond 31 bits.
-fn is_narrow(values: &[i64]) -> bool {
-    let bits = values.iter().fold(0, |bits, value| bits | value);
-    (0..=i32::MAX.into()).contains(&bits)
-}
-
-/// The values in 32 bits, of which a processor takes several at a time, if they are narrow and
-/// there is room.
-fn narrow<'r>(values: &[i64], room: &'r mut [i32]) -> Option<&'r [i32]> {
-    let narrow = room.get_mut(..values.len())?;
-    if !is_narrow(values) {
-        return None;
-    }
-    for (narrow, value) in narrow.iter_mut().zip(values) {
-        *narrow = *value as i32;
-    }
-    Some(narrow)
-}
-
-/// Mean, and sum of squared differences from it, of values between `min` and `max` whose sum is
-/// `sum`.
-fn moments(values: &[i64], narrow: Option<&[i32]>, min: i64, max: i64, sum: i128) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = sum as f64 / n;
-    // What is narrow is turned into floating point several at a time.
-    let squares = if let Some(narrow) = narrow {
-        let above = (sum - i128::from(min) * values.len() as i128) as f64 / n;
-        squares(narrow, |value| f64::from(value - min as i32) - above)
-    } else if max.abs_diff(min) <= i32::MAX as u64 {
-        let above = (sum - i128::from(min) * values.len() as i128) as f64 / n;
-        squares(values, |value| f64::from((value - min) as i32) - above)
-    } else {
-        squares(values, |value| value as f64 - mean)
-    };
-    (mean, squares)
-}
-
-fn squares<T: Copy>(values: &[T], from_mean: impl Fn(T) -> f64) -> f64 {
-    // Four sums at a time: one alone would wait for each of its additions.
-    let mut sums = [0.0; 4];
-    let fours = values.chunks_exact(4);
-    let rest = fours.remainder();
-    for four in fours {
-        for (sum, value) in sums.iter_mut().zip(four) {
-            *sum += from_mean(*value).powi(2);
-        }
-    }
-    rest.iter().for_each(|value| sums[0] += from_mean(*value).powi(2));
-    sums.iter().sum()
-}
-
-/// The sum, which 64 bits hold where the values between `min` and `max` are few and small.
-fn sum(values: &[i64], min: i64, max: i64) -> i128 {
-    const SMALL: i64 = i64::MAX / PIECE as i64;
-    if min > -SMALL && max < SMALL {
-        values.iter().sum::<i64>().into()
-    } else {
-        values.iter().map(|value| i128::from(*value)).sum()
-    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod interval;
 mod log_counts;
 mod loss_runs;
 mod metric;
+mod moments;
 mod part;
 mod path;
 mod percentile;
@@ -46,7 +47,7 @@ pub use blocked::{
 pub use compare::{Compare, Comparison, NanosInterval, QuantileShift};
 pub use delays::Delays;
 pub use direction::LossByDirection;
-pub use distribution::{Distribution, EXACT_LIMIT, Figures, Quantile, Resolution, extremes};
+pub use distribution::{Distribution, EXACT_LIMIT, Figures, Quantile, Resolution};
 pub use ecdf::{EcdfPoint, PercentilePoint, Steps};
 pub use fit::{
     Coefficient, LineFit, ROBUST_POINTS, RobustFit, grouped_least_squares, least_squares, theil_sen,
@@ -60,6 +61,7 @@ pub use interval::{
 pub use log_counts::{LogBin, LogCounts};
 pub use loss_runs::LossRuns;
 pub use metric::Metric;
+pub use moments::extremes;
 pub use part::{Part, Parts};
 pub use path::{PathDelays, Place, PlaceFigures};
 pub use percentile::{percentile, percentile_of_sorted, percentiles};

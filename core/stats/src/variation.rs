@@ -9,7 +9,7 @@
 use dwell_units::Nanos;
 
 use crate::distribution::Distribution;
-use crate::recent::Recent;
+use crate::recent::{Recent, WINDOW};
 
 /// IPDV as |D(i) - D(i-1)| of probes adjacent in id, whatever order their delays become known in.
 /// A pair with a lost member is absent, as is one whose delays become known more than 4,096 ids
@@ -17,8 +17,11 @@ use crate::recent::Recent;
 #[derive(Clone, Debug)]
 pub struct Ipdv {
     delays: Recent<Nanos>,
-    /// The largest id so far: what is above has no neighbour above itself.
-    newest: Option<u64>,
+    /// The newest of those that came in order of their ids: what `delays` has yet to remember. Most
+    /// often all come so, and then nobody asks `delays`.
+    in_order: Vec<(u64, Nanos)>,
+    /// The largest id so far and its delay: what is above has no other neighbour.
+    newest: Option<(u64, Nanos)>,
     /// The first ones, whose neighbours may be in a part before.
     head: Vec<(u64, Nanos)>,
     /// Distances that are on their way into `magnitudes`.
@@ -30,7 +33,7 @@ pub struct Ipdv {
 const RUN: usize = 128;
 
 /// As many as are remembered by id.
-const HEAD: usize = crate::recent::WINDOW;
+const HEAD: usize = WINDOW;
 
 /// Interarrival jitter: J += (|D| - J) / 16, in arrival order (RFC 3550 section 6.4.1 and appendix
 /// A.8). D is the difference of two successive arrivals' delays; with a round-trip delay in place
@@ -58,6 +61,7 @@ impl Ipdv {
     pub const fn new() -> Self {
         Self {
             delays: Recent::new(),
+            in_order: Vec::new(),
             newest: None,
             head: Vec::new(),
             distances: Vec::new(),
@@ -67,6 +71,7 @@ impl Ipdv {
 
     /// The delay of probe `id` has become known. A second delay for the same id is ignored.
     pub fn record(&mut self, id: u64, delay: Nanos) {
+        self.settle();
         if self.delays.get(id).is_some() {
             return;
         }
@@ -85,15 +90,16 @@ impl Ipdv {
     pub fn record_all(&mut self, ids: &[u64], delays: &[i64]) {
         assert_eq!(ids.len(), delays.len(), "an id for every delay");
         let Some(&first) = ids.first() else { return };
-        let is_newer = self.newest.is_none_or(|newest| first > newest);
+        let is_newer = self.newest.is_none_or(|(newest, _)| first > newest);
         if !is_newer || !rise(ids) {
             ids.iter().zip(delays).for_each(|(&id, &delay)| self.record(id, Nanos(delay)));
             return;
         }
         // Ids rise, so a neighbour is the one just before or none.
-        self.record(first, Nanos(delays[0]));
         let mut distances = std::mem::take(&mut self.distances);
         distances.clear();
+        let before = self.newest.filter(|(newest, _)| first - newest == 1);
+        distances.extend(before.map(|(_, delay)| distance(Nanos(delays[0]), delay).0));
         // No difference of such overflows.
         let narrow = delays.iter().fold(0, |bits, delay| bits | delay) >= 0;
         // Of rising ids, as many as their ends are apart leave none out.
@@ -116,14 +122,19 @@ impl Ipdv {
         self.distances = distances;
         let all = || ids.iter().zip(delays).map(|(&id, &delay)| (id, Nanos(delay)));
         let missing = HEAD - self.head.len();
-        self.head.extend(all().skip(1).take(missing));
-        let forgotten = ids.len().saturating_sub(HEAD).max(1);
-        all().skip(forgotten).for_each(|(id, delay)| self.delays.put(id, delay));
-        self.newest = ids.last().copied();
+        self.head.extend(all().take(missing));
+        if ids.len() >= WINDOW {
+            self.in_order.clear();
+        } else if self.in_order.len() >= WINDOW {
+            self.in_order.drain(..self.in_order.len() - WINDOW);
+        }
+        self.in_order.extend(all().skip(ids.len().saturating_sub(WINDOW)));
+        self.newest = all().last();
     }
 
     /// Adds what came after all this, and was recorded apart from it.
     pub fn append(&mut self, later: &Self) {
+        self.settle();
         for &(id, delay) in &later.head {
             for neighbour in [id.checked_sub(1), id.checked_add(1)].into_iter().flatten() {
                 if let Some(other) = self.delays.get(neighbour) {
@@ -133,14 +144,20 @@ impl Ipdv {
         }
         self.magnitudes.merge(&later.magnitudes);
         later.delays.for_each(|id, delay| self.delays.put(id, delay));
+        later.in_order.iter().for_each(|&(id, delay)| self.delays.put(id, delay));
         let missing = HEAD - self.head.len();
         self.head.extend(later.head.iter().take(missing));
         self.newest = self.newest.max(later.newest);
     }
 
+    /// Remembers by their ids what came in order.
+    fn settle(&mut self) {
+        self.in_order.drain(..).for_each(|(id, delay)| self.delays.put(id, delay));
+    }
+
     fn remember(&mut self, id: u64, delay: Nanos) {
         self.delays.put(id, delay);
-        self.newest = self.newest.max(Some(id));
+        self.newest = self.newest.max(Some((id, delay)));
         if self.head.len() < HEAD {
             self.head.push((id, delay));
         }

@@ -15,7 +15,7 @@ use super::ROW;
 use crate::error::StoreError;
 
 /// Rows handed over at once while reading: few enough to stay in a CPU's cache.
-const PIECE: usize = 1 << 12;
+const PIECE: usize = 1 << 14;
 
 /// Rows that are looked at together: most often all of them are alike.
 const RUN: usize = 128;

@@ -1,0 +1,121 @@
+//! How many, how large and how far apart the values of a piece are, several of them at a time.
+
+/// Values looked at together: few enough to stay in a CPU's nearest cache, and for a sum of narrow
+/// ones to be exact in floating point.
+pub(crate) const PIECE: usize = 2_048;
+
+/// What is known of some values without looking at each again.
+pub(crate) struct Moments {
+    pub(crate) count: u64,
+    pub(crate) min: i64,
+    pub(crate) max: i64,
+    pub(crate) sum: i128,
+    pub(crate) mean: f64,
+    /// Sum of squared differences from the mean.
+    pub(crate) squares: f64,
+}
+
+impl Moments {
+    /// Those of at most [`PIECE`] values, of which there is one at least.
+    pub(crate) fn of(values: &[i64]) -> Self {
+        let n = values.len() as f64;
+        let (min, max) = widest(values);
+        let sum = sum(values, min, max);
+        let mean = sum as f64 / n;
+        let squares = if max.abs_diff(min) <= i32::MAX as u64 {
+            let above = (sum - i128::from(min) * values.len() as i128) as f64 / n;
+            squares(values, |value| f64::from((value - min) as i32) - above)
+        } else {
+            squares(values, |value| value as f64 - mean)
+        };
+        Self { count: values.len() as u64, min, max, sum, mean, squares }
+    }
+
+    /// The same for narrow ones. In floating point, which is exact here, because every processor
+    /// compares those several at a time.
+    pub(crate) fn of_narrow(values: &[i32]) -> Self {
+        let (mut min, mut max, mut sum) = ([f64::MAX; LANES], [f64::MIN; LANES], [0.0; LANES]);
+        let mut take = |lane: usize, value: i32| {
+            let value = f64::from(value);
+            min[lane] = if value < min[lane] { value } else { min[lane] };
+            max[lane] = if value > max[lane] { value } else { max[lane] };
+            sum[lane] += value;
+        };
+        let lanes = values.chunks_exact(LANES);
+        let rest = lanes.remainder();
+        lanes.for_each(|lanes| (0..LANES).for_each(|lane| take(lane, lanes[lane])));
+        rest.iter().for_each(|value| take(0, *value));
+        let sum: f64 = sum.iter().sum();
+        let mean = sum / values.len() as f64;
+        Self {
+            count: values.len() as u64,
+            min: min.iter().fold(f64::MAX, |min, value| min.min(*value)) as i64,
+            max: max.iter().fold(f64::MIN, |max, value| max.max(*value)) as i64,
+            sum: sum as i128,
+            mean,
+            squares: squares(values, |value| f64::from(value) - mean),
+        }
+    }
+}
+
+/// Sums at a time: one alone would wait for each of its additions.
+const LANES: usize = 4;
+
+/// The smallest and the largest value; the largest and the smallest number there is where there is
+/// none, so that any other is wider.
+pub fn extremes(values: &[i64]) -> (i64, i64) {
+    if !is_narrow(values) {
+        return widest(values);
+    }
+    let wider =
+        |(min, max): (i32, i32), value: &i64| (min.min(*value as i32), max.max(*value as i32));
+    let (min, max) = values.iter().fold((i32::MAX, i32::MIN), wider);
+    (min.into(), max.into())
+}
+
+fn widest(values: &[i64]) -> (i64, i64) {
+    let wider = |(min, max): (i64, i64), value: &i64| (min.min(*value), max.max(*value));
+    values.iter().fold((i64::MAX, i64::MIN), wider)
+}
+
+/// Whether no value is negative or beyond 31 bits.
+fn is_narrow(values: &[i64]) -> bool {
+    let bits = values.iter().fold(0, |bits, value| bits | value);
+    (0..=i32::MAX.into()).contains(&bits)
+}
+
+/// The values in 32 bits, of which a processor takes several at a time, if they are narrow and
+/// there is room.
+pub(crate) fn narrow<'r>(values: &[i64], room: &'r mut [i32]) -> Option<&'r [i32]> {
+    let narrow = room.get_mut(..values.len())?;
+    if !is_narrow(values) {
+        return None;
+    }
+    for (narrow, value) in narrow.iter_mut().zip(values) {
+        *narrow = *value as i32;
+    }
+    Some(narrow)
+}
+
+fn squares<T: Copy>(values: &[T], from_mean: impl Fn(T) -> f64) -> f64 {
+    let mut sums = [0.0; LANES];
+    let lanes = values.chunks_exact(LANES);
+    let rest = lanes.remainder();
+    for lanes in lanes {
+        for (sum, value) in sums.iter_mut().zip(lanes) {
+            *sum += from_mean(*value).powi(2);
+        }
+    }
+    rest.iter().for_each(|value| sums[0] += from_mean(*value).powi(2));
+    sums.iter().sum()
+}
+
+/// The sum, which 64 bits hold where the values between `min` and `max` are few and small.
+fn sum(values: &[i64], min: i64, max: i64) -> i128 {
+    const SMALL: i64 = i64::MAX / PIECE as i64;
+    if min > -SMALL && max < SMALL {
+        values.iter().sum::<i64>().into()
+    } else {
+        values.iter().map(|value| i128::from(*value)).sum()
+    }
+}
