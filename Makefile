@@ -70,7 +70,7 @@ web: setup ## rebuild the runtime of figures that reports embed (controller/repo
 bench-rtt: setup build target/release/pingpong ## round trips beside sockperf and C; says which goals are missed
 	@target/release/rtt $(ARGS)
 
-bench-data: setup build ## import, figures, reports beside pandas; recording; trials; says which goals are missed
+bench-data: setup build target/release/echo.bpf.o ## import, figures, reports beside pandas; recording; trials; says which goals are missed
 	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
 	@target/release/data $(ARGS)
 

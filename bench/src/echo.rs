@@ -11,8 +11,11 @@ use libbpf_rs::{Object, ObjectBuilder, Xdp, XdpFlags};
 
 use crate::lab::sibling;
 
+/// The only port that is answered: echo.bpf.c's.
+pub(crate) const PORT: &str = "5001";
+
 /// See the module's documentation.
-pub(super) struct Echo {
+pub(crate) struct Echo {
     netns: PathBuf,
     interface: i32,
     object: Object,
@@ -20,7 +23,7 @@ pub(super) struct Echo {
 
 impl Echo {
     /// Answers what comes from the side of `peer` to the node of the network namespace at `netns`.
-    pub(super) fn attach(netns: &Path, peer: Ipv4Addr) -> Result<Self> {
+    pub(crate) fn attach(netns: &Path, peer: Ipv4Addr) -> Result<Self> {
         let program = fs::read(sibling("echo.bpf.o")?).context("cannot read the echo")?;
         let object = ObjectBuilder::default().open_memory(&program)?.load()?;
         netns::within(netns, || {

@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-fn measure(args: &Args, folder: &Path, dwell: &Path) -> Result<Measured> {
+fn measure(args: &Args, folder: &Path, dwell: &Path) -> Result<Measured, Failure> {
     let pandas = Pandas::install(folder)?;
     let csv = corpus::csv(folder, args.rows)?;
     let data = folder.join("data");

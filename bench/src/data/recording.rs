@@ -1,6 +1,7 @@
-//! Recording every stamp at 200,000 probes a second: `dwell ping` over loopback, with and without
-//! `--samples`, in turns. The reflector shares the cores, so a small machine may not send that
-//! fast; the rate that was reached is reported, and judged too.
+//! Recording every stamp at 200,000 probes a second: `dwell ping` over a veth, with and without
+//! `--samples`, in turns. Probes are answered in front of the other node's stack, by the prober's
+//! own core, so that of two cores one is left to the recording, as on a machine that measures
+//! another; the rate that was reached is reported, and judged too.
 
 use std::fmt;
 use std::fs;
@@ -8,14 +9,15 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use dwell_node_cli::Failure;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::goals::median;
 use super::timed::timed;
-use crate::Server;
+use crate::echo::{Echo, PORT};
+use crate::{Lab, Node};
 
-const URL: &str = "udp://127.0.0.1:7311";
 /// 200,000 a second.
 const INTERVAL: &str = "5us";
 const PROBES: u64 = 600_000;
@@ -48,19 +50,18 @@ impl fmt::Display for Recording {
     }
 }
 
-pub(super) fn measure(dwell: &Path, folder: &Path, rounds: u64) -> Result<Recording> {
-    let mut reflect = Command::new(dwell);
-    reflect.args(["reflect", URL, "--stamps", "user", "--limit", "off"]);
-    let server = Server::start(reflect, Some("listening on"))?;
+pub(super) fn measure(dwell: &Path, folder: &Path, rounds: u64) -> Result<Recording, Failure> {
+    let lab = Lab::up()?;
+    let _echo = Echo::attach(&lab.netns(Node::N2)?, lab.address(Node::N1)?)?;
     let file = folder.join("recorded.samples");
     let (mut missing, mut rates) = (0, Vec::new());
     let (mut recorded, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        bare.push(p99(&ping(dwell, folder, None)?)?);
+        bare.push(p99(&ping(&lab, folder, None)?)?);
         if file.exists() {
             fs::remove_file(&file)?;
         }
-        let summary = ping(dwell, folder, Some(&file))?;
+        let summary = ping(&lab, folder, Some(&file))?;
         recorded.push(p99(&summary)?);
         let late = summary["trust"]["schedule_error_ns"]["max"].as_f64().unwrap_or(0.0);
         // Every probe was sent; the last one late by about the longest error.
@@ -68,7 +69,6 @@ pub(super) fn measure(dwell: &Path, folder: &Path, rounds: u64) -> Result<Record
         let dropped = summary["trust"]["ring_dropped"].as_u64().context("no drop counter")?;
         missing += dropped + PROBES.abs_diff(dropped + in_file(dwell, folder, &file)?);
     }
-    server.stop()?;
     Ok(Recording {
         missing: Some(missing),
         rate: median(&rates),
@@ -77,10 +77,11 @@ pub(super) fn measure(dwell: &Path, folder: &Path, rounds: u64) -> Result<Record
     })
 }
 
-fn ping(dwell: &Path, folder: &Path, samples: Option<&Path>) -> Result<Value> {
-    let mut ping = Command::new(dwell);
+fn ping(lab: &Lab, folder: &Path, samples: Option<&Path>) -> Result<Value> {
+    let mut ping = lab.dwell_on(Node::N1);
+    let url = format!("udp://{}:{PORT}", lab.address(Node::N2)?);
     let count = PROBES.to_string();
-    ping.args(["ping", URL, "-i", INTERVAL, "-c", &count, "--stamps", "user", "-q", "--json"]);
+    ping.args(["ping", &url, "-i", INTERVAL, "-c", &count, "--stamps", "user", "-q", "--json"]);
     if let Some(samples) = samples {
         ping.arg("--samples").arg(samples);
     }

@@ -12,13 +12,10 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::contestant::{Cipher, Contestant, FORWARDING, Program, Wait};
-use super::echo::Echo;
 use super::events::{self, Ran};
+use crate::echo::{Echo, PORT};
 use crate::lab::sibling;
 use crate::{Interrupt, Lab, Node, Server, Summary, finish};
-
-/// Where relays listen, and their receiver behind them.
-const PORT: &str = "5001";
 
 /// Core of sender and receiver.
 const ENDS: &str = "0";
@@ -178,7 +175,7 @@ impl Arena {
         let aes = contestant.cipher == Cipher::Aes;
         let (command, ready) = match contestant.program {
             Program::None | Program::Kernel => return Ok(None),
-            Program::Dwell { engine } => {
+            Program::Dwell { engine, merge } => {
                 let mut command = self.lab.dwell_on(Node::N2);
                 command.args(["relay", "--listen", &format!("udp://0.0.0.0:{PORT}")]);
                 command.args(["--to", &format!("udp://{to}:{PORT}"), "--engine", engine]);
@@ -187,6 +184,7 @@ impl Arena {
                 if engine != "xdp" {
                     command.args(["--cpu", MIDDLE]);
                 }
+                command.args(merge.then_some("--merge"));
                 command.args(busy.then_some("--busy-poll"));
                 // Nobody has to decipher it.
                 command.env("DWELL_KEY", "000102030405060708090a0b0c0d0e0f");

@@ -18,6 +18,7 @@ pub(super) enum Program {
     Kernel,
     Dwell {
         engine: &'static str,
+        merge: bool,
     },
     Socat,
     /// One receive call and one send call for each packet, and nothing else.
@@ -44,9 +45,9 @@ const fn aes(name: &'static str, program: Program, wait: Wait) -> Contestant {
     Contestant { name, program, wait, cipher: Cipher::Aes }
 }
 
-const SOCKET: Program = Program::Dwell { engine: "socket" };
-const BATCH: Program = Program::Dwell { engine: "batch" };
-const XDP: Program = Program::Dwell { engine: "xdp" };
+const SOCKET: Program = Program::Dwell { engine: "socket", merge: false };
+const BATCH: Program = Program::Dwell { engine: "batch", merge: true };
+const XDP: Program = Program::Dwell { engine: "xdp", merge: false };
 
 /// No relay at all: what all delays are compared to.
 pub(super) const DIRECT: Contestant = contestant("direct", Program::None, Wait::Blocking);
@@ -74,9 +75,17 @@ pub(super) const ENCIPHERED: [Contestant; 4] = [
     aes("C busy encrypt, 1400 B", Program::C, Wait::Busy),
 ];
 
+/// Hands every packet to the kernel by itself, so that tracing sees it.
+pub(super) const UNMERGED: Contestant = contestant(
+    "dwell batch, unmerged",
+    Program::Dwell { engine: "batch", merge: false },
+    Wait::Blocking,
+);
+
 /// Who is flooded.
-pub(super) const FLOODED: [Contestant; 5] = [
+pub(super) const FLOODED: [Contestant; 6] = [
     contestant("dwell batch", BATCH, Wait::Blocking),
+    UNMERGED,
     contestant("socat", Program::Socat, Wait::Blocking),
     contestant("C", Program::C, Wait::Blocking),
     aes("dwell batch encrypt", BATCH, Wait::Blocking),
@@ -84,5 +93,8 @@ pub(super) const FLOODED: [Contestant; 5] = [
 ];
 
 /// Whose capacity without loss is searched for.
-pub(super) const RATED: [Contestant; 2] =
-    [contestant("dwell batch", BATCH, Wait::Blocking), contestant("C", Program::C, Wait::Blocking)];
+pub(super) const RATED: [Contestant; 3] = [
+    contestant("dwell batch", BATCH, Wait::Blocking),
+    UNMERGED,
+    contestant("C", Program::C, Wait::Blocking),
+];

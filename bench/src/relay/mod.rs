@@ -4,7 +4,6 @@
 
 mod arena;
 mod contestant;
-mod echo;
 mod events;
 mod goals;
 
@@ -16,7 +15,7 @@ use serde_json::json;
 
 use crate::{Interrupt, Lab, Machine, Table};
 use arena::{Arena, Blast};
-use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, RATED};
+use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, RATED, UNMERGED};
 use goals::{Measured, Part, Verdict, judge, median};
 
 /// S0's medium packets, whose delay is compared.
@@ -148,10 +147,9 @@ fn compare_floods(
         let capacity = capacity(arena, contestant, interrupt)?;
         measured.capacity.entry(contestant.name).or_default().push(capacity);
     }
-    let batch = &FLOODED[0];
     let with = Blast { rate: Some(TRACED_PPS), single: true, ..OVERLOAD };
-    let bare = arena.flood(batch, with, interrupt)?;
-    let traced = arena.traced_flood(batch, with, interrupt)?;
+    let bare = arena.flood(&UNMERGED, with, interrupt)?;
+    let traced = arena.traced_flood(&UNMERGED, with, interrupt)?;
     measured.untraced.push(bare.delivered as f64);
     measured.traced.push(traced.flood.delivered as f64);
     measured.events.push(traced.events);

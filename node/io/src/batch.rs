@@ -1,4 +1,4 @@
-//! Many datagrams by one call: recvmmsg(2) and sendmmsg(2).
+//! Many datagrams by one call: recvmmsg(2), sendmmsg(2) and UDP_SEGMENT (udp(7)).
 
 use std::ffi::c_long;
 use std::io;
@@ -23,6 +23,13 @@ const LONGEST: usize = 65_535;
 /// Room for control data: stamps and the address that a packet was sent to.
 const CONTROL: usize = 128;
 
+/// Datagrams that are cut out of one message: as many as every kernel takes (linux/udp.h,
+/// UDP_MAX_SEGMENTS).
+const MOST_CUT: usize = 64;
+
+/// Bytes of such a message: the longest payload over IPv4.
+const LONGEST_TRAIN: usize = 65_507;
+
 /// Buffers begin this far apart from a multiple of 4 KiB, so that they do not all fall into the same
 /// lines of a cache.
 const STAGGER: usize = 192;
@@ -36,6 +43,8 @@ pub struct Batch {
     besides: Vec<Beside>,
     iovs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
+    /// How many parcels each header sends.
+    trains: Vec<usize>,
     came: usize,
     /// So many are asked for next: filling in headers that stay empty costs time.
     ask: usize,
@@ -91,6 +100,7 @@ impl Batch {
             besides: Vec::with_capacity(most),
             iovs: Vec::with_capacity(most),
             headers: Vec::with_capacity(most),
+            trains: Vec::with_capacity(most),
             came: 0,
             ask: most,
             at: Instant::EPOCH,
@@ -170,8 +180,9 @@ impl Batch {
         &mut self.buffers[n]
     }
 
-    /// Sends parcels in their order, with as few calls as it takes. `each` gets what became of
-    /// every one: the kernel's key, if its stamps are to come.
+    /// Sends parcels in their order, with as few calls as it takes. Those of one length to one peer
+    /// pass the kernel's stack as one if `through` merges. `each` gets what became of every one: the kernel's key, if its stamps
+    /// are to come.
     pub fn send(
         &mut self,
         through: &mut UdpEnd,
@@ -182,7 +193,7 @@ impl Batch {
         let mut failed = 0;
         while done < parcels.len() {
             let rest = &parcels[done..];
-            self.address(rest);
+            self.address(rest, through.cuts);
             let before = realtime();
             // SAFETY: the headers were just filled in with pointers to memory that this value and
             // `parcels` own, of the stated lengths; the kernel only reads what they point to.
@@ -191,63 +202,109 @@ impl Batch {
                     libc::SYS_sendmmsg,
                     c_long::from(through.fd.as_raw_fd()),
                     self.headers.as_mut_ptr(),
-                    rest.len(),
+                    self.headers.len(),
                     c_long::from(0),
                 )
             };
             let error = io::Error::last_os_error();
             let sending = Sending { before, after: realtime() };
-            match usize::try_from(sent) {
-                Ok(sent) => {
-                    for n in done..done + sent {
-                        each(n, Ok(through.take_key()), sending);
-                    }
-                    done += sent;
+            if let Ok(sent) = usize::try_from(sent) {
+                let left: usize = self.trains[..sent].iter().sum();
+                for n in done..done + left {
+                    each(n, Ok(through.take_key()), sending);
+                }
+                done += left;
+                failed = 0;
+                continue;
+            }
+            // It is about the first that was to be sent: only then does the call fail.
+            let first = self.trains[0];
+            if first > 1 && is_uncut(&error) {
+                // Each by itself tells what it is.
+                through.cuts = parcels[done].at.len() - 1;
+                continue;
+            }
+            match through.failed(&error, failed) {
+                None => failed += 1,
+                Some(error) => {
+                    (done..done + first).for_each(|n| each(n, Err(error), sending));
+                    done += first;
                     failed = 0;
                 }
-                // Of the first that was to be sent: only then does the call fail.
-                Err(_) => match through.failed(&error, failed) {
-                    None => failed += 1,
-                    Some(error) => {
-                        each(done, Err(error), sending);
-                        done += 1;
-                        failed = 0;
-                    }
-                },
             }
         }
     }
 
-    /// Fills in the headers of parcels.
-    fn address(&mut self, parcels: &[Parcel]) {
+    /// Fills in the headers of parcels: one for as many as can be cut out of it.
+    fn address(&mut self, parcels: &[Parcel], cuts: usize) {
         self.iovs.clear();
         self.headers.clear();
         self.besides.clear();
-        for Parcel { n, at, to } in parcels {
+        self.trains.clear();
+        for Parcel { n, at, .. } in parcels {
             let message = &mut self.buffers[*n][at.clone()];
             self.iovs.push(libc::iovec {
                 iov_base: message.as_mut_ptr().cast(),
                 iov_len: message.len(),
             });
+        }
+        let mut rest = parcels;
+        while let Some(Parcel { at, to, .. }) = rest.first() {
+            let (train, later) = rest.split_at(if at.len() <= cuts { train(rest) } else { 1 });
             let source = to.as_ref().and_then(|to| Some((to.address(), to.source?)));
-            self.besides.push(match source {
+            let mut beside = match source {
                 Some((to, source)) => Beside::new(to, Some(source), None),
                 None => Beside::empty(),
-            });
+            };
+            if let (2.., Ok(len)) = (train.len(), u16::try_from(at.len())) {
+                beside.cut_into(len);
+            }
+            self.besides.push(beside);
+            self.trains.push(train.len());
+            rest = later;
         }
-        for (n, Parcel { to, .. }) in parcels.iter().enumerate() {
+        let mut first = 0;
+        for (beside, train) in self.besides.iter_mut().zip(&self.trains) {
             // SAFETY: mmsghdr is plain data for which all zeros is valid.
             let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
-            header.msg_hdr.msg_iov = &raw mut self.iovs[n];
-            header.msg_hdr.msg_iovlen = 1;
-            if let Some(to) = to {
+            header.msg_hdr.msg_iov = &raw mut self.iovs[first];
+            header.msg_hdr.msg_iovlen = *train as _;
+            if let Some(to) = &parcels[first].to {
                 header.msg_hdr.msg_name = to.raw.as_ptr().cast_mut().cast();
                 header.msg_hdr.msg_namelen = to.raw.len;
             }
-            self.besides[n].attach(&mut header.msg_hdr);
+            beside.attach(&mut header.msg_hdr);
             self.headers.push(header);
+            first += train;
         }
     }
+}
+
+/// How many of the first parcels can be cut out of one message: all as long as the first but the
+/// last, which may be shorter, and to the same peer.
+fn train(parcels: &[Parcel]) -> usize {
+    let Some((first, others)) = parcels.split_first() else { return 0 };
+    let len = first.at.len();
+    let most = if len == 0 { 0 } else { (LONGEST_TRAIN / len).min(MOST_CUT) };
+    let to = |parcel: &Parcel| parcel.to.map(|to| (to.address(), to.source));
+    let mut train = 1;
+    for parcel in others.iter().take(most.saturating_sub(1)) {
+        if parcel.at.len() > len || parcel.at.is_empty() || to(parcel) != to(first) {
+            break;
+        }
+        train += 1;
+        if parcel.at.len() < len {
+            break;
+        }
+    }
+    train
+}
+
+/// Whether a message was refused perhaps because it cannot be cut: a piece is too long for the path,
+/// or the interface sums no checksums (net/ipv4/udp.c, udp_send_skb).
+fn is_uncut(error: &io::Error) -> bool {
+    const UNCUT: [i32; 3] = [libc::EIO, libc::EINVAL, libc::EMSGSIZE];
+    error.raw_os_error().is_some_and(|errno| UNCUT.contains(&errno))
 }
 
 /// A length of the C library, whose type is not the same in all of them.
@@ -259,6 +316,7 @@ fn size(length: impl TryInto<usize>) -> usize {
 mod tests {
     use super::*;
     use crate::datagram::EndOptions;
+    use crate::port::StampRequest;
     use std::net::SocketAddr;
 
     const HEADROOM: usize = 12;
@@ -306,6 +364,50 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_was_cut_out_of_one_arrives_as_what_it_was() {
+        let options = EndOptions { merge: true, ..EndOptions::default() };
+        for listen in ["127.0.0.1:0", "[::1]:0"] {
+            let server = UdpEnd::listen(listen.parse().unwrap(), options).unwrap();
+            let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
+            let mut batch = Batch::new(80, HEADROOM);
+            let lens: Vec<usize> =
+                [vec![100; 70], vec![40, 90, 90, 0, 0, 90, 91, 1_473, 1_473]].concat();
+            for n in 0..lens.len() {
+                batch.buffer(n).fill(n as u8);
+            }
+            let parcel = |(n, len): (usize, &usize)| Parcel { n, at: 7..7 + len, to: None };
+            let parcels: Vec<_> = lens.iter().enumerate().map(parcel).collect();
+            let mut told = Vec::new();
+            batch.send(&mut client, &parcels, &mut |n, outcome, _| told.push((n, outcome)));
+            assert_eq!(told, (0..lens.len()).map(|n| (n, Ok(None))).collect::<Vec<_>>());
+            assert_eq!(batch.trains, [64, 7, 2, 1, 1, 1, 1, 2], "{listen}");
+            let mut came = Vec::new();
+            while came.len() < lens.len() {
+                for n in 0..batch.receive(&server).unwrap() {
+                    let (datagram, buffer) = batch.datagram(n, &server);
+                    came.push(buffer[HEADROOM..HEADROOM + datagram.len].to_vec());
+                }
+            }
+            let expected: Vec<_> =
+                lens.iter().enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
+            assert_eq!(came, expected, "{listen}");
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_stamped_is_sent_one_by_one() {
+        let options = EndOptions { stamps: StampRequest::Kernel, merge: true, whole: false };
+        let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
+        let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
+        let mut batch = Batch::new(3, HEADROOM);
+        let parcels = [0, 1, 2].map(|n| Parcel { n, at: 0..50, to: None });
+        let mut keys = Vec::new();
+        batch.send(&mut client, &parcels, &mut |_, outcome, _| keys.push(outcome.unwrap()));
+        assert_eq!(keys, [Some(0), Some(1), Some(2)]);
+        assert_eq!(batch.trains, [1, 1, 1]);
     }
 
     #[test]

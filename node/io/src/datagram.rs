@@ -32,6 +32,9 @@ pub struct EndOptions {
     pub stamps: StampRequest,
     /// Report what is too long for the path instead of sending it in fragments.
     pub whole: bool,
+    /// Let packets of one length leave as one that the kernel cuts (UDP_SEGMENT), where they are sent
+    /// together and not stamped: what is cut is stamped once.
+    pub merge: bool,
 }
 
 /// Who sent a packet, and which address of ours it was sent to: all that a reply needs.
@@ -86,6 +89,8 @@ pub struct UdpEnd {
     pub(crate) beside: bool,
     stamped: bool,
     pub(crate) connected: bool,
+    /// Payloads up to this long may leave it as one that the kernel cuts, as far as is known.
+    pub(crate) cuts: usize,
     /// The kernel's OPT_ID counter; see [`crate::udp`].
     next_key: u32,
 }
@@ -160,6 +165,7 @@ impl UdpEnd {
             beside: stamped || everywhere,
             stamped,
             connected,
+            cuts: if options.merge && !stamped { usize::MAX } else { 0 },
             next_key: 0,
         })
     }
@@ -320,7 +326,7 @@ pub fn has_stamps(like: IpAddr) -> bool {
 pub fn await_stamps(limit: Nanos) -> bool {
     let end = monotonic() + limit;
     let probe = || -> io::Result<bool> {
-        let options = EndOptions { stamps: StampRequest::Kernel, whole: false };
+        let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
         let mut there = UdpEnd::listen(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0), options)?;
         let mut here = UdpEnd::connect(there.local_addr(), EndOptions::default())?;
         while monotonic() < end {
@@ -381,7 +387,7 @@ mod tests {
 
     #[test]
     fn the_kernels_stamps_of_both_ways_come_and_name_their_packet() {
-        let options = EndOptions { stamps: StampRequest::Kernel, whole: false };
+        let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
         let mut server = UdpEnd::listen(loopback(0), options).unwrap();
         let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
         let mut buffer = [0; 100];

@@ -163,7 +163,8 @@ mod tests {
     #[test]
     fn what_fails_every_time_is_told_and_keys_stay_joined() {
         let far = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), EndOptions::default()).unwrap();
-        let options = EndOptions { stamps: StampRequest::Kernel, whole: true };
+        let options =
+            EndOptions { stamps: StampRequest::Kernel, whole: true, ..EndOptions::default() };
         let mut near = UdpEnd::connect(far.local_addr(), options).unwrap();
         assert_eq!(near.send(&[0; 65_508], None), Err(SendError::TooLong));
         assert_eq!(near.send(b"fits", None).unwrap().key, Some(0));

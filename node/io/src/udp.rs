@@ -382,6 +382,11 @@ impl Beside {
         beside
     }
 
+    /// Has the kernel cut the message into datagrams of `len` bytes of payload; the last may be shorter.
+    pub(crate) fn cut_into(&mut self, len: u16) {
+        self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
+    }
+
     /// Lets a message have them. They must stay where they are until it is sent.
     pub(crate) fn attach(&mut self, header: &mut libc::msghdr) {
         if self.len > 0 {

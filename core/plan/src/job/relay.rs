@@ -26,6 +26,10 @@ pub struct RelayJob {
     /// What moves the packets.
     #[serde(default)]
     pub engine: RelayEngine,
+    /// Hand packets of one length to the kernel as one that it cuts in front of the driver: more of
+    /// them a second, and none has stamps of its own (batch).
+    #[serde(default)]
+    pub merge: bool,
     /// Which stamps to use.
     #[serde(default)]
     pub stamps: Stamps,
@@ -67,6 +71,7 @@ impl RelayJob {
             clear: Clear::default(),
             key: KeySource::default(),
             engine: RelayEngine::default(),
+            merge: false,
             stamps: Stamps::default(),
             id: IdFormat::default(),
             flows: most_flows(),

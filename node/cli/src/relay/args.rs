@@ -42,6 +42,11 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = EngineChoice::Socket)]
     pub engine: EngineChoice,
 
+    /// Hand packets of one length to the kernel as one that it cuts in front of the driver: more of
+    /// them a second, and none has kernel stamps (batch)
+    #[arg(long)]
+    pub merge: bool,
+
     /// Which stamps to use
     #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
     pub stamps: StampChoice,
@@ -143,6 +148,7 @@ impl Args {
             EngineChoice::Batch => RelayEngine::Batch,
             EngineChoice::Xdp => RelayEngine::Xdp,
         };
+        job.merge = self.merge;
         job.stamps = self.stamps.into();
         job.id = match self.id {
             IdChoice::Auto => IdFormat::Auto,

@@ -100,6 +100,13 @@ impl Plan {
         if scheme == Scheme::Tcp {
             check_streams(job)?;
         }
+        if job.merge && (job.engine != RelayEngine::Batch || job.stamps == Stamps::Kernel) {
+            return usage(
+                "--merge is for --engine batch without the kernel's stamps: what is cut out of one \
+                 packet is stamped once"
+                    .to_owned(),
+            );
+        }
         xdp::check(job, listen, to)?;
         let key = match job.mode {
             RelayMode::Translate if matches!(job.key, KeySource::File(_)) => {

@@ -78,6 +78,7 @@ fn engine(job: &RelayJob, plan: &Plan) -> String {
     let engine = match (plan.scheme, job.engine) {
         (Scheme::Tcp, _) => "stream, two threads per connection",
         (_, RelayEngine::Socket) => "socket",
+        (_, RelayEngine::Batch) if job.merge => "batch, merged",
         (_, RelayEngine::Batch) => "batch",
         (_, RelayEngine::Xdp) => "xdp",
     };

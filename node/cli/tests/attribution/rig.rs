@@ -206,7 +206,7 @@ impl Labs {
 /// The kernel stamps what comes in while any socket asks for it, and begins some time after the first
 /// does: one that asks from before the first round until after the last.
 fn switch_stamps_on() -> UdpEnd {
-    let options = EndOptions { stamps: StampRequest::Kernel, whole: false };
+    let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
     let mut end = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
     until("the kernel stamps what comes in", || {

@@ -88,8 +88,9 @@ fn a_relay_sends_every_packet_whatever_icmp_says_of_those_before() {
     }
     let lab = line("icmp-relay");
     let far = lab.socket("n3", "[::]:7001");
-    let ways: [&[&str]; 4] = [
+    let ways: [&[&str]; 5] = [
         &["--busy-poll"],
+        &["--engine", "batch", "--merge"],
         &["--engine", "batch", "--busy-poll", "--stamps", "user"],
         &["--engine", "batch"],
         &[],

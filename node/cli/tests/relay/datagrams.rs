@@ -14,6 +14,7 @@ fn every_client_gets_its_own_replies_whatever_moves_the_packets() {
         &["--engine", "socket", "--busy-poll"],
         &["--engine", "batch"],
         &["--engine", "batch", "--busy-poll", "--stamps", "user"],
+        &["--engine", "batch", "--merge"],
         &["--stamps", "user"],
     ];
     for engine in engines {
@@ -143,6 +144,37 @@ fn a_packet_that_is_too_long_once_enciphered_is_counted_and_the_next_one_passes(
     assert_eq!((value(&summary, "too_long"), value(&summary, "relayed_forward")), (1, 1));
     let warnings = summary["trust"]["warnings"].to_string();
     assert!(warnings.contains("12 bytes longer"), "{warnings}");
+}
+
+#[test]
+fn packets_that_were_merged_arrive_as_they_were_sent() {
+    let _machine = beside_others();
+    let far = socket();
+    let relay = Relay::to_socket(&far, &["--engine", "batch", "--merge"]);
+    let clients = [socket(), socket()];
+    // As many as the receiver's socket holds.
+    let lens = [100, 100, 100, 40, 100, 0, 100, 1_400, 1_400, 1_399, 100];
+    let sent: Vec<_> = lens.iter().cycle().take(60).enumerate().collect();
+    for (n, len) in &sent {
+        clients[n / 15 % 2].send_to(&payload(*n as u8, **len), &relay.listen).unwrap();
+    }
+    let mut came = [Vec::new(), Vec::new()];
+    let mut ports = Vec::new();
+    for _ in &sent {
+        let (packet, from) = receive(&far);
+        if !ports.contains(&from) {
+            ports.push(from);
+        }
+        came[ports.iter().position(|port| *port == from).unwrap()].push(packet);
+    }
+    for (client, came) in came.iter().enumerate() {
+        let its = sent.iter().filter(|(n, _)| n / 15 % 2 == client);
+        let its: Vec<_> = its.map(|(n, len)| payload(*n as u8, **len)).collect();
+        assert_eq!(*came, its, "of client {client}, in order");
+    }
+    let summary = relay.end();
+    assert_eq!(value(&summary, "relayed_forward"), 60, "{summary}");
+    assert_eq!(value(&summary, "send_failed"), 0, "{summary}");
 }
 
 #[test]

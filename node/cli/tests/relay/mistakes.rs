@@ -43,6 +43,8 @@ fn what_can_be_judged_from_the_command_line_is_a_usage_error_that_says_what_woul
         (with(&["--hold", "wire:1ms"]), "program:200us or socket:2ms"),
         (with(&["--hold", "program:2s"]), "0s to 1s"),
         (with(&["--flows", "0"]), "1 to"),
+        (with(&["--merge"]), "--engine batch"),
+        (with(&["--engine", "batch", "--merge", "--stamps", "kernel"]), "stamped once"),
         (with(&["--idle", "10"]), "unit"),
     ];
     for (arguments, says) in cases {
