@@ -7,6 +7,7 @@ mod forced;
 mod icmp;
 mod leftovers;
 mod links;
+mod nic;
 mod quota;
 mod rootless;
 mod telemetry;
