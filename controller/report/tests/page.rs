@@ -3,9 +3,9 @@
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
-use dwell_record::NicDropped;
-use dwell_report::data::{MachineData, PlanData};
-use dwell_report::{comparison_page, findings, page};
+use dwell_record::{NicDropped, Scalar};
+use dwell_report::data::{MachineData, PlanData, RunData};
+use dwell_report::{comparison_page, figures, findings, page};
 
 /// The page without its runtime, whose comments hold addresses of licences.
 fn without_runtime(html: &str) -> String {
@@ -131,6 +131,44 @@ fn what_network_cards_dropped_is_told_by_machine_and_warned_of_and_silence_is_no
     }
     assert!(html.contains("banner warn\""));
     assert!(html.contains("<dt>dwell</dt><dd>0.1.0 ran it; 0.1.0, 0.1.0+4f2a9c01b2d3 measured"));
+}
+
+#[test]
+fn percentiles_of_a_trial_stand_with_their_intervals_and_those_of_several_trials_without() {
+    let mut run = synthetic::loads();
+    let values = &mut run.trials[1].summary.as_mut().unwrap().values;
+    values.retain(|name, _| !name.starts_with("rtt_p99"));
+    let summary = run.trials[0].summary.as_ref().unwrap();
+    let us = |ns: i64| format!("{:.3}", ns as f64 / 1e3);
+    let end = |name: &str| match summary.values[name] {
+        Some(Scalar::Real(ns)) => us(ns as i64),
+        ref other => panic!("{name}: {other:?}"),
+    };
+    let p50 = us(summary.metrics["rtt_ns"].p50.unwrap());
+    let cell = format!("{p50} ({} to {})", end("rtt_p50_low_ns"), end("rtt_p50_high_ns"));
+
+    let html = without_runtime(&page(&run));
+    let trials = html.split("<section id=\"trials\">").nth(1).unwrap();
+    let trials = trials.split("</section>").next().unwrap();
+    assert!(trials.contains("<th scope=\"col\" class=\"number\">p50 [us] (95 % interval)</th>"));
+    assert!(trials.contains(&format!("<td class=\"number\">{cell}</td>")), "{cell}");
+    let without = us(run.trials[1].summary.as_ref().unwrap().metrics["rtt_ns"].p99.unwrap());
+    assert!(trials.contains(&format!("<td class=\"number\">{without}</td>")), "{without}");
+    let delays = html.split("<section id=\"delays\">").nth(1).unwrap();
+    let delays = delays.split("</section>").next().unwrap();
+    assert!(!delays.contains("interval"), "repetitions are taken together");
+
+    let table = |run: &RunData, id: &str| {
+        figures(run).into_iter().find(|figure| figure.id == id).unwrap().table
+    };
+    assert!(table(&run, "timeline").rows.iter().flatten().any(|text| *text == cell));
+    let heading = |run: &RunData| {
+        table(run, "percentiles").columns.contains(&"p50 [us] (95 % interval)".to_owned())
+    };
+    assert!(!heading(&run));
+    run.trials.retain(|trial| trial.repetition == 1);
+    assert!(heading(&run));
+    assert!(table(&run, "boxes-load").rows.iter().flatten().any(|text| *text == cell));
 }
 
 #[test]
