@@ -207,30 +207,34 @@ fn dropped_by_sender(run: &RunData, summaries: &[&Summary]) -> Option<String> {
 
 /// What interfaces dropped in all trials, by machine and interface.
 fn dropped_by_cards(run: &RunData) -> Option<String> {
-    let mut cards: BTreeMap<String, [u64; 3]> = BTreeMap::new();
+    let mut cards: BTreeMap<(Option<&str>, &str), [u64; 3]> = BTreeMap::new();
     for trial in group::finished(run) {
         let own = trial.summary.iter().map(|summary| (None, summary));
-        let others = trial.machines.iter().map(|machine| (Some(&machine.node), &machine.summary));
+        let others =
+            trial.machines.iter().map(|machine| (Some(machine.node.as_str()), &machine.summary));
         for (node, summary) in own.chain(others) {
             for nic in summary.trust.nic_dropped.iter().flatten() {
-                let of = node.map_or_else(String::new, |node| format!(" of {node}"));
-                let sums = cards.entry(format!("{}{of}", nic.interface)).or_default();
+                let sums = cards.entry((node, nic.interface.as_str())).or_default();
                 let each = [nic.rx_dropped, nic.tx_dropped, nic.rx_missed];
                 sums.iter_mut().zip(each).for_each(|(sum, n)| *sum = sum.saturating_add(n));
             }
         }
     }
     let total = cards.values().flatten().fold(0u64, |sum, n| sum.saturating_add(*n));
+    let name = |(node, interface): (Option<&str>, &str)| match node {
+        Some(node) => format!("{interface} of node {node}"),
+        None => interface.to_owned(),
+    };
     if total == 0 {
-        let names: Vec<String> = cards.into_keys().collect();
+        let names: Vec<String> = cards.into_keys().map(name).collect();
         return (!names.is_empty()).then(|| format!("0 at {}", listed(&names)));
     }
     let dropping = cards.into_iter().filter(|(_, sums)| sums.iter().any(|n| *n > 0));
-    let said = dropping.map(|(name, [rx, tx, missed])| {
+    let said = dropping.map(|(card, [rx, tx, missed])| {
         let parts = [(rx, "received"), (tx, "to be sent"), (missed, "for want of room")];
         let parts = parts.into_iter().filter(|(n, _)| *n > 0);
         let parts: Vec<String> = parts.map(|(n, what)| format!("{} {what}", count(n))).collect();
-        format!("{name}: {}", listed(&parts))
+        format!("{}: {}", name(card), listed(&parts))
     });
     Some(said.collect::<Vec<_>>().join(" / "))
 }

@@ -108,7 +108,7 @@ fn what_network_cards_dropped_is_told_by_machine_and_warned_of_and_silence_is_no
         trial.summary.as_mut().unwrap().trust.note_nics(nic("eth0", [0; 3]));
     }
     let html = without_runtime(&page(&run));
-    assert_eq!(fact(&html), "0 at eth0 and eth1 of pi3");
+    assert_eq!(fact(&html), "0 at eth0 and eth1 of node pi3");
     assert!(html.contains("banner good") && !html.contains("banner warn\""));
 
     run.trials[1].summary.as_mut().unwrap().trust.note_nics(nic("eth0", [2, 1, 0]));
@@ -118,7 +118,7 @@ fn what_network_cards_dropped_is_told_by_machine_and_warned_of_and_silence_is_no
     let html = without_runtime(&page(&run));
     assert_eq!(
         fact(&html),
-        "eth0: 3 received and 1 to be sent / eth1 of pi3: 1,200 for want of room"
+        "eth0: 3 received and 1 to be sent / eth1 of node pi3: 1,200 for want of room"
     );
     let trials = run.trials.len();
     for (warning, n) in [("the network interface eth0", 2), ("pi3: the network interface eth1", 1)]
