@@ -74,6 +74,24 @@ impl Table {
     pub(crate) fn row<const N: usize>(&mut self, row: [String; N]) {
         self.rows.push(row.to_vec());
     }
+
+    /// Says in the headings in which columns intervals stand behind values.
+    pub(crate) fn tell_intervals(mut self) -> Self {
+        for (i, column) in self.columns.iter_mut().enumerate() {
+            let mut cells = self.rows.iter().filter_map(|row| row.get(i));
+            if cells.any(|cell| without_interval(cell).is_some()) {
+                column.push_str(" (95 % interval)");
+            }
+        }
+        self
+    }
+}
+
+/// The value before an interval, of a cell that has one ([`Unit::cell_within`]).
+pub(crate) fn without_interval(cell: &str) -> Option<&str> {
+    let (value, interval) = cell.strip_suffix(')')?.split_once(" (")?;
+    let (low, high) = interval.split_once(" to ")?;
+    [value, low, high].iter().all(|text| text.parse::<f64>().is_ok()).then_some(value)
 }
 
 /// The scale and axis of a delay between two values: logarithmic where it spreads over more than a

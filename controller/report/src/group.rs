@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dwell_record::Packets;
+use dwell_record::{Figures, Packets, Scalar};
 use dwell_stats::Quantile;
 
 use crate::data::{Axis, RunData, TrialData, TrialState};
+use crate::quantity::Unit;
 use crate::steps::Steps;
 
 /// At most this many distributions share a figure; more cannot be told apart.
@@ -58,6 +59,17 @@ impl<'a> Group<'a> {
         }
     }
 
+    /// The percentile as a cell of a table, with its interval behind it where there is one: of one trial.
+    /// Of several the interval would be one over trials, which verdicts use, and not one of samples.
+    pub(crate) fn cell(&self, unit: Unit, quantile: Quantile) -> String {
+        let interval = match self.measured.as_slice() {
+            [(trial, steps)] => figures(trial, &self.metric, steps)
+                .and_then(|_| interval_of(trial, &self.metric, quantile)),
+            _ => None,
+        };
+        unit.cell_within(self.quantile(quantile).map(|ns| ns as f64), interval)
+    }
+
     /// What became of the probes of all trials together; `None` when no trial counts any.
     pub(crate) fn packets(&self) -> Option<Packets> {
         let counted = self.trials.iter().filter_map(|trial| trial.summary.as_ref()?.packets);
@@ -80,12 +92,37 @@ pub(crate) fn percentile_of(trial: &TrialData, metric: &str, quantile: Quantile)
     stored(trial, metric, &steps, quantile)
 }
 
+/// Between which two delays a percentile of a trial lies with 95 % confidence, the likeness of successive
+/// samples counted, in nanoseconds: as it was found when the samples were taken in. `None` where they
+/// did not suffice; it is told of whole delays (`rtt_ns`, `end_to_end_ns`) at p50, p95 and p99.
+pub fn interval_of(trial: &TrialData, metric: &str, quantile: Quantile) -> Option<(f64, f64)> {
+    let called = match quantile {
+        Quantile::P50 => "p50",
+        Quantile::P95 => "p95",
+        Quantile::P99 => "p99",
+        _ => return None,
+    };
+    let values = &trial.summary.as_ref()?.values;
+    let end = |end: &str| {
+        let name = format!("{}_{called}_{end}_ns", metric.trim_end_matches("_ns"));
+        match values.get(&name)?.as_ref()? {
+            Scalar::Real(ns) => Some(*ns),
+            Scalar::Count(ns) => Some(*ns as f64),
+        }
+    };
+    Some((end("low")?, end("high")?))
+}
+
+/// What is stored of a trial's metric, if it is of the same samples as the steps.
+fn figures<'a>(trial: &'a TrialData, metric: &str, steps: &Steps) -> Option<&'a Figures> {
+    let figures = trial.summary.as_ref()?.metrics.get(metric)?;
+    (figures.count == steps.count()).then_some(figures)
+}
+
 /// The percentile of a trial: the stored one, which is as exact as the samples were, where it is of
 /// the same samples as the steps, else that of the steps.
 fn stored(trial: &TrialData, metric: &str, steps: &Steps, quantile: Quantile) -> Option<i64> {
-    let figures = trial.summary.as_ref().and_then(|summary| summary.metrics.get(metric));
-    let figures = figures.filter(|figures| figures.count == steps.count());
-    let known = figures.and_then(|figures| match quantile {
+    let known = figures(trial, metric, steps).and_then(|figures| match quantile {
         Quantile::P50 => figures.p50,
         Quantile::P90 => figures.p90,
         Quantile::P95 => figures.p95,

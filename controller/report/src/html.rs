@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::figure::Table;
+use crate::figure::{Table, without_interval};
 
 /// The text with everything that HTML gives a meaning written as a reference, for elements and for
 /// attributes in quotes. Control characters, which HTML forbids, become the replacement character.
@@ -31,7 +31,7 @@ pub(crate) fn json(value: &Value) -> String {
 }
 
 /// A table in a box that scrolls sideways by itself, reachable by keyboard. Columns that hold
-/// nothing but numbers are set to the right.
+/// nothing but numbers, also with intervals, are set to the right.
 pub(crate) fn table(table: &Table, caption: &str) -> String {
     let caption = escape(caption);
     let mut html = format!(
@@ -61,7 +61,10 @@ pub(crate) fn table(table: &Table, caption: &str) -> String {
 
 fn is_numeric(table: &Table, column: usize) -> bool {
     let mut cells = table.rows.iter().filter_map(|row| row.get(column));
-    cells.all(|cell| cell == "-" || cell.replace([',', '%', ' '], "").parse::<f64>().is_ok())
+    cells.all(|cell| {
+        let value = without_interval(cell).unwrap_or(cell);
+        value == "-" || value.replace([',', '%', ' '], "").parse::<f64>().is_ok()
+    })
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ pub use figure::{Figure, Table};
 pub use figures::{figures, packets_wanted};
 pub use findings::{Finding, findings};
 pub use fits::{Estimate, Fit, fits};
+pub use group::interval_of;
 pub use host::host_wanted;
 pub use measured::{Measured, measured, mode_of};
 pub use metric::main_metric;

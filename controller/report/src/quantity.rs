@@ -44,6 +44,17 @@ impl Unit {
     pub(crate) fn cell(self, ns: Option<f64>) -> String {
         ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.3}", self.of(ns)))
     }
+
+    /// The same with an interval: `281.354 (280.912 to 282.003)`.
+    pub(crate) fn cell_within(self, ns: Option<f64>, interval: Option<(f64, f64)>) -> String {
+        let cell = self.cell(ns);
+        match interval {
+            Some((low, high)) if ns.is_some() => {
+                format!("{cell} ({:.3} to {:.3})", self.of(low), self.of(high))
+            }
+            _ => cell,
+        }
+    }
 }
 
 /// A delay with its unit, to three significant digits.

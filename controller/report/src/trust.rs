@@ -91,7 +91,12 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     fact(
         "Dropped by the sender",
         dropped_by_sender(run, &summaries),
-        "Probes that the sender's kernel did not take, and frames that its network card dropped; both never left.",
+        "Probes that the sender's kernel did not take: they never left.",
+    );
+    fact(
+        "Dropped by network cards",
+        dropped_by_cards(run),
+        "What the interfaces dropped by which probes left and came, of the probes and of everything else, while trials were measured. A queueing discipline counts its own.",
     );
     fact(
         "Clock source",
@@ -155,7 +160,11 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
         "On which CPU each end ran, how it waited for packets, and its scheduling class. A blocking exchange costs some 4 us on one core and some 70 us on two.",
     );
     fact("Kernel", named(|s| s.environment.kernel.clone()), "Release of Linux at this end.");
-    fact("dwell", Some(run.dwell.clone()), "The version that measured.");
+    fact(
+        "dwell",
+        Some(builds(run, &summaries)),
+        "The version, and after the plus sign the start of the SHA-256 of the program, as sha256sum prints it: the same means the same build.",
+    );
     fact(
         "Plan",
         plan(run, &summaries),
@@ -193,8 +202,59 @@ fn dropped_by_sender(run: &RunData, summaries: &[&Summary]) -> Option<String> {
         return None;
     }
     let all = Group::new(String::new(), group::finished(run).collect(), "");
-    let refused = count(all.packets()?.send_failed);
-    Some(format!("{refused} at the socket; at the network card not counted"))
+    Some(format!("{} at the socket", count(all.packets()?.send_failed)))
+}
+
+/// What interfaces dropped in all trials, by machine and interface.
+fn dropped_by_cards(run: &RunData) -> Option<String> {
+    let mut cards: BTreeMap<(Option<&str>, &str), [u64; 3]> = BTreeMap::new();
+    for trial in group::finished(run) {
+        let own = trial.summary.iter().map(|summary| (None, summary));
+        let others =
+            trial.machines.iter().map(|machine| (Some(machine.node.as_str()), &machine.summary));
+        for (node, summary) in own.chain(others) {
+            for nic in summary.trust.nic_dropped.iter().flatten() {
+                let sums = cards.entry((node, nic.interface.as_str())).or_default();
+                let each = [nic.rx_dropped, nic.tx_dropped, nic.rx_missed];
+                sums.iter_mut().zip(each).for_each(|(sum, n)| *sum = sum.saturating_add(n));
+            }
+        }
+    }
+    let total = cards.values().flatten().fold(0u64, |sum, n| sum.saturating_add(*n));
+    let name = |(node, interface): (Option<&str>, &str)| match node {
+        Some(node) => format!("{interface} of node {node}"),
+        None => interface.to_owned(),
+    };
+    if total == 0 {
+        let names: Vec<String> = cards.into_keys().map(name).collect();
+        return (!names.is_empty()).then(|| format!("0 at {}", listed(&names)));
+    }
+    let dropping = cards.into_iter().filter(|(_, sums)| sums.iter().any(|n| *n > 0));
+    let said = dropping.map(|(card, [rx, tx, missed])| {
+        let parts = [(rx, "received"), (tx, "to be sent"), (missed, "for want of room")];
+        let parts = parts.into_iter().filter(|(n, _)| *n > 0);
+        let parts: Vec<String> = parts.map(|(n, what)| format!("{} {what}", count(n))).collect();
+        format!("{}: {}", name(card), listed(&parts))
+    });
+    Some(said.collect::<Vec<_>>().join(" / "))
+}
+
+/// Which builds of dwell ran it and measured: one name when all are the same.
+fn builds(run: &RunData, summaries: &[&Summary]) -> String {
+    let machines = group::finished(run).flat_map(|trial| &trial.machines);
+    let measured = summaries.iter().copied().chain(machines.map(|machine| &machine.summary));
+    let mut builds: Vec<&str> = Vec::new();
+    for summary in measured.filter(|summary| watched(summary)) {
+        let build = summary.environment.dwell.as_str();
+        if !builds.contains(&build) {
+            builds.push(build);
+        }
+    }
+    match builds.as_slice() {
+        [] => run.dwell.clone(),
+        [only] if *only == run.dwell => run.dwell.clone(),
+        several => format!("{} ran it; {} measured", run.dwell, several.join(", ")),
+    }
 }
 
 /// The plan by name and hash.
@@ -226,8 +286,18 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
             let of_load = |warning: &String| format!("load {}: {warning}", load.target);
             load.trust.warnings.iter().map(of_load)
         });
+        // A flow's own warnings have those of all its machines.
+        let cards = trial.machines.iter().flat_map(|machine| {
+            let of = |warning| format!("{}: {warning}", machine.node);
+            machine.summary.trust.nic_warnings().map(of)
+        });
         let own = summary.trust.warnings.iter().cloned();
-        for warning in own.chain(broken(summary)).chain(loads) {
+        let mut said: Vec<String> = Vec::new();
+        for warning in own.chain(broken(summary)).chain(loads).chain(cards) {
+            if said.contains(&warning) {
+                continue;
+            }
+            said.push(warning.clone());
             let at = *index.entry(warning.clone()).or_insert_with(|| {
                 seen.push((warning, 0));
                 seen.len() - 1

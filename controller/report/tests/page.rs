@@ -3,8 +3,9 @@
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
-use dwell_report::data::PlanData;
-use dwell_report::{comparison_page, findings, page};
+use dwell_record::{NicDropped, Scalar};
+use dwell_report::data::{MachineData, PlanData, RunData};
+use dwell_report::{comparison_page, figures, findings, page};
 
 /// The page without its runtime, whose comments hold addresses of licences.
 fn without_runtime(html: &str) -> String {
@@ -80,10 +81,94 @@ fn the_panel_has_what_experts_look_for_and_folds_what_is_long() {
     };
     // sha256sum of the text.
     assert_eq!(fact("Plan"), "quick, 6d4b2ecad21d, 1 value changed from outside");
-    assert!(fact("Dropped by the sender").starts_with("18 at the socket"));
+    assert_eq!(fact("Dropped by the sender"), "18 at the socket");
+    assert_eq!(fact("dwell"), "0.1.0");
     let said = fact("Offloads");
     assert!(said.starts_with("GRO and TSO on; 4 in all<details>"), "{said}");
     assert!(said.contains("rx-vlan-hw-parse"), "{said}");
+}
+
+#[test]
+fn what_network_cards_dropped_is_told_by_machine_and_warned_of_and_silence_is_not_nought() {
+    let fact = |html: &str| {
+        let after = html.split("<dt>Dropped by network cards</dt><dd>").nth(1).unwrap_or_default();
+        after.split("</dd>").next().unwrap_or_default().to_owned()
+    };
+    let mut run = synthetic::loads();
+    let html = without_runtime(&page(&run));
+    assert_eq!(fact(&html), "not known");
+    let nic = |interface: &str, [rx_dropped, tx_dropped, rx_missed]: [u64; 3]| {
+        let interface = interface.to_owned();
+        Some(vec![NicDropped { interface, rx_dropped, tx_dropped, rx_missed }])
+    };
+    let mut reflector = run.trials[0].summary.clone().unwrap();
+    reflector.trust.note_nics(nic("eth1", [0; 3]));
+    run.trials[0].machines.push(MachineData { node: "pi3".to_owned(), summary: reflector });
+    for trial in &mut run.trials {
+        trial.summary.as_mut().unwrap().trust.note_nics(nic("eth0", [0; 3]));
+    }
+    let html = without_runtime(&page(&run));
+    assert_eq!(fact(&html), "0 at eth0 and eth1 of node pi3");
+    assert!(html.contains("banner good") && !html.contains("banner warn\""));
+
+    run.trials[1].summary.as_mut().unwrap().trust.note_nics(nic("eth0", [2, 1, 0]));
+    run.trials[2].summary.as_mut().unwrap().trust.note_nics(nic("eth0", [1, 0, 0]));
+    run.trials[0].machines[0].summary.trust.note_nics(nic("eth1", [0, 0, 1_200]));
+    run.trials[0].machines[0].summary.environment.dwell = "0.1.0+4f2a9c01b2d3".to_owned();
+    let html = without_runtime(&page(&run));
+    assert_eq!(
+        fact(&html),
+        "eth0: 3 received and 1 to be sent / eth1 of node pi3: 1,200 for want of room"
+    );
+    let trials = run.trials.len();
+    for (warning, n) in [("the network interface eth0", 2), ("pi3: the network interface eth1", 1)]
+    {
+        let text = format!(
+            "{warning} dropped packets meanwhile, ours or others' (in {n} of {trials} trials)"
+        );
+        let text = text.replace('\'', "&#39;");
+        assert!(html.contains(&text), "{text}");
+    }
+    assert!(html.contains("banner warn\""));
+    assert!(html.contains("<dt>dwell</dt><dd>0.1.0 ran it; 0.1.0, 0.1.0+4f2a9c01b2d3 measured"));
+}
+
+#[test]
+fn percentiles_of_a_trial_stand_with_their_intervals_and_those_of_several_trials_without() {
+    let mut run = synthetic::loads();
+    let values = &mut run.trials[1].summary.as_mut().unwrap().values;
+    values.retain(|name, _| !name.starts_with("rtt_p99"));
+    let summary = run.trials[0].summary.as_ref().unwrap();
+    let us = |ns: i64| format!("{:.3}", ns as f64 / 1e3);
+    let end = |name: &str| match summary.values[name] {
+        Some(Scalar::Real(ns)) => us(ns as i64),
+        ref other => panic!("{name}: {other:?}"),
+    };
+    let p50 = us(summary.metrics["rtt_ns"].p50.unwrap());
+    let cell = format!("{p50} ({} to {})", end("rtt_p50_low_ns"), end("rtt_p50_high_ns"));
+
+    let html = without_runtime(&page(&run));
+    let trials = html.split("<section id=\"trials\">").nth(1).unwrap();
+    let trials = trials.split("</section>").next().unwrap();
+    assert!(trials.contains("<th scope=\"col\" class=\"number\">p50 [us] (95 % interval)</th>"));
+    assert!(trials.contains(&format!("<td class=\"number\">{cell}</td>")), "{cell}");
+    let without = us(run.trials[1].summary.as_ref().unwrap().metrics["rtt_ns"].p99.unwrap());
+    assert!(trials.contains(&format!("<td class=\"number\">{without}</td>")), "{without}");
+    let delays = html.split("<section id=\"delays\">").nth(1).unwrap();
+    let delays = delays.split("</section>").next().unwrap();
+    assert!(!delays.contains("interval"), "repetitions are taken together");
+
+    let table = |run: &RunData, id: &str| {
+        figures(run).into_iter().find(|figure| figure.id == id).unwrap().table
+    };
+    assert!(table(&run, "timeline").rows.iter().flatten().any(|text| *text == cell));
+    let heading = |run: &RunData| {
+        table(run, "percentiles").columns.contains(&"p50 [us] (95 % interval)".to_owned())
+    };
+    assert!(!heading(&run));
+    run.trials.retain(|trial| trial.repetition == 1);
+    assert!(heading(&run));
+    assert!(table(&run, "boxes-load").rows.iter().flatten().any(|text| *text == cell));
 }
 
 #[test]

@@ -141,6 +141,8 @@ fn trust(join: &Join, around: &Around<'_>) -> Trust {
     trust.clock_step_ns = around.step.map(|step| step.0).filter(|step| *step != 0);
     trust.ring_dropped = around.told.iter().map(|(_, summary)| summary.trust.ring_dropped).sum();
     trust.warnings.clear();
+    // Every machine tells of its own.
+    trust.nic_dropped = None;
     let mode = around.plan.relay.as_ref().map(|relay| relay.mode);
     let program = mode.is_some_and(|mode| mode.program().is_some());
     for (node, summary) in &around.told {

@@ -69,7 +69,7 @@ impl Store {
         }
     }
 
-    fn open_read_only(dir: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open_read_only(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join("catalogue.sqlite");
         refuse_lost(&path, &dir.join("samples"))?;
         // https://sqlite.org/wal.html#read_only_databases: without the files of its writers beside

@@ -48,6 +48,21 @@ pub enum StoreError {
         /// The version that is needed.
         newest: u32,
     },
+    /// It says it is of a version whose tables it does not have. Nothing was touched.
+    #[error(
+        "{} was made by another build of dwell: it says it is of catalogue version {version}, and has no \
+         {missing}; nothing was changed; move the directory away (or use another --data directory), or \
+         use the dwell that made it",
+        path.display()
+    )]
+    Strange {
+        /// The catalogue.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// The first table or column that it lacks.
+        missing: String,
+    },
     /// It could not be brought up to date; it is as it was, with a copy beside it.
     #[error("cannot bring {} to version {to}", path.display())]
     Migration {

@@ -41,7 +41,7 @@ pub(crate) fn refuse_older(db: &Connection, path: &Path) -> Result<(), StoreErro
     if found < newest {
         return Err(StoreError::Older { path: path.to_owned(), found, newest });
     }
-    Ok(())
+    refuse_strange(&MIGRATIONS, found, db, path)
 }
 
 /// Brings a catalogue up to date. Nobody else may do so meanwhile.
@@ -67,6 +67,7 @@ fn migrate_by(migrations: &[&str], db: &mut Connection, path: &Path) -> Result<(
         let source = rusqlite::Error::InvalidQuery;
         return Err(StoreError::Damaged { path: path.to_owned(), source });
     }
+    refuse_strange(migrations, found, db, path)?;
     if found == newest {
         return Ok(());
     }
@@ -86,6 +87,43 @@ fn migrate_by(migrations: &[&str], db: &mut Connection, path: &Path) -> Result<(
         transaction.commit()?;
     }
     Ok(())
+}
+
+/// Refuses a catalogue that says it is of version `found` and lacks what the migrations up to that one
+/// make: a build between two releases made it.
+fn refuse_strange(
+    migrations: &[&str],
+    found: u32,
+    db: &Connection,
+    path: &Path,
+) -> Result<(), StoreError> {
+    let unusable = StoreError::unusable(path);
+    let ours = Connection::open_in_memory()?;
+    for script in &migrations[..found as usize] {
+        ours.execute_batch(script)?;
+    }
+    let there = columns(db).map_err(unusable)?;
+    let Some((table, column)) = columns(&ours)?.into_iter().find(|name| !there.contains(name))
+    else {
+        return Ok(());
+    };
+    let has_table = there.iter().any(|(other, _)| *other == table);
+    let missing = if has_table {
+        format!("column {column} of table {table}")
+    } else {
+        format!("table {table}")
+    };
+    Err(StoreError::Strange { path: path.to_owned(), version: found, missing })
+}
+
+/// All columns, with their tables before them.
+fn columns(db: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+    let mut select = db.prepare(
+        "SELECT tables.name, columns.name
+         FROM sqlite_schema AS tables JOIN pragma_table_info(tables.name) AS columns
+         WHERE tables.type = 'table' ORDER BY 1, columns.cid",
+    )?;
+    select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
 /// The error without the text of all statements.
@@ -217,6 +255,54 @@ mod tests {
             assert!(matches!(error, StoreError::Newer { found: 7, known: 2, .. }), "{error}");
         }
         assert_eq!(fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn a_catalogue_of_its_version_that_lacks_a_column_or_a_table_is_refused_as_it_is() {
+        for (change, missing) in [
+            (
+                "ALTER TABLE trials DROP COLUMN samples_crc32",
+                "column samples_crc32 of table trials",
+            ),
+            ("DROP TABLE days", "table days"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("catalogue.sqlite");
+            drop(crate::Store::open(dir.path()).unwrap());
+            Connection::open(&path).unwrap().execute_batch(change).unwrap();
+            let before = (fs::read(&path).unwrap(), names(dir.path()));
+            for opened in [
+                crate::Store::open(dir.path()),
+                crate::Store::open_to_read(dir.path()),
+                crate::Store::open_read_only(dir.path()),
+            ] {
+                let said = opened.unwrap_err().to_string();
+                assert!(said.contains("catalogue.sqlite was made by another build"), "{said}");
+                assert!(said.contains(missing), "{said}");
+                assert!(said.contains("move the directory away"), "{said}");
+                assert_eq!((fs::read(&path).unwrap(), names(dir.path())), before, "{change}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_older_catalogue_that_lacks_a_column_is_neither_migrated_nor_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = old(dir.path());
+        let mut db = Connection::open(&path).unwrap();
+        db.execute_batch("ALTER TABLE things RENAME COLUMN name TO title").unwrap();
+        let error = migrate_by(&[FIRST, SECOND], &mut db, &path).unwrap_err();
+        assert!(error.to_string().contains("column name of table things"), "{error}");
+        assert_eq!((version(&db).unwrap(), names(dir.path()).len()), (1, 1));
+    }
+
+    #[test]
+    fn a_catalogue_may_have_more_columns_than_are_known() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(crate::Store::open(dir.path()).unwrap());
+        let db = Connection::open(dir.path().join("catalogue.sqlite")).unwrap();
+        db.execute_batch("ALTER TABLE runs ADD COLUMN mood TEXT").unwrap();
+        crate::Store::open(dir.path()).unwrap();
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub enum Event {
     Hello {
         /// [`VERSION`] of the node.
         version: u32,
-        /// The version of dwell there.
+        /// Which build of dwell is there, like `0.1.0+4f2a9c01b2d3`.
         dwell: String,
         /// Its host name.
         node: String,

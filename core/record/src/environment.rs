@@ -24,7 +24,8 @@ pub struct Environment {
     pub offloads: Option<Vec<String>>,
     /// Its root queueing discipline.
     pub qdisc: Option<String>,
-    /// The version of dwell.
+    /// The version of dwell, with the start of the SHA-256 of its program as build metadata where that is
+    /// known: `0.1.0+4f2a9c01b2d3`.
     pub dwell: String,
     /// Where the programs at both ends ran.
     pub placement: Ends,

@@ -25,4 +25,4 @@ pub use columns::{ColumnFigures, Columns, all_count};
 pub use environment::{Ends, Environment, Placement, Scheduling, Waiting};
 pub use rows::RowFormat;
 pub use summary::{Figures, Kind, Packets, Scalar, Stamps, Summary, SummaryError, metrics, values};
-pub use trust::{Clocks, PairingRecord, Trust};
+pub use trust::{Clocks, NicDropped, PairingRecord, Trust};

@@ -17,6 +17,10 @@ pub struct Trust {
     pub warm_up_sent: Option<u64>,
     /// Samples lost because the ring to the recording thread was full.
     pub ring_dropped: u64,
+    /// What the interfaces dropped by which the probes left or came, while it was measured; null
+    /// where nobody knows which these are, and in results of a dwell that did not ask.
+    #[serde(default)]
+    pub nic_dropped: Option<Vec<NicDropped>>,
     /// Samples that measure nothing because a clock was stepped.
     pub void: u64,
     /// The delay that this machine adds to every round trip by itself; null when not measured.
@@ -30,6 +34,26 @@ pub struct Trust {
     pub clock_step_ns: Option<i64>,
     /// What a reader must know before quoting a number, in plain words.
     pub warnings: Vec<String>,
+}
+
+/// What one network interface dropped meanwhile, of the probes and of everything else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicDropped {
+    /// Its name.
+    pub interface: String,
+    /// Received and not handed on.
+    pub rx_dropped: u64,
+    /// Not sent. What a queueing discipline dropped is not among them.
+    pub tx_dropped: u64,
+    /// Never received: the card had no room for them.
+    pub rx_missed: u64,
+}
+
+impl NicDropped {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.rx_dropped.saturating_add(self.tx_dropped).saturating_add(self.rx_missed)
+    }
 }
 
 /// Pairings of CLOCK_REALTIME and CLOCK_MONOTONIC.
@@ -60,6 +84,25 @@ impl Trust {
             percentile_resolution: Some(measured.resolution()),
             ..Self::default()
         }
+    }
+
+    /// Notes what interfaces dropped, with a warning of each that did.
+    pub fn note_nics(&mut self, dropped: Option<Vec<NicDropped>>) {
+        self.nic_dropped = dropped;
+        let warnings: Vec<String> = self.nic_warnings().collect();
+        self.warnings.extend(warnings);
+    }
+
+    /// A warning of each interface that dropped something. The numbers are not in it, so that many
+    /// trials say the same.
+    pub fn nic_warnings(&self) -> impl Iterator<Item = String> + '_ {
+        let dropping = self.nic_dropped.iter().flatten().filter(|nic| nic.total() > 0);
+        dropping.map(|nic| {
+            format!(
+                "the network interface {} dropped packets meanwhile, ours or others'",
+                nic.interface
+            )
+        })
     }
 
     /// Notes the pairings at start and end, and the step between them if there was one.

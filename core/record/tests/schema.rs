@@ -4,8 +4,8 @@ use std::path::Path;
 
 use dwell_engine::stamps::{Remote, Rung, RxStamps, Sample, State, TxStamps};
 use dwell_record::{
-    Environment, Figures, Kind, Packets, Placement, RowFormat, Scalar, Scheduling, Stamps, Summary,
-    Trust, Waiting, metrics, values,
+    Environment, Figures, Kind, NicDropped, Packets, Placement, RowFormat, Scalar, Scheduling,
+    Stamps, Summary, Trust, Waiting, metrics, values,
 };
 use dwell_stats::RoundTrip;
 use dwell_units::{Instant, Nanos, Pairing};
@@ -57,6 +57,8 @@ fn summary_of(measured: &RoundTrip) -> Summary {
     trust.planned = Some(2_000);
     trust.note_clocks(&BRIDGE, &BRIDGE);
     trust.warnings.push("the CPU may change its frequency".to_owned());
+    let nic = NicDropped { interface: "eth0".to_owned(), tx_dropped: 3, ..NicDropped::default() };
+    trust.note_nics(Some(vec![nic]));
     let mut environment = Environment { kernel: Some("6.1.0".to_owned()), ..Default::default() };
     environment.placement.near = Placement {
         cpu: Some(1),
@@ -115,6 +117,20 @@ fn a_full_summary_is_valid() {
     assert_eq!(object["stamps"]["tx"], "kernel-sw");
     assert_eq!(object["trust"]["percentile_resolution"], "exact");
     assert_eq!(object["trust"]["schedule_error_ns"]["count"], 2_002);
+}
+
+#[test]
+fn what_an_interface_dropped_is_read_again_and_of_a_dwell_that_did_not_ask_is_not_known() {
+    let mut object = parsed(&summary_of(&measured()));
+    let nics = json!([{"interface": "eth0", "rx_dropped": 0, "tx_dropped": 3, "rx_missed": 0}]);
+    assert_eq!(object["trust"]["nic_dropped"], nics);
+    let warnings = object["trust"]["warnings"].as_array().unwrap();
+    assert!(warnings.iter().any(|text| text.as_str().unwrap().contains("eth0 dropped packets")));
+    let read: Summary = serde_json::from_value(object.clone()).unwrap();
+    assert_eq!(json!(read.trust.nic_dropped), nics);
+    object["trust"].as_object_mut().unwrap().remove("nic_dropped");
+    let read: Summary = serde_json::from_value(object).unwrap();
+    assert_eq!(read.trust.nic_dropped, None);
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn begin(store: &mut Store, name: &str, title: &str) -> Result<(RunRow, ImportLo
         settings: Vec::new(),
         seed: 0,
         axes: json!([]),
-        dwell: env!("CARGO_PKG_VERSION").to_owned(),
+        dwell: dwell_node_cli::build().to_owned(),
         trials: Vec::new(),
     };
     Ok(store.begin_import(&new)?)

@@ -238,7 +238,7 @@ fn begin(
         settings: source.settings().collect(),
         seed: expansion.seed(),
         axes: json!(axes(expansion)),
-        dwell: env!("CARGO_PKG_VERSION").to_owned(),
+        dwell: dwell_node_cli::build().to_owned(),
         trials: trials.collect(),
     };
     let name = store.begin_run(&new)?;

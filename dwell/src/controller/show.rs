@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use dwell_node_cli::{Exit, Failure, say};
-use dwell_record::{Figures, Kind, Scalar, Summary};
+use dwell_record::{Figures, Kind, Summary};
 use dwell_report::data::{MachineData, RunData, TrialData};
+use dwell_stats::Quantile;
 use dwell_store::{RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
@@ -306,19 +307,13 @@ fn print_intervals(out: &mut impl Write, run: &RunData, of_run: Option<&str>) ->
     let mut header = Some("\n95 % intervals of percentiles, in us");
     for trial in &run.trials {
         let Some((metric, _)) = main_metric(trial, of_run) else { continue };
-        let Some(summary) = &trial.summary else { continue };
-        let value = |quantile: &str, end: &str| {
-            let name = format!("{}_{quantile}_{end}_ns", metric.trim_end_matches("_ns"));
-            match summary.values.get(&name)?.as_ref()? {
-                Scalar::Real(ns) => Some(ns / 1e3),
-                Scalar::Count(ns) => Some(*ns as f64 / 1e3),
-            }
-        };
-        let told: Vec<String> = [("median", "p50"), ("p95", "p95"), ("p99", "p99")]
+        let quantiles = [Quantile::P50, Quantile::P95, Quantile::P99];
+        let told: Vec<String> = ["median", "p95", "p99"]
             .into_iter()
+            .zip(quantiles)
             .filter_map(|(name, quantile)| {
-                let (low, high) = (value(quantile, "low")?, value(quantile, "high")?);
-                Some(format!("{name} {low:.1} to {high:.1}"))
+                let (low, high) = dwell_report::interval_of(trial, metric, quantile)?;
+                Some(format!("{name} {:.1} to {:.1}", low / 1e3, high / 1e3))
             })
             .collect();
         if told.is_empty() {

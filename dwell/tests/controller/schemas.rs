@@ -63,6 +63,46 @@ fn imports_and_what_is_done_with_them_follow_their_schemas() {
 }
 
 #[test]
+fn what_a_witness_saw_follows_its_schema_and_is_shown_with_the_run() {
+    let place = Place::new();
+    let data = repository("controller/import/tests/data");
+    let file = |name: &str| data.join(name).to_str().unwrap().to_owned();
+    let run = place.json(&["import", &file("dwell.csv")])["run"].as_str().unwrap().to_owned();
+    let capture = "stamp-roundtrip-iperf2.pcap";
+    let seen = place.json(&["import", &file(capture), "--witness", &run]);
+    assert_follows("dwell.witness", &seen);
+    assert_eq!((&seen["run"], &seen["witness"]), (&json!(run), &json!(capture)));
+    let of_trial = seen["trials"][0].as_object().unwrap().clone();
+    let metrics = of_trial["metrics"].as_object().unwrap();
+    assert_eq!(metrics.len(), 5, "all that there are: {metrics:?}");
+    for field in of_trial.keys() {
+        assert_refuses("dwell.witness", &seen, |object| {
+            object["trials"][0].as_object_mut().unwrap().remove(field);
+        });
+    }
+    for (metric, field) in [("witness_rtt_ns", "p99"), ("gap_error_ns", "count")] {
+        assert_refuses("dwell.witness", &seen, |object| {
+            let figures = &mut object["trials"][0]["metrics"][metric];
+            figures.as_object_mut().unwrap().remove(field);
+        });
+    }
+    assert_refuses("dwell.witness", &seen, |object| {
+        let metrics = &mut object["trials"][0]["metrics"];
+        metrics["heard_ns"] = metrics["witness_rtt_ns"].clone();
+    });
+    assert_refuses("dwell.witness", &seen, |object| object["trials"] = json!([]));
+
+    let shown = place.json(&["show", &run]);
+    assert_follows("dwell.run", &shown);
+    let told = &shown["trials"][0]["witnesses"][0];
+    assert_follows("dwell.summary", told);
+    assert_eq!(told["metrics"], seen["trials"][0]["metrics"]);
+    for name in ["flow", "matched", "unseen", "others", "same_clock"] {
+        assert_eq!(told["parameters"][name], of_trial[name], "{name}");
+    }
+}
+
+#[test]
 fn runs_and_dry_runs_follow_their_schemas_finished_failed_and_interrupted() {
     let place = Place::new();
     let plan = place.plan(3);

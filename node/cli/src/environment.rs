@@ -1,8 +1,22 @@
 //! The part of every result that says what machine it was measured on.
 
+use std::sync::OnceLock;
+
 use dwell_io::interface::Interface;
 use dwell_io::{cpu, machine};
 use dwell_record::{Ends, Environment, Placement};
+
+/// Which build of dwell runs: its version and, as build metadata, the start of the SHA-256 of the program,
+/// like `0.1.0+4f2a9c01b2d3`. The version alone where the program's file cannot be read. The first call
+/// reads that file.
+pub fn build() -> &'static str {
+    static BUILD: OnceLock<String> = OnceLock::new();
+    BUILD.get_or_init(|| {
+        let version = env!("CARGO_PKG_VERSION");
+        let start = |hash: String| format!("{version}+{}", &hash[..12]);
+        machine::program_sha256().map_or_else(|_| version.to_owned(), start)
+    })
+}
 
 /// This machine, the interface that packets leave or come by, and how the timing thread ran.
 pub(crate) fn environment(interface: Option<&Interface>, near: Placement) -> Environment {
@@ -13,6 +27,7 @@ pub(crate) fn environment(interface: Option<&Interface>, near: Placement) -> Env
         cores: u32::try_from(cpu::allowed().len()).ok(),
         governor: machine.governor,
         clocksource: machine.clocksource,
+        dwell: build().to_owned(),
         placement: Ends { near, far: None },
         ..Environment::default()
     };
@@ -23,4 +38,20 @@ pub(crate) fn environment(interface: Option<&Interface>, near: Placement) -> Env
         environment.qdisc = found.qdisc.clone();
     }
     environment
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_build_is_told_by_the_hash_that_sha256sum_prints_of_the_program() {
+        let program = std::env::current_exe().unwrap();
+        let printed = Command::new("sha256sum").arg(program).output().unwrap().stdout;
+        let printed = String::from_utf8(printed).unwrap();
+        assert_eq!(build(), format!("{}+{}", env!("CARGO_PKG_VERSION"), &printed[..12]));
+        assert_eq!(environment(None, Placement::default()).dwell, build());
+    }
 }

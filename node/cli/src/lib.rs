@@ -6,6 +6,7 @@ mod environment;
 mod exit;
 mod host;
 mod id;
+mod nic;
 mod pace;
 mod passages;
 mod place;
@@ -23,6 +24,7 @@ pub mod relay;
 pub mod serve;
 pub mod trace;
 
+pub use environment::build;
 pub use exit::{Exit, Failure};
 pub use place::{PlaceArgs, SchedulingChoice};
 pub use stop::{on_hangup, on_signal};

@@ -2,6 +2,7 @@
 //! wanted, a segment. What cannot be written any more ends the segment, not the measuring.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -13,11 +14,15 @@ use crate::Failure;
 use crate::host::HostSampler;
 use crate::ping::SampleFile;
 
+/// Machines that flows came from, as far as they are remembered.
+const MOST_SENDERS: usize = 16;
+
 /// See the module's documentation.
 pub(crate) struct PassageLog {
     parts: Parts,
     segment: Option<(SegmentWriter<Box<dyn Write>>, PathBuf)>,
     host: Option<HostSampler>,
+    senders: Vec<SocketAddr>,
     failure: Option<anyhow::Error>,
 }
 
@@ -38,7 +43,7 @@ impl PassageLog {
         let segment = file.map(begin).transpose()?;
         // What the machine does is kept beside the passages, if those are kept.
         let host = segment.is_some().then(HostSampler::start);
-        Ok(Self { parts: Parts::default(), segment, host, failure: None })
+        Ok(Self { parts: Parts::default(), segment, host, senders: Vec::new(), failure: None })
     }
 
     /// Whether passages are kept, so that they are worth naming flows for.
@@ -48,6 +53,11 @@ impl PassageLog {
 
     /// A flow that passages from now on name.
     pub(crate) fn flow(&mut self, flow: &FlowEntry) {
+        if self.senders.len() < MOST_SENDERS
+            && self.senders.iter().all(|known| known.ip() != flow.from.ip())
+        {
+            self.senders.push(flow.from);
+        }
         let written = self.segment.as_mut().map_or(Ok(()), |(writer, _)| writer.push_flow(flow));
         self.note(written);
     }
@@ -68,6 +78,11 @@ impl PassageLog {
         drop(host);
         let written = written.and_then(|()| writer.flush());
         self.note(written);
+    }
+
+    /// One address of every machine that flows came from, of the first few of them.
+    pub(crate) fn senders(&self) -> &[SocketAddr] {
+        &self.senders
     }
 
     /// The figures so far.

@@ -201,8 +201,10 @@ fn an_interrupt_prints_what_was_measured() {
         .unwrap();
     let mut child = Server { child };
     let stdout = child.child.stdout.take().unwrap();
-    // The first line proves that probes are under way.
-    let first = BufReader::new(stdout).lines().next().unwrap().unwrap();
+    // The first line proves that probes are under way. The pipe stays open: to a reader that is gone
+    // further lines would end the command otherwise than the signal.
+    let mut lines = BufReader::new(stdout).lines();
+    let first = lines.next().unwrap().unwrap();
     assert!(serde_json::from_str::<Value>(&first).unwrap()["rtt_ns"].is_i64(), "{first}");
     signal(&child.child, Signal::Interrupt);
     assert_eq!(child.child.wait().unwrap().code(), Some(130));

@@ -34,6 +34,49 @@ pub struct Interface {
     pub stamping: Option<Stamping>,
 }
 
+/// What an interface dropped since it was made, as its driver and the kernel counted it (struct
+/// rtnl_link_stats64, linux/if_link.h).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The interface's number.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Received and not handed on.
+    pub rx: u64,
+    /// Not sent. What a queueing discipline drops is not among them.
+    pub tx: u64,
+    /// Never received: the card had no room for them.
+    pub rx_missed: u64,
+}
+
+/// What all interfaces of this network namespace dropped so far. Asked by rtnetlink: /sys shows the
+/// interfaces of the namespace in which it was mounted.
+pub fn dropped() -> io::Result<Vec<Dropped>> {
+    let messages = ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
+    Ok(messages.into_iter().filter_map(counters).collect())
+}
+
+fn counters(message: RouteNetlinkMessage) -> Option<Dropped> {
+    let RouteNetlinkMessage::NewLink(link) = message else { return None };
+    let (mut name, mut counted) = (None, None);
+    for attribute in link.attributes {
+        match attribute {
+            LinkAttribute::IfName(found) => name = Some(found),
+            LinkAttribute::Stats64(found) => counted = Some(found),
+            _ => {}
+        }
+    }
+    let counted = counted?;
+    Some(Dropped {
+        index: link.header.index,
+        name: name?,
+        rx: counted.rx_dropped,
+        tx: counted.tx_dropped,
+        rx_missed: counted.rx_missed_errors,
+    })
+}
+
 /// All interfaces of this network namespace, by number.
 pub fn all() -> io::Result<Vec<Interface>> {
     let messages = ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
@@ -68,6 +111,12 @@ pub fn ipv4_addresses() -> io::Result<Vec<Ipv4Addr>> {
 /// The interface by which packets to `peer` leave, as the routing table says now; for an address
 /// of this machine, the loopback interface.
 pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
+    let Some(index) = index_towards(peer)? else { return Ok(None) };
+    Ok(all()?.into_iter().find(|interface| interface.index == index))
+}
+
+/// The number of the interface by which packets to `peer` leave; asks no driver anything.
+pub fn index_towards(peer: SocketAddr) -> io::Result<Option<u32>> {
     let mut route = RouteMessage::default();
     let (family, address, bits) = match peer {
         SocketAddr::V4(v4) => (libc::AF_INET, RouteAddress::Inet(*v4.ip()), 32),
@@ -83,7 +132,7 @@ pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
     route.header.destination_prefix_length = bits;
     route.attributes.push(RouteAttribute::Destination(address));
     let messages = ask(RouteNetlinkMessage::GetRoute(route), 0)?;
-    let index = messages.into_iter().find_map(|message| match message {
+    Ok(messages.into_iter().find_map(|message| match message {
         RouteNetlinkMessage::NewRoute(route) => {
             route.attributes.into_iter().find_map(|attribute| match attribute {
                 RouteAttribute::Oif(index) => Some(index),
@@ -91,9 +140,7 @@ pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
             })
         }
         _ => None,
-    });
-    let Some(index) = index else { return Ok(None) };
-    Ok(all()?.into_iter().find(|interface| interface.index == index))
+    }))
 }
 
 impl Interface {
@@ -179,6 +226,17 @@ mod tests {
             assert_eq!(found.name, "lo", "{peer}");
             assert!(found.up && found.mtu.is_some_and(|mtu| mtu >= 1_280), "{found:?}");
         }
+    }
+
+    #[test]
+    fn every_interface_tells_what_it_dropped() {
+        let names = |mut names: Vec<String>| {
+            names.sort();
+            names
+        };
+        let told = names(dropped().unwrap().into_iter().map(|told| told.name).collect());
+        assert_eq!(told, names(all().unwrap().into_iter().map(|found| found.name).collect()));
+        assert!(told.contains(&"lo".to_owned()), "{told:?}");
     }
 
     #[test]

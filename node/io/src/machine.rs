@@ -1,6 +1,9 @@
 //! Facts about this machine that belong beside a measurement. What cannot be read is absent.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read};
+
+use sha2::{Digest as _, Sha256};
 
 /// What the machine is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +38,25 @@ pub fn boot_id() -> Option<[u8; 16]> {
 /// The host name, which in a lab is the node's.
 pub fn host_name() -> Option<String> {
     line("/proc/sys/kernel/hostname")
+}
+
+/// The SHA-256 of the program that runs, as sha256sum prints it of its file. Reads all of it.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn program_sha256() -> io::Result<String> {
+    let mut program = File::open("/proc/self/exe")?;
+    let mut hasher = Sha256::new();
+    let mut piece = vec![0; 1 << 18];
+    loop {
+        match program.read(&mut piece) {
+            Ok(0) => break,
+            Ok(len) => hasher.update(&piece[..len]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn line(path: &str) -> Option<String> {

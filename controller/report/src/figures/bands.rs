@@ -59,7 +59,7 @@ pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let body = body(&values, &labels, x(axis, numbers), scale, y_axis);
     let title = format!("{} against {}", subject.title(), axis.name);
     let id = format!("bands-{}", slug(&axis.name));
-    Some(Figure::new(id, title, finding, &subject.caption, body, table))
+    Some(Figure::new(id, title, finding, &subject.caption, body, table.tell_intervals()))
 }
 
 /// The trials by the value of another axis that has few values, or all in one panel.
@@ -113,7 +113,7 @@ fn cells(subject: &Subject, label: &str, value: &str, group: &Group) -> Vec<Stri
     let cell = |ns: Option<i64>| subject.unit.cell(ns.map(|ns| ns as f64));
     let mut row = vec![label.to_owned(), value.to_owned(), count(group.steps.count())];
     row.extend([10_000, 250_000, 500_000, 750_000, 990_000].map(|ppm| {
-        cell(Quantile::from_ppm(ppm).and_then(|quantile| group.steps.quantile(quantile)))
+        Quantile::from_ppm(ppm).map_or_else(|| cell(None), |q| group.cell(subject.unit, q))
     }));
     row.push(cell(group.steps.max()));
     row

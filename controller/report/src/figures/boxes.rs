@@ -124,13 +124,15 @@ fn table(overlay: &Overlay) -> Table {
     table.columns.extend(columns);
     for group in overlay.groups {
         let cell = |ns: Option<i64>| overlay.unit.cell(ns.map(|ns| ns as f64));
-        let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| group.quantile(quantile));
+        let at = |ppm| {
+            Quantile::from_ppm(ppm).map_or_else(|| cell(None), |q| group.cell(overlay.unit, q))
+        };
         let each: Vec<i64> = group.over_trials(Quantile::P50).map(|(_, ns)| ns).collect();
         let mut row =
             vec![group.label.clone(), count(group.steps.count()), count(each.len() as u64)];
-        row.extend([250_000, 500_000, 750_000, 990_000].map(|ppm| cell(at(ppm))));
+        row.extend([250_000, 500_000, 750_000, 990_000].map(at));
         row.extend([cell(each.iter().min().copied()), cell(each.iter().max().copied())]);
         table.rows.push(row);
     }
-    table
+    table.tell_intervals()
 }

@@ -111,10 +111,10 @@ pub(super) fn table(overlay: &Overlay) -> Table {
         let mut row =
             vec![group.label.clone(), count(group.steps.count()), cell(group.steps.min())];
         row.extend(SHOWN.iter().map(|(_, ppm)| {
-            cell(Quantile::from_ppm(*ppm).and_then(|quantile| group.steps.quantile(quantile)))
+            Quantile::from_ppm(*ppm).map_or_else(|| cell(None), |q| group.cell(unit, q))
         }));
         row.push(cell(group.steps.max()));
         row
     };
-    Table { columns, rows: overlay.groups.iter().map(row).collect() }
+    Table { columns, rows: overlay.groups.iter().map(row).collect() }.tell_intervals()
 }

@@ -48,7 +48,14 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
             "order": trial.order, "trial": label, "group": mode(trial), "p1": unit.of(low),
             "p50": unit.of(*median as f64), "p99": unit.of(high)
         }));
-        let [p1, p50, p99] = [low, *median as f64, high].map(|ns| unit.cell(Some(ns)));
+        let p1 = unit.cell(Some(low));
+        let group = Group::new(String::new(), vec![*trial], subject.metric);
+        let p50 = group.cell(unit, Quantile::P50);
+        // With fewer than 100 samples the largest stands in for what they do not support.
+        let p99 = match group.quantile(Quantile::P99) {
+            Some(_) => group.cell(unit, Quantile::P99),
+            None => unit.cell(Some(high)),
+        };
         table.row([trial.order.to_string(), label, count(steps.count()), p1, p50, p99]);
     }
     let (scale, axis) = delay_axis(subject.noun, unit, min, max);
@@ -88,7 +95,7 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     };
     let finding =
         format!("{finding} The dot is the median, the line holds 98 of 100 samples.{more}");
-    Some(Figure::new("drift", title, finding, &subject.caption, body, table))
+    Some(Figure::new("drift", title, finding, &subject.caption, body, table.tell_intervals()))
 }
 
 /// The mode of relaying of a trial, as it is labelled elsewhere.

@@ -38,7 +38,7 @@ pub(super) fn heat(subject: &Subject) -> Option<Figure> {
         *column = format!("{column} [{}]", subject.unit.name());
     }
     for field in &fields {
-        let cell = |q| subject.unit.cell(field.group.steps.quantile(q).map(|ns| ns as f64));
+        let cell = |q| field.group.cell(subject.unit, q);
         let [a, b] = field.at.clone();
         table.row([
             a,
@@ -50,7 +50,7 @@ pub(super) fn heat(subject: &Subject) -> Option<Figure> {
     }
     let title = format!("{} over {} and {}", subject.title(), across.name, up.name);
     let id = format!("heat-{}-{}", slug(&across.name), slug(&up.name));
-    Some(Figure::new(id, title, finding(&fields), &subject.caption, body, table))
+    Some(Figure::new(id, title, finding(&fields), &subject.caption, body, table.tell_intervals()))
 }
 
 fn fields<'a>(subject: &Subject<'a>, across: &Axis, up: &Axis) -> Vec<Field<'a>> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Subject;
 use crate::data::{Point, RunData, Series, TimeBin, TrialData};
 use crate::figure::{Figure, Table, WIDTH, delay_axis};
-use crate::group;
+use crate::group::{self, Group};
 use crate::quantity::{Unit, count, delay_ns, things};
 
 /// At most this many trials, one panel each.
@@ -264,7 +264,8 @@ fn table(subject: &Subject) -> Table {
     }
     for trial in subject.cells.iter().flat_map(|cell| &cell.trials) {
         let Some(series) = series(trial, subject) else { continue };
-        let steps = crate::steps::Steps::merged([series.steps.as_slice()]);
+        let group = Group::new(String::new(), vec![*trial], subject.metric);
+        let steps = &group.steps;
         let cell = |ns: Option<i64>| subject.unit.cell(ns.map(|ns| ns as f64));
         let outliers = |of: fn(&crate::data::Hampel) -> u64| {
             series.hampel.as_ref().map_or_else(|| "-".to_owned(), |hampel| count(of(hampel)))
@@ -281,10 +282,10 @@ fn table(subject: &Subject) -> Table {
             outliers(|hampel| hampel.upper),
             outliers(|hampel| hampel.lower),
             lost.unwrap_or_else(|| "-".to_owned()),
-            cell(steps.quantile(Quantile::P50)),
-            cell(steps.quantile(Quantile::P99)),
+            group.cell(subject.unit, Quantile::P50),
+            group.cell(subject.unit, Quantile::P99),
             cell(steps.max()),
         ]);
     }
-    table
+    table.tell_intervals()
 }

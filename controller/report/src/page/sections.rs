@@ -12,7 +12,7 @@ use crate::figures::Subject;
 use crate::group::{self, Group};
 use crate::html::{escape, table};
 use crate::metric;
-use crate::quantity::{count, share, things, three_digits};
+use crate::quantity::{Unit, count, share, things, three_digits};
 use crate::trust;
 use crate::witness;
 
@@ -184,6 +184,7 @@ pub(super) fn trials(run: &RunData) -> String {
     for trial in &run.trials {
         all.rows.push(trial_row(run, trial, subject.as_ref()));
     }
+    let all = all.tell_intervals();
     let caption = subject.as_ref().map_or_else(
         || "All trials".to_owned(),
         |subject| format!("All trials; p50, p99 and max are of the {}", subject.noun),
@@ -209,12 +210,8 @@ fn trial_row(run: &RunData, trial: &TrialData, subject: Option<&Subject>) -> Vec
     row.extend(counted.unwrap_or_else(|| ["-"; 3].map(str::to_owned)));
     if let Some(subject) = subject {
         let group = Group::new(String::new(), vec![trial], subject.metric);
-        let figures = [
-            group.steps.quantile(Quantile::P50),
-            group.steps.quantile(Quantile::P99),
-            group.steps.max(),
-        ];
-        row.extend(figures.map(|ns| subject.unit.cell(ns.map(|ns| ns as f64))));
+        row.extend([Quantile::P50, Quantile::P99].map(|q| group.cell(subject.unit, q)));
+        row.push(subject.unit.cell(group.steps.max().map(|ns| ns as f64)));
     }
     row
 }
@@ -234,7 +231,7 @@ pub(super) fn delays(run: &RunData) -> String {
             let us = |ns: Option<f64>| {
                 ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.3}", ns / 1e3))
             };
-            let at = |quantile| steps.quantile(quantile).map(|ns| ns as f64);
+            let at = |quantile| cell.cell(Unit::Microsecond, quantile);
             if steps.count() == 0 {
                 continue;
             }
@@ -243,9 +240,9 @@ pub(super) fn delays(run: &RunData) -> String {
                 cell.label.clone(),
                 count(steps.count()),
                 us(steps.min().map(|ns| ns as f64)),
-                us(at(Quantile::P50)),
+                at(Quantile::P50),
                 us(steps.mean()),
-                us(at(Quantile::P99)),
+                at(Quantile::P99),
                 us(steps.max().map(|ns| ns as f64)),
             ]);
         }
@@ -253,6 +250,7 @@ pub(super) fn delays(run: &RunData) -> String {
     if all.rows.is_empty() {
         return String::new();
     }
+    let all = all.tell_intervals();
     let table = table(&all, "Every delay measured, repetitions taken together");
     format!(
         "<section id=\"delays\"><h2>Every delay measured</h2>\

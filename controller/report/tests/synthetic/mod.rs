@@ -11,7 +11,7 @@ use dwell_report::data::{
     Axis, Hampel, HostGather, PacketData, Point, RunData, Series, Step, TimeBin, TrialData,
     TrialState,
 };
-use dwell_stats::{Distribution, Resolution};
+use dwell_stats::{Distribution, Quantile, Resolution, quantile_interval};
 use dwell_units::Nanos;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, LogNormal};
@@ -190,6 +190,9 @@ pub(crate) fn trial(
         lost: sent - received.len() as u64,
         ..Packets::default()
     };
+    let metrics = metrics.map(|(name, values)| (name.to_owned(), figures(values)));
+    let mut summary = summary(packets, metrics.into());
+    summary.values = intervals("rtt", &received);
     TrialData {
         trial: number,
         repetition,
@@ -198,15 +201,25 @@ pub(crate) fn trial(
         reason: None,
         parameters: values.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         started_ns: Some(1_795_247_302_000_000_000 + i64::from(number) * 5_000_000_000),
-        summary: Some(summary(
-            packets,
-            metrics.map(|(name, values)| (name.to_owned(), figures(values))).into(),
-        )),
+        summary: Some(summary),
         loads: Vec::new(),
         witnesses: Vec::new(),
         machines: Vec::new(),
         series,
     }
+}
+
+/// Where percentiles lie, as the store notes it.
+fn intervals(metric: &str, values: &[i64]) -> BTreeMap<String, Option<Scalar>> {
+    let quantiles = [("p50", Quantile::P50), ("p95", Quantile::P95), ("p99", Quantile::P99)];
+    let known = quantiles.into_iter().filter_map(|(name, quantile)| {
+        let found = quantile_interval(values, quantile, 0.95)?;
+        let end = |end: &str, ns: Nanos| {
+            (format!("{metric}_{name}_{end}_ns"), Some(Scalar::Real(ns.0 as f64)))
+        };
+        Some([end("low", found.low), end("high", found.high)])
+    });
+    known.flatten().collect()
 }
 
 fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> Summary {

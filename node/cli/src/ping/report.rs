@@ -55,6 +55,7 @@ pub(super) fn summary(
     trust.ring_dropped = dropped;
     trust.floor_ns = outcome.floor.map(|floor| floor.0);
     trust.warnings = warnings(job, recorder, outcome, dropped);
+    trust.note_nics(outcome.nics.clone());
     let packets = Packets::from(measured.packets());
     let mut metrics = dwell_record::metrics(measured);
     let mut values = dwell_record::values(measured);

@@ -19,6 +19,7 @@ use dwell_io::process;
 use dwell_io::tcp::TcpPort;
 use dwell_io::udp::{UdpPort, is_broadcast};
 use dwell_plan::{IcmpSocket, Pattern, PingJob, Stamps};
+use dwell_record::NicDropped;
 use dwell_stats::PathDelays;
 use dwell_units::Nanos;
 use dwell_wire::hmac::Key;
@@ -31,6 +32,7 @@ use super::floor;
 use super::framing::{Framing, FreshPorts, StreamPort};
 use super::plan::Plan;
 use super::recorder::Recorder;
+use crate::nic::NicWatch;
 use crate::secret::{self, Secret};
 use crate::{Failure, PlaceArgs, Scheme};
 
@@ -60,6 +62,8 @@ pub(super) struct Outcome {
     pub(super) local: SocketAddr,
     /// The interface that probes leave by.
     pub(super) interface: Option<Interface>,
+    /// What that dropped meanwhile.
+    pub(super) nics: Option<Vec<NicDropped>>,
     /// What answers to the protocol's name in the result, such as the kind of ICMP socket.
     pub(super) socket: &'static str,
 }
@@ -182,6 +186,7 @@ impl Start<'_> {
             tx_stamps: job.stamps != Stamps::User,
             stamps_required: job.stamps == Stamps::Kernel && plan.config.warm_up > 0,
         };
+        let nics = NicWatch::start();
         let main = std::thread::current();
         let real_time = PlaceArgs::from(job.place).real_time(plan.mostly_sleeps());
         let (ended, placement, floor) = std::thread::scope(|scope| {
@@ -212,7 +217,8 @@ impl Start<'_> {
             recorder.follow(taken, heard, shared, &|| timing.is_finished());
             timing.join().expect("the timing loop does not panic")
         })?;
-        Ok(Outcome { ended, placement, floor, peer, alternative, local, interface, socket })
+        let nics = nics.of(interface.as_ref());
+        Ok(Outcome { ended, placement, floor, peer, alternative, local, interface, nics, socket })
     }
 }
 

@@ -33,6 +33,7 @@ use dwell_stats::Parts;
 use dwell_units::Nanos;
 use rtrb::RingBuffer;
 
+use crate::nic::NicWatch;
 use crate::passages::PassageLog;
 use crate::ping::SampleFile;
 use crate::{Exit, Failure, PlaceArgs, Scheme};
@@ -104,18 +105,19 @@ pub(crate) fn perform(
     }
     let dropped = AtomicU64::new(0);
     let mut run = Run { job, plan: &plan, log: &mut log, dropped: &dropped, stop };
-    let start = clock::pair();
+    let (start, nics) = (clock::pair(), NicWatch::start());
     let moved = match plan.scheme {
         Scheme::Tcp => run.streams(talk)?,
         _ => run.datagrams(talk)?,
     };
     let ring_dropped = dropped.load(Ordering::Relaxed);
     let clocks = (start, clock::pair());
+    let nics = nics.towards(log.senders().iter().copied().chain([plan.to]));
     let (parts, unwritten) = log.finish(ring_dropped);
     let (Ended { counts, failure }, placement) = moved;
     let failure =
         failure.map(|error| anyhow::Error::new(error).context("a socket of the relay failed"));
-    let outcome = Outcome { counts, parts, placement, clocks, ring_dropped, warnings };
+    let outcome = Outcome { counts, parts, placement, clocks, ring_dropped, nics, warnings };
     let summary = report::summary(job, &plan, &outcome);
     let failure = failure.or(unwritten).map(Failure::from);
     Ok(Relayed { summary, failure, parts: outcome.parts })

@@ -11,7 +11,7 @@ use dwell_engine::stamps::Rung;
 use dwell_io::cpu::Placement;
 use dwell_io::interface;
 use dwell_plan::{Clear, RelayEngine, RelayJob};
-use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
+use dwell_record::{Kind, NicDropped, Scalar, Stamps, Summary, Trust};
 use dwell_stats::{Parts, Resolution};
 use dwell_units::Pairing;
 use serde_json::json;
@@ -38,16 +38,18 @@ pub(super) struct Outcome {
     pub(super) placement: Placement,
     pub(super) clocks: (Pairing, Pairing),
     pub(super) ring_dropped: u64,
+    pub(super) nics: Option<Vec<NicDropped>>,
     pub(super) warnings: Vec<String>,
 }
 
 /// Everything the result says.
 pub(super) fn summary(job: &RelayJob, plan: &Plan, outcome: &Outcome) -> Summary {
-    let Outcome { counts, parts, placement, clocks, ring_dropped, warnings } = outcome;
+    let Outcome { counts, parts, placement, clocks, ring_dropped, nics, warnings } = outcome;
     let mut trust = Trust { ring_dropped: *ring_dropped, ..Trust::default() };
     trust.note_clocks(&clocks.0, &clocks.1);
     trust.percentile_resolution = resolution(parts);
     trust.warnings = [warnings.clone(), notes(plan, counts, *ring_dropped, parts)].concat();
+    trust.note_nics(nics.clone());
     let interface = interface::towards(plan.to).ok().flatten();
     let metrics = parts.figures().map(|(part, figures)| (part.name().to_owned(), figures.into()));
     let rung = |kernel, user| {

@@ -13,13 +13,14 @@ use dwell_io::bpf::{
 use dwell_io::clock::{self, monotonic};
 use dwell_io::{datagram, interface};
 use dwell_plan::{RelayEngine, RelayJob, RelayMode, Stamps};
-use dwell_record::{Kind, Placement, Scalar, Summary, Trust};
+use dwell_record::{Kind, NicDropped, Placement, Scalar, Summary, Trust};
 use dwell_units::{Nanos, Pairing};
 
 use super::plan::Plan;
 use super::record::NewFlow;
 use super::{Relayed, open_failure, report};
 use crate::environment::environment;
+use crate::nic::NicWatch;
 use crate::passages::PassageLog;
 use crate::ping::SampleFile;
 use crate::{Exit, Failure};
@@ -86,7 +87,7 @@ pub(super) fn perform(
     // Nobody else takes the port, and who sends what finds no way is not told that it is closed.
     let _seat = UdpSocket::bind(plan.listen).map_err(|error| open_failure(error, plan, job))?;
     let (spec, mut warnings) = spec(job, plan)?;
-    let start = clock::pair();
+    let (start, nics) = (clock::pair(), NicWatch::start());
     let relay = XdpRelay::start(&spec).map_err(refusal)?;
     warnings.extend_from_slice(relay.notes());
     talk(&format!("relaying udp://{} -> udp://{}", plan.listen, plan.to));
@@ -118,8 +119,9 @@ pub(super) fn perform(
     }
     let modes = relay.modes().to_vec();
     drop(relay);
+    let nics = nics.towards(log.senders().iter().copied().chain([plan.to]));
     let (parts, unwritten) = log.finish(0);
-    let summary = summary(job, plan, &modes, seen, &clocks, warnings);
+    let summary = summary(job, plan, &modes, seen, (&clocks, nics), warnings);
     Ok(Relayed { summary, failure: unwritten.map(Failure::from), parts })
 }
 
@@ -204,7 +206,7 @@ fn summary(
     plan: &Plan,
     modes: &[XdpMode],
     counters: XdpCounters,
-    clocks: &(Pairing, Pairing),
+    (clocks, nics): (&(Pairing, Pairing), Option<Vec<NicDropped>>),
     mut warnings: Vec<String>,
 ) -> Summary {
     let mut note = |count: u64, text: &str| {
@@ -220,6 +222,7 @@ fn summary(
     note(counters.evicted, "flows had to make room; --flows N remembers more");
     let mut trust = Trust { warnings, ..Trust::default() };
     trust.note_clocks(&clocks.0, &clocks.1);
+    trust.note_nics(nics);
     let interface = interface::towards(plan.to).ok().flatten();
     Summary {
         kind: Kind::Relay,

@@ -32,7 +32,7 @@ pub fn run(_: &Args) -> Result<Exit, Failure> {
     let voice = Voice::new(io::stdout());
     voice.say(&Event::Hello {
         version: VERSION,
-        dwell: env!("CARGO_PKG_VERSION").to_owned(),
+        dwell: crate::build().to_owned(),
         node: dwell_io::machine::host_name().unwrap_or_default(),
         jobs: dwell_plan::Job::NAMES.map(str::to_owned).to_vec(),
     });

@@ -8,6 +8,7 @@ mod icmp;
 mod leftovers;
 mod links;
 mod merged;
+mod nic;
 mod quota;
 mod rootless;
 mod telemetry;

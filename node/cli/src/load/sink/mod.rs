@@ -25,6 +25,7 @@ use dwell_units::Nanos;
 use rtrb::{Consumer, RingBuffer};
 
 use super::Loaded;
+use crate::nic::NicWatch;
 use crate::passages::PassageLog;
 use crate::ping::{SampleFile, StampChoice};
 use crate::{Failure, PlaceArgs};
@@ -108,7 +109,7 @@ pub(crate) fn sink(
         log: PassageLog::begin("load sink", &urls.join(" "), samples)?,
         one_way: Distribution::new(),
     };
-    let start = clock::pair();
+    let (start, nics) = (clock::pair(), NicWatch::start());
     let lines: Vec<_> =
         servers.iter().map(|s| format!("listening on udp://{}", s.local_addr())).collect();
     talk(&lines.join("\n"));
@@ -151,8 +152,9 @@ pub(crate) fn sink(
     let placement = counted.first().map(|(_, placement)| *placement);
     let counted: Vec<_> = counted.into_iter().map(|(counted, _)| counted).collect();
     let Recorder { log, one_way } = recorder;
-    let summary = summary::Made { job, urls, counted: &counted, one_way: &one_way, start }
-        .summary(log.parts(), placement.map(|p| place.record(p)).unwrap_or_default());
+    let summary =
+        summary::Made { job, urls, counted: &counted, one_way: &one_way, start, nics: &nics }
+            .summary(log.parts(), placement.map(|p| place.record(p)).unwrap_or_default());
     let (_, failure) = log.finish(counted.iter().map(|c| c.dropped).sum());
     let came = counted.iter().any(|c| c.packets > c.unmarked);
     if job.stamps == Stamps::Kernel && came && !counted.iter().any(|c| c.stamped) {

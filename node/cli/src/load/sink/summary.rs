@@ -11,6 +11,7 @@ use serde_json::json;
 use super::drive::Counted;
 use super::flow::Flow;
 use crate::load::{Put, missing_stamps};
+use crate::nic::NicWatch;
 
 /// What a summary is made of.
 pub(super) struct Made<'a> {
@@ -19,12 +20,13 @@ pub(super) struct Made<'a> {
     pub(super) counted: &'a [Counted],
     pub(super) one_way: &'a Distribution,
     pub(super) start: Pairing,
+    pub(super) nics: &'a NicWatch,
 }
 
 impl Made<'_> {
     /// Everything the result says.
     pub(super) fn summary(&self, parts: &Parts, placement: Placement) -> Summary {
-        let Self { job, urls, counted, one_way, start } = self;
+        let Self { job, urls, counted, one_way, start, nics } = self;
         let parameters = [
             ("load", json!("sink")),
             ("urls", json!(urls)),
@@ -54,6 +56,8 @@ impl Made<'_> {
             ));
         }
         trust.warnings.extend(missing_stamps(parts));
+        let senders = counted.iter().flat_map(|c| c.flows.keys().map(|(from, _)| *from));
+        trust.note_nics(nics.towards(senders));
         let came = counted.iter().any(|c| c.packets > 0);
         let stamped = counted.iter().any(|c| c.stamped);
         Put {

@@ -23,11 +23,13 @@ use dwell_io::cpu::{self, Placement};
 use dwell_io::port::{Port, PortOptions, StampRequest};
 use dwell_io::udp::UdpPort;
 use dwell_plan::{Stamps, TrafficHeader, TrafficJob};
+use dwell_record::NicDropped;
 use dwell_record::segment::FlowEntry;
 use dwell_units::{Bytes, Nanos, Rate};
 use dwell_wire::iperf2::ServerReport;
 
 use super::Loaded;
+use crate::nic::NicWatch;
 use crate::ping::{SampleFile, StampChoice};
 use crate::{Failure, PlaceArgs};
 use drive::{Driver, Flow, Sent};
@@ -144,6 +146,7 @@ struct Outcome {
     /// Of each iperf flow, if it came.
     reports: Vec<Option<ServerReport>>,
     keeps_samples: bool,
+    nics: Option<Vec<NicDropped>>,
 }
 
 /// Whether each packet is worth its punctuality.
@@ -197,6 +200,7 @@ pub(crate) fn send(
         },
     };
     let real_time = plan.place.real_time(keeps_samples && plan.mostly_sleeps());
+    let nics = NicWatch::start();
     let main = thread::current();
     let over = AtomicBool::new(false);
     let (driver, placement) = thread::scope(|scope| {
@@ -212,7 +216,8 @@ pub(crate) fn send(
         timing.join().expect("the timing loop does not panic")
     })?;
     let reports = driver.ending.reports();
-    let outcome = Outcome { sent: driver.sent, placement, reports, keeps_samples };
+    let nics = nics.towards([plan.peer]);
+    let outcome = Outcome { sent: driver.sent, placement, reports, keeps_samples, nics };
     let summary = summary::summary(job, &plan, &outcome, &recorder);
     let (_, failure) = recorder.log.finish(outcome.sent.dropped);
     if job.stamps == Stamps::Kernel && keeps_samples && summary.stamps.tx == Some(Rung::User) {

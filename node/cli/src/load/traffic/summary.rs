@@ -73,6 +73,7 @@ pub(super) fn summary(
         ..Trust::default()
     };
     trust.warnings.extend(missing_stamps(parts));
+    trust.note_nics(outcome.nics.clone());
     trust.note_clocks(&recorder.start, &dwell_io::clock::pair());
     let tx = if parts.missing(Point::TxKernel).is_some() { Rung::KernelSw } else { Rung::User };
     Put {
