@@ -130,3 +130,46 @@ fn a_routed_flow_whose_node_nobody_stamps_has_no_link_delay() {
     let warnings = route["trust"]["warnings"].to_string();
     assert!(warnings.contains("neither its delay nor that of links is known"), "{warnings}");
 }
+
+#[test]
+fn an_enciphered_flow_through_a_weakened_and_loaded_node_says_what_was_asked_and_burnt() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.write(
+        "weak.toml",
+        &format!(
+            "version = 1\nname = \"weak\"\ntopology = {{ lab = \"line:3\", quota = {{ n2 = \"30%\" }} }}\n\
+             [flow]\nfrom = \"n1\"\nto = \"n3\"\nsize = \"300B\"\nrate = \"200pps\"\ncount = {PACKETS}\n\
+             [relay]\non = \"n2\"\nmode = \"encrypt\"\n\
+             [loads.most]\ncpu = [{{ on = \"n2\", level = \"90%\" }}]\n\
+             [matrix]\nload = [\"none\", \"most\"]\n[trials]\norder = \"as-written\"\n"
+        ),
+    );
+    let output = place.dwell(&["run", &plan, "--quiet"]);
+    assert!(output.status.success(), "{output:?}");
+    place.assert_nothing_is_left();
+    let shown = place.json(&["show", "last"]);
+    assert_follows("dwell.run", &shown);
+    let [idle, loaded] = shown["trials"].as_array().unwrap().as_slice() else { panic!() };
+    for trial in [idle, loaded] {
+        assert_eq!(trial["packets"]["received"], PACKETS, "{trial:#}");
+        assert_eq!(trial["metrics"]["processing_ns"]["count"], PACKETS, "{trial:#}");
+        assert_eq!(trial["values"]["quota_n2_asked_ratio"], 0.3);
+        let machines = trial["machines"].as_array().unwrap();
+        let relay = machines.iter().find(|it| it["summary"]["kind"] == "relay").unwrap();
+        assert_eq!(relay["summary"]["parameters"]["mode"], "encrypt");
+        assert_eq!(relay["summary"]["values"]["nonce_bytes"], 12, "{relay:#}");
+    }
+    let value = |trial: &Value, name: &str| trial["values"][name].as_f64().unwrap();
+    let burnt = [idle, loaded].map(|trial| value(trial, "quota_n2_burnt_ratio"));
+    assert!(burnt[0] < 0.2 && (0.2..0.33).contains(&burnt[1]), "{burnt:?}");
+    assert!(value(loaded, "quota_n2_throttled_ns") > 0.0, "{loaded:#}");
+    // It asked for more than the node may use, and that is told.
+    let load = &loaded["loads"][0];
+    assert_eq!(load["values"]["asked_ratio"], 0.9, "{load:#}");
+    assert!(value(load, "burnt_ratio") < 0.33, "{load:#}");
+    let warnings = load["trust"]["warnings"].to_string();
+    assert!(warnings.contains("or a quota holds this node"), "{warnings}");
+}

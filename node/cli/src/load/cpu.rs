@@ -70,7 +70,8 @@ pub(crate) fn burn(
     let mean = burnt.iter().sum::<f64>() / burnt.len() as f64;
     let mut warnings = Vec::new();
     if (mean - job.level.as_f64()).abs() > 0.03 {
-        warnings.push("the level was missed by more than 3 points: others used these CPUs".into());
+        let why = "others used these CPUs, or a quota holds this node";
+        warnings.push(format!("the level was missed by more than 3 points: {why}"));
     }
     let took = (monotonic() - start).0.max(0) as u64;
     let values = [
