@@ -64,6 +64,27 @@ impl Figure {
         spec.insert("config".into(), theme::light());
         Self { id: id.into(), title, finding, spec: Value::Object(spec), table }
     }
+
+    /// The same under another title, in the picture too.
+    pub(crate) fn titled(mut self, title: impl Into<String>) -> Self {
+        let before = std::mem::replace(&mut self.title, title.into());
+        let text = self.spec["title"]["text"].as_str().and_then(|text| text.strip_prefix(&before));
+        if let Some(caption) = text.map(str::to_owned) {
+            self.spec["title"]["text"] = json!(format!("{}{caption}", self.title));
+        }
+        self.described()
+    }
+
+    /// The same with another finding, in the picture too.
+    pub(crate) fn saying(mut self, finding: impl Into<String>) -> Self {
+        self.finding = finding.into();
+        self.described()
+    }
+
+    fn described(mut self) -> Self {
+        self.spec["description"] = json!(format!("{}. {}", self.title, self.finding));
+        self
+    }
 }
 
 impl Table {
@@ -103,6 +124,13 @@ pub(crate) fn handy(min: f64, max: f64) -> Vec<f64> {
 
 fn scaled(step: f64, exponent: i32) -> f64 {
     if exponent >= 0 { step * 10f64.powi(exponent) } else { step / 10f64.powi(-exponent) }
+}
+
+/// The same channel where another one's legend tells the groups, or the panels do.
+pub(crate) fn without_legend(channel: &Value) -> Value {
+    let mut channel = channel.clone();
+    channel["legend"] = Value::Null;
+    channel
 }
 
 /// The channel that tells groups apart, by colour here and by dash or shape beside it: the domain

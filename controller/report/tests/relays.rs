@@ -3,7 +3,7 @@
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
-use dwell_report::data::RunData;
+use dwell_report::data::{RunData, TrialData};
 use dwell_report::{figures, findings};
 use synthetic::{PI_ZERO, Relay, relays, relays_repeated};
 
@@ -50,4 +50,66 @@ fn losses_of_modes_are_counted_where_all_modes_were_measured() {
     // Of 18 combinations of a mode 12 are left: 200 packets/s, three sizes, two loads, two links.
     let sent: Vec<&str> = figure.table.rows.iter().map(|row| row[1].as_str()).collect();
     assert_eq!(sent, ["3,600", "3,600", "3,672"], "{:?}", figure.table);
+}
+
+#[test]
+fn a_bar_and_its_ratio_are_of_one_trial() {
+    let mut run = relays_repeated(PI_ZERO, 3);
+    // The middle node delay, the middle link delay and the middle ratio are of three trials.
+    for trial in &mut run.trials {
+        let (node, links) = [(3.0, 4.0), (1.0, 1.0), (2.0, 0.5)][trial.repetition as usize - 1];
+        for metric in ["node_delay_ns", "node_delay_netfilter_ns"] {
+            scale(trial, metric, node);
+        }
+        scale(trial, "link_delay_ns", links);
+    }
+    let all = figures(&run);
+    let figure = all.iter().find(|figure| figure.id == "end-to-end").unwrap();
+    let column =
+        |words: &str| figure.table.columns.iter().position(|name| name.starts_with(words)).unwrap();
+    let [node, links, nlr] = ["node as", "both links", "node over links"].map(column);
+    assert_eq!(figure.table.rows.len(), 9);
+    for row in &figure.table.rows {
+        let number = |text: &str| text.replace([',', '%', ' '], "").parse::<f64>().unwrap();
+        let ratio = number(&row[node]) / number(&row[links]);
+        assert!((ratio / (number(&row[nlr]) / 100.0) - 1.0).abs() < 0.03, "{row:?}");
+    }
+    // Links end at sockets where a program relays, and at hooks where the kernel routes.
+    let said = &figure.finding;
+    assert!(said.contains("netfilter's hooks (route) and node delay (translate and enc"), "{said}");
+}
+
+fn scale(trial: &mut TrialData, metric: &str, factor: f64) {
+    let scaled = |ns: i64| (ns as f64 * factor) as i64;
+    for step in trial.series.get_mut(metric).into_iter().flat_map(|series| &mut series.steps) {
+        step.value_ns = scaled(step.value_ns);
+    }
+    if let Some(figures) = trial.summary.as_mut().unwrap().metrics.get_mut(metric) {
+        figures.p95 = figures.p95.map(scaled);
+    }
+}
+
+#[test]
+fn pictures_that_differ_in_mode_alone_say_which_mode_they_are_of() {
+    let all = figures(&relays(PI_ZERO));
+    let picture = |id: &str| {
+        let figure = all.iter().find(|figure| figure.id == id).unwrap();
+        figure.spec["title"]["text"].as_str().unwrap().to_owned()
+    };
+    for mode in ["route", "translate", "encrypt"] {
+        let said = picture(&format!("fit-size-{mode}"));
+        assert!(said.contains(&format!("against size, relay {mode} | run ")), "{said}");
+    }
+    assert!(picture("ecdf").contains(", by mode of relaying | run "), "{}", picture("ecdf"));
+}
+
+#[test]
+fn what_s0_varied_comes_before_the_rate_of_links() {
+    let all = figures(&relays(PI_ZERO));
+    let order: Vec<&str> =
+        all.iter().map(|figure| figure.id.as_str()).filter(|id| id.starts_with("p95-")).collect();
+    assert_eq!(order, ["p95-size", "p95-rate", "p95-load", "p95-topology-link-rate"]);
+    // Stress is told as it was asked for and as it was burnt.
+    let load = all.iter().find(|figure| figure.id == "p95-load").unwrap();
+    assert!(load.spec.to_string().contains("most (90 % asked, 89 % burnt)"));
 }

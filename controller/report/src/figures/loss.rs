@@ -90,17 +90,18 @@ pub(super) fn by_mode(run: &RunData) -> Option<Figure> {
     let alike = measured.reduce(|a, b| a.intersection(&b).cloned().collect())?;
     let mut part = run.at(&[]);
     part.trials.retain(|trial| alike.contains(&others(trial)));
-    let mut figure = loss(&part, axis)?;
+    let figure = loss(&part, axis)?;
     let levels = |axis: &Axis| {
         let at = |value: &&String| alike.iter().any(|it| it.get(&axis.name) == Some(*value));
         let values: Vec<String> = axis.values.iter().filter(at).cloned().collect();
         format!("{} {}", axis_words(&axis.name), listed(&values))
     };
     let said: Vec<String> = run.axes.iter().filter(|axis| axis.name != RELAY).map(levels).collect();
+    let mut finding = figure.finding.clone();
     if !said.is_empty() {
-        figure.finding += &format!(" Counted where every mode was measured: {}.", said.join("; "));
+        finding += &format!(" Counted where every mode was measured: {}.", said.join("; "));
     }
-    Some(figure)
+    Some(figure.titled("Losses by mode of relaying").saying(finding))
 }
 
 impl Loss {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::cumulative::table;
 use super::{Overlay, capital};
-use crate::figure::{Figure, WIDTH, delay_axis, told_apart};
+use crate::figure::{Figure, WIDTH, delay_axis, told_apart, without_legend};
 use crate::group::Group;
 use crate::quantity::{compared, delay_ns, significant};
 
@@ -56,7 +56,7 @@ pub(crate) fn percentiles(overlay: &Overlay) -> Option<Figure> {
         "layer": [
             {
                 "data": {"values": values}, "mark": {"type": "line"},
-                "encoding": {"strokeDash": apart}
+                "encoding": {"strokeDash": without_legend(&apart)}
             },
             {
                 "data": {"values": ends}, "mark": {"type": "point", "filled": true, "size": 70, "tooltip": true},
