@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{RELAY, Subject, bands, modes};
 use crate::condition::{Condition, Links, axis_words};
 use crate::data::{Axis, TrialData};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, slug, told_apart, without_legend};
+use crate::figure::{Figure, Table, WIDTH, delay_axis, slug, told_apart};
 use crate::group::{self, Group};
 use crate::metric;
 use crate::quantity::{Unit, count, delay_ns, listed, share};
@@ -190,8 +190,8 @@ fn body(subject: &Subject, axis: &Axis, spots: &[Spot]) -> Value {
         let labels: Vec<String> =
             modes(subject.run).iter().map(|mode| format!("{RELAY} {mode}")).collect();
         let mut apart = told_apart(labels.iter().map(String::as_str));
-        // The legend would else be as pale as the bands.
-        apart["legend"] = json!({"symbolOpacity": 1});
+        // The legend would else be as pale as the bands, and its symbols frayed by dashes.
+        apart["legend"] = json!({"symbolOpacity": 1, "symbolStrokeWidth": 0});
         let heading = format!("{} [{}]", super::capital(metric::words(metric)), unit.name());
         Some(json!({
             "data": {"values": rows}, "width": WIDTH, "height": 200,
@@ -204,7 +204,7 @@ fn body(subject: &Subject, axis: &Axis, spots: &[Spot]) -> Value {
                 },
                 {
                     "mark": {"type": "line"},
-                    "encoding": {"y": y("p95"), "strokeDash": without_legend(&apart)}
+                    "encoding": {"y": y("p95"), "strokeDash": apart}
                 },
                 {
                     "mark": {"type": "point", "filled": true, "size": 64, "opacity": 1, "tooltip": {"content": "data"}},

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::cumulative::table;
 use super::{Overlay, capital};
-use crate::figure::{Figure, WIDTH, delay_axis, told_apart, without_legend};
+use crate::figure::{Figure, WIDTH, delay_axis, told_apart};
 use crate::group::Group;
 use crate::quantity::{compared, delay_ns, significant};
 
@@ -38,7 +38,9 @@ pub(crate) fn percentiles(overlay: &Overlay) -> Option<Figure> {
         .chain((1..7).map(|e| 10f64.powi(e)))
         .filter(|m| *m <= most * 1.01)
         .collect();
-    let apart = told_apart(overlay.labels());
+    let mut apart = told_apart(overlay.labels());
+    // Dashes would fray the symbols.
+    apart["legend"] = json!({"symbolStrokeWidth": 0});
     let encoding = json!({
         "x": {
             "field": "odds", "type": "quantitative",
@@ -56,7 +58,7 @@ pub(crate) fn percentiles(overlay: &Overlay) -> Option<Figure> {
         "layer": [
             {
                 "data": {"values": values}, "mark": {"type": "line"},
-                "encoding": {"strokeDash": without_legend(&apart)}
+                "encoding": {"strokeDash": apart}
             },
             {
                 "data": {"values": ends}, "mark": {"type": "point", "filled": true, "size": 70, "tooltip": true},

@@ -34,23 +34,35 @@ fn by_mode(run: &RunData) -> Vec<(String, RunData)> {
 fn node_delay(run: &RunData) -> Option<String> {
     let metric = metric::node_delay(run)?;
     let condition = Condition::of(run, metric, Links::Bare);
-    let median = |(mode, part): (String, RunData)| {
-        let all = Group::new(String::new(), group::finished(&part).collect(), metric);
-        let [p50, p95] = [Quantile::P50, Quantile::P95].map(|q| all.steps.quantile(q));
-        Some(format!("{} ({}) at {mode}", delay_ns(p50?), delay_ns(p95?)))
-    };
     let here = run.at(&condition.levels());
-    let medians: Vec<String> = by_mode(&here).into_iter().filter_map(median).collect();
-    let noun = metric::words(metric);
+    let medians = |metric: &str| -> Vec<String> {
+        let median = |(mode, part): (String, RunData)| {
+            let all = Group::new(String::new(), group::finished(&part).collect(), metric);
+            let [p50, p95] = [Quantile::P50, Quantile::P95].map(|q| all.steps.quantile(q));
+            Some(format!("{} ({}) at {mode}", delay_ns(p50?), delay_ns(p95?)))
+        };
+        by_mode(&here).into_iter().filter_map(median).collect()
+    };
+    let of_s0 = match medians(HOOKS) {
+        found if found.is_empty() || metric == HOOKS || run.claims.is_none() => String::new(),
+        found => format!(
+            " Between netfilter's hooks, where S0 stamped and where its claims are judged: {}.",
+            listed(&found)
+        ),
+    };
+    let (noun, medians) = (metric::words(metric), medians(metric));
     (!medians.is_empty()).then(|| {
         format!(
-            "Median {noun} (in brackets the 95th percentile){}: {}. Modes are compared on this rung \
-             of stamps only.",
+            "Median {noun} (in brackets the 95th percentile){}: {}. Figures compare modes on this rung \
+             of stamps.{of_s0}",
             held(&condition),
             listed(&medians)
         )
     })
 }
+
+/// The rung of S0 (S0.6).
+const HOOKS: &str = "node_delay_netfilter_ns";
 
 /// Under what something was found, as a clause: `, at size 1000B, rate 200pps`.
 fn held(condition: &Condition) -> String {
