@@ -3,7 +3,8 @@
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
-use dwell_report::data::{RunData, TrialData};
+use dwell_record::Scalar;
+use dwell_report::data::{MachineData, RunData, TrialData};
 use dwell_report::{figures, findings};
 use synthetic::{PI_ZERO, Relay, relays, relays_repeated};
 
@@ -112,4 +113,40 @@ fn what_s0_varied_comes_before_the_rate_of_links() {
     // Stress is told as it was asked for and as it was burnt.
     let load = all.iter().find(|figure| figure.id == "p95-load").unwrap();
     assert!(load.spec.to_string().contains("most (90 % asked, 89 % burnt)"));
+}
+
+#[test]
+fn machines_on_the_way_are_told_by_mode_with_their_engines_stamps_and_quotas() {
+    let mut run = relays(PI_ZERO);
+    for trial in &mut run.trials {
+        let way = trial.summary.as_mut().unwrap();
+        let routed = trial.parameters["relay"] == "route";
+        let rung = if routed { ["rx_driver", "tx_tcx"] } else { ["rx_kernel", "tx_kernel"] };
+        way.engine = if routed { "kernel" } else { "socket" }.to_owned();
+        way.parameters.insert("node_rung".to_owned(), rung.as_slice().into());
+        way.parameters.insert("relay_node".to_owned(), "n2".into());
+        let burnt = 0.18 + 0.02 * f64::from(trial.trial % 2);
+        for (name, ratio) in [("asked", 0.2), ("burnt", burnt)] {
+            way.values.insert(format!("quota_n2_{name}_ratio"), Some(Scalar::Real(ratio)));
+        }
+        if !routed {
+            let mut relay = way.clone();
+            let ciphers = trial.parameters["relay"] == "encrypt";
+            let aes = if ciphers { "; AES: aes-ni" } else { "" };
+            relay.engine = format!("socket, blocking{aes}");
+            let added = if ciphers { 12 } else { 0 };
+            relay.values = [("nonce_bytes".to_owned(), Some(Scalar::Count(added)))].into();
+            trial.machines.push(MachineData { node: "n2".to_owned(), summary: relay });
+        }
+    }
+    let table = dwell_report::machines(&run);
+    let rows: Vec<String> = table.rows.iter().map(|row| row.join("|")).collect();
+    let expected = [
+        "n2|route|routes|kernel|-|-|rx_driver to tx_tcx|20 %|18 % to 20 %|36",
+        "n2|translate|relays|socket, blocking|-|0|rx_kernel to tx_kernel|20 %|18 % to 20 %|36",
+        "n2|encrypt|relays|socket, blocking|aes-ni|12|rx_kernel to tx_kernel|20 %|18 % to 20 %|36",
+    ];
+    assert_eq!(rows, expected);
+    assert!(dwell_report::page(&run).contains("Machines on the way"));
+    assert!(dwell_report::machines(&synthetic::loads()).rows.is_empty(), "a ping has no relay");
 }
