@@ -57,7 +57,7 @@ impl Figure {
         let mut spec = Map::new();
         spec.insert("$schema".into(), json!("https://vega.github.io/schema/vega-lite/v6.json"));
         spec.insert("description".into(), json!(format!("{title}. {finding}")));
-        spec.insert("title".into(), json!({"text": format!("{title} | {caption}")}));
+        spec.insert("title".into(), json!({"text": under(&title, caption)}));
         if let Value::Object(body) = body {
             spec.extend(body);
         }
@@ -68,9 +68,10 @@ impl Figure {
     /// The same under another title, in the picture too.
     pub(crate) fn titled(mut self, title: impl Into<String>) -> Self {
         let before = std::mem::replace(&mut self.title, title.into());
-        let text = self.spec["title"]["text"].as_str().and_then(|text| text.strip_prefix(&before));
-        if let Some(caption) = text.map(str::to_owned) {
-            self.spec["title"]["text"] = json!(format!("{}{caption}", self.title));
+        let text = &self.spec["title"]["text"];
+        let rest = text.as_str().and_then(|text| text.strip_prefix(&before)?.strip_prefix(" | "));
+        if let Some(caption) = rest.or_else(|| text[1].as_str()).map(str::to_owned) {
+            self.spec["title"]["text"] = under(&self.title, &caption);
         }
         self.described()
     }
@@ -85,6 +86,13 @@ impl Figure {
         self.spec["description"] = json!(format!("{}. {}", self.title, self.finding));
         self
     }
+}
+
+/// What stands under a picture: in one line where that fits under its plot, else in two.
+fn under(title: &str, caption: &str) -> Value {
+    const LINE: usize = 110;
+    let line = format!("{title} | {caption}");
+    if line.chars().count() <= LINE { json!(line) } else { json!([title, caption]) }
 }
 
 impl Table {

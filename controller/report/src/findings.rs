@@ -32,6 +32,7 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
     match Subject::of(run) {
         Some(subject) => {
             say("delay".into(), delays(&subject));
+            relay::relays(run).into_iter().for_each(|Finding { id, text }| say(id, text));
             for axis in &run.axes {
                 let text = if modes(run).is_empty() {
                     effect::several(run, subject.metric, axis)
@@ -44,7 +45,6 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
         }
         None => say("delay".into(), nothing(run)),
     }
-    relay::relays(run).into_iter().for_each(|Finding { id, text }| say(id, text));
     if let Some(text) = losses(run) {
         say("loss".into(), text);
     }

@@ -91,7 +91,7 @@ fn stacks<'a>(subject: &Subject<'a>, held: &Condition) -> Vec<Stack<'a>> {
             };
             let trials: Vec<&TrialData> = group::finished(run).filter(fits).collect();
             let Some(trial) = middle(&trials) else { continue };
-            let p95 = |metric: &str| group::percentile_of(trial, metric, Quantile::P95);
+            let p95 = |metric: &str| p95(trial, metric);
             let Some(rung) = nlr::rung(trial) else { continue };
             let (Some(node), Some(links)) = (p95(rung), p95("link_delay_ns")) else { continue };
             let parts = match (p95("link_in_ns"), p95("link_out_ns")) {
@@ -108,11 +108,16 @@ fn stacks<'a>(subject: &Subject<'a>, held: &Condition) -> Vec<Stack<'a>> {
     stacks
 }
 
+/// The 95th percentile of a trial; of parts that no figure draws only what sums them up is there.
+fn p95(trial: &TrialData, metric: &str) -> Option<i64> {
+    let stored = || trial.summary.as_ref()?.metrics.get(metric)?.p95;
+    group::percentile_of(trial, metric, Quantile::P95).or_else(stored)
+}
+
 /// Of trials the one whose node is in the middle in relation to its links.
 fn middle<'a>(trials: &[&'a TrialData]) -> Option<&'a TrialData> {
     let ratio = |trial: &&'a TrialData| {
-        let p95 = |metric: &str| group::percentile_of(trial, metric, Quantile::P95);
-        let (node, links) = (p95(nlr::rung(trial)?)?, p95("link_delay_ns")?);
+        let (node, links) = (p95(trial, nlr::rung(trial)?)?, p95(trial, "link_delay_ns")?);
         Some((*trial, node as f64 / links.max(1) as f64))
     };
     let mut all: Vec<_> = trials.iter().filter_map(ratio).collect();
