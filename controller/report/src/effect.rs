@@ -32,14 +32,16 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
     if axis.name == RELAY {
         return several(run, subject.metric, axis).then(|| said(subject, axis, among));
     }
-    let of_mode = |mode: &String| {
+    let of_mode = |(place, mode): (usize, &String)| {
         let part = run.only(RELAY, mode);
-        let noun = format!("{} of {mode}", subject.noun);
+        // The rung is said once.
+        let noun = if place == 0 { subject.noun } else { "delay" };
+        let noun = format!("{noun} of {mode}");
         let here = Subject { noun: &noun, ..Subject::about(&part, subject.metric)? };
         let axis = part.axes.iter().find(|other| other.name == axis.name)?;
         several(&part, subject.metric, axis).then(|| said(&here, axis, among))
     };
-    let each: Vec<String> = modes.iter().filter_map(of_mode).collect();
+    let each: Vec<String> = modes.iter().enumerate().filter_map(of_mode).collect();
     (!each.is_empty()).then(|| each.join(" "))
 }
 
