@@ -11,15 +11,16 @@ use crate::quantity::{count, share};
 
 /// What a node was in some trials.
 struct Part {
-    /// The cells up to `CPU quota asked`.
-    told: [String; 8],
+    /// The cells up to `CPU quota asked`, without the modes.
+    told: [String; 7],
+    modes: Vec<String>,
     /// The smallest and the largest share of a processor that the node's processes burnt.
     burnt: Option<(f64, f64)>,
     trials: u64,
 }
 
-/// One row per node, mode of relaying and what the node did, over the trials in which it told the
-/// same; without rows where no packets went through a node one way.
+/// One row per node and what it did, over the trials and modes of relaying in which it told the same;
+/// without columns that nothing fills, and without rows where no packets went through a node one way.
 ///
 /// `stamps` are those between which the node's part of the way lies, or that a trace took; `bytes
 /// added` is what an enciphered packet is longer by.
@@ -30,30 +31,36 @@ pub fn machines(run: &RunData) -> Table {
             continue;
         };
         let mode = mode(trial, way);
-        let routes = routing(way, &mode).map(|told| (told, text(way, "relay_node")));
-        let told =
-            trial.machines.iter().map(|it| (told(way, &mode, &it.node, &it.summary), &*it.node));
+        let routes = routing(way).map(|told| (told, text(way, "relay_node")));
+        let told = trial.machines.iter().map(|it| (told(way, &it.node, &it.summary), &*it.node));
         for (told, node) in told.map(|(told, node)| (told, node.to_owned())).chain(routes) {
             let burnt = quota(way, &node, "burnt_ratio");
             let span = burnt.map(|ratio| (ratio, ratio));
             match parts.iter_mut().find(|part| part.told == told) {
                 Some(part) => {
                     part.trials += 1;
+                    if !part.modes.contains(&mode) {
+                        part.modes.push(mode.clone());
+                    }
                     part.burnt = match (part.burnt, span) {
                         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
                         (a, b) => a.or(b),
                     };
                 }
-                None => parts.push(Part { told, burnt: span, trials: 1 }),
+                None => {
+                    parts.push(Part { told, modes: vec![mode.clone()], burnt: span, trials: 1 })
+                }
             }
         }
     }
     let modes = crate::figures::modes(run);
-    let place = |part: &Part| modes.iter().position(|mode| *mode == part.told[1]);
-    parts.sort_by_key(|part| (part.told[0].clone(), place(part), part.told[2].clone()));
+    let place = |name: &String| modes.iter().position(|mode| mode == name);
+    parts.iter_mut().for_each(|part| part.modes.sort_by_key(place));
+    parts.sort_by_key(|part| {
+        (part.told[0].clone(), part.modes.first().and_then(place), part.told[1].clone())
+    });
     let mut table = Table::new([
         "node",
-        "mode",
         "does",
         "engine",
         "AES by",
@@ -61,14 +68,28 @@ pub fn machines(run: &RunData) -> Table {
         "stamps",
         "CPU quota asked",
         "CPU quota burnt",
+        "modes",
         "trials",
     ]);
-    for Part { told, burnt, trials } in parts {
+    for Part { told, modes, burnt, trials } in parts {
         let burnt = burnt.map_or_else(none, |(least, most)| match (share(least), share(most)) {
             (least, most) if least == most => least,
             (least, most) => format!("{least} to {most}"),
         });
-        table.rows.push(told.into_iter().chain([burnt, count(trials)]).collect());
+        let mode = modes.join(", ");
+        table.rows.push(told.into_iter().chain([burnt, mode, count(trials)]).collect());
+    }
+    without_empty(table)
+}
+
+/// Without the columns that no row fills, such as those of quotas where no node is held to one.
+fn without_empty(mut table: Table) -> Table {
+    let filled: Vec<bool> = (0..table.columns.len())
+        .map(|column| table.rows.iter().any(|row| row.get(column).is_some_and(|it| *it != none())))
+        .collect();
+    for row in table.rows.iter_mut().chain([&mut table.columns]) {
+        let mut kept = filled.iter();
+        row.retain(|_| kept.next() == Some(&true));
     }
     table
 }
@@ -78,7 +99,7 @@ fn mode(trial: &TrialData, way: &Summary) -> String {
 }
 
 /// What a machine told of itself.
-fn told(way: &Summary, mode: &str, node: &str, summary: &Summary) -> [String; 8] {
+fn told(way: &Summary, node: &str, summary: &Summary) -> [String; 7] {
     let (engine, aes) = match summary.engine.split_once("; AES: ") {
         Some((engine, aes)) => (engine, aes.to_owned()),
         None => (summary.engine.as_str(), none()),
@@ -95,16 +116,16 @@ fn told(way: &Summary, mode: &str, node: &str, summary: &Summary) -> [String; 8]
         _ => none(),
     };
     let asked = quota(way, node, "asked_ratio").map_or_else(none, share);
-    [node.to_owned(), mode.to_owned(), does.into(), engine.into(), aes, added, stamps, asked]
+    [node.to_owned(), does.into(), engine.into(), aes, added, stamps, asked]
 }
 
 /// The node whose kernel sends packets on: no program there tells of it.
-fn routing(way: &Summary, mode: &str) -> Option<[String; 8]> {
+fn routing(way: &Summary) -> Option<[String; 7]> {
     let node = way.parameters.get("relay_node")?.as_str().filter(|_| way.engine == "kernel")?;
     let asked = quota(way, node, "asked_ratio").map_or_else(none, share);
     let stamps = list(way, "node_rung", " to ");
     let [does, engine] = ["routes", "kernel"].map(str::to_owned);
-    Some([node.to_owned(), mode.to_owned(), does, engine, none(), none(), stamps, asked])
+    Some([node.to_owned(), does, engine, none(), none(), stamps, asked])
 }
 
 /// What a trial says of a node that is held to a share of a processor.

@@ -150,11 +150,21 @@ fn machines_on_the_way_are_told_by_mode_with_their_engines_stamps_and_quotas() {
     let table = dwell_report::machines(&run);
     let rows: Vec<String> = table.rows.iter().map(|row| row.join("|")).collect();
     let expected = [
-        "n2|route|routes|kernel|-|-|rx_driver to tx_tcx|20 %|18 % to 20 %|36",
-        "n2|translate|relays|socket, blocking|-|0|rx_kernel to tx_kernel|20 %|18 % to 20 %|36",
-        "n2|encrypt|relays|socket, blocking|aes-ni|12|rx_kernel to tx_kernel|20 %|18 % to 20 %|36",
+        "n2|routes|kernel|-|-|rx_driver to tx_tcx|20 %|18 % to 20 %|route|36",
+        "n2|relays|socket, blocking|-|0|rx_kernel to tx_kernel|20 %|18 % to 20 %|translate|36",
+        "n2|relays|socket, blocking|aes-ni|12|rx_kernel to tx_kernel|20 %|18 % to 20 %|encrypt|36",
     ];
     assert_eq!(rows, expected);
     assert!(dwell_report::page(&run).contains("Machines on the way"));
+    // The same without quotas, and told alike in both modes.
+    for trial in &mut run.trials {
+        trial.summary.as_mut().unwrap().values.clear();
+        trial.machines.iter_mut().for_each(|it| it.summary.engine = "batch".to_owned());
+        trial.machines.iter_mut().for_each(|it| it.summary.values.clear());
+    }
+    let table = dwell_report::machines(&run);
+    assert_eq!(table.columns, ["node", "does", "engine", "stamps", "modes", "trials"]);
+    let row = ["n2", "relays", "batch", "rx_kernel to tx_kernel", "translate, encrypt", "72"];
+    assert_eq!(table.rows[1], row);
     assert!(dwell_report::machines(&synthetic::loads()).rows.is_empty(), "a ping has no relay");
 }

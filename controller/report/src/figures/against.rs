@@ -190,8 +190,8 @@ fn body(subject: &Subject, axis: &Axis, spots: &[Spot]) -> Value {
         let labels: Vec<String> =
             modes(subject.run).iter().map(|mode| format!("{RELAY} {mode}")).collect();
         let mut apart = told_apart(labels.iter().map(String::as_str));
-        // The legend would else be as pale as the bands, and its symbols frayed by dashes.
-        apart["legend"] = json!({"symbolOpacity": 1, "symbolStrokeWidth": 0});
+        // The legend would else be as pale as the bands.
+        apart["legend"] = json!({"symbolOpacity": 1});
         let heading = format!("{} [{}]", super::capital(metric::words(metric)), unit.name());
         Some(json!({
             "data": {"values": rows}, "width": WIDTH, "height": 200,

@@ -38,9 +38,7 @@ pub(crate) fn percentiles(overlay: &Overlay) -> Option<Figure> {
         .chain((1..7).map(|e| 10f64.powi(e)))
         .filter(|m| *m <= most * 1.01)
         .collect();
-    let mut apart = told_apart(overlay.labels());
-    // Dashes would fray the symbols.
-    apart["legend"] = json!({"symbolStrokeWidth": 0});
+    let apart = told_apart(overlay.labels());
     let encoding = json!({
         "x": {
             "field": "odds", "type": "quantitative",
