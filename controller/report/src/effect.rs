@@ -1,9 +1,11 @@
-//! What a parameter does to the delay, in a sentence, as far as repetitions can tell.
+//! What a parameter does to the delay, in a sentence, as far as repetitions can tell. Of a run over
+//! modes of relaying it is said of each mode by itself.
 
 use dwell_stats::Quantile;
 
-use crate::data::Axis;
-use crate::figures::{Subject, capital};
+use crate::condition::axis_words;
+use crate::data::{Axis, RunData};
+use crate::figures::{RELAY, Subject, capital, modes};
 use crate::group::{self, Group};
 use crate::quantity::{compared, delay, listed};
 use crate::shift::Shift;
@@ -17,17 +19,51 @@ const DOUBTS: [(Quantile, &str, f64); 2] =
 /// first one of the plan the farthest, for each. Every value is compared with the first over what
 /// was measured at both.
 pub(crate) fn effect(subject: &Subject, axis: &Axis) -> String {
-    let (name, noun) = (&axis.name, subject.noun);
+    said(subject, axis, subject.run.axes.len())
+}
+
+/// The same of a run over modes of relaying: each mode by itself, for modes were measured at other
+/// levels, and what a load does to a program it does not do to the kernel. `None` where no mode was
+/// measured at two values.
+pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
+    let run = subject.run;
+    let modes = modes(run);
+    let among = run.axes.len().saturating_sub(1) * modes.len() + 1;
+    if axis.name == RELAY {
+        return several(run, subject.metric, axis).then(|| said(subject, axis, among));
+    }
+    let of_mode = |(place, mode): (usize, &String)| {
+        let part = run.only(RELAY, mode);
+        // The rung is said once.
+        let noun = if place == 0 { subject.noun } else { "delay" };
+        let noun = format!("{noun} of {mode}");
+        let here = Subject { noun: &noun, ..Subject::about(&part, subject.metric)? };
+        let axis = part.axes.iter().find(|other| other.name == axis.name)?;
+        several(&part, subject.metric, axis).then(|| said(&here, axis, among))
+    };
+    let each: Vec<String> = modes.iter().enumerate().filter_map(of_mode).collect();
+    (!each.is_empty()).then(|| each.join(" "))
+}
+
+/// Whether the delay was measured at more than one value.
+pub(crate) fn several(run: &RunData, metric: &str, axis: &Axis) -> bool {
+    group::comparable(run, metric, axis).len() > 1
+}
+
+/// One of so many sentences that share the doubt of their run.
+fn said(subject: &Subject, axis: &Axis, among: usize) -> String {
+    let (name, noun) = (axis_words(&axis.name), subject.noun);
     let groups = group::by_axis(subject.run, subject.metric, axis);
     let groups: Vec<&Group> =
         groups.iter().map(|(_, group)| group).filter(|group| group.steps.count() > 0).collect();
     let Some((first, others)) = groups.split_first() else {
         return format!("Nothing was measured over {name}.");
     };
-    let claims = (others.len() * subject.run.axes.len()).max(1) as f64;
+    let claims = (others.len() * among).max(1) as f64;
     let shifts = |(quantile, _, doubt): (Quantile, &str, f64)| -> Vec<(&Group, Shift)> {
-        let to =
-            |group: &&Group| Shift::between(first, group, quantile, Some(name), doubt / claims);
+        let to = |group: &&Group| {
+            Shift::between(first, group, quantile, Some(&axis.name), doubt / claims)
+        };
         others.iter().map(|group| (*group, to(group))).collect()
     };
     let said = |which: (Quantile, &str, f64)| {

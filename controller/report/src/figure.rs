@@ -57,13 +57,42 @@ impl Figure {
         let mut spec = Map::new();
         spec.insert("$schema".into(), json!("https://vega.github.io/schema/vega-lite/v6.json"));
         spec.insert("description".into(), json!(format!("{title}. {finding}")));
-        spec.insert("title".into(), json!({"text": format!("{title} | {caption}")}));
+        spec.insert("title".into(), json!({"text": under(&title, caption)}));
         if let Value::Object(body) = body {
             spec.extend(body);
         }
         spec.insert("config".into(), theme::light());
         Self { id: id.into(), title, finding, spec: Value::Object(spec), table }
     }
+
+    /// The same under another title, in the picture too.
+    pub(crate) fn titled(mut self, title: impl Into<String>) -> Self {
+        let before = std::mem::replace(&mut self.title, title.into());
+        let text = &self.spec["title"]["text"];
+        let rest = text.as_str().and_then(|text| text.strip_prefix(&before)?.strip_prefix(" | "));
+        if let Some(caption) = rest.or_else(|| text[1].as_str()).map(str::to_owned) {
+            self.spec["title"]["text"] = under(&self.title, &caption);
+        }
+        self.described()
+    }
+
+    /// The same with another finding, in the picture too.
+    pub(crate) fn saying(mut self, finding: impl Into<String>) -> Self {
+        self.finding = finding.into();
+        self.described()
+    }
+
+    fn described(mut self) -> Self {
+        self.spec["description"] = json!(format!("{}. {}", self.title, self.finding));
+        self
+    }
+}
+
+/// What stands under a picture: in one line where that fits under its plot, else in two.
+fn under(title: &str, caption: &str) -> Value {
+    const LINE: usize = 110;
+    let line = format!("{title} | {caption}");
+    if line.chars().count() <= LINE { json!(line) } else { json!([title, caption]) }
 }
 
 impl Table {
@@ -121,6 +150,13 @@ pub(crate) fn handy(min: f64, max: f64) -> Vec<f64> {
 
 fn scaled(step: f64, exponent: i32) -> f64 {
     if exponent >= 0 { step * 10f64.powi(exponent) } else { step / 10f64.powi(-exponent) }
+}
+
+/// The same channel where another one's legend tells the groups, or the panels do.
+pub(crate) fn without_legend(channel: &Value) -> Value {
+    let mut channel = channel.clone();
+    channel["legend"] = Value::Null;
+    channel
 }
 
 /// The channel that tells groups apart, by colour here and by dash or shape beside it: the domain

@@ -82,8 +82,10 @@ pub fn figures(run: &RunData) -> Vec<Figure> {
         Some(subject) => figures = plain(&subject),
         None => {}
     }
-    for axis in run.axes.iter().filter(|axis| !of_modes || axis.name == RELAY) {
-        figures.extend(loss::loss(run, axis));
+    if of_modes {
+        figures.extend(loss::by_mode(run));
+    } else {
+        figures.extend(run.axes.iter().filter_map(|axis| loss::loss(run, axis)));
     }
     number_doubles(&mut figures);
     figures

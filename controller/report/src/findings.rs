@@ -6,9 +6,9 @@ use dwell_stats::{Quantile, share_interval};
 use serde::Serialize;
 
 use crate::data::{RunData, TrialState};
-use crate::effect::effect;
+use crate::effect;
 use crate::fate::Fate;
-use crate::figures::{Subject, capital};
+use crate::figures::{Subject, capital, modes};
 use crate::group::{self, Group};
 use crate::host;
 use crate::measured;
@@ -32,16 +32,19 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
     match Subject::of(run) {
         Some(subject) => {
             say("delay".into(), delays(&subject));
+            relay::relays(run).into_iter().for_each(|Finding { id, text }| say(id, text));
             for axis in &run.axes {
-                let groups = group::comparable(run, subject.metric, axis);
-                if groups.len() > 1 {
-                    say(format!("effect-{}", axis.name), effect(&subject, axis));
-                }
+                let text = if modes(run).is_empty() {
+                    effect::several(run, subject.metric, axis)
+                        .then(|| effect::effect(&subject, axis))
+                } else {
+                    effect::by_mode(&subject, axis)
+                };
+                text.into_iter().for_each(|text| say(format!("effect-{}", axis.name), text));
             }
         }
         None => say("delay".into(), nothing(run)),
     }
-    relay::relays(run).into_iter().for_each(|Finding { id, text }| say(id, text));
     if let Some(text) = losses(run) {
         say("loss".into(), text);
     }
@@ -72,6 +75,10 @@ fn delays(subject: &Subject) -> String {
         ),
         _ => format!("{} were measured.", things(n, "sample")),
     };
+    if !modes(subject.run).is_empty() {
+        // One delay of all modes would be that of none.
+        return text;
+    }
     let closed = measured::mode(subject.run).filter(|mode| *mode == "closed loop");
     let closed = closed.map_or_else(String::new, |mode| format!(" ({mode})"));
     let noun = capital(subject.noun) + &closed;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dwell_record::{Figures, Packets, Scalar};
 use dwell_stats::Quantile;
 
+use crate::condition::axis_words;
 use crate::data::{Axis, RunData, TrialData, TrialState};
 use crate::quantity::Unit;
 use crate::steps::Steps;
@@ -233,15 +234,16 @@ pub(crate) fn trial_label(run: &RunData, trial: &TrialData) -> String {
 /// number or word.
 fn value_label(axis: &Axis, place: usize) -> String {
     let value = axis.values.get(place).map_or("?", String::as_str);
-    format!("{} {value}", axis.name)
+    format!("{} {value}", axis_words(&axis.name))
 }
 
 fn cell_label(run: &RunData, key: &[(usize, &str)]) -> String {
     if key.is_empty() {
         return "all samples".to_owned();
     }
-    let parts = run.axes.iter().zip(key).map(|(axis, (_, value))| format!("{} {value}", axis.name));
-    parts.collect::<Vec<_>>().join(", ")
+    let part =
+        |(axis, (_, value)): (&Axis, &(usize, &str))| format!("{} {value}", axis_words(&axis.name));
+    run.axes.iter().zip(key).map(part).collect::<Vec<_>>().join(", ")
 }
 
 /// Where the trial stands on the axis; a value that the axis does not list comes last.

@@ -59,6 +59,12 @@ pub struct HostData {
     pub on_one_machine: Vec<String>,
 }
 
+/// What puts names that end in numbers in the order of counting: n2 comes before n10.
+fn counted(name: &str) -> (&str, u64) {
+    let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    (word, name[word.len()..].parse().unwrap_or(0))
+}
+
 /// What nodes of a lab are called where they are one machine.
 pub(crate) const ONE_MACHINE: &str = "the one machine";
 
@@ -72,6 +78,7 @@ impl HostData {
                 nodes.push(series.node.clone());
             }
         }
+        nodes.sort_by(|a, b| counted(a).cmp(&counted(b)));
         let first = nodes.first().cloned();
         self.series.retain_mut(|series| {
             let whole = series.quantity.is_of_the_machine();
@@ -203,6 +210,7 @@ impl HostGather {
         let stolen = |it: &HostSeries| it.quantity == Quantity::Steal && it.highest > 0.0;
         let any_stolen = series.iter().any(stolen);
         series.retain(|it| any_stolen || it.quantity != Quantity::Steal);
+        series.sort_by(|a, b| (a.quantity, counted(&a.node)).cmp(&(b.quantity, counted(&b.node))));
         let some = series.iter().any(|series| series.points.len() > 1);
         some.then_some(HostData {
             wanted,

@@ -234,7 +234,13 @@ fn links(run: &RunData, link: &LinkPlan) -> String {
         return "Bare links: no limit of rate, no delay added.".to_owned();
     }
     let by = link.mechanism.as_ref().map_or_else(String::new, |by| format!(", by {by}"));
-    format!("Every link has {}{by}.", listed(&all))
+    let bare = all[0].strip_prefix("a rate of none or ").filter(|_| all.len() == 1);
+    match bare {
+        Some(rate) => {
+            format!("Links are bare in some trials, and have a rate of {rate} in others{by}.")
+        }
+        None => format!("Every link has {}{by}.", listed(&all)),
+    }
 }
 
 /// The loads that trials had, each by its name.
@@ -317,14 +323,19 @@ fn varied<'a>(run: &'a RunData, names: &[&str]) -> Option<&'a Axis> {
     run.axes.iter().find(|axis| names.contains(&axis.name.as_str()))
 }
 
-/// All of them where they are few, else how many there are and the ends: of numbers the least and the
-/// most, in whatever order the plan has them.
+/// All of them where they are few, else how many there are and the ends: of numbers from the least to
+/// the most, in whatever order the plan has them.
 fn values(axis: &Axis) -> String {
     const FEW: usize = 4;
-    if axis.values.len() <= FEW {
-        return axis.values.join(", ");
-    }
     let numbers = axis.numbers.as_ref().filter(|numbers| numbers.len() == axis.values.len());
+    if axis.values.len() <= FEW {
+        let mut places: Vec<usize> = (0..axis.values.len()).collect();
+        if let Some(numbers) = numbers {
+            places.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
+        }
+        let values: Vec<&str> = places.iter().map(|place| axis.values[*place].as_str()).collect();
+        return values.join(", ");
+    }
     let by_number = |numbers: &Vec<f64>| {
         let of = |place: &usize| numbers[*place];
         let places = || 0..numbers.len();

@@ -16,8 +16,14 @@ pub(crate) const NODE: [&str; 3] =
 pub(crate) fn of_trial(trial: &TrialData) -> Option<f64> {
     trial.summary.as_ref()?.parameters.get("link_rate_bps")?.as_f64()?;
     let p95 = |metric: &str| percentile_of(trial, metric, Quantile::P95).map(|ns| ns as f64);
-    let node = NODE.into_iter().find_map(p95)?;
+    let node = p95(rung(trial)?)?;
     Some(node / p95("link_delay_ns").filter(|link| *link > 0.0)?)
+}
+
+/// The rung of node delay of a trial at which its links begin and end: with it alone node and links
+/// make up the way, so that modes may differ in it.
+pub(crate) fn rung(trial: &TrialData) -> Option<&'static str> {
+    NODE.into_iter().find(|metric| percentile_of(trial, metric, Quantile::P95).is_some())
 }
 
 /// What is typical of trials: the geometric mean over combinations of parameters, each of equal weight

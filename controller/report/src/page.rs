@@ -33,6 +33,7 @@ pub fn page(run: &RunData) -> String {
     main += &self::figures_section(&figures);
     main += &sections::trials(run);
     main += &sections::delays(run);
+    main += &sections::machines(run);
     main += &sections::loads(run);
     main += &sections::witnesses(run);
     main += &sections::notes(run);

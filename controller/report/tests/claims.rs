@@ -73,6 +73,24 @@ fn a_fast_machine_fails_what_only_a_slow_one_shows_and_says_why() {
         ],
     );
     assert!(verdict(&run, "S0.25").text.contains("keeps up"));
+    for id in ["S0.18", "S0.20", "S0.21-translate-load", "S0.22-order", "S0.23"] {
+        let text = verdict(&run, id).text;
+        assert!(text.contains(" Why: "), "{id}: {text}");
+    }
+    let order = verdict(&run, "S0.22-order").text;
+    assert!(order.contains("the program itself has a packet for 19"), "{order}");
+}
+
+#[test]
+fn claims_about_the_node_are_judged_on_the_rung_of_s0() {
+    let run = relays(PI_ZERO);
+    let links = ["S0.19", "S0.20", "S0.24", "S0.25"];
+    for claim in claims(&run) {
+        let of_links = links.iter().any(|id| claim.id.starts_with(id));
+        assert!(of_links || claim.text.contains("between netfilter's hooks"), "{claim:?}");
+    }
+    // Node and links make up the way on the rung where the links end.
+    assert!(verdict(&run, "S0.20").text.contains("(node delay, 95th"));
 }
 
 #[test]

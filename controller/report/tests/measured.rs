@@ -85,7 +85,10 @@ fn a_flow_is_told_with_the_node_between_and_what_varies() {
     assert!(sending.contains("5 values from 100pps to 1200pps"), "{sending}");
     assert!(page(&run).contains("open loop, one way"));
     let network = said(&run, "Nodes and links");
-    assert!(network.contains("a rate of none or 65Mbit/s"), "{network}");
+    assert!(
+        network.contains("bare in some trials, and have a rate of 65Mbit/s in others"),
+        "{network}"
+    );
     run.axes.retain(|axis| axis.name != "topology.link.rate");
     assert!(said(&run, "Nodes and links").contains("Bare links"));
 }

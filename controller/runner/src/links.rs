@@ -10,8 +10,9 @@ pub(crate) struct Passed {
     pub(crate) rate_bps: Option<u64>,
     /// How they hold packets; `None` where nothing does, or nobody told.
     pub(crate) mechanism: Option<String>,
-    /// Whether that is a queueing discipline of whoever sends. What waits for a TAP link waits behind
-    /// the driver, and needs no exception.
+    /// Whether that is a queueing discipline of whoever sends. A TAP link needs no exception: its
+    /// driver stamps a frame and then queues it, never stops the discipline before it (it drops what
+    /// does not fit), and the link's program takes every frame at once to hold it itself.
     pub(crate) queue_is_link: bool,
 }
 

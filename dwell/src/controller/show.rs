@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Figures, Kind, Summary};
+use dwell_report::Table;
 use dwell_report::data::{MachineData, RunData, TrialData};
 use dwell_stats::Quantile;
 use dwell_store::{RunKind, RunRow, Store, StoreError};
@@ -220,6 +221,7 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
             number(claim.limit)
         )?;
     }
+    print_machines(out, &dwell_report::machines(run))?;
     let cells: Vec<String> = run.trials.iter().map(|trial| cell(run, trial)).collect();
     let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(4);
     let of_run = dwell_report::main_metric(run);
@@ -298,6 +300,24 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     }
     for note in &run.notes {
         writeln!(out, "note by hand: {note}")?;
+    }
+    Ok(())
+}
+
+/// What the machines of a relay's way did: each column as wide as its widest cell.
+fn print_machines(out: &mut impl Write, table: &Table) -> io::Result<()> {
+    if table.rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let rows = || std::iter::once(&table.columns).chain(&table.rows);
+    let width = |column: usize| {
+        rows().filter_map(|row| Some(row.get(column)?.chars().count())).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
+    for row in rows() {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     Ok(())
 }

@@ -4,6 +4,9 @@
 
 mod jitter;
 mod loss;
+mod why;
+
+use std::collections::BTreeSet;
 
 use dwell_stats::Quantile;
 
@@ -14,7 +17,7 @@ use crate::figures::RELAY;
 use crate::group::percentile_of;
 use crate::metric;
 use crate::nlr::{self, NODE};
-use crate::quantity::{delay, share, three_digits};
+use crate::quantity::{delay, listed, share, three_digits};
 
 /// 95th percentiles within a quarter of each other are flat: below what repetitions of S0's own
 /// differ by.
@@ -26,7 +29,8 @@ const LINEAR: f64 = 0.9;
 /// So little more under stress is no more.
 const NO_MORE: f64 = 1.05;
 
-/// S0 stamped packets between netfilter's hooks (S0.6): the first rung that both modes have.
+/// S0 stamped packets between netfilter's hooks (S0.6): all claims are judged there, or on the first
+/// other rung that their trials have; each says which.
 const RUNGS: [&str; 3] = [NODE[2], NODE[1], NODE[0]];
 
 /// All claims of a run together are wrong with at most this probability, of which each has its part.
@@ -95,7 +99,9 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
     let encrypt = all.mode("encrypt");
     let mut claims = Vec::new();
     let mut say = |id: &str, says: &str, limit: Option<f64>, found: Found| {
-        let text = format!("{says} {}", found.words);
+        let failed = found.verdict == ClaimVerdict::Fail;
+        let why = failed.then(|| why::of(id, &all)).flatten().unwrap_or_default();
+        let text = format!("{says} {}{why}", found.words);
         let (verdict, value) = (found.verdict, found.value);
         claims.push(Claim { id: id.to_owned(), text, verdict, value, limit });
     };
@@ -287,12 +293,19 @@ fn nlr(trials: &Evidence, verdict: impl Fn(Bound) -> ClaimVerdict) -> Found {
     let rates = linked.trials.iter().filter_map(|t| number(t, "link_rate_bps"));
     let rate = rates.fold(f64::MAX, f64::min) / 1e6;
     let words = format!(
-        "Here: {}{} over two links of {} Mbit/s (95th percentiles, typical of trials).",
+        "Here: {}{} over two links of {} Mbit/s ({}, 95th percentiles, typical of trials).",
         share(ratio.value),
         between(ratio, share),
         three_digits(rate),
+        rungs(&linked),
     );
     Found::new(verdict(ratio), ratio.value, words).resting_on(ratio).without(&[&linked])
+}
+
+/// The rung of node delay at which the links of trials end.
+fn rungs(linked: &Evidence) -> String {
+    let all: BTreeSet<&str> = linked.trials.iter().filter_map(|trial| nlr::rung(trial)).collect();
+    listed(&all.into_iter().map(|rung| metric::words(rung).to_owned()).collect::<Vec<_>>())
 }
 
 fn flat(trials: &Evidence, axis: &str) -> Found {
@@ -300,7 +313,7 @@ fn flat(trials: &Evidence, axis: &str) -> Found {
     if bare.is_empty() {
         return nothing(&[&bare], "This mode was not measured.");
     }
-    let Some(metric) = rung(NODE, &[&bare]) else {
+    let Some(metric) = rung(RUNGS, &[&bare]) else {
         return Found::cannot_tell("Here: the node was not stamped.");
     };
     if bare.trials.iter().any(|trial| !trial.parameters.contains_key(axis)) {
@@ -324,7 +337,7 @@ fn linear(encrypt: &Evidence) -> Found {
     if bare.is_empty() {
         return nothing(&[&bare], "Enciphering was not measured.");
     }
-    let Some(metric) = rung(NODE, &[&bare]) else {
+    let Some(metric) = rung(RUNGS, &[&bare]) else {
         return Found::cannot_tell("Here: the node was not stamped.");
     };
     let Some(line) = bare.line("payload_bytes", p95(metric), DOUBT) else {
@@ -371,14 +384,15 @@ fn order(encrypt: &Evidence) -> Found {
     if bare.is_empty() {
         return nothing(&[&bare], "Enciphering was not measured.");
     }
-    let level = rung(NODE, &[&bare]).and_then(|metric| bare.level(p95(metric), DOUBT));
-    let Some(level) = level else {
+    let level = |metric| Some((metric, bare.level(p95(metric), DOUBT)?));
+    let Some((metric, level)) = rung(RUNGS, &[&bare]).and_then(level) else {
         return Found::cannot_tell("Here: the node was not stamped, or too few samples.");
     };
     let words = format!(
-        "Here: {}{} (95th percentile, typical of trials).",
+        "Here: {}{} ({}, 95th percentile, typical of trials).",
         delay(level.value),
-        between(level, delay)
+        between(level, delay),
+        metric::words(metric)
     );
     Found::new(level.at_least(1e6), level.value, words).resting_on(level).without(&[&bare])
 }
@@ -431,15 +445,16 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
     if idle.is_empty() || busy.is_empty() {
         return nothing(&[&idle, &loaded], "The run has no axis load with and without stress.");
     }
-    let metric = rung(NODE, &[&idle, &busy]);
-    let Some(against) = metric.and_then(|m| busy.against(&idle, "load", p95(m), DOUBT)) else {
+    let against = |metric| Some((metric, busy.against(&idle, "load", p95(metric), DOUBT)?));
+    let Some((metric, against)) = rung(RUNGS, &[&idle, &busy]).and_then(against) else {
         return Found::cannot_tell(ALIKE);
     };
     let factor = against.factor;
     let words = format!(
-        "Here: {} under stress against {} (95th percentile), {} times{}.",
+        "Here: {} under stress against {} ({}, 95th percentile), {} times{}.",
         delay(against.to),
         delay(against.from),
+        metric::words(metric),
         three_digits(factor.value),
         between(factor, three_digits)
     );

@@ -216,19 +216,32 @@ fn body(subject: &Subject, axis: &Axis, spots: &[Spot]) -> Value {
     json!({"vconcat": panels.collect::<Vec<_>>(), "spacing": 18})
 }
 
-/// The level as the axis shows it: of a load with what its processors were asked to burn.
+/// The level as the axis shows it: of a load with what its processors were asked to burn, and what
+/// they burnt in the middle one of its trials.
 fn level_label(subject: &Subject, axis: &Axis, value: &str) -> String {
-    let asked = |trial: &TrialData| {
+    let of = |trial: &TrialData, name: &str| {
         let of = |load: &dwell_record::Summary| {
-            load.values.get("asked_ratio").copied().flatten().map(Scalar::as_f64)
+            load.values.get(name).copied().flatten().map(Scalar::as_f64)
         };
         trial.loads.iter().filter_map(of).reduce(f64::max)
     };
     let here = |trial: &&TrialData| trial.parameters.get(&axis.name).is_some_and(|it| it == value);
-    let ratio = (axis.name == "load")
-        .then(|| group::finished(subject.run).filter(here).find_map(asked))
-        .flatten();
-    ratio.map_or_else(|| value.to_owned(), |ratio| format!("{value} ({} asked)", share(ratio)))
+    if axis.name != "load" {
+        return value.to_owned();
+    }
+    let all = |name| {
+        let trials = group::finished(subject.run).filter(here);
+        let mut all: Vec<f64> = trials.filter_map(|trial| of(trial, name)).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied()
+    };
+    match (all("asked_ratio"), all("burnt_ratio")) {
+        (Some(asked), Some(burnt)) => {
+            format!("{value} ({} asked, {} burnt)", share(asked), share(burnt))
+        }
+        (Some(asked), None) => format!("{value} ({} asked)", share(asked)),
+        (None, _) => value.to_owned(),
+    }
 }
 
 fn table(spots: &[Spot], axis: &Axis, unit: Unit) -> Table {

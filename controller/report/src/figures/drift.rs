@@ -58,7 +58,7 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
         };
         table.row([trial.order.to_string(), label, count(steps.count()), p1, p50, p99]);
     }
-    let (scale, axis) = delay_axis(subject.noun, unit, min, max);
+    let (scale, axis) = delay_axis("delay", unit, min, max);
     let y =
         |field: &str| json!({"field": field, "type": "quantitative", "scale": scale, "axis": axis});
     let mut body = json!({

@@ -1,6 +1,7 @@
 //! The way over the node and its two links, stacked at their 95th percentiles, and the node in
 //! relation to the links (S0.15, S0.17, Fig 8).
 
+use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
 use super::{RELAY, Subject, modes, parts};
@@ -10,15 +11,18 @@ use crate::figure::{Figure, Table, WIDTH};
 use crate::group;
 use crate::metric;
 use crate::nlr;
-use crate::quantity::{Unit, delay_ns, share};
+use crate::quantity::{Unit, delay_ns, listed, share};
 
 /// Sizes of packets of which each mode of relaying has a bar, at most.
 const SIZES: usize = 4;
 
-/// A mode of relaying at a size.
+/// A mode of relaying at a size: one trial of it, for figures of different trials do not belong
+/// together.
 struct Stack<'a> {
     mode: &'a str,
     size: Option<&'a str>,
+    /// The rung of node delay at which the links end.
+    rung: &'static str,
     /// 95th percentiles in packet order.
     parts: Vec<(&'static str, i64)>,
     node: i64,
@@ -38,14 +42,15 @@ pub(super) fn end_to_end(subject: &Subject) -> Option<Figure> {
     let longest = stacks.iter().map(Stack::reach).max()?;
     let unit = Unit::fitting(longest as f64 / 2.0);
     let mut finding = finding(&stacks, condition.level("size"));
+    let rungs = rungs(&stacks);
     if let Some(words) = condition.but(&["size"]).words() {
         finding += &format!(" Held: {words}.");
     }
     finding += &format!(
         " Stacked are 95th percentiles, as S0 did{}; they do not add up to that of the whole way, which \
-         the dark line marks and which has the ends too. The node's is the {}.",
-        if repeated(run) { " (of repetitions the middle one)" } else { "" },
-        subject.noun
+         the dark line marks and which has the ends too. Of the node it is the {rungs}, where the links \
+         end.",
+        if repeated(run) { " (of repetitions the one with the middle NLR)" } else { "" },
     );
     let title = "Node and links on the way, 95th percentiles, and their ratio (NLR)";
     let table = table(&stacks, unit);
@@ -85,10 +90,10 @@ fn stacks<'a>(subject: &Subject<'a>, held: &Condition) -> Vec<Stack<'a>> {
                 held.holds(trial) && is(RELAY, mode) && size.is_none_or(|it| is("size", it))
             };
             let trials: Vec<&TrialData> = group::finished(run).filter(fits).collect();
-            let p95 = |metric: &str| middle_p95(&trials, metric);
-            let (Some(node), Some(links)) = (p95(subject.metric), p95("link_delay_ns")) else {
-                continue;
-            };
+            let Some(trial) = middle(&trials) else { continue };
+            let p95 = |metric: &str| p95(trial, metric);
+            let Some(rung) = nlr::rung(trial) else { continue };
+            let (Some(node), Some(links)) = (p95(rung), p95("link_delay_ns")) else { continue };
             let parts = match (p95("link_in_ns"), p95("link_out_ns")) {
                 (Some(before), Some(behind)) => {
                     vec![(parts::LINK_IN, before), (parts::NODE, node), (parts::LINK_OUT, behind)]
@@ -96,20 +101,47 @@ fn stacks<'a>(subject: &Subject<'a>, held: &Condition) -> Vec<Stack<'a>> {
                 _ => vec![(parts::NODE, node), (parts::LINKS, links)],
             };
             let whole = p95("end_to_end_ns");
-            let nlr = nlr::typical(&trials);
-            stacks.push(Stack { mode, size: *size, parts, node, links, whole, nlr });
+            let nlr = nlr::of_trial(trial);
+            stacks.push(Stack { mode, size: *size, rung, parts, node, links, whole, nlr });
         }
     }
     stacks
 }
 
-/// The middle one of the 95th percentiles of trials: of parts no more is kept of a trial than what
-/// sums it up, and a trial is one observation.
-fn middle_p95(trials: &[&TrialData], metric: &str) -> Option<i64> {
-    let of = |trial: &&TrialData| trial.summary.as_ref()?.metrics.get(metric)?.p95;
-    let mut all: Vec<i64> = trials.iter().filter_map(of).collect();
-    all.sort_unstable();
-    all.get(all.len().checked_sub(1)? / 2).copied()
+/// The 95th percentile of a trial; of parts that no figure draws only what sums them up is there.
+fn p95(trial: &TrialData, metric: &str) -> Option<i64> {
+    let stored = || trial.summary.as_ref()?.metrics.get(metric)?.p95;
+    group::percentile_of(trial, metric, Quantile::P95).or_else(stored)
+}
+
+/// Of trials the one whose node is in the middle in relation to its links.
+fn middle<'a>(trials: &[&'a TrialData]) -> Option<&'a TrialData> {
+    let ratio = |trial: &&'a TrialData| {
+        let (node, links) = (p95(trial, nlr::rung(trial)?)?, p95(trial, "link_delay_ns")?);
+        Some((*trial, node as f64 / links.max(1) as f64))
+    };
+    let mut all: Vec<_> = trials.iter().filter_map(ratio).collect();
+    all.sort_by(|a, b| a.1.total_cmp(&b.1));
+    Some(all.get(all.len().checked_sub(1)? / 2)?.0)
+}
+
+/// Which rung the node delay is of: of all modes the same, or of each its own.
+fn rungs(stacks: &[Stack]) -> String {
+    let mut of: Vec<(&str, Vec<String>)> = Vec::new();
+    for stack in stacks {
+        let mode = stack.mode.to_owned();
+        match of.iter_mut().find(|(rung, _)| *rung == stack.rung) {
+            Some((_, modes)) if modes.contains(&mode) => {}
+            Some((_, modes)) => modes.push(mode),
+            None => of.push((stack.rung, vec![mode])),
+        }
+    }
+    let several = of.len() > 1;
+    let said = of.iter().map(|(rung, modes)| match several {
+        true => format!("{} ({})", metric::words(rung), listed(modes)),
+        false => metric::words(rung).to_owned(),
+    });
+    listed(&said.collect::<Vec<_>>())
 }
 
 /// Of each mode what it is at the size that is nearest to S0's.

@@ -23,6 +23,13 @@ pub(super) fn fit(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let id = format!("fit-{}", slug(&axis.name));
     let body = body(subject, &adjusted, &line, bands::x(axis, numbers), others > 1);
     let mut finding = finding(axis, &line, numbers, points.len(), confidence);
+    finding += &format!(
+        " The line is a + b x {}: a = {}, b = {} per {}.",
+        axis.name,
+        delay(line.intercept.value),
+        delay(line.slope.value),
+        unit(axis)
+    );
     if others > 1 {
         finding += " What the other parameters do is taken out first.";
     }
@@ -48,8 +55,8 @@ fn body(
             json!({"x": x, "low": unit.of(y - half), "line": unit.of(y), "high": unit.of(y + half)})
         })
         .collect();
-    let adjusted = if adjusted { ", adjusted for the other parameters" } else { "" };
-    let title = format!("median {}{adjusted} [{}]", subject.noun, unit.name());
+    let adjusted = if adjusted { ", adjusted" } else { "" };
+    let title = format!("median of a trial{adjusted} [{}]", unit.name());
     let y = |field: &str| {
         json!({
             "field": field, "type": "quantitative", "scale": {"zero": false}, "axis": {"title": title, "format": ",.6~r"}
@@ -117,8 +124,13 @@ fn finding(axis: &Axis, line: &LineFit, numbers: &[f64], n: usize, confidence: f
     )
 }
 
+/// The unit of an axis, 1 where its values are bare numbers.
+fn unit(axis: &Axis) -> &str {
+    axis.unit.as_deref().filter(|unit| !unit.is_empty()).unwrap_or("1")
+}
+
 fn table(line: &LineFit, n: usize, axis: &Axis, confidence: f64) -> Table {
-    let unit = axis.unit.as_deref().filter(|unit| !unit.is_empty()).unwrap_or("1");
+    let unit = unit(axis);
     let mut table = Table::new(["quantity", "value", ""]);
     table.columns[2] = format!("{} interval, plus or minus", fits::percent(confidence));
     let half = line.margin_at(0.0);

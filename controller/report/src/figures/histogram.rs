@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Overlay, capital};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart};
+use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart, without_legend};
 use crate::group::Group;
 use crate::quantity::{count, delay_ns, significant};
 use crate::steps;
@@ -67,17 +67,10 @@ fn body(overlay: &Overlay, values: Vec<Value>, scale: Value, axis: Value, most: 
                     "axis": {"title": "samples [log.]", "values": powers, "format": "~s"}
                 },
                 "y2": {"datum": 0.5},
-                "color": without_legend(overlay),
+                "color": without_legend(&told_apart(overlay.labels())),
             }
         }
     })
-}
-
-/// Panels carry their names, so a legend would repeat them.
-fn without_legend(overlay: &Overlay) -> Value {
-    let mut colour = told_apart(overlay.labels());
-    colour["legend"] = Value::Null;
-    colour
 }
 
 fn finding(overlay: &Overlay) -> String {

@@ -9,6 +9,7 @@ use super::{Subject, bands};
 use crate::data::Axis;
 use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
 use crate::group::{self, Group};
+use crate::metric;
 use crate::quantity::{Unit, count, delay, delay_ns, listed};
 
 /// RFC 3393, as a magnitude: what the summaries of trials hold.
@@ -33,7 +34,8 @@ pub(super) fn jitter(subject: &Subject, axis: &Axis) -> Option<Figure> {
     }
     let (_, most, largest) = along.iter().max_by_key(|(_, _, v)| v.max)?;
     let finding = format!(
-        "From one packet to the next, delay changed on average by {}; the largest change was {}, at {}. Measured as IPDV (inter-packet delay variation, RFC 3393), without its sign.",
+        "From one packet to the next, {} changed on average by {}; the largest change was {}, at {}. Measured as IPDV (inter-packet delay variation, RFC 3393), without its sign.",
+        whole(subject),
         listed(&averages(&along)),
         delay_ns(largest.max),
         most.label,
@@ -52,6 +54,11 @@ pub(super) fn jitter(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let title = format!("Delay variation between successive packets against {}", axis.name);
     let id = format!("jitter-{}", slug(&axis.name));
     Some(Figure::new(id, title, finding, &subject.caption, body, table))
+}
+
+/// The delay whose variation it is: of packets that go one way that of the whole way.
+fn whole(subject: &Subject) -> &'static str {
+    if metric::has_samples(subject.run, "end_to_end_ns") { "end-to-end delay" } else { "delay" }
 }
 
 /// The mean of every value of the axis, in its order; of many only the first, the last, and the

@@ -1,12 +1,16 @@
 //! Lost and late probes against a parameter, with what their number allows to say.
 
+use std::collections::BTreeSet;
+
 use dwell_stats::share_interval;
 use serde_json::json;
 
-use crate::data::{Axis, RunData};
+use super::RELAY;
+use crate::condition::axis_words;
+use crate::data::{Axis, RunData, TrialData};
 use crate::figure::{Figure, Table, WIDTH, slug};
 use crate::group::{self, Group};
-use crate::quantity::{count, share, significant};
+use crate::quantity::{count, listed, share, significant};
 
 /// Lost or late among sent.
 struct Loss {
@@ -64,6 +68,40 @@ pub(super) fn loss(run: &RunData, axis: &Axis) -> Option<Figure> {
     let title = format!("Losses against {}", axis.name);
     let id = format!("loss-{}", slug(&axis.name));
     Some(Figure::new(id, title, finding(&along), &super::caption(run), body, table))
+}
+
+/// Losses of each mode of relaying under what all modes were measured under: a mode that alone was
+/// sent at the rates that lose would look like their cause. `None` where nothing was lost there.
+pub(super) fn by_mode(run: &RunData) -> Option<Figure> {
+    let axis = run.axes.iter().find(|axis| axis.name == RELAY)?;
+    let counts = |trial: &&TrialData| {
+        trial.summary.as_ref().is_some_and(|summary| summary.packets.is_some())
+    };
+    let others = |trial: &TrialData| {
+        let mut others = trial.parameters.clone();
+        others.remove(RELAY);
+        others
+    };
+    let of_mode = |mode: &String| {
+        let has = |trial: &&TrialData| trial.parameters.get(RELAY) == Some(mode);
+        group::finished(run).filter(counts).filter(has).map(others).collect::<BTreeSet<_>>()
+    };
+    let measured = axis.values.iter().map(of_mode).filter(|all| !all.is_empty());
+    let alike = measured.reduce(|a, b| a.intersection(&b).cloned().collect())?;
+    let mut part = run.at(&[]);
+    part.trials.retain(|trial| alike.contains(&others(trial)));
+    let figure = loss(&part, axis)?;
+    let levels = |axis: &Axis| {
+        let at = |value: &&String| alike.iter().any(|it| it.get(&axis.name) == Some(*value));
+        let values: Vec<String> = axis.values.iter().filter(at).cloned().collect();
+        format!("{} {}", axis_words(&axis.name), listed(&values))
+    };
+    let said: Vec<String> = run.axes.iter().filter(|axis| axis.name != RELAY).map(levels).collect();
+    let mut finding = figure.finding.clone();
+    if !said.is_empty() {
+        finding += &format!(" Counted where every mode was measured: {}.", said.join("; "));
+    }
+    Some(figure.titled("Losses by mode of relaying").saying(finding))
 }
 
 impl Loss {

@@ -1,14 +1,17 @@
 //! The figures of a run over modes of relaying: what S0 drew. Modes are series or panels of each
 //! figure; what a figure does not vary is held at S0's condition, or the nearest that was measured.
 
+use dwell_stats::Quantile;
+
 use super::{
     Overlay, RELAY, Subject, against, boxes, breakdown, ccdf, drift, ecdf, end_to_end, fit, heat,
     histogram, host, jitter, loss, modes, percentiles, timeline, waterfall,
 };
-use crate::condition::{Condition, Links};
+use crate::condition::{Condition, LINK_RATE, Links};
 use crate::data::{Axis, RunData};
 use crate::figure::{Figure, slug};
-use crate::group;
+use crate::group::{self, Group};
+use crate::quantity::delay_ns;
 
 /// The most telling first.
 pub(super) fn relays(subject: &Subject) -> Vec<Figure> {
@@ -33,9 +36,12 @@ pub(super) fn relays(subject: &Subject) -> Vec<Figure> {
     figures
 }
 
-/// The axes beside the modes that have several levels.
+/// The axes beside the modes that have several levels, those that S0 varied first.
 fn varied(run: &RunData) -> impl Iterator<Item = &Axis> {
-    run.axes.iter().filter(|axis| axis.name != RELAY && axis.values.len() > 1)
+    let several = |axis: &&Axis| axis.name != RELAY && axis.values.len() > 1;
+    let (links, others): (Vec<&Axis>, Vec<&Axis>) =
+        run.axes.iter().filter(several).partition(|axis| axis.name == LINK_RATE);
+    others.into_iter().chain(links)
 }
 
 /// Timelines (Fig 4) and distributions (Fig 7) of the modes.
@@ -61,23 +67,30 @@ fn at_one_condition(subject: &Subject, condition: &Condition) -> Vec<Figure> {
         note: (!note.is_empty()).then_some(note.as_str()),
     };
     figures.extend(ecdf(&overlay));
-    figures.extend(timeline::timeline(&here).map(|mut figure| {
-        figure.finding = overlay.noted(figure.finding);
-        figure
+    figures.extend(timeline::timeline(&here).map(|figure| {
+        let finding = overlay.noted(figure.finding.clone());
+        figure.saying(finding)
     }));
-    if let Some(axis) = part.axes.iter().find(|axis| axis.name == RELAY) {
-        figures.extend(boxes::by_axis(&here, axis).map(|mut figure| {
-            figure.finding = overlay.noted(figure.finding);
-            figure
-        }));
-    }
+    let title = here.title();
+    figures.extend(boxes(&overlay, format!("boxes-{RELAY}"), title, medians(&here.cells)));
     figures.extend(ccdf(&overlay));
     figures.extend(percentiles(&overlay));
     figures.extend(histogram(&overlay));
-    for figure in &mut figures {
-        figure.title += ", by mode of relaying";
-    }
-    figures
+    let by_mode = |figure: Figure| {
+        let title = format!("{}, by mode of relaying", figure.title);
+        figure.titled(title)
+    };
+    figures.into_iter().map(by_mode).collect()
+}
+
+/// The median of each group. What differs beyond doubt is told of the run as a whole.
+fn medians(groups: &[Group]) -> String {
+    let median = |group: &Group| {
+        let median = group.quantile(Quantile::P50)?;
+        Some(format!("{} ({})", delay_ns(median), group.label))
+    };
+    let all: Vec<String> = groups.iter().filter_map(median).collect();
+    format!("Medians: {}.", all.join(", "))
 }
 
 /// What the label of a cell is that is nothing but a mode.
@@ -100,7 +113,7 @@ fn by_level(subject: &Subject, condition: &Condition, axis: &Axis) -> Option<Fig
                 held.holds(trial) && is(RELAY, mode) && is(&axis.name, value)
             });
             let label = format!("{mode}, {} {value}", crate::condition::axis_words(&axis.name));
-            groups.push(group::Group::new(label, trials.collect(), subject.metric));
+            groups.push(Group::new(label, trials.collect(), subject.metric));
         }
     }
     groups.retain(|group| group.steps.count() > 0);
@@ -113,14 +126,7 @@ fn by_level(subject: &Subject, condition: &Condition, axis: &Axis) -> Option<Fig
         groups: &groups,
         note: note.as_deref(),
     };
-    let medians: Vec<String> = groups
-        .iter()
-        .filter_map(|group| {
-            let median = group.quantile(dwell_stats::Quantile::P50)?;
-            Some(format!("{} ({})", crate::quantity::delay_ns(median), group.label))
-        })
-        .collect();
-    let finding = format!("Medians: {}.", medians.join(", "));
+    let finding = medians(&groups);
     let title = format!("{} by mode and {name}", here.title());
     boxes(&overlay, format!("boxes-{}", slug(&axis.name)), title, finding)
 }
@@ -139,11 +145,11 @@ fn of_mode(subject: &Subject, condition: &Condition, mode: &str) -> Vec<Figure> 
         let size = part.axes.iter().find(|axis| axis.name == "size");
         let Some(mut figure) = size.and_then(|size| draw(&here, size)) else { return };
         figure.id = format!("{}-{}", figure.id, slug(mode));
-        figure.title += &format!(", relay {mode}");
         if let Some(words) = held.words() {
             figure.finding += &format!(" Held: {words}.");
         }
-        figures.push(figure);
+        let title = format!("{}, relay {mode}", figure.title);
+        figures.push(figure.titled(title));
     };
     let at_one = condition.but(&["size"]);
     let part = of(&at_one);

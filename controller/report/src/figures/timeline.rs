@@ -71,6 +71,11 @@ fn samples(series: &Series) -> u64 {
     series.steps.iter().fold(0, |sum, step| sum.saturating_add(step.count))
 }
 
+/// Whether samples are so few that each is drawn.
+fn single(series: &Series) -> bool {
+    samples(series) <= FEW && !series.points.is_empty()
+}
+
 /// Whether an outlier lies below the delays around it.
 fn low(point: &Point, series: &Series) -> bool {
     let bin = series.bins.iter().find(|bin| (bin.from_ns..bin.to_ns).contains(&point.at_ns));
@@ -92,8 +97,7 @@ struct Frame {
 
 impl Frame {
     fn panel(&self, label: &str, series: &Series, last: bool) -> Value {
-        let few = samples(series) <= FEW && !series.points.is_empty();
-        let mut layer = if few { self.dots(series) } else { self.bands(series) };
+        let mut layer = if single(series) { self.dots(series) } else { self.bands(series) };
         layer.extend(self.outliers(series));
         let main = json!({
             "width": WIDTH, "height": 110,
@@ -239,11 +243,19 @@ fn finding(run: &RunData, shown: &[&TrialData], subject: &Subject) -> String {
         return "Too few samples to see a change over time: cannot tell.".to_owned();
     }
     let filter = shown.iter().find_map(|trial| series(trial, subject)?.hampel);
-    let filter = filter.map_or_else(String::new, |hampel| format!(
-        " Triangles (down: low) stand out by Hampel's filter ({} sigma, {} samples); the band holds 98 of 100, ticks are the longest.",
-        hampel.sigmas,
-        2 * u64::from(hampel.half_window) + 1
-    ));
+    let dots = shown.iter().filter_map(|trial| series(trial, subject)).all(single);
+    let key = if dots {
+        "every dot is a sample"
+    } else {
+        "the band holds 98 of 100, ticks are the longest"
+    };
+    let filter = filter.map_or_else(String::new, |hampel| {
+        format!(
+            " Triangles (down: low) stand out by Hampel's filter ({} sigma, {} samples); {key}.",
+            hampel.sigmas,
+            2 * u64::from(hampel.half_window) + 1
+        )
+    });
     format!("{}.{filter}", parts.join("; "))
 }
 

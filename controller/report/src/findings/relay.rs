@@ -4,9 +4,9 @@
 use dwell_stats::Quantile;
 
 use super::Finding;
-use crate::condition;
+use crate::condition::{self, Condition, Links};
 use crate::data::RunData;
-use crate::figures::modes;
+use crate::figures::{RELAY, modes};
 use crate::fits;
 use crate::group::{self, Group};
 use crate::metric;
@@ -26,42 +26,83 @@ pub(super) fn relays(run: &RunData) -> Vec<Finding> {
     findings
 }
 
-/// The parts of a run by mode of relaying; all of it where there is one mode only.
+/// The parts of a run by mode of relaying; none where no mode varies.
 fn by_mode(run: &RunData) -> Vec<(String, RunData)> {
-    modes(run).iter().map(|mode| (mode.clone(), run.only(crate::figures::RELAY, mode))).collect()
+    modes(run).iter().map(|mode| (mode.clone(), run.only(RELAY, mode))).collect()
 }
 
 fn node_delay(run: &RunData) -> Option<String> {
     let metric = metric::node_delay(run)?;
-    let median = |(mode, part): (String, RunData)| {
-        let all = Group::new(String::new(), group::finished(&part).collect(), metric);
-        let [p50, p95] = [Quantile::P50, Quantile::P95].map(|q| all.steps.quantile(q));
-        Some(format!("{} ({}) at {mode}", delay_ns(p50?), delay_ns(p95?)))
+    let condition = Condition::of(run, metric, Links::Bare);
+    let here = run.at(&condition.levels());
+    let medians = |metric: &str| -> Vec<String> {
+        let median = |(mode, part): (String, RunData)| {
+            let all = Group::new(String::new(), group::finished(&part).collect(), metric);
+            let [p50, p95] = [Quantile::P50, Quantile::P95].map(|q| all.steps.quantile(q));
+            Some(format!("{} ({}) at {mode}", delay_ns(p50?), delay_ns(p95?)))
+        };
+        by_mode(&here).into_iter().filter_map(median).collect()
     };
-    let medians: Vec<String> = by_mode(run).into_iter().filter_map(median).collect();
-    let noun = metric::words(metric);
+    let of_s0 = match medians(HOOKS) {
+        found if found.is_empty() || metric == HOOKS || run.claims.is_none() => String::new(),
+        found => format!(
+            " Between netfilter's hooks, where S0 stamped and where its claims are judged: {}.",
+            listed(&found)
+        ),
+    };
+    let (noun, medians) = (metric::words(metric), medians(metric));
     (!medians.is_empty()).then(|| {
         format!(
-            "Median {noun} (in brackets the 95th percentile): {}. Modes are compared on this rung \
-             of stamps only.",
+            "Median {noun} (in brackets the 95th percentile){}: {}. Figures compare modes on this rung \
+             of stamps.{of_s0}",
+            held(&condition),
             listed(&medians)
         )
     })
 }
 
-fn processing(run: &RunData) -> Option<String> {
-    let median = |metric: &str| {
-        let all = Group::new(String::new(), group::finished(run).collect(), metric);
-        all.steps.quantile(Quantile::P50)
-    };
-    let (ours, s0) = (median("processing_ns")?, median("processing_s0_ns")?);
-    Some(format!(
-        "In the relaying program a packet spent {} (median). Stamped after the send call, as S0 did, \
-         that would be {}: the difference is the kernel's sending, and no processing.",
-        delay_ns(ours),
-        delay_ns(s0)
-    ))
+/// The rung of S0 (S0.6).
+const HOOKS: &str = "node_delay_netfilter_ns";
+
+/// Under what something was found, as a clause: `, at size 1000B, rate 200pps`.
+fn held(condition: &Condition) -> String {
+    condition.words().map_or_else(String::new, |words| format!(", at {words}"))
 }
+
+fn processing(run: &RunData) -> Option<String> {
+    let both = |part: &RunData| {
+        let median = |metric: &str| {
+            let all = Group::new(String::new(), group::finished(part).collect(), metric);
+            all.steps.quantile(Quantile::P50).map(delay_ns)
+        };
+        Some((median("processing_ns")?, median("processing_s0_ns")?))
+    };
+    if modes(run).is_empty() {
+        let (ours, s0) = both(run)?;
+        return Some(format!(
+            "In the relaying program a packet spent {ours} (median). {AS_S0} {s0}: {SENDING}"
+        ));
+    }
+    let condition = Condition::of(run, metric::node_delay(run)?, Links::Bare);
+    let here = run.at(&condition.levels());
+    let found: Vec<_> = (by_mode(&here).into_iter())
+        .filter_map(|(mode, part)| Some((mode, both(&part)?)))
+        .collect();
+    let ours: Vec<String> =
+        found.iter().map(|(mode, (ours, _))| format!("{ours} at {mode}")).collect();
+    let s0: Vec<String> = found.iter().map(|(mode, (_, s0))| format!("{s0} at {mode}")).collect();
+    (!found.is_empty()).then(|| {
+        format!(
+            "In the relaying program a packet spent {} (medians{}). {AS_S0} {}: {SENDING}",
+            listed(&ours),
+            held(&condition),
+            listed(&s0)
+        )
+    })
+}
+
+const AS_S0: &str = "Stamped after the send call, as S0 did, that would be";
+const SENDING: &str = "the difference is the kernel's sending, and no processing.";
 
 fn nlr(run: &RunData) -> Option<String> {
     let of_mode = |(mode, part): (String, RunData)| {
@@ -71,8 +112,8 @@ fn nlr(run: &RunData) -> Option<String> {
     let each: Vec<String> = by_mode(run).into_iter().filter_map(of_mode).collect();
     (!each.is_empty()).then(|| {
         format!(
-            "Over links with a rate, node delay is {} of link delay (NLR, of 95th percentiles, typical \
-             of trials).",
+            "Over links with a rate, node delay is {} of link delay (NLR, of 95th percentiles; geometric \
+             mean over all that was measured of a mode).",
             listed(&each)
         )
     })
@@ -85,7 +126,7 @@ fn encrypt(run: &RunData) -> Option<String> {
         .map(|(axis, value)| format!(", {} {value}", condition::axis_words(axis)))
         .collect();
     Some(format!(
-        "Enciphering{}: {} = {} + {} ns x bytes (slope between {} and {}, R2 = {}).",
+        "Enciphering{}: median {} = {} + {} ns x bytes (slope between {} and {}, R2 = {}).",
         held.concat(),
         metric::words(&line.metric),
         delay(line.intercept_ns.value),

@@ -116,3 +116,25 @@ fn machines_beyond_those_with_a_colour_are_counted_and_nothing_gives_nothing() {
     assert_eq!((host.series.len(), host.nodes_left_out), (NODES, 3));
     assert_eq!(HostGather::new(wanted(2), Vec::new()).finish(), None);
 }
+
+#[test]
+fn nodes_are_in_the_order_of_counting_whichever_told_first() {
+    let mut gather = HostGather::new(wanted(2), Vec::new());
+    for node in ["n10", "n2", "gateway", "n1"] {
+        for reading in 1..4 {
+            gather.take(node, at(reading), "interrupts_per_s", 1.0);
+            gather.take(node, at(reading), "process_run_queue_wait_ns_per_s", 1.0);
+        }
+    }
+    let host = gather.finish().unwrap();
+    let order = |host: &HostData| -> Vec<String> {
+        let of = host.series.iter().filter(|it| it.quantity == Quantity::OwnRunQueueWait);
+        of.map(|it| it.node.clone()).collect()
+    };
+    assert_eq!(order(&host), ["gateway", "n1", "n2", "n10"]);
+    // What is of the machine that they share is there once.
+    let shared = host.shared();
+    assert_eq!(shared.on_one_machine, ["gateway", "n1", "n2", "n10"]);
+    let machine = shared.series.iter().filter(|it| it.quantity == Quantity::Interrupts);
+    assert_eq!(machine.map(|it| it.node.as_str()).collect::<Vec<_>>(), [ONE_MACHINE]);
+}

@@ -259,6 +259,19 @@ pub(super) fn delays(run: &RunData) -> String {
     )
 }
 
+/// What the machines of a relay's way did, and by what means.
+pub(super) fn machines(run: &RunData) -> String {
+    let all = crate::machines::machines(run);
+    if all.rows.is_empty() {
+        return String::new();
+    }
+    let table = table(&all, "What each node did, with which engine, and between which stamps");
+    format!(
+        "<section id=\"machines\" aria-labelledby=\"machines-title\">\
+         <h2 id=\"machines-title\">Machines on the way</h2>{table}</section>\n"
+    )
+}
+
 /// What each load reached.
 pub(super) fn loads(run: &RunData) -> String {
     let mut all = Table::new(["trial", "load", "on", "reached"]);

@@ -135,6 +135,33 @@ fn a_link_of_our_own_adds_its_delay_and_each_packets_own_transmission_time() {
     }
 }
 
+/// What waits for such a link is its own (DESIGN section 1): its interface takes every frame at once,
+/// and its stamp of departure comes before any wait.
+#[test]
+fn nothing_waits_in_the_queueing_discipline_before_a_link_of_our_own() {
+    if !as_root() {
+        return;
+    }
+    // As many as the link's own queue holds, nearly; a second of what it carries.
+    const COUNT: u64 = 95;
+    let options = ["line:2", "--rate", "1Mbit/s", "--mechanism", "tap"];
+    let lab = TestLab::up("ahead", &options);
+    let near = lab.socket("n1", "198.19.0.1:0");
+    for _ in 0..COUNT {
+        near.send_to(&[0; 1_000], "198.19.0.2:7000").unwrap();
+    }
+    let shown = lab.exec("n1", &["tc", "-s", "-j", "qdisc", "show", "dev", "n2"]);
+    let counters = lab.describe()["links"][0]["counters"]["a_to_b"].clone();
+    let number = |name: &str| counters[name].as_u64().unwrap();
+    let under_way = number("arrived") - number("delivered") - number("dropped");
+    assert!(under_way > COUNT / 2, "the link was to be far behind: {counters}");
+    let qdiscs: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let discipline = &qdiscs[0];
+    assert!(discipline["packets"].as_u64().unwrap() >= COUNT, "{qdiscs}");
+    assert_eq!(discipline["backlog"], 0, "{qdiscs}");
+    assert_eq!(discipline["drops"], 0, "{qdiscs}");
+}
+
 #[test]
 fn a_link_ignores_the_terminals_interrupt_and_ends_when_asked() {
     if !as_root() {

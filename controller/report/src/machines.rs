@@ -1,0 +1,151 @@
+//! What the machines of a relay's way did, and by what means: a table.
+
+use dwell_record::{Kind, Scalar, Summary};
+use serde_json::Value;
+
+use crate::data::{RunData, TrialData};
+use crate::figure::Table;
+use crate::figures::RELAY;
+use crate::group;
+use crate::quantity::{count, share};
+
+/// What a node was in some trials.
+struct Part {
+    /// The cells up to `CPU quota asked`, without the modes.
+    told: [String; 7],
+    modes: Vec<String>,
+    /// The smallest and the largest share of a processor that the node's processes burnt.
+    burnt: Option<(f64, f64)>,
+    trials: u64,
+}
+
+/// One row per node and what it did, over the trials and modes of relaying in which it told the same;
+/// without columns that nothing fills, and without rows where no packets went through a node one way.
+///
+/// `stamps` are those between which the node's part of the way lies, or that a trace took; `bytes
+/// added` is what an enciphered packet is longer by.
+pub fn machines(run: &RunData) -> Table {
+    let mut parts: Vec<Part> = Vec::new();
+    for trial in group::finished(run) {
+        let Some(way) = trial.summary.as_ref().filter(|it| it.kind == Kind::Relay) else {
+            continue;
+        };
+        let mode = mode(trial, way);
+        let routes = routing(way).map(|told| (told, text(way, "relay_node")));
+        let told = trial.machines.iter().map(|it| (told(way, &it.node, &it.summary), &*it.node));
+        for (told, node) in told.map(|(told, node)| (told, node.to_owned())).chain(routes) {
+            let burnt = quota(way, &node, "burnt_ratio");
+            let span = burnt.map(|ratio| (ratio, ratio));
+            match parts.iter_mut().find(|part| part.told == told) {
+                Some(part) => {
+                    part.trials += 1;
+                    if !part.modes.contains(&mode) {
+                        part.modes.push(mode.clone());
+                    }
+                    part.burnt = match (part.burnt, span) {
+                        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+                        (a, b) => a.or(b),
+                    };
+                }
+                None => {
+                    parts.push(Part { told, modes: vec![mode.clone()], burnt: span, trials: 1 })
+                }
+            }
+        }
+    }
+    let modes = crate::figures::modes(run);
+    let place = |name: &String| modes.iter().position(|mode| mode == name);
+    parts.iter_mut().for_each(|part| part.modes.sort_by_key(place));
+    parts.sort_by_key(|part| {
+        (part.told[0].clone(), part.modes.first().and_then(place), part.told[1].clone())
+    });
+    let mut table = Table::new([
+        "node",
+        "does",
+        "engine",
+        "AES by",
+        "bytes added",
+        "stamps",
+        "CPU quota asked",
+        "CPU quota burnt",
+        "modes",
+        "trials",
+    ]);
+    for Part { told, modes, burnt, trials } in parts {
+        let burnt = burnt.map_or_else(none, |(least, most)| match (share(least), share(most)) {
+            (least, most) if least == most => least,
+            (least, most) => format!("{least} to {most}"),
+        });
+        let mode = modes.join(", ");
+        table.rows.push(told.into_iter().chain([burnt, mode, count(trials)]).collect());
+    }
+    without_empty(table)
+}
+
+/// Without the columns that no row fills, such as those of quotas where no node is held to one.
+fn without_empty(mut table: Table) -> Table {
+    let filled: Vec<bool> = (0..table.columns.len())
+        .map(|column| table.rows.iter().any(|row| row.get(column).is_some_and(|it| *it != none())))
+        .collect();
+    for row in table.rows.iter_mut().chain([&mut table.columns]) {
+        let mut kept = filled.iter();
+        row.retain(|_| kept.next() == Some(&true));
+    }
+    table
+}
+
+fn mode(trial: &TrialData, way: &Summary) -> String {
+    trial.parameters.get(RELAY).cloned().unwrap_or_else(|| text(way, RELAY))
+}
+
+/// What a machine told of itself.
+fn told(way: &Summary, node: &str, summary: &Summary) -> [String; 7] {
+    let (engine, aes) = match summary.engine.split_once("; AES: ") {
+        Some((engine, aes)) => (engine, aes.to_owned()),
+        None => (summary.engine.as_str(), none()),
+    };
+    let (does, stamps) = match (summary.kind, text(summary, "load").as_str()) {
+        (Kind::Relay, _) => ("relays", list(way, "node_rung", " to ")),
+        (Kind::Trace, _) => ("traces", list(summary, "points", ", ")),
+        (Kind::Load, "traffic") => ("sends", format!("tx_app to {}", text(way, "link_from"))),
+        (Kind::Load, "sink") => ("receives", format!("{} to rx_app", text(way, "link_to"))),
+        _ => ("takes part", none()),
+    };
+    let added = match summary.values.get("nonce_bytes").copied().flatten() {
+        Some(Scalar::Count(bytes)) if summary.kind == Kind::Relay => bytes.to_string(),
+        _ => none(),
+    };
+    let asked = quota(way, node, "asked_ratio").map_or_else(none, share);
+    [node.to_owned(), does.into(), engine.into(), aes, added, stamps, asked]
+}
+
+/// The node whose kernel sends packets on: no program there tells of it.
+fn routing(way: &Summary) -> Option<[String; 7]> {
+    let node = way.parameters.get("relay_node")?.as_str().filter(|_| way.engine == "kernel")?;
+    let asked = quota(way, node, "asked_ratio").map_or_else(none, share);
+    let stamps = list(way, "node_rung", " to ");
+    let [does, engine] = ["routes", "kernel"].map(str::to_owned);
+    Some([node.to_owned(), does, engine, none(), none(), stamps, asked])
+}
+
+/// What a trial says of a node that is held to a share of a processor.
+fn quota(way: &Summary, node: &str, what: &str) -> Option<f64> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    let name = format!("quota_{}_{what}", node.chars().map(plain).collect::<String>());
+    way.values.get(&name).copied().flatten().map(Scalar::as_f64)
+}
+
+fn text(summary: &Summary, parameter: &str) -> String {
+    let value = summary.parameters.get(parameter).and_then(Value::as_str);
+    value.map_or_else(none, str::to_owned)
+}
+
+fn list(summary: &Summary, parameter: &str, between: &str) -> String {
+    let all = summary.parameters.get(parameter).and_then(Value::as_array);
+    let all: Vec<&str> = all.into_iter().flatten().filter_map(Value::as_str).collect();
+    if all.is_empty() { none() } else { all.join(between) }
+}
+
+fn none() -> String {
+    "-".to_owned()
+}

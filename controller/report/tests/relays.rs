@@ -1,0 +1,170 @@
+//! What reports say of runs over modes of relaying: never one number for several modes.
+
+#[expect(dead_code, reason = "other test programs use the rest")]
+mod synthetic;
+
+use dwell_record::Scalar;
+use dwell_report::data::{MachineData, RunData, TrialData};
+use dwell_report::{figures, findings};
+use synthetic::{PI_ZERO, Relay, relays, relays_repeated};
+
+fn text(run: &RunData, id: &str) -> String {
+    findings(run).into_iter().find(|finding| finding.id == id).map(|f| f.text).unwrap_or_default()
+}
+
+#[test]
+fn effects_of_a_parameter_are_said_of_each_mode_by_itself() {
+    // Stress lengthens what programs take and not what the kernel takes.
+    let run = relays_repeated(Relay { stress: 3.0, ..PI_ZERO }, 3);
+    let said = text(&run, "effect-load");
+    assert!(said.contains("Delay of translate: the median rose"), "{said}");
+    assert!(said.contains("Delay of encrypt: the median rose"), "{said}");
+    let flat = "The median node delay between netfilter's hooks of route is about the same";
+    assert!(said.starts_with(flat), "{said}");
+    // Enciphering takes longer the larger the packet.
+    let said = text(&run, "effect-size");
+    assert!(said.contains("of encrypt: the median rose") && !said.contains("route: the"), "{said}");
+    // Modes are compared over what was measured of both.
+    assert!(text(&run, "effect-relay").contains("rose from"), "{}", text(&run, "effect-relay"));
+    assert_eq!(text(&run, "effect-topology.link.rate").matches("link rate").count(), 3);
+}
+
+#[test]
+fn no_sentence_has_one_delay_of_several_modes_or_conditions() {
+    let run = relays(PI_ZERO);
+    assert!(text(&run, "delay").ends_with("packets arrived."), "{}", text(&run, "delay"));
+    let held = "at link rate none, size 700B (S0: 1000 B), rate 200pps, load none";
+    assert!(text(&run, "node-delay").contains(held), "{}", text(&run, "node-delay"));
+    let said = text(&run, "processing");
+    assert!(said.contains(held) && said.contains("at translate and"), "{said}");
+    // Half a millisecond at 2.5 us for each of 700 bytes more.
+    assert!(said.contains("at encrypt") && said.contains("2.2"), "{said}");
+}
+
+#[test]
+fn losses_of_modes_are_counted_where_all_modes_were_measured() {
+    let run = relays(PI_ZERO);
+    let all = figures(&run);
+    let figure = all.iter().find(|figure| figure.id == "loss-relay").unwrap();
+    assert!(figure.finding.contains("every mode was measured"), "{}", figure.finding);
+    assert!(figure.finding.contains("rate 200pps; load none and most."), "{}", figure.finding);
+    // Of 18 combinations of a mode 12 are left: 200 packets/s, three sizes, two loads, two links.
+    let sent: Vec<&str> = figure.table.rows.iter().map(|row| row[1].as_str()).collect();
+    assert_eq!(sent, ["3,600", "3,600", "3,672"], "{:?}", figure.table);
+}
+
+#[test]
+fn a_bar_and_its_ratio_are_of_one_trial() {
+    let mut run = relays_repeated(PI_ZERO, 3);
+    // The middle node delay, the middle link delay and the middle ratio are of three trials.
+    for trial in &mut run.trials {
+        let (node, links) = [(3.0, 4.0), (1.0, 1.0), (2.0, 0.5)][trial.repetition as usize - 1];
+        for metric in ["node_delay_ns", "node_delay_netfilter_ns"] {
+            scale(trial, metric, node);
+        }
+        scale(trial, "link_delay_ns", links);
+        // Of parts that no other figure draws, a run has what sums them up and no distribution.
+        trial.series.retain(|metric, _| !["link_in_ns", "link_out_ns"].contains(&metric.as_str()));
+    }
+    let all = figures(&run);
+    let figure = all.iter().find(|figure| figure.id == "end-to-end").unwrap();
+    let column =
+        |words: &str| figure.table.columns.iter().position(|name| name.starts_with(words)).unwrap();
+    let [node, links, nlr] = ["node as", "both links", "node over links"].map(column);
+    assert_eq!(figure.table.rows.len(), 9);
+    assert!(figure.table.columns[1].starts_with("link to the node"), "{:?}", figure.table.columns);
+    for row in &figure.table.rows {
+        let number = |text: &str| text.replace([',', '%', ' '], "").parse::<f64>().unwrap();
+        let ratio = number(&row[node]) / number(&row[links]);
+        assert!((ratio / (number(&row[nlr]) / 100.0) - 1.0).abs() < 0.03, "{row:?}");
+    }
+    // Links end at sockets where a program relays, and at hooks where the kernel routes.
+    let said = &figure.finding;
+    assert!(said.contains("netfilter's hooks (route) and node delay (translate and enc"), "{said}");
+}
+
+fn scale(trial: &mut TrialData, metric: &str, factor: f64) {
+    let scaled = |ns: i64| (ns as f64 * factor) as i64;
+    for step in trial.series.get_mut(metric).into_iter().flat_map(|series| &mut series.steps) {
+        step.value_ns = scaled(step.value_ns);
+    }
+    if let Some(figures) = trial.summary.as_mut().unwrap().metrics.get_mut(metric) {
+        figures.p95 = figures.p95.map(scaled);
+    }
+}
+
+#[test]
+fn pictures_that_differ_in_mode_alone_say_which_mode_they_are_of() {
+    let all = figures(&relays(PI_ZERO));
+    let picture = |id: &str| {
+        let figure = all.iter().find(|figure| figure.id == id).unwrap();
+        let text = &figure.spec["title"]["text"];
+        let lines = text.as_array().map(|lines| lines.iter().filter_map(|line| line.as_str()));
+        lines.map_or_else(
+            || text.as_str().unwrap().to_owned(),
+            |lines| lines.collect::<Vec<_>>().join(" | "),
+        )
+    };
+    for mode in ["route", "translate", "encrypt"] {
+        let said = picture(&format!("fit-size-{mode}"));
+        assert!(said.contains(&format!("against size, relay {mode} | run ")), "{said}");
+    }
+    assert!(picture("ecdf").contains(", by mode of relaying | run "), "{}", picture("ecdf"));
+}
+
+#[test]
+fn what_s0_varied_comes_before_the_rate_of_links() {
+    let all = figures(&relays(PI_ZERO));
+    let order: Vec<&str> =
+        all.iter().map(|figure| figure.id.as_str()).filter(|id| id.starts_with("p95-")).collect();
+    assert_eq!(order, ["p95-size", "p95-rate", "p95-load", "p95-topology-link-rate"]);
+    // Stress is told as it was asked for and as it was burnt.
+    let load = all.iter().find(|figure| figure.id == "p95-load").unwrap();
+    assert!(load.spec.to_string().contains("most (90 % asked, 89 % burnt)"));
+}
+
+#[test]
+fn machines_on_the_way_are_told_by_mode_with_their_engines_stamps_and_quotas() {
+    let mut run = relays(PI_ZERO);
+    for trial in &mut run.trials {
+        let way = trial.summary.as_mut().unwrap();
+        let routed = trial.parameters["relay"] == "route";
+        let rung = if routed { ["rx_driver", "tx_tcx"] } else { ["rx_kernel", "tx_kernel"] };
+        way.engine = if routed { "kernel" } else { "socket" }.to_owned();
+        way.parameters.insert("node_rung".to_owned(), rung.as_slice().into());
+        way.parameters.insert("relay_node".to_owned(), "n2".into());
+        let burnt = 0.18 + 0.02 * f64::from(trial.trial % 2);
+        for (name, ratio) in [("asked", 0.2), ("burnt", burnt)] {
+            way.values.insert(format!("quota_n2_{name}_ratio"), Some(Scalar::Real(ratio)));
+        }
+        if !routed {
+            let mut relay = way.clone();
+            let ciphers = trial.parameters["relay"] == "encrypt";
+            let aes = if ciphers { "; AES: aes-ni" } else { "" };
+            relay.engine = format!("socket, blocking{aes}");
+            let added = if ciphers { 12 } else { 0 };
+            relay.values = [("nonce_bytes".to_owned(), Some(Scalar::Count(added)))].into();
+            trial.machines.push(MachineData { node: "n2".to_owned(), summary: relay });
+        }
+    }
+    let table = dwell_report::machines(&run);
+    let rows: Vec<String> = table.rows.iter().map(|row| row.join("|")).collect();
+    let expected = [
+        "n2|routes|kernel|-|-|rx_driver to tx_tcx|20 %|18 % to 20 %|route|36",
+        "n2|relays|socket, blocking|-|0|rx_kernel to tx_kernel|20 %|18 % to 20 %|translate|36",
+        "n2|relays|socket, blocking|aes-ni|12|rx_kernel to tx_kernel|20 %|18 % to 20 %|encrypt|36",
+    ];
+    assert_eq!(rows, expected);
+    assert!(dwell_report::page(&run).contains("Machines on the way"));
+    // The same without quotas, and told alike in both modes.
+    for trial in &mut run.trials {
+        trial.summary.as_mut().unwrap().values.clear();
+        trial.machines.iter_mut().for_each(|it| it.summary.engine = "batch".to_owned());
+        trial.machines.iter_mut().for_each(|it| it.summary.values.clear());
+    }
+    let table = dwell_report::machines(&run);
+    assert_eq!(table.columns, ["node", "does", "engine", "stamps", "modes", "trials"]);
+    let row = ["n2", "relays", "batch", "rx_kernel to tx_kernel", "translate, encrypt", "72"];
+    assert_eq!(table.rows[1], row);
+    assert!(dwell_report::machines(&synthetic::loads()).rows.is_empty(), "a ping has no relay");
+}
