@@ -1037,7 +1037,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__relay)
-            opts="-q -h --listen --to --mode --clear --key-file --engine --stamps --id --flows --idle --hold --telemetry --node-id --samples --cpu --scheduling --busy-poll --json --quiet --help"
+            opts="-q -h --listen --to --mode --clear --key-file --engine --merge --stamps --id --flows --idle --hold --telemetry --node-id --samples --cpu --scheduling --busy-poll --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -114,6 +114,7 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l cpu -d '
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
 other\t'Like every ordinary program'
 fifo\t'Before all ordinary programs; exit 4 where not allowed'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l merge -d 'Hand packets of one length to the kernel as one that it cuts in front of the driver: more of them a second, and none has kernel stamps (batch)'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l telemetry -d 'Fill the empty telemetry slots of STAMP packets that pass'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand relay" -l json -d 'Print the summary as one JSON object at the end'

@@ -129,7 +129,7 @@ impl Ipdv {
             self.in_order.drain(..self.in_order.len() - WINDOW);
         }
         self.in_order.extend(all().skip(ids.len().saturating_sub(WINDOW)));
-        self.newest = all().last();
+        self.newest = all().next_back();
     }
 
     /// Adds what came after all this, and was recorded apart from it.

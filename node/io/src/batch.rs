@@ -285,7 +285,7 @@ impl Batch {
 fn train(parcels: &[Parcel]) -> usize {
     let Some((first, others)) = parcels.split_first() else { return 0 };
     let len = first.at.len();
-    let most = if len == 0 { 0 } else { (LONGEST_TRAIN / len).min(MOST_CUT) };
+    let most = LONGEST_TRAIN.checked_div(len).map_or(0, |most| most.min(MOST_CUT));
     let to = |parcel: &Parcel| parcel.to.map(|to| (to.address(), to.source));
     let mut train = 1;
     for parcel in others.iter().take(most.saturating_sub(1)) {
