@@ -13,7 +13,7 @@ pub struct Summary {
     metrics: BTreeMap<String, RoundTrips>,
 }
 
-/// A distribution of round-trip times in nanoseconds; `None` where the count supports no figure.
+/// A distribution of delays in nanoseconds, most often round-trip times; `None` where the count supports no figure.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct RoundTrips {
     /// How many.
@@ -33,10 +33,10 @@ pub struct RoundTrips {
 }
 
 impl Summary {
-    /// Reads the one object that `dwell ping --json` prints.
+    /// Reads the one object that a command of dwell prints with `--json`.
     pub fn parse(text: &str) -> Result<Self> {
         let summary: Self =
-            serde_json::from_str(text).context("dwell ping printed no summary object")?;
+            serde_json::from_str(text).context("dwell printed no summary object")?;
         let schema = &summary.schema;
         ensure!(schema == "dwell.summary/1", "schema is {schema}, not dwell.summary/1");
         Ok(summary)
@@ -45,6 +45,13 @@ impl Summary {
     /// Round trips as the program saw them.
     pub fn round_trips(&self) -> Result<&RoundTrips> {
         self.metrics.get("rtt_ns").context("the summary has no rtt_ns: no reply came")
+    }
+
+    /// How long a relay had packets in its program, both ways together.
+    pub fn processing(&self) -> Result<&RoundTrips> {
+        self.metrics
+            .get("processing_ns")
+            .context("the summary has no processing_ns: nothing passed")
     }
 }
 

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use super::contestant::{Cipher, Contestant, FORWARDING, Program, Wait};
+use super::contestant::{Cipher, Contestant, FORWARDING, Program, SOCKET, Wait};
 use super::events::{self, Ran};
 use crate::echo::{Echo, PORT};
 use crate::lab::sibling;
@@ -44,6 +44,15 @@ pub(super) struct Blast {
     pub(super) single: bool,
 }
 
+/// What probes told, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trip {
+    /// Their median round trip.
+    pub(super) rtt_ns: f64,
+    /// How long dwell's relay itself says that it had them, one way (median).
+    pub(super) processing_ns: Option<f64>,
+}
+
 /// What a flood left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flood {
@@ -74,14 +83,14 @@ impl Arena {
         Ok(Self { lab, c_program: sibling("crelay")? })
     }
 
-    /// Median round trip in nanoseconds of probes with `size` bytes through a contestant.
+    /// The median round trip of probes with `size` bytes through a contestant.
     pub(super) fn round_trip(
         &self,
         contestant: &Contestant,
         size: u32,
         count: u64,
         interrupt: &Interrupt,
-    ) -> Result<f64> {
+    ) -> Result<Trip> {
         let direct = contestant.program == Program::None;
         let (before, end) = if direct { (Node::N1, Node::N2) } else { (Node::N2, Node::N3) };
         let _echo = Echo::attach(&self.lab.netns(end)?, self.lab.address(before)?)?;
@@ -95,11 +104,16 @@ impl Arena {
         ping.args(["-q", "--json"]);
         let finished = finish(ping, interrupt)?;
         ensure!(finished.status.success(), "{}: {}", contestant.name, finished.status);
-        if let Some(relay) = relay {
-            relay.stop()?;
-        }
+        let told = relay.map(Server::stop).transpose()?;
+        let processing_ns = match (told, contestant.program) {
+            (Some(told), SOCKET) => {
+                Summary::parse(&told).context(contestant.name)?.processing()?.p50
+            }
+            _ => None,
+        };
         let summary = Summary::parse(&finished.stdout).context(contestant.name)?;
-        summary.round_trips()?.p50.context("too few round trips for a median")
+        let rtt_ns = summary.round_trips()?.p50.context("too few round trips for a median")?;
+        Ok(Trip { rtt_ns, processing_ns })
     }
 
     /// Floods a contestant.
@@ -171,16 +185,17 @@ impl Arena {
     /// Starts the relay of a contestant that has one.
     fn relay(&self, contestant: &Contestant) -> Result<Option<Server>> {
         let to = self.lab.address(Node::N3)?.to_string();
+        let here = self.lab.address(Node::N2)?.to_string();
         let busy = contestant.wait == Wait::Busy;
         let aes = contestant.cipher == Cipher::Aes;
         let (command, ready) = match contestant.program {
             Program::None | Program::Kernel => return Ok(None),
             Program::Dwell { engine, merge } => {
                 let mut command = self.lab.dwell_on(Node::N2);
-                command.args(["relay", "--listen", &format!("udp://0.0.0.0:{PORT}")]);
+                command.args(["relay", "--listen", &format!("udp://{here}:{PORT}")]);
                 command.args(["--to", &format!("udp://{to}:{PORT}"), "--engine", engine]);
                 command.args(["--mode", if aes { "encrypt" } else { "translate" }]);
-                command.args(["--stamps", "user"]);
+                command.args(["--stamps", "user", "--json"]);
                 if engine != "xdp" {
                     command.args(["--cpu", MIDDLE]);
                 }
@@ -193,12 +208,13 @@ impl Arena {
             Program::Socat => {
                 let mut command = self.lab.on(Node::N2, "taskset");
                 command.args(["-c", MIDDLE, "socat", "-d", "-d"]);
-                command.args([format!("UDP4-LISTEN:{PORT}"), format!("UDP4:{to}:{PORT}")]);
+                command
+                    .args([format!("UDP4-LISTEN:{PORT},bind={here}"), format!("UDP4:{to}:{PORT}")]);
                 (command, "listening on")
             }
             Program::C => {
                 let mut command = self.pinned(Node::N2, MIDDLE);
-                command.args(["relay", "0.0.0.0", PORT, &to, PORT]);
+                command.args(["relay", &here, PORT, &to, PORT]);
                 command.args(busy.then_some("busy"));
                 command.args(aes.then_some("aes"));
                 (command, "listening on")

@@ -45,7 +45,7 @@ const fn aes(name: &'static str, program: Program, wait: Wait) -> Contestant {
     Contestant { name, program, wait, cipher: Cipher::Aes }
 }
 
-const SOCKET: Program = Program::Dwell { engine: "socket", merge: false };
+pub(super) const SOCKET: Program = Program::Dwell { engine: "socket", merge: false };
 const BATCH: Program = Program::Dwell { engine: "batch", merge: true };
 const XDP: Program = Program::Dwell { engine: "xdp", merge: false };
 

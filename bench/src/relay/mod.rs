@@ -14,7 +14,7 @@ use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
 use crate::{Interrupt, Lab, Machine, Table};
-use arena::{Arena, Blast};
+use arena::{Arena, Blast, Trip};
 use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, RATED, UNMERGED};
 use goals::{Measured, Part, Verdict, judge, median};
 
@@ -168,11 +168,13 @@ fn compare_delays(
 ) -> Result<()> {
     for (size, contestants) in [(MEDIUM, &DELAYED[..]), (LARGE, &ENCIPHERED[..])] {
         let trip = |of| arena.round_trip(of, size, count, interrupt);
-        let before = trip(&DIRECT)?;
+        let before = trip(&DIRECT)?.rtt_ns;
         for contestant in turned(contestants, turn) {
-            measured.rtt_ns.entry(contestant.name).or_default().push(trip(contestant)?);
+            let Trip { rtt_ns, processing_ns } = trip(contestant)?;
+            measured.rtt_ns.entry(contestant.name).or_default().push(rtt_ns);
+            measured.processing_ns.entry(contestant.name).or_default().extend(processing_ns);
         }
-        let direct = f64::midpoint(before, trip(&DIRECT)?);
+        let direct = f64::midpoint(before, trip(&DIRECT)?.rtt_ns);
         measured.direct_ns.entry(size).or_default().push(direct);
     }
     Ok(())
