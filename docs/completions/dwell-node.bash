@@ -1072,7 +1072,7 @@ _dwell__node() {
                     return 0
                     ;;
                 --id)
-                    COMPREPLY=($(compgen -W "auto iperf stamp roundtrip dwell none" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto iperf iperf-classic stamp roundtrip dwell none" -- "${cur}"))
                     return 0
                     ;;
                 --flows)
@@ -1136,7 +1136,7 @@ _dwell__node() {
                     return 0
                     ;;
                 --id)
-                    COMPREPLY=($(compgen -W "auto iperf stamp roundtrip dwell none" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto iperf iperf-classic stamp roundtrip dwell none" -- "${cur}"))
                     return 0
                     ;;
                 --hooks)

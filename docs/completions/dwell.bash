@@ -1382,7 +1382,7 @@ _dwell() {
                     return 0
                     ;;
                 --id)
-                    COMPREPLY=($(compgen -W "auto iperf stamp roundtrip dwell none" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto iperf iperf-classic stamp roundtrip dwell none" -- "${cur}"))
                     return 0
                     ;;
                 --flows)
@@ -1538,7 +1538,7 @@ _dwell() {
                     return 0
                     ;;
                 --id)
-                    COMPREPLY=($(compgen -W "auto iperf stamp roundtrip dwell none" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto iperf iperf-classic stamp roundtrip dwell none" -- "${cur}"))
                     return 0
                     ;;
                 --hooks)

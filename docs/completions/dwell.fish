@@ -108,12 +108,13 @@ xdp\t'In the driver'"
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l stamps -d 'Which stamps to use' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
 user\t'The program\'s own clock reads only'
 kernel\t'The kernel\'s; exit 4 if it delivers none'"
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l id -d 'Where packets carry their id; none: they are numbered as they come' -r -f -a "auto\t'As the first packet of a flow tells'
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l id -d 'Where packets carry their id; none: they are numbered as they come' -r -f -a "auto\t'As the first packet of each flow tells'
 iperf\t'iperf2\'s header'
+iperf-classic\t'The first 12 bytes of iperf2\'s header: what is behind them may be enciphered'
 stamp\t'STAMP\'s sequence number'
 roundtrip\t'S4\'s round-trip message'
 dwell\t'The mark of `dwell load traffic`'
-none\t'Nowhere'"
+none\t'Nowhere: their order numbers them, which a lost or overtaken packet breaks'"
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l flows -d 'Most clients at a time (512 over TCP); beyond, the one that was idle for longest goes' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l idle -d 'Forget a client that was idle for this long, and close its connection; if not given, 60s (TCP 124min)' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l hold -d 'Hold every packet on purpose, in the program or unread in the socket, like program:200us' -r
@@ -123,7 +124,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand relay" -l cpu -d 'Run on thi
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
 other\t'Like every ordinary program'
 fifo\t'Before all ordinary programs; exit 4 where not allowed'"
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l merge -d 'Hand packets of one length to the kernel as one that it cuts in front of the driver: more of them a second, and none has kernel stamps (batch)'
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l merge -d 'Hand packets of one length to the kernel as one that it cuts as late as it can: more of them a second, and none has kernel stamps (batch)'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l telemetry -d 'Fill the empty telemetry slots of STAMP packets that pass'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l json -d 'Print the summary as one JSON object at the end'
@@ -181,10 +182,11 @@ complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcom
 complete -c dwell -n "__fish_dwell_using_subcommand trace" -l flow -d 'Which packets: udp, tcp or icmp, then \'host ADDRESS\', \'port NUMBER\' or both, of either side' -r
 complete -c dwell -n "__fish_dwell_using_subcommand trace" -l id -d 'Where packets of UDP carry their id; TCP and ICMP have theirs' -r -f -a "auto\t'As the first packet of each flow tells'
 iperf\t'iperf2\'s header'
+iperf-classic\t'The first 12 bytes of iperf2\'s header: what is behind them may be enciphered'
 stamp\t'STAMP\'s sequence number'
-roundtrip\t'The round-trip message'
-dwell\t'dwell\'s own mark of traffic'
-none\t'Nowhere: by their order at each hook, which a lost or overtaken packet breaks'"
+roundtrip\t'S4\'s round-trip message'
+dwell\t'The mark of `dwell load traffic`'
+none\t'Nowhere: their order numbers them, which a lost or overtaken packet breaks'"
 complete -c dwell -n "__fish_dwell_using_subcommand trace" -l hooks -d 'Where to stamp [default: everywhere]' -r -f -a "netfilter\t'pre_routing and post_routing'
 tcx\t'rx_tcx and tx_tcx'
 xdp\t'rx_driver'"

@@ -46,7 +46,8 @@ const fn aes(name: &'static str, program: Program, wait: Wait) -> Contestant {
 }
 
 pub(super) const SOCKET: Program = Program::Dwell { engine: "socket", merge: false };
-const BATCH: Program = Program::Dwell { engine: "batch", merge: true };
+const BATCH: Program = Program::Dwell { engine: "batch", merge: false };
+const MERGED: Program = Program::Dwell { engine: "batch", merge: true };
 const XDP: Program = Program::Dwell { engine: "xdp", merge: false };
 
 /// No relay at all: what all delays are compared to.
@@ -75,17 +76,13 @@ pub(super) const ENCIPHERED: [Contestant; 4] = [
     aes("C busy encrypt, 1400 B", Program::C, Wait::Busy),
 ];
 
-/// Hands every packet to the kernel by itself, so that tracing sees it.
-pub(super) const UNMERGED: Contestant = contestant(
-    "dwell batch, unmerged",
-    Program::Dwell { engine: "batch", merge: false },
-    Wait::Blocking,
-);
+/// Who is flooded while tracing looks on.
+pub(super) const TRACED: Contestant = contestant("dwell batch", BATCH, Wait::Blocking);
 
 /// Who is flooded.
 pub(super) const FLOODED: [Contestant; 6] = [
-    contestant("dwell batch", BATCH, Wait::Blocking),
-    UNMERGED,
+    TRACED,
+    contestant("dwell batch --merge", MERGED, Wait::Blocking),
     contestant("socat", Program::Socat, Wait::Blocking),
     contestant("C", Program::C, Wait::Blocking),
     aes("dwell batch encrypt", BATCH, Wait::Blocking),
@@ -95,6 +92,6 @@ pub(super) const FLOODED: [Contestant; 6] = [
 /// Whose capacity without loss is searched for.
 pub(super) const RATED: [Contestant; 3] = [
     contestant("dwell batch", BATCH, Wait::Blocking),
-    UNMERGED,
+    contestant("dwell batch --merge", MERGED, Wait::Blocking),
     contestant("C", Program::C, Wait::Blocking),
 ];

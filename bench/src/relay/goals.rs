@@ -98,7 +98,7 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
             ratio(added("dwell xdp"), added("kernel forwarding")),
             1.3,
         ),
-        at_most(Part::Delay, "enciphering 1400 B, one pass, us", cipher, 1.0),
+        at_most(Part::Delay, "enciphering 1400 B, one pass, by its own stamps, us", cipher, 1.0),
         at_least(
             Part::Flood,
             "delivered at overload, 100 B: dwell batch / socat",
@@ -119,8 +119,8 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         ),
         at_least(
             Part::Flood,
-            "capacity at 0.1 % loss: dwell batch / C",
-            ratio(capacity("dwell batch"), capacity("C")),
+            "capacity at 0.1 % loss: dwell batch --merge / C",
+            ratio(capacity("dwell batch --merge"), capacity("C")),
             2.0,
         ),
         at_least(

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{Interrupt, Lab, Machine, Table};
 use arena::{Arena, Blast, Trip};
-use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, RATED, UNMERGED};
+use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, RATED, TRACED};
 use goals::{Measured, Part, Verdict, judge, median};
 
 /// S0's medium packets, whose delay is compared.
@@ -148,8 +148,8 @@ fn compare_floods(
         measured.capacity.entry(contestant.name).or_default().push(capacity);
     }
     let with = Blast { rate: Some(TRACED_PPS), single: true, ..OVERLOAD };
-    let bare = arena.flood(&UNMERGED, with, interrupt)?;
-    let traced = arena.traced_flood(&UNMERGED, with, interrupt)?;
+    let bare = arena.flood(&TRACED, with, interrupt)?;
+    let traced = arena.traced_flood(&TRACED, with, interrupt)?;
     measured.untraced.push(bare.delivered as f64);
     measured.traced.push(traced.flood.delivered as f64);
     measured.events.push(traced.events);

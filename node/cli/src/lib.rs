@@ -26,6 +26,7 @@ pub mod trace;
 
 pub use environment::build;
 pub use exit::{Exit, Failure};
+pub use id::IdChoice;
 pub use place::{PlaceArgs, SchedulingChoice};
 pub use stop::{on_hangup, on_signal};
 pub use target::{Scheme, Target, TargetError};

@@ -220,8 +220,13 @@ impl Batch {
             // It is about the first that was to be sent: only then does the call fail.
             let first = self.trains[0];
             if first > 1 && is_uncut(&error) {
-                // Each by itself tells what it is.
-                through.cuts = parcels[done].at.len() - 1;
+                // Perhaps it told of an earlier packet; if not, each by itself tells.
+                if failed == 0 {
+                    failed = 1;
+                } else {
+                    through.cuts = parcels[done].at.len() - 1;
+                    failed = 0;
+                }
                 continue;
             }
             match through.failed(&error, failed) {
@@ -267,8 +272,9 @@ impl Batch {
         for (beside, train) in self.besides.iter_mut().zip(&self.trains) {
             // SAFETY: mmsghdr is plain data for which all zeros is valid.
             let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
-            header.msg_hdr.msg_iov = &raw mut self.iovs[first];
-            header.msg_hdr.msg_iovlen = *train as _;
+            let iovs = &mut self.iovs[first..first + train];
+            header.msg_hdr.msg_iov = iovs.as_mut_ptr();
+            header.msg_hdr.msg_iovlen = iovs.len() as _;
             if let Some(to) = &parcels[first].to {
                 header.msg_hdr.msg_name = to.raw.as_ptr().cast_mut().cast();
                 header.msg_hdr.msg_namelen = to.raw.len;
@@ -394,6 +400,35 @@ mod tests {
             let expected: Vec<_> =
                 lens.iter().enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
             assert_eq!(came, expected, "{listen}");
+        }
+    }
+
+    #[test]
+    fn merged_replies_leave_from_the_address_that_was_asked() {
+        let options = EndOptions { merge: true, ..EndOptions::default() };
+        for (everywhere, asked) in [("0.0.0.0:0", "127.0.0.9"), ("[::]:0", "::1")] {
+            let mut server = UdpEnd::listen(everywhere.parse().unwrap(), options).unwrap();
+            let to = SocketAddr::new(asked.parse().unwrap(), server.local_addr().port());
+            // Hears nobody else.
+            let mut client = UdpEnd::connect(to, options).unwrap();
+            for n in 0..10_u8 {
+                client.send(&[n; 60], None).unwrap();
+            }
+            let mut batch = Batch::new(16, HEADROOM);
+            let came = batch.receive(&server).unwrap();
+            assert_eq!(came, 10, "loopback delivers before a send returns");
+            let mut parcels = Vec::new();
+            for n in 0..came {
+                let (datagram, _) = batch.datagram(n, &server);
+                parcels.push(Parcel { n, at: HEADROOM..HEADROOM + 60, to: datagram.from });
+            }
+            batch.send(&mut server, &parcels, &mut |_, outcome, _| assert_eq!(outcome, Ok(None)));
+            assert_eq!(batch.trains, [10], "{asked}");
+            for n in 0..10_u8 {
+                let mut buffer = [0; 100];
+                assert_eq!(client.receive(&mut buffer).unwrap().unwrap().len, 60);
+                assert_eq!(buffer[..60], [n; 60]);
+            }
         }
     }
 

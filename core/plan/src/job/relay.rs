@@ -26,8 +26,8 @@ pub struct RelayJob {
     /// What moves the packets.
     #[serde(default)]
     pub engine: RelayEngine,
-    /// Hand packets of one length to the kernel as one that it cuts in front of the driver: more of
-    /// them a second, and none has stamps of its own (batch).
+    /// Hand packets of one length to the kernel as one that it cuts as late as it can: more of them a
+    /// second, and none has kernel stamps of its own (batch).
     #[serde(default)]
     pub merge: bool,
     /// Which stamps to use.

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use dwell_plan::{Clear, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
+use dwell_plan::{Clear, Hold, HoldAt, KeySource, RelayEngine, RelayJob, RelayMode};
 use dwell_units::Nanos;
 
-use crate::PlaceArgs;
 use crate::ping::StampChoice;
+use crate::{IdChoice, PlaceArgs};
 
 /// Arguments of `relay`.
 #[derive(Debug, clap::Args)]
@@ -42,8 +42,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = EngineChoice::Socket)]
     pub engine: EngineChoice,
 
-    /// Hand packets of one length to the kernel as one that it cuts in front of the driver: more of
-    /// them a second, and none has kernel stamps (batch)
+    /// Hand packets of one length to the kernel as one that it cuts as late as it can: more of them a
+    /// second, and none has kernel stamps (batch)
     #[arg(long)]
     pub merge: bool,
 
@@ -115,23 +115,6 @@ pub enum EngineChoice {
     Xdp,
 }
 
-/// Where packets carry their id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum IdChoice {
-    /// As the first packet of a flow tells
-    Auto,
-    /// iperf2's header
-    Iperf,
-    /// STAMP's sequence number
-    Stamp,
-    /// S4's round-trip message
-    Roundtrip,
-    /// The mark of `dwell load traffic`
-    Dwell,
-    /// Nowhere
-    None,
-}
-
 impl Args {
     /// What these arguments ask for.
     pub(super) fn job(&self) -> RelayJob {
@@ -150,14 +133,7 @@ impl Args {
         };
         job.merge = self.merge;
         job.stamps = self.stamps.into();
-        job.id = match self.id {
-            IdChoice::Auto => IdFormat::Auto,
-            IdChoice::Iperf => IdFormat::Iperf,
-            IdChoice::Stamp => IdFormat::Stamp,
-            IdChoice::Roundtrip => IdFormat::Roundtrip,
-            IdChoice::Dwell => IdFormat::Dwell,
-            IdChoice::None => IdFormat::None,
-        };
+        job.id = self.id.into();
         job.flows = self.flows;
         job.idle = self.idle;
         job.hold = self.hold;

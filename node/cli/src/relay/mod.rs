@@ -37,7 +37,7 @@ use crate::nic::NicWatch;
 use crate::passages::PassageLog;
 use crate::ping::SampleFile;
 use crate::{Exit, Failure, PlaceArgs, Scheme};
-pub use args::{Args, EngineChoice, IdChoice, ModeChoice};
+pub use args::{Args, EngineChoice, ModeChoice};
 use counts::Ended;
 use plan::Plan;
 use record::{News, Teller};

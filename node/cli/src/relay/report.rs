@@ -21,6 +21,9 @@ use super::plan::{MOST_CONNECTIONS, Plan};
 use crate::environment::environment;
 use crate::{PlaceArgs, Scheme};
 
+/// So many ICMP errors are told of, however many packets passed: kernels send them sparingly.
+const MANY_ERRORS: u64 = 5;
+
 /// The points at which a relay's sockets stamp.
 const POINTS: [Point; 6] = [
     Point::RxKernel,
@@ -48,7 +51,7 @@ pub(super) fn summary(job: &RelayJob, plan: &Plan, outcome: &Outcome) -> Summary
     let mut trust = Trust { ring_dropped: *ring_dropped, ..Trust::default() };
     trust.note_clocks(&clocks.0, &clocks.1);
     trust.percentile_resolution = resolution(parts);
-    trust.warnings = [warnings.clone(), notes(plan, counts, *ring_dropped, parts)].concat();
+    trust.warnings = [warnings.clone(), notes(plan, job, counts, *ring_dropped, parts)].concat();
     trust.note_nics(nics.clone());
     let interface = interface::towards(plan.to).ok().flatten();
     let metrics = parts.figures().map(|(part, figures)| (part.name().to_owned(), figures.into()));
@@ -106,6 +109,7 @@ pub(super) fn parameters(job: &RelayJob, plan: &Plan) -> BTreeMap<String, serde_
         ("to", json!(plan.to.to_string())),
         ("mode", json!(job.mode)),
         ("engine", json!(job.engine)),
+        ("merge", json!(job.merge)),
         ("busy_poll", json!(job.place.busy_poll)),
         ("clear_bytes", clear),
         ("stamps", json!(job.stamps)),
@@ -158,7 +162,13 @@ fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Optio
 }
 
 /// What a reader must know.
-fn notes(plan: &Plan, counts: &Counts, ring_dropped: u64, parts: &Parts) -> Vec<String> {
+fn notes(
+    plan: &Plan,
+    job: &RelayJob,
+    counts: &Counts,
+    ring_dropped: u64,
+    parts: &Parts,
+) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |count: u64, text: &str| {
         if count > 0 {
@@ -174,7 +184,11 @@ fn notes(plan: &Plan, counts: &Counts, ring_dropped: u64, parts: &Parts) -> Vec<
     note(both(|way| way.unsealed), "packets came that nobody had enciphered, and were dropped");
     note(both(|way| way.send_failed), "packets could not be sent and were dropped");
     note(counts.overflowed, "packets found no room in a receive buffer");
-    note(counts.icmp_errors, "ICMP errors: is anybody listening at the far end?");
+    let relayed = both(|way| way.relayed);
+    // A receiver that ends before its sender's last word refuses that, and is no reason for alarm.
+    if counts.icmp_errors >= MANY_ERRORS || counts.icmp_errors.saturating_mul(100) >= relayed {
+        note(counts.icmp_errors, "ICMP errors: is anybody listening at the far end?");
+    }
     note(
         counts.flows.evicted,
         "flows had to make room: --flows N remembers more, where descriptors and memory allow it",
@@ -188,9 +202,10 @@ fn notes(plan: &Plan, counts: &Counts, ring_dropped: u64, parts: &Parts) -> Vec<
                 .to_owned(),
         );
     } else if came && parts.missing(Point::RxKernel).is_none() {
-        notes.push(
-            "no kernel stamps: queueing and node delay are not known, processing is".to_owned(),
-        );
+        let why = if job.merge { " (--merge leaves them out)" } else { "" };
+        notes.push(format!(
+            "no kernel stamps{why}: queueing and node delay are not known, processing is"
+        ));
     }
     notes
 }

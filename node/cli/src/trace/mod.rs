@@ -20,14 +20,14 @@ use dwell_engine::passage::{Passage, Point};
 use dwell_io::bpf::{BpfError, Event, Hooks, Protocol, TraceSpec, Tracer};
 use dwell_io::clock::{monotonic, pair, realtime};
 use dwell_io::interface;
-use dwell_plan::{FlowFilter, FlowProtocol, IdFormat, TraceHook, TraceJob};
+use dwell_plan::{FlowFilter, FlowProtocol, TraceHook, TraceJob};
 use dwell_record::Summary;
 use dwell_stats::{Part, Parts};
 use dwell_units::{Nanos, Pairing};
 
 use crate::passages::PassageLog;
 use crate::ping::SampleFile;
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, IdChoice};
 use flows::Flows;
 
 /// The ring, which wakes nobody, is emptied this often.
@@ -88,23 +88,6 @@ pub struct Args {
     pub quiet: bool,
 }
 
-/// Where packets carry their id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum IdChoice {
-    /// As the first packet of each flow tells
-    Auto,
-    /// iperf2's header
-    Iperf,
-    /// STAMP's sequence number
-    Stamp,
-    /// The round-trip message
-    Roundtrip,
-    /// dwell's own mark of traffic
-    Dwell,
-    /// Nowhere: by their order at each hook, which a lost or overtaken packet breaks
-    None,
-}
-
 /// Where to stamp packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum HookChoice {
@@ -126,14 +109,7 @@ impl Args {
         };
         TraceJob {
             flow: self.flow.clone(),
-            id: match self.id {
-                IdChoice::Auto => IdFormat::Auto,
-                IdChoice::Iperf => IdFormat::Iperf,
-                IdChoice::Stamp => IdFormat::Stamp,
-                IdChoice::Roundtrip => IdFormat::Roundtrip,
-                IdChoice::Dwell => IdFormat::Dwell,
-                IdChoice::None => IdFormat::None,
-            },
+            id: self.id.into(),
             hooks: self.hooks.iter().map(hook).collect(),
             interfaces: self.interface.clone(),
             duration: self.duration,
@@ -347,6 +323,8 @@ fn refusal(error: BpfError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use dwell_plan::IdFormat;
+
     use super::*;
 
     #[test]

@@ -48,12 +48,14 @@ fn every_client_gets_its_own_replies_whatever_moves_the_packets() {
 #[test]
 fn the_receiver_behind_two_relays_gets_the_original_bytes_and_the_wire_between_does_not() {
     let _machine = beside_others();
-    ["socket", "batch"].into_iter().for_each(tunnel);
+    tunnel(&["--engine", "socket"]);
+    tunnel(&["--engine", "batch"]);
+    tunnel(&["--engine", "batch", "--merge"]);
 }
 
-fn tunnel(engine: &str) {
+fn tunnel(engine: &[&str]) {
     let (far, wire) = (socket(), socket());
-    let how = ["--clear", "16", "--engine", engine];
+    let how = [engine, &["--clear", "16"]].concat();
     let decrypt = Relay::to_socket(&far, &[&["--mode", "decrypt"], &how[..]].concat());
     let encrypt = Relay::to_socket(&wire, &[&["--mode", "encrypt"], &how[..]].concat());
     let onward = socket();
