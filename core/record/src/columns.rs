@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use dwell_engine::stamps::State;
-use dwell_stats::{Distribution, Ipdv, Jitter, Metric, Quantile, Thinned};
+use dwell_stats::{Distribution, Ipdv, Jitter, Metric, Quantile, Resolution, Thinned};
 
 use crate::batch::Batch;
 use crate::column::Column;
@@ -161,6 +161,12 @@ impl Columns {
     /// The values of a column that count; `None` where there was none.
     pub fn distribution(&self, column: Column) -> Option<&Distribution> {
         self.distributions.get(column.name())
+    }
+
+    /// How true percentiles are: of the columns that have values, those that are least.
+    pub fn resolution(&self) -> Option<Resolution> {
+        let filled = self.distributions.values().filter(|distribution| distribution.count() > 0);
+        filled.map(Distribution::resolution).max()
     }
 
     /// Where percentiles of the whole delay lie with 95 % confidence, neighbours' likeness counted, as

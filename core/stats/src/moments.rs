@@ -64,7 +64,7 @@ const LANES: usize = 4;
 /// The smallest and the largest value; the largest and the smallest number there is where there is
 /// none, so that any other is wider.
 pub fn extremes(values: &[i64]) -> (i64, i64) {
-    if !is_narrow(values) {
+    if values.is_empty() || !is_narrow(values) {
         return widest(values);
     }
     let wider =
@@ -117,5 +117,17 @@ fn sum(values: &[i64], min: i64, max: i64) -> i128 {
         values.iter().sum::<i64>().into()
     } else {
         values.iter().map(|value| i128::from(*value)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_narrower_than_any_value() {
+        assert_eq!(extremes(&[]), (i64::MAX, i64::MIN));
+        assert_eq!(extremes(&[7, 5]), (5, 7));
+        assert_eq!(extremes(&[-1, i64::MAX]), (-1, i64::MAX));
     }
 }

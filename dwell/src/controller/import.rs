@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use dwell_import::{Flow, Format, HEAD, Imported, recognise};
 use dwell_node_cli::{Exit, Failure, say};
-use dwell_record::{ColumnFigures, Environment, Kind, Stamps, Summary, Trust};
+use dwell_record::{Columns, Environment, Kind, Stamps, Summary, Trust};
 use dwell_report::data::Axis;
 use dwell_store::{
     ImportLock, Ingest, Ingested, NewRun, NewTrial, Role, RunKind, RunRow, RunState, Store,
@@ -147,14 +147,13 @@ fn take(
             }
         };
         samples += taken.as_ref().map_or(0, |taken| taken.samples);
-        let figures = taken.as_ref().map(|taken| taken.columns.figures()).unwrap_or_default();
-        let summary = summary(&imported, flow, figures);
+        let summary = summary(&imported, flow, taken.as_ref().map(|taken| &taken.columns));
         end(store, &trial, &name, summary, taken.as_ref())?;
     }
     finish(args, store, run, format.name(), samples, &imported.warnings, imported.skipped_lines)
 }
 
-fn summary(imported: &Imported, flow: &Flow, figures: ColumnFigures) -> Summary {
+fn summary(imported: &Imported, flow: &Flow, columns: Option<&Columns>) -> Summary {
     let mut warnings = imported.warnings.clone();
     if let Some(example) = imported.skipped_example.as_ref().filter(|_| imported.skipped_lines > 0)
     {
@@ -163,7 +162,7 @@ fn summary(imported: &Imported, flow: &Flow, figures: ColumnFigures) -> Summary 
             imported.skipped_lines, example.row, example.text
         ));
     }
-    let (mut metrics, mut values, packets) = figures;
+    let (mut metrics, mut values, packets) = columns.map(Columns::figures).unwrap_or_default();
     // What the file states counts more than what its rows give: it knows what is not in them.
     metrics.extend(flow.metrics.clone());
     values.extend(flow.values.clone());
@@ -182,7 +181,11 @@ fn summary(imported: &Imported, flow: &Flow, figures: ColumnFigures) -> Summary 
         values,
         stamps: Stamps::default(),
         engine: imported.format.name().to_owned(),
-        trust: Trust { warnings, ..Trust::default() },
+        trust: Trust {
+            warnings,
+            percentile_resolution: columns.and_then(Columns::resolution),
+            ..Trust::default()
+        },
         environment: Environment::default(),
     }
 }
