@@ -88,6 +88,8 @@ fn what_a_file_does_not_say_is_null_and_rows_say_which_delay_they_are() {
     let run = imported(&place);
     let shown = place.json(&["show", &run]);
     assert_eq!(shown["seed"], serde_json::Value::Null);
+    // What dwell computed itself it knows.
+    assert_eq!(shown["trials"][0]["trust"]["percentile_resolution"], "exact");
     for name in ["warm_up_sent", "ring_dropped", "void"] {
         assert_eq!(shown["trials"][0]["trust"][name], serde_json::Value::Null, "{name}");
     }
