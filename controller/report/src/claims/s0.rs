@@ -16,8 +16,8 @@ use crate::data::{RunData, TrialData};
 use crate::figures::RELAY;
 use crate::group::percentile_of;
 use crate::metric;
-use crate::nlr::{self, NODE};
-use crate::quantity::{delay, listed, share, three_digits};
+use crate::nlr::{self, NODE, Terms};
+use crate::quantity::{delay, share, three_digits};
 
 /// 95th percentiles within a quarter of each other are flat: below what repetitions of S0's own
 /// differ by.
@@ -41,35 +41,43 @@ struct Found {
     verdict: ClaimVerdict,
     value: Option<f64>,
     words: String,
+    /// What the parts of the delay say of a claim that fails.
+    why: Option<String>,
 }
 
 impl Found {
     fn cannot_tell(why: impl Into<String>) -> Self {
-        Self { verdict: ClaimVerdict::CannotTell, value: None, words: why.into() }
+        Self { verdict: ClaimVerdict::CannotTell, value: None, words: why.into(), why: None }
     }
 
     fn not_run(what: impl Into<String>) -> Self {
-        Self { verdict: ClaimVerdict::NotRun, value: None, words: what.into() }
+        Self { verdict: ClaimVerdict::NotRun, value: None, words: what.into(), why: None }
     }
 
     fn new(verdict: ClaimVerdict, value: f64, words: String) -> Self {
-        Self { verdict, value: Some(value), words }
+        Self { verdict, value: Some(value), words, why: None }
     }
 
-    /// With what would tell, where the verdict rests on this bound and is open.
-    fn resting_on(mut self, bound: Bound) -> Self {
+    /// With what would tell, where the verdict rests on this bound and is open, and with what the
+    /// evidence for it is without.
+    fn resting_on(mut self, bound: Bound, all: &[&Evidence]) -> Self {
+        let lost = all.iter().any(|evidence| !evidence.lost().is_empty());
         if self.verdict == ClaimVerdict::CannotTell {
-            self.words += if bound.is_bounded() {
-                " The limit lies within what repetitions differ by: more of them would tell."
-            } else {
-                " Measured too seldom to know how much trials differ: repetitions would tell \
-                  (trials.repetitions, at least 3)."
+            self.words += match (bound.is_bounded(), lost) {
+                (true, false) => {
+                    " The limit lies within what repetitions differ by: more of them would tell."
+                }
+                (true, true) => " The limit lies within what repetitions differ by.",
+                (false, _) => {
+                    " Measured too seldom to know how much trials differ: repetitions would tell \
+                     (trials.repetitions, at least 3)."
+                }
             };
         }
-        self
+        self.without(all)
     }
 
-    /// With how many trials these are without.
+    /// With how many trials these are without, and what that leaves unmeasured.
     fn without(mut self, all: &[&Evidence]) -> Self {
         let left_out: usize = all.iter().map(|evidence| evidence.left_out()).sum();
         if left_out > 0 {
@@ -78,6 +86,23 @@ impl Found {
                 " Left out are {left_out} of {trials} trials, whose stress missed what was asked by \
                  more than 3 points."
             );
+            let lost: BTreeSet<String> = all.iter().flat_map(|evidence| evidence.lost()).collect();
+            if !lost.is_empty() {
+                let lost: Vec<String> = lost.into_iter().collect();
+                self.words += &format!(
+                    " Among them is all that was measured at {}: of that nothing is judged, and \
+                     repetitions would not change it.",
+                    lost.join("; at ")
+                );
+            }
+        }
+        self
+    }
+
+    /// Why, where it fails: of the evidence that was judged.
+    fn because(mut self, why: impl FnOnce() -> Option<String>) -> Self {
+        if self.verdict == ClaimVerdict::Fail {
+            self.why = why();
         }
         self
     }
@@ -97,10 +122,10 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
     let all = Evidence::of(run);
     let (route, translate) = (all.mode("route"), all.mode("translate"));
     let encrypt = all.mode("encrypt");
+    let terms = Terms::of(run);
     let mut claims = Vec::new();
     let mut say = |id: &str, says: &str, limit: Option<f64>, found: Found| {
-        let failed = found.verdict == ClaimVerdict::Fail;
-        let why = failed.then(|| why::of(id, &all)).flatten().unwrap_or_default();
+        let why = found.why.map_or_else(String::new, |why| format!(" Why: {why}."));
         let text = format!("{says} {}{why}", found.words);
         let (verdict, value) = (found.verdict, found.value);
         claims.push(Claim { id: id.to_owned(), text, verdict, value, limit });
@@ -116,14 +141,14 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
         "S0.19-route",
         "Of a packet that the kernel routes, the node delay is less than 5 % of the link delay (NLR).",
         Some(0.05),
-        nlr(&route, |bound| bound.at_most(0.05)),
+        nlr(&route, &terms, |bound| bound.at_most(0.05)),
     );
     say(
         "S0.19-translate",
         "Of a packet that a program relays, the node delay is about 30 % of the link delay (NLR), \
          here taken as 15 to 60 %.",
         Some(0.3),
-        nlr(&translate, |bound| bound.within(0.15, 0.6)),
+        nlr(&translate, &terms, |bound| bound.within(0.15, 0.6)),
     );
     say(
         "S0.20",
@@ -131,6 +156,7 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
         Some(1.0),
         nlr(
             &encrypt.filter(|t| number(t, "payload_bytes").is_some_and(|b| b > 1_200.0)),
+            &terms,
             |bound| bound.at_least(1.0),
         ),
     );
@@ -252,8 +278,8 @@ fn crossing(route: &Evidence, translate: &Evidence) -> Found {
         between(factor, three_digits)
     );
     Found::new(factor.at_least(10.0), factor.value, words)
-        .resting_on(factor)
-        .without(&[&kernel, &program])
+        .resting_on(factor, &[&kernel, &program])
+        .because(|| why::wait(&program))
 }
 
 fn cost(route: &Evidence, translate: &Evidence) -> Found {
@@ -270,10 +296,12 @@ fn cost(route: &Evidence, translate: &Evidence) -> Found {
         between(more, delay),
         metric::words(metric)
     );
-    Found::new(more.at_least(1e5), more.value, words).resting_on(more).without(&[&kernel, &program])
+    Found::new(more.at_least(1e5), more.value, words)
+        .resting_on(more, &[&kernel, &program])
+        .because(|| why::wait(&program))
 }
 
-fn nlr(trials: &Evidence, verdict: impl Fn(Bound) -> ClaimVerdict) -> Found {
+fn nlr(trials: &Evidence, terms: &Terms, verdict: impl Fn(Bound) -> ClaimVerdict) -> Found {
     if trials.is_empty() {
         return nothing(&[trials], "This mode, or this size, was not measured.");
     }
@@ -287,25 +315,43 @@ fn nlr(trials: &Evidence, verdict: impl Fn(Bound) -> ClaimVerdict) -> Found {
             Found::cannot_tell(why)
         };
     }
-    let Some(ratio) = linked.level(nlr::of_trial, DOUBT) else {
-        return Found::cannot_tell("Here: too few packets have the stamps for it.");
+    let idle = linked.idle();
+    if idle.is_empty() {
+        return Found::cannot_tell(
+            "Here: every trial over links with a rate was under stress, which slows links that are \
+             emulated too.",
+        );
+    }
+    let slow = terms.slow_links(&idle.trials);
+    let fit = idle.filter(|trial| terms.hold(trial));
+    let Some(ratio) = fit.level(|trial| terms.of_trial(trial), DOUBT) else {
+        return Found::cannot_tell(match slow.as_str() {
+            "" => "Here: too few packets have the stamps for it.".to_owned(),
+            slow => slow.trim_start().to_owned(),
+        });
     };
-    let rates = linked.trials.iter().filter_map(|t| number(t, "link_rate_bps"));
+    let rates = fit.trials.iter().filter_map(|t| number(t, "link_rate_bps"));
     let rate = rates.fold(f64::MAX, f64::min) / 1e6;
     let words = format!(
-        "Here: {}{} over two links of {} Mbit/s ({}, 95th percentiles, typical of trials).",
+        "Here: {}{} over two links of {} Mbit/s, without stress ({}, 95th percentiles, typical of \
+         trials).{}{slow}",
         share(ratio.value),
         between(ratio, share),
         three_digits(rate),
-        rungs(&linked),
+        rungs(&fit),
+        nlr::beside_transmission(&fit.trials).unwrap_or_default()
     );
-    Found::new(verdict(ratio), ratio.value, words).resting_on(ratio).without(&[&linked])
+    Found::new(verdict(ratio), ratio.value, words)
+        .resting_on(ratio, &[&fit])
+        .because(|| why::way(&fit))
 }
 
-/// The rung of node delay at which the links of trials end.
-fn rungs(linked: &Evidence) -> String {
-    let all: BTreeSet<&str> = linked.trials.iter().filter_map(|trial| nlr::rung(trial)).collect();
-    listed(&all.into_iter().map(|rung| metric::words(rung).to_owned()).collect::<Vec<_>>())
+/// The rungs of node delay at which the links of trials end.
+fn rungs(fit: &Evidence) -> String {
+    let mode = |trial: &'_ TrialData| trial.parameters.get(RELAY).cloned().unwrap_or_default();
+    let each: Vec<_> =
+        fit.trials.iter().filter_map(|trial| Some((mode(trial), nlr::rung(trial)?))).collect();
+    nlr::rungs(each.iter().map(|(mode, rung)| (mode.as_str(), *rung)))
 }
 
 fn flat(trials: &Evidence, axis: &str) -> Found {
@@ -322,14 +368,21 @@ fn flat(trials: &Evidence, axis: &str) -> Found {
     let Some(spread) = bare.spread(axis, p95(metric), DOUBT) else {
         return Found::cannot_tell("Here: one value only.").without(&[&bare]);
     };
+    let ends = spread.ends.map(|ends| {
+        let [from, to] = ends.levels.map(delay);
+        let [first, last] = &ends.values;
+        format!("{from} at {axis} {first} against {to} at {last}, ")
+    });
+    let spread = spread.factor;
     let words = format!(
-        "Here: a factor of {}{} ({}, 95th percentile).",
+        "Here: {}a factor of {}{} ({}, 95th percentile).",
+        ends.unwrap_or_default(),
         three_digits(spread.value),
         between(spread, three_digits),
         metric::words(metric)
     );
     let found = Found::new(spread.at_most(FLAT), spread.value, words);
-    found.resting_on(spread).without(&[&bare])
+    found.resting_on(spread, &[&bare])
 }
 
 fn linear(encrypt: &Evidence) -> Found {
@@ -361,7 +414,9 @@ fn linear(encrypt: &Evidence) -> Found {
         (ClaimVerdict::Fail, _) | (_, ClaimVerdict::Fail) => ClaimVerdict::Fail,
         _ => ClaimVerdict::CannotTell,
     };
-    Found::new(verdict, r2.value, words).resting_on(r2).without(&[&bare])
+    Found::new(verdict, r2.value, words)
+        .resting_on(r2, &[&bare])
+        .because(|| why::per_byte(&bare, metric))
 }
 
 /// The share of the variance that a line explains, with three standard errors of Fisher's z of the
@@ -394,7 +449,9 @@ fn order(encrypt: &Evidence) -> Found {
         between(level, delay),
         metric::words(metric)
     );
-    Found::new(level.at_least(1e6), level.value, words).resting_on(level).without(&[&bare])
+    Found::new(level.at_least(1e6), level.value, words)
+        .resting_on(level, &[&bare])
+        .because(|| why::parts(&bare))
 }
 
 fn rate(all: &Evidence) -> Found {
@@ -428,7 +485,7 @@ fn rate(all: &Evidence) -> Found {
         between(change, share),
         metric::words(metric)
     );
-    Found::new(verdict, change.value, words).resting_on(change).without(&[&bare])
+    Found::new(verdict, change.value, words).resting_on(change, &[&bare])
 }
 
 fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
@@ -463,5 +520,5 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
         Bound { high, .. } if high <= NO_MORE => ClaimVerdict::Fail,
         _ => ClaimVerdict::CannotTell,
     };
-    Found::new(verdict, factor.value, words).resting_on(factor).without(&[&idle, &busy])
+    Found::new(verdict, factor.value, words).resting_on(factor, &[&idle, &busy])
 }

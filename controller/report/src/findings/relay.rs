@@ -5,7 +5,7 @@ use dwell_stats::Quantile;
 
 use super::Finding;
 use crate::condition::{self, Condition, Links};
-use crate::data::RunData;
+use crate::data::{RunData, TrialData};
 use crate::figures::{RELAY, modes};
 use crate::fits;
 use crate::group::{self, Group};
@@ -105,18 +105,29 @@ const AS_S0: &str = "Stamped after the send call, as S0 did, that would be";
 const SENDING: &str = "the difference is the kernel's sending, and no processing.";
 
 fn nlr(run: &RunData) -> Option<String> {
-    let of_mode = |(mode, part): (String, RunData)| {
-        let trials: Vec<_> = group::finished(&part).collect();
-        Some(format!("{} at {mode}", share(nlr::typical(&trials)?)))
-    };
-    let each: Vec<String> = by_mode(run).into_iter().filter_map(of_mode).collect();
-    (!each.is_empty()).then(|| {
-        format!(
-            "Over links with a rate, node delay is {} of link delay (NLR, of 95th percentiles; geometric \
-             mean over all that was measured of a mode).",
-            listed(&each)
-        )
-    })
+    let terms = nlr::Terms::of(run);
+    let parts = by_mode(run);
+    let mut each = Vec::new();
+    let mut used: Vec<(&str, &TrialData)> = Vec::new();
+    for (mode, part) in &parts {
+        let trials: Vec<_> = group::finished(part).filter(|trial| terms.hold(trial)).collect();
+        let Some(ratio) = nlr::typical(&trials, |trial| terms.of_trial(trial)) else { continue };
+        each.push(format!("{} at {mode}", share(ratio)));
+        used.extend(trials.into_iter().map(|trial| (mode.as_str(), trial)));
+    }
+    let all: Vec<&TrialData> = group::finished(run).filter(|trial| nlr::is_idle(trial)).collect();
+    let slow = terms.slow_links(&all);
+    if each.is_empty() {
+        return (!slow.is_empty()).then(|| slow.trim_start().to_owned());
+    }
+    let rungs = nlr::rungs(used.iter().filter_map(|(mode, t)| Some((*mode, nlr::rung(t)?))));
+    let trials: Vec<&TrialData> = used.iter().map(|(_, trial)| *trial).collect();
+    Some(format!(
+        "Over links with a rate and without stress, {rungs} is {} of link delay (NLR, of 95th \
+         percentiles; geometric mean over all that was so measured of a mode).{}{slow}",
+        listed(&each),
+        nlr::beside_transmission(&trials).unwrap_or_default()
+    ))
 }
 
 fn encrypt(run: &RunData) -> Option<String> {
