@@ -6,7 +6,9 @@ mod s0;
 
 use serde::Serialize;
 
+use self::evidence::Evidence;
 use crate::data::RunData;
+use crate::quantity::things;
 
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -56,4 +58,23 @@ pub fn claims(run: &RunData) -> Vec<Claim> {
         Some("s0") => s0::judge(run),
         _ => Vec::new(),
     }
+}
+
+/// Which trials claims leave out and other sentences do not, for their stress was another than was
+/// asked for; `None` without claims or such trials.
+pub(crate) fn left_out(run: &RunData) -> Option<String> {
+    run.claims.as_deref()?;
+    let all = Evidence::of(run);
+    let missed = all.left_out() as u64;
+    let lost = match all.lost() {
+        none if none.is_empty() => String::new(),
+        lost => format!(", all of those at {} among them", lost.join("; at ")),
+    };
+    (missed > 0).then(|| {
+        format!(
+            "The stress of {missed} of {} missed what was asked by more than 3 points{lost}: claims leave \
+             these trials out, other sentences and figures have them under the name of their load.",
+            things(missed + all.trials.len() as u64, "trial")
+        )
+    })
 }

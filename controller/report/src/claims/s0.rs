@@ -90,8 +90,7 @@ impl Found {
             if !lost.is_empty() {
                 let lost: Vec<String> = lost.into_iter().collect();
                 self.words += &format!(
-                    " Among them is all that was measured at {}: of that nothing is judged, and \
-                     repetitions would not change it.",
+                    " None is left at {}, and repetitions would bring none back.",
                     lost.join("; at ")
                 );
             }
@@ -520,5 +519,5 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
         Bound { high, .. } if high <= NO_MORE => ClaimVerdict::Fail,
         _ => ClaimVerdict::CannotTell,
     };
-    Found::new(verdict, factor.value, words).resting_on(factor, &[&idle, &busy])
+    Found::new(verdict, factor.value, words).resting_on(factor, &[&idle.and(busy)])
 }
