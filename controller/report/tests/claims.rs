@@ -243,6 +243,24 @@ fn without_a_rung_in_common_modes_are_not_compared() {
 }
 
 #[test]
+fn what_s0_published_and_limits_of_our_own_are_kept_apart_and_have_units() {
+    let run = relays(PI_ZERO);
+    let numbers = |id: &str| {
+        let [_, published, own] = verdict(&run, id).numbers();
+        [published, own]
+    };
+    assert_eq!(numbers("S0.18"), ["10 times", "-"]);
+    assert_eq!(numbers("S0.19-route"), ["5 %", "-"]);
+    assert_eq!(numbers("S0.21-route-rate"), ["-", "1.25 times"]);
+    assert_eq!(numbers("S0.22-order"), ["-", "1 ms"]);
+    assert_eq!(numbers("S0.22-linear"), ["-", "0.9"]);
+    assert_eq!(numbers("S0.23"), ["100 us", "-"]);
+    let claim = verdict(&run, "S0.22-order");
+    let ns = claim.value.unwrap();
+    assert_eq!(claim.numbers()[0], format!("{} ms", (ns / 1e4).round() / 100.0));
+}
+
+#[test]
 fn every_claim_of_s0_is_there_once() {
     let all = claims(&relays(PI_ZERO));
     for line in 18..=27 {

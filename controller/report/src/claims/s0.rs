@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use dwell_stats::Quantile;
 
 use super::evidence::{Bound, Evidence, asked, number};
-use super::{Claim, ClaimVerdict};
+use super::{Claim, ClaimUnit, ClaimVerdict};
 use crate::data::{RunData, TrialData};
 use crate::figures::RELAY;
 use crate::group::percentile_of;
@@ -35,6 +35,15 @@ const RUNGS: [&str; 3] = [NODE[2], NODE[1], NODE[0]];
 
 /// All claims of a run together are wrong with at most this probability, of which each has its part.
 const DOUBT: f64 = 0.05 / 15.0;
+
+/// What a claim is held against.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// A number of S0's.
+    Published(f64),
+    /// Ours, where S0 has words only.
+    Own(f64),
+}
 
 /// What a claim comes to.
 struct Found {
@@ -118,41 +127,47 @@ fn nothing(all: &[&Evidence], what: &str) -> Found {
 
 /// Every claim.
 pub(super) fn judge(run: &RunData) -> Vec<Claim> {
+    use ClaimUnit::{Ns, NsPerByte, Number, Share, Times};
+    use Limit::{Own, Published};
     let all = Evidence::of(run);
     let (route, translate) = (all.mode("route"), all.mode("translate"));
     let encrypt = all.mode("encrypt");
     let terms = Terms::of(run);
     let mut claims = Vec::new();
-    let mut say = |id: &str, says: &str, limit: Option<f64>, found: Found| {
+    let mut say = |id: &str, says: &str, (limit, unit): (Limit, ClaimUnit), found: Found| {
         let why = found.why.map_or_else(String::new, |why| format!(" Why: {why}."));
         let text = format!("{says} {}{why}", found.words);
         let (verdict, value) = (found.verdict, found.value);
-        claims.push(Claim { id: id.to_owned(), text, verdict, value, limit });
+        let (limit, published) = match limit {
+            Limit::Published(limit) => (Some(limit), Some(limit)),
+            Limit::Own(limit) => (Some(limit), None),
+        };
+        claims.push(Claim { id: id.to_owned(), text, verdict, value, limit, published, unit });
     };
     say(
         "S0.18",
         "At the node, a program that relays takes at least 10 times as long as routing in the kernel \
          (95th percentiles).",
-        Some(10.0),
+        (Published(10.0), Times),
         crossing(&route, &translate),
     );
     say(
         "S0.19-route",
         "Of a packet that the kernel routes, the node delay is less than 5 % of the link delay (NLR).",
-        Some(0.05),
+        (Published(0.05), Share),
         nlr(&route, &terms, |bound| bound.at_most(0.05)),
     );
     say(
         "S0.19-translate",
         "Of a packet that a program relays, the node delay is about 30 % of the link delay (NLR), \
          here taken as 15 to 60 %.",
-        Some(0.3),
+        (Published(0.3), Share),
         nlr(&translate, &terms, |bound| bound.within(0.15, 0.6)),
     );
     say(
         "S0.20",
         "Of enciphered packets above 1,200 B, the node delay is more than the link delay.",
-        Some(1.0),
+        (Published(1.0), Share),
         nlr(
             &encrypt.filter(|t| number(t, "payload_bytes").is_some_and(|b| b > 1_200.0)),
             &terms,
@@ -167,7 +182,7 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
                     "The node delay of {name} does not depend on the {what}: its 95th percentiles \
                      are within a factor of 1.25."
                 ),
-                Some(FLAT),
+                (Own(FLAT), Times),
                 flat(trials, axis),
             );
         }
@@ -176,47 +191,47 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
         "S0.22-linear",
         "The node delay of enciphered packets is linear in their size: a line that rises through \
          95th percentiles explains 90 % of their variance (R2).",
-        Some(LINEAR),
+        (Own(LINEAR), Number),
         linear(&encrypt),
     );
     say(
         "S0.22-order",
         "The node delay of enciphered packets is of the order of milliseconds (95th \
-         percentile, ns).",
-        Some(1e6),
+         percentile), here taken as 1 ms and more.",
+        (Own(1e6), Ns),
         order(&encrypt),
     );
     say(
         "S0.23",
         "Crossing to user space and back costs more than 100 us (S0 said so of a Pi Zero; judged \
-         for this machine, 95th percentile, ns).",
-        Some(1e5),
+         for this machine, 95th percentile).",
+        (Published(1e5), Ns),
         cost(&route, &translate),
     );
     say(
         "S0.24",
-        "Jitter grows with the size only where packets are enciphered (slope in ns per byte).",
-        Some(0.0),
+        "Jitter grows with the size only where packets are enciphered (slopes).",
+        (Own(0.0), NsPerByte),
         jitter::judge(&route, &translate, &encrypt),
     );
     say(
         "S0.25",
         "Packets are lost only where they are enciphered, at 200 packets/s and more.",
-        Some(0.0),
+        (Own(0.0), Share),
         loss::judge(&route, &translate, &encrypt),
     );
     say(
         "S0.26",
         "The higher the packet rate, the lower the average node delay (by so much, per 1,000 \
          packets/s more).",
-        Some(0.0),
+        (Own(0.0), Share),
         rate(&all),
     );
     say(
         "S0.27",
         "Balancing load between nodes pays: the node delay of programs is longer on a node under \
          stress (95th percentile under the highest over that under none).",
-        Some(1.0),
+        (Own(1.0), Times),
         balance(&translate, &encrypt),
     );
     claims
