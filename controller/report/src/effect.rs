@@ -72,7 +72,11 @@ fn said(subject: &Subject, axis: &Axis, among: usize) -> String {
         let noun = if place == 0 { subject.noun } else { short(subject.noun) };
         sentence(noun, axis, first, &[*other], among)
     };
-    others.iter().enumerate().map(of_mode).collect::<Vec<_>>().join(" ")
+    let mut text = others.iter().enumerate().map(of_mode).collect::<Vec<_>>().join(" ");
+    if others.len() > 1 {
+        text += &format!(" Each is compared with {} over what was measured of both.", first.label);
+    }
+    text
 }
 
 fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: usize) -> String {

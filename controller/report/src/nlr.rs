@@ -1,9 +1,9 @@
 //! Node delay in relation to link delay, NLR (S0.15). One definition for findings, figures and claims:
 //! S0 stacked 95th percentiles, so it is that of the node delay over that of both links together.
 //!
-//! An emulated link takes time of the machine that stress and small packets make the larger part of
-//! it, and a link that is too slow makes any node look fast. So an NLR is told of trials without
-//! stress, and of packets that links carry in about the time of their transmission.
+//! A link that is slower than its rate makes any node look fast, and an emulated one is: under stress,
+//! and with small packets. So an NLR is told of trials without stress, and of packets that links carry
+//! in about the time of their transmission.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +81,7 @@ impl Terms {
         }
         format!(
             " There is no NLR of {}: the median of the link delay is so many times the time of \
-             transmission, and the rest the emulation's own.",
+             transmission, more than the link's rate explains.",
             listed(&each)
         )
     }

@@ -87,14 +87,6 @@ fn a_line_whose_slope_may_be_none_is_no_model_of_enciphering() {
 }
 
 #[test]
-fn a_sentence_of_nlr_names_the_rungs_of_its_node_delays() {
-    let said = text(&relays(PI_ZERO), "nlr");
-    let rungs =
-        "node delay between netfilter's hooks (route) and node delay (translate and encrypt)";
-    assert!(said.contains(rungs), "{said}");
-}
-
-#[test]
 fn losses_of_modes_are_counted_where_all_modes_were_measured() {
     let run = relays(PI_ZERO);
     let all = figures(&run);

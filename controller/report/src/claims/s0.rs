@@ -4,6 +4,7 @@
 
 mod jitter;
 mod loss;
+mod ratio;
 mod why;
 
 use std::collections::BTreeSet;
@@ -16,7 +17,7 @@ use crate::data::{RunData, TrialData};
 use crate::figures::RELAY;
 use crate::group::percentile_of;
 use crate::metric;
-use crate::nlr::{self, NODE, Terms};
+use crate::nlr::{NODE, Terms};
 use crate::quantity::{delay, share, three_digits};
 
 /// 95th percentiles within a quarter of each other are flat: below what repetitions of S0's own
@@ -155,20 +156,20 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
         "S0.19-route",
         "Of a packet that the kernel routes, the node delay is less than 5 % of the link delay (NLR).",
         (Published(0.05), Share),
-        nlr(&route, &terms, |bound| bound.at_most(0.05)),
+        ratio::judge(&route, &terms, |bound| bound.at_most(0.05)),
     );
     say(
         "S0.19-translate",
         "Of a packet that a program relays, the node delay is about 30 % of the link delay (NLR), \
          here taken as 15 to 60 %.",
         (Published(0.3), Share),
-        nlr(&translate, &terms, |bound| bound.within(0.15, 0.6)),
+        ratio::judge(&translate, &terms, |bound| bound.within(0.15, 0.6)),
     );
     say(
         "S0.20",
         "Of enciphered packets above 1,200 B, the node delay is more than the link delay.",
         (Published(1.0), Share),
-        nlr(
+        ratio::judge(
             &encrypt.filter(|t| number(t, "payload_bytes").is_some_and(|b| b > 1_200.0)),
             &terms,
             |bound| bound.at_least(1.0),
@@ -313,59 +314,6 @@ fn cost(route: &Evidence, translate: &Evidence) -> Found {
     Found::new(more.at_least(1e5), more.value, words)
         .resting_on(more, &[&kernel, &program])
         .because(|| why::wait(&program))
-}
-
-fn nlr(trials: &Evidence, terms: &Terms, verdict: impl Fn(Bound) -> ClaimVerdict) -> Found {
-    if trials.is_empty() {
-        return nothing(&[trials], "This mode, or this size, was not measured.");
-    }
-    let linked = trials.linked();
-    if linked.is_empty() {
-        let why = "Here: links are bare, and hold no packet for its transmission time; give them a \
-                   rate (topology.link.rate).";
-        return if linked.left_out() > 0 {
-            nothing(&[&linked], why)
-        } else {
-            Found::cannot_tell(why)
-        };
-    }
-    let idle = linked.idle();
-    if idle.is_empty() {
-        return Found::cannot_tell(
-            "Here: every trial over links with a rate was under stress, which slows links that are \
-             emulated too.",
-        );
-    }
-    let slow = terms.slow_links(&idle.trials);
-    let fit = idle.filter(|trial| terms.hold(trial));
-    let Some(ratio) = fit.level(|trial| terms.of_trial(trial), DOUBT) else {
-        return Found::cannot_tell(match slow.as_str() {
-            "" => "Here: too few packets have the stamps for it.".to_owned(),
-            slow => slow.trim_start().to_owned(),
-        });
-    };
-    let rates = fit.trials.iter().filter_map(|t| number(t, "link_rate_bps"));
-    let rate = rates.fold(f64::MAX, f64::min) / 1e6;
-    let words = format!(
-        "Here: {}{} over two links of {} Mbit/s, without stress ({}, 95th percentiles, typical of \
-         trials).{}{slow}",
-        share(ratio.value),
-        between(ratio, share),
-        three_digits(rate),
-        rungs(&fit),
-        nlr::beside_transmission(&fit.trials).unwrap_or_default()
-    );
-    Found::new(verdict(ratio), ratio.value, words)
-        .resting_on(ratio, &[&fit])
-        .because(|| why::way(&fit))
-}
-
-/// The rungs of node delay at which the links of trials end.
-fn rungs(fit: &Evidence) -> String {
-    let mode = |trial: &'_ TrialData| trial.parameters.get(RELAY).cloned().unwrap_or_default();
-    let each: Vec<_> =
-        fit.trials.iter().filter_map(|trial| Some((mode(trial), nlr::rung(trial)?))).collect();
-    nlr::rungs(each.iter().map(|(mode, rung)| (mode.as_str(), *rung)))
 }
 
 fn flat(trials: &Evidence, axis: &str) -> Found {
