@@ -35,7 +35,7 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
     let of_mode = |(place, mode): (usize, &String)| {
         let part = run.only(RELAY, mode);
         // The rung is said once.
-        let noun = if place == 0 { subject.noun } else { "delay" };
+        let noun = if place == 0 { subject.noun } else { short(subject.noun) };
         let noun = format!("{noun} of {mode}");
         let here = Subject { noun: &noun, ..Subject::about(&part, subject.metric)? };
         let axis = part.axes.iter().find(|other| other.name == axis.name)?;
@@ -50,15 +50,37 @@ pub(crate) fn several(run: &RunData, metric: &str, axis: &Axis) -> bool {
     group::comparable(run, metric, axis).len() > 1
 }
 
-/// One of so many sentences that share the doubt of their run.
+/// A delay without the rung of its stamps.
+fn short(noun: &str) -> &str {
+    const NODE: &str = "node delay";
+    if noun.starts_with(NODE) { NODE } else { noun }
+}
+
+/// One of so many sentences that share the doubt of their run; of modes of relaying one of each mode.
 fn said(subject: &Subject, axis: &Axis, among: usize) -> String {
-    let (name, noun) = (axis_words(&axis.name), subject.noun);
     let groups = group::by_axis(subject.run, subject.metric, axis);
     let groups: Vec<&Group> =
         groups.iter().map(|(_, group)| group).filter(|group| group.steps.count() > 0).collect();
     let Some((first, others)) = groups.split_first() else {
-        return format!("Nothing was measured over {name}.");
+        return format!("Nothing was measured over {}.", axis_words(&axis.name));
     };
+    if axis.name != RELAY {
+        return sentence(subject.noun, axis, first, others, among);
+    }
+    let among = among * others.len();
+    let of_mode = |(place, other): (usize, &&Group)| {
+        let noun = if place == 0 { subject.noun } else { short(subject.noun) };
+        sentence(noun, axis, first, &[*other], among)
+    };
+    let mut text = others.iter().enumerate().map(of_mode).collect::<Vec<_>>().join(" ");
+    if others.len() > 1 {
+        text += &format!(" Each is compared with {} over what was measured of both.", first.label);
+    }
+    text
+}
+
+fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: usize) -> String {
+    let name = axis_words(&axis.name);
     let claims = (others.len() * among).max(1) as f64;
     let shifts = |(quantile, _, doubt): (Quantile, &str, f64)| -> Vec<(&Group, Shift)> {
         let to = |group: &&Group| {
@@ -86,6 +108,10 @@ fn said(subject: &Subject, axis: &Axis, among: usize) -> String {
         return format!("{}: {}.", capital(noun), listed(&parts));
     }
     let shifts = shifts(DOUBTS[0]);
+    if let ([(other, Shift::Same)], RELAY) = (shifts.as_slice(), axis.name.as_str()) {
+        let (one, other) = (&first.label, &other.label);
+        return format!("The median {noun} is about the same at {one} and {other} (within 5 %).");
+    }
     if shifts.iter().all(|(_, shift)| *shift == Shift::Same) {
         return format!(
             "The median {noun} is about the same for every value of {name} measured (within 5 %)."

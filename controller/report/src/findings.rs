@@ -5,6 +5,7 @@ mod relay;
 use dwell_stats::{Quantile, share_interval};
 use serde::Serialize;
 
+use crate::claims;
 use crate::data::{RunData, TrialState};
 use crate::effect;
 use crate::fate::Fate;
@@ -44,6 +45,9 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
             }
         }
         None => say("delay".into(), nothing(run)),
+    }
+    if let Some(text) = claims::left_out(run) {
+        say("stress".into(), text);
     }
     if let Some(text) = losses(run) {
         say("loss".into(), text);

@@ -30,7 +30,7 @@ mod theme;
 mod trust;
 mod witness;
 
-pub use claims::{Claim, ClaimVerdict, claims};
+pub use claims::{Claim, ClaimUnit, ClaimVerdict, claims};
 pub use comparison::comparison_figures;
 pub use figure::{Figure, Table};
 pub use figures::{figures, packets_wanted};

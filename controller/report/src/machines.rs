@@ -1,6 +1,6 @@
 //! What the machines of a relay's way did, and by what means: a table.
 
-use dwell_record::{Kind, Scalar, Summary};
+use dwell_record::{Kind, Scalar, Summary, quota_value};
 use serde_json::Value;
 
 use crate::data::{RunData, TrialData};
@@ -130,9 +130,7 @@ fn routing(way: &Summary) -> Option<[String; 7]> {
 
 /// What a trial says of a node that is held to a share of a processor.
 fn quota(way: &Summary, node: &str, what: &str) -> Option<f64> {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-    let name = format!("quota_{}_{what}", node.chars().map(plain).collect::<String>());
-    way.values.get(&name).copied().flatten().map(Scalar::as_f64)
+    way.values.get(&quota_value(node, what)).copied().flatten().map(Scalar::as_f64)
 }
 
 fn text(summary: &Summary, parameter: &str) -> String {

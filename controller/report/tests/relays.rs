@@ -17,15 +17,19 @@ fn effects_of_a_parameter_are_said_of_each_mode_by_itself() {
     // Stress lengthens what programs take and not what the kernel takes.
     let run = relays_repeated(Relay { stress: 3.0, ..PI_ZERO }, 3);
     let said = text(&run, "effect-load");
-    assert!(said.contains("Delay of translate: the median rose"), "{said}");
-    assert!(said.contains("Delay of encrypt: the median rose"), "{said}");
+    assert!(said.contains(" Node delay of translate: the median rose"), "{said}");
+    assert!(said.contains(" Node delay of encrypt: the median rose"), "{said}");
     let flat = "The median node delay between netfilter's hooks of route is about the same";
     assert!(said.starts_with(flat), "{said}");
     // Enciphering takes longer the larger the packet.
     let said = text(&run, "effect-size");
     assert!(said.contains("of encrypt: the median rose") && !said.contains("route: the"), "{said}");
-    // Modes are compared over what was measured of both.
-    assert!(text(&run, "effect-relay").contains("rose from"), "{}", text(&run, "effect-relay"));
+    // Modes are compared over what was measured of both, each program with routing.
+    let said = text(&run, "effect-relay");
+    for mode in ["translate", "encrypt"] {
+        assert!(said.contains(&format!("at relay {mode} (")), "{said}");
+    }
+    assert_eq!(said.matches("the median rose from").count(), 2, "{said}");
     assert_eq!(text(&run, "effect-topology.link.rate").matches("link rate").count(), 3);
 }
 
@@ -39,6 +43,47 @@ fn no_sentence_has_one_delay_of_several_modes_or_conditions() {
     assert!(said.contains(held) && said.contains("at translate and"), "{said}");
     // Half a millisecond at 2.5 us for each of 700 bytes more.
     assert!(said.contains("at encrypt") && said.contains("2.2"), "{said}");
+}
+
+#[test]
+fn a_mode_that_takes_as_long_as_routing_is_said_to() {
+    let mut run = relays_repeated(PI_ZERO, 3);
+    run.trials.retain(|trial| trial.parameters["rate"] == "200pps");
+    let alike: Vec<TrialData> = run
+        .trials
+        .iter()
+        .filter(|trial| trial.parameters["relay"] == "route")
+        .map(|trial| {
+            let mut made = trial.clone();
+            made.parameters.insert("relay".to_owned(), "encrypt".to_owned());
+            made
+        })
+        .collect();
+    run.trials.retain(|trial| trial.parameters["relay"] != "encrypt");
+    run.trials.extend(alike);
+    let said = text(&run, "effect-relay");
+    assert!(said.contains("relay translate ("), "{said}");
+    let same = "The median node delay is about the same at relay route and relay encrypt";
+    assert!(said.contains(same), "{said}");
+}
+
+#[test]
+fn the_kernels_sending_over_bare_links_is_said_to_have_the_far_ends_receiving_in_it() {
+    let whole = relays(PI_ZERO);
+    let far = "the far end receives in the same call";
+    let [bare, rated] = ["none", "65Mbit/s"]
+        .map(|rate| text(&whole.only("topology.link.rate", rate), "processing"));
+    assert!(bare.contains(far) && !rated.contains(far), "{bare} {rated}");
+    assert!(rated.ends_with("kernel's sending, and no processing."), "{rated}");
+}
+
+#[test]
+fn a_line_whose_slope_may_be_none_is_no_model_of_enciphering() {
+    let steep = text(&relays(PI_ZERO), "fit-encrypt");
+    assert!(steep.contains(" ns x bytes (slope between "), "{steep}");
+    let flat = text(&relays(Relay { per_byte_ns: 0.0, ..PI_ZERO }), "fit-encrypt");
+    assert!(flat.contains("cannot tell whether size matters"), "{flat}");
+    assert!(!flat.contains("x bytes"), "{flat}");
 }
 
 #[test]

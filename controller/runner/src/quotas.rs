@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dwell_fleet::{Fleet, QuotaUse};
-use dwell_record::Scalar;
+use dwell_record::{Scalar, quota_value};
 use dwell_units::{Instant, Monotonic};
 
 use crate::runner::Clock;
@@ -29,7 +29,7 @@ impl Quotas {
             let grown = |of: fn(&QuotaUse) -> Option<i64>| Some(of(after)? - of(before)?);
             let burnt = grown(|one| one.used_ns).filter(|_| elapsed > 0);
             let throttled = grown(|one| one.throttled_ns).and_then(|ns| u64::try_from(ns).ok());
-            let name = |what: &str| format!("quota_{}_{what}", plain(node));
+            let name = |what: &str| quota_value(node, what);
             values.insert(name("asked_ratio"), Some(Scalar::Real(after.share_ratio)));
             let burnt = burnt.map(|ns| Scalar::Real(ns as f64 / elapsed as f64));
             values.insert(name("burnt_ratio"), burnt);
@@ -37,12 +37,6 @@ impl Quotas {
         }
         values
     }
-}
-
-/// A node's name as part of the name of a value.
-fn plain(node: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric();
-    node.chars().map(|c| if fits(c) { c.to_ascii_lowercase() } else { '_' }).collect()
 }
 
 #[cfg(test)]

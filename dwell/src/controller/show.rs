@@ -209,17 +209,14 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
         writeln!(out, "- {}", finding.text)?;
     }
     for claim in dwell_report::claims(run) {
-        let number =
-            |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
-        writeln!(
-            out,
-            "{} {}: {} (found {}, published {})",
-            claim.id,
-            claim.verdict.words(),
-            claim.text,
-            number(claim.value),
-            number(claim.limit)
-        )?;
+        let [found, published, own] = claim.numbers();
+        let against = if claim.published.is_some() {
+            format!("published {published}")
+        } else {
+            format!("own limit {own}")
+        };
+        let (id, verdict, text) = (&claim.id, claim.verdict.words(), &claim.text);
+        writeln!(out, "{id} {verdict}: {text} (found {found}, {against})")?;
     }
     print_machines(out, &dwell_report::machines(run))?;
     let cells: Vec<String> = run.trials.iter().map(|trial| cell(run, trial)).collect();

@@ -10,11 +10,15 @@ use dwell_stats::{
 };
 
 use super::ClaimVerdict;
+use crate::condition::axis_words;
 use crate::data::{RunData, TrialData, TrialState};
 use crate::nlr;
 
 /// A trial whose stress missed what was asked by more is none of that stress (DESIGN: three points).
 const STRESS_OFF: f64 = 0.03;
+
+/// Parameters of which the names of lost combinations are made up.
+const MOST_NAMES: usize = 8;
 
 /// A value and the bounds between which it lies; infinite where repetitions are too few for any.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +89,35 @@ pub(super) struct Against {
     pub(super) factor: Bound,
 }
 
+/// By which factor values of a parameter differ.
+#[derive(Clone, Debug)]
+pub(super) struct Spread {
+    pub(super) factor: Bound,
+    /// The two between which the factor lies; `None` where nothing is comparable.
+    pub(super) ends: Option<Ends>,
+}
+
+/// Two values of a parameter, and what is typical at each of what was otherwise measured alike.
+#[derive(Clone, Debug)]
+pub(super) struct Ends {
+    pub(super) values: [String; 2],
+    pub(super) levels: [f64; 2],
+}
+
+impl Spread {
+    /// The larger factor, within what either may be.
+    fn or(self, other: Self) -> Self {
+        let (low, high) =
+            (self.factor.low.max(other.factor.low), self.factor.high.max(other.factor.high));
+        let wider = if other.factor.value > self.factor.value || self.ends.is_none() {
+            other
+        } else {
+            self
+        };
+        Self { factor: Bound { low, high, ..wider.factor }, ..wider }
+    }
+}
+
 /// A line through figures of trials.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
@@ -120,6 +153,40 @@ impl<'a> Evidence<'a> {
         self.missed.len()
     }
 
+    /// The combinations of parameters of which no trial is left, each named by as few of its values as
+    /// say it: `load most, rate 1200pps` where that is so at every size. None where nothing is left at all.
+    pub(super) fn lost(&self) -> Vec<String> {
+        if self.trials.is_empty() {
+            return Vec::new();
+        }
+        let left: BTreeSet<_> = self.trials.iter().map(|trial| &trial.parameters).collect();
+        let missed: BTreeSet<_> = self.missed.iter().map(|trial| &trial.parameters).collect();
+        let mut open: Vec<_> = missed.difference(&left).copied().collect();
+        let names: Vec<&String> =
+            open.iter().flat_map(|one| one.keys()).collect::<BTreeSet<_>>().into_iter().collect();
+        let mut sets: Vec<Vec<&String>> = (1..1_usize << names.len().min(MOST_NAMES))
+            .map(|bits| (0..names.len()).filter(|n| bits >> n & 1 == 1).map(|n| names[n]).collect())
+            .collect();
+        sets.sort_by_key(Vec::len);
+        let mut said = Vec::new();
+        for set in sets {
+            let of = |all: &BTreeMap<String, String>| -> Vec<Option<String>> {
+                set.iter().map(|name| all.get(*name).cloned()).collect()
+            };
+            let kept: BTreeSet<_> = left.iter().map(|one| of(one)).collect();
+            let lost: BTreeSet<_> =
+                open.iter().map(|one| of(one)).filter(|one| !kept.contains(one)).collect();
+            open.retain(|one| !lost.contains(&of(one)));
+            said.extend(lost.iter().map(|one| {
+                let each = set.iter().zip(one).map(|(name, value)| {
+                    format!("{} {}", axis_words(name), value.as_deref().unwrap_or("-"))
+                });
+                each.collect::<Vec<_>>().join(", ")
+            }));
+        }
+        said
+    }
+
     pub(super) fn filter(&self, keep: impl Fn(&TrialData) -> bool) -> Self {
         let kept =
             |all: &[&'a TrialData]| all.iter().copied().filter(|trial| keep(trial)).collect();
@@ -145,6 +212,11 @@ impl<'a> Evidence<'a> {
     /// Over links that hold packets for their transmission time.
     pub(super) fn linked(&self) -> Self {
         self.filter(|trial| number(trial, "link_rate_bps").is_some())
+    }
+
+    /// Without stress.
+    pub(super) fn idle(&self) -> Self {
+        self.filter(nlr::is_idle)
     }
 
     /// Over bare links where there are such, for links take time of the same CPUs in a lab.
@@ -203,25 +275,31 @@ impl<'a> Evidence<'a> {
         parameter: &str,
         of: impl Fn(&TrialData) -> Option<f64>,
         doubt: f64,
-    ) -> Option<Bound> {
+    ) -> Option<Spread> {
         let value = |trial: &'a TrialData| trial.parameters.get(parameter).map(String::as_str);
         let values: BTreeSet<&str> = self.trials.iter().filter_map(|trial| value(trial)).collect();
-        let groups: Vec<Self> = values
+        let groups: Vec<(&str, Self)> = values
             .into_iter()
-            .map(|wanted| self.filter(|t| t.parameters.get(parameter).is_some_and(|v| v == wanted)))
+            .map(|wanted| {
+                (wanted, self.filter(|t| t.parameters.get(parameter).is_some_and(|v| v == wanted)))
+            })
             .collect();
         let pairs = groups.len() * groups.len().saturating_sub(1) / 2;
-        let mut widest: Option<Bound> = None;
-        for (i, one) in groups.iter().enumerate() {
-            for other in &groups[i + 1..] {
+        let mut widest: Option<Spread> = None;
+        for (i, (first, one)) in groups.iter().enumerate() {
+            for (second, other) in &groups[i + 1..] {
                 let found = other.against(one, parameter, &of, doubt / pairs as f64);
                 let unknown = Bound { value: 1.0, low: 1.0, high: f64::INFINITY };
-                let pair = found.map_or(unknown, |against| against.factor.either_way());
-                widest = Some(widest.map_or(pair, |widest| Bound {
-                    value: widest.value.max(pair.value),
-                    low: widest.low.max(pair.low),
-                    high: widest.high.max(pair.high),
-                }));
+                let factor = found.map_or(unknown, |against| against.factor.either_way());
+                let ends = found.map(|against| Ends {
+                    values: [(*first).to_owned(), (*second).to_owned()],
+                    levels: [against.from, against.to],
+                });
+                let pair = Spread { factor, ends };
+                widest = Some(match widest {
+                    None => pair,
+                    Some(widest) => widest.or(pair),
+                });
             }
         }
         widest

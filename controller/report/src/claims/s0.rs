@@ -4,6 +4,7 @@
 
 mod jitter;
 mod loss;
+mod ratio;
 mod why;
 
 use std::collections::BTreeSet;
@@ -11,13 +12,13 @@ use std::collections::BTreeSet;
 use dwell_stats::Quantile;
 
 use super::evidence::{Bound, Evidence, asked, number};
-use super::{Claim, ClaimVerdict};
+use super::{Claim, ClaimUnit, ClaimVerdict};
 use crate::data::{RunData, TrialData};
 use crate::figures::RELAY;
 use crate::group::percentile_of;
 use crate::metric;
-use crate::nlr::{self, NODE};
-use crate::quantity::{delay, listed, share, three_digits};
+use crate::nlr::{NODE, Terms};
+use crate::quantity::{delay, share, three_digits};
 
 /// 95th percentiles within a quarter of each other are flat: below what repetitions of S0's own
 /// differ by.
@@ -36,40 +37,57 @@ const RUNGS: [&str; 3] = [NODE[2], NODE[1], NODE[0]];
 /// All claims of a run together are wrong with at most this probability, of which each has its part.
 const DOUBT: f64 = 0.05 / 15.0;
 
+/// What a claim is held against.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// A number of S0's.
+    Published(f64),
+    /// Ours, where S0 has words only.
+    Own(f64),
+}
+
 /// What a claim comes to.
 struct Found {
     verdict: ClaimVerdict,
     value: Option<f64>,
     words: String,
+    /// What the parts of the delay say of a claim that fails.
+    why: Option<String>,
 }
 
 impl Found {
     fn cannot_tell(why: impl Into<String>) -> Self {
-        Self { verdict: ClaimVerdict::CannotTell, value: None, words: why.into() }
+        Self { verdict: ClaimVerdict::CannotTell, value: None, words: why.into(), why: None }
     }
 
     fn not_run(what: impl Into<String>) -> Self {
-        Self { verdict: ClaimVerdict::NotRun, value: None, words: what.into() }
+        Self { verdict: ClaimVerdict::NotRun, value: None, words: what.into(), why: None }
     }
 
     fn new(verdict: ClaimVerdict, value: f64, words: String) -> Self {
-        Self { verdict, value: Some(value), words }
+        Self { verdict, value: Some(value), words, why: None }
     }
 
-    /// With what would tell, where the verdict rests on this bound and is open.
-    fn resting_on(mut self, bound: Bound) -> Self {
+    /// With what would tell, where the verdict rests on this bound and is open, and with what the
+    /// evidence for it is without.
+    fn resting_on(mut self, bound: Bound, all: &[&Evidence]) -> Self {
+        let lost = all.iter().any(|evidence| !evidence.lost().is_empty());
         if self.verdict == ClaimVerdict::CannotTell {
-            self.words += if bound.is_bounded() {
-                " The limit lies within what repetitions differ by: more of them would tell."
-            } else {
-                " Measured too seldom to know how much trials differ: repetitions would tell \
-                  (trials.repetitions, at least 3)."
+            self.words += match (bound.is_bounded(), lost) {
+                (true, false) => {
+                    " The limit lies within what repetitions differ by: more of them would tell."
+                }
+                (true, true) => " The limit lies within what repetitions differ by.",
+                (false, _) => {
+                    " Measured too seldom to know how much trials differ: repetitions would tell \
+                     (trials.repetitions, at least 3)."
+                }
             };
         }
-        self
+        self.without(all)
     }
 
-    /// With how many trials these are without.
+    /// With how many trials these are without, and what that leaves unmeasured.
     fn without(mut self, all: &[&Evidence]) -> Self {
         let left_out: usize = all.iter().map(|evidence| evidence.left_out()).sum();
         if left_out > 0 {
@@ -78,6 +96,22 @@ impl Found {
                 " Left out are {left_out} of {trials} trials, whose stress missed what was asked by \
                  more than 3 points."
             );
+            let lost: BTreeSet<String> = all.iter().flat_map(|evidence| evidence.lost()).collect();
+            if !lost.is_empty() {
+                let lost: Vec<String> = lost.into_iter().collect();
+                self.words += &format!(
+                    " None is left at {}, and repetitions would bring none back.",
+                    lost.join("; at ")
+                );
+            }
+        }
+        self
+    }
+
+    /// Why, where it fails: of the evidence that was judged.
+    fn because(mut self, why: impl FnOnce() -> Option<String>) -> Self {
+        if self.verdict == ClaimVerdict::Fail {
+            self.why = why();
         }
         self
     }
@@ -94,43 +128,50 @@ fn nothing(all: &[&Evidence], what: &str) -> Found {
 
 /// Every claim.
 pub(super) fn judge(run: &RunData) -> Vec<Claim> {
+    use ClaimUnit::{Ns, NsPerByte, Number, Share, Times};
+    use Limit::{Own, Published};
     let all = Evidence::of(run);
     let (route, translate) = (all.mode("route"), all.mode("translate"));
     let encrypt = all.mode("encrypt");
+    let terms = Terms::of(run);
     let mut claims = Vec::new();
-    let mut say = |id: &str, says: &str, limit: Option<f64>, found: Found| {
-        let failed = found.verdict == ClaimVerdict::Fail;
-        let why = failed.then(|| why::of(id, &all)).flatten().unwrap_or_default();
+    let mut say = |id: &str, says: &str, (limit, unit): (Limit, ClaimUnit), found: Found| {
+        let why = found.why.map_or_else(String::new, |why| format!(" Why: {why}."));
         let text = format!("{says} {}{why}", found.words);
         let (verdict, value) = (found.verdict, found.value);
-        claims.push(Claim { id: id.to_owned(), text, verdict, value, limit });
+        let (limit, published) = match limit {
+            Limit::Published(limit) => (Some(limit), Some(limit)),
+            Limit::Own(limit) => (Some(limit), None),
+        };
+        claims.push(Claim { id: id.to_owned(), text, verdict, value, limit, published, unit });
     };
     say(
         "S0.18",
         "At the node, a program that relays takes at least 10 times as long as routing in the kernel \
          (95th percentiles).",
-        Some(10.0),
+        (Published(10.0), Times),
         crossing(&route, &translate),
     );
     say(
         "S0.19-route",
         "Of a packet that the kernel routes, the node delay is less than 5 % of the link delay (NLR).",
-        Some(0.05),
-        nlr(&route, |bound| bound.at_most(0.05)),
+        (Published(0.05), Share),
+        ratio::judge(&route, &terms, |bound| bound.at_most(0.05)),
     );
     say(
         "S0.19-translate",
         "Of a packet that a program relays, the node delay is about 30 % of the link delay (NLR), \
          here taken as 15 to 60 %.",
-        Some(0.3),
-        nlr(&translate, |bound| bound.within(0.15, 0.6)),
+        (Published(0.3), Share),
+        ratio::judge(&translate, &terms, |bound| bound.within(0.15, 0.6)),
     );
     say(
         "S0.20",
         "Of enciphered packets above 1,200 B, the node delay is more than the link delay.",
-        Some(1.0),
-        nlr(
+        (Published(1.0), Share),
+        ratio::judge(
             &encrypt.filter(|t| number(t, "payload_bytes").is_some_and(|b| b > 1_200.0)),
+            &terms,
             |bound| bound.at_least(1.0),
         ),
     );
@@ -142,7 +183,7 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
                     "The node delay of {name} does not depend on the {what}: its 95th percentiles \
                      are within a factor of 1.25."
                 ),
-                Some(FLAT),
+                (Own(FLAT), Times),
                 flat(trials, axis),
             );
         }
@@ -151,47 +192,47 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
         "S0.22-linear",
         "The node delay of enciphered packets is linear in their size: a line that rises through \
          95th percentiles explains 90 % of their variance (R2).",
-        Some(LINEAR),
+        (Own(LINEAR), Number),
         linear(&encrypt),
     );
     say(
         "S0.22-order",
         "The node delay of enciphered packets is of the order of milliseconds (95th \
-         percentile, ns).",
-        Some(1e6),
+         percentile), here taken as 1 ms and more.",
+        (Own(1e6), Ns),
         order(&encrypt),
     );
     say(
         "S0.23",
         "Crossing to user space and back costs more than 100 us (S0 said so of a Pi Zero; judged \
-         for this machine, 95th percentile, ns).",
-        Some(1e5),
+         for this machine, 95th percentile).",
+        (Published(1e5), Ns),
         cost(&route, &translate),
     );
     say(
         "S0.24",
-        "Jitter grows with the size only where packets are enciphered (slope in ns per byte).",
-        Some(0.0),
+        "Jitter grows with the size only where packets are enciphered (slopes).",
+        (Own(0.0), NsPerByte),
         jitter::judge(&route, &translate, &encrypt),
     );
     say(
         "S0.25",
         "Packets are lost only where they are enciphered, at 200 packets/s and more.",
-        Some(0.0),
+        (Own(0.0), Share),
         loss::judge(&route, &translate, &encrypt),
     );
     say(
         "S0.26",
         "The higher the packet rate, the lower the average node delay (by so much, per 1,000 \
          packets/s more).",
-        Some(0.0),
+        (Own(0.0), Share),
         rate(&all),
     );
     say(
         "S0.27",
         "Balancing load between nodes pays: the node delay of programs is longer on a node under \
          stress (95th percentile under the highest over that under none).",
-        Some(1.0),
+        (Own(1.0), Times),
         balance(&translate, &encrypt),
     );
     claims
@@ -252,8 +293,8 @@ fn crossing(route: &Evidence, translate: &Evidence) -> Found {
         between(factor, three_digits)
     );
     Found::new(factor.at_least(10.0), factor.value, words)
-        .resting_on(factor)
-        .without(&[&kernel, &program])
+        .resting_on(factor, &[&kernel, &program])
+        .because(|| why::wait(&program))
 }
 
 fn cost(route: &Evidence, translate: &Evidence) -> Found {
@@ -270,42 +311,9 @@ fn cost(route: &Evidence, translate: &Evidence) -> Found {
         between(more, delay),
         metric::words(metric)
     );
-    Found::new(more.at_least(1e5), more.value, words).resting_on(more).without(&[&kernel, &program])
-}
-
-fn nlr(trials: &Evidence, verdict: impl Fn(Bound) -> ClaimVerdict) -> Found {
-    if trials.is_empty() {
-        return nothing(&[trials], "This mode, or this size, was not measured.");
-    }
-    let linked = trials.linked();
-    if linked.is_empty() {
-        let why = "Here: links are bare, and hold no packet for its transmission time; give them a \
-                   rate (topology.link.rate).";
-        return if linked.left_out() > 0 {
-            nothing(&[&linked], why)
-        } else {
-            Found::cannot_tell(why)
-        };
-    }
-    let Some(ratio) = linked.level(nlr::of_trial, DOUBT) else {
-        return Found::cannot_tell("Here: too few packets have the stamps for it.");
-    };
-    let rates = linked.trials.iter().filter_map(|t| number(t, "link_rate_bps"));
-    let rate = rates.fold(f64::MAX, f64::min) / 1e6;
-    let words = format!(
-        "Here: {}{} over two links of {} Mbit/s ({}, 95th percentiles, typical of trials).",
-        share(ratio.value),
-        between(ratio, share),
-        three_digits(rate),
-        rungs(&linked),
-    );
-    Found::new(verdict(ratio), ratio.value, words).resting_on(ratio).without(&[&linked])
-}
-
-/// The rung of node delay at which the links of trials end.
-fn rungs(linked: &Evidence) -> String {
-    let all: BTreeSet<&str> = linked.trials.iter().filter_map(|trial| nlr::rung(trial)).collect();
-    listed(&all.into_iter().map(|rung| metric::words(rung).to_owned()).collect::<Vec<_>>())
+    Found::new(more.at_least(1e5), more.value, words)
+        .resting_on(more, &[&kernel, &program])
+        .because(|| why::wait(&program))
 }
 
 fn flat(trials: &Evidence, axis: &str) -> Found {
@@ -322,14 +330,21 @@ fn flat(trials: &Evidence, axis: &str) -> Found {
     let Some(spread) = bare.spread(axis, p95(metric), DOUBT) else {
         return Found::cannot_tell("Here: one value only.").without(&[&bare]);
     };
+    let ends = spread.ends.map(|ends| {
+        let [from, to] = ends.levels.map(delay);
+        let [first, last] = &ends.values;
+        format!("{from} at {axis} {first} against {to} at {last}, ")
+    });
+    let spread = spread.factor;
     let words = format!(
-        "Here: a factor of {}{} ({}, 95th percentile).",
+        "Here: {}a factor of {}{} ({}, 95th percentile).",
+        ends.unwrap_or_default(),
         three_digits(spread.value),
         between(spread, three_digits),
         metric::words(metric)
     );
     let found = Found::new(spread.at_most(FLAT), spread.value, words);
-    found.resting_on(spread).without(&[&bare])
+    found.resting_on(spread, &[&bare])
 }
 
 fn linear(encrypt: &Evidence) -> Found {
@@ -361,7 +376,9 @@ fn linear(encrypt: &Evidence) -> Found {
         (ClaimVerdict::Fail, _) | (_, ClaimVerdict::Fail) => ClaimVerdict::Fail,
         _ => ClaimVerdict::CannotTell,
     };
-    Found::new(verdict, r2.value, words).resting_on(r2).without(&[&bare])
+    Found::new(verdict, r2.value, words)
+        .resting_on(r2, &[&bare])
+        .because(|| why::per_byte(&bare, metric))
 }
 
 /// The share of the variance that a line explains, with three standard errors of Fisher's z of the
@@ -394,7 +411,9 @@ fn order(encrypt: &Evidence) -> Found {
         between(level, delay),
         metric::words(metric)
     );
-    Found::new(level.at_least(1e6), level.value, words).resting_on(level).without(&[&bare])
+    Found::new(level.at_least(1e6), level.value, words)
+        .resting_on(level, &[&bare])
+        .because(|| why::parts(&bare))
 }
 
 fn rate(all: &Evidence) -> Found {
@@ -428,7 +447,7 @@ fn rate(all: &Evidence) -> Found {
         between(change, share),
         metric::words(metric)
     );
-    Found::new(verdict, change.value, words).resting_on(change).without(&[&bare])
+    Found::new(verdict, change.value, words).resting_on(change, &[&bare])
 }
 
 fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
@@ -463,5 +482,5 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
         Bound { high, .. } if high <= NO_MORE => ClaimVerdict::Fail,
         _ => ClaimVerdict::CannotTell,
     };
-    Found::new(verdict, factor.value, words).resting_on(factor).without(&[&idle, &busy])
+    Found::new(verdict, factor.value, words).resting_on(factor, &[&idle.and(busy)])
 }

@@ -11,7 +11,7 @@ use crate::figure::{Figure, Table, WIDTH};
 use crate::group;
 use crate::metric;
 use crate::nlr;
-use crate::quantity::{Unit, delay_ns, listed, share};
+use crate::quantity::{Unit, delay, delay_ns, share};
 
 /// Sizes of packets of which each mode of relaying has a bar, at most.
 const SIZES: usize = 4;
@@ -19,6 +19,7 @@ const SIZES: usize = 4;
 /// A mode of relaying at a size: one trial of it, for figures of different trials do not belong
 /// together.
 struct Stack<'a> {
+    trial: &'a TrialData,
     mode: &'a str,
     size: Option<&'a str>,
     /// The rung of node delay at which the links end.
@@ -30,7 +31,7 @@ struct Stack<'a> {
     links: i64,
     /// From end to end, by the stamps of both ends.
     whole: Option<i64>,
-    /// See [`nlr`].
+    /// See [`nlr`]; `None` where its terms do not hold.
     nlr: Option<f64>,
 }
 
@@ -38,11 +39,12 @@ struct Stack<'a> {
 pub(super) fn end_to_end(subject: &Subject) -> Option<Figure> {
     let run = subject.run;
     let condition = Condition::of(run, subject.metric, Links::Rated);
-    let stacks = stacks(subject, &condition.but(&["size"]));
+    let terms = nlr::Terms::of(run);
+    let stacks = stacks(subject, &condition.but(&["size"]), &terms);
     let longest = stacks.iter().map(Stack::reach).max()?;
     let unit = Unit::fitting(longest as f64 / 2.0);
     let mut finding = finding(&stacks, condition.level("size"));
-    let rungs = rungs(&stacks);
+    let rungs = nlr::rungs(stacks.iter().map(|stack| (stack.mode, stack.rung)));
     if let Some(words) = condition.but(&["size"]).words() {
         finding += &format!(" Held: {words}.");
     }
@@ -52,6 +54,8 @@ pub(super) fn end_to_end(subject: &Subject) -> Option<Figure> {
          end.",
         if repeated(run) { " (of repetitions the one with the middle NLR)" } else { "" },
     );
+    let drawn: Vec<&TrialData> = stacks.iter().map(|stack| stack.trial).collect();
+    finding += &terms.slow_links(&drawn);
     let title = "Node and links on the way, 95th percentiles, and their ratio (NLR)";
     let table = table(&stacks, unit);
     let body = body(&stacks, unit);
@@ -74,7 +78,7 @@ fn repeated(run: &RunData) -> bool {
     run.trials.iter().any(|trial| trial.repetition > 1)
 }
 
-fn stacks<'a>(subject: &Subject<'a>, held: &Condition) -> Vec<Stack<'a>> {
+fn stacks<'a>(subject: &Subject<'a>, held: &Condition, terms: &nlr::Terms) -> Vec<Stack<'a>> {
     let run = subject.run;
     let sizes: Vec<Option<&str>> = match run.axes.iter().find(|axis| axis.name == "size") {
         Some(axis) => group::evenly(axis.values.iter().map(|v| Some(v.as_str())).collect(), SIZES),
@@ -101,8 +105,8 @@ fn stacks<'a>(subject: &Subject<'a>, held: &Condition) -> Vec<Stack<'a>> {
                 _ => vec![(parts::NODE, node), (parts::LINKS, links)],
             };
             let whole = p95("end_to_end_ns");
-            let nlr = nlr::of_trial(trial);
-            stacks.push(Stack { mode, size: *size, rung, parts, node, links, whole, nlr });
+            let nlr = terms.of_trial(trial);
+            stacks.push(Stack { trial, mode, size: *size, rung, parts, node, links, whole, nlr });
         }
     }
     stacks
@@ -125,32 +129,15 @@ fn middle<'a>(trials: &[&'a TrialData]) -> Option<&'a TrialData> {
     Some(all.get(all.len().checked_sub(1)? / 2)?.0)
 }
 
-/// Which rung the node delay is of: of all modes the same, or of each its own.
-fn rungs(stacks: &[Stack]) -> String {
-    let mut of: Vec<(&str, Vec<String>)> = Vec::new();
-    for stack in stacks {
-        let mode = stack.mode.to_owned();
-        match of.iter_mut().find(|(rung, _)| *rung == stack.rung) {
-            Some((_, modes)) if modes.contains(&mode) => {}
-            Some((_, modes)) => modes.push(mode),
-            None => of.push((stack.rung, vec![mode])),
-        }
-    }
-    let several = of.len() > 1;
-    let said = of.iter().map(|(rung, modes)| match several {
-        true => format!("{} ({})", metric::words(rung), listed(modes)),
-        false => metric::words(rung).to_owned(),
-    });
-    listed(&said.collect::<Vec<_>>())
-}
-
 /// Of each mode what it is at the size that is nearest to S0's.
 fn finding(stacks: &[Stack], size: Option<&str>) -> String {
     let near = stacks.iter().filter(|stack| stack.size == size || stack.size.is_none());
     let said = |stack: &Stack| {
         let nlr = stack.nlr.map_or_else(String::new, |nlr| format!(", an NLR of {}", share(nlr)));
         let (node, links) = (delay_ns(stack.node), delay_ns(stack.links));
-        format!("the node takes {node} and its links {links}{nlr} ({})", stack.label())
+        let sending = nlr::transmission_ns(stack.trial)
+            .map_or_else(String::new, |ns| format!(" (of which {} are transmission)", delay(ns)));
+        format!("the node takes {node} and its links {links}{sending}{nlr} ({})", stack.label())
     };
     let all: Vec<String> = near.map(said).collect();
     if all.is_empty() {
@@ -165,6 +152,7 @@ fn table(stacks: &[Stack], unit: Unit) -> Table {
     table.columns.extend(names.iter().map(|name| format!("{name} [{}]", unit.name())));
     table.columns.extend([
         format!("both links of a packet [{}]", unit.name()),
+        format!("transmission alone [{}]", unit.name()),
         format!("{} [{}]", metric::words("end_to_end_ns"), unit.name()),
         "node over links (NLR)".to_owned(),
     ]);
@@ -173,7 +161,8 @@ fn table(stacks: &[Stack], unit: Unit) -> Table {
         let part = |name: &&str| stack.parts.iter().find(|p| p.0 == *name).map(|p| p.1);
         let mut row = vec![stack.label()];
         row.extend(names.iter().map(|name| cell(part(name))));
-        row.extend([cell(Some(stack.links)), cell(stack.whole)]);
+        row.push(cell(Some(stack.links)));
+        row.extend([unit.cell(nlr::transmission_ns(stack.trial)), cell(stack.whole)]);
         row.push(stack.nlr.map_or_else(|| "-".to_owned(), share));
         table.rows.push(row);
     }

@@ -5,7 +5,7 @@ use dwell_stats::Quantile;
 
 use super::Finding;
 use crate::condition::{self, Condition, Links};
-use crate::data::RunData;
+use crate::data::{RunData, TrialData};
 use crate::figures::{RELAY, modes};
 use crate::fits;
 use crate::group::{self, Group};
@@ -80,7 +80,8 @@ fn processing(run: &RunData) -> Option<String> {
     if modes(run).is_empty() {
         let (ours, s0) = both(run)?;
         return Some(format!(
-            "In the relaying program a packet spent {ours} (median). {AS_S0} {s0}: {SENDING}"
+            "In the relaying program a packet spent {ours} (median). {AS_S0} {s0}: {}",
+            sending(run)
         ));
     }
     let condition = Condition::of(run, metric::node_delay(run)?, Links::Bare);
@@ -93,30 +94,54 @@ fn processing(run: &RunData) -> Option<String> {
     let s0: Vec<String> = found.iter().map(|(mode, (_, s0))| format!("{s0} at {mode}")).collect();
     (!found.is_empty()).then(|| {
         format!(
-            "In the relaying program a packet spent {} (medians{}). {AS_S0} {}: {SENDING}",
+            "In the relaying program a packet spent {} (medians{}). {AS_S0} {}: {}",
             listed(&ours),
             held(&condition),
-            listed(&s0)
+            listed(&s0),
+            sending(&here)
         )
     })
 }
 
 const AS_S0: &str = "Stamped after the send call, as S0 did, that would be";
-const SENDING: &str = "the difference is the kernel's sending, and no processing.";
+
+/// What the stamp after the send call has more. A bare link within one machine hands a packet to the far
+/// end's stack before the call returns.
+fn sending(run: &RunData) -> String {
+    let bare = group::finished(run).any(|trial| nlr::transmission_ns(trial).is_none());
+    let far_end = if bare {
+        "; over a bare link within one machine, the far end receives in the same call"
+    } else {
+        ""
+    };
+    format!("the difference is the kernel's sending, and no processing{far_end}.")
+}
 
 fn nlr(run: &RunData) -> Option<String> {
-    let of_mode = |(mode, part): (String, RunData)| {
-        let trials: Vec<_> = group::finished(&part).collect();
-        Some(format!("{} at {mode}", share(nlr::typical(&trials)?)))
-    };
-    let each: Vec<String> = by_mode(run).into_iter().filter_map(of_mode).collect();
-    (!each.is_empty()).then(|| {
-        format!(
-            "Over links with a rate, node delay is {} of link delay (NLR, of 95th percentiles; geometric \
-             mean over all that was measured of a mode).",
-            listed(&each)
-        )
-    })
+    let terms = nlr::Terms::of(run);
+    let parts = by_mode(run);
+    let mut each = Vec::new();
+    let mut used: Vec<(&str, &TrialData)> = Vec::new();
+    for (mode, part) in &parts {
+        let trials: Vec<_> = group::finished(part).filter(|trial| terms.hold(trial)).collect();
+        let Some(ratio) = nlr::typical(&trials, |trial| terms.of_trial(trial)) else { continue };
+        each.push(format!("{} at {mode}", share(ratio)));
+        used.extend(trials.into_iter().map(|trial| (mode.as_str(), trial)));
+    }
+    let all: Vec<&TrialData> = group::finished(run).filter(|trial| nlr::is_idle(trial)).collect();
+    let slow = terms.slow_links(&all);
+    if each.is_empty() {
+        return (!slow.is_empty()).then(|| slow.trim_start().to_owned());
+    }
+    let rungs = nlr::rungs(used.iter().filter_map(|(mode, t)| Some((*mode, nlr::rung(t)?))));
+    let trials: Vec<&TrialData> = used.iter().map(|(_, trial)| *trial).collect();
+    Some(format!(
+        "Over links with a rate and without stress, the node takes {} of link delay (NLR, of 95th \
+         percentiles of the {rungs}, where the links end; geometric mean over all that was so \
+         measured of a mode).{}{slow}",
+        listed(&each),
+        nlr::beside_transmission(&trials).unwrap_or_default()
+    ))
 }
 
 fn encrypt(run: &RunData) -> Option<String> {
@@ -125,14 +150,20 @@ fn encrypt(run: &RunData) -> Option<String> {
     let held: Vec<String> = (line.held.iter())
         .map(|(axis, value)| format!(", {} {value}", condition::axis_words(axis)))
         .collect();
-    Some(format!(
-        "Enciphering{}: median {} = {} + {} ns x bytes (slope between {} and {}, R2 = {}).",
-        held.concat(),
-        metric::words(&line.metric),
-        delay(line.intercept_ns.value),
-        three_digits(line.slope_ns_per_unit.value),
-        three_digits(line.slope_ns_per_unit.low),
-        three_digits(line.slope_ns_per_unit.high),
-        line.r_squared.map_or_else(|| "-".to_owned(), three_digits)
-    ))
+    let (held, noun) = (held.concat(), metric::words(&line.metric));
+    let slope = line.slope_ns_per_unit;
+    let [value, low, high] = [slope.value, slope.low, slope.high].map(three_digits);
+    let r2 = line.r_squared.map_or_else(|| "-".to_owned(), three_digits);
+    Some(if slope.low <= 0.0 && slope.high >= 0.0 {
+        format!(
+            "Enciphering{held}: cannot tell whether size matters to the median {noun}: between {low} and \
+             {high} ns per byte (R2 = {r2})."
+        )
+    } else {
+        format!(
+            "Enciphering{held}: median {noun} = {} + {value} ns x bytes (slope between {low} and {high}, \
+             R2 = {r2}).",
+            delay(line.intercept_ns.value)
+        )
+    })
 }

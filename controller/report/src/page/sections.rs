@@ -144,23 +144,17 @@ pub(super) fn claims(run: &RunData) -> String {
     if claims.is_empty() {
         return String::new();
     }
-    let mut all = Table::new(["claim", "verdict", "found", "published, or limit", "in words"]);
+    let mut all = Table::new(["claim", "verdict", "found", "published", "own limit", "in words"]);
     for claim in claims {
-        let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), three_digits);
-        all.row([
-            claim.id,
-            claim.verdict.words().to_owned(),
-            number(claim.value),
-            number(claim.limit),
-            claim.text,
-        ]);
+        let [found, published, own] = claim.numbers();
+        all.row([claim.id, claim.verdict.words().to_owned(), found, published, own, claim.text]);
     }
     let table = table(&all, "Published claims, held against this run");
     format!(
         "<section id=\"claims\" aria-labelledby=\"claims-title\">\
          <h2 id=\"claims-title\">Do published claims hold here?</h2>\
          <p>Each is judged for the machines of this run. One that fails is a finding about them, not \
-         an error.</p>{table}</section>\n"
+         an error. Where the document has words and no number, the limit is dwell's own.</p>{table}</section>\n"
     )
 }
 

@@ -1,0 +1,66 @@
+//! S0.19 and S0.20: the node delay in relation to the link delay (NLR).
+
+use super::super::ClaimVerdict;
+use super::super::evidence::{Bound, Evidence, number};
+use super::{DOUBT, Found, between, nothing, why};
+use crate::data::TrialData;
+use crate::figures::RELAY;
+use crate::nlr::{self, Terms};
+use crate::quantity::{share, three_digits};
+
+pub(super) fn judge(
+    trials: &Evidence,
+    terms: &Terms,
+    verdict: impl Fn(Bound) -> ClaimVerdict,
+) -> Found {
+    if trials.is_empty() {
+        return nothing(&[trials], "This mode, or this size, was not measured.");
+    }
+    let linked = trials.linked();
+    if linked.is_empty() {
+        let why = "Here: links are bare, and hold no packet for its transmission time; give them a \
+                   rate (topology.link.rate).";
+        return if linked.left_out() > 0 {
+            nothing(&[&linked], why)
+        } else {
+            Found::cannot_tell(why)
+        };
+    }
+    let idle = linked.idle();
+    if idle.is_empty() {
+        return Found::cannot_tell(
+            "Here: every trial over links with a rate was under stress, which slows links that are \
+             emulated too.",
+        );
+    }
+    let slow = terms.slow_links(&idle.trials);
+    let fit = idle.filter(|trial| terms.hold(trial));
+    let Some(ratio) = fit.level(|trial| terms.of_trial(trial), DOUBT) else {
+        return Found::cannot_tell(match slow.as_str() {
+            "" => "Here: too few packets have the stamps for it.".to_owned(),
+            slow => slow.trim_start().to_owned(),
+        });
+    };
+    let rates = fit.trials.iter().filter_map(|t| number(t, "link_rate_bps"));
+    let rate = rates.fold(f64::MAX, f64::min) / 1e6;
+    let words = format!(
+        "Here: {}{} over two links of {} Mbit/s, without stress ({}, 95th percentiles, typical of \
+         trials).{}{slow}",
+        share(ratio.value),
+        between(ratio, share),
+        three_digits(rate),
+        rungs(&fit),
+        nlr::beside_transmission(&fit.trials).unwrap_or_default()
+    );
+    Found::new(verdict(ratio), ratio.value, words)
+        .resting_on(ratio, &[&fit])
+        .because(|| why::way(&fit))
+}
+
+/// The rungs of node delay at which the links of trials end.
+fn rungs(fit: &Evidence) -> String {
+    let mode = |trial: &'_ TrialData| trial.parameters.get(RELAY).cloned().unwrap_or_default();
+    let each: Vec<_> =
+        fit.trials.iter().filter_map(|trial| Some((mode(trial), nlr::rung(trial)?))).collect();
+    nlr::rungs(each.iter().map(|(mode, rung)| (mode.as_str(), *rung)))
+}

@@ -1,0 +1,21 @@
+//! What the values of a node that is held to a share of a processor are called.
+
+/// The name in [`crate::Summary::values`] of what is told of a node's quota: `quota_NODE_asked_ratio`,
+/// `quota_NODE_burnt_ratio` or `quota_NODE_throttled_ns`, with the node in small letters and an underscore for all that
+/// is neither a letter nor a digit.
+pub fn quota_value(node: &str, what: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric();
+    let plain: String =
+        node.chars().map(|c| if fits(c) { c.to_ascii_lowercase() } else { '_' }).collect();
+    format!("quota_{plain}_{what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_of_any_name_makes_the_name_of_a_value() {
+        assert_eq!(quota_value("Node-2", "burnt_ratio"), "quota_node_2_burnt_ratio");
+    }
+}
