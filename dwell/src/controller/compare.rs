@@ -10,7 +10,9 @@ use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Batch, Column, Summary};
 use dwell_report::Finding;
 use dwell_report::data::RunData;
-use dwell_stats::{Compare, Comparison, FEWEST_TRIALS, Quantile, QuantileShift, Shift};
+use dwell_stats::{
+    Compare, Comparison, FEWEST_TRIALS, Quantile, QuantileShift, RealInterval, Shift,
+};
 use dwell_store::{Role, RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
@@ -301,6 +303,12 @@ fn time(ns: i64) -> String {
     }
 }
 
+/// Where a percentage lies; of an end that nothing bounds it says so.
+fn percent_ends(RealInterval { low, high }: RealInterval) -> String {
+    let end = |end: f64| if end.is_finite() { format!("{end:+.1}%") } else { "any".to_owned() };
+    format!("{} to {}", end(low), end(high))
+}
+
 fn findings(baseline: &str, column: Column, compared: &[Compared]) -> Vec<Finding> {
     let metric = column.name().trim_end_matches("_ns");
     let several = compared.len() > 1;
@@ -390,7 +398,10 @@ fn print(
                     Shift::Rises => "  rises",
                     Shift::Falls => "  falls",
                 };
-                format!("{} to {}{tell}", time(i.low.0), time(i.high.0))
+                let percent = shift
+                    .percent_interval
+                    .map_or(String::new(), |i| format!(" ({})", percent_ends(i)));
+                format!("{} to {}{percent}{tell}", time(i.low.0), time(i.high.0))
             });
             writeln!(
                 out,
@@ -436,6 +447,8 @@ fn object(baseline: &str, column: Column, compared: &[Compared], findings: &[Fin
                         "shift_percent": shift.percent,
                         "low_ns": shift.interval.map(|i| i.low.0),
                         "high_ns": shift.interval.map(|i| i.high.0),
+                        "low_percent": shift.percent_interval.map(|i| i.low),
+                        "high_percent": shift.percent_interval.map(|i| i.high),
                         "verdict": shift.shift.name(),
                     })
                 })

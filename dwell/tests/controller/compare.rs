@@ -192,6 +192,22 @@ fn runs_are_told_apart_against_how_their_repetitions_differ() {
 }
 
 #[test]
+fn a_condition_in_percent_holds_for_a_rise_of_many_times_an_unsteady_baseline() {
+    let place = Place::new();
+    let unsteady = measured(&place, &[40_000, 62_000, 115_000]);
+    let slow = measured(&place, &[1_880_000, 1_900_000, 1_920_000]);
+    for condition in ["p50 > 10%", "p50 > 100us"] {
+        let output = place.dwell(&["compare", &unsteady, &slow, "--fail-if", condition]);
+        assert_eq!(output.status.code(), Some(3), "{condition}: {output:?}");
+        assert!(printed(&output).contains("% to any)  rises"), "{output:?}");
+    }
+    let object = place.json(&["compare", &unsteady, &slow]);
+    let shift = &object["cells"][0]["shifts"][0];
+    assert!(shift["low_percent"].as_f64().unwrap() > 100.0, "{shift}");
+    assert_eq!(shift["high_percent"], json!(null), "nothing bounds it: {shift}");
+}
+
+#[test]
 fn recordings_are_compared_within_themselves_and_it_says_so() {
     let place = Place::new();
     let s4 = repository("controller/import/tests/data/s4.csv");
