@@ -25,7 +25,8 @@ The first run is the baseline; cells with the same parameters are compared, tria
 repetitions of each are needed to tell a difference of runs from one of trials. Two imported \
 recordings of one series each are compared within these recordings. A condition of --fail-if is \
 about the shift from the baseline: 'p99 > 10%' or 'p50 > 20us'; it holds when even the low end of \
-the shift's interval is beyond, and counts as held where there is no interval.\n\
+the shift's interval is beyond. A limit within the interval is not shown to be exceeded: that is said \
+and passes. Where there is no interval nothing can be judged, which counts as held.\n\
 Exit codes: 0 compared, 1 a runtime failure, 2 usage, 3 a --fail-if condition held or cannot be \
 judged.")]
 pub(crate) struct Args {
@@ -520,13 +521,41 @@ impl std::str::FromStr for Condition {
 }
 
 impl Condition {
-    /// Whether it holds beyond doubt; `None` where that cannot be told.
-    fn holds(self, shift: &QuantileShift) -> Option<bool> {
-        match self.beyond {
-            Beyond::Time(limit) => Some(shift.interval?.low > limit),
-            Beyond::Percent(limit) => Some(shift.percent_interval?.low > limit),
+    fn judge(self, shift: &QuantileShift) -> Judged {
+        let (low, high, limit) = match self.beyond {
+            Beyond::Time(limit) => {
+                let Some(interval) = shift.interval else { return Judged::NoInterval };
+                (interval.low.0 as f64, interval.high.0 as f64, limit.0 as f64)
+            }
+            Beyond::Percent(limit) => {
+                let Some(interval) = shift.percent_interval else { return Judged::NoInterval };
+                (interval.low, interval.high, limit)
+            }
+        };
+        if low > limit {
+            return Judged::Holds;
         }
+        if high <= limit {
+            return Judged::DoesNotHold;
+        }
+        Judged::CannotTell(match self.beyond {
+            Beyond::Time(_) => format!("{} to {}", time(low as i64), time(high as i64)),
+            Beyond::Percent(_) => percent_ends(RealInterval { low, high }),
+        })
     }
+}
+
+/// What a shift says of a condition.
+#[derive(Clone, Debug, PartialEq)]
+enum Judged {
+    /// All of the interval is beyond the limit.
+    Holds,
+    /// None of it is.
+    DoesNotHold,
+    /// The limit lies within the interval, which is this.
+    CannotTell(String),
+    /// There is no interval to judge by.
+    NoInterval,
 }
 
 fn judge(conditions: &[Condition], compared: &[Compared]) -> Exit {
@@ -538,13 +567,20 @@ fn judge(conditions: &[Condition], compared: &[Compared]) -> Exit {
                 let name = written(condition.quantile);
                 let cell = if one.cell.is_empty() { "" } else { ", " };
                 let of = format!("{name} of {}{cell}{}", one.run, one.cell);
-                match condition.holds(shift) {
-                    Some(true) => say(&format!("dwell: --fail-if: {of}")),
-                    Some(false) => continue,
-                    None if one.basis == Basis::Trials => {
+                match condition.judge(shift) {
+                    Judged::Holds => say(&format!("dwell: --fail-if: {of}")),
+                    Judged::DoesNotHold => continue,
+                    Judged::CannotTell(ends) => {
+                        say(&format!(
+                            "dwell: --fail-if: cannot tell for {of}: the limit lies within {ends}; \
+                             not shown to be exceeded"
+                        ));
+                        continue;
+                    }
+                    Judged::NoInterval if one.basis == Basis::Trials => {
                         say(&format!("dwell: --fail-if: cannot tell for {of}: too few trials"));
                     }
-                    None => {
+                    Judged::NoInterval => {
                         say(&format!("dwell: --fail-if: cannot tell for {of}: too few values"));
                     }
                 }

@@ -208,6 +208,22 @@ fn a_condition_in_percent_holds_for_a_rise_of_many_times_an_unsteady_baseline() 
 }
 
 #[test]
+fn a_limit_within_the_interval_passes_and_a_sentence_says_that_nobody_can_tell() {
+    let place = Place::new();
+    let steady = measured(&place, &[20_000, 20_400, 19_800]);
+    let wild = measured(&place, &[20_000, 60_000, 30_000]);
+    for condition in ["p50 > 10%", "p50 > 1us"] {
+        let output = place.dwell(&["compare", &steady, &wild, "--fail-if", condition]);
+        assert_eq!(output.status.code(), Some(0), "{condition}: {output:?}");
+        let said = said(&output);
+        assert!(said.contains("cannot tell for p50"), "{condition}: {said}");
+        assert!(said.contains("not shown to be exceeded"), "{condition}: {said}");
+    }
+    let output = place.dwell(&["compare", &steady, &wild, "--fail-if", "p50 > 10s"]);
+    assert_eq!((output.status.code(), said(&output).trim()), (Some(0), ""), "{output:?}");
+}
+
+#[test]
 fn recordings_are_compared_within_themselves_and_it_says_so() {
     let place = Place::new();
     let s4 = repository("controller/import/tests/data/s4.csv");
