@@ -31,7 +31,7 @@ Exit codes: 0 compared, 1 a runtime failure, 2 usage, 3 a --fail-if condition he
 judged.")]
 pub(crate) struct Args {
     /// The runs, the baseline first
-    #[arg(num_args = 2.., value_name = "RUN")]
+    #[arg(num_args = 2.., required = true, value_name = "RUN")]
     runs: Vec<String>,
 
     /// Which delay: the name of a column of samples [default: what the first run is about, as rtt_ns

@@ -224,6 +224,15 @@ fn a_limit_within_the_interval_passes_and_a_sentence_says_that_nobody_can_tell()
 }
 
 #[test]
+fn fewer_than_two_runs_are_a_usage_error() {
+    let place = Place::new();
+    for runs in [&["compare"][..], &["compare", "last"]] {
+        let output = place.dwell(runs);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+}
+
+#[test]
 fn recordings_are_compared_within_themselves_and_it_says_so() {
     let place = Place::new();
     let s4 = repository("controller/import/tests/data/s4.csv");
