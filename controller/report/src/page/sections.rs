@@ -97,7 +97,11 @@ pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
         }
         html += "</ul></div>";
     } else if trust::was_watched(run) {
-        html += "<p class=\"banner good\"><b><span aria-hidden=\"true\">&#10003; </span>No limit was broken.</b> No clock was stepped, no sample was dropped, probes left on time, and no node warned of anything.</p>";
+        let _ = write!(
+            html,
+            "<p class=\"banner good\"><b><span aria-hidden=\"true\">&#10003; </span>No limit was broken.</b> {}</p>",
+            escape(&trust::what_held(run))
+        );
     } else {
         html += "<p class=\"banner unknown\"><b><span aria-hidden=\"true\">? </span>Not known.</b> Nobody watched the clocks and the schedule while this was measured, or left no word of it.</p>";
     }
