@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dwell_engine::stamps::State;
-use dwell_record::{Batch, Column, Environment, Kind, Stamps, Summary, Trust};
+use dwell_record::{Batch, Column, Environment, Figures, Kind, Packets, Stamps, Summary, Trust};
 use dwell_store::{NewRun, NewTrial, Role, RunKind, RunState, Store};
 use serde_json::json;
 
@@ -167,6 +167,33 @@ fn told(mode: &str) -> Summary {
         trust: Trust::default(),
         environment: Environment::default(),
     }
+}
+
+#[test]
+fn show_counts_trials_and_not_sentences_and_has_a_row_where_everything_was_lost() {
+    let place = Place::new();
+    let run = measured(&place, &[20_000, 21_000]);
+    let mut store = Store::open(&place.data()).unwrap();
+    let row = store.run(&run).unwrap();
+    for (trial, received) in store.trials(&row).unwrap().iter().zip([1, 0]) {
+        let mut summary = told("open-loop");
+        summary.trust.warnings = ["a queue was long", "a queue was long"].map(str::to_owned).into();
+        let lost = 400 - received;
+        summary.packets = Some(Packets { sent: 400, received, lost, ..Packets::default() });
+        if received > 0 {
+            let figures = Figures { count: 1, min: Some(20_000), ..Figures::default() };
+            summary.metrics.insert("rtt_ns".to_owned(), figures);
+        }
+        store.add_told(trial, Role::Measurement, "n1", &summary).unwrap();
+    }
+    let shown = printed(&place.dwell(&["show", &run]));
+    assert!(shown.contains("note: a queue was long (trials: 2)"), "{shown}");
+    let row = |trial: &str| {
+        let line = shown.lines().find(|line| line.split_whitespace().next() == Some(trial));
+        line.unwrap().split_whitespace().skip(3).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(row("1"), "1 399 20.0 - - - -", "{shown}");
+    assert_eq!(row("2"), "0 400 - - - - -", "{shown}");
 }
 
 #[test]
