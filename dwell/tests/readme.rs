@@ -26,6 +26,17 @@ fn the_examples_of_the_readme_work_as_typed() {
     }
 }
 
+#[test]
+fn lines_of_python_that_read_samples_leave_out_what_came_too_late() {
+    let readme = include_str!("../../README.md");
+    let reading = |line: &&str| line.contains(".parquet") && line.contains("rtt_ns");
+    let lines: Vec<&str> = readme.lines().filter(reading).collect();
+    assert!(lines.len() >= 3, "{lines:?}");
+    for line in lines {
+        assert!(line.contains("state"), "late replies have an rtt_ns too: {line}");
+    }
+}
+
 /// The content of every fenced block that is marked `sh example`.
 fn examples(readme: &str) -> Vec<String> {
     let mut examples = Vec::new();

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use dwell_record::{Ends, Kind, Placement, Summary};
+use dwell_record::{Ends, Figures, Kind, Placement, Summary};
 use sha2::{Digest as _, Sha256};
 
 use crate::data::RunData;
+use crate::figures::capital;
 use crate::group::{self, Group};
 use crate::measured;
 use crate::quantity::{count, delay, delay_ns, listed, things};
@@ -312,11 +313,45 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
 }
 
 /// Whether every finished trial says how its schedule was kept: then silence means that nothing was
-/// wrong. Of imported data nobody knows.
+/// wrong. Of most imported data nobody knows.
 pub(crate) fn was_watched(run: &RunData) -> bool {
+    all_say(run, says_schedule)
+}
+
+/// What held, where no limit was broken, and what of it nobody knows: a sentence or two.
+pub(crate) fn what_held(run: &RunData) -> String {
+    type Says = fn(&Summary) -> bool;
+    let limits: [(&str, &str, Says); 4] = [
+        ("no clock was stepped", "a clock was stepped", |summary| {
+            watched(summary) || summary.trust.clocks.is_some()
+        }),
+        ("no sample was dropped", "samples were dropped", watched),
+        ("probes left on time", "probes left on time", says_schedule),
+        ("no node warned of anything", "a node had anything to warn of", watched),
+    ];
+    let (mut held, mut unknown) = (Vec::new(), Vec::new());
+    for (is, whether, says) in limits {
+        if all_say(run, says) {
+            held.push(is.to_owned());
+        } else {
+            unknown.push(whether.to_owned());
+        }
+    }
+    let mut text = format!("{}.", capital(&listed(&held)));
+    if !unknown.is_empty() {
+        text += &format!(" Not known: whether {}.", listed(&unknown));
+    }
+    text
+}
+
+fn says_schedule(summary: &Summary) -> bool {
+    summary.trust.schedule_error_ns.as_ref().is_some_and(|figures| figures.max.is_some())
+}
+
+/// Whether all finished trials say it, and there are any.
+fn all_say(run: &RunData, says: fn(&Summary) -> bool) -> bool {
     let mut trials = group::finished(run).peekable();
-    let watched = |summary: &Summary| summary.trust.schedule_error_ns.is_some();
-    trials.peek().is_some() && trials.all(|trial| trial.summary.as_ref().is_some_and(watched))
+    trials.peek().is_some() && trials.all(|trial| trial.summary.as_ref().is_some_and(says))
 }
 
 /// The state of trust as a finding.
@@ -345,7 +380,6 @@ fn summaries(run: &RunData) -> impl Iterator<Item = &Summary> {
 /// Limits that the numbers of a trial break and its node did not warn of in words.
 fn broken(summary: &Summary) -> Vec<String> {
     let trust = &summary.trust;
-    let p99 = trust.schedule_error_ns.as_ref().and_then(|figures| figures.p99);
     let mut broken = Vec::new();
     if trust.ring_dropped > 0 {
         broken.push("samples were dropped because the recorder could not keep up".to_owned());
@@ -353,11 +387,23 @@ fn broken(summary: &Summary) -> Vec<String> {
     if trust.clock_step_ns.is_some() || trust.void > 0 {
         broken.push("a clock was stepped; the samples concerned are void".to_owned());
     }
-    if p99.is_some_and(|p99| p99 > SCHEDULE_ERROR_LIMIT_NS) {
-        let limit = delay_ns(SCHEDULE_ERROR_LIMIT_NS);
-        broken.push(format!("more than 1 in 100 probes left over {limit} late"));
+    if let Some(late) = trust.schedule_error_ns.as_ref().and_then(late) {
+        broken.push(format!("{late} left over {} late", delay_ns(SCHEDULE_ERROR_LIMIT_NS)));
     }
     broken
+}
+
+/// How many probes left too late, if more than 1 in 100. Fewer than 100 probes have no 99th percentile:
+/// then one is too many.
+fn late(figures: &Figures) -> Option<&'static str> {
+    let late = |ns: Option<i64>| ns.is_some_and(|ns| ns > SCHEDULE_ERROR_LIMIT_NS);
+    let words = [
+        (figures.p50, "half of the probes or more"),
+        (figures.p90, "more than 1 in 10 probes"),
+        (figures.p99, "more than 1 in 100 probes"),
+        (figures.max.filter(|_| figures.p99.is_none()), "at least one of few probes"),
+    ];
+    words.into_iter().find(|(ns, _)| late(*ns)).map(|(_, words)| words)
 }
 
 /// What differs between trials is listed, each once.

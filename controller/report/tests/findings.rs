@@ -383,6 +383,42 @@ fn broken_limits_are_told_even_when_the_node_did_not_warn() {
 }
 
 #[test]
+fn few_probes_that_left_late_are_warned_of_though_they_have_no_99th_percentile() {
+    let said = |p50: i64, p90: i64, max: i64| {
+        let mut run = synthetic::loads();
+        let trust = &mut run.trials[1].summary.as_mut().unwrap().trust;
+        let error = trust.schedule_error_ns.as_mut().unwrap();
+        (error.count, error.p50, error.p90) = (30, Some(p50), Some(p90));
+        (error.p95, error.p99, error.p99_9, error.max) = (None, None, None, Some(max));
+        text(&run, "trust")
+    };
+    let late = said(262_000_000, 400_000_000, 412_000_000);
+    assert!(late.contains("half of the probes or more left over 100 us late"), "{late}");
+    assert!(said(900, 150_000, 412_000).contains("more than 1 in 10 probes left over"));
+    assert!(said(900, 1_000, 412_000).contains("at least one of few probes left over"));
+    assert!(said(900, 1_000, 2_000).starts_with("No limit of trust was broken"));
+}
+
+#[test]
+fn the_banner_claims_only_what_is_known() {
+    let banner = |run: &RunData| {
+        let page = dwell_report::page(run);
+        let from = page.split("<p class=\"banner good\">").nth(1).unwrap_or_default();
+        from.split("</p>").next().unwrap_or_default().to_owned()
+    };
+    let mut run = synthetic::loads();
+    let held = "No clock was stepped, no sample was dropped, probes left on time and no node warned of anything.";
+    assert!(banner(&run).ends_with(held), "{}", banner(&run));
+    let summary = run.trials[2].summary.as_mut().unwrap();
+    summary.kind = dwell_record::Kind::Import;
+    summary.trust.clocks = None;
+    let said = banner(&run);
+    assert!(said.contains("Probes left on time. Not known: whether a clock was stepped"), "{said}");
+    run.trials[2].summary.as_mut().unwrap().trust.schedule_error_ns.as_mut().unwrap().max = None;
+    assert_eq!(banner(&run), "", "without the schedule nothing is good");
+}
+
+#[test]
 fn modes_of_relaying_are_compared_on_the_one_rung_that_all_have() {
     let run = synthetic::relays(synthetic::PI_ZERO);
     let all = findings(&run);

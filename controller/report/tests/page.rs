@@ -172,6 +172,33 @@ fn percentiles_of_a_trial_stand_with_their_intervals_and_those_of_several_trials
 }
 
 #[test]
+fn the_shortest_and_the_longest_are_those_observed_and_not_middles_of_bins() {
+    let mut run = synthetic::loads();
+    run.trials.retain(|trial| trial.repetition == 1);
+    for trial in &mut run.trials {
+        let figures = trial.summary.as_mut().unwrap().metrics.get_mut("rtt_ns").unwrap();
+        figures.min = figures.min.map(|ns| ns + 9);
+        figures.max = figures.max.map(|ns| ns - 808);
+    }
+    let idle = run.trials.iter().find(|trial| trial.parameters["load"] == "none").unwrap();
+    let rtt = &idle.summary.as_ref().unwrap().metrics["rtt_ns"];
+    let us = |ns: Option<i64>| format!("{:.3}", ns.unwrap() as f64 / 1e3);
+    let (least, most) = (us(rtt.min), us(rtt.max));
+    let has = |id: &str, text: &str| {
+        let table = figures(&run).into_iter().find(|figure| figure.id == id).unwrap().table;
+        table.rows.iter().flatten().any(|cell| cell == text)
+    };
+    assert!(has("ecdf", &least) && has("ccdf", &most), "{least} to {most}");
+    assert!(has("timeline", &most), "{most}");
+    let html = without_runtime(&page(&run));
+    for section in ["trials", "delays"] {
+        let section = html.split(&format!("<section id=\"{section}\">")).nth(1).unwrap();
+        let section = section.split("</section>").next().unwrap();
+        assert!(section.contains(&format!("<td class=\"number\">{most}</td>")), "{most}");
+    }
+}
+
+#[test]
 fn what_a_witness_saw_is_on_the_page() {
     let mut run = synthetic::loads();
     assert!(!page(&run).contains("What a witness saw"));

@@ -63,7 +63,7 @@ pub struct QuantileShift {
     pub interval: Option<NanosInterval>,
     /// B - A in percent of A; `None` too where that is not positive.
     pub percent: Option<f64>,
-    /// Where the true percentage lies.
+    /// Where the true percentage lies; an end is infinite where nothing bounds it.
     pub percent_interval: Option<RealInterval>,
     /// The verdict of `interval`; cannot tell where there is none.
     pub shift: Shift,

@@ -87,15 +87,35 @@ fn welch(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> QuantileS
     let high = Nanos((difference + margin).ceil() as i64);
     shift.interval = Some(NanosInterval { low, high });
     shift.shift = Shift::of(low.0, high.0);
-    let around = |ratio: f64, margin: f64| {
-        let margin = margin / a.value * 100.0;
-        let percent = (ratio - 1.0) * 100.0;
-        RealInterval { low: percent - margin, high: percent + margin }
-    };
-    // The error of a ratio, to first order.
-    let of_ratio = |ratio| Some(around(ratio, self::margin(a, b, ratio, confidence)?));
-    shift.percent_interval = ratio.and_then(of_ratio);
+    shift.percent_interval = ratio.and_then(|ratio| of_percent(a, b, ratio, confidence));
     shift
+}
+
+/// Where the true percentage lies: every limit that b - (1 + limit) a does not tell apart from nought
+/// (Fieller's interval). An error of the baseline counts at the limit that is judged and not at the
+/// ratio that was found, which would hide the largest rises best. An end is infinite where no limit
+/// on its side can be told apart.
+fn of_percent(a: Mean, b: Mean, ratio: f64, confidence: f64) -> Option<RealInterval> {
+    a.square_error.and(b.square_error)?;
+    let apart = |weight: f64, sign: f64| {
+        margin(a, b, weight, confidence)
+            .is_some_and(|margin| sign * (b.value - weight * a.value) > margin)
+    };
+    let end = |sign: f64| {
+        // No change at all and nothing left first: the likeliest limits.
+        let near = [1.0, 0.0].into_iter().filter(|weight| sign * (ratio - weight) > 0.0);
+        let far = (-10..30).map(|power| ratio - sign * f64::from(power).exp2());
+        let Some(mut beyond) = near.chain(far).find(|weight| apart(*weight, sign)) else {
+            return -sign * f64::INFINITY;
+        };
+        let mut within = ratio;
+        for _ in 0..60 {
+            let middle = f64::midpoint(within, beyond);
+            *(if apart(middle, sign) { &mut beyond } else { &mut within }) = middle;
+        }
+        (beyond - 1.0) * 100.0
+    };
+    Some(RealInterval { low: end(1.0), high: end(-1.0) })
 }
 
 /// Half the interval of b - `weight` a, with the degrees of freedom of Welch and Satterthwaite;
@@ -136,6 +156,36 @@ mod tests {
         let half = (interval.high.0 - interval.low.0) / 2;
         assert!((86..=88).contains(&half), "{found:?}");
         assert_eq!(borrowed(&a).shift, Shift::CannotTell);
+    }
+
+    #[test]
+    fn a_large_rise_over_an_unsteady_baseline_is_a_rise_in_percent_too() {
+        let unsteady: [&[i64]; 3] = [&[40_000; 9], &[62_000; 9], &[115_000; 9]];
+        let slow: [&[i64]; 3] = [&[880_000; 9], &[900_000; 9], &[920_000; 9]];
+        let found = compare(&unsteady, &slow);
+        assert_eq!(found.shift, Shift::Rises);
+        let interval = found.percent_interval.unwrap();
+        assert!(interval.low > 100.0 && interval.low < found.percent.unwrap(), "{found:?}");
+        // The baseline is so unsteady that no multiple of it is too much.
+        assert_eq!(interval.high, f64::INFINITY);
+        let back = compare(&slow, &unsteady);
+        assert_eq!(back.shift, Shift::Falls);
+        assert!(back.percent_interval.unwrap().high < -50.0, "{back:?}");
+    }
+
+    #[test]
+    fn a_percentage_lies_between_the_limits_that_a_test_of_each_tells_apart() {
+        let (a, b) = ([1_000.0, 1_040.0, 980.0], [1_100.0, 1_180.0, 1_140.0, 1_060.0]);
+        let found = welch(Quantile::P50, &a, &b, 0.96);
+        let (a, b) = (Mean::of(&a).unwrap(), Mean::of(&b).unwrap());
+        let RealInterval { low, high } = found.percent_interval.unwrap();
+        for (end, sign) in [(low, 1.0), (high, -1.0)] {
+            let weight = 1.0 + end / 100.0;
+            let left = sign * (b.value - weight * a.value) - margin(a, b, weight, 0.96).unwrap();
+            assert!(left.abs() < 1e-6, "{end} %: {left}");
+        }
+        // The interval in nanoseconds is some 26 to 200 of 1,007.
+        assert!((2.0..4.0).contains(&low) && (18.0..21.0).contains(&high), "{found:?}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `dwell compare`: what shifted between runs, by how much, and how sure that is.
 
+mod condition;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -10,10 +12,13 @@ use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Batch, Column, Summary};
 use dwell_report::Finding;
 use dwell_report::data::RunData;
-use dwell_stats::{Compare, Comparison, FEWEST_TRIALS, Quantile, QuantileShift, Shift};
+use dwell_stats::{
+    Compare, Comparison, FEWEST_TRIALS, Quantile, QuantileShift, RealInterval, Shift,
+};
 use dwell_store::{Role, RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
+use self::condition::{Condition, Judged};
 use super::data::{DataArgs, chain, find, main_column, run_data, without_damaged};
 
 /// Arguments of `compare`.
@@ -23,12 +28,13 @@ The first run is the baseline; cells with the same parameters are compared, tria
 repetitions of each are needed to tell a difference of runs from one of trials. Two imported \
 recordings of one series each are compared within these recordings. A condition of --fail-if is \
 about the shift from the baseline: 'p99 > 10%' or 'p50 > 20us'; it holds when even the low end of \
-the shift's interval is beyond, and counts as held where there is no interval.\n\
+the shift's interval is beyond. A limit within the interval is not shown to be exceeded: that is said \
+and passes. Where there is no interval nothing can be judged, which counts as held.\n\
 Exit codes: 0 compared, 1 a runtime failure, 2 usage, 3 a --fail-if condition held or cannot be \
 judged.")]
 pub(crate) struct Args {
     /// The runs, the baseline first
-    #[arg(num_args = 2.., value_name = "RUN")]
+    #[arg(num_args = 2.., required = true, value_name = "RUN")]
     runs: Vec<String>,
 
     /// Which delay: the name of a column of samples [default: what the first run is about, as rtt_ns
@@ -301,6 +307,12 @@ fn time(ns: i64) -> String {
     }
 }
 
+/// Where a percentage lies; of an end that nothing bounds it says so.
+fn percent_ends(RealInterval { low, high }: RealInterval) -> String {
+    let end = |end: f64| if end.is_finite() { format!("{end:+.1}%") } else { "any".to_owned() };
+    format!("{} to {}", end(low), end(high))
+}
+
 fn findings(baseline: &str, column: Column, compared: &[Compared]) -> Vec<Finding> {
     let metric = column.name().trim_end_matches("_ns");
     let several = compared.len() > 1;
@@ -390,7 +402,10 @@ fn print(
                     Shift::Rises => "  rises",
                     Shift::Falls => "  falls",
                 };
-                format!("{} to {}{tell}", time(i.low.0), time(i.high.0))
+                let percent = shift
+                    .percent_interval
+                    .map_or(String::new(), |i| format!(" ({})", percent_ends(i)));
+                format!("{} to {}{percent}{tell}", time(i.low.0), time(i.high.0))
             });
             writeln!(
                 out,
@@ -436,6 +451,8 @@ fn object(baseline: &str, column: Column, compared: &[Compared], findings: &[Fin
                         "shift_percent": shift.percent,
                         "low_ns": shift.interval.map(|i| i.low.0),
                         "high_ns": shift.interval.map(|i| i.high.0),
+                        "low_percent": shift.percent_interval.map(|i| i.low),
+                        "high_percent": shift.percent_interval.map(|i| i.high),
                         "verdict": shift.shift.name(),
                     })
                 })
@@ -467,55 +484,6 @@ fn object(baseline: &str, column: Column, compared: &[Compared], findings: &[Fin
     })
 }
 
-/// A condition on a shift.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Condition {
-    quantile: Quantile,
-    beyond: Beyond,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Beyond {
-    Percent(f64),
-    Time(dwell_units::Nanos),
-}
-
-impl std::str::FromStr for Condition {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let right = "write it like 'p99 > 10%' or 'p50 > 20us'";
-        let (name, limit) =
-            text.split_once('>').ok_or_else(|| format!("'{text}' has no >; {right}"))?;
-        let name = name.trim().replace('.', "_");
-        let quantile = QUANTILES
-            .iter()
-            .find(|(known, _)| *known == name)
-            .ok_or_else(|| format!("'{name}' is not compared; p50, p90, p99 and p99.9 are"))?;
-        let limit = limit.trim();
-        let beyond = match limit.strip_suffix('%') {
-            Some(percent) => Beyond::Percent(
-                percent
-                    .trim()
-                    .parse()
-                    .map_err(|_| format!("'{limit}' is no percentage; {right}"))?,
-            ),
-            None => Beyond::Time(limit.parse().map_err(|error| format!("{error}; {right}"))?),
-        };
-        Ok(Self { quantile: quantile.1, beyond })
-    }
-}
-
-impl Condition {
-    /// Whether it holds beyond doubt; `None` where that cannot be told.
-    fn holds(self, shift: &QuantileShift) -> Option<bool> {
-        match self.beyond {
-            Beyond::Time(limit) => Some(shift.interval?.low > limit),
-            Beyond::Percent(limit) => Some(shift.percent_interval?.low > limit),
-        }
-    }
-}
-
 fn judge(conditions: &[Condition], compared: &[Compared]) -> Exit {
     let mut exit = Exit::Measured;
     for condition in conditions {
@@ -525,13 +493,20 @@ fn judge(conditions: &[Condition], compared: &[Compared]) -> Exit {
                 let name = written(condition.quantile);
                 let cell = if one.cell.is_empty() { "" } else { ", " };
                 let of = format!("{name} of {}{cell}{}", one.run, one.cell);
-                match condition.holds(shift) {
-                    Some(true) => say(&format!("dwell: --fail-if: {of}")),
-                    Some(false) => continue,
-                    None if one.basis == Basis::Trials => {
+                match condition.judge(shift) {
+                    Judged::Holds => say(&format!("dwell: --fail-if: {of}")),
+                    Judged::DoesNotHold => continue,
+                    Judged::CannotTell(ends) => {
+                        say(&format!(
+                            "dwell: --fail-if: cannot tell for {of}: the limit lies within {ends}; \
+                             not shown to be exceeded"
+                        ));
+                        continue;
+                    }
+                    Judged::NoInterval if one.basis == Basis::Trials => {
                         say(&format!("dwell: --fail-if: cannot tell for {of}: too few trials"));
                     }
-                    None => {
+                    Judged::NoInterval => {
                         say(&format!("dwell: --fail-if: cannot tell for {of}: too few values"));
                     }
                 }

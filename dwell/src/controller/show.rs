@@ -238,14 +238,17 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     )?;
     for (trial, cell) in run.trials.iter().zip(cells) {
         write!(out, "{:>5}  {cell:width$}  ", trial.trial)?;
-        let Some((metric, figures)) = main_metric(trial, of_run) else {
+        let packets = trial.summary.as_ref().and_then(|summary| summary.packets);
+        let main = main_metric(trial, of_run);
+        // All that was lost is counted too; only what was never measured has no row of figures.
+        if main.is_none() && packets.is_none() {
             let state = json!(trial.state);
             let state = state.as_str().unwrap_or_default().to_owned();
             let why = trial.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
             writeln!(out, "{state}{why}")?;
             continue;
-        };
-        let packets = trial.summary.as_ref().and_then(|summary| summary.packets);
+        }
+        let figures = main.map(|(_, figures)| figures);
         let count = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
         let us =
             |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3));
@@ -254,13 +257,13 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
             "{:>9} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}",
             count(packets.map(|packets| packets.received)),
             count(packets.map(|packets| packets.lost)),
-            us(figures.min),
-            us(figures.p50),
-            us(figures.p99),
-            us(figures.p99_9),
-            us(figures.max)
+            us(figures.and_then(|figures| figures.min)),
+            us(figures.and_then(|figures| figures.p50)),
+            us(figures.and_then(|figures| figures.p99)),
+            us(figures.and_then(|figures| figures.p99_9)),
+            us(figures.and_then(|figures| figures.max))
         )?;
-        if metrics.len() > 1 {
+        if let (true, Some((metric, _))) = (metrics.len() > 1, main) {
             write!(out, "   {}", metric.trim_end_matches("_ns"))?;
         }
         match &trial.reason {
@@ -275,8 +278,11 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     }
     sparks.iter().try_for_each(|line| writeln!(out, "{}", line.trim_end()))?;
     let mut warnings: Vec<(&String, u32)> = Vec::new();
-    for warning in run.trials.iter().filter_map(|trial| trial.summary.as_ref()) {
-        for text in &warning.trust.warnings {
+    for summary in run.trials.iter().filter_map(|trial| trial.summary.as_ref()) {
+        let own = &summary.trust.warnings;
+        // A trial that says it twice is one trial.
+        let once = own.iter().enumerate().filter(|(i, text)| !own[..*i].contains(text));
+        for (_, text) in once {
             match warnings.iter_mut().find(|(known, _)| *known == text) {
                 Some((_, times)) => *times += 1,
                 None => warnings.push((text, 1)),

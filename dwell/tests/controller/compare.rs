@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dwell_engine::stamps::State;
-use dwell_record::{Batch, Column, Environment, Kind, Stamps, Summary, Trust};
+use dwell_record::{Batch, Column, Environment, Figures, Kind, Packets, Stamps, Summary, Trust};
 use dwell_store::{NewRun, NewTrial, Role, RunKind, RunState, Store};
 use serde_json::json;
 
@@ -170,6 +170,33 @@ fn told(mode: &str) -> Summary {
 }
 
 #[test]
+fn show_counts_trials_and_not_sentences_and_has_a_row_where_everything_was_lost() {
+    let place = Place::new();
+    let run = measured(&place, &[20_000, 21_000]);
+    let mut store = Store::open(&place.data()).unwrap();
+    let row = store.run(&run).unwrap();
+    for (trial, received) in store.trials(&row).unwrap().iter().zip([1, 0]) {
+        let mut summary = told("open-loop");
+        summary.trust.warnings = ["a queue was long", "a queue was long"].map(str::to_owned).into();
+        let lost = 400 - received;
+        summary.packets = Some(Packets { sent: 400, received, lost, ..Packets::default() });
+        if received > 0 {
+            let figures = Figures { count: 1, min: Some(20_000), ..Figures::default() };
+            summary.metrics.insert("rtt_ns".to_owned(), figures);
+        }
+        store.add_told(trial, Role::Measurement, "n1", &summary).unwrap();
+    }
+    let shown = printed(&place.dwell(&["show", &run]));
+    assert!(shown.contains("note: a queue was long (trials: 2)"), "{shown}");
+    let row = |trial: &str| {
+        let line = shown.lines().find(|line| line.split_whitespace().next() == Some(trial));
+        line.unwrap().split_whitespace().skip(3).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(row("1"), "1 399 20.0 - - - -", "{shown}");
+    assert_eq!(row("2"), "0 400 - - - - -", "{shown}");
+}
+
+#[test]
 fn runs_are_told_apart_against_how_their_repetitions_differ() {
     let place = Place::new();
     let steady = measured(&place, &[20_000, 20_400, 19_800]);
@@ -189,6 +216,47 @@ fn runs_are_told_apart_against_how_their_repetitions_differ() {
     assert!(output.contains("% interval of the shift") && output.contains("99."), "{output}");
     let passed = place.dwell(&["compare", &slower, &steady, "--fail-if", "p50 > 10%"]);
     assert_eq!(passed.status.code(), Some(0), "{passed:?}");
+}
+
+#[test]
+fn a_condition_in_percent_holds_for_a_rise_of_many_times_an_unsteady_baseline() {
+    let place = Place::new();
+    let unsteady = measured(&place, &[40_000, 62_000, 115_000]);
+    let slow = measured(&place, &[1_880_000, 1_900_000, 1_920_000]);
+    for condition in ["p50 > 10%", "p50 > 100us"] {
+        let output = place.dwell(&["compare", &unsteady, &slow, "--fail-if", condition]);
+        assert_eq!(output.status.code(), Some(3), "{condition}: {output:?}");
+        assert!(printed(&output).contains("% to any)  rises"), "{output:?}");
+    }
+    let object = place.json(&["compare", &unsteady, &slow]);
+    let shift = &object["cells"][0]["shifts"][0];
+    assert!(shift["low_percent"].as_f64().unwrap() > 100.0, "{shift}");
+    assert_eq!(shift["high_percent"], json!(null), "nothing bounds it: {shift}");
+}
+
+#[test]
+fn a_limit_within_the_interval_passes_and_a_sentence_says_that_nobody_can_tell() {
+    let place = Place::new();
+    let steady = measured(&place, &[20_000, 20_400, 19_800]);
+    let wild = measured(&place, &[20_000, 60_000, 30_000]);
+    for condition in ["p50 > 10%", "p50 > 1us"] {
+        let output = place.dwell(&["compare", &steady, &wild, "--fail-if", condition]);
+        assert_eq!(output.status.code(), Some(0), "{condition}: {output:?}");
+        let said = said(&output);
+        assert!(said.contains("cannot tell for p50"), "{condition}: {said}");
+        assert!(said.contains("not shown to be exceeded"), "{condition}: {said}");
+    }
+    let output = place.dwell(&["compare", &steady, &wild, "--fail-if", "p50 > 10s"]);
+    assert_eq!((output.status.code(), said(&output).trim()), (Some(0), ""), "{output:?}");
+}
+
+#[test]
+fn fewer_than_two_runs_are_a_usage_error() {
+    let place = Place::new();
+    for runs in [&["compare"][..], &["compare", "last"]] {
+        let output = place.dwell(runs);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
 }
 
 #[test]

@@ -108,12 +108,11 @@ pub(super) fn table(overlay: &Overlay) -> Table {
     columns.push(format!("max [{}]", unit.name()));
     let row = |group: &Group| {
         let cell = |value: Option<i64>| unit.cell(value.map(|ns| ns as f64));
-        let mut row =
-            vec![group.label.clone(), count(group.steps.count()), cell(group.steps.min())];
+        let mut row = vec![group.label.clone(), count(group.steps.count()), cell(group.min())];
         row.extend(SHOWN.iter().map(|(_, ppm)| {
             Quantile::from_ppm(*ppm).map_or_else(|| cell(None), |q| group.cell(unit, q))
         }));
-        row.push(cell(group.steps.max()));
+        row.push(cell(group.max()));
         row
     };
     Table { columns, rows: overlay.groups.iter().map(row).collect() }.tell_intervals()

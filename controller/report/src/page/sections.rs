@@ -97,7 +97,11 @@ pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
         }
         html += "</ul></div>";
     } else if trust::was_watched(run) {
-        html += "<p class=\"banner good\"><b><span aria-hidden=\"true\">&#10003; </span>No limit was broken.</b> No clock was stepped, no sample was dropped, probes left on time, and no node warned of anything.</p>";
+        let _ = write!(
+            html,
+            "<p class=\"banner good\"><b><span aria-hidden=\"true\">&#10003; </span>No limit was broken.</b> {}</p>",
+            escape(&trust::what_held(run))
+        );
     } else {
         html += "<p class=\"banner unknown\"><b><span aria-hidden=\"true\">? </span>Not known.</b> Nobody watched the clocks and the schedule while this was measured, or left no word of it.</p>";
     }
@@ -205,7 +209,7 @@ fn trial_row(run: &RunData, trial: &TrialData, subject: Option<&Subject>) -> Vec
     if let Some(subject) = subject {
         let group = Group::new(String::new(), vec![trial], subject.metric);
         row.extend([Quantile::P50, Quantile::P99].map(|q| group.cell(subject.unit, q)));
-        row.push(subject.unit.cell(group.steps.max().map(|ns| ns as f64)));
+        row.push(subject.unit.cell(group.max().map(|ns| ns as f64)));
     }
     row
 }
@@ -233,11 +237,11 @@ pub(super) fn delays(run: &RunData) -> String {
                 metric::words(metric).to_owned(),
                 cell.label.clone(),
                 count(steps.count()),
-                us(steps.min().map(|ns| ns as f64)),
+                us(cell.min().map(|ns| ns as f64)),
                 at(Quantile::P50),
                 us(steps.mean()),
                 at(Quantile::P99),
-                us(steps.max().map(|ns| ns as f64)),
+                us(cell.max().map(|ns| ns as f64)),
             ]);
         }
     }
