@@ -398,7 +398,8 @@ impl Store {
         Ok(())
     }
 
-    /// Notes what somebody tells of a trial after its end.
+    /// Notes what somebody tells of a trial after its end. Who tells the very same again is not noted
+    /// twice.
     ///
     /// # Errors
     /// The catalogue cannot be written.
@@ -410,7 +411,9 @@ impl Store {
         summary: &Summary,
     ) -> Result<(), StoreError> {
         self.db.execute(
-            "INSERT INTO summaries (trial_id, role, node, summary) VALUES (?1, ?2, ?3, ?4)",
+            "INSERT INTO summaries (trial_id, role, node, summary) SELECT ?1, ?2, ?3, ?4
+             WHERE NOT EXISTS (SELECT 1 FROM summaries WHERE trial_id = ?1 AND role = ?2
+                               AND node = ?3 AND summary = ?4)",
             params![trial.id, role.text(), who, text(summary)],
         )?;
         Ok(())
