@@ -213,7 +213,13 @@ pub(crate) fn axes_of(
             let message = format!("sets what the axis '{}' sets; one of them can", other.name);
             return Err(source.error(&place, message));
         }
-        let axis = AxisValues::read(name, path, value).map_err(|why| source.error(&place, why))?;
+        let axis = AxisValues::read(name, path, value).map_err(|why| match why.element {
+            None => source.error(&place, why.message),
+            Some(number) => {
+                let one = source.error(&format!("{place}[{number}]"), why.message);
+                PlanError { field: place.clone(), ..one }
+            }
+        })?;
         axes.push(match source.set_field(&axis.path.to_string(), &place) {
             Some(value) => axis.collapsed(value.clone()),
             None => axis,
@@ -636,6 +642,20 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
             let at = error.at.clone().unwrap_or_else(|| panic!("{to}: {error}"));
             assert_eq!(at.line, line, "{to}: {error}");
             assert!(error.to_string().contains(words), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_stands_there_twice_is_shown_itself() {
+        for (list, column, width) in
+            [("[\"64B\", \"100B\", \"64B\"]", 24, 5), ("[\"64B\", \"1kB\", \"1000B\"]", 23, 7)]
+        {
+            let sizes = "{ from = \"100B\", to = \"1400B\", step = \"100B\" }";
+            let source = Source::parse(&PLAN.replace(sizes, list)).unwrap();
+            let error = expand(&source, 1).unwrap_err();
+            assert_eq!(error.field, "matrix.size");
+            let at = error.at.clone().unwrap();
+            assert_eq!((at.line, at.column, at.width), (15, column, width), "{error}");
         }
     }
 
