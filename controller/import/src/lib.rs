@@ -34,7 +34,7 @@ use dwell_record::Batch;
 pub use detect::{HEAD, detect, recognise};
 pub use error::ImportError;
 pub use imported::{Flow, Imported, Interval, SkippedRow};
-pub use witness::{Joined, Own, Witness};
+pub use witness::{Joined, Look, Own, Witness};
 
 use sink::Sink;
 

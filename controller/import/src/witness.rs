@@ -1,15 +1,22 @@
 //! A capture as an outside witness of a run (S2.9): packets are joined by their ids, and the
 //! witness's gaps and delays are set against the run's own stamps.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use dwell_engine::stamps::State;
 use dwell_record::{Batch, Column, Figures};
 use dwell_stats::Distribution;
 use dwell_units::Nanos;
 
-/// A probe and what a witness saw of it are of one clock only if they are at most this far apart.
+/// A probe and what a witness saw of it are of one clock only if it was seen at most this long after
+/// it left.
 const SAME_CLOCK: i64 = 1_000_000_000;
+
+/// How long before the sender's own stamp it may have been seen: a tap on the sending machine is ahead
+/// of the driver, which stamps.
+const BEFORE: i64 = 100_000;
 
 /// What a run says of one probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +28,15 @@ pub struct Own {
     /// Its round trip between two stamps of the kernel, or else of the program; `None` without a
     /// reply.
     pub rtt: Option<i64>,
+}
+
+/// How a run's probes look from outside, as far as that is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// `stamp`, `roundtrip`, `udp`, ...
+    pub scheme: Option<String>,
+    /// The UDP port that they go to. Behind a forwarder it may be another.
+    pub port: Option<u16>,
 }
 
 /// What a capture saw, flow by flow. Sixteen bytes a packet.
@@ -35,6 +51,16 @@ struct Flow {
     seen: Vec<(u64, i64)>,
     /// Of replies: the round trip that the witness saw.
     rtt: Vec<(u64, i64)>,
+}
+
+/// The name that the capture's reader gave a flow, in its parts.
+#[derive(Clone, Copy)]
+struct Name<'a> {
+    source: &'a str,
+    destination: &'a str,
+    /// With what tells sessions apart.
+    protocol: &'a str,
+    is_reply: bool,
 }
 
 /// A run and its witness, joined.
@@ -73,22 +99,31 @@ impl Witness {
 
     /// Joins the probes of a trial, in the order of their ids; `None` when no flow has any of them.
     ///
-    /// The flow is the one that has the most of them at their times, or, of another clock, the one
-    /// that has the most of their ids.
-    pub fn join(&self, own: &[Own]) -> Option<Joined> {
-        let asked = self.flows.iter().filter(|(_, flow)| flow.rtt.is_empty());
-        let matched: Vec<_> = asked.map(|(name, flow)| (name, flow, flow.near(own))).collect();
-        let timed = matched.iter().max_by_key(|(.., (timed, _))| *timed)?;
-        let same_clock = timed.2.0 > 0;
-        let (name, requests, _) = match same_clock {
-            true => timed,
-            false => matched.iter().max_by_key(|(.., (_, by_id))| *by_id)?,
+    /// The flow is one that can be theirs by `look`, with their port if any has it; of those the one
+    /// that has them nearest to their times, or, of another clock, the one that has the most of their
+    /// ids and is the nearest.
+    pub fn join(&self, own: &[Own], look: &Look) -> Option<Joined> {
+        let asked = self.flows.iter().filter_map(|(name, flow)| {
+            let parts = Name::of(name).filter(|parts| !parts.is_reply && look.fits(parts))?;
+            let at_port = look.port.is_some() && parts.port() == look.port;
+            Some((parts, flow, (at_port, flow.near(own))))
+        });
+        let asked: Vec<_> = asked.filter(|(.., (_, near))| near.by_id > 0).collect();
+        let timed = asked
+            .iter()
+            .filter(|(.., (_, near))| near.timed > 0)
+            .max_by_key(|(.., (at_port, near))| (*at_port, Reverse(near.median), near.timed));
+        let same_clock = timed.is_some();
+        let by_id = || {
+            let near = |near: &Near| (near.by_id, Reverse(near.apart));
+            asked.iter().max_by_key(|(.., (at_port, flow))| (*at_port, near(flow)))
         };
+        let (name, requests, _) = timed.or_else(by_id)?;
         let seen = requests.by_id();
         let of_run: Vec<(&Own, i64)> = own
             .iter()
             .filter_map(|own| Some((own, *seen.get(&own.id)?)))
-            .filter(|(own, at)| !same_clock || at.abs_diff(own.left) < SAME_CLOCK as u64)
+            .filter(|(own, at)| !same_clock || after(own, *at).is_some())
             .collect();
         if of_run.is_empty() {
             return None;
@@ -107,13 +142,9 @@ impl Witness {
             metrics.add("witness_gap_ns", witnessed);
             metrics.add("gap_error_ns", gap.zip(witnessed).and_then(|(a, b)| a.checked_sub(b)));
         }
-        // The replies are another flow: the one that has the most of these ids with a round trip.
         let ids: BTreeMap<u64, i64> =
             of_run.iter().filter_map(|(own, _)| Some((own.id, own.rtt?))).collect();
-        let replies = self
-            .flows
-            .values()
-            .max_by_key(|flow| flow.rtt.iter().filter(|(id, _)| ids.contains_key(id)).count());
+        let replies = self.flows.get(&name.replies().to_string());
         for (id, witnessed) in replies.into_iter().flat_map(|flow| &flow.rtt) {
             if let Some(own) = ids.get(id) {
                 metrics.add("witness_rtt_ns", Some(*witnessed));
@@ -122,7 +153,7 @@ impl Witness {
         }
         let matched = of_run.len() as u64;
         Some(Joined {
-            flow: (*name).clone(),
+            flow: name.to_string(),
             matched,
             unseen: own.len() as u64 - matched,
             others: (requests.seen.len() as u64).saturating_sub(matched),
@@ -138,12 +169,97 @@ impl Flow {
         self.seen.iter().rev().copied().collect()
     }
 
-    /// How many of the probes are here at their times, and how many by id alone.
-    fn near(&self, own: &[Own]) -> (usize, usize) {
+    fn near(&self, own: &[Own]) -> Near {
         let seen = self.by_id();
-        let times = own.iter().filter_map(|own| Some((own, seen.get(&own.id)?)));
-        let timed = times.clone().filter(|(own, at)| at.abs_diff(own.left) < SAME_CLOCK as u64);
-        (timed.count(), times.count())
+        let seen: Vec<_> = own.iter().map(|own| (own, seen.get(&own.id).copied())).collect();
+        let after = seen.iter().map(|(own, at)| at.and_then(|at| after(own, at)));
+        let apart = seen.iter().filter_map(|(own, at)| Some((*at)?.abs_diff(own.left)));
+        let apart: Vec<u64> = apart.collect();
+        Near {
+            timed: after.clone().flatten().count(),
+            median: middle(after.map(|after| after.map_or(u64::MAX, i64::unsigned_abs)).collect()),
+            by_id: apart.len(),
+            apart: middle(apart),
+        }
+    }
+}
+
+/// How well a flow fits the probes of a trial.
+struct Near {
+    /// How many probes are there at their times.
+    timed: usize,
+    /// The middle of how far each probe is from what was seen of it; one that was not seen at its time
+    /// is as far as can be.
+    median: u64,
+    /// How many are there, by id alone.
+    by_id: usize,
+    /// The middle of how far these are apart, by whatever clock.
+    apart: u64,
+}
+
+/// The middle one; the largest possible of none.
+fn middle(mut values: Vec<u64>) -> u64 {
+    let middle = values.len() / 2;
+    if values.is_empty() { u64::MAX } else { *values.select_nth_unstable(middle).1 }
+}
+
+/// How long after it left a probe was seen; `None` when that cannot have been this probe.
+fn after(own: &Own, at: i64) -> Option<i64> {
+    at.checked_sub(own.left).filter(|after| (-BEFORE..SAME_CLOCK).contains(after))
+}
+
+impl Look {
+    /// Of probes that were sent to this target, like `stamp://n2:862`. What it does not say is not
+    /// known.
+    pub fn of_target(target: &str) -> Self {
+        let Some((scheme, rest)) = target.split_once("://") else { return Self::default() };
+        let port = rest.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        Self { scheme: Some(scheme.to_owned()), port }
+    }
+
+    /// Whether a flow can be of these probes.
+    fn fits(&self, name: &Name<'_>) -> bool {
+        // Packets that are not recognised are numbered by the reader and have no ids; one may take
+        // these numbers for ids only where something else tells that these are the probes.
+        let is_recognised = name.scheme() != "udp";
+        match self.scheme.as_deref() {
+            Some(scheme @ ("stamp" | "roundtrip" | "iperf2")) => name.scheme() == scheme,
+            Some("icmp" | "tcp" | "text+tcp") => false,
+            _ => is_recognised || self.port.is_some() && name.port() == self.port,
+        }
+    }
+}
+
+impl<'a> Name<'a> {
+    /// `SOURCE > DESTINATION PROTOCOL`, and ` replies` at the end of a flow of replies.
+    fn of(name: &'a str) -> Option<Self> {
+        let (source, rest) = name.split_once(" > ")?;
+        let (destination, protocol) = rest.split_once(' ')?;
+        let requests = protocol.strip_suffix(" replies");
+        let (protocol, is_reply) = (requests.unwrap_or(protocol), requests.is_some());
+        Some(Self { source, destination, protocol, is_reply })
+    }
+
+    fn scheme(&self) -> &str {
+        self.protocol.split(' ').next().unwrap_or_default()
+    }
+
+    fn port(&self) -> Option<u16> {
+        self.destination.rsplit_once(':')?.1.parse().ok()
+    }
+
+    /// The flow that answers this one.
+    fn replies(&self) -> Self {
+        let Self { source, destination, protocol, .. } = *self;
+        Self { source: destination, destination: source, protocol, is_reply: true }
+    }
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, destination, protocol, is_reply } = self;
+        let replies = if *is_reply { " replies" } else { "" };
+        write!(f, "{source} > {destination} {protocol}{replies}")
     }
 }
 
@@ -168,6 +284,8 @@ mod tests {
     use super::*;
 
     const MS: i64 = 1_000_000;
+    const THERE: &str = "198.19.0.1:46475 > 198.19.0.2:862 stamp ssid 7";
+    const BACK: &str = "198.19.0.2:862 > 198.19.0.1:46475 stamp ssid 7 replies";
 
     /// Probes 1 ms apart; the witness sees each 700 ns after it left, and its reply 40 us later.
     fn probes(count: u64) -> Vec<Own> {
@@ -191,17 +309,17 @@ mod tests {
             strangers.push(own.id, State::Received);
             strangers.set(Column::Capture, own.left + 60_000 * MS + offset);
         }
-        witness.take("strangers", &strangers);
-        witness.take("there", &requests);
-        witness.take("back", &replies);
+        witness.take("198.19.0.1:46476 > 198.19.0.2:862 stamp ssid 8", &strangers);
+        witness.take(THERE, &requests);
+        witness.take(BACK, &replies);
         witness
     }
 
     #[test]
     fn probes_are_found_by_id_and_time_and_their_stamps_are_judged() {
         let own = probes(10);
-        let joined = witness(&own, 0).join(&own).unwrap();
-        assert_eq!((joined.flow.as_str(), joined.matched, joined.unseen), ("there", 9, 1));
+        let joined = witness(&own, 0).join(&own, &look()).unwrap();
+        assert_eq!((joined.flow.as_str(), joined.matched, joined.unseen), (THERE, 9, 1));
         assert!(joined.same_clock);
         let median = |name: &str| joined.metrics[name].p50.unwrap();
         assert_eq!(median("left_to_witness_ns"), 700);
@@ -212,10 +330,61 @@ mod tests {
         assert_eq!(joined.metrics["witness_gap_ns"].count, 7, "probe 3 was not seen");
     }
 
+    fn look() -> Look {
+        Look::of_target("stamp://n2:862")
+    }
+
+    /// A flow that has the ids of the probes this long after each left.
+    fn add(witness: &mut Witness, name: &str, own: &[Own], after: i64) {
+        let mut batch = Batch::default();
+        for own in own {
+            batch.push(own.id, State::Received);
+            batch.set(Column::Capture, own.left + after);
+            if name.ends_with(" replies") {
+                batch.set(Column::Rtt, 9 * MS);
+            }
+        }
+        witness.take(name, &batch);
+    }
+
+    #[test]
+    fn another_flow_that_has_all_ids_at_about_the_same_time_is_not_taken_for_the_probes() {
+        let own = probes(10);
+        for (name, after) in [
+            // A load, whose packets are numbered: seen before the probes left, and just after.
+            ("198.19.0.1:45821 > 198.19.0.2:5009 udp", -360 * MS),
+            ("198.19.0.1:45822 > 198.19.0.2:862 udp", 100),
+            ("198.19.0.1:45823 > 198.19.0.2:862 iperf2", 100),
+            // Other sessions of the same kind: another port, another time, before they left.
+            ("198.19.0.1:45824 > 198.19.0.2:20864 stamp ssid 1", 500),
+            ("198.19.0.1:99 > 198.19.0.2:862 stamp ssid 2", 300 * MS),
+            ("198.19.0.1:98 > 198.19.0.2:862 stamp ssid 3", -MS),
+            ("198.19.0.2:20864 > 198.19.0.1:45824 stamp ssid 1 replies", 600),
+        ] {
+            let mut witness = witness(&own, 0);
+            add(&mut witness, name, &own, after);
+            let joined = witness.join(&own, &look()).unwrap();
+            assert_eq!(joined.flow, THERE, "{name}");
+            assert_eq!(joined.metrics["witness_rtt_ns"].p50, Some(40_000), "{name}");
+        }
+        let mut load = Witness::default();
+        add(&mut load, "198.19.0.1:45821 > 198.19.0.2:5009 udp", &own, 100);
+        assert_eq!(load.join(&own, &look()), None, "its numbers are no ids");
+    }
+
+    #[test]
+    fn probes_are_found_behind_a_forwarder_that_sends_them_to_another_port() {
+        let own = probes(10);
+        let joined = witness(&own, 0).join(&own, &Look::of_target("stamp://[fe80::1]:20862"));
+        assert_eq!(joined.unwrap().flow, THERE);
+        let joined = witness(&own, 0).join(&own, &Look::of_target(""));
+        assert_eq!(joined.unwrap().flow, THERE, "of an import nobody knows where it went");
+    }
+
     #[test]
     fn a_witness_with_another_clock_tells_differences_only() {
         let own = probes(10);
-        let joined = witness(&own, 7_000_000 * MS).join(&own).unwrap();
+        let joined = witness(&own, 7_000_000 * MS).join(&own, &look()).unwrap();
         assert!(!joined.same_clock);
         assert!(!joined.metrics.contains_key("left_to_witness_ns"));
         assert_eq!(joined.metrics["witness_rtt_ns"].count, 9);
@@ -225,6 +394,6 @@ mod tests {
     fn a_capture_of_something_else_joins_nothing() {
         let own = probes(10);
         let other: Vec<_> = own.iter().map(|own| Own { id: own.id + 1_000, ..*own }).collect();
-        assert_eq!(witness(&own, 0).join(&other), None);
+        assert_eq!(witness(&own, 0).join(&other, &look()), None);
     }
 }

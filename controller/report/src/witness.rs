@@ -1,5 +1,7 @@
 //! What captures outside saw of a run's packets: a sentence, and a table.
 
+use std::collections::BTreeSet;
+
 use dwell_record::Summary;
 use serde_json::Value;
 
@@ -20,11 +22,21 @@ const WORDS: [(&str, &str); 5] = [
 /// How much captures saw, and how far they are from the run's own delays.
 pub(crate) fn in_words(run: &RunData) -> Option<String> {
     let all: Vec<&Summary> = run.trials.iter().flat_map(|trial| &trial.witnesses).collect();
-    let sum = |name| all.iter().filter_map(|witness| number(witness, name)).sum::<u64>();
-    let seen = sum("matched");
-    let probes = things(seen.saturating_add(sum("unseen")), "probe");
+    // Several captures may have seen the same probes: of each trial the one that saw most counts.
+    let counts = run.trials.iter().filter_map(|trial| {
+        let counts = trial.witnesses.iter().map(|witness| {
+            let [seen, unseen] = ["matched", "unseen"].map(|name| number(witness, name));
+            (seen.unwrap_or(0), unseen.unwrap_or(0))
+        });
+        counts.max_by_key(|(seen, _)| *seen)
+    });
+    let (seen, unseen) = counts.fold((0_u64, 0_u64), |all, one| {
+        (all.0.saturating_add(one.0), all.1.saturating_add(one.1))
+    });
+    let probes = things(seen.saturating_add(unseen), "probe");
     let first = all.first()?;
-    let more = match all.len() {
+    let captures: BTreeSet<&str> = all.iter().map(|witness| witness.target.as_str()).collect();
+    let more = match captures.len() {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };

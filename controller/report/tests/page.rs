@@ -3,7 +3,7 @@
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
-use dwell_record::{NicDropped, Scalar};
+use dwell_record::{NicDropped, Scalar, Summary};
 use dwell_report::data::{MachineData, PlanData, RunData};
 use dwell_report::{comparison_page, figures, findings, page};
 
@@ -214,6 +214,23 @@ fn what_a_witness_saw_is_on_the_page() {
         said.text
     );
     assert!(said.text.contains("12 us longer than the witness's"), "{}", said.text);
+}
+
+#[test]
+fn a_capture_of_several_trials_is_one_capture_and_a_probe_that_two_captures_saw_is_one_probe() {
+    let mut run = synthetic::loads();
+    synthetic::add_witness(&mut run);
+    let one = run.trials[0].witnesses[0].clone();
+    run.trials[1].witnesses.push(one.clone());
+    let said = |run: &RunData| {
+        findings(run).into_iter().find(|finding| finding.id == "witness").unwrap().text
+    };
+    let text = said(&run);
+    assert!(text.starts_with("A witness (tap.pcapng) saw 7,980 of 8,000 probes."), "{text}");
+    run.trials[0].witnesses.push(Summary { target: "other.pcap".to_owned(), ..one });
+    let text = said(&run);
+    let words = "A witness (tap.pcapng and 1 more) saw 7,980 of 8,000 probes.";
+    assert!(text.starts_with(words), "{text}");
 }
 
 #[test]

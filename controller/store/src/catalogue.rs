@@ -215,6 +215,7 @@ impl Store {
             state: TrialState::Planned,
             reason: None,
             parameters: trial.parameters.clone(),
+            damaged: None,
             first_ns: None,
             samples: None,
             samples_crc32: None,
@@ -397,7 +398,8 @@ impl Store {
         Ok(())
     }
 
-    /// Notes what somebody tells of a trial after its end.
+    /// Notes what somebody tells of a trial after its end. Who tells the very same again is not noted
+    /// twice.
     ///
     /// # Errors
     /// The catalogue cannot be written.
@@ -409,7 +411,9 @@ impl Store {
         summary: &Summary,
     ) -> Result<(), StoreError> {
         self.db.execute(
-            "INSERT INTO summaries (trial_id, role, node, summary) VALUES (?1, ?2, ?3, ?4)",
+            "INSERT INTO summaries (trial_id, role, node, summary) SELECT ?1, ?2, ?3, ?4
+             WHERE NOT EXISTS (SELECT 1 FROM summaries WHERE trial_id = ?1 AND role = ?2
+                               AND node = ?3 AND summary = ?4)",
             params![trial.id, role.text(), who, text(summary)],
         )?;
         Ok(())
@@ -502,8 +506,9 @@ impl Store {
     /// What was told about a trial: whose, by which node, and the summary.
     ///
     /// # Errors
-    /// The catalogue cannot be read.
+    /// The catalogue cannot be read, or the trial's parameters in it are damaged.
     pub fn told(&self, trial: &TrialRow) -> Result<Vec<Told>, StoreError> {
+        trial.whole()?;
         let mut select = self.db.prepare_cached(
             "SELECT role, node, summary FROM summaries WHERE trial_id = ?1 ORDER BY id",
         )?;
@@ -521,8 +526,9 @@ impl Store {
     /// What figures draw of a trial, by metric. A series whose bytes are damaged is left out.
     ///
     /// # Errors
-    /// The catalogue cannot be read.
+    /// The catalogue cannot be read, or the trial's parameters in it are damaged.
     pub fn series(&self, trial: &TrialRow) -> Result<BTreeMap<String, Series>, StoreError> {
+        trial.whole()?;
         let mut select = self.db.prepare_cached(
             "SELECT id, metric, histogram, below, points, hampel FROM series WHERE trial_id = ?1",
         )?;
@@ -595,8 +601,9 @@ impl Store {
     /// The file of samples of a trial, if it is the one that was written.
     ///
     /// # Errors
-    /// It is damaged or gone.
+    /// It is damaged or gone, or the trial's parameters are damaged.
     pub fn verified(&self, run: &RunRow, trial: &TrialRow) -> Result<PathBuf, StoreError> {
+        trial.whole()?;
         let path = self.samples_path(&run.run, trial.number);
         if let Some(crc32) = trial.samples_crc32 {
             verify(&path, crc32)?;
@@ -729,10 +736,24 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
     })
 }
 
+impl TrialRow {
+    /// Of a trial of which nobody knows what was varied, nothing measured means anything.
+    pub(crate) fn whole(&self) -> Result<(), StoreError> {
+        self.damaged.as_deref().map_or(Ok(()), |text| parameters(self.number, text).map(drop))
+    }
+}
+
+fn parameters(trial: u32, text: &str) -> Result<BTreeMap<String, String>, StoreError> {
+    json(text, "parameters", || format!("trial {trial}"))
+}
+
 fn trial_row(row: &Row<'_>) -> Result<TrialRow, StoreError> {
     let number: u32 = row.get(1)?;
     let state: String = row.get(5)?;
     let samples: Option<i64> = row.get(9)?;
+    let text: String = row.get(7)?;
+    // Damage costs its own trial only: whoever asks for what was measured in it is told.
+    let parameters = parameters(number, &text).ok();
     Ok(TrialRow {
         id: row.get(0)?,
         number,
@@ -741,7 +762,8 @@ fn trial_row(row: &Row<'_>) -> Result<TrialRow, StoreError> {
         position: row.get(4)?,
         state: TrialState::read(&state).unwrap_or(TrialState::Failed),
         reason: row.get(6)?,
-        parameters: json(&row.get::<_, String>(7)?, "parameters", || format!("trial {number}"))?,
+        damaged: parameters.is_none().then_some(text),
+        parameters: parameters.unwrap_or_default(),
         first_ns: row.get(8)?,
         samples: samples.map(|samples| samples.max(0) as u64),
         samples_crc32: row.get(10)?,

@@ -151,8 +151,10 @@ pub struct TrialRow {
     pub state: TrialState,
     /// Why it failed.
     pub reason: Option<String>,
-    /// Value by axis.
+    /// Value by axis; empty where the catalogue's cannot be read.
     pub parameters: BTreeMap<String, String>,
+    /// What stands in the catalogue for the parameters, where it is damaged.
+    pub(crate) damaged: Option<String>,
     /// Of the first sample, in nanoseconds since the epoch.
     pub first_ns: Option<i64>,
     /// Rows in the file of samples.

@@ -126,10 +126,11 @@ impl AxisValues {
     ///
     /// # Errors
     /// What is wrong, and what would be right.
-    pub(crate) fn read(name: &str, path: Path, value: &Value) -> Result<Self, String> {
+    pub(crate) fn read(name: &str, path: Path, value: &Value) -> Result<Self, AxisError> {
         let values = match value {
             Value::Array(values) if values.is_empty() => {
-                return Err("the axis is empty; give it a value, or leave it out".into());
+                let empty = "the axis is empty; give it a value, or leave it out";
+                return Err(empty.to_owned().into());
             }
             Value::Array(values) => values.clone(),
             Value::Table(table) => {
@@ -141,21 +142,20 @@ impl AxisValues {
                 range.values()?
             }
             _ => {
-                return Err("an axis is a list, like [\"64B\", \"1400B\"], or a range, like \
-                            { from = \"100B\", to = \"1400B\", step = \"100B\" }"
-                    .into());
+                let kinds = "an axis is a list, like [\"64B\", \"1400B\"], or a range, like \
+                             { from = \"100B\", to = \"1400B\", step = \"100B\" }";
+                return Err(kinds.to_owned().into());
             }
         };
         let mut seen = HashMap::new();
-        for value in &values {
-            match seen.insert(Meaning::of(value), label(value)) {
-                Some(first) if first == label(value) => {
-                    return Err(format!("{first} stands there twice"));
-                }
-                Some(first) => {
-                    return Err(format!("{first} and {} are the same", label(value)));
-                }
-                None => {}
+        for (number, value) in values.iter().enumerate() {
+            let written = label(value);
+            if let Some(first) = seen.insert(Meaning::of(value), written.clone()) {
+                let message = match first == written {
+                    true => format!("{first} stands there twice; once is enough"),
+                    false => format!("{first} and {written} are the same; leave one out"),
+                };
+                return Err(AxisError { element: Some(number), message });
             }
         }
         Ok(Self { name: name.to_owned(), path, values, replaced: Vec::new() })
@@ -182,6 +182,21 @@ impl AxisValues {
         let unit = quantities.first()?.unit();
         let same = quantities.iter().all(|quantity| quantity.unit() == unit);
         same.then(|| (quantities.into_iter().map(Quantity::number).collect(), unit))
+    }
+}
+
+/// Why an axis cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AxisError {
+    /// Which of a list is wrong; `None` for the axis as a whole.
+    pub(crate) element: Option<usize>,
+    /// What is wrong, and what would be right.
+    pub(crate) message: String,
+}
+
+impl From<String> for AxisError {
+    fn from(message: String) -> Self {
+        Self { element: None, message }
     }
 }
 
@@ -253,7 +268,7 @@ impl fmt::Display for AxisValues {
 mod tests {
     use super::*;
 
-    fn axis(text: &str) -> Result<AxisValues, String> {
+    fn axis(text: &str) -> Result<AxisValues, AxisError> {
         let table: toml::Table = toml::from_str(&format!("x = {text}")).unwrap();
         AxisValues::read("x", Path::of("ping.x").unwrap(), &table["x"])
     }
@@ -285,7 +300,7 @@ mod tests {
             (r#"["1000B", "1kB"]"#, "1000B and 1kB are the same"),
             (r#"["1000us", "1ms"]"#, "the same"),
         ] {
-            let error = axis(text).unwrap_err();
+            let error = axis(text).unwrap_err().message;
             assert!(error.contains(word), "{text}: {error}");
         }
     }

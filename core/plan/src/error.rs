@@ -45,7 +45,8 @@ impl Position {
     }
 }
 
-fn floor_boundary(text: &str, mut at: usize) -> usize {
+/// The boundary between characters at or before this byte.
+pub(crate) fn floor_boundary(text: &str, mut at: usize) -> usize {
     while !text.is_char_boundary(at) {
         at -= 1;
     }

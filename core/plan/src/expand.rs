@@ -1,12 +1,11 @@
 //! From a matrix to cells, and from cells to trials in an order.
 
-use std::collections::BTreeMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap};
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use toml::{Table, Value};
+use toml::Table;
 
 use crate::axis::{AxisValues, label};
 use crate::constraint::constraints;
@@ -99,30 +98,31 @@ impl Expansion {
 
     /// The axes by name, with all values that any cell has of them.
     pub fn axes(&self) -> Vec<AxisValues> {
+        let mut used: Vec<Vec<bool>> =
+            self.axes.iter().map(|axis| vec![false; axis.values.len()]).collect();
+        for (number, index) in self.cells.iter().flat_map(|cell| &cell.0) {
+            used[*number as usize][*index as usize] = true;
+        }
         let mut merged: Vec<AxisValues> = Vec::new();
-        for axis in &self.axes {
-            match merged.iter_mut().find(|known| known.name == axis.name) {
-                Some(known) => {
-                    for value in &axis.values {
-                        if !known.values.contains(value) {
-                            known.values.push(value.clone());
-                        }
-                    }
-                }
-                None => merged.push(axis.clone()),
+        // Each axis by name: its place in `merged`, and its values with whether a cell has them.
+        let mut known: HashMap<&str, (usize, HashMap<String, bool>)> = HashMap::new();
+        for (axis, used) in self.axes.iter().zip(&used) {
+            let (place, values) = known.entry(&axis.name).or_insert_with(|| {
+                merged.push(AxisValues { values: Vec::new(), ..axis.clone() });
+                (merged.len() - 1, HashMap::new())
+            });
+            for (value, used) in axis.values.iter().zip(used) {
+                let is_used = values.entry(value.to_string()).or_insert_with(|| {
+                    merged[*place].values.push(value.clone());
+                    false
+                });
+                *is_used |= used;
             }
         }
         // An axis that a constraint replaced everywhere keeps only what is used.
-        let used: HashSet<(u16, u32)> =
-            self.cells.iter().flat_map(|cell| cell.0.iter().copied()).collect();
         for axis in &mut merged {
-            let is_used = |value: &Value| {
-                used.iter().any(|(number, index)| {
-                    let from = &self.axes[*number as usize];
-                    from.name == axis.name && from.values[*index as usize] == *value
-                })
-            };
-            axis.values.retain(is_used);
+            let (_, values) = &known[axis.name.as_str()];
+            axis.values.retain(|value| values[&value.to_string()]);
         }
         merged
     }
@@ -185,10 +185,11 @@ impl Expansion {
 
 /// The plan's table without its matrix, which a cell's values replace.
 fn bare(source: &Source) -> Table {
-    let mut table = source.table().clone();
-    table.remove("matrix");
-    table.remove("constraint");
+    let table = source.table().iter();
     table
+        .filter(|(name, _)| !["matrix", "constraint"].contains(&name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// The axes of a table, in the order of the file.
@@ -212,7 +213,13 @@ pub(crate) fn axes_of(
             let message = format!("sets what the axis '{}' sets; one of them can", other.name);
             return Err(source.error(&place, message));
         }
-        let axis = AxisValues::read(name, path, value).map_err(|why| source.error(&place, why))?;
+        let axis = AxisValues::read(name, path, value).map_err(|why| match why.element {
+            None => source.error(&place, why.message),
+            Some(number) => {
+                let one = source.error(&format!("{place}[{number}]"), why.message);
+                PlanError { field: place.clone(), ..one }
+            }
+        })?;
         axes.push(match source.set_field(&axis.path.to_string(), &place) {
             Some(value) => axis.collapsed(value.clone()),
             None => axis,
@@ -382,6 +389,10 @@ fn order(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use toml::Value;
+
     use super::*;
 
     /// S0's sweep: relay modes are protocols here, "encrypt" has packet rates of its own.
@@ -523,6 +534,25 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
+    fn the_axes_of_a_very_large_matrix_are_told_at_once() {
+        let sizes = "{ from = \"100B\", to = \"1400B\", step = \"100B\" }";
+        let mut large = expanded(&PLAN.replace(sizes, "[\"100B\"]"));
+        let size = large.axes.iter().position(|axis| axis.name == "size").unwrap();
+        let values = 1..=100_000_u32;
+        large.axes[size].values =
+            values.clone().map(|size| Value::String(format!("{size}B"))).collect();
+        // The last is in no cell.
+        large.cells = (0..99_999).map(|value| Cell(vec![(size as u16, value)])).collect();
+        let began = std::time::Instant::now();
+        let axes = large.axes();
+        // Value against value, it is ten billion comparisons.
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+        assert_eq!(axes[size].values.len(), 99_999);
+        assert_eq!(axes[size].labels()[99_998], "99999B");
+        assert!(axes[0].values.is_empty(), "no cell has a protocol any more");
+    }
+
+    #[test]
     fn a_field_that_is_set_from_outside_is_no_axis_any_more_and_constraints_that_name_it_still_hold()
      {
         let set = |settings: &[&str]| {
@@ -612,6 +642,20 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
             let at = error.at.clone().unwrap_or_else(|| panic!("{to}: {error}"));
             assert_eq!(at.line, line, "{to}: {error}");
             assert!(error.to_string().contains(words), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_stands_there_twice_is_shown_itself() {
+        for (list, column, width) in
+            [("[\"64B\", \"100B\", \"64B\"]", 24, 5), ("[\"64B\", \"1kB\", \"1000B\"]", 23, 7)]
+        {
+            let sizes = "{ from = \"100B\", to = \"1400B\", step = \"100B\" }";
+            let source = Source::parse(&PLAN.replace(sizes, list)).unwrap();
+            let error = expand(&source, 1).unwrap_err();
+            assert_eq!(error.field, "matrix.size");
+            let at = error.at.clone().unwrap();
+            assert_eq!((at.line, at.column, at.width), (15, column, width), "{error}");
         }
     }
 

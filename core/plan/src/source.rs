@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
-use crate::error::{PlanError, Position};
+use crate::error::{PlanError, Position, floor_boundary};
 use crate::lab_file::LabFiles;
 use crate::path::Path;
-use crate::words::plain;
+use crate::words::{no_toml, plain};
 
 /// A plan as text, with what was set from outside put in. Fields are named by their path in TOML,
 /// like `ping.size` or `loads.network.traffic[0].rate`.
@@ -54,7 +54,7 @@ impl Source {
         let wrong = |error: toml::de::Error| PlanError {
             at: error.span().map(|span| Position::of(text, span)),
             field: String::new(),
-            message: error.message().trim().to_owned(),
+            message: no_toml(error.message(), error.span().map(|span| word(text, span))),
         };
         let spanned = DeTable::parse(text).map_err(wrong)?;
         let mut spans = Spans::default();
@@ -175,6 +175,15 @@ impl Source {
     }
 }
 
+/// The word around a place: up to what ends a value.
+fn word(text: &str, span: Range<usize>) -> &str {
+    let ends = |c: char| c.is_whitespace() || "=,[]{}#\"'".contains(c);
+    let (before, after) = text.split_at(floor_boundary(text, span.start.min(text.len())));
+    let from = before.rfind(ends).map_or(0, |end| end + 1);
+    let to = before.len() + after.find(ends).unwrap_or(after.len());
+    &text[from..to]
+}
+
 fn note_table(table: &DeTable<'_>, path: &str, spans: &mut Spans) {
     for (key, value) in table {
         let name = key.get_ref();
@@ -247,6 +256,27 @@ mod tests {
         let error = source.error("ping.size", "x");
         assert_eq!(error.at, None);
         assert!(error.message.contains("on the command line"), "{error}");
+    }
+
+    #[test]
+    fn a_text_without_quotes_and_a_number_that_is_too_large_are_told_what_would_be_right() {
+        for (value, words) in [
+            ("n2", "'n2' is no value; a text is in quotes: \"n2\""),
+            ("t", "'t' is no value; a text is in quotes: \"t\""),
+            ("fast # as can be", "'fast' is no value"),
+            ("infinite", "'infinite' is no value"),
+            ("[1, nobody]", "'nobody' is no value"),
+            ("hello", "'hello' is no value"),
+            ("1s", "'1s' is no value; a text is in quotes: \"1s\""),
+            ("99999999999999999999", "from -9223372036854775808 to 9223372036854775807"),
+            ("-99999999999999999999", "from -9223372036854775808 to 9223372036854775807"),
+            ("9223372036854775808", "9223372036854775808 is too"),
+            ("9999999999999999999999999999999999999999999999", "to 9223372036854775807"),
+        ] {
+            let error = Source::parse(&format!("[ping]\nto = {value}\n")).unwrap_err();
+            assert!(error.message.contains(words), "{value}: {error}");
+            assert_eq!(error.at.as_ref().unwrap().line, 2, "{error}");
+        }
     }
 
     #[test]

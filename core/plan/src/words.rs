@@ -3,6 +3,31 @@
 /// A guess has to be at least this near (Jaro-Winkler, where 1 is the same).
 const NEAR: f64 = 0.85;
 
+/// What the reader of TOML says of a text, in words of people who write plans; `written` is the word
+/// at the place.
+pub(crate) fn no_toml(message: &str, written: Option<&str>) -> String {
+    // A word that begins like nan, inf, true or false is taken for one of these.
+    const WORDS: [&str; 2] = ["invalid float", "invalid boolean"];
+    const INTEGERS: [&str; 3] =
+        ["invalid type: integer", "integer number overflowed", "u64 value was too large"];
+    let message = message.trim();
+    let begins = |all: &[&str]| all.iter().any(|one| message.starts_with(one));
+    let Some(written) = written.filter(|written| !written.is_empty()) else {
+        return message.to_owned();
+    };
+    let is_number = written.starts_with(|c: char| c.is_ascii_digit());
+    if message.starts_with("string values must be quoted") || begins(&WORDS) && !is_number {
+        return format!("'{written}' is no value; a text is in quotes: \"{written}\"");
+    }
+    if begins(&INTEGERS) {
+        let (least, most) = (i64::MIN, i64::MAX);
+        return format!(
+            "{written} is too large or small; whole numbers are from {least} to {most}"
+        );
+    }
+    message.to_owned()
+}
+
 /// The message with the names that plans use, and with a guess at what was meant.
 pub(crate) fn plain(message: &str) -> String {
     // serde says "unknown field `x`, expected one of `a`, `b`": quotation marks as everywhere here.

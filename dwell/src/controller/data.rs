@@ -242,7 +242,9 @@ fn readable<T: Default>(
     match read {
         Err(error @ StoreError::Json { .. }) => {
             let text = chain(&error);
-            say(&format!("dwell: {text}; it is left out"));
+            if unreadable.as_ref() != Some(&text) {
+                say(&format!("dwell: {text}; it is left out"));
+            }
             unreadable.get_or_insert(text);
             Ok(T::default())
         }

@@ -2,8 +2,10 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use anyhow::Context;
+use dwell_fleet::LabFleet;
 use dwell_node_cli::{Exit, Failure, say};
-use dwell_store::RunRow;
+use dwell_store::{RunRow, RunState};
 use serde_json::json;
 
 use super::data::{DataArgs, find};
@@ -56,9 +58,21 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     // A runner that is at work on it would go on with nothing to go on with.
     let _lock = store.lock()?;
+    take_down_lab(&run)?;
     store.delete(&run)?;
     tell(args, &run, true, bytes)?;
     Ok(Exit::Measured)
+}
+
+/// Takes down what a runner that was killed left standing: once its run is gone, nobody knows of it.
+fn take_down_lab(run: &RunRow) -> Result<(), Failure> {
+    let ended_by_itself = !matches!(run.state, RunState::Running | RunState::Interrupted);
+    let Some(lab) = run.lab.clone().filter(|_| !ended_by_itself) else { return Ok(()) };
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    LabFleet::new(program, lab)
+        .clear()
+        .with_context(|| format!("run {} left its lab behind, and is not deleted", run.run))?;
+    Ok(())
 }
 
 fn tell(args: &Args, run: &RunRow, deleted: bool, bytes: u64) -> io::Result<()> {

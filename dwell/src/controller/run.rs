@@ -5,7 +5,7 @@ mod progress;
 use std::collections::hash_map::{DefaultHasher, RandomState};
 use std::fs::File;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -427,18 +427,18 @@ impl From<io::Error> for DryRunError {
 /// Prints what running the plan would mean.
 fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
     let estimate = Estimate::of_all(expansion).map_err(DryRunError::Plan)?;
-    let trials: Vec<_> =
-        expansion.trials().iter().map(|trial| (trial, expansion.parameters(trial.cell))).collect();
-    let mut out = io::stdout().lock();
+    let trials = expansion.trials();
+    // A line each would be a call of the kernel each, for a million trials.
+    let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
         let trials: Vec<_> = (1..)
-            .zip(&trials)
-            .map(|(order, (trial, parameters))| {
+            .zip(trials)
+            .map(|(order, trial)| {
                 json!({
                     "trial": trial.number,
                     "order": order,
                     "repetition": trial.repetition,
-                    "parameters": parameters,
+                    "parameters": expansion.parameters(trial.cell),
                 })
             })
             .collect();
@@ -459,6 +459,7 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
             "trials": trials,
         });
         writeln!(out, "{object:#}")?;
+        out.flush()?;
         return Ok(Exit::Measured);
     }
     writeln!(out, "plan {}", expansion.plan().name)?;
@@ -494,7 +495,8 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
         writeln!(out, "traffic of loads: {} packets, {bytes}", estimate.load_packets)?;
     }
     writeln!(out)?;
-    for (order, (trial, parameters)) in (1..).zip(&trials) {
+    for (order, trial) in (1..).zip(trials) {
+        let parameters = expansion.parameters(trial.cell);
         let cell: Vec<_> =
             parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
         writeln!(
@@ -505,5 +507,6 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
             cell.join(", ")
         )?;
     }
+    out.flush()?;
     Ok(Exit::Measured)
 }

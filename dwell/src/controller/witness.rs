@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 
 use dwell_engine::stamps::State;
-use dwell_import::{Format, Joined, Own, Witness};
+use dwell_import::{Format, Joined, Look, Own, Witness};
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::{Batch, Column, Environment, Figures, Kind, Stamps, Summary, Trust};
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
@@ -37,7 +37,8 @@ pub(super) fn witness(
     .map_err(anyhow::Error::new)?;
     let mut seen: Vec<Seen> = Vec::new();
     for trial in store.trials(run)? {
-        if let Some(joined) = witness.join(&own(store, run, &trial)?) {
+        let look = look(store, &trial)?;
+        if let Some(joined) = witness.join(&own(store, run, &trial)?, &look) {
             seen.push((trial, joined));
         }
     }
@@ -78,6 +79,13 @@ pub(super) fn witness(
         seen.iter().try_for_each(|(trial, joined)| print(&mut out, trial, joined))?;
     }
     Ok(Exit::Measured)
+}
+
+/// Where the probes of a trial went.
+fn look(store: &Store, trial: &TrialRow) -> Result<Look, StoreError> {
+    let told = store.told(trial)?.into_iter();
+    let mut measured = told.filter(|(role, ..)| *role == Role::Measurement);
+    Ok(measured.next().map_or_else(Look::default, |(_, _, told)| Look::of_target(&told.target)))
 }
 
 /// The probes of a trial, by id.

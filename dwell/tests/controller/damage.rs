@@ -104,6 +104,42 @@ fn one_damaged_trial_is_named_and_the_others_are_shown_and_compared() {
 }
 
 #[test]
+fn parameters_that_cannot_be_read_cost_their_own_trial_only() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let output = place.dwell(&["run", &place.plan(3), "--quiet"]);
+    assert!(output.status.success(), "{output:?}");
+    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    let spoil = "UPDATE trials SET parameters = '{bad' WHERE number = 1";
+    assert_eq!(db.execute(spoil, []), Ok(1));
+    let words = "parameters of trial 1 cannot be read";
+
+    let output = place.dwell(&["show", "last", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(said(&output).matches(words).count(), 1, "{output:?}");
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let trials = &shown["trials"];
+    assert!(trials[0]["reason"].as_str().unwrap().contains(words), "{shown}");
+    assert!(trials[0]["packets"].is_null(), "of what, nobody knows: {shown}");
+    for (trial, size) in [(1, "200B"), (2, "300B")] {
+        assert_eq!(trials[trial]["packets"]["received"], 30, "{shown}");
+        assert_eq!(trials[trial]["parameters"]["size"], size);
+    }
+    let page = place.path("page.html").display().to_string();
+    let output = place.dwell(&["report", "last", "-o", &page]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(said(&output).contains(words), "{output:?}");
+    let output = place.dwell(&["export", "last", "--format", "csv"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said(&output).contains(words), "{output:?}");
+    let rows = printed(&output);
+    assert!(rows.contains("200B") && rows.contains("300B"), "{rows}");
+    assert!(!rows.lines().any(|row| row.starts_with("1,")), "{rows}");
+}
+
+#[test]
 fn who_may_not_write_may_read() {
     // Who is root can become nobody.
     if !as_root() {

@@ -1,6 +1,7 @@
 //! Beginning a run, going on with one, and two runners at once.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -86,6 +87,30 @@ fn a_run_is_resumed_with_its_own_seed_and_settings() {
     let trials = shown["trials"].as_array().unwrap();
     assert_eq!(trials.len(), 12);
     assert!(trials.iter().all(|trial| trial["packets"]["sent"] == 12), "{shown}");
+}
+
+#[test]
+fn to_delete_a_run_whose_runner_was_killed_takes_its_lab_down_too() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.plan(12);
+    let mut runner = place.start(&mut place.command(&["run", &plan, "--quiet"]));
+    until("the runner is at work", || !place.serving().is_empty());
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    let (run, lab) = (place.query("SELECT run FROM runs"), place.query("SELECT lab FROM runs"));
+    let directory = Path::new("/run/dwell/labs").join(&lab[0]);
+    assert!(directory.exists(), "the dead runner left its lab");
+    let output = place.dwell(&["delete", &run[0], "--yes"]);
+    // The catalogue does not know of the lab any more.
+    let left = directory.exists();
+    let _ = place.dwell(&["lab", "down", &lab[0]]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(!left, "{} stands", directory.display());
+    assert_eq!(place.query("SELECT run FROM runs"), Vec::<String>::new());
+    place.assert_nothing_is_left();
 }
 
 #[test]

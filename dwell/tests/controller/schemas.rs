@@ -100,6 +100,11 @@ fn what_a_witness_saw_follows_its_schema_and_is_shown_with_the_run() {
     for name in ["flow", "matched", "unseen", "others", "same_clock"] {
         assert_eq!(told["parameters"][name], of_trial[name], "{name}");
     }
+
+    // The same capture again is no second witness.
+    assert_eq!(place.json(&["import", &file(capture), "--witness", &run]), seen);
+    let shown = place.json(&["show", &run]);
+    assert_eq!(shown["trials"][0]["witnesses"].as_array().unwrap().len(), 1, "{shown}");
 }
 
 #[test]

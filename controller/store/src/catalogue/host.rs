@@ -34,7 +34,8 @@ impl Store {
     /// trial of which nobody told that has no rows.
     ///
     /// # Errors
-    /// The file is damaged or cannot be read; nothing of it was handed over if it is damaged.
+    /// The file is damaged or cannot be read; nothing of it was handed over if it is damaged. The
+    /// trial's parameters are damaged.
     pub fn host(
         &self,
         run: &RunRow,
@@ -45,6 +46,7 @@ impl Store {
         if !path.exists() {
             return Ok(());
         }
+        trial.whole()?;
         parquet::read_host(&path, each)
     }
 
