@@ -33,6 +33,11 @@ impl<'a> Group<'a> {
             .filter_map(|trial| {
                 let series = trial.series.get(metric)?;
                 let steps = Steps::merged([series.steps.as_slice()]);
+                let extremes = figures(trial, metric, &steps).map(|known| (known.min, known.max));
+                let steps = match extremes {
+                    Some((Some(min), Some(max))) => steps.between(min, max),
+                    _ => steps,
+                };
                 (steps.count() > 0).then_some((*trial, steps))
             })
             .collect();
@@ -51,28 +56,12 @@ impl<'a> Group<'a> {
         self.measured.iter().filter_map(of)
     }
 
-    /// The shortest of all, as it was stored: steps are the middles of bins.
-    pub(crate) fn min(&self) -> Option<i64> {
-        let of = |(trial, steps): &(&TrialData, Steps)| {
-            figures(trial, &self.metric, steps).and_then(|known| known.min).or(steps.min())
-        };
-        self.measured.iter().filter_map(of).min()
-    }
-
-    /// The longest of all, as it was stored.
-    pub(crate) fn max(&self) -> Option<i64> {
-        let of = |(trial, steps): &(&TrialData, Steps)| {
-            figures(trial, &self.metric, steps).and_then(|known| known.max).or(steps.max())
-        };
-        self.measured.iter().filter_map(of).max()
-    }
-
     /// The percentile of all samples together: of one trial as it was stored, of several within
-    /// 0.1 %, and none beyond the extremes.
+    /// 0.1 %.
     pub(crate) fn quantile(&self, quantile: Quantile) -> Option<i64> {
         match self.measured.as_slice() {
             [(trial, steps)] => stored(trial, &self.metric, steps, quantile),
-            _ => Some(self.steps.quantile(quantile)?.max(self.min()?).min(self.max()?)),
+            _ => self.steps.quantile(quantile),
         }
     }
 
@@ -137,7 +126,7 @@ fn figures<'a>(trial: &'a TrialData, metric: &str, steps: &Steps) -> Option<&'a 
 }
 
 /// The percentile of a trial: the stored one, which is as exact as the samples were, where it is of
-/// the same samples as the steps, else that of the steps, not beyond the extremes that were stored.
+/// the same samples as the steps, else that of the steps.
 fn stored(trial: &TrialData, metric: &str, steps: &Steps, quantile: Quantile) -> Option<i64> {
     let known = figures(trial, metric, steps).and_then(|figures| match quantile {
         Quantile::P50 => figures.p50,
@@ -147,10 +136,7 @@ fn stored(trial: &TrialData, metric: &str, steps: &Steps, quantile: Quantile) ->
         Quantile::P99_9 => figures.p99_9,
         _ => None,
     });
-    let (min, max) =
-        figures(trial, metric, steps).map_or((None, None), |known| (known.min, known.max));
-    let within = |ns: i64| ns.max(min.unwrap_or(ns)).min(max.unwrap_or(ns));
-    known.or_else(|| steps.quantile(quantile).map(within))
+    known.or_else(|| steps.quantile(quantile))
 }
 
 /// The trials that were measured.

@@ -38,6 +38,23 @@ impl Steps {
         Self { steps, count }
     }
 
+    /// The same with its extremes as they were observed. Steps may be middles of bins, and then the
+    /// first and the last are a little off, on either side.
+    pub(crate) fn between(&self, min: i64, max: i64) -> Self {
+        let within = |step: &Step| Step { value_ns: step.value_ns.max(min).min(max), ..*step };
+        let mut steps: Vec<Step> = self.steps.iter().map(within).collect();
+        let mut moved = Vec::new();
+        if let Some(first) = steps.first_mut() {
+            first.count -= 1;
+            moved.push(Step { value_ns: min, count: 1 });
+        }
+        if let Some(last) = steps.iter_mut().rfind(|step| step.count > 0) {
+            last.count -= 1;
+            moved.push(Step { value_ns: max, count: 1 });
+        }
+        Self::merged([steps.as_slice(), moved.as_slice()])
+    }
+
     pub(crate) fn as_slice(&self) -> &[Step] {
         &self.steps
     }
@@ -156,6 +173,18 @@ mod tests {
         assert_eq!(both, Steps::merged([steps(&[(0, 1), (1, 2), (5, 4)]).as_slice()]));
         assert_eq!((both.count(), both.min(), both.max()), (7, Some(0), Some(5)));
         assert_eq!(both.mean(), Some(22.0 / 7.0));
+    }
+
+    #[test]
+    fn extremes_are_the_observed_ones_and_no_sample_is_gained_or_lost() {
+        let binned = Steps::merged([steps(&[(10, 2), (20, 5), (30, 1)]).as_slice()]);
+        let wide = binned.between(9, 32);
+        assert_eq!(wide.as_slice(), steps(&[(9, 1), (10, 1), (20, 5), (32, 1)]));
+        assert_eq!(binned.between(11, 29).as_slice(), steps(&[(11, 2), (20, 5), (29, 1)]));
+        let one = |n| Steps::merged([steps(&[(10, n)]).as_slice()]);
+        assert_eq!(one(1).between(9, 9).as_slice(), steps(&[(9, 1)]));
+        assert_eq!(one(3).between(9, 11).as_slice(), steps(&[(9, 1), (10, 1), (11, 1)]));
+        assert_eq!(Steps::default().between(1, 2), Steps::default());
     }
 
     #[test]

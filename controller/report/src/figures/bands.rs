@@ -42,8 +42,10 @@ pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
                 .filter(|trial| trials.iter().any(|t| std::ptr::eq(*t, *trial)));
             let group = Group::new(group.label.clone(), here.collect(), subject.metric);
             let Some(row) = row(subject, label, numbers[*i], &group) else { continue };
-            min = min.min(group.quantile(Quantile::from_ppm(10_000)?).or(group.min())? as f64);
-            max = max.max(group.max()? as f64);
+            min = min.min(
+                group.steps.quantile(Quantile::from_ppm(10_000)?).or(group.steps.min())? as f64
+            );
+            max = max.max(group.steps.max()? as f64);
             values.push(row);
             table.rows.push(cells(subject, label, &axis.values[*i], &group));
         }
@@ -96,13 +98,14 @@ pub(super) fn x(axis: &Axis, numbers: &[f64]) -> Value {
 }
 
 fn row(subject: &Subject, label: &str, x: f64, group: &Group) -> Option<Value> {
-    let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| group.quantile(quantile));
+    let steps = &group.steps;
+    let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| steps.quantile(quantile));
     let value = |ns: i64| subject.unit.of(ns as f64);
     Some(json!({
-        "panel": label, "x": x, "samples": group.steps.count(),
-        "p1": value(at(10_000).or(group.min())?), "p25": value(at(250_000).or(group.min())?),
-        "p50": value(at(500_000).or(group.min())?), "p75": value(at(750_000).or(group.max())?),
-        "p99": value(at(990_000).or(group.max())?), "max": value(group.max()?)
+        "panel": label, "x": x, "samples": steps.count(),
+        "p1": value(at(10_000).or(steps.min())?), "p25": value(at(250_000).or(steps.min())?),
+        "p50": value(at(500_000).or(steps.min())?), "p75": value(at(750_000).or(steps.max())?),
+        "p99": value(at(990_000).or(steps.max())?), "max": value(steps.max()?)
     }))
 }
 
@@ -112,7 +115,7 @@ fn cells(subject: &Subject, label: &str, value: &str, group: &Group) -> Vec<Stri
     row.extend([10_000, 250_000, 500_000, 750_000, 990_000].map(|ppm| {
         Quantile::from_ppm(ppm).map_or_else(|| cell(None), |q| group.cell(subject.unit, q))
     }));
-    row.push(cell(group.max()));
+    row.push(cell(group.steps.max()));
     row
 }
 

@@ -100,15 +100,16 @@ pub(crate) fn boxes(
 }
 
 fn row(group: &Group, unit: Unit) -> Value {
-    let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| group.quantile(quantile));
+    let steps = &group.steps;
+    let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| steps.quantile(quantile));
     let value = |ns: Option<i64>| ns.map(|ns| unit.of(ns as f64));
     // With fewer than 100 samples the extremes stand in for what they do not support.
     json!({
-        "group": group.label, "samples": group.steps.count(), "min": value(group.min()),
-        "p1 or min": value(at(10_000).filter(|_| group.steps.count() >= 100).or(group.min())),
-        "p25": value(at(250_000).or(group.min())), "p50": value(at(500_000).or(group.min())),
-        "p75": value(at(750_000).or(group.max())),
-        "p99 or max": value(at(990_000).or(group.max())), "max": value(group.max())
+        "group": group.label, "samples": steps.count(), "min": value(steps.min()),
+        "p1 or min": value(at(10_000).filter(|_| steps.count() >= 100).or(steps.min())),
+        "p25": value(at(250_000).or(steps.min())), "p50": value(at(500_000).or(steps.min())),
+        "p75": value(at(750_000).or(steps.max())),
+        "p99 or max": value(at(990_000).or(steps.max())), "max": value(steps.max())
     })
 }
 

@@ -108,11 +108,12 @@ pub(super) fn table(overlay: &Overlay) -> Table {
     columns.push(format!("max [{}]", unit.name()));
     let row = |group: &Group| {
         let cell = |value: Option<i64>| unit.cell(value.map(|ns| ns as f64));
-        let mut row = vec![group.label.clone(), count(group.steps.count()), cell(group.min())];
+        let mut row =
+            vec![group.label.clone(), count(group.steps.count()), cell(group.steps.min())];
         row.extend(SHOWN.iter().map(|(_, ppm)| {
             Quantile::from_ppm(*ppm).map_or_else(|| cell(None), |q| group.cell(unit, q))
         }));
-        row.push(cell(group.max()));
+        row.push(cell(group.steps.max()));
         row
     };
     Table { columns, rows: overlay.groups.iter().map(row).collect() }.tell_intervals()

@@ -79,7 +79,7 @@ fn finding(overlay: &Overlay) -> String {
         let five = (n / 20).max(1);
         let low = group.steps.at_rank(five)?;
         let high = group.steps.at_rank(n - five + 1)?;
-        let max = group.max()?;
+        let max = group.steps.max()?;
         Some(format!(
             "{}: nine of ten lie between {} and {}, the longest is {}",
             group.label,

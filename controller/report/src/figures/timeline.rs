@@ -296,7 +296,7 @@ fn table(subject: &Subject) -> Table {
             lost.unwrap_or_else(|| "-".to_owned()),
             group.cell(subject.unit, Quantile::P50),
             group.cell(subject.unit, Quantile::P99),
-            cell(group.max()),
+            cell(steps.max()),
         ]);
     }
     table.tell_intervals()

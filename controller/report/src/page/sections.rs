@@ -209,7 +209,7 @@ fn trial_row(run: &RunData, trial: &TrialData, subject: Option<&Subject>) -> Vec
     if let Some(subject) = subject {
         let group = Group::new(String::new(), vec![trial], subject.metric);
         row.extend([Quantile::P50, Quantile::P99].map(|q| group.cell(subject.unit, q)));
-        row.push(subject.unit.cell(group.max().map(|ns| ns as f64)));
+        row.push(subject.unit.cell(group.steps.max().map(|ns| ns as f64)));
     }
     row
 }
@@ -237,11 +237,11 @@ pub(super) fn delays(run: &RunData) -> String {
                 metric::words(metric).to_owned(),
                 cell.label.clone(),
                 count(steps.count()),
-                us(cell.min().map(|ns| ns as f64)),
+                us(steps.min().map(|ns| ns as f64)),
                 at(Quantile::P50),
                 us(steps.mean()),
                 at(Quantile::P99),
-                us(cell.max().map(|ns| ns as f64)),
+                us(steps.max().map(|ns| ns as f64)),
             ]);
         }
     }
