@@ -16,8 +16,8 @@ const DOUBTS: [(Quantile, &str, f64); 2] =
     [(Quantile::P50, "the median", 0.025), (Quantile::P99, "the 99th percentile (p99)", 0.015)];
 
 /// How a parameter changes the median and the 99th percentile: of the values that differ from the
-/// first one of the plan the farthest, for each. Every value is compared with the first over what
-/// was measured at both.
+/// first one of the plan the farthest, for each, and what is known of the others if they are no
+/// quantities. Every value is compared with the first over what was measured at both.
 pub(crate) fn effect(subject: &Subject, axis: &Axis) -> String {
     said(subject, axis, subject.run.axes.len())
 }
@@ -88,26 +88,29 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         };
         others.iter().map(|group| (*group, to(group))).collect()
     };
-    let said = |which: (Quantile, &str, f64)| {
-        let differ = |(_, shift): &(&Group, Shift)| matches!(shift, Shift::Differs(_));
-        let shifts: Vec<_> = shifts(which).into_iter().filter(differ).collect();
-        let (far, Shift::Differs(change)) = farthest(&shifts)? else { return None };
+    let found = DOUBTS.map(shifts);
+    let (mut parts, mut named) = (Vec::new(), Vec::new());
+    for ((_, called, _), shifts) in DOUBTS.iter().zip(&found) {
+        let differ = shifts.iter().copied().filter(|(_, shift)| differs(*shift));
+        let Some((far, Shift::Differs(change))) = farthest(differ) else { continue };
         let verb = if change.to > change.from { "rose" } else { "fell" };
-        Some(format!(
-            "{} {verb} from {} at {} to {} at {}{}",
-            which.1,
+        parts.push(format!(
+            "{called} {verb} from {} at {} to {} at {}{}",
             delay(change.from),
             first.label,
             delay(change.to),
             far.label,
             change.by()
-        ))
-    };
-    let parts: Vec<String> = DOUBTS.into_iter().filter_map(said).collect();
-    if !parts.is_empty() {
-        return format!("{}: {}.", capital(noun), listed(&parts));
+        ));
+        named.push(far.label.as_str());
     }
-    let shifts = shifts(DOUBTS[0]);
+    if !parts.is_empty() {
+        // What lies between two quantities is no news.
+        let names = axis.numbers.is_none();
+        let rest = if names { rest(others, &named, &found) } else { String::new() };
+        return format!("{}: {}.{rest}", capital(noun), listed(&parts));
+    }
+    let [shifts, _] = found;
     if let ([(other, Shift::Same)], RELAY) = (shifts.as_slice(), axis.name.as_str()) {
         let (one, other) = (&first.label, &other.label);
         return format!("The median {noun} is about the same at {one} and {other} (within 5 %).");
@@ -117,7 +120,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
             "The median {noun} is about the same for every value of {name} measured (within 5 %)."
         );
     }
-    match farthest(&shifts) {
+    match farthest(shifts) {
         Some((far, Shift::TooFew { from, to, repetitions })) => {
             let times = if repetitions > 1 { "twice" } else { "once" };
             let ratio = compared(from, to).map_or_else(String::new, |ratio| format!(" ({ratio})"));
@@ -142,9 +145,34 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
     }
 }
 
-fn farthest<'g, 'a>(shifts: &[(&'g Group<'a>, Shift)]) -> Option<(&'g Group<'a>, Shift)> {
+/// What is known of the values that the sentence has not named.
+fn rest(others: &[&Group], named: &[&str], found: &[Vec<(&Group, Shift)>; 2]) -> String {
+    let (mut differ, mut same, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, other) in others.iter().enumerate() {
+        let mut shifts = found.iter().map(|shifts| shifts[place].1);
+        let list = match () {
+            () if named.contains(&other.label.as_str()) => continue,
+            () if shifts.clone().any(differs) => &mut differ,
+            () if shifts.all(|shift| shift == Shift::Same) => &mut same,
+            () => &mut unsure,
+        };
+        list.push(other.label.clone());
+    }
+    let told = [("it differs, too,", differ), ("about the same", same), ("cannot tell", unsure)];
+    let told = told.iter().filter(|(_, labels)| !labels.is_empty());
+    let told: Vec<_> = told.map(|(what, labels)| format!("{what} at {}", listed(labels))).collect();
+    if told.is_empty() { String::new() } else { format!(" {}.", capital(&told.join("; "))) }
+}
+
+fn differs(shift: Shift) -> bool {
+    matches!(shift, Shift::Differs(_))
+}
+
+fn farthest<'g, 'a>(
+    shifts: impl IntoIterator<Item = (&'g Group<'a>, Shift)>,
+) -> Option<(&'g Group<'a>, Shift)> {
     let farther = |far: (&'g Group<'a>, Shift), next: (&'g Group<'a>, Shift)| {
         if next.1.size() > far.1.size() { next } else { far }
     };
-    shifts.iter().copied().reduce(farther)
+    shifts.into_iter().reduce(farther)
 }

@@ -307,6 +307,27 @@ fn an_obvious_effect_in_three_repetitions_of_two_loads_is_told() {
 }
 
 #[test]
+fn every_load_gets_its_verdict_and_not_only_the_one_that_does_most() {
+    let loads = ["none", "much", "some", "nothing", "wild"];
+    let factors =
+        [[1.0; 3], [3.0, 3.1, 2.9], [1.5, 1.52, 1.48], [1.0, 1.001, 0.999], [0.4, 1.0, 2.5]];
+    let mut run = synthetic::run("1", "loads", None, vec![synthetic::axis("load", &loads, None)]);
+    for repetition in 0..3 {
+        for (load, factors) in loads.iter().zip(factors) {
+            let mut trial =
+                synthetic::trial(&run, repetition as u32 + 1, &[("load", *load)], BODY, 77);
+            slow_down(&mut trial, factors[repetition]);
+            run.trials.push(trial);
+        }
+    }
+    let said = text(&run, "effect-load");
+    assert!(said.contains("at load much"), "{said}");
+    assert!(said.contains("t differs, too, at load some"), "{said}");
+    assert!(said.contains("annot tell at"), "{said}");
+    assert!(!said.contains("too, at load wild"), "{said}");
+}
+
+#[test]
 fn a_drift_is_told_and_noise_is_not_called_the_lack_of_one() {
     let drift = |run: &RunData| {
         figures(run).into_iter().find(|figure| figure.id == "drift").unwrap().finding
