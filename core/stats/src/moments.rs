@@ -31,29 +31,36 @@ impl Moments {
         Self { count: values.len() as u64, min, max, sum, mean, squares }
     }
 
-    /// The same for narrow ones. In floating point, which is exact here, because every processor
-    /// compares those several at a time.
+    /// The same for narrow ones. In floating point, which is exact here but for the squares, because
+    /// every processor compares those several at a time.
+    ///
+    /// All are taken relative to the first. It is one of them, so what is too much in the squares for
+    /// that is at most as many times the true sum as there are values: 11 of the 52 bits.
     pub(crate) fn of_narrow(values: &[i32]) -> Self {
-        let (mut min, mut max, mut sum) = ([f64::MAX; LANES], [f64::MIN; LANES], [0.0; LANES]);
+        let first = values.first().copied().map_or(0.0, f64::from);
+        let (mut min, mut max) = ([f64::MAX; LANES], [f64::MIN; LANES]);
+        let (mut sum, mut squares) = ([0.0; LANES], [0.0; LANES]);
         let mut take = |lane: usize, value: i32| {
-            let value = f64::from(value);
+            let value = f64::from(value) - first;
             min[lane] = if value < min[lane] { value } else { min[lane] };
             max[lane] = if value > max[lane] { value } else { max[lane] };
             sum[lane] += value;
+            squares[lane] += value * value;
         };
         let lanes = values.chunks_exact(LANES);
         let rest = lanes.remainder();
         lanes.for_each(|lanes| (0..LANES).for_each(|lane| take(lane, lanes[lane])));
         rest.iter().for_each(|value| take(0, *value));
+        let n = values.len() as f64;
         let sum: f64 = sum.iter().sum();
-        let mean = sum / values.len() as f64;
+        let squares: f64 = squares.iter().sum();
         Self {
             count: values.len() as u64,
-            min: min.iter().fold(f64::MAX, |min, value| min.min(*value)) as i64,
-            max: max.iter().fold(f64::MIN, |max, value| max.max(*value)) as i64,
-            sum: sum as i128,
-            mean,
-            squares: squares(values, |value| f64::from(value) - mean),
+            min: (first + min.iter().fold(f64::MAX, |min, value| min.min(*value))) as i64,
+            max: (first + max.iter().fold(f64::MIN, |max, value| max.max(*value))) as i64,
+            sum: (first * n + sum) as i128,
+            mean: first + sum / n,
+            squares: (squares - sum * (sum / n)).max(0.0),
         }
     }
 }
@@ -80,7 +87,11 @@ fn widest(values: &[i64]) -> (i64, i64) {
 
 /// Whether no value is negative or beyond 31 bits.
 fn is_narrow(values: &[i64]) -> bool {
-    let bits = values.iter().fold(0, |bits, value| bits | value);
+    is_narrow_of(values.iter().fold(0, |bits, value| bits | value))
+}
+
+/// The same of all their bits.
+fn is_narrow_of(bits: i64) -> bool {
     (0..=i32::MAX.into()).contains(&bits)
 }
 
@@ -88,13 +99,12 @@ fn is_narrow(values: &[i64]) -> bool {
 /// there is room.
 pub(crate) fn narrow<'r>(values: &[i64], room: &'r mut [i32]) -> Option<&'r [i32]> {
     let narrow = room.get_mut(..values.len())?;
-    if !is_narrow(values) {
-        return None;
-    }
+    let mut bits = 0;
     for (narrow, value) in narrow.iter_mut().zip(values) {
+        bits |= value;
         *narrow = *value as i32;
     }
-    Some(narrow)
+    is_narrow_of(bits).then_some(narrow)
 }
 
 fn squares<T: Copy>(values: &[T], from_mean: impl Fn(T) -> f64) -> f64 {
