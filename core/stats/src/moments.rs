@@ -132,6 +132,8 @@ fn sum(values: &[i64], min: i64, max: i64) -> i128 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -139,5 +141,27 @@ mod tests {
         assert_eq!(extremes(&[]), (i64::MAX, i64::MIN));
         assert_eq!(extremes(&[7, 5]), (5, 7));
         assert_eq!(extremes(&[-1, i64::MAX]), (-1, i64::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn narrow_values_have_the_moments_of_any_others_wherever_the_first_lies(
+            first in 0..=i32::MAX,
+            base in 0..i32::MAX - 1_000_000,
+            spread in 1..1_000_000,
+            noise in proptest::collection::vec(any::<u32>(), 0..PIECE),
+        ) {
+            let others = noise.iter().map(|noise| base + (noise % spread as u32) as i32);
+            let narrow: Vec<i32> = std::iter::once(first).chain(others).collect();
+            let wide: Vec<i64> = narrow.iter().map(|value| i64::from(*value)).collect();
+            let (found, expected) = (Moments::of_narrow(&narrow), Moments::of(&wide));
+            prop_assert_eq!(
+                (found.count, found.min, found.max, found.sum),
+                (expected.count, expected.min, expected.max, expected.sum)
+            );
+            prop_assert!((found.mean - expected.mean).abs() <= expected.mean.abs() * 1e-12 + 1e-6);
+            let (a, b) = (found.squares, expected.squares);
+            prop_assert!((a - b).abs() <= b * 1e-10 + 1e-6, "{} {}", a, b);
+        }
     }
 }
