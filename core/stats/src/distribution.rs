@@ -8,6 +8,7 @@
 //! delay, which is not negative).
 
 use dwell_units::Nanos;
+use pulp::{Arch, NullaryFnOnce};
 
 use crate::log_counts::{LogBin, LogCounts};
 use crate::moments::{Moments, PIECE, narrow};
@@ -190,18 +191,20 @@ impl Distribution {
     /// Adds many values: faster than one by one, with the same result but for the last digits of
     /// [`Self::stddev`].
     pub fn record_all(&mut self, values: &[i64]) {
-        for piece in values.chunks(PIECE) {
-            self.record_piece(piece);
-        }
+        Arch::new().dispatch(RecordAll { into: self, values });
     }
 
+    #[inline(always)]
     fn record_piece(&mut self, piece: &[i64]) {
         if piece.is_empty() {
             return;
         }
         let mut room = [0; PIECE];
         let narrow = narrow(piece, &mut room);
-        let moments = narrow.map_or_else(|| Moments::of(piece), Moments::of_narrow);
+        let moments = match narrow {
+            Some(narrow) => Moments::of_narrow(narrow),
+            None => Moments::of(piece),
+        };
         let Moments { min, max, .. } = moments;
         self.add_moments(moments);
         match &mut self.values {
@@ -335,6 +338,24 @@ impl Distribution {
             Values::Binned(binned) => {
                 binned.for_each(|value, n| each(Nanos(value.clamp(self.min, self.max)), n));
             }
+        }
+    }
+}
+
+/// [`Distribution::record_all`] with the widest registers of this processor: all that is called is
+/// inlined for that.
+struct RecordAll<'a> {
+    into: &'a mut Distribution,
+    values: &'a [i64],
+}
+
+impl NullaryFnOnce for RecordAll<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for piece in self.values.chunks(PIECE) {
+            self.into.record_piece(piece);
         }
     }
 }

@@ -65,11 +65,13 @@ impl LogCounts {
     }
 
     /// The same for narrow values.
+    #[inline(always)]
     pub(crate) fn record_narrow(&mut self, values: &[i32], most: i32) {
         let bits = self.bits;
         self.record_places(values, most as u64, |value| narrow_place(bits, *value));
     }
 
+    #[inline(always)]
     fn record_places<T>(&mut self, values: &[T], most: u64, place: impl Fn(&T) -> u32) {
         let last = self.place(most);
         if last >= self.counts.len() {
@@ -83,7 +85,9 @@ impl LogCounts {
             for (to, value) in places.iter_mut().zip(piece) {
                 *to = place(value);
             }
-            places[..piece.len()].iter().for_each(|place| counts[*place as usize] += 1);
+            for place in &places[..piece.len()] {
+                counts[*place as usize] += 1;
+            }
         }
     }
 
@@ -151,7 +155,7 @@ fn place(bits: u32, magnitude: u64) -> usize {
 
 /// The same of what fits into 31 bits. A double has the place in its bits: the exponent, and below it
 /// the digits after the first.
-#[inline]
+#[inline(always)]
 fn narrow_place(bits: u32, magnitude: i32) -> u32 {
     const BIAS: u32 = 1_023;
     let above = (f64::from(magnitude).to_bits() >> (52 - bits)) as u32;

@@ -7,6 +7,7 @@
 //!   remembers about the last sixteen arrivals and forgets the rest.
 
 use dwell_units::Nanos;
+use pulp::{Arch, NullaryFnOnce};
 
 use crate::distribution::Distribution;
 use crate::recent::{Recent, WINDOW};
@@ -100,24 +101,7 @@ impl Ipdv {
         distances.clear();
         let before = self.newest.filter(|(newest, _)| first - newest == 1);
         distances.extend(before.map(|(_, delay)| distance(Nanos(delays[0]), delay).0));
-        // No difference of such overflows.
-        let narrow = delays.iter().fold(0, |bits, delay| bits | delay) >= 0;
-        // Of rising ids, as many as their ends are apart leave none out.
-        for start in (0..ids.len() - 1).step_by(RUN) {
-            let end = (start + RUN + 1).min(ids.len());
-            let (ids, delays) = (&ids[start..end], &delays[start..end]);
-            let apart = |pair: (&i64, &i64)| distance(Nanos(*pair.1), Nanos(*pair.0)).0;
-            let pairs = delays.iter().zip(&delays[1..]);
-            let complete = ids[ids.len() - 1] - ids[0] == ids.len() as u64 - 1;
-            if complete && narrow {
-                distances.extend(pairs.map(|(before, delay)| (delay - before).abs()));
-            } else if complete {
-                distances.extend(pairs.map(apart));
-            } else {
-                let adjacent = pairs.zip(ids.windows(2)).filter(|(_, ids)| ids[1] - ids[0] == 1);
-                distances.extend(adjacent.map(|(pair, _)| apart(pair)));
-            }
-        }
+        Arch::new().dispatch(Steps { ids, delays, into: &mut distances });
         self.magnitudes.record_all(&distances);
         self.distances = distances;
         let all = || ids.iter().zip(delays).map(|(&id, &delay)| (id, Nanos(delay)));
@@ -218,6 +202,41 @@ impl Jitter {
     /// The estimate in nanoseconds; `None` before the second arrival.
     pub fn nanos(&self) -> Option<f64> {
         self.estimate
+    }
+}
+
+/// Adds the distances of probes of rising ids whose ids are next to each other, with the widest
+/// registers of this processor: all that is called is inlined for that.
+struct Steps<'a> {
+    ids: &'a [u64],
+    delays: &'a [i64],
+    into: &'a mut Vec<i64>,
+}
+
+impl NullaryFnOnce for Steps<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { ids, delays, into } = self;
+        // No difference of such overflows.
+        let narrow = delays.iter().fold(0, |bits, delay| bits | delay) >= 0;
+        // Of rising ids, as many as their ends are apart leave none out.
+        for start in (0..ids.len() - 1).step_by(RUN) {
+            let end = (start + RUN + 1).min(ids.len());
+            let (ids, delays) = (&ids[start..end], &delays[start..end]);
+            let apart = |pair: (&i64, &i64)| distance(Nanos(*pair.1), Nanos(*pair.0)).0;
+            let pairs = delays.iter().zip(&delays[1..]);
+            let complete = ids[ids.len() - 1] - ids[0] == ids.len() as u64 - 1;
+            if complete && narrow {
+                into.extend(pairs.map(|(before, delay)| (delay - before).abs()));
+            } else if complete {
+                into.extend(pairs.map(apart));
+            } else {
+                let adjacent = pairs.zip(ids.windows(2)).filter(|(_, ids)| ids[1] - ids[0] == 1);
+                into.extend(adjacent.map(|(pair, _)| apart(pair)));
+            }
+        }
     }
 }
 

@@ -2,8 +2,11 @@
 //! pass for a delay.
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::thread;
 
 use parquet::errors::ParquetError;
 
@@ -44,22 +47,79 @@ impl Write for Summed {
     }
 }
 
-/// Whether the file at `path` is the one that was written.
+/// Whether the file at `path` is the one that was written. All cores read, each a stretch of it:
+/// checksums of stretches can be joined.
 pub(crate) fn verify(path: &Path, crc32: u32) -> Result<(), StoreError> {
-    let mut file = File::open(path).map_err(StoreError::file("open", path))?;
-    let mut hasher = crc32fast::Hasher::new();
-    let mut buffer = vec![0; BUFFER];
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(len) => hasher.update(&buffer[..len]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(StoreError::file("read", path)(error)),
-        }
-    }
-    if hasher.finalize() == crc32 {
+    let file = File::open(path).map_err(StoreError::file("open", path))?;
+    let len = file.metadata().map_err(StoreError::file("read", path))?.len();
+    let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let threads = threads.min(len / BUFFER as u64).max(1);
+    let stretch = |number: u64| {
+        let to = |number: u64| (u128::from(len) * u128::from(number) / u128::from(threads)) as u64;
+        sum(&file, to(number)..to(number + 1))
+    };
+    let sums = thread::scope(|scope| {
+        let stretch = &stretch;
+        let others: Vec<_> =
+            (1..threads).map(|number| scope.spawn(move || stretch(number))).collect();
+        let first = stretch(0);
+        let others = others.into_iter().map(|other| match other.join() {
+            Ok(sum) => sum,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        std::iter::once(first).chain(others).collect::<std::io::Result<Vec<_>>>()
+    });
+    let mut all = crc32fast::Hasher::new();
+    sums.map_err(StoreError::file("read", path))?.iter().for_each(|sum| all.combine(sum));
+    if all.finalize() == crc32 {
         return Ok(());
     }
     let source = ParquetError::General("the file is not the one that was written".to_owned());
     Err(StoreError::Samples { what: "read", path: path.to_owned(), source })
+}
+
+/// The checksum of some bytes of a file; of fewer if it has become shorter.
+fn sum(file: &File, bytes: Range<u64>) -> std::io::Result<crc32fast::Hasher> {
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; BUFFER];
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let wanted = (bytes.end - at).min(BUFFER as u64) as usize;
+        match file.read_at(&mut buffer[..wanted], at) {
+            Ok(0) => break,
+            Ok(read) => {
+                hasher.update(&buffer[..read]);
+                at += read as u64;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(hasher)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_by_stretches_is_that_of_the_whole_and_any_flipped_bit_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.parquet");
+        for len in [0, 1, BUFFER - 1, BUFFER, 2 * BUFFER, 2 * BUFFER + 1, 5 * BUFFER + 12_345] {
+            let mut bytes: Vec<_> = (0..len).map(|at| (at * at % 251) as u8).collect();
+            let whole = crc32fast::hash(&bytes);
+            std::fs::write(&path, &bytes).unwrap();
+            verify(&path, whole).unwrap();
+            for place in [0, len / 2, len.saturating_sub(1)].into_iter().filter(|_| len > 0) {
+                bytes[place] ^= 1;
+                std::fs::write(&path, &bytes).unwrap();
+                assert!(verify(&path, whole).is_err(), "{len} {place}");
+                bytes[place] ^= 1;
+            }
+            bytes.push(0);
+            std::fs::write(&path, &bytes).unwrap();
+            assert!(verify(&path, whole).is_err(), "one byte more than {len}");
+        }
+    }
 }
