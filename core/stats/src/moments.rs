@@ -146,11 +146,25 @@ mod tests {
         assert_eq!(extremes(&[-1, i64::MAX]), (-1, i64::MAX));
     }
 
+    #[test]
+    fn squares_of_the_farthest_apart_values_that_are_near_do_not_overflow() {
+        for far in [(1 << 26) - 1, 1 << 26, i32::MAX] {
+            let mut narrow = [far; PIECE];
+            narrow[0] = 0;
+            let wide: Vec<i64> = narrow.iter().map(|value| i64::from(*value)).collect();
+            let (found, expected) = (Moments::of_narrow(&narrow), Moments::of(&wide));
+            let off = (found.squares - expected.squares).abs();
+            assert!(off <= expected.squares * 1e-12, "{far}: {off}");
+        }
+    }
+
     proptest! {
         #[test]
         fn narrow_values_have_the_moments_of_any_others_wherever_the_first_lies(
-            first in 0..=i32::MAX,
-            base in 0..i32::MAX - 1_000_000,
+            (first, base) in prop_oneof![
+                (0..=i32::MAX, 0..i32::MAX - 1_000_000),
+                (0..i32::MAX - 1_000_000).prop_map(|base| (base, base)),
+            ],
             spread in 1..1_000_000,
             noise in proptest::collection::vec(any::<u32>(), 0..PIECE),
         ) {
