@@ -7,6 +7,7 @@ mod train;
 mod trains;
 mod variability;
 
+use dwell_engine::departures::Departures;
 use dwell_units::Nanos;
 
 pub use pairs::{PairFigures, Pairs};
@@ -53,6 +54,20 @@ impl Asked {
     }
 }
 
+impl<'a> Sent<'a> {
+    /// Every train of a pattern, of stamps by the number of the packet: after the start of the pattern,
+    /// as in [`Sent`]. No clock was stepped; who knows better sets it.
+    pub fn each(
+        departures: &'a Departures,
+        left: &'a [Option<Nanos>],
+    ) -> impl Iterator<Item = Self> {
+        departures.trains().iter().map(move |train| {
+            let stamped = train.start.min(left.len())..train.end.min(left.len());
+            Self { due: &departures.at()[train.clone()], left: &left[stamped], stepped: false }
+        })
+    }
+}
+
 impl Sent<'_> {
     fn left(&self, packet: usize) -> Option<i64> {
         self.left.get(packet).copied().flatten().map(|at| at.0)
@@ -83,4 +98,24 @@ impl Sent<'_> {
 /// stamps at once are an artefact, not a rate.
 fn rate(bits: f64, gap: f64) -> Option<f64> {
     (gap > 0.0).then(|| bits * 1e9 / gap)
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::departures::Pattern;
+
+    use super::*;
+
+    #[test]
+    fn stamps_by_packet_number_fall_to_their_trains_and_may_end_early() {
+        let pattern = Pattern::Train { count: 3, repeat: 3, gap: 10.0, pause: Some(Nanos(80)) };
+        let departures = pattern.departures().unwrap();
+        let left: Vec<_> = departures.at()[..4].iter().map(|at| Some(*at + Nanos(1))).collect();
+        let trains: Vec<_> = Sent::each(&departures, &left).collect();
+        assert_eq!(trains.iter().map(Sent::stamped).collect::<Vec<_>>(), [3, 1, 0]);
+        assert_eq!(trains[1].due, [100, 110, 120].map(Nanos));
+        for train in &trains {
+            assert!(train.schedule_errors().all(|(_, error)| error == 1));
+        }
+    }
 }

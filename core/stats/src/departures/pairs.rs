@@ -1,5 +1,7 @@
 //! Packet pairs (S2.4): how close together two packets leave, and the capacity that this measures.
 
+use dwell_units::Nanos;
+
 use super::{Asked, Sent, rate};
 use crate::distribution::{Distribution, Figures};
 
@@ -51,14 +53,14 @@ impl Pairs {
             None => self.unstamped += 1,
             Some(0) => self.merged += 1,
             Some(gap) if gap < 0 => self.reordered += 1,
-            Some(gap) => self.gaps.record(dwell_units::Nanos(gap)),
+            Some(gap) => self.gaps.record(Nanos(gap)),
         }
     }
 
     /// What they come to.
     pub fn figures(&self) -> PairFigures {
         let gap = self.gaps.figures();
-        let capacity = |gap: Option<dwell_units::Nanos>| rate(self.bits, gap?.0 as f64);
+        let capacity = |gap: Option<Nanos>| rate(self.bits, gap?.0 as f64);
         PairFigures {
             gap,
             capacity_bps: capacity(gap.min),
@@ -94,7 +96,6 @@ impl PairFigures {
 
 #[cfg(test)]
 mod tests {
-    use dwell_units::Nanos;
     use proptest::prelude::*;
 
     use super::*;
