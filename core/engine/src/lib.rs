@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod burner;
+pub mod departures;
 pub mod join;
 pub mod link;
 pub mod passage;

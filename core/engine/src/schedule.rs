@@ -68,6 +68,7 @@ pub struct Schedule {
     mean: f64,
     rng: Xoshiro256PlusPlus,
     sent: u64,
+    phase: f64,
     at: f64,
 }
 
@@ -75,7 +76,8 @@ impl Schedule {
     /// A schedule whose gaps have this mean; the first departure is at `phase`.
     pub fn new(gaps: Gaps, mean: f64, phase: Nanos, seed: u64) -> Self {
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        Self { gaps, mean, rng, sent: 0, at: phase.0 as f64 }
+        let phase = phase.0 as f64;
+        Self { gaps, mean, rng, sent: 0, phase, at: phase }
     }
 
     fn gap(&mut self) -> f64 {
@@ -99,9 +101,12 @@ impl Iterator for Schedule {
 
     /// The next departure. Fractions of a nanosecond are kept, so that the rate does not drift.
     fn next(&mut self) -> Option<Nanos> {
-        if self.sent > 0 {
-            self.at += self.gap();
-        }
+        self.at = match self.gaps {
+            // Not a sum, whose roundings would add up.
+            Gaps::Constant => self.phase + self.sent as f64 * self.mean,
+            _ if self.sent == 0 => self.phase,
+            _ => self.at + self.gap(),
+        };
         self.sent += 1;
         Some(Nanos(self.at.round() as i64))
     }

@@ -9,11 +9,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accuracy;
 mod bars;
 mod blocked;
 mod bootstrap;
 mod compare;
 mod delays;
+pub mod departures;
 mod dependence;
 mod direction;
 mod distribution;

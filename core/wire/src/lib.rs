@@ -12,6 +12,7 @@ pub mod icmp;
 pub mod id;
 pub mod iperf2;
 pub mod roundtrip;
+pub mod size;
 pub mod stamp;
 pub mod telemetry;
 pub mod text;

@@ -1,0 +1,443 @@
+//! Whether a sender keeps a rate accurately: the verdict for which S2 gives no tolerance (SEEDS,
+//! errors in S2).
+//!
+//! Accurate means that the median over trains of their rate lies within the tolerance of the rate
+//! asked for, and that the median over trains of each train's 95th percentile of |gap - scheduled
+//! gap| lies within its tolerance. Both are decided by an equivalence test: the interval of the median
+//! by order statistics, which believes nothing of the distribution but that trains are independent
+//! of each other, has to lie wholly within for `accurate` and wholly outside for `inaccurate`.
+//! Anything else cannot be told. A sender whose true median lies exactly at a limit is called
+//! accurate with at most half the probability that the confidence leaves.
+
+mod largest;
+mod published;
+mod words;
+
+use std::fmt;
+
+use dwell_engine::stamps::Rung;
+
+use crate::departures::Asked;
+use crate::distribution::Quantile;
+use crate::interval::{RealInterval, independent_quantile_ranks};
+
+pub use largest::{LargestRate, largest_rate};
+pub use published::{Measurable, PublishedDevice, PublishedRate, S2_DEVICES, S2_RATES};
+pub use words::{Attained, best_engines, in_words, sentence};
+
+/// How accurate is accurate, and how sure to be of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// How far the rate may be off, as a share of the rate asked for.
+    pub rate: f64,
+    /// How large a train's 95th percentile of |gap error| may be, as a share of the nominal gap.
+    pub gap: f64,
+    /// The fewest trains that allow a verdict.
+    pub trains: usize,
+    /// The confidence of the interval of each median.
+    pub confidence: f64,
+}
+
+/// What one train says of accuracy: the ends are the same where all of its stamps came, and otherwise
+/// hold whatever the absent ones would have been. A sender therefore gains nothing from trains that
+/// it, or its stamps, did not live through.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrainAccuracy {
+    /// The rate in bit/s.
+    pub rate_bps: RealInterval,
+    /// The 95th percentile of |gap - scheduled gap| in nanoseconds.
+    pub gap_error_p95: RealInterval,
+}
+
+/// The verdict on one sender at one rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Accuracy {
+    /// It keeps rate and gaps.
+    Accurate,
+    /// It does not.
+    Inaccurate {
+        /// What it misses.
+        why: Miss,
+    },
+    /// Nobody can tell from these trains.
+    CannotTell {
+        /// What would have to be otherwise.
+        why: Doubt,
+    },
+}
+
+/// What an inaccurate sender misses; prints as a clause.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Miss {
+    /// The rate, as a share of the one asked for.
+    Rate(RealInterval),
+    /// The gaps, as a share of the nominal gap.
+    Gaps(RealInterval),
+}
+
+/// Why there is no verdict; prints as a clause.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Doubt {
+    /// The stamps are the program's own, which do not see what the kernel did.
+    UserStamps,
+    /// There are too few trains.
+    FewTrains {
+        /// How many there are.
+        trains: usize,
+        /// How many it takes.
+        least: usize,
+    },
+    /// So many trains do not bracket a median with the confidence asked for.
+    Unbracketed,
+    /// Of too many trains stamps did not come, or they are too short for a 95th percentile.
+    Incomplete {
+        /// Of so many.
+        trains: usize,
+        /// So many there are.
+        of: usize,
+    },
+    /// The rate may or may not be within tolerance; as a share of the one asked for.
+    Rate(RealInterval),
+    /// The gaps may or may not be within tolerance; as a share of the nominal gap.
+    Gaps(RealInterval),
+}
+
+/// A verdict and what it rests on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judgement {
+    /// The verdict.
+    pub accuracy: Accuracy,
+    /// Trains that were judged.
+    pub trains: usize,
+    /// Where the median of the rate lies, in bit/s; `None` where there is no interval.
+    pub rate_bps: Option<RealInterval>,
+    /// Where the median of the 95th percentile of |gap error| lies, in nanoseconds.
+    pub gap_error_p95: Option<RealInterval>,
+}
+
+/// How an interval lies to what is allowed.
+enum Place {
+    Within,
+    Outside,
+    Across,
+}
+
+impl TrainAccuracy {
+    /// Whether both figures have a largest value at all.
+    fn is_known(&self) -> bool {
+        (self.rate_bps.high + self.gap_error_p95.high).is_finite()
+    }
+}
+
+impl Default for Tolerance {
+    /// 5 % of the rate, 10 % of the gap, 20 trains, intervals of 95 %.
+    fn default() -> Self {
+        Self { rate: 0.05, gap: 0.10, trains: 20, confidence: 0.95 }
+    }
+}
+
+impl Tolerance {
+    /// Judges the trains of one sender at one rate, whose departures were stamped on `rung`.
+    pub fn judge(&self, asked: &Asked, rung: Rung, trains: &[TrainAccuracy]) -> Judgement {
+        let ranks = independent_quantile_ranks(trains.len() as u64, Quantile::P50, self.confidence);
+        let of = |value: fn(&TrainAccuracy) -> RealInterval| Some(median(trains, ranks?, value));
+        let rate_bps = of(|train| train.rate_bps);
+        let gap_error_p95 = of(|train| train.gap_error_p95);
+        let why_not = if rung == Rung::User {
+            Some(Doubt::UserStamps)
+        } else if trains.len() < self.trains {
+            Some(Doubt::FewTrains { trains: trains.len(), least: self.trains })
+        } else {
+            None
+        };
+        let accuracy = match (why_not, rate_bps.zip(gap_error_p95)) {
+            (Some(why), _) => Accuracy::CannotTell { why },
+            (None, None) => Accuracy::CannotTell { why: Doubt::Unbracketed },
+            (None, Some((rate, gaps))) => {
+                let nominal = asked.rate_bps().unwrap_or(f64::NAN);
+                match self.decide(share_of(rate, nominal), share_of(gaps, asked.gap)) {
+                    Accuracy::CannotTell { .. } if !(rate.high + gaps.high).is_finite() => {
+                        let open = trains.iter().filter(|train| !train.is_known()).count();
+                        let why = Doubt::Incomplete { trains: open, of: trains.len() };
+                        Accuracy::CannotTell { why }
+                    }
+                    decided => decided,
+                }
+            }
+        };
+        Judgement { accuracy, trains: trains.len(), rate_bps, gap_error_p95 }
+    }
+
+    /// The verdict on intervals of rate and gaps, as shares of what was asked for.
+    fn decide(&self, rate: RealInterval, gaps: RealInterval) -> Accuracy {
+        // Limits themselves belong to neither side: values are whole nanoseconds, and many may lie
+        // exactly there.
+        let off = |share: f64| share - 1.0;
+        let rate_is = if -self.rate < off(rate.low) && off(rate.high) < self.rate {
+            Place::Within
+        } else if off(rate.high) < -self.rate || self.rate < off(rate.low) {
+            Place::Outside
+        } else {
+            Place::Across
+        };
+        let gaps_are = if gaps.high < self.gap {
+            Place::Within
+        } else if self.gap < gaps.low {
+            Place::Outside
+        } else {
+            Place::Across
+        };
+        match (rate_is, gaps_are) {
+            (Place::Outside, _) => Accuracy::Inaccurate { why: Miss::Rate(rate) },
+            (_, Place::Outside) => Accuracy::Inaccurate { why: Miss::Gaps(gaps) },
+            (Place::Across, _) => Accuracy::CannotTell { why: Doubt::Rate(rate) },
+            (_, Place::Across) => Accuracy::CannotTell { why: Doubt::Gaps(gaps) },
+            (Place::Within, Place::Within) => Accuracy::Accurate,
+        }
+    }
+}
+
+impl fmt::Display for Tolerance {
+    /// The definition, in one sentence.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "accurate: over at least {} trains, the median rate is within {} of the one asked for, \
+             and the median of each train's p95 of |gap error| is below {} of the gap, both with {} \
+             confidence",
+            self.trains,
+            Percent(self.rate),
+            Percent(self.gap),
+            Percent(self.confidence)
+        )
+    }
+}
+
+impl Accuracy {
+    /// The name in results.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Accurate => "accurate",
+            Self::Inaccurate { .. } => "inaccurate",
+            Self::CannotTell { .. } => "cannot-tell",
+        }
+    }
+}
+
+impl fmt::Display for Accuracy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accurate => f.write_str("accurate"),
+            Self::Inaccurate { why } => write!(f, "inaccurate: {why}"),
+            Self::CannotTell { why } => write!(f, "cannot tell: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Miss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rate(rate) => write!(f, "the rate is {} of the one asked for", Between(*rate)),
+            Self::Gaps(gaps) => write!(f, "gaps are off by {} of the gap", Between(*gaps)),
+        }
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UserStamps => f.write_str("only the program's own clock was read at departures"),
+            Self::FewTrains { trains, least } => write!(f, "{trains} trains, of at least {least}"),
+            Self::Unbracketed => f.write_str("too few trains for this confidence"),
+            Self::Incomplete { trains, of } => {
+                write!(f, "{trains} of {of} trains lack stamps, or gaps enough for a p95")
+            }
+            Self::Rate(rate) => {
+                write!(f, "the rate may be {} of the one asked for", Between(*rate))
+            }
+            Self::Gaps(gaps) => write!(f, "gaps may be off by {} of the gap", Between(*gaps)),
+        }
+    }
+}
+
+/// A share in percent, to a tenth of one.
+struct Percent(f64);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", (self.0 * 1_000.0).round() / 10.0)
+    }
+}
+
+/// An interval of shares.
+struct Between(RealInterval);
+
+impl fmt::Display for Between {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [low, high] = [self.0.low, self.0.high].map(|end| Percent(end).to_string());
+        match low == high {
+            true => f.write_str(&low),
+            false => write!(f, "{low} to {high}"),
+        }
+    }
+}
+
+/// The interval of the median between these ranks, the lower end among what values are at least and
+/// the upper among what they are at most.
+fn median(
+    trains: &[TrainAccuracy],
+    (low, high): (u64, u64),
+    value: fn(&TrainAccuracy) -> RealInterval,
+) -> RealInterval {
+    let ranked = |end: fn(RealInterval) -> f64, rank: u64| {
+        let mut ends: Vec<f64> = trains.iter().map(|train| end(value(train))).collect();
+        *ends.select_nth_unstable_by(rank as usize - 1, f64::total_cmp).1
+    };
+    RealInterval { low: ranked(|span| span.low, low), high: ranked(|span| span.high, high) }
+}
+
+fn share_of(interval: RealInterval, whole: f64) -> RealInterval {
+    RealInterval { low: interval.low / whole, high: interval.high / whole }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// 1,250 B at 100 Mbit/s.
+    const ASKED: Asked = Asked { bits: 1e4, gap: 1e5, deadline: None, same_clock: true };
+
+    fn train(rate: f64, gap_error: f64) -> TrainAccuracy {
+        let exactly = |value| RealInterval { low: value, high: value };
+        TrainAccuracy { rate_bps: exactly(rate * 1e8), gap_error_p95: exactly(gap_error * 1e5) }
+    }
+
+    fn unknown() -> TrainAccuracy {
+        let anything = RealInterval { low: 0.0, high: f64::INFINITY };
+        TrainAccuracy { rate_bps: anything, gap_error_p95: anything }
+    }
+
+    fn judge(trains: &[TrainAccuracy]) -> Accuracy {
+        Tolerance::default().judge(&ASKED, Rung::KernelSw, trains).accuracy
+    }
+
+    fn level(accuracy: Accuracy) -> u8 {
+        match accuracy {
+            Accuracy::Inaccurate { .. } => 0,
+            Accuracy::CannotTell { .. } => 1,
+            Accuracy::Accurate => 2,
+        }
+    }
+
+    #[test]
+    fn a_sender_well_within_is_accurate_and_one_well_outside_is_not() {
+        assert_eq!(judge(&[train(1.01, 0.02); 20]), Accuracy::Accurate);
+        let slow = judge(&[train(0.9, 0.02); 20]);
+        assert_eq!(slow.to_string(), "inaccurate: the rate is 90 % of the one asked for");
+        assert_eq!(judge(&[train(1.06, 0.0); 20]).name(), "inaccurate");
+        let uneven = judge(&[train(1.0, 0.5); 20]);
+        assert_eq!(uneven.to_string(), "inaccurate: gaps are off by 50 % of the gap");
+    }
+
+    #[test]
+    fn exactly_at_a_limit_nobody_can_tell() {
+        assert_eq!(level(judge(&[train(1.0, 0.1); 100])), 1);
+        let rates = Tolerance { rate: 0.5, ..Tolerance::default() };
+        for rate in [0.5, 1.5] {
+            let found = rates.judge(&ASKED, Rung::KernelSw, &[train(rate, 0.0); 100]);
+            assert_eq!(level(found.accuracy), 1);
+        }
+    }
+
+    #[test]
+    fn a_median_that_may_lie_on_either_side_cannot_be_told() {
+        let mixed: Vec<_> = (0..20).map(|n| train(1.0, if n < 12 { 0.05 } else { 0.3 })).collect();
+        assert_eq!(
+            judge(&mixed).to_string(),
+            "cannot tell: gaps may be off by 5 % to 30 % of the gap"
+        );
+        // Ranks 6 and 15 of 20: five outliers do no harm.
+        let good: Vec<_> = (0..20).map(|n| train(1.0, if n < 15 { 0.05 } else { 0.3 })).collect();
+        assert_eq!(judge(&good), Accuracy::Accurate);
+    }
+
+    #[test]
+    fn few_trains_and_the_programs_own_stamps_never_have_a_verdict() {
+        assert_eq!(
+            judge(&[train(1.0, 0.0); 19]).to_string(),
+            "cannot tell: 19 trains, of at least 20"
+        );
+        for error in [0.0, 0.9] {
+            let trains = [train(1.0, error); 40];
+            let found = Tolerance::default().judge(&ASKED, Rung::User, &trains);
+            assert_eq!(found.accuracy, Accuracy::CannotTell { why: Doubt::UserStamps });
+            assert!(found.rate_bps.is_some(), "the figures are shown all the same");
+        }
+        let few = Tolerance { trains: 3, ..Tolerance::default() };
+        let found = few.judge(&ASKED, Rung::Hw, &[train(1.0, 0.0); 5]);
+        assert_eq!(found.accuracy, Accuracy::CannotTell { why: Doubt::Unbracketed });
+        assert_eq!((found.rate_bps, judge(&[]).name()), (None, "cannot-tell"));
+    }
+
+    #[test]
+    fn trains_without_stamps_are_held_against_any_verdict() {
+        let with = |n: usize, of: TrainAccuracy| {
+            let known = std::iter::repeat_n(of, 20 - n);
+            known.chain(std::iter::repeat_n(unknown(), n)).collect::<Vec<_>>()
+        };
+        assert_eq!(judge(&with(5, train(1.0, 0.05))), Accuracy::Accurate);
+        assert_eq!(
+            judge(&with(6, train(1.0, 0.05))).to_string(),
+            "cannot tell: 6 of 20 trains lack stamps, or gaps enough for a p95"
+        );
+        assert_eq!(level(judge(&with(5, train(1.0, 0.5)))), 0);
+        assert_eq!(level(judge(&with(6, train(1.0, 0.5)))), 1);
+    }
+
+    #[test]
+    fn the_definition_is_printed_with_its_numbers() {
+        assert_eq!(
+            Tolerance::default().to_string(),
+            "accurate: over at least 20 trains, the median rate is within 5 % of the one asked for, \
+             and the median of each train's p95 of |gap error| is below 10 % of the gap, both with \
+             95 % confidence"
+        );
+    }
+
+    #[test]
+    fn without_a_gap_there_is_nothing_to_be_accurate_about() {
+        let pairs = Asked { gap: 0.0, ..ASKED };
+        let found = Tolerance::default().judge(&pairs, Rung::KernelSw, &[train(1.0, 0.0); 30]);
+        assert_eq!(found.accuracy.name(), "cannot-tell");
+    }
+
+    proptest! {
+        #[test]
+        fn trains_that_are_all_worse_never_raise_the_verdict(
+            base in proptest::collection::vec((0.8..1.2, 0.0..0.3, 0.0..0.2, 0.0..0.2), 20..60),
+        ) {
+            let before: Vec<_> = base.iter().map(|&(rate, gap, ..)| train(rate, gap)).collect();
+            let worse = |&(rate, gap, slower, wider): &(f64, f64, f64, f64)| {
+                train(if rate > 1.0 { rate + slower } else { rate - slower }, gap + wider)
+            };
+            let after: Vec<_> = base.iter().map(worse).collect();
+            prop_assert!(level(judge(&after)) <= level(judge(&before)));
+        }
+
+        #[test]
+        fn stamps_that_get_lost_never_turn_one_verdict_into_another(
+            base in proptest::collection::vec((0.9..1.1, 0.0..0.2, any::<bool>()), 20..60),
+        ) {
+            let all: Vec<_> = base.iter().map(|&(rate, gap, _)| train(rate, gap)).collect();
+            let kept = |&(rate, gap, lost): &(f64, f64, bool)| match lost {
+                true => unknown(),
+                false => train(rate, gap),
+            };
+            let kept: Vec<_> = base.iter().map(kept).collect();
+            let (all, kept) = (level(judge(&all)), level(judge(&kept)));
+            prop_assert!(kept == all || kept == 1, "{all} {kept}");
+        }
+    }
+}

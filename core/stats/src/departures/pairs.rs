@@ -1,0 +1,157 @@
+//! Packet pairs (S2.4): how close together two packets leave, and the capacity that this measures.
+
+use dwell_units::Nanos;
+
+use super::{Asked, Sent, rate};
+use crate::distribution::{Distribution, Figures};
+
+/// Figures of pairs, taken in one by one. Memory is bounded.
+#[derive(Clone, Debug)]
+pub struct Pairs {
+    bits: f64,
+    gaps: Distribution,
+    merged: u64,
+    reordered: u64,
+    unstamped: u64,
+    discarded: u64,
+}
+
+/// What pairs come to. Every pair is one of: with a gap, merged, reordered, unstamped, discarded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PairFigures {
+    /// The gaps g = t2 - t1 (S2.6) that are above 0.
+    pub gap: Figures,
+    /// 8 s / g in bit/s from the smallest gap: the largest capacity that the sender can measure.
+    pub capacity_bps: Option<f64>,
+    /// 8 s / g in bit/s from the median gap: the capacity that it measures as a rule.
+    pub capacity_median_bps: Option<f64>,
+    /// Pairs whose stamps are the same: both packets were one to whoever stamped them (segmentation
+    /// offload), or its clock is too coarse. An artefact, and no capacity without limit.
+    pub merged: u64,
+    /// Pairs whose second packet left first.
+    pub reordered: u64,
+    /// Pairs of which a stamp did not come.
+    pub unstamped: u64,
+    /// Pairs during which a clock was stepped.
+    pub discarded: u64,
+}
+
+impl Pairs {
+    /// None yet, of packets as asked for.
+    pub fn new(asked: &Asked) -> Self {
+        let gaps = Distribution::new();
+        Self { bits: asked.bits, gaps, merged: 0, reordered: 0, unstamped: 0, discarded: 0 }
+    }
+
+    /// Takes a pair in: the first two packets of these.
+    pub fn record(&mut self, pair: &Sent) {
+        if pair.stepped {
+            self.discarded += 1;
+            return;
+        }
+        match pair.gaps().next().and_then(|(_, gap)| gap) {
+            None => self.unstamped += 1,
+            Some(0) => self.merged += 1,
+            Some(gap) if gap < 0 => self.reordered += 1,
+            Some(gap) => self.gaps.record(Nanos(gap)),
+        }
+    }
+
+    /// What they come to.
+    pub fn figures(&self) -> PairFigures {
+        let gap = self.gaps.figures();
+        let capacity = |gap: Option<Nanos>| rate(self.bits, gap?.0 as f64);
+        PairFigures {
+            gap,
+            capacity_bps: capacity(gap.min),
+            capacity_median_bps: capacity(gap.p50),
+            merged: self.merged,
+            reordered: self.reordered,
+            unstamped: self.unstamped,
+            discarded: self.discarded,
+        }
+    }
+
+    /// The distribution of gaps, for curves.
+    pub fn gaps(&self) -> &Distribution {
+        &self.gaps
+    }
+}
+
+impl PairFigures {
+    /// The scalar results by name; `None` where not to be had.
+    pub fn values(&self) -> [(&'static str, Option<f64>); 7] {
+        let count = |n: u64| Some(n as f64);
+        [
+            ("min_gap_ns", self.gap.min.map(|gap| gap.0 as f64)),
+            ("capacity_bps", self.capacity_bps),
+            ("capacity_median_bps", self.capacity_median_bps),
+            ("merged_pairs", count(self.merged)),
+            ("reordered_pairs", count(self.reordered)),
+            ("unstamped_pairs", count(self.unstamped)),
+            ("discarded_pairs", count(self.discarded)),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ASKED: Asked = Asked { bits: 1_600.0, gap: 0.0, deadline: None, same_clock: true };
+
+    fn of(stamps: &[[Option<i64>; 2]]) -> PairFigures {
+        let mut pairs = Pairs::new(&ASKED);
+        for pair in stamps {
+            let left = pair.map(|at| at.map(Nanos));
+            pairs.record(&Sent { due: &[Nanos(0); 2], left: &left, stepped: false });
+        }
+        pairs.figures()
+    }
+
+    #[test]
+    fn the_smallest_gap_says_which_capacity_can_be_measured() {
+        let found = of(&[[5, 1_605], [0, 800], [7, 1_007]].map(|pair| pair.map(Some)));
+        assert_eq!((found.gap.min, found.gap.p50), (Some(Nanos(800)), Some(Nanos(1_000))));
+        // 200 B in 800 ns are 2 Gbit/s.
+        assert_eq!(found.capacity_bps, Some(2e9));
+        assert_eq!(found.capacity_median_bps, Some(1.6e9));
+    }
+
+    #[test]
+    fn a_gap_of_nought_is_an_artefact_and_no_capacity() {
+        let found = of(&[[Some(3), Some(3)]; 25]);
+        assert_eq!((found.merged, found.gap.count), (25, 0));
+        assert_eq!((found.capacity_bps, found.capacity_median_bps), (None, None));
+        assert_eq!(found.values()[0], ("min_gap_ns", None));
+    }
+
+    #[test]
+    fn a_clock_step_discards_the_pair() {
+        let mut pairs = Pairs::new(&ASKED);
+        let left = [Some(Nanos(1)), Some(Nanos(9))];
+        pairs.record(&Sent { due: &[Nanos(0); 2], left: &left, stepped: true });
+        assert_eq!((pairs.figures().discarded, pairs.figures().gap.count), (1, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn every_pair_is_counted_once_and_the_smallest_gap_is_that_of_some_pair(
+            pairs in proptest::collection::vec(
+                [proptest::option::of(-50..50_i64), proptest::option::of(-50..50_i64)], 0..60,
+            ),
+        ) {
+            let found = of(&pairs);
+            let gaps: Vec<i64> =
+                pairs.iter().filter_map(|pair| Some(pair[1]? - pair[0]?)).collect();
+            let least = gaps.iter().copied().filter(|gap| *gap > 0).min();
+            prop_assert_eq!(found.gap.min.map(|gap| gap.0), least);
+            prop_assert_eq!(found.unstamped as usize, pairs.len() - gaps.len());
+            let all = found.gap.count + found.merged + found.reordered + found.unstamped;
+            prop_assert_eq!(all as usize, pairs.len());
+            prop_assert!(found.capacity_bps.is_none_or(f64::is_finite));
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Figures of one packet train (S2.5, S2.6).
+
+use dwell_units::Nanos;
+
+use super::variability::Variability;
+use super::{Asked, Sent, rate};
+use crate::accuracy::TrainAccuracy;
+use crate::distribution::{Distribution, Figures, Quantile};
+use crate::interval::RealInterval;
+
+/// What one train comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainFigures {
+    /// Packets that were due.
+    pub packets: u64,
+    /// Those whose stamp did not come.
+    pub unstamped: u64,
+    /// r in bit/s by S2's equation (1), which is 8 s (n - 1) / (t_(n-1) - t_0); `None` unless every
+    /// stamp came: a packet without one may not have left at all.
+    pub rate_bps: Option<f64>,
+    /// S2's j, four ways.
+    pub variability: Variability,
+    /// |gap - scheduled gap|.
+    pub gap_error: Figures,
+    /// Departure minus due of all packets but the first; no figures where they are not on one clock.
+    pub schedule_error: Figures,
+    /// The same of the first packet, which finds the sender cold.
+    pub first_schedule_error: Option<Nanos>,
+    /// Packets that left later than the deadline after they were due ([`Asked::deadline`]).
+    pub missed: Option<u64>,
+    /// Runs of packets that left too close together.
+    pub bursts: Bursts,
+    /// Gaps that are longer than scheduled by more than one nominal gap.
+    pub holes: u64,
+    /// What the train says of accuracy, between what is possible where stamps did not come.
+    pub accuracy: TrainAccuracy,
+}
+
+/// Runs of packets of which each left after less than half its scheduled gap: what a sender does that
+/// catches up, and what a card does that sends a queue at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bursts {
+    /// How many runs.
+    pub count: u64,
+    /// Packets of the longest, with the one before its first short gap; 0 where there is none.
+    pub longest: u64,
+}
+
+impl TrainFigures {
+    /// The figures of a train whose stamps are comparable; `None` where a clock was stepped while it
+    /// was sent.
+    pub fn of(train: &Sent, asked: &Asked) -> Option<Self> {
+        if train.stepped {
+            return None;
+        }
+        let gaps: Vec<_> = train.gaps().map(|(_, gap)| gap).collect();
+        let errors = gap_errors(train);
+        let mut schedule_error = Distribution::new();
+        let mut first_schedule_error = None;
+        let mut missed = 0;
+        for (packet, error) in train.schedule_errors().filter(|_| asked.same_clock) {
+            missed += u64::from(error as f64 > asked.deadline_ns());
+            match packet {
+                0 => first_schedule_error = Some(Nanos(error)),
+                _ => schedule_error.record(Nanos(error)),
+            }
+        }
+        let accuracy = TrainAccuracy {
+            rate_bps: possible_rate(train, asked.bits),
+            gap_error_p95: possible_p95(&errors, gaps.len()),
+        };
+        let unstamped = (train.due.len() - train.stamped()) as u64;
+        let whole = unstamped == 0 && accuracy.rate_bps.high.is_finite();
+        Some(Self {
+            packets: train.due.len() as u64,
+            unstamped,
+            rate_bps: whole.then_some(accuracy.rate_bps.high),
+            variability: Variability::of(&gaps, asked.gap),
+            gap_error: figures(&errors),
+            schedule_error: schedule_error.figures(),
+            first_schedule_error,
+            missed: asked.same_clock.then_some(missed),
+            bursts: Bursts::of(train.gaps()),
+            holes: holes(train, asked.gap),
+            accuracy,
+        })
+    }
+
+    /// Whether it has a hole. A train with one is marked as such, and nothing in it is smoothed.
+    pub fn holed(&self) -> bool {
+        self.holes > 0
+    }
+}
+
+impl Bursts {
+    /// Of scheduled and actual gaps; a gap that is not known ends a run.
+    fn of(gaps: impl Iterator<Item = (i64, Option<i64>)>) -> Self {
+        let mut bursts = Self::default();
+        let mut run = 0;
+        for (scheduled, gap) in gaps {
+            let short = gap.is_some_and(|gap| i128::from(gap) * 2 < i128::from(scheduled));
+            run = if short { run + 1 } else { 0 };
+            bursts.count += u64::from(run == 1);
+            bursts.longest = bursts.longest.max(if run > 0 { run + 1 } else { 0 });
+        }
+        bursts
+    }
+}
+
+/// |gap - scheduled gap| of every gap that is known, in their order.
+pub(super) fn gap_errors(train: &Sent) -> Vec<i64> {
+    train
+        .gaps()
+        .filter_map(|(scheduled, gap)| Some(gap?.saturating_sub(scheduled).saturating_abs()))
+        .collect()
+}
+
+fn holes(train: &Sent, nominal: f64) -> u64 {
+    let longer = |(scheduled, gap): (i64, Option<i64>)| {
+        gap.is_some_and(|gap| gap.saturating_sub(scheduled) as f64 > nominal)
+    };
+    train.gaps().filter(|gaps| longer(*gaps)).count() as u64
+}
+
+fn figures(values: &[i64]) -> Figures {
+    let mut distribution = Distribution::new();
+    values.iter().for_each(|value| distribution.record(Nanos(*value)));
+    distribution.figures()
+}
+
+/// Equation (1) if no packet without a stamp between the first and the last had left, and if all
+/// had. Anything where the first or the last has no stamp.
+fn possible_rate(train: &Sent, bits: f64) -> RealInterval {
+    let unknown = RealInterval { low: 0.0, high: f64::INFINITY };
+    let Some(last) = train.due.len().checked_sub(1).filter(|last| *last > 0) else {
+        return unknown;
+    };
+    let Some((from, to)) = train.left(0).zip(train.left(last)) else { return unknown };
+    let of = |gaps: usize| rate(bits * gaps as f64, to.saturating_sub(from) as f64);
+    match of(train.stamped() - 1).zip(of(last)) {
+        Some((low, high)) => RealInterval { low, high },
+        None => unknown,
+    }
+}
+
+/// The nearest-rank 95th percentile of `gaps` values of which these are known, if all others were 0
+/// and if all were endless. Anything where that many have none ([`Quantile::rank`]).
+fn possible_p95(known: &[i64], gaps: usize) -> RealInterval {
+    let Some(rank) = Quantile::P95.rank(gaps as u64) else {
+        return RealInterval { low: 0.0, high: f64::INFINITY };
+    };
+    let mut sorted = known.to_vec();
+    sorted.sort_unstable();
+    let at = |rank: usize| rank.checked_sub(1).and_then(|index| sorted.get(index));
+    let rank = rank as usize;
+    RealInterval {
+        low: at(rank.saturating_sub(gaps - known.len())).map_or(0.0, |value| *value as f64),
+        high: at(rank).map_or(f64::INFINITY, |value| *value as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::departures::Pattern;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::percentile::percentile;
+
+    /// 100 packets of 1,000 bits in a second, 10 ms apart.
+    const ASKED: Asked = Asked { bits: 1e3, gap: 1e7, deadline: None, same_clock: true };
+
+    fn due(packets: i64) -> Vec<Nanos> {
+        (0..packets).map(|n| Nanos(n * 10_000_000)).collect()
+    }
+
+    fn figures_of(due: &[Nanos], left: &[Option<i64>]) -> TrainFigures {
+        let left: Vec<_> = left.iter().map(|at| at.map(Nanos)).collect();
+        TrainFigures::of(&Sent { due, left: &left, stepped: false }, &ASKED).unwrap()
+    }
+
+    /// Packets due every 10 ms that left so late, in milliseconds.
+    fn late(late: &[Option<i64>]) -> TrainFigures {
+        let left: Vec<_> =
+            (0..).zip(late).map(|(n, late)| Some((n * 10 + (*late)?) * 1_000_000)).collect();
+        figures_of(&due(late.len() as i64), &left)
+    }
+
+    #[test]
+    fn a_packet_that_is_held_up_makes_a_hole_and_those_that_catch_up_a_burst() {
+        // Departures in ms: 0 10 41 42 43 50.
+        let train = late(&[0, 0, 21, 12, 3, 0].map(Some));
+        assert_eq!((train.holes, train.holed()), (1, true));
+        assert_eq!(train.bursts, Bursts { count: 1, longest: 3 });
+        assert_eq!(train.missed, Some(2), "one more than 10 ms late, and one more still");
+        // The rate of the whole is what was asked for: only marks tell of the hole.
+        assert_eq!(train.rate_bps, Some(1e5));
+        assert_eq!(train.gap_error.max, Some(Nanos(21_000_000)));
+        assert_eq!(train.schedule_error.max, Some(Nanos(21_000_000)));
+    }
+
+    #[test]
+    fn a_gap_of_twice_the_scheduled_one_is_no_hole_yet() {
+        assert_eq!(late(&[0, 10, 10].map(Some)).holes, 0);
+        assert_eq!(late(&[0, 11, 11].map(Some)).holes, 1);
+        assert_eq!(late(&[0, 10, 10].map(Some)).missed, Some(0));
+    }
+
+    #[test]
+    fn the_first_packet_is_judged_apart() {
+        let train = late(&[5, 1, 1].map(Some));
+        assert_eq!(train.first_schedule_error, Some(Nanos(5_000_000)));
+        assert_eq!(
+            (train.schedule_error.count, train.schedule_error.max),
+            (2, Some(Nanos(1_000_000)))
+        );
+    }
+
+    #[test]
+    fn gaps_next_to_a_packet_without_a_stamp_are_absent() {
+        let train = late(&[Some(0), None, Some(0), Some(0)]);
+        assert_eq!((train.unstamped, train.gap_error.count, train.holes), (1, 1, 0));
+        assert_eq!(train.rate_bps, None);
+        let RealInterval { low, high } = train.accuracy.rate_bps;
+        assert!((low - 1e5 * 2.0 / 3.0).abs() < 1e-6 && high == 1e5, "{low} {high}");
+        let blind = late(&[None, Some(0), Some(0)]);
+        assert_eq!(blind.accuracy.rate_bps, RealInterval { low: 0.0, high: f64::INFINITY });
+        assert_eq!(figures_of(&due(3), &[]).unstamped, 3);
+        assert_eq!(figures_of(&[], &[]).packets, 0);
+    }
+
+    #[test]
+    fn stamps_of_another_clock_have_gaps_and_no_schedule_error() {
+        let (due, left) = (due(3), [7, 10_000_007, 20_000_009].map(|at| Some(Nanos(at))));
+        let asked = Asked { same_clock: false, ..ASKED };
+        let train = Sent { due: &due, left: &left, stepped: false };
+        let found = TrainFigures::of(&train, &asked).unwrap();
+        assert_eq!((found.gap_error.max, found.schedule_error.count), (Some(Nanos(2)), 0));
+        assert_eq!((found.first_schedule_error, found.missed), (None, None));
+        assert_eq!(TrainFigures::of(&Sent { stepped: true, ..train }, &asked), None);
+    }
+
+    #[test]
+    fn the_limit_of_deadlines_can_be_set() {
+        let (due, left) = (due(3), [0, 10_500_000, 22_000_000].map(|at| Some(Nanos(at))));
+        let train = Sent { due: &due, left: &left, stepped: false };
+        let asked = Asked { deadline: Some(Nanos::from_millis(1)), ..ASKED };
+        assert_eq!(TrainFigures::of(&train, &asked).unwrap().missed, Some(1));
+    }
+
+    #[test]
+    fn stamps_that_are_all_the_same_have_no_rate() {
+        let train = figures_of(&due(3), &[Some(4); 3]);
+        assert_eq!((train.rate_bps, train.bursts.longest), (None, 3));
+    }
+
+    #[test]
+    fn a_train_too_short_for_a_95th_percentile_may_be_anything() {
+        let short = late(&[Some(0); 20]);
+        assert_eq!((short.gap_error.p95, short.accuracy.gap_error_p95.high), (None, f64::INFINITY));
+        let long = late(&[Some(0); 21]);
+        assert_eq!(long.accuracy.gap_error_p95, RealInterval { low: 0.0, high: 0.0 });
+    }
+
+    proptest! {
+        #[test]
+        fn the_rate_of_a_perfect_schedule_is_exact(
+            count in 21..200_u32, gap in 1_000..20_000_000_i64, bytes in 44..1_515_i64,
+            start in -1_000_000_000..1_000_000_000_i64,
+        ) {
+            let pattern = Pattern::Train { count, repeat: 1, gap: gap as f64, pause: None };
+            let due = pattern.departures().unwrap();
+            let left: Vec<_> = due.at().iter().map(|at| Some(*at + Nanos(start))).collect();
+            let asked = Asked { bits: bytes as f64 * 8.0, gap: gap as f64, ..ASKED };
+            let train = Sent { due: due.at(), left: &left, stepped: false };
+            let found = TrainFigures::of(&train, &asked).unwrap();
+            let (rate, exact) = (found.rate_bps.unwrap(), asked.rate_bps().unwrap());
+            prop_assert!((rate / exact - 1.0).abs() <= 4.0 * f64::EPSILON, "{rate} {exact}");
+            prop_assert_eq!(found.variability.successive, Some(0.0));
+            prop_assert_eq!(found.variability.nominal, Some(0.0));
+            prop_assert_eq!(found.gap_error.max, Some(Nanos(0)));
+            prop_assert_eq!(found.first_schedule_error, Some(Nanos(start)));
+            prop_assert_eq!((found.holes, found.bursts), (0, Bursts::default()));
+        }
+
+        #[test]
+        fn what_is_possible_holds_whatever_the_absent_stamps_would_have_been(
+            errors in proptest::collection::vec((0..1_000_000_i64, any::<bool>()), 2..120),
+        ) {
+            let known: Vec<_> = errors.iter().filter(|(_, known)| *known).map(|(e, _)| *e).collect();
+            let all: Vec<_> = errors.iter().map(|(error, _)| *error).collect();
+            let possible = possible_p95(&known, all.len());
+            let p95 = percentile(&all, Quantile::P95).map_or(0.0, |p95| p95.0 as f64);
+            prop_assert!((possible.low..=possible.high).contains(&p95), "{possible:?} {p95}");
+            if known.len() == all.len() && all.len() >= 20 {
+                prop_assert_eq!(possible, RealInterval { low: p95, high: p95 });
+            }
+        }
+
+        #[test]
+        fn counts_agree_with_a_naive_walk(
+            late in proptest::collection::vec(proptest::option::weighted(0.8, 0..40_i64), 2..60),
+        ) {
+            let found = self::late(&late);
+            let left = |n: usize| Some(n as i64 * 10 + late[n]?);
+            let gap = |n: usize| Some(left(n)? - left(n - 1)?);
+            let holes = (1..late.len()).filter(|n| gap(*n).is_some_and(|gap| gap > 20)).count();
+            let short: Vec<bool> =
+                (1..late.len()).map(|n| gap(n).is_some_and(|gap| gap < 5)).collect();
+            let runs: Vec<usize> =
+                short.split(|short| !short).map(<[bool]>::len).filter(|len| *len > 0).collect();
+            prop_assert_eq!(found.holes as usize, holes);
+            prop_assert_eq!(found.bursts.count as usize, runs.len());
+            let longest = runs.iter().max().map_or(0, |len| len + 1);
+            prop_assert_eq!(found.bursts.longest as usize, longest);
+            let missed = late.iter().flatten().filter(|late| **late > 10).count() as u64;
+            prop_assert_eq!(found.missed, Some(missed));
+            prop_assert_eq!(found.unstamped as usize, late.iter().filter(|l| l.is_none()).count());
+        }
+
+        #[test]
+        fn no_stamps_make_it_panic(
+            due in proptest::collection::vec(any::<i64>(), 0..30),
+            left in proptest::collection::vec(proptest::option::of(any::<i64>()), 0..40),
+        ) {
+            let due: Vec<_> = due.into_iter().map(Nanos).collect();
+            figures_of(&due, &left);
+        }
+    }
+}

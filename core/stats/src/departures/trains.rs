@@ -1,0 +1,211 @@
+//! Figures over all trains of a pattern. Trains with holes and late packets count like all others;
+//! only those during which a clock was stepped are left out, and counted.
+
+use dwell_units::Nanos;
+
+use super::train::{Bursts, TrainFigures, gap_errors};
+use super::variability::{Variability, mean};
+use super::{Asked, Sent};
+use crate::accuracy::TrainAccuracy;
+use crate::distribution::{Distribution, Figures};
+
+/// Trains, taken in one by one. Memory is 250 B a train, and bounded for packets.
+#[derive(Clone, Debug)]
+pub struct Trains {
+    asked: Asked,
+    accuracies: Vec<TrainAccuracy>,
+    rates: Vec<f64>,
+    variabilities: Vec<Variability>,
+    gap: Distribution,
+    gap_error: Distribution,
+    schedule_error: Distribution,
+    first_schedule_error: Distribution,
+    packets: u64,
+    unstamped: u64,
+    missed: u64,
+    bursts: Bursts,
+    holed: u64,
+    discarded: u64,
+}
+
+impl Trains {
+    /// None yet.
+    pub fn new(asked: Asked) -> Self {
+        Self {
+            asked,
+            accuracies: Vec::new(),
+            rates: Vec::new(),
+            variabilities: Vec::new(),
+            gap: Distribution::new(),
+            gap_error: Distribution::new(),
+            schedule_error: Distribution::new(),
+            first_schedule_error: Distribution::new(),
+            packets: 0,
+            unstamped: 0,
+            missed: 0,
+            bursts: Bursts::default(),
+            holed: 0,
+            discarded: 0,
+        }
+    }
+
+    /// Takes a train in and returns its own figures; `None` where it is discarded.
+    pub fn record(&mut self, train: &Sent) -> Option<TrainFigures> {
+        let Some(figures) = TrainFigures::of(train, &self.asked) else {
+            self.discarded += 1;
+            return None;
+        };
+        train.gaps().filter_map(|(_, gap)| gap).for_each(|gap| self.gap.record(Nanos(gap)));
+        gap_errors(train).into_iter().for_each(|error| self.gap_error.record(Nanos(error)));
+        for (packet, error) in train.schedule_errors().filter(|_| self.asked.same_clock) {
+            let distribution = match packet {
+                0 => &mut self.first_schedule_error,
+                _ => &mut self.schedule_error,
+            };
+            distribution.record(Nanos(error));
+        }
+        self.accuracies.push(figures.accuracy);
+        self.rates.extend(figures.rate_bps);
+        self.variabilities.push(figures.variability);
+        self.packets += figures.packets;
+        self.unstamped += figures.unstamped;
+        self.missed += figures.missed.unwrap_or(0);
+        self.bursts.count += figures.bursts.count;
+        self.bursts.longest = self.bursts.longest.max(figures.bursts.longest);
+        self.holed += u64::from(figures.holed());
+        Some(figures)
+    }
+
+    /// What every train says of accuracy, in their order, without those discarded: what
+    /// [`crate::accuracy::Tolerance::judge`] takes.
+    pub fn accuracies(&self) -> &[TrainAccuracy] {
+        &self.accuracies
+    }
+
+    /// What was asked of them.
+    pub fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// How many trains have a hole.
+    pub fn holed(&self) -> u64 {
+        self.holed
+    }
+
+    /// How many trains were left out because a clock was stepped.
+    pub fn discarded(&self) -> u64 {
+        self.discarded
+    }
+
+    /// How many packets have no stamp.
+    pub fn unstamped(&self) -> u64 {
+        self.unstamped
+    }
+
+    /// The distribution of |gap - scheduled gap|, for curves.
+    pub fn gap_errors(&self) -> &Distribution {
+        &self.gap_error
+    }
+
+    /// The distributions of which anything is known, by their names in results: gaps, |gap -
+    /// scheduled gap|, and schedule errors, those of first packets apart.
+    pub fn metrics(&self) -> impl Iterator<Item = (&'static str, Figures)> + '_ {
+        let all = [
+            ("gap_ns", &self.gap),
+            ("gap_error_ns", &self.gap_error),
+            ("schedule_error_ns", &self.schedule_error),
+            ("first_schedule_error_ns", &self.first_schedule_error),
+        ];
+        let known = all.into_iter().filter(|(_, distribution)| distribution.count() > 0);
+        known.map(|(name, distribution)| (name, distribution.figures()))
+    }
+
+    /// The scalar results by name; `None` where not to be had. The rate is the median of the trains
+    /// whose every stamp came (nearest rank; that of a single train is its own), each j the mean over
+    /// trains.
+    pub fn values(&self) -> [(&'static str, Option<f64>); 13] {
+        let count = |n: u64| Some(n as f64);
+        let j = Variability::EXPLAINED.map(|(name, _)| name);
+        let j_of = |n: usize| {
+            let of = self.variabilities.iter().filter_map(|one| one.values()[n].1);
+            (j[n], mean(of))
+        };
+        [
+            ("rate_bps", median(&self.rates)),
+            j_of(0),
+            j_of(1),
+            j_of(2),
+            j_of(3),
+            ("missed_deadlines", self.asked.same_clock.then_some(self.missed as f64)),
+            ("bursts", count(self.bursts.count)),
+            ("longest_burst_packets", count(self.bursts.longest)),
+            ("trains", count(self.accuracies.len() as u64)),
+            ("holed_trains", count(self.holed)),
+            ("discarded_trains", count(self.discarded)),
+            ("packets", count(self.packets)),
+            ("unstamped_packets", count(self.unstamped)),
+        ]
+    }
+}
+
+/// The nearest-rank median, also of a single value.
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(values.len().div_ceil(2).checked_sub(1)?).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const ASKED: Asked = Asked { bits: 1e3, gap: 1e4, deadline: None, same_clock: true };
+    const DUE: [Nanos; 3] = [Nanos(0), Nanos(10_000), Nanos(20_000)];
+
+    fn record(trains: &mut Trains, left: [Option<i64>; 3], stepped: bool) {
+        let left = left.map(|at| at.map(Nanos));
+        trains.record(&Sent { due: &DUE, left: &left, stepped });
+    }
+
+    #[test]
+    fn figures_are_those_of_all_trains_but_the_discarded_ones() {
+        let mut trains = Trains::new(ASKED);
+        record(&mut trains, [50, 10_002, 20_004].map(Some), false);
+        record(&mut trains, [70, 10_001, 50_003].map(Some), false);
+        record(&mut trains, [Some(0), None, Some(20_000)], false);
+        record(&mut trains, [0, 9_000_000, 9_000_001].map(Some), true);
+        let values: BTreeMap<_, _> = trains.values().into_iter().collect();
+        for (name, expected) in [
+            ("trains", 3.0),
+            ("discarded_trains", 1.0),
+            ("holed_trains", 1.0),
+            ("unstamped_packets", 1.0),
+            ("packets", 9.0),
+            ("missed_deadlines", 1.0),
+            ("bursts", 0.0),
+            ("longest_burst_packets", 0.0),
+            // The median of two is the lower: the train with the hole.
+            ("rate_bps", 2e3 * 1e9 / 49_933.0),
+            ("j_literal_ns", (19_954.0 / 2.0 + 49_933.0 / 2.0) / 2.0),
+        ] {
+            let found = values[name].unwrap();
+            assert!((found / expected - 1.0).abs() < 1e-12 || found == expected, "{name}: {found}");
+        }
+        let metrics: BTreeMap<_, _> = trains.metrics().collect();
+        assert_eq!(metrics["gap_ns"].count, 4, "none beside the packet without a stamp");
+        assert_eq!(metrics["first_schedule_error_ns"].max, Some(Nanos(70)));
+        assert_eq!(metrics["schedule_error_ns"].count, 5);
+        assert_eq!(metrics["gap_error_ns"].max, Some(Nanos(30_002)));
+        assert_eq!(trains.accuracies().len(), 3);
+    }
+
+    #[test]
+    fn without_trains_nothing_is_known_but_that_there_are_none() {
+        let trains = Trains::new(ASKED);
+        assert_eq!(trains.metrics().count(), 0);
+        let values: BTreeMap<_, _> = trains.values().into_iter().collect();
+        assert_eq!((values["rate_bps"], values["trains"]), (None, Some(0.0)));
+    }
+}

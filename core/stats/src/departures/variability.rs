@@ -1,0 +1,116 @@
+//! The variability of inter-departure times, S2's j, four ways: S2's equation (2) as printed is the
+//! mean gap (SEEDS, errors in S2), so the three things that it may have meant stand beside it.
+
+/// j of one train in nanoseconds, over the gaps that are known; absent where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Variability {
+    /// See [`Variability::EXPLAINED`], and so for the others.
+    pub literal: Option<f64>,
+    /// Against the nominal gap.
+    pub nominal: Option<f64>,
+    /// Against the mean gap.
+    pub mean: Option<f64>,
+    /// Against the gap before; needs two gaps in a row.
+    pub successive: Option<f64>,
+}
+
+impl Variability {
+    /// The name of each in results, and what it is in one sentence.
+    pub const EXPLAINED: [(&str, &str); 4] = [
+        (
+            "j_literal_ns",
+            "S2's equation (2) as printed, the mean of |t_i - t_(i-1)|: this is the mean gap, and \
+             says nothing of how much gaps vary.",
+        ),
+        (
+            "j_nominal_ns",
+            "The mean of |gap - nominal gap|: how far gaps are from what was asked for, a wrong rate \
+             included.",
+        ),
+        (
+            "j_mean_ns",
+            "The mean of |gap - mean gap|: how unequal gaps are, whatever the rate that they make.",
+        ),
+        (
+            "j_successive_ns",
+            "The mean of |gap - gap before|: how much gaps change from one to the next; 0 for a \
+             constant train.",
+        ),
+    ];
+
+    /// Of gaps in their order, `None` where one is not known, around a nominal gap; nanoseconds.
+    pub fn of(gaps: &[Option<i64>], nominal: f64) -> Self {
+        let known = || gaps.iter().flatten().map(|gap| *gap as f64);
+        let average = mean(known());
+        let changes =
+            gaps.windows(2).filter_map(|pair| Some((pair[1]? as f64 - pair[0]? as f64).abs()));
+        Self {
+            literal: mean(known().map(f64::abs)),
+            nominal: mean(known().map(|gap| (gap - nominal).abs())),
+            mean: average.and_then(|average| mean(known().map(|gap| (gap - average).abs()))),
+            successive: mean(changes),
+        }
+    }
+
+    /// Each by its name in results.
+    pub fn values(&self) -> [(&'static str, Option<f64>); 4] {
+        let values = [self.literal, self.nominal, self.mean, self.successive];
+        std::array::from_fn(|n| (Self::EXPLAINED[n].0, values[n]))
+    }
+}
+
+/// The arithmetic mean; `None` of nothing.
+pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, n) = values.fold((0.0, 0_u64), |(sum, n), value| (sum + value, n + 1));
+    (n > 0).then(|| sum / n as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_four_are_four_different_things() {
+        // Nominal 100; the mean is 110.
+        let found = Variability::of(&[100, 140, 90, 110].map(Some), 100.0);
+        let expected = [("j_literal_ns", 110.0), ("j_nominal_ns", 15.0)];
+        assert_eq!(found.values()[..2], expected.map(|(name, value)| (name, Some(value))));
+        assert_eq!((found.mean, found.successive), (Some(15.0), Some(110.0 / 3.0)));
+        let slow = Variability::of(&[Some(130); 49], 100.0);
+        assert_eq!((slow.literal, slow.nominal), (Some(130.0), Some(30.0)));
+        assert_eq!((slow.mean, slow.successive), (Some(0.0), Some(0.0)));
+    }
+
+    #[test]
+    fn a_gap_that_is_not_known_has_no_successor() {
+        let found = Variability::of(&[Some(10), None, Some(30), Some(34)], 10.0);
+        assert_eq!((found.literal, found.successive), (Some(74.0 / 3.0), Some(4.0)));
+        assert_eq!(Variability::of(&[None, None], 10.0), Variability::default());
+        assert_eq!(Variability::of(&[Some(9)], 10.0).successive, None);
+    }
+
+    proptest! {
+        #[test]
+        fn of_stamps_that_do_not_fall_the_literal_one_is_the_mean_gap(
+            stamps in proptest::collection::vec(0..1_000_000_000_i64, 2..100),
+        ) {
+            let mut stamps = stamps;
+            stamps.sort_unstable();
+            let gaps: Vec<_> = stamps.windows(2).map(|pair| Some(pair[1] - pair[0])).collect();
+            let mean = (stamps[stamps.len() - 1] - stamps[0]) as f64 / gaps.len() as f64;
+            let literal = Variability::of(&gaps, 1e3).literal.unwrap();
+            prop_assert!((literal - mean).abs() <= 1e-9 * mean, "{literal} {mean}");
+        }
+
+        #[test]
+        fn of_a_constant_train_the_mean_and_the_successive_one_are_nought(
+            gap in 0..10_000_000_i64, n in 2..100_usize, nominal in 0.0..1e7,
+        ) {
+            let found = Variability::of(&vec![Some(gap); n], nominal);
+            prop_assert_eq!((found.mean, found.successive), (Some(0.0), Some(0.0)));
+            prop_assert!((found.nominal.unwrap() - (gap as f64 - nominal).abs()).abs() < 1e-6);
+        }
+    }
+}

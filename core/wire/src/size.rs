@@ -1,0 +1,325 @@
+//! The size of a UDP packet, by all of its three names. Tools and papers mix them: S2's "IP packet
+//! size" of 1514 B is that of a frame whose IP packet has 1500 B (SEEDS, errors in S2). A size is
+//! therefore kept together with the name under which it was given, and a rate counts the bytes that
+//! were named.
+
+use dwell_units::{Bytes, Rate};
+use thiserror::Error;
+
+use crate::icmp::Family;
+
+/// Bytes of a UDP header (RFC 768).
+pub const UDP_HEADER: u64 = 8;
+/// Bytes of an Ethernet header: two addresses and a type, without tag and without the frame check
+/// sequence (IEEE 802.3, 3.1.1).
+pub const ETHERNET_HEADER: u64 = 14;
+
+/// What of a packet a size counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counted {
+    /// The IP packet, as S2 means it: header, UDP header and payload.
+    Ip,
+    /// The UDP payload alone.
+    Payload,
+    /// The Ethernet frame without its frame check sequence. A card fills frames below 60 B up.
+    Frame,
+}
+
+/// The size of a UDP packet that fits through the link it is meant for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketSize {
+    counted: Counted,
+    family: Family,
+    payload: u64,
+}
+
+/// Why a size is none. The text reads after the name of the flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SizeError {
+    /// The headers and what the payload must hold need more.
+    #[error(
+        "invalid value {given} for {}: at least {least}, with headers and {content} of payload",
+        counted.flag()
+    )]
+    Small {
+        /// What of the packet was counted.
+        counted: Counted,
+        /// What was given.
+        given: Bytes,
+        /// The smallest size that is possible, counted alike.
+        least: Bytes,
+        /// What the payload must hold.
+        content: Bytes,
+    },
+    /// The packet would not pass unfragmented.
+    #[error(
+        "invalid value {given} for {}: at most {most}, for IP packets of at most {mtu}",
+        counted.flag()
+    )]
+    Large {
+        /// What of the packet was counted.
+        counted: Counted,
+        /// What was given.
+        given: Bytes,
+        /// The largest size that is possible, counted alike.
+        most: Bytes,
+        /// The MTU, or the largest IP packet that there is where that is smaller.
+        mtu: Bytes,
+    },
+    /// Not even the smallest packet passes.
+    #[error("no packet with {content} of payload fits an MTU of {mtu}")]
+    Narrow {
+        /// What the payload must hold.
+        content: Bytes,
+        /// The MTU.
+        mtu: Bytes,
+    },
+}
+
+impl Counted {
+    /// Every way to count, in the order in which sizes are printed.
+    pub const ALL: [Self; 3] = [Self::Ip, Self::Payload, Self::Frame];
+
+    /// The flag that takes a size counted so.
+    pub const fn flag(self) -> &'static str {
+        match self {
+            Self::Ip => "--size",
+            Self::Payload => "--payload-size",
+            Self::Frame => "--frame-size",
+        }
+    }
+
+    /// The name of a parameter or a plan's field that holds a size counted so.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ip => "size",
+            Self::Payload => "payload_size",
+            Self::Frame => "frame_size",
+        }
+    }
+
+    /// Bytes that are counted beside the payload.
+    pub const fn headers(self, family: Family) -> u64 {
+        match self {
+            Self::Payload => 0,
+            Self::Ip => ip_header(family) + UDP_HEADER,
+            Self::Frame => ETHERNET_HEADER + ip_header(family) + UDP_HEADER,
+        }
+    }
+}
+
+impl PacketSize {
+    /// The size `given`, of which the payload must hold at least `content` and the IP packet must
+    /// not exceed `mtu`.
+    pub fn new(
+        counted: Counted,
+        given: Bytes,
+        family: Family,
+        content: Bytes,
+        mtu: Bytes,
+    ) -> Result<Self, SizeError> {
+        let ip_headers = Counted::Ip.headers(family);
+        let mtu = mtu.min(largest(family));
+        let room = mtu.0.checked_sub(ip_headers).filter(|room| *room >= content.0);
+        let Some(room) = room else { return Err(SizeError::Narrow { content, mtu }) };
+        let headers = counted.headers(family);
+        match given.0.checked_sub(headers) {
+            Some(payload) if payload > room => {
+                Err(SizeError::Large { counted, given, most: Bytes(room + headers), mtu })
+            }
+            Some(payload) if payload >= content.0 => Ok(Self { counted, family, payload }),
+            _ => {
+                Err(SizeError::Small { counted, given, least: Bytes(content.0 + headers), content })
+            }
+        }
+    }
+
+    /// How the size was given.
+    pub fn counted(&self) -> Counted {
+        self.counted
+    }
+
+    /// The size as it was given: the one that a rate counts.
+    pub fn as_named(&self) -> Bytes {
+        self.of(self.counted)
+    }
+
+    /// The size under this name.
+    pub fn of(&self, counted: Counted) -> Bytes {
+        Bytes(self.payload + counted.headers(self.family))
+    }
+
+    /// The IP packet.
+    pub fn ip(&self) -> Bytes {
+        self.of(Counted::Ip)
+    }
+
+    /// The UDP payload.
+    pub fn payload(&self) -> Bytes {
+        self.of(Counted::Payload)
+    }
+
+    /// The Ethernet frame, without frame check sequence.
+    pub fn frame(&self) -> Bytes {
+        self.of(Counted::Frame)
+    }
+
+    /// The gap between departures at this rate over the size as named, in nanoseconds with their
+    /// fraction, so that a rate does not drift over many packets; `None` at rate 0.
+    pub fn gap_ns(&self, rate: Rate) -> Option<f64> {
+        let gap = match rate {
+            Rate::Bits(rate) => self.bits() * 1e9 / rate.0 as f64,
+            Rate::Packets(rate) => 1e9 / rate.as_f64(),
+        };
+        gap.is_finite().then_some(gap)
+    }
+
+    /// The rate over the size as named, in bit/s, of packets that leave every `gap_ns`; `None`
+    /// where that is not above 0.
+    pub fn rate_bps(&self, gap_ns: f64) -> Option<f64> {
+        (gap_ns > 0.0).then(|| self.bits() * 1e9 / gap_ns)
+    }
+
+    /// Bits of the size as named: S2's 8 s.
+    pub fn bits(&self) -> f64 {
+        self.as_named().0 as f64 * 8.0
+    }
+}
+
+impl std::fmt::Display for PacketSize {
+    /// All three sizes, the one that was named first.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let word = |counted| match counted {
+            Counted::Ip => "IP packet",
+            Counted::Payload => "UDP payload",
+            Counted::Frame => "frame",
+        };
+        write!(f, "{} {}", word(self.counted), self.as_named())?;
+        for other in Counted::ALL.into_iter().filter(|other| *other != self.counted) {
+            write!(f, ", {} {}", word(other), self.of(other))?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of an IP header without options or extensions (RFC 791, 3.1; RFC 8200, 3).
+const fn ip_header(family: Family) -> u64 {
+    match family {
+        Family::V4 => 20,
+        Family::V6 => 40,
+    }
+}
+
+/// The largest IP packet: lengths are fields of 16 bits, and IPv6 does not count its own header.
+const fn largest(family: Family) -> Bytes {
+    match family {
+        Family::V4 => Bytes(65_535),
+        Family::V6 => Bytes(65_535 + 40),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_units::{BitRate, PacketRate};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MTU: Bytes = Bytes(1_500);
+    const CONTENT: Bytes = Bytes(16);
+
+    fn v4(counted: Counted, size: u64) -> Result<PacketSize, SizeError> {
+        PacketSize::new(counted, Bytes(size), Family::V4, CONTENT, MTU)
+    }
+
+    fn mbit(n: u64) -> Rate {
+        Rate::Bits(BitRate(n * 1_000_000))
+    }
+
+    #[test]
+    fn the_largest_frame_of_s2_is_an_ip_packet_of_the_mtu() {
+        let frame = v4(Counted::Frame, 1_514).unwrap();
+        assert_eq!((frame.ip(), frame.payload()), (Bytes(1_500), Bytes(1_472)));
+        assert_eq!(frame.to_string(), "frame 1514B, IP packet 1500B, UDP payload 1472B");
+        let error = v4(Counted::Ip, 1_514).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "invalid value 1514B for --size: at most 1500B, for IP packets of at most 1500B"
+        );
+    }
+
+    #[test]
+    fn the_gap_is_that_of_the_size_as_named() {
+        // S2's targets, as SEEDS computes them.
+        for (size, gaps) in [
+            (v4(Counted::Ip, 200), [1_600_000.0, 160_000.0, 1_600.0]),
+            (v4(Counted::Ip, 576), [4_608_000.0, 460_800.0, 4_608.0]),
+            (v4(Counted::Frame, 1_514), [12_112_000.0, 1_211_200.0, 12_112.0]),
+        ] {
+            let size = size.unwrap();
+            for (rate, gap) in [1, 10, 1_000].into_iter().zip(gaps) {
+                assert_eq!(size.gap_ns(mbit(rate)), Some(gap));
+                assert_eq!(size.rate_bps(gap), Some(rate as f64 * 1e6));
+            }
+        }
+        // 576 B at 7 Mbit/s: thirds and sevenths of a nanosecond stay.
+        let gap = v4(Counted::Ip, 576).unwrap().gap_ns(mbit(7)).unwrap();
+        assert!((gap - 658_285.714_285_714_3).abs() < 1e-6, "{gap}");
+        let slow = v4(Counted::Ip, 576).unwrap();
+        let packets = Rate::Packets(PacketRate::from_millipps(200_000));
+        assert_eq!(slow.gap_ns(packets), Some(5_000_000.0));
+        assert_eq!((slow.gap_ns(mbit(0)), slow.rate_bps(0.0)), (None, None));
+    }
+
+    #[test]
+    fn a_size_under_the_headers_is_told_the_smallest_that_is_possible() {
+        for (counted, least) in [(Counted::Ip, 44), (Counted::Payload, 16), (Counted::Frame, 58)] {
+            assert_eq!(v4(counted, least).unwrap().payload(), CONTENT);
+            for size in [0, least - 1] {
+                let error = v4(counted, size).unwrap_err().to_string();
+                let expected = format!("for {}: at least {least}B", counted.flag());
+                assert!(error.contains(&expected), "{error}");
+            }
+        }
+        let v6 = PacketSize::new(Counted::Ip, Bytes(63), Family::V6, CONTENT, MTU);
+        assert!(v6.unwrap_err().to_string().contains("at least 64B"));
+    }
+
+    #[test]
+    fn an_mtu_below_the_headers_is_refused_whatever_the_size() {
+        let error = PacketSize::new(Counted::Ip, Bytes(100), Family::V6, CONTENT, Bytes(63));
+        let expected = SizeError::Narrow { content: CONTENT, mtu: Bytes(63) };
+        assert_eq!(error, Err(expected));
+    }
+
+    #[test]
+    fn loopback_has_a_larger_mtu_than_a_datagram_can_fill() {
+        let size = |payload| {
+            PacketSize::new(Counted::Payload, Bytes(payload), Family::V4, CONTENT, Bytes(65_536))
+        };
+        assert_eq!(size(65_507).unwrap().ip(), Bytes(65_535));
+        assert!(size(65_508).unwrap_err().to_string().contains("at most 65507B"));
+    }
+
+    proptest! {
+        #[test]
+        fn the_three_sizes_of_a_packet_are_names_of_the_same(
+            v6 in any::<bool>(), which in 0..3_usize, given in prop_oneof![0..2_000_u64, any::<u64>()],
+            content in 0..64_u64, mtu in prop_oneof![0..2_000_u64, any::<u64>()],
+        ) {
+            let family = if v6 { Family::V6 } else { Family::V4 };
+            let (content, mtu) = (Bytes(content), Bytes(mtu));
+            let size = PacketSize::new(Counted::ALL[which], Bytes(given), family, content, mtu);
+            if let Ok(size) = size {
+                prop_assert_eq!(size.as_named(), Bytes(given));
+                prop_assert!(size.payload() >= content && size.ip() <= mtu);
+                prop_assert_eq!(size.ip().0, size.payload().0 + if v6 { 48 } else { 28 });
+                prop_assert_eq!(size.frame().0, size.ip().0 + 14);
+                for counted in Counted::ALL {
+                    let other = PacketSize::new(counted, size.of(counted), family, content, mtu);
+                    prop_assert_eq!(other.map(|other| other.ip()), Ok(size.ip()));
+                }
+            }
+        }
+    }
+}
