@@ -199,7 +199,7 @@ impl Arena {
                 if engine != "xdp" {
                     command.args(["--cpu", MIDDLE]);
                 }
-                command.args(merge.then_some("--merge"));
+                command.args((!merge).then_some("--no-merge"));
                 command.args(busy.then_some("--busy-poll"));
                 // Nobody has to decipher it.
                 command.env("DWELL_KEY", "000102030405060708090a0b0c0d0e0f");

@@ -45,10 +45,10 @@ const fn aes(name: &'static str, program: Program, wait: Wait) -> Contestant {
     Contestant { name, program, wait, cipher: Cipher::Aes }
 }
 
-pub(super) const SOCKET: Program = Program::Dwell { engine: "socket", merge: false };
-const BATCH: Program = Program::Dwell { engine: "batch", merge: false };
-const MERGED: Program = Program::Dwell { engine: "batch", merge: true };
-const XDP: Program = Program::Dwell { engine: "xdp", merge: false };
+pub(super) const SOCKET: Program = Program::Dwell { engine: "socket", merge: true };
+const BATCH: Program = Program::Dwell { engine: "batch", merge: true };
+const SINGLE: Program = Program::Dwell { engine: "batch", merge: false };
+const XDP: Program = Program::Dwell { engine: "xdp", merge: true };
 
 /// No relay at all: what all delays are compared to.
 pub(super) const DIRECT: Contestant = contestant("direct", Program::None, Wait::Blocking);
@@ -77,12 +77,12 @@ pub(super) const ENCIPHERED: [Contestant; 4] = [
 ];
 
 /// Who is flooded while tracing looks on.
-pub(super) const TRACED: Contestant = contestant("dwell batch", BATCH, Wait::Blocking);
+pub(super) const TRACED: Contestant = contestant("dwell batch --no-merge", SINGLE, Wait::Blocking);
 
 /// Who is flooded.
 pub(super) const FLOODED: [Contestant; 6] = [
+    contestant("dwell batch", BATCH, Wait::Blocking),
     TRACED,
-    contestant("dwell batch --merge", MERGED, Wait::Blocking),
     contestant("socat", Program::Socat, Wait::Blocking),
     contestant("C", Program::C, Wait::Blocking),
     aes("dwell batch encrypt", BATCH, Wait::Blocking),
@@ -92,6 +92,6 @@ pub(super) const FLOODED: [Contestant; 6] = [
 /// Whose capacity without loss is searched for.
 pub(super) const RATED: [Contestant; 3] = [
     contestant("dwell batch", BATCH, Wait::Blocking),
-    contestant("dwell batch --merge", MERGED, Wait::Blocking),
+    TRACED,
     contestant("C", Program::C, Wait::Blocking),
 ];

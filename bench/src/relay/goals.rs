@@ -130,8 +130,8 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         ),
         at_least(
             Part::Flood,
-            "capacity at 0.1 % loss: dwell batch --merge / C",
-            ratio(capacity("dwell batch --merge"), capacity("C")),
+            "capacity at 0.1 % loss: dwell batch --no-merge / C",
+            ratio(capacity("dwell batch --no-merge"), capacity("C")),
             2.0,
         ),
         at_least(

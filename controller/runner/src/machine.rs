@@ -405,6 +405,7 @@ mod tests {
             values: Default::default(),
             stamps: Stamps::default(),
             engine: String::new(),
+            trains: Vec::new(),
             trust: Trust::default(),
             environment: Environment::default(),
         })

@@ -70,6 +70,7 @@ pub(crate) fn summary(join: &Join, around: &Around<'_>, figures: ColumnFigures) 
             Some(None) => "kernel".into(),
             Some(Some(_)) => json!(relay.map(|r| r.engine)).as_str().unwrap_or_default().into(),
         },
+        trains: Vec::new(),
         trust: trust(join, around),
         environment: around.sender.environment.clone(),
     }

@@ -144,12 +144,14 @@ pub enum State {
     Duplicate,
     /// The send call failed for good; not among the sent.
     SendFailed,
+    /// It left, and nobody was to answer or to stamp it.
+    Sent,
 }
 
 impl State {
     /// Every state, in the order of [`Self::code`].
-    pub const ALL: [Self; 5] =
-        [Self::Received, Self::Late, Self::Lost, Self::Duplicate, Self::SendFailed];
+    pub const ALL: [Self; 6] =
+        [Self::Received, Self::Late, Self::Lost, Self::Duplicate, Self::SendFailed, Self::Sent];
 
     /// Its number in binary formats.
     pub const fn code(self) -> u8 {
@@ -164,6 +166,7 @@ impl State {
             Self::Lost => "lost",
             Self::Duplicate => "duplicate",
             Self::SendFailed => "send-failed",
+            Self::Sent => "sent",
         }
     }
 }

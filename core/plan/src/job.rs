@@ -2,6 +2,7 @@
 //! program turn their arguments into the same jobs.
 
 mod flow_filter;
+mod pace;
 mod relay;
 mod trace;
 
@@ -11,6 +12,7 @@ use dwell_units::{Bytes, Nanos, PacketRate, Rate, Ratio};
 use serde::{Deserialize, Serialize};
 
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
+pub use pace::{PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
 pub use relay::{Clear, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
 pub use trace::{TraceHook, TraceJob};
 
@@ -32,18 +34,31 @@ pub enum Job {
     Relay(Box<RelayJob>),
     /// Stamp packets that pass.
     Trace(TraceJob),
+    /// Send pairs or trains on time.
+    Pace(Box<PaceJob>),
+    /// Stamp those that arrive.
+    PaceSink(PaceSinkJob),
 }
 
 impl Job {
     /// The names of all jobs.
-    pub const NAMES: [&str; 7] =
-        ["ping", "reflect", "load cpu", "load traffic", "load sink", "relay", "trace"];
+    pub const NAMES: [&str; 9] = [
+        "ping",
+        "reflect",
+        "load cpu",
+        "load traffic",
+        "load sink",
+        "relay",
+        "trace",
+        "pace",
+        "pace sink",
+    ];
 
     /// Whether it ends by itself; the others run until they are stopped. Traffic does so when it was
     /// told how much to send.
     pub fn ends_by_itself(&self) -> bool {
         match self {
-            Self::Ping(_) => true,
+            Self::Ping(_) | Self::Pace(_) => true,
             Self::Traffic(traffic) => traffic.count.is_some() || traffic.duration.is_some(),
             _ => false,
         }
@@ -59,6 +74,8 @@ impl Job {
             Self::Sink(_) => "load sink",
             Self::Relay(_) => "relay",
             Self::Trace(_) => "trace",
+            Self::Pace(_) => "pace",
+            Self::PaceSink(_) => "pace sink",
         }
     }
 }
@@ -404,6 +421,29 @@ mod tests {
             let text = serde_json::to_string(&job).unwrap();
             assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job, "{text}");
         }
+    }
+
+    #[test]
+    fn a_train_comes_back_from_json_as_it_was() {
+        let pattern =
+            PacePattern::Train { rate: "10Mbit/s".parse().unwrap(), count: 50, repeat: 20 };
+        let job = Job::Pace(Box::new(PaceJob {
+            target: "udp://n2:5001".into(),
+            pattern,
+            size: PaceSize::Frame(Bytes(1_514)),
+            engine: PaceEngine::SleepSpin,
+            bypass: false,
+            pause: None,
+            late: None,
+            warm_up: 1,
+            sink: true,
+            stamps: Stamps::default(),
+            ipv4: false,
+            ipv6: false,
+            place: Place::default(),
+        }));
+        let text = serde_json::to_string(&job).unwrap();
+        assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job, "{text}");
     }
 
     #[test]

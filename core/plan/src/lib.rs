@@ -27,8 +27,9 @@ pub use estimate::Estimate;
 pub use expand::{Cell, Expansion, Trial, expand};
 pub use job::{
     Clear, CpuJob, FlowFilter, FlowFilterError, FlowProtocol, Hold, HoldAt, IcmpSocket, IdFormat,
-    Job, KeySource, Limit, Pattern, PingJob, Place, ReflectJob, RelayEngine, RelayJob, RelayMode,
-    Scheduling, SinkJob, Stamps, TraceHook, TraceJob, TrafficHeader, TrafficJob,
+    Job, KeySource, Limit, PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize, Pattern,
+    PingJob, Place, ReflectJob, RelayEngine, RelayJob, RelayMode, Scheduling, SinkJob, Stamps,
+    TraceHook, TraceJob, TrafficHeader, TrafficJob,
 };
 pub use plan::{
     ClaimSet, Constraint, CpuLoad, LinkPlan, Load, NodePlace, Order, PingPlan, Plan, Quota,

@@ -260,6 +260,7 @@ impl Counted {
             }
             State::Duplicate => packets.duplicate += 1,
             State::SendFailed => packets.send_failed += 1,
+            State::Sent => packets.sent += 1,
         }
     }
 

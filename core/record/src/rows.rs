@@ -53,7 +53,7 @@ impl RowFormat {
                 State::Received => {
                     s4::append(out, sample.id, Delays::of(sample, bridge, near).rtt);
                 }
-                State::Lost | State::SendFailed => s4::append(out, sample.id, None),
+                State::Lost | State::SendFailed | State::Sent => s4::append(out, sample.id, None),
                 State::Late | State::Duplicate => {}
             },
             Self::Csv => append_csv(out, &Row::of(sample, bridge, near)),

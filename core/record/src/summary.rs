@@ -33,6 +33,9 @@ pub struct Summary {
     pub stamps: Stamps,
     /// What moved the packets, such as `udp` or `icmp-raw`.
     pub engine: String,
+    /// Of packets that were to leave on time: each train, in the order in which they left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trains: Vec<Train>,
     /// Reasons to trust the numbers, or not to.
     pub trust: Trust,
     /// The machine it ran on.
@@ -53,8 +56,21 @@ pub enum Kind {
     Relay,
     /// `dwell trace`
     Trace,
+    /// `dwell pace`
+    Pace,
     /// What another program measured, and `dwell import` read.
     Import,
+}
+
+/// How punctual the packets of one train were, as the verdict on a rate needs it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Train {
+    /// Bits per second by S2's equation (1); null where a stamp is missing.
+    pub rate_bps: Option<f64>,
+    /// 95th percentile of |gap - scheduled gap|; null where the gaps are too few.
+    pub gap_error_p95_ns: Option<i64>,
+    /// There is a hole longer than a gap, which was not caught up with.
+    pub holed: bool,
 }
 
 /// What became of the probes: sent = received + lost + late.

@@ -82,6 +82,7 @@ fn summary_of(measured: &RoundTrip) -> Summary {
             near: Some(Rung::KernelSw),
         },
         engine: "udp".to_owned(),
+        trains: vec![dwell_record::Train::default()],
         trust,
         environment,
     }

@@ -91,6 +91,8 @@ impl Directions {
                 *lost = lost.saturating_sub(1);
             }
             State::SendFailed => self.send_failed += 1,
+            // Not a probe.
+            State::Sent => {}
         }
     }
 

@@ -246,6 +246,8 @@ impl Packets {
             }
             State::Duplicate => self.duplicate += 1,
             State::SendFailed => self.send_failed += 1,
+            // Not a probe.
+            State::Sent => {}
         }
     }
 }

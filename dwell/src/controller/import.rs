@@ -181,6 +181,7 @@ fn summary(imported: &Imported, flow: &Flow, columns: Option<&Columns>) -> Summa
         values,
         stamps: Stamps::default(),
         engine: imported.format.name().to_owned(),
+        trains: Vec::new(),
         trust: Trust {
             warnings,
             percentile_resolution: columns.and_then(Columns::resolution),

@@ -126,6 +126,7 @@ fn summary(name: &str, format: Format, joined: &Joined) -> Summary {
         values: BTreeMap::new(),
         stamps: Stamps::default(),
         engine: "witness".into(),
+        trains: Vec::new(),
         trust: Trust::default(),
         environment: Environment::default(),
     }

@@ -164,6 +164,7 @@ fn told(mode: &str) -> Summary {
         values: Default::default(),
         stamps: Stamps::default(),
         engine: mode.to_owned(),
+        trains: Vec::new(),
         trust: Trust::default(),
         environment: Environment::default(),
     }

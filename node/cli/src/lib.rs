@@ -7,7 +7,6 @@ mod exit;
 mod host;
 mod id;
 mod nic;
-mod pace;
 mod passages;
 mod place;
 mod progress;

@@ -14,12 +14,14 @@ pub mod icmp;
 pub mod interface;
 pub mod machine;
 pub mod netns;
+pub mod pacer;
 pub mod poller;
 pub mod port;
 pub mod process;
 pub mod random;
 pub mod tap;
 pub mod tcp;
+pub mod train;
 pub mod udp;
 
 mod address;

@@ -242,6 +242,7 @@ fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> Summary {
             near: Some(Rung::KernelSw),
         },
         engine: "udp".to_owned(),
+        trains: Vec::new(),
         trust: Trust {
             schedule_error_ns: Some(Figures {
                 count: packets.sent,

@@ -21,6 +21,7 @@ pub(crate) fn summary(received: u64) -> Summary {
         values: BTreeMap::new(),
         stamps: Stamps::default(),
         engine: String::new(),
+        trains: Vec::new(),
         trust: Trust::default(),
         environment: Environment::default(),
     }

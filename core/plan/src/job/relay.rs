@@ -27,9 +27,10 @@ pub struct RelayJob {
     #[serde(default)]
     pub engine: RelayEngine,
     /// Hand packets of one length to the kernel as one that it cuts as late as it can: more of them a
-    /// second, and none has kernel stamps of its own (batch).
+    /// second, and none has kernel stamps of its own (batch). `None`: where that leaves nothing out
+    /// that was asked for, see [`RelayJob::merges`].
     #[serde(default)]
-    pub merge: bool,
+    pub merge: Option<bool>,
     /// Which stamps to use.
     #[serde(default)]
     pub stamps: Stamps,
@@ -71,7 +72,7 @@ impl RelayJob {
             clear: Clear::default(),
             key: KeySource::default(),
             engine: RelayEngine::default(),
-            merge: false,
+            merge: None,
             stamps: Stamps::default(),
             id: IdFormat::default(),
             flows: most_flows(),
@@ -81,6 +82,13 @@ impl RelayJob {
             hold: None,
             place: Place::default(),
         }
+    }
+
+    /// Whether packets pass the kernel together: if so is asked for, or if batches are moved and nobody
+    /// asks for stamps by the kernel.
+    pub fn merges(&self) -> bool {
+        let is_free = self.engine == RelayEngine::Batch && self.stamps == Stamps::User;
+        self.merge.unwrap_or(is_free)
     }
 }
 

@@ -100,6 +100,7 @@ fn samples(
         values,
         stamps: Stamps::default(),
         engine: "segment".into(),
+        trains: Vec::new(),
         trust: Trust { warnings, ring_dropped, ..Trust::of(&measured) },
         environment: Environment { dwell, ..Environment::default() },
     };
@@ -194,6 +195,7 @@ fn passages(
             values,
             stamps: Stamps::default(),
             engine: "segment".into(),
+            trains: Vec::new(),
             trust: Trust {
                 warnings: warnings.clone(),
                 ring_dropped: end_of_it.totals.map_or(0, |totals| totals.ring_dropped),

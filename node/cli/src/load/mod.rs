@@ -122,6 +122,7 @@ impl Put<'_> {
             values: self.values.iter().map(|(name, v)| ((*name).to_owned(), Some(*v))).collect(),
             stamps: Stamps { tx: self.tx, rx: self.rx, near: None },
             engine: self.engine.to_owned(),
+            trains: Vec::new(),
             trust: self.trust,
             environment: environment(None, self.placement),
         }

@@ -16,7 +16,7 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::telemetry::MOST_SLOTS;
 use rtrb::Producer;
 
-use crate::pace::{NAP, SPIN};
+use dwell_io::pacer::{NAP, SPIN};
 
 /// After a stop, replies that are under way still count for this long.
 const STOP_GRACE: Nanos = Nanos::from_millis(200);

@@ -74,6 +74,7 @@ pub(super) fn summary(
         values,
         stamps: stamps(rungs, outcome),
         engine: engine(job, plan).to_owned(),
+        trains: Vec::new(),
         trust,
         environment: environment(
             outcome.interface.as_ref(),

@@ -434,6 +434,7 @@ fn summary(job: &ReflectJob, opened: &[(Listen, Arc<Counters>)], placement: Plac
         metrics: BTreeMap::new(),
         values: totals.into_iter().map(|(k, v)| (k, Some(Scalar::Count(v)))).collect(),
         stamps: Stamps::default(),
+        trains: Vec::new(),
         engine: if job.place.busy_poll { "one thread, polling" } else { "a thread per socket" }
             .into(),
         trust: Trust::default(),

@@ -43,9 +43,13 @@ pub struct Args {
     pub engine: EngineChoice,
 
     /// Hand packets of one length to the kernel as one that it cuts as late as it can: more of them a
-    /// second, and none has kernel stamps (batch)
-    #[arg(long)]
+    /// second, and none has kernel stamps (batch; on where --stamps user asks for none)
+    #[arg(long, overrides_with = "no_merge")]
     pub merge: bool,
+
+    /// Hand every packet to the kernel as one of its own
+    #[arg(long, overrides_with = "merge")]
+    pub no_merge: bool,
 
     /// Which stamps to use
     #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
@@ -131,7 +135,11 @@ impl Args {
             EngineChoice::Batch => RelayEngine::Batch,
             EngineChoice::Xdp => RelayEngine::Xdp,
         };
-        job.merge = self.merge;
+        job.merge = match (self.merge, self.no_merge) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        };
         job.stamps = self.stamps.into();
         job.id = self.id.into();
         job.flows = self.flows;

@@ -203,7 +203,7 @@ impl Run<'_> {
 fn stamps(plan: &Plan, job: &RelayJob) -> Result<StampRequest, Failure> {
     match job.stamps {
         Stamps::User => Ok(StampRequest::User),
-        Stamps::Auto if job.merge => Ok(StampRequest::User),
+        Stamps::Auto if job.merges() => Ok(StampRequest::User),
         _ if has_stamps(plan.listen.ip()) => Ok(StampRequest::Kernel),
         Stamps::Auto => Ok(StampRequest::User),
         Stamps::Kernel => Err(Failure::unsupported(

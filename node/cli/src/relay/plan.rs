@@ -100,7 +100,9 @@ impl Plan {
         if scheme == Scheme::Tcp {
             check_streams(job)?;
         }
-        if job.merge && (job.engine != RelayEngine::Batch || job.stamps == Stamps::Kernel) {
+        if job.merge == Some(true)
+            && (job.engine != RelayEngine::Batch || job.stamps == Stamps::Kernel)
+        {
             return usage(
                 "--merge is for --engine batch without the kernel's stamps: what is cut out of one \
                  packet is stamped once"

@@ -73,6 +73,7 @@ pub(super) fn summary(job: &RelayJob, plan: &Plan, outcome: &Outcome) -> Summary
             near: None,
         },
         engine: engine(job, plan),
+        trains: Vec::new(),
         trust,
         environment: environment(interface.as_ref(), PlaceArgs::from(job.place).record(*placement)),
     }
@@ -83,7 +84,7 @@ fn engine(job: &RelayJob, plan: &Plan) -> String {
     let engine = match (plan.scheme, job.engine) {
         (Scheme::Tcp, _) => "stream, two threads per connection",
         (_, RelayEngine::Socket) => "socket",
-        (_, RelayEngine::Batch) if job.merge => "batch, merged",
+        (_, RelayEngine::Batch) if job.merges() => "batch, merged",
         (_, RelayEngine::Batch) => "batch",
         (_, RelayEngine::Xdp) => "xdp",
     };
@@ -109,7 +110,7 @@ pub(super) fn parameters(job: &RelayJob, plan: &Plan) -> BTreeMap<String, serde_
         ("to", json!(plan.to.to_string())),
         ("mode", json!(job.mode)),
         ("engine", json!(job.engine)),
-        ("merge", json!(job.merge)),
+        ("merge", json!(job.merges())),
         ("busy_poll", json!(job.place.busy_poll)),
         ("clear_bytes", clear),
         ("stamps", json!(job.stamps)),
@@ -202,7 +203,7 @@ fn notes(
                 .to_owned(),
         );
     } else if came && parts.missing(Point::RxKernel).is_none() {
-        let why = if job.merge { " (--merge leaves them out)" } else { "" };
+        let why = if job.merges() { " (merging leaves them out)" } else { "" };
         notes.push(format!(
             "no kernel stamps{why}: queueing and node delay are not known, processing is"
         ));

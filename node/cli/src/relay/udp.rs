@@ -102,7 +102,7 @@ impl<'a> Relay<'a> {
         teller: Teller<'a>,
     ) -> io::Result<Self> {
         let works = [plan.work(Way::Forward), plan.work(Way::Backward)];
-        let options = |grows| EndOptions { stamps, whole: grows, merge: job.merge };
+        let options = |grows| EndOptions { stamps, whole: grows, merge: job.merges() };
         let listener = UdpEnd::listen(plan.listen, options(works[1].grows()))?;
         let mut poller = Poller::new(BURST)?;
         poller.add(&listener, LISTENER)?;

@@ -233,6 +233,7 @@ fn summary(
         values: values(counters),
         stamps: dwell_record::Stamps::default(),
         engine: engine(modes),
+        trains: Vec::new(),
         trust,
         environment: environment(interface.as_ref(), Placement::default()),
     }

@@ -201,6 +201,9 @@ fn perform(
             let sunk = crate::load::sink(sink, samples, stop, &mut |_| ready())?;
             Ok(what_stands(sunk.summary, sunk.failure))
         }
+        Job::Pace(_) | Job::PaceSink(_) => {
+            Err(Failure::unsupported("this version of the node does not pace"))
+        }
         Job::Trace(trace) => {
             let outputs = crate::trace::Outputs { samples: spool.map(Spool::file), live: false };
             let traced = crate::trace::perform(trace, outputs, stop, &mut |_| ready())?;

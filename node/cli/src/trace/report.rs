@@ -69,6 +69,7 @@ pub(super) fn summary(
         values,
         stamps: Stamps::default(),
         engine: "ebpf".to_owned(),
+        trains: Vec::new(),
         trust,
         environment: environment(None, Placement::default()),
     }

@@ -17,7 +17,7 @@ use dwell_wire::traffic::Mark;
 use rtrb::Producer;
 
 use super::flow::{Arrived, Flow};
-use crate::pace::NAP;
+use dwell_io::pacer::NAP;
 
 /// Flows counted apart on one socket; packets of more are counted in the totals only.
 const FLOWS: usize = 4_096;

@@ -16,7 +16,7 @@ use rtrb::Producer;
 use super::ending::Ending;
 use super::payload::Payload;
 use super::pending::Pending;
-use crate::pace::{self, Manner, Rest};
+use dwell_io::pacer::{self, Manner, Rest};
 
 /// The first packet leaves so long after the loop began, so that it is waited for like all others:
 /// the numbers of an iperf flow begin with 1, and there is none for a warm-up.
@@ -164,7 +164,7 @@ impl Driver<'_> {
             match self.manner.rest(now, at) {
                 Rest::Due => return true,
                 Rest::Spin => std::hint::spin_loop(),
-                Rest::Sleep(until) => pace::sleep_until(until),
+                Rest::Sleep(until) => pacer::sleep_until(until),
             }
         }
     }
@@ -199,7 +199,7 @@ impl Driver<'_> {
             if !self.flows.iter().any(waiting) || monotonic() >= until {
                 break;
             }
-            pace::sleep_until(monotonic() + Nanos::from_millis(1));
+            pacer::sleep_until(monotonic() + Nanos::from_millis(1));
         }
         let Self { flows, told, sent, .. } = self;
         for pending in flows.iter_mut().filter_map(|flow| flow.pending.as_mut()) {

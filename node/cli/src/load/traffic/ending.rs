@@ -9,7 +9,7 @@ use dwell_wire::iperf2::ServerReport;
 
 use super::drive::Flow;
 use super::payload::Payload;
-use crate::pace;
+use dwell_io::pacer;
 
 /// Times that the end of a flow is said, as the real client does.
 const TRIES: usize = 10;
@@ -80,7 +80,7 @@ fn wait_for_all(
                     *report = ServerReport::parse(&buffer[..arrival.len]).ok();
                 }
             }
-            pace::sleep_until(monotonic() + Nanos::from_millis(1));
+            pacer::sleep_until(monotonic() + Nanos::from_millis(1));
         }
     }
 }

@@ -8,8 +8,8 @@ use dwell_units::{Nanos, Rate};
 use dwell_wire::iperf2;
 use dwell_wire::traffic::Mark;
 
-use crate::pace::{Manner, SPIN};
 use crate::{Failure, PlaceArgs};
+use dwell_io::pacer::{Manner, SPIN};
 
 /// What will be sent.
 pub(super) struct Plan {

@@ -1,19 +1,19 @@
 //! Pacing on absolute schedules (DESIGN section 4): sleep until shortly before a departure, then
 //! spin. Shared by all timing loops; each decides itself what it does meanwhile.
 
-use dwell_io::clock::monotonic;
+use crate::clock::monotonic;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 /// Sleep until this long before a departure, then spin: a sleeping thread is woken 50 to 100 us
 /// late, and a spinning one is not.
-pub(crate) const SPIN: Nanos = Nanos::from_micros(150);
+pub const SPIN: Nanos = Nanos::from_micros(150);
 
 /// Never asleep for longer than this, so that a stop is obeyed.
-pub(crate) const NAP: Nanos = Nanos::from_millis(100);
+pub const NAP: Nanos = Nanos::from_millis(100);
 
 /// How a timing loop waits for a departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub enum Manner {
     /// Never sleep.
     Spin,
     /// Sleep, then spin: departures are punctual, and most of the CPU is free if they are rare.
@@ -25,7 +25,7 @@ pub(crate) enum Manner {
 
 /// What to do until a departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub enum Rest {
     /// It is due.
     Due,
     /// Look at the clock again at once.
@@ -36,7 +36,7 @@ pub(crate) enum Rest {
 
 impl Manner {
     /// What to do at `now` until a departure at `due`.
-    pub(crate) fn rest(self, now: Instant<Monotonic>, due: Instant<Monotonic>) -> Rest {
+    pub fn rest(self, now: Instant<Monotonic>, due: Instant<Monotonic>) -> Rest {
         let awake = match self {
             Self::Spin => now,
             Self::SleepSpin => due - SPIN,
@@ -52,7 +52,7 @@ impl Manner {
     }
 
     /// The name in results.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Spin => "open-loop, spin",
             Self::SleepSpin => "open-loop, sleep-spin",
@@ -62,7 +62,7 @@ impl Manner {
 }
 
 /// Sleeps until `until`, or a little longer.
-pub(crate) fn sleep_until(until: Instant<Monotonic>) {
+pub fn sleep_until(until: Instant<Monotonic>) {
     std::thread::sleep((until - monotonic()).max(Nanos::ZERO).to_std());
 }
 

@@ -1,0 +1,123 @@
+//! Trains of packets that leave at given instants (S2.3), by several engines behind one face. Packets
+//! are built before their train begins; a train is sent by one call, which allocates nothing and
+//! returns when its last packet has been handed over. Stamps are collected afterwards.
+
+mod socket;
+
+pub use socket::SocketSender;
+
+use std::io;
+
+use dwell_units::{Instant, Monotonic, Nanos, Realtime};
+use dwell_wire::traffic::Mark;
+
+use crate::clock::monotonic;
+use crate::pacer::{Manner, Rest, sleep_until};
+
+/// What is known of one packet's departure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Departure {
+    /// `tx_app`: the clock just before the call that handed it over; `None`: it was not sent.
+    pub app: Option<Instant<Realtime>>,
+    /// `tx_app_done`: the clock right after it.
+    pub done: Option<Instant<Realtime>>,
+    /// `tx_sched`, if it came.
+    pub sched: Option<Instant<Realtime>>,
+    /// `tx_kernel`, if it came.
+    pub kernel: Option<Instant<Realtime>>,
+}
+
+/// Where stamps of departures come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamping {
+    /// The kernel stamps every packet for the socket that sent it.
+    Socket,
+    /// A tap on the outgoing interface sees every packet.
+    Tap,
+    /// Nobody at this end does: the far end has to, or the program's own clock reads are all there is.
+    FarEnd,
+}
+
+/// Sends trains to one peer.
+pub trait TrainSender: Send {
+    /// Builds the packets of the next train, which carry these numbers from `first` on.
+    fn prepare(&mut self, first: u64, packets: usize);
+
+    /// Hands over every prepared packet when it is due and never earlier, and says in `left` (as many
+    /// as are due) how that went. Packets due at the same instant leave together where the engine can.
+    /// A packet that cannot be sent has no `app`; the rest is sent all the same.
+    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]);
+
+    /// Adds the stamps that the kernel has delivered to the departures of the last train, waiting for
+    /// them up to `patience`.
+    fn collect(&mut self, left: &mut [Departure], patience: Nanos);
+
+    /// Where stamps come from.
+    fn stamping(&self) -> Stamping;
+
+    /// ICMP errors and the like that were heard so far: nobody may listen there.
+    fn refused(&self) -> u64;
+
+    /// The last reason for which a packet could not be sent.
+    fn failure(&self) -> Option<io::Error>;
+}
+
+/// The payloads of a train, built ahead: a [`Mark`] and then one random series.
+pub struct Payloads {
+    flow: u32,
+    len: usize,
+    bytes: Vec<u8>,
+}
+
+impl Payloads {
+    /// Payloads of `len` bytes (at least [`Mark::LEN`]) of flow `flow`; `fill` goes behind the mark.
+    pub fn new(flow: u32, len: usize, fill: Vec<u8>) -> Self {
+        let mut bytes = fill;
+        bytes.resize(len.max(Mark::LEN), 0);
+        Self { flow, len: len.max(Mark::LEN), bytes }
+    }
+
+    /// Their length.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: a payload holds its mark.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Builds so many, with these numbers from `first` on.
+    pub fn prepare(&mut self, first: u64, packets: usize) {
+        let known = self.bytes.len() / self.len;
+        if known < packets {
+            self.bytes.reserve_exact((packets - known) * self.len);
+            for _ in known..packets {
+                self.bytes.extend_from_within(..self.len);
+            }
+        }
+        for (n, payload) in self.bytes.chunks_exact_mut(self.len).take(packets).enumerate() {
+            Mark { flow: self.flow, seq: first + n as u64 }.emit(payload);
+        }
+    }
+
+    /// The `n`th of the train.
+    ///
+    /// # Panics
+    /// Fewer were prepared.
+    pub fn at(&self, n: usize) -> &[u8] {
+        &self.bytes[n * self.len..][..self.len]
+    }
+}
+
+/// Waits until `due`; returns the time.
+fn await_departure(manner: Manner, due: Instant<Monotonic>) -> Instant<Monotonic> {
+    loop {
+        let now = monotonic();
+        match manner.rest(now, due) {
+            Rest::Due => return now,
+            Rest::Spin => std::hint::spin_loop(),
+            Rest::Sleep(until) => sleep_until(until),
+        }
+    }
+}
