@@ -190,8 +190,10 @@ fn summary(imported: &Imported, flow: &Flow, columns: Option<&Columns>) -> Summa
     }
 }
 
+/// The name of the file; one line, as it is listed.
 fn file_name(path: &Path) -> String {
-    path.file_name().map_or_else(|| "import".into(), |name| name.to_string_lossy().into_owned())
+    let name = path.file_name().map_or("import".into(), |name| name.to_string_lossy());
+    name.replace('\n', "\\n")
 }
 
 fn begin(store: &mut Store, name: &str, title: &str) -> Result<(RunRow, ImportLock), Failure> {

@@ -1,8 +1,8 @@
 //! `dwell runs`: lists the runs.
 
-use std::io::{self, Write};
+use std::io::Write;
 
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, terminal};
 use serde_json::json;
 
 use super::data::DataArgs;
@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_if_there()?;
     let runs = store.as_ref().map_or(Ok(Vec::new()), dwell_store::Store::runs)?;
     let bytes = |run| store.as_ref().map_or(0, |store| store.samples_bytes(run));
-    let mut out = io::stdout().lock();
+    let mut out = terminal::stdout();
     if args.json {
         let runs: Vec<_> = runs
             .iter()

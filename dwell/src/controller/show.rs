@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use dwell_node_cli::{Exit, Failure, say};
+use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_record::{Figures, Kind, Summary};
 use dwell_report::Table;
 use dwell_report::data::{MachineData, RunData, TrialData};
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let run = find(&store, &args.run)?;
     let mut data = run_data(&store, &run)?;
     let left_out = if args.recompute { recompute(&store, &run, &mut data)? } else { 0 };
-    let mut out = io::stdout().lock();
+    let mut out = terminal::stdout();
     if args.json {
         writeln!(out, "{:#}", object(&run, &data))?;
     } else {

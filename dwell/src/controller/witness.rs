@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Write};
 
 use dwell_engine::stamps::State;
 use dwell_import::{Format, Joined, Look, Own, Witness};
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, terminal};
 use dwell_record::{Batch, Column, Environment, Figures, Kind, Stamps, Summary, Trust};
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 use serde_json::json;
@@ -52,7 +52,7 @@ pub(super) fn witness(
     for (trial, joined) in &seen {
         store.add_told(trial, Role::Witness, name, &summary(name, format, joined))?;
     }
-    let mut out = io::stdout().lock();
+    let mut out = terminal::stdout();
     if as_json {
         let trials: Vec<_> = seen
             .iter()

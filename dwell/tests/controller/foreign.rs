@@ -1,0 +1,44 @@
+//! Files of other programs as a person imports them.
+
+use crate::fixture::Place;
+
+/// What `ping` prints of as many replies, of 1 ms and a little more each.
+fn ping(name: &str, replies: u32) -> String {
+    let lines: String = (1..=replies)
+        .map(|n| format!("64 bytes from {name}: icmp_seq={n} ttl=64 time=1.{n:03} ms\n"))
+        .collect();
+    format!(
+        "PING {name} (10.0.0.2) 56(84) bytes of data.\n{lines}\n--- {name} ping statistics ---\n\
+         {replies} packets transmitted, {replies} received, 0% packet loss, time 9ms\n"
+    )
+}
+
+#[test]
+fn what_names_and_texts_of_imported_files_say_to_a_terminal_is_shown_and_not_obeyed() {
+    let place = Place::new();
+    let file = place.write("\u{1b}]0;title\u{7}.txt\nrun", &ping("\u{1b}[2Jhost", 200));
+    let calm = place.write("calm.txt", &ping("host", 200));
+    let foreign = place.json(&["import", &file])["run"].as_str().unwrap().to_owned();
+    let other = place.json(&["import", &calm])["run"].as_str().unwrap().to_owned();
+    let page = place.path("page.html").display().to_string();
+    let commands: [&[&str]; 6] = [
+        &["import", &file],
+        &["runs"],
+        &["show", &foreign],
+        &["compare", &foreign, &other],
+        &["report", &foreign, "-o", &page],
+        &["import", "no\u{1b}[31mthere"],
+    ];
+    for command in commands {
+        let output = place.dwell(command);
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8(told).unwrap();
+        assert!(!told.is_empty());
+        assert!(!told.contains(|c: char| c.is_control() && c != '\n'), "{command:?}: {told:?}");
+    }
+    let shown = String::from_utf8(place.dwell(&["show", &foreign]).stdout).unwrap();
+    assert!(shown.contains("\\u001b]0;title\\u0007.txt\\nrun"), "{shown}");
+    // An object holds what was there.
+    let target = &place.json(&["show", &foreign])["trials"][0]["measurement"]["target"];
+    assert_eq!(*target, "icmp://\u{1b}[2Jhost");
+}
