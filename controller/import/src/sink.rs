@@ -43,6 +43,9 @@ const RUN: usize = 128;
 /// Flows of a file; what is beyond is skipped.
 const FLOWS: usize = 1_024;
 
+/// Warnings of a flow that are kept.
+const WARNINGS: usize = 16;
+
 /// Bytes of targets that are listed for the whole file.
 const TARGETS: usize = 400;
 
@@ -117,6 +120,14 @@ impl<'a> Sink<'a> {
 
     pub(crate) fn warn(&mut self, warning: impl Into<String>) {
         self.imported.warnings.push(warning.into());
+    }
+
+    /// The same of one flow, with a bound on what files of other programs can fill.
+    pub(crate) fn warn_of(&mut self, flow: FlowNumber, warning: impl Into<String>) {
+        let warnings = &mut self.flow_mut(flow).warnings;
+        if warnings.len() < WARNINGS {
+            warnings.push(warning.into());
+        }
     }
 
     /// Appends a row.

@@ -150,18 +150,19 @@ fn take(
         let summary = summary(&imported, flow, taken.as_ref().map(|taken| &taken.columns));
         end(store, &trial, &name, summary, taken.as_ref())?;
     }
-    finish(args, store, run, format.name(), samples, &imported.warnings, imported.skipped_lines)
+    finish(
+        args,
+        store,
+        run,
+        format.name(),
+        samples,
+        &imported.all_warnings(),
+        imported.skipped_lines,
+    )
 }
 
 fn summary(imported: &Imported, flow: &Flow, columns: Option<&Columns>) -> Summary {
-    let mut warnings = imported.warnings.clone();
-    if let Some(example) = imported.skipped_example.as_ref().filter(|_| imported.skipped_lines > 0)
-    {
-        warnings.push(format!(
-            "{} rows could not be read; the first is row {}: {}",
-            imported.skipped_lines, example.row, example.text
-        ));
-    }
+    let warnings = imported.warnings.iter().chain(&flow.warnings).cloned().collect();
     let (mut metrics, mut values, packets) = columns.map(Columns::figures).unwrap_or_default();
     // What the file states counts more than what its rows give: it knows what is not in them.
     metrics.extend(flow.metrics.clone());

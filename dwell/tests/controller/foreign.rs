@@ -1,6 +1,14 @@
 //! Files of other programs as a person imports them.
 
+use std::path::Path;
+
 use crate::fixture::Place;
+
+/// The path of a file that was recorded for the importer.
+fn recorded(name: &str) -> String {
+    let data = "../controller/import/tests/data";
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(data).join(name).display().to_string()
+}
 
 /// What `ping` prints of as many replies, of 1 ms and a little more each.
 fn ping(name: &str, replies: u32) -> String {
@@ -41,4 +49,27 @@ fn what_names_and_texts_of_imported_files_say_to_a_terminal_is_shown_and_not_obe
     // An object holds what was there.
     let target = &place.json(&["show", &foreign])["trials"][0]["measurement"]["target"];
     assert_eq!(*target, "icmp://\u{1b}[2Jhost");
+}
+
+#[test]
+fn flows_of_a_file_are_named_without_saying_flow_twice() {
+    let place = Place::new();
+    place.json(&["import", &recorded("d-itg-receiver.log")]);
+    let shown = String::from_utf8(place.dwell(&["show", "last"]).stdout).unwrap();
+    assert!(shown.contains("flow 2 127.0.0.1:40379 > 127.0.0.1:9002"), "{shown}");
+    assert!(!shown.contains("flow flow"), "{shown}");
+}
+
+#[test]
+fn what_is_wrong_with_one_flow_of_a_file_is_said_of_that_flow_only() {
+    let place = Place::new();
+    let text = std::fs::read_to_string(recorded("iperf2-client-two.txt")).unwrap();
+    let socket_4 = text.replace("[  3] WARNING", "[  4] WARNING");
+    let file = place.write("two.txt", &socket_4);
+    let imported = place.dwell(&["import", &file]);
+    let said = String::from_utf8(imported.stdout).unwrap();
+    assert!(said.contains("note: [2] 127.0.0.1:60269 - 127.0.0.1:6001: iperf says"), "{said}");
+    let trials = &place.json(&["show", "last"])["trials"];
+    let warnings = |trial: usize| trials[trial]["trust"]["warnings"].as_array().unwrap().len();
+    assert_eq!((warnings(0), warnings(1)), (0, 2), "{trials:#}");
 }
