@@ -8,7 +8,7 @@ use dwell_record::{Figures, Packets, Scalar};
 
 use crate::decimal::scaled;
 use crate::lines::Lines;
-use crate::sink::{FlowNumber, Sink};
+use crate::sink::{CLOCKS_DIFFER, FlowNumber, Sink};
 use crate::{ImportError, Imported, Interval};
 
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
@@ -279,6 +279,12 @@ impl Connection {
                 true => "one_way_forward_ns",
                 false => "forward_plus_offset_ns",
             };
+            if self.one_host && latency.min.is_some_and(|min| min < 0) {
+                sink.warn_of(
+                    flow,
+                    format!("its smallest one-way delay is below 0; {CLOCKS_DIFFER}"),
+                );
+            }
             sink.flow_mut(flow).metrics.insert(metric.to_owned(), latency);
         }
     }
@@ -288,7 +294,7 @@ impl Connection {
 /// has none of these.
 fn receiver_columns(columns: &[&str], interval: &mut Interval) {
     let [jitter, "ms", counts, rest @ ..] = columns else { return };
-    interval.jitter_ns = scaled(jitter.as_bytes(), 6);
+    interval.jitter_ns = scaled(jitter.as_bytes(), 6).filter(|jitter| *jitter >= 0);
     if let Some((lost, total)) = counts.split_once('/') {
         (interval.lost, interval.total) = (lost.parse().ok(), total.parse().ok());
     }
@@ -309,7 +315,7 @@ fn figures(text: &str, count: u64) -> Option<Figures> {
         count,
         min: Some(min),
         mean: Some(mean as f64),
-        stddev: deviation.filter(|_| count > 1).map(|ns| ns as f64),
+        stddev: deviation.filter(|ns| count > 1 && *ns >= 0).map(|ns| ns as f64),
         max: Some(max),
         ..Figures::default()
     })
