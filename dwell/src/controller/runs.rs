@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let width = runs.iter().map(|run| run.name.chars().count()).max().unwrap_or(0).max(4);
     writeln!(
         out,
-        "{:12} {:width$}  {:9} {:20} {:>16} {:>10}",
+        "{:12} {:width$}  {:11} {:20} {:>16} {:>10}",
         "run", "name", "state", "started", "trials", "samples"
     )?;
     for run in &runs {
@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let state = json!(run.state);
         writeln!(
             out,
-            "{:12} {:width$}  {:9} {:20} {trials:>16} {:>10}",
+            "{:12} {:width$}  {:11} {:20} {trials:>16} {:>10}",
             run.run,
             run.name,
             state.as_str().unwrap_or_default(),

@@ -1,13 +1,10 @@
 //! Files of other programs as a person imports them.
 
-use std::path::Path;
-
-use crate::fixture::Place;
+use crate::fixture::{Place, repository};
 
 /// The path of a file that was recorded for the importer.
 fn recorded(name: &str) -> String {
-    let data = "../controller/import/tests/data";
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(data).join(name).display().to_string()
+    repository("controller/import/tests/data").join(name).display().to_string()
 }
 
 /// What `ping` prints of as many replies, of 1 ms and a little more each.
