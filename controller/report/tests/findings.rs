@@ -520,6 +520,12 @@ fn the_trust_panel_says_what_is_known_and_no_more() {
     for name in ["Warm-up", "Samples dropped"] {
         assert_eq!(fact(&run, name), "not known", "{name}");
     }
+    // A segment says it at its end.
+    run.trials[0].summary.as_mut().unwrap().engine = "segment".to_owned();
+    assert_eq!(fact(&run, "Samples dropped"), "0");
+    let parameters = &mut run.trials[0].summary.as_mut().unwrap().parameters;
+    parameters.insert(dwell_record::CUT_SHORT.to_owned(), true.into());
+    assert_eq!(fact(&run, "Samples dropped"), "not known");
 }
 
 #[test]

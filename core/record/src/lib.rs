@@ -26,5 +26,7 @@ pub use columns::{ColumnFigures, Columns, all_count};
 pub use environment::{Ends, Environment, Placement, Scheduling, Waiting};
 pub use quota::quota_value;
 pub use rows::RowFormat;
-pub use summary::{Figures, Kind, Packets, Scalar, Stamps, Summary, SummaryError, metrics, values};
+pub use summary::{
+    CUT_SHORT, Figures, Kind, Packets, Scalar, Stamps, Summary, SummaryError, metrics, values,
+};
 pub use trust::{Clocks, NicDropped, PairingRecord, Trust};

@@ -152,9 +152,10 @@ fn trust(summary: &Summary) -> Value {
     if summary.kind == Kind::Import {
         let unknown: &[&str] = match summary.engine.as_str() {
             "segment" => &["warm_up_sent"],
-            _ => &["warm_up_sent", "ring_dropped", "void"],
+            _ => &["warm_up_sent", "void"],
         };
         unknown.iter().for_each(|name| trust[*name] = Value::Null);
+        trust["ring_dropped"] = json!(summary.ring_dropped());
     }
     trust
 }
