@@ -70,3 +70,35 @@ fn what_is_wrong_with_one_flow_of_a_file_is_said_of_that_flow_only() {
     let warnings = |trial: usize| trials[trial]["trust"]["warnings"].as_array().unwrap().len();
     assert_eq!((warnings(0), warnings(1)), (0, 2), "{trials:#}");
 }
+
+#[test]
+fn captures_are_told_apart_by_their_bytes_and_one_read_by_an_older_dwell_is_superseded() {
+    let place = Place::new();
+    let run = place.json(&["import", &recorded("dwell.csv")])["run"].as_str().unwrap().to_owned();
+    let name = "stamp-roundtrip-iperf2.pcap";
+    let bytes = std::fs::read(recorded(name)).unwrap();
+    let witnesses = || {
+        let shown = place.json(&["show", &run]);
+        shown["trials"][0]["witnesses"].as_array().unwrap().clone()
+    };
+    let witness = |file: &str| place.json(&["import", file, "--witness", &run]);
+    witness(&recorded(name));
+    // What dwell kept before it knew hashes; this one saw less.
+    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    let older = "UPDATE summaries SET summary = json_set(json_remove(summary, \
+                 '$.parameters.sha256'), '$.parameters.matched', 1) WHERE role = 'witness'";
+    assert_eq!(db.execute(older, []).unwrap(), 1);
+    let seen = witness(&recorded(name));
+    assert_eq!(witnesses().len(), 1, "the same capture, read anew");
+    assert_eq!(witnesses()[0]["parameters"]["matched"], seen["trials"][0]["matched"]);
+
+    // Another of that name, which breaks off.
+    std::fs::create_dir(place.path("other")).unwrap();
+    let other = place.path("other").join(name);
+    std::fs::write(&other, &bytes[..bytes.len() - 1]).unwrap();
+    witness(other.to_str().unwrap());
+    witness(other.to_str().unwrap());
+    assert_eq!(witnesses().len(), 2, "two captures of one name");
+    let findings = place.json(&["show", &run])["findings"].to_string();
+    assert!(findings.contains(&format!("({name} and 1 more)")), "{findings}");
+}

@@ -307,7 +307,7 @@ fn parameters<const N: usize>(
     end: &SegmentEnd,
     told: [(&str, Value); N],
 ) -> BTreeMap<String, Value> {
-    let cut_short = end.totals.is_none().then(|| (CUT_SHORT, json!(true)));
+    let cut_short = end.totals.is_none().then_some((CUT_SHORT, json!(true)));
     let all = told.into_iter().chain([("format", json!("segment"))]).chain(cut_short);
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
