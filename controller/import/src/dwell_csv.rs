@@ -23,6 +23,11 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
             sink.skip(number, line);
             continue;
         };
+        // Of a void one dwell itself knew that it measures nothing.
+        if !row.void && is_impossible(&columns, &numbers) {
+            sink.skip(number, line);
+            continue;
+        }
         let mut new = sink.row(flow, row.id, row.state)?;
         new.reordered(row.reordered).void(row.void);
         for (column, value) in columns.iter().zip(&numbers) {
@@ -58,6 +63,15 @@ fn columns(header: &[u8], sink: &mut Sink) -> Result<Vec<Option<Column>>, Import
         columns.push(column);
     }
     Ok(columns)
+}
+
+/// Whether a reply came before its request.
+fn is_impossible(columns: &[Option<Column>], numbers: &[Option<i64>]) -> bool {
+    use Column::{Rtt, RttHw, RttIntended, RttKernel};
+    let is_round_trip =
+        |column: &Option<Column>| matches!(column, Some(Rtt | RttIntended | RttKernel | RttHw));
+    let mut round_trips = columns.iter().zip(numbers).filter(|(column, _)| is_round_trip(column));
+    round_trips.any(|(_, number)| number.is_some_and(|number| number < 0))
 }
 
 struct Row {

@@ -20,7 +20,7 @@ pub struct Imported {
     /// The data sets, in the order of their first rows. A format that holds one kind of probe only
     /// has one.
     pub flows: Vec<Flow>,
-    /// What a reader of the figures should know.
+    /// What a reader of the figures should know, of all flows.
     pub warnings: Vec<String>,
     /// Rows that could not be read: lines, or records of a binary format.
     pub skipped_lines: u64,
@@ -49,6 +49,8 @@ pub struct Flow {
     pub values: BTreeMap<String, Option<Scalar>>,
     /// What the file says about parts of the time (iperf2), in order.
     pub intervals: Vec<Interval>,
+    /// What a reader of its figures should know, beside what is so of all flows.
+    pub warnings: Vec<String>,
 }
 
 /// What a file says about a part of the time.
@@ -82,6 +84,16 @@ pub struct SkippedRow {
 }
 
 impl Imported {
+    /// All warnings, those of one of several flows behind its name.
+    pub fn all_warnings(&self) -> Vec<String> {
+        let of_flow = |flow: &Flow| {
+            let named = |text: &String| [&flow.name, text].map(String::as_str).join(": ");
+            let own = |text: &String| if flow.name.is_empty() { text.clone() } else { named(text) };
+            flow.warnings.iter().map(own).collect::<Vec<_>>()
+        };
+        self.warnings.iter().cloned().chain(self.flows.iter().flat_map(of_flow)).collect()
+    }
+
     /// The probes of all flows together; `None` where no flow says.
     pub fn packets(&self) -> Option<Packets> {
         self.flows.iter().filter_map(|flow| flow.packets).reduce(sum)

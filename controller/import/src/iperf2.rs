@@ -8,7 +8,7 @@ use dwell_record::{Figures, Packets, Scalar};
 
 use crate::decimal::scaled;
 use crate::lines::Lines;
-use crate::sink::{FlowNumber, Sink};
+use crate::sink::{CLOCKS_DIFFER, FlowNumber, Sink};
 use crate::{ImportError, Imported, Interval};
 
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
@@ -38,6 +38,8 @@ struct Output {
 
 struct Connection {
     flow: FlowNumber,
+    /// The number of its socket, where the file says.
+    socket: Option<String>,
     /// Both ends have one address, therefore one clock.
     one_host: bool,
     /// The receiver's report, where a client prints it.
@@ -65,8 +67,14 @@ impl Output {
             return self.connect(id, ends, sink);
         }
         if text.starts_with("WARNING: ") {
-            if sink.imported.warnings.len() < 16 {
-                sink.warn(format!("iperf says: {text}"));
+            let said = format!("iperf says: {text}");
+            match self.warned(id) {
+                Some(connection) => sink.warn_of(connection.flow, said),
+                None => {
+                    if sink.imported.warnings.len() < 16 {
+                        sink.warn(said);
+                    }
+                }
             }
             return true;
         }
@@ -81,6 +89,15 @@ impl Output {
             return true;
         }
         connection.line(text, sink)
+    }
+
+    /// Whom a warning is about: iperf 2.1 names the socket where its other lines name the
+    /// connection.
+    fn warned(&self, id: &str) -> Option<&Connection> {
+        let by_socket = |connection: &&Connection| connection.socket.as_deref() == Some(id);
+        // A number that was free again is that of the newest.
+        let newest = self.connections.values().filter(by_socket).max_by_key(|it| it.flow);
+        newest.or_else(|| self.connections.get(id))
     }
 
     /// Lines without brackets.
@@ -151,8 +168,16 @@ impl Output {
             sink.parameter("trip_times", true);
         }
         let one_host = local == remote;
-        let new =
-            Connection { flow, one_host, reported: false, total: None, reordered: 0, cut: false };
+        let socket = |word: &&str| Some(word.strip_prefix("(sock=")?.strip_suffix(')')?.to_owned());
+        let new = Connection {
+            flow,
+            socket: rest.iter().find_map(socket),
+            one_host,
+            reported: false,
+            total: None,
+            reordered: 0,
+            cut: false,
+        };
         self.ended.extend(self.connections.insert(id.to_owned(), new));
         true
     }
@@ -214,14 +239,13 @@ impl Connection {
     }
 
     fn end(self, sink: &mut Sink) {
-        let name = sink.flow_mut(self.flow).name.clone();
         if self.cut {
-            sink.warn(format!("only the first {INTERVALS} intervals of {name} are kept"));
+            sink.warn_of(self.flow, format!("only its first {INTERVALS} intervals are kept"));
         }
         let latest = sink.flow_mut(self.flow).intervals.iter().map(|i| i.end_ns).max();
         let whole = |total: &Interval| latest <= Some(total.end_ns) || self.reported;
         let Some(total) = self.total.filter(whole) else {
-            sink.warn(format!("{name} has no totals: the output ends before them"));
+            sink.warn_of(self.flow, "it has no totals: the output ends before them");
             return;
         };
         // What is left are parts; the totals are not one of them.
@@ -255,6 +279,12 @@ impl Connection {
                 true => "one_way_forward_ns",
                 false => "forward_plus_offset_ns",
             };
+            if self.one_host && latency.min.is_some_and(|min| min < 0) {
+                sink.warn_of(
+                    flow,
+                    format!("its smallest one-way delay is below 0; {CLOCKS_DIFFER}"),
+                );
+            }
             sink.flow_mut(flow).metrics.insert(metric.to_owned(), latency);
         }
     }
@@ -264,7 +294,7 @@ impl Connection {
 /// has none of these.
 fn receiver_columns(columns: &[&str], interval: &mut Interval) {
     let [jitter, "ms", counts, rest @ ..] = columns else { return };
-    interval.jitter_ns = scaled(jitter.as_bytes(), 6);
+    interval.jitter_ns = scaled(jitter.as_bytes(), 6).filter(|jitter| *jitter >= 0);
     if let Some((lost, total)) = counts.split_once('/') {
         (interval.lost, interval.total) = (lost.parse().ok(), total.parse().ok());
     }
@@ -285,7 +315,7 @@ fn figures(text: &str, count: u64) -> Option<Figures> {
         count,
         min: Some(min),
         mean: Some(mean as f64),
-        stddev: deviation.filter(|_| count > 1).map(|ns| ns as f64),
+        stddev: deviation.filter(|ns| count > 1 && *ns >= 0).map(|ns| ns as f64),
         max: Some(max),
         ..Figures::default()
     })

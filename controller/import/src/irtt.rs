@@ -17,7 +17,7 @@ use crate::{Format, ImportError, Imported};
 
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
     let flow = sink.only_flow();
-    let target = RefCell::new(Target { sink, flow, one_host: false, failed: None });
+    let target = RefCell::new(Target { sink, flow, one_host: false, trips: 0, failed: None });
     let mut json = serde_json::Deserializer::from_reader(input);
     let parsed = Document(&target).deserialize(&mut json).and_then(|()| json.end());
     let Target { sink, failed, .. } = target.into_inner();
@@ -39,6 +39,8 @@ struct Target<'a> {
     flow: FlowNumber,
     /// Both ends have one address, therefore one clock.
     one_host: bool,
+    /// Round trips so far.
+    trips: u64,
     /// Why a row was not taken; the parser knows only that it must stop.
     failed: Option<ImportError>,
 }
@@ -81,6 +83,16 @@ impl Target<'_> {
         let apart = |from: Stamp, to: Stamp| {
             between(from.monotonic, to.monotonic).or_else(|| between(from.wall, to.wall))
         };
+        self.trips += 1;
+        let rtt = apart(client.send, client.receive);
+        let residence = apart(server.receive, server.send);
+        for (name, time) in [("round trip", rtt), ("residence", residence)] {
+            if let Some(time) = time.filter(|time| state == State::Received && *time < 0) {
+                let text = format!("seqno {}: a {name} of {time} ns", trip.seqno);
+                self.sink.skip(self.trips, text.as_bytes());
+                return Ok(());
+            }
+        }
         let forward = between(client.send.wall, server.receive.wall);
         let backward = between(server.send.wall, client.receive.wall);
         let (there, back) = match self.one_host {
@@ -90,8 +102,8 @@ impl Target<'_> {
         let mut row = self.sink.row(self.flow, trip.seqno, state)?;
         row.set(Column::TxApp, client.send.wall);
         if state == State::Received {
-            row.set(Column::Rtt, apart(client.send, client.receive))
-                .set(Column::Residence, apart(server.receive, server.send))
+            row.set(Column::Rtt, rtt)
+                .set(Column::Residence, residence)
                 .set(there, forward)
                 .set(back, backward)
                 .set(Column::T2, server.receive.wall)

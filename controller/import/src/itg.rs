@@ -20,7 +20,7 @@ use crate::{ImportError, Imported};
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
     let mut flows = HashMap::new();
     let mut bytes = Vec::with_capacity(RECORD);
-    let (mut number, mut equal) = (0_u64, 0_u64);
+    let mut number = 0_u64;
     loop {
         bytes.clear();
         let count = input.take(RECORD as u64).read_to_end(&mut bytes);
@@ -36,7 +36,6 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
             sink.skip(number, bytes);
             continue;
         };
-        equal += u64::from(record.tx == record.rx);
         let flow = match flows.entry(record.key()) {
             Entry::Occupied(known) => Some(known.into_mut()),
             Entry::Vacant(new) => sink
@@ -58,15 +57,17 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
         if flow.equal == flow.records {
             sink.fates_unknown(flow.flow);
         }
+        if flow.equal > 0 {
+            let equal = flow.equal;
+            let warning = format!(
+                "{equal} records have one time for sending and receiving, as in the log of a \
+                 sender: they have no delay"
+            );
+            sink.warn_of(flow.flow, warning);
+        }
         while let Some(lost) = flow.sequence.left() {
             sink.lost(flow.flow, lost)?;
         }
-    }
-    if equal > 0 {
-        sink.warn(format!(
-            "{equal} records have one time for sending and receiving, as in the log of a sender: \
-             they have no delay"
-        ));
     }
     sink.finish()
 }
@@ -182,7 +183,7 @@ impl Record {
     fn name(&self) -> String {
         let Self { flow, source, destination, .. } = self;
         let (source, destination) = (SocketAddr::from(*source), SocketAddr::from(*destination));
-        format!("flow {flow} {source} > {destination}")
+        format!("{flow} {source} > {destination}")
     }
 }
 

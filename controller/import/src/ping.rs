@@ -183,7 +183,8 @@ impl Totals {
             return line.starts_with("pipe ") || line.starts_with("rtt ");
         };
         let figures = figures.split(' ').next().unwrap_or_default().split('/');
-        let figures: Vec<_> = figures.filter_map(|text| scaled(text.as_bytes(), 6)).collect();
+        let figures = figures.filter_map(|text| scaled(text.as_bytes(), 6));
+        let figures: Vec<_> = figures.filter(|figure| *figure >= 0).collect();
         self.rtt = figures.try_into().ok();
         self.rtt.is_some()
     }
@@ -213,10 +214,11 @@ fn stamped(line: &[u8]) -> (Option<i64>, &[u8]) {
     (scaled(&rest[..end], 9), rest[end + 1..].trim_ascii_start())
 }
 
-/// `12.3 ms`: milliseconds to the precision that is printed.
+/// `12.3 ms`: milliseconds to the precision that is printed. No time is below 0.
 fn duration(text: &[u8]) -> Option<i64> {
     let end = text.iter().position(|byte| *byte == b' ')?;
-    text[end..].starts_with(b" ms").then(|| scaled(&text[..end], 6))?
+    let time = text[end..].starts_with(b" ms").then(|| scaled(&text[..end], 6))?;
+    time.filter(|time| *time >= 0)
 }
 
 /// What stands behind `word`.

@@ -243,7 +243,7 @@ fn eight_digits(text: u64) -> Option<u64> {
     Some(fours.wrapping_mul(10_000 << 32 | 1) >> 32)
 }
 
-/// Reads `id,seconds` however it is written.
+/// Reads `id,seconds` however it is written. No round trip is below 0.
 fn free(line: &[u8]) -> Option<(u64, Option<i64>)> {
     let comma = line.iter().position(|byte| *byte == b',')?;
     let (id, time) = (line[..comma].trim_ascii(), line[comma + 1..].trim_ascii());
@@ -251,7 +251,7 @@ fn free(line: &[u8]) -> Option<(u64, Option<i64>)> {
     if time.eq_ignore_ascii_case(b"nan") || time.eq_ignore_ascii_case(b"-nan") {
         return Some((id, None));
     }
-    let time = scaled(time, 9).filter(|time| *time != Batch::ABSENT)?;
+    let time = scaled(time, 9).filter(|time| *time >= 0)?;
     Some((id, Some(time)))
 }
 

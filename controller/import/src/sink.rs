@@ -24,6 +24,8 @@ pub(crate) struct Sink<'a> {
     pub(crate) imported: Imported,
     /// Rows of each flow that were not handed over yet.
     waiting: Vec<Batch>,
+    /// How many one-way delays of each flow are below 0.
+    below_zero: Vec<u64>,
     buffered: usize,
     good: u64,
 }
@@ -43,6 +45,13 @@ const RUN: usize = 128;
 /// Flows of a file; what is beyond is skipped.
 const FLOWS: usize = 1_024;
 
+/// Why a packet may arrive before it left.
+pub(crate) const CLOCKS_DIFFER: &str =
+    "the clocks of both ends differ, and every one-way delay is off by as much";
+
+/// Warnings of a flow that are kept.
+const WARNINGS: usize = 16;
+
 /// Bytes of targets that are listed for the whole file.
 const TARGETS: usize = 400;
 
@@ -60,7 +69,8 @@ impl<'a> Sink<'a> {
             skipped_lines: 0,
             skipped_example: None,
         };
-        Self { each, imported, waiting: Vec::new(), buffered: 0, good: 0 }
+        let (waiting, below_zero) = (Vec::new(), Vec::new());
+        Self { each, imported, waiting, below_zero, buffered: 0, good: 0 }
     }
 
     /// Begins a data set; `None` when there are too many.
@@ -70,6 +80,7 @@ impl<'a> Sink<'a> {
         }
         self.imported.flows.push(Flow { name: name.to_owned(), ..Flow::default() });
         self.waiting.push(Batch::default());
+        self.below_zero.push(0);
         Some(FlowNumber(self.waiting.len() - 1))
     }
 
@@ -117,6 +128,14 @@ impl<'a> Sink<'a> {
 
     pub(crate) fn warn(&mut self, warning: impl Into<String>) {
         self.imported.warnings.push(warning.into());
+    }
+
+    /// The same of one flow, with a bound on what files of other programs can fill.
+    pub(crate) fn warn_of(&mut self, flow: FlowNumber, warning: impl Into<String>) {
+        let warnings = &mut self.flow_mut(flow).warnings;
+        if warnings.len() < WARNINGS {
+            warnings.push(warning.into());
+        }
     }
 
     /// Appends a row.
@@ -172,6 +191,11 @@ impl<'a> Sink<'a> {
     /// Hands over the rest.
     pub(crate) fn finish(mut self) -> Result<Imported, ImportError> {
         (0..self.waiting.len()).try_for_each(|flow| self.hand_over(flow))?;
+        for flow in (0..self.waiting.len()).map(FlowNumber) {
+            if let count @ 1.. = self.below_zero[flow.0] {
+                self.warn_of(flow, format!("one-way delays below 0: {count}; {CLOCKS_DIFFER}"));
+            }
+        }
         let mut imported = self.imported;
         for flow in imported.flows.iter_mut().filter(|flow| flow.fates_unknown) {
             flow.packets = None;
@@ -210,6 +234,7 @@ impl<'a> Sink<'a> {
             return Ok(());
         }
         self.buffered -= batch.len();
+        self.below_zero[flow] += below_zero(&batch);
         let about = &mut self.imported.flows[flow];
         about.rows += batch.len() as u64;
         about.packets = Some(sum(about.packets.unwrap_or_default(), counted(&batch)));
@@ -239,6 +264,12 @@ impl NewRow<'_> {
         }
         self
     }
+}
+
+fn below_zero(batch: &Batch) -> u64 {
+    let delays = [Column::OneWayForward, Column::OneWayBackward];
+    let delays = delays.into_iter().filter_map(|column| batch.column(column)).flatten();
+    delays.filter(|delay| **delay < 0 && **delay != Batch::ABSENT).count() as u64
 }
 
 fn counted(batch: &Batch) -> Packets {

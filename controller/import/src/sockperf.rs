@@ -94,14 +94,14 @@ struct Row {
 }
 
 /// `packet, txTime, rxTime, latency`. The latency is printed to the nanosecond and halved, so that
-/// the difference of the stamps is the better figure.
+/// the difference of the stamps is the better figure. No reply comes before its request.
 fn row(text: &str) -> Option<Row> {
     let mut cells = text.split(", ");
     let id = cells.next()?.parse().ok()?;
     let tx = scaled(cells.next()?.as_bytes(), 9)?;
     let rx = scaled(cells.next()?.as_bytes(), 9)?;
     scaled(cells.next()?.as_bytes(), 3)?;
-    cells.next().is_none().then_some(Row { id, tx, rx })
+    (cells.next().is_none() && rx >= tx).then_some(Row { id, tx, rx })
 }
 
 /// `# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0`

@@ -1,6 +1,8 @@
 //! What a parameter does to the delay, in a sentence, as far as repetitions can tell. Of a run over
 //! modes of relaying it is said of each mode by itself.
 
+use std::collections::BTreeSet;
+
 use dwell_stats::Quantile;
 
 use crate::condition::axis_words;
@@ -19,7 +21,7 @@ const DOUBTS: [(Quantile, &str, f64); 2] =
 /// first one of the plan the farthest, for each, and what is known of the others if they are no
 /// quantities. Every value is compared with the first over what was measured at both.
 pub(crate) fn effect(subject: &Subject, axis: &Axis) -> String {
-    said(subject, axis, subject.run.axes.len())
+    said(subject, axis, subject.run.axes.len()).whole()
 }
 
 /// The same of a run over modes of relaying: each mode by itself, for modes were measured at other
@@ -30,7 +32,7 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
     let modes = modes(run);
     let among = run.axes.len().saturating_sub(1) * modes.len() + 1;
     if axis.name == RELAY {
-        return several(run, subject.metric, axis).then(|| said(subject, axis, among));
+        return several(run, subject.metric, axis).then(|| said(subject, axis, among).whole());
     }
     let of_mode = |(place, mode): (usize, &String)| {
         let part = run.only(RELAY, mode);
@@ -41,8 +43,38 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
         let axis = part.axes.iter().find(|other| other.name == axis.name)?;
         several(&part, subject.metric, axis).then(|| said(&here, axis, among))
     };
-    let each: Vec<String> = modes.iter().enumerate().filter_map(of_mode).collect();
-    (!each.is_empty()).then(|| each.join(" "))
+    let each: Vec<Said> = modes.iter().enumerate().filter_map(of_mode).collect();
+    (!each.is_empty()).then(|| Said::joined(each).whole())
+}
+
+/// Sentences, and which means over trials their figures are.
+struct Said {
+    text: String,
+    means: BTreeSet<&'static str>,
+}
+
+impl Said {
+    fn joined(all: Vec<Self>) -> Self {
+        let means = all.iter().flat_map(|said| said.means.iter().copied()).collect();
+        let texts: Vec<String> = all.into_iter().map(|said| said.text).collect();
+        Self { text: texts.join(" "), means }
+    }
+
+    /// The sentences, and what their figures are, said once.
+    fn whole(self) -> String {
+        let means: Vec<&str> = self.means.into_iter().collect();
+        if means.is_empty() {
+            return self.text;
+        }
+        let means = means.join(" or ");
+        format!("{} Each median and percentile is the {means} of its trials' own.", self.text)
+    }
+}
+
+impl From<String> for Said {
+    fn from(text: String) -> Self {
+        Self { text, means: BTreeSet::new() }
+    }
 }
 
 /// Whether the delay was measured at more than one value.
@@ -57,12 +89,12 @@ fn short(noun: &str) -> &str {
 }
 
 /// One of so many sentences that share the doubt of their run; of modes of relaying one of each mode.
-fn said(subject: &Subject, axis: &Axis, among: usize) -> String {
+fn said(subject: &Subject, axis: &Axis, among: usize) -> Said {
     let groups = group::by_axis(subject.run, subject.metric, axis);
     let groups: Vec<&Group> =
         groups.iter().map(|(_, group)| group).filter(|group| group.steps.count() > 0).collect();
     let Some((first, others)) = groups.split_first() else {
-        return format!("Nothing was measured over {}.", axis_words(&axis.name));
+        return format!("Nothing was measured over {}.", axis_words(&axis.name)).into();
     };
     if axis.name != RELAY {
         return sentence(subject.noun, axis, first, others, among);
@@ -72,14 +104,15 @@ fn said(subject: &Subject, axis: &Axis, among: usize) -> String {
         let noun = if place == 0 { subject.noun } else { short(subject.noun) };
         sentence(noun, axis, first, &[*other], among)
     };
-    let mut text = others.iter().enumerate().map(of_mode).collect::<Vec<_>>().join(" ");
+    let mut all = Said::joined(others.iter().enumerate().map(of_mode).collect());
     if others.len() > 1 {
-        text += &format!(" Each is compared with {} over what was measured of both.", first.label);
+        let with = &first.label;
+        all.text += &format!(" Each is compared with {with} over what was measured of both.");
     }
-    text
+    all
 }
 
-fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: usize) -> String {
+fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: usize) -> Said {
     let name = axis_words(&axis.name);
     let claims = (others.len() * among).max(1) as f64;
     let shifts = |(quantile, _, doubt): (Quantile, &str, f64)| -> Vec<(&Group, Shift)> {
@@ -89,7 +122,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         others.iter().map(|group| (*group, to(group))).collect()
     };
     let found = DOUBTS.map(shifts);
-    let (mut parts, mut named) = (Vec::new(), Vec::new());
+    let (mut parts, mut named, mut means) = (Vec::new(), Vec::new(), BTreeSet::new());
     for ((_, called, _), shifts) in DOUBTS.iter().zip(&found) {
         let differ = shifts.iter().copied().filter(|(_, shift)| differs(*shift));
         let Some((far, Shift::Differs(change))) = farthest(differ) else { continue };
@@ -103,25 +136,30 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
             change.by()
         ));
         named.push(far.label.as_str());
+        means.insert(change.mean());
     }
     if !parts.is_empty() {
         // What lies between two quantities is no news.
         let names = axis.numbers.is_none();
         let rest = if names { rest(others, &named, &found) } else { String::new() };
-        return format!("{}: {}.{rest}", capital(noun), listed(&parts));
+        return Said { text: format!("{}: {}.{rest}", capital(noun), listed(&parts)), means };
     }
     let [shifts, _] = found;
     if let ([(other, Shift::Same)], RELAY) = (shifts.as_slice(), axis.name.as_str()) {
         let (one, other) = (&first.label, &other.label);
-        return format!("The median {noun} is about the same at {one} and {other} (within 5 %).");
+        let text =
+            format!("The median {noun} is about the same at {one} and {other} (within 5 %).");
+        return text.into();
     }
     if shifts.iter().all(|(_, shift)| *shift == Shift::Same) {
         return format!(
             "The median {noun} is about the same for every value of {name} measured (within 5 %)."
-        );
+        )
+        .into();
     }
-    match farthest(shifts) {
-        Some((far, Shift::TooFew { from, to, repetitions })) => {
+    let text = match farthest(shifts) {
+        Some((far, Shift::TooFew { from, to, repetitions, mean })) => {
+            means.extend(mean);
             let times = if repetitions > 1 { "twice" } else { "once" };
             let ratio = compared(from, to).map_or_else(String::new, |ratio| format!(" ({ratio})"));
             format!(
@@ -133,16 +171,20 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
                 far.label
             )
         }
-        Some((far, Shift::CannotTell(change))) => format!(
-            "Cannot tell whether {name} changes the {noun}: trials measured alike differ too much; the median was {} at {} and {} at {}{}.",
-            delay(change.from),
-            first.label,
-            delay(change.to),
-            far.label,
-            change.by()
-        ),
+        Some((far, Shift::CannotTell(change))) => {
+            means.insert(change.mean());
+            format!(
+                "Cannot tell whether {name} changes the {noun}: trials measured alike differ too much; the median was {} at {} and {} at {}{}.",
+                delay(change.from),
+                first.label,
+                delay(change.to),
+                far.label,
+                change.by()
+            )
+        }
         _ => format!("Cannot tell whether {name} changes the {noun}: the samples are too few."),
-    }
+    };
+    Said { text, means }
 }
 
 /// What is known of the values that the sentence has not named.

@@ -20,7 +20,13 @@ pub(crate) enum Shift {
     CannotTell(Change),
     /// Too few were measured alike to know how much these differ; so many of each condition in a
     /// block of trials, at most.
-    TooFew { from: f64, to: f64, repetitions: usize },
+    TooFew {
+        from: f64,
+        to: f64,
+        repetitions: usize,
+        /// Which mean over trials they are; `None` of one trial each.
+        mean: Option<&'static str>,
+    },
     /// Nothing to compare.
     Unknown,
 }
@@ -40,6 +46,11 @@ pub(crate) struct Change {
 }
 
 impl Change {
+    /// Which mean over trials the two percentiles are.
+    pub(crate) fn mean(&self) -> &'static str {
+        mean(self.relative)
+    }
+
     /// By how much, and within which interval: ` (3 times; 98.5 % interval: 2 to 4 times)`.
     pub(crate) fn by(&self) -> String {
         let RealInterval { low, high } = self.interval;
@@ -72,7 +83,9 @@ impl Shift {
         let BlockedShift { baseline: from, other: to, relative, .. } = found;
         let Some(interval) = found.interval else {
             let repetitions = blocks.iter().map(|block| block.a.len().min(block.b.len()));
-            return Self::TooFew { from, to, repetitions: repetitions.max().unwrap_or_default() };
+            let repetitions = repetitions.max().unwrap_or_default();
+            let mean = (found.trials != [1, 1]).then(|| mean(relative));
+            return Self::TooFew { from, to, repetitions, mean };
         };
         let change = Change { from, to, interval, confidence, relative };
         match found.shift {
@@ -101,6 +114,11 @@ impl Shift {
             Self::Same | Self::Unknown => 0.0,
         }
     }
+}
+
+/// Figures that are compared by ratio have a geometric mean: see `BlockedShift::baseline`.
+fn mean(relative: bool) -> &'static str {
+    if relative { "geometric mean" } else { "mean" }
 }
 
 fn blocks(first: &Group, second: &Group, quantile: Quantile, axis: Option<&str>) -> Vec<Block> {

@@ -35,7 +35,10 @@ pub(crate) fn in_words(run: &RunData) -> Option<String> {
     });
     let probes = things(seen.saturating_add(unseen), "probe");
     let first = all.first()?;
-    let captures: BTreeSet<&str> = all.iter().map(|witness| witness.target.as_str()).collect();
+    // Captures of one name may be several.
+    let hash = |witness: &Summary| witness.parameters.get("sha256").map(Value::to_string);
+    let captures: BTreeSet<_> =
+        all.iter().map(|witness| (witness.target.as_str(), hash(witness))).collect();
     let more = match captures.len() {
         1 => String::new(),
         n => format!(" and {} more", n - 1),

@@ -205,6 +205,7 @@ fn sentences_about_bare_numbers_have_no_gap_and_one_colon() {
     assert!(!bands.spec.to_string().contains("[]\""), "an axis without a unit has no brackets");
     let once = text(&idle(&ttls, 1, 3, 0.1), "effect-ttl");
     assert!(once.starts_with("Round-trip delay, measured once each: the median"), "{once}");
+    assert!(!once.contains("its trials' own"), "of one trial each it is the median itself: {once}");
 }
 
 #[test]
@@ -304,6 +305,8 @@ fn an_obvious_effect_in_three_repetitions_of_two_loads_is_told() {
     }
     let said = text(&run, "effect-size");
     assert!(said.contains("the median rose from") && said.contains("at size 1400B"), "{said}");
+    let what = " Each median and percentile is the geometric mean of its trials' own.";
+    assert!(said.ends_with(what), "{said}");
 }
 
 #[test]
@@ -520,6 +523,12 @@ fn the_trust_panel_says_what_is_known_and_no_more() {
     for name in ["Warm-up", "Samples dropped"] {
         assert_eq!(fact(&run, name), "not known", "{name}");
     }
+    // A segment says it at its end.
+    run.trials[0].summary.as_mut().unwrap().engine = "segment".to_owned();
+    assert_eq!(fact(&run, "Samples dropped"), "0");
+    let parameters = &mut run.trials[0].summary.as_mut().unwrap().parameters;
+    parameters.insert(dwell_record::CUT_SHORT.to_owned(), true.into());
+    assert_eq!(fact(&run, "Samples dropped"), "not known");
 }
 
 #[test]

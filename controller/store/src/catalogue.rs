@@ -398,24 +398,38 @@ impl Store {
         Ok(())
     }
 
-    /// Notes what somebody tells of a trial after its end. Who tells the very same again is not noted
-    /// twice.
+    /// Notes what somebody tells of a trial after its end, in place of that which the same one told
+    /// before and `is_old` says is superseded.
     ///
     /// # Errors
-    /// The catalogue cannot be written.
-    pub fn add_told(
+    /// The catalogue cannot be read or written.
+    pub fn tell(
         &mut self,
         trial: &TrialRow,
         role: Role,
         who: &str,
         summary: &Summary,
+        is_old: impl Fn(&Summary) -> bool,
     ) -> Result<(), StoreError> {
-        self.db.execute(
-            "INSERT INTO summaries (trial_id, role, node, summary) SELECT ?1, ?2, ?3, ?4
-             WHERE NOT EXISTS (SELECT 1 FROM summaries WHERE trial_id = ?1 AND role = ?2
-                               AND node = ?3 AND summary = ?4)",
+        let transaction = self.db.transaction()?;
+        let old: Vec<(i64, String)> = transaction
+            .prepare(
+                "SELECT id, summary FROM summaries
+                 WHERE trial_id = ?1 AND role = ?2 AND node = ?3",
+            )?
+            .query_map(params![trial.id, role.text(), who], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        for (row, told) in old {
+            // What cannot be read may be anything, and stays.
+            if Summary::from_json(told.as_bytes()).is_ok_and(|told| is_old(&told)) {
+                transaction.execute("DELETE FROM summaries WHERE id = ?1", [row])?;
+            }
+        }
+        transaction.execute(
+            "INSERT INTO summaries (trial_id, role, node, summary) VALUES (?1, ?2, ?3, ?4)",
             params![trial.id, role.text(), who, text(summary)],
         )?;
+        transaction.commit()?;
         Ok(())
     }
 

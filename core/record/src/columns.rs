@@ -142,6 +142,15 @@ impl Columns {
         }
     }
 
+    /// Whether rows that came after all these begin with an id that is among the last of these: their
+    /// IPDV is only right when they are taken in one after the other.
+    pub fn shares_an_id(&self, later: &Self) -> bool {
+        let shares = |(name, ipdv): (_, &Ipdv)| {
+            self.ipdv.get(name).is_some_and(|own| own.shares_an_id(ipdv))
+        };
+        later.ipdv.iter().any(shares)
+    }
+
     /// Adds rows that came after all these, and were taken in apart from them.
     pub fn append(&mut self, later: &Self) {
         self.rows += later.rows;

@@ -42,6 +42,9 @@ pub struct Summary {
     pub environment: Environment,
 }
 
+/// The parameter that says of an imported segment that its end is missing.
+pub const CUT_SHORT: &str = "cut_short";
+
 /// The command that a summary is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -163,6 +166,17 @@ impl Summary {
             return Err(SummaryError::Schema(schema));
         }
         serde_json::from_slice(text).map_err(SummaryError::Malformed)
+    }
+
+    /// Samples lost between the timing thread and the record; `None` where nobody told: in files of
+    /// other programs, and in a segment whose end is missing, which is where it says.
+    pub fn ring_dropped(&self) -> Option<u64> {
+        let is_told = match (self.kind, self.engine.as_str()) {
+            (Kind::Import, "segment") => !self.parameters.contains_key(CUT_SHORT),
+            (Kind::Import, _) => false,
+            _ => true,
+        };
+        is_told.then_some(self.trust.ring_dropped)
     }
 
     /// The name and version of the format.

@@ -116,7 +116,16 @@ impl Ipdv {
         self.newest = all().next_back();
     }
 
-    /// Adds what came after all this, and was recorded apart from it.
+    /// Whether the beginning of `later` has an id that is remembered here. Recorded one after the
+    /// other its delay would be ignored; [`Self::append`] can take back no pair that it made.
+    pub fn shares_an_id(&self, later: &Self) -> bool {
+        let is_in_order = |id: &u64| self.in_order.binary_search_by_key(id, |(id, _)| *id).is_ok();
+        let mut ids = later.head.iter().map(|(id, _)| id);
+        ids.any(|id| self.delays.get(*id).is_some() || is_in_order(id))
+    }
+
+    /// Adds what came after all this, and was recorded apart from it. Of an id in both both delays
+    /// count: see [`Self::shares_an_id`].
     pub fn append(&mut self, later: &Self) {
         self.settle();
         for &(id, delay) in &later.head {
@@ -301,6 +310,27 @@ mod tests {
         assert_eq!(jitter.nanos(), Some(10.0));
         jitter.record(Nanos(1_000));
         assert_eq!(jitter.nanos(), Some(10.0 + 150.0 / 16.0));
+    }
+
+    #[test]
+    fn parts_that_share_an_id_are_told_from_those_that_do_not() {
+        let part = |ids: &[u64], at_once: bool| {
+            let mut ipdv = Ipdv::new();
+            match at_once {
+                true => ipdv.record_all(ids, &vec![7; ids.len()]),
+                false => ids.iter().for_each(|id| ipdv.record(*id, Nanos(7))),
+            }
+            ipdv
+        };
+        for at_once in [true, false] {
+            let first = part(&[3, 4, 5, 9], at_once);
+            for (later, shares) in
+                [(&[10, 11][..], false), (&[6, 8], false), (&[11, 9], true), (&[], false)]
+            {
+                assert_eq!(first.shares_an_id(&part(later, at_once)), shares, "{later:?}");
+            }
+            assert!(!Ipdv::new().shares_an_id(&first));
+        }
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use dwell_engine::stamps::State;
-use dwell_node_cli::{Exit, Failure, say};
+use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_record::{Batch, Column, Summary};
 use dwell_report::Finding;
 use dwell_report::data::RunData;
@@ -185,7 +185,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let closed = closed_loop(&store, &rows)?;
-    let mut out = io::stdout().lock();
+    let mut out = terminal::stdout();
     if args.json {
         let mut object = object(&rows[0].run, column, &compared, &findings);
         object["closed_loop"] = json!(closed);

@@ -143,7 +143,7 @@ fn host(
     });
     if let Err(error) = read {
         let error = super::data::chain(&error);
-        eprintln!("dwell: what machines did in trial {} is left out: {error}", trial.number);
+        say(&format!("dwell: what machines did in trial {} is left out: {error}", trial.number));
         return Ok(None);
     }
     let told = gather.finish();

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use dwell_fleet::LabFleet;
-use dwell_node_cli::{Exit, Failure, say};
+use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_store::{RunRow, RunState};
 use serde_json::json;
 
@@ -46,6 +46,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         if !io::stdin().is_terminal() {
             return Err(Failure::usage(format!("{what} would be deleted; --yes does it")));
         }
+        let what = terminal::escaped(&what);
         write!(io::stderr(), "{what} will be gone for good. Delete it? [y/N] ")?;
         io::stderr().flush()?;
         let mut answer = String::new();

@@ -150,18 +150,19 @@ fn take(
         let summary = summary(&imported, flow, taken.as_ref().map(|taken| &taken.columns));
         end(store, &trial, &name, summary, taken.as_ref())?;
     }
-    finish(args, store, run, format.name(), samples, &imported.warnings, imported.skipped_lines)
+    finish(
+        args,
+        store,
+        run,
+        format.name(),
+        samples,
+        &imported.all_warnings(),
+        imported.skipped_lines,
+    )
 }
 
 fn summary(imported: &Imported, flow: &Flow, columns: Option<&Columns>) -> Summary {
-    let mut warnings = imported.warnings.clone();
-    if let Some(example) = imported.skipped_example.as_ref().filter(|_| imported.skipped_lines > 0)
-    {
-        warnings.push(format!(
-            "{} rows could not be read; the first is row {}: {}",
-            imported.skipped_lines, example.row, example.text
-        ));
-    }
+    let warnings = imported.warnings.iter().chain(&flow.warnings).cloned().collect();
     let (mut metrics, mut values, packets) = columns.map(Columns::figures).unwrap_or_default();
     // What the file states counts more than what its rows give: it knows what is not in them.
     metrics.extend(flow.metrics.clone());
@@ -191,8 +192,10 @@ fn summary(imported: &Imported, flow: &Flow, columns: Option<&Columns>) -> Summa
     }
 }
 
+/// The name of the file; one line, as it is listed.
 fn file_name(path: &Path) -> String {
-    path.file_name().map_or_else(|| "import".into(), |name| name.to_string_lossy().into_owned())
+    let name = path.file_name().map_or("import".into(), |name| name.to_string_lossy());
+    name.replace('\n', "\\n")
 }
 
 fn begin(store: &mut Store, name: &str, title: &str) -> Result<(RunRow, ImportLock), Failure> {

@@ -17,7 +17,7 @@ mod witness;
 use std::io::{self, Write};
 use std::path::Path;
 
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, terminal};
 use dwell_store::StoreError;
 
 /// A command of the controller.
@@ -73,7 +73,7 @@ fn named(failure: Failure, catalogue: &Path) -> Failure {
 
 /// Prints what a command did. A reader that has gone, as `head` goes, changes nothing of that.
 fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::stdout();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         printed => printed,

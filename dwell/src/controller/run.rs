@@ -5,7 +5,7 @@ mod progress;
 use std::collections::hash_map::{DefaultHasher, RandomState};
 use std::fs::File;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant as StdInstant};
 
 use anyhow::Context;
 use dwell_fleet::{FleetError, LabFleet};
-use dwell_node_cli::{Exit, Failure, say};
+use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_plan::{Estimate, Expansion, PlanError, Source, expand};
 use dwell_report::data::Axis;
 use dwell_runner::{Clock, End, Runner, RunnerError};
@@ -429,7 +429,7 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
     let estimate = Estimate::of_all(expansion).map_err(DryRunError::Plan)?;
     let trials = expansion.trials();
     // A line each would be a call of the kernel each, for a million trials.
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = terminal::buffered_stdout();
     if args.json {
         let trials: Vec<_> = (1..)
             .zip(trials)

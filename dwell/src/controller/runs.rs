@@ -1,8 +1,8 @@
 //! `dwell runs`: lists the runs.
 
-use std::io::{self, Write};
+use std::io::Write;
 
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, terminal};
 use serde_json::json;
 
 use super::data::DataArgs;
@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_if_there()?;
     let runs = store.as_ref().map_or(Ok(Vec::new()), dwell_store::Store::runs)?;
     let bytes = |run| store.as_ref().map_or(0, |store| store.samples_bytes(run));
-    let mut out = io::stdout().lock();
+    let mut out = terminal::stdout();
     if args.json {
         let runs: Vec<_> = runs
             .iter()
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let width = runs.iter().map(|run| run.name.chars().count()).max().unwrap_or(0).max(4);
     writeln!(
         out,
-        "{:12} {:width$}  {:9} {:20} {:>16} {:>10}",
+        "{:12} {:width$}  {:11} {:20} {:>16} {:>10}",
         "run", "name", "state", "started", "trials", "samples"
     )?;
     for run in &runs {
@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let state = json!(run.state);
         writeln!(
             out,
-            "{:12} {:width$}  {:9} {:20} {trials:>16} {:>10}",
+            "{:12} {:width$}  {:11} {:20} {trials:>16} {:>10}",
             run.run,
             run.name,
             state.as_str().unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use dwell_node_cli::{Exit, Failure, say};
+use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_record::{Figures, Kind, Summary};
 use dwell_report::Table;
 use dwell_report::data::{MachineData, RunData, TrialData};
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let run = find(&store, &args.run)?;
     let mut data = run_data(&store, &run)?;
     let left_out = if args.recompute { recompute(&store, &run, &mut data)? } else { 0 };
-    let mut out = io::stdout().lock();
+    let mut out = terminal::stdout();
     if args.json {
         writeln!(out, "{:#}", object(&run, &data))?;
     } else {
@@ -152,9 +152,10 @@ fn trust(summary: &Summary) -> Value {
     if summary.kind == Kind::Import {
         let unknown: &[&str] = match summary.engine.as_str() {
             "segment" => &["warm_up_sent"],
-            _ => &["warm_up_sent", "ring_dropped", "void"],
+            _ => &["warm_up_sent", "void"],
         };
         unknown.iter().for_each(|name| trust[*name] = Value::Null);
+        trust["ring_dropped"] = json!(summary.ring_dropped());
     }
     trust
 }

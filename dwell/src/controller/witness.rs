@@ -2,14 +2,15 @@
 //! own stamps.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 
 use dwell_engine::stamps::State;
 use dwell_import::{Format, Joined, Look, Own, Witness};
-use dwell_node_cli::{Exit, Failure};
+use dwell_node_cli::{Exit, Failure, terminal};
 use dwell_record::{Batch, Column, Environment, Figures, Kind, Stamps, Summary, Trust};
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
-use serde_json::json;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 /// A trial and what the witness saw of it.
 type Seen = (TrialRow, Joined);
@@ -30,11 +31,13 @@ pub(super) fn witness(
         )));
     }
     let mut witness = Witness::default();
-    dwell_import::read::<StoreError>(format, input, &mut |flow, batch| {
+    let mut input = Hashed { input, hash: Sha256::new() };
+    dwell_import::read::<StoreError>(format, &mut input, &mut |flow, batch| {
         witness.take(flow, &batch);
         Ok(())
     })
     .map_err(anyhow::Error::new)?;
+    let hash = input.finish()?;
     let mut seen: Vec<Seen> = Vec::new();
     for trial in store.trials(run)? {
         let look = look(store, &trial)?;
@@ -50,9 +53,10 @@ pub(super) fn witness(
         )));
     }
     for (trial, joined) in &seen {
-        store.add_told(trial, Role::Witness, name, &summary(name, format, joined))?;
+        let told = summary(name, &hash, format, joined);
+        store.tell(trial, Role::Witness, name, &told, |old| is_same_capture(old, &hash))?;
     }
-    let mut out = io::stdout().lock();
+    let mut out = terminal::stdout();
     if as_json {
         let trials: Vec<_> = seen
             .iter()
@@ -79,6 +83,51 @@ pub(super) fn witness(
         seen.iter().try_for_each(|(trial, joined)| print(&mut out, trial, joined))?;
     }
     Ok(Exit::Measured)
+}
+
+/// The parameter that tells captures of one name apart.
+const HASH: &str = "sha256";
+
+/// Whether an earlier witness of the same name is this capture, read by this dwell or an older one.
+/// The first ones kept no hash: theirs is taken for the same.
+fn is_same_capture(old: &Summary, hash: &str) -> bool {
+    old.parameters.get(HASH).and_then(Value::as_str).is_none_or(|known| known == hash)
+}
+
+/// A file that is read, and its hash.
+struct Hashed<'a> {
+    input: &'a mut dyn BufRead,
+    hash: Sha256,
+}
+
+impl Hashed<'_> {
+    /// The hash of all of it, with what nobody has read.
+    fn finish(mut self) -> io::Result<String> {
+        io::copy(&mut self, &mut io::sink())?;
+        Ok(self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+impl Read for Hashed<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let count = self.input.read(out)?;
+        self.hash.update(&out[..count]);
+        Ok(count)
+    }
+}
+
+impl BufRead for Hashed<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.input.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        // What was filled is still there, so that nothing is read here.
+        if let Ok(filled) = self.input.fill_buf() {
+            self.hash.update(&filled[..count.min(filled.len())]);
+        }
+        self.input.consume(count);
+    }
 }
 
 /// Where the probes of a trial went.
@@ -108,9 +157,10 @@ fn own(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<Own>, StoreE
     Ok(probes.into_values().collect())
 }
 
-fn summary(name: &str, format: Format, joined: &Joined) -> Summary {
+fn summary(name: &str, hash: &str, format: Format, joined: &Joined) -> Summary {
     let parameters = [
         ("format", json!(format.name())),
+        (HASH, json!(hash)),
         ("flow", json!(joined.flow)),
         ("matched", json!(joined.matched)),
         ("unseen", json!(joined.unseen)),

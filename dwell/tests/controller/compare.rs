@@ -140,7 +140,7 @@ fn a_run_of_a_closed_loop_is_labelled_where_it_is_shown_and_compared() {
         let mut store = Store::open(&place.data()).unwrap();
         let row = store.run(run).unwrap();
         let trial = store.trials(&row).unwrap().remove(0);
-        store.add_told(&trial, Role::Measurement, "n1", &told(mode)).unwrap();
+        store.tell(&trial, Role::Measurement, "n1", &told(mode), |_| false).unwrap();
     }
     assert_eq!(place.json(&["compare", &open, &closed])["closed_loop"], json!([closed]));
     let compared = printed(&place.dwell(&["compare", &open, &closed]));
@@ -185,7 +185,7 @@ fn show_counts_trials_and_not_sentences_and_has_a_row_where_everything_was_lost(
             let figures = Figures { count: 1, min: Some(20_000), ..Figures::default() };
             summary.metrics.insert("rtt_ns".to_owned(), figures);
         }
-        store.add_told(trial, Role::Measurement, "n1", &summary).unwrap();
+        store.tell(trial, Role::Measurement, "n1", &summary, |_| false).unwrap();
     }
     let shown = printed(&place.dwell(&["show", &run]));
     assert!(shown.contains("note: a queue was long (trials: 2)"), "{shown}");

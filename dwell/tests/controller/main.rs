@@ -6,6 +6,7 @@ mod export;
 mod faults;
 mod fixture;
 mod flows;
+mod foreign;
 mod golden;
 mod host;
 mod kill;

@@ -54,6 +54,7 @@ fn an_imported_segment_has_exactly_the_figures_that_its_ping_printed() {
         place.json(&["import", &file]);
         let imported = &place.json(&["show", "last"])["trials"][0];
         assert_eq!(imported["packets"], measured["packets"], "{scheme}");
+        assert_eq!(imported["trust"]["ring_dropped"], 0, "its end says so");
         let metrics = |of: &Value| of["metrics"].as_object().unwrap().clone();
         let (ours, theirs) = (metrics(imported), metrics(&measured));
         let wanted: &[&str] = match scheme {
@@ -124,6 +125,7 @@ fn the_segment_of_a_killed_ping_is_imported_up_to_its_last_whole_frame() {
     // Nobody told how many probes the warm-up had.
     let trust = place.json(&["show", "last"])["trials"][0]["trust"].clone();
     assert!(trust["warm_up_sent"].is_null(), "{trust}");
+    assert!(trust["ring_dropped"].is_null(), "what the missing end would have told: {trust}");
     // Nothing of one that is no more than its beginning, or has no whole sample.
     let runs = place.query("SELECT run FROM runs").len();
     for left in [9, 400] {

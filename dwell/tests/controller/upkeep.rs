@@ -253,6 +253,26 @@ fn a_killed_import_is_not_said_to_be_running_and_the_next_import_clears_it_away(
 }
 
 #[test]
+fn the_columns_of_runs_stand_below_their_names_whatever_the_state() {
+    let place = Place::new();
+    imported(&place);
+    imported(&place);
+    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    // Without a lock of its runner it is shown as interrupted, the longest state.
+    let one = "UPDATE runs SET state = 'running' WHERE id = (SELECT max(id) FROM runs)";
+    assert_eq!(db.execute(one, []).unwrap(), 1);
+    let listed = printed(&place.dwell(&["runs"]));
+    let lines: Vec<&str> = listed.lines().collect();
+    let started = lines[0].find("started").unwrap();
+    assert!(lines[1..].iter().any(|line| line.contains("interrupted")), "{listed}");
+    for line in &lines[1..] {
+        // The year, and the blank before it.
+        assert!(line[started - 1..].starts_with(" 2") && line.ends_with('B'), "{listed}");
+        assert_eq!(line.len(), lines[0].len(), "{listed}");
+    }
+}
+
+#[test]
 fn a_note_is_shown_with_its_run() {
     let place = Place::new();
     imported(&place);

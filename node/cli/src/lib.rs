@@ -21,6 +21,7 @@ pub mod ping;
 pub mod reflect;
 pub mod relay;
 pub mod serve;
+pub mod terminal;
 pub mod trace;
 
 pub use environment::build;
@@ -77,10 +78,10 @@ impl NodeCommand {
 }
 
 /// Says something on standard error. What is done is worth more than talk about it: nothing happens
-/// when nobody can hear it.
+/// when nobody can hear it. What a terminal would obey is escaped.
 pub fn say(text: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", terminal::escaped(text));
 }
 
 /// Prints a failure to standard error, cause by cause, and turns any outcome into the process's

@@ -25,6 +25,8 @@ pub(super) struct Flows {
     ends: u64,
     /// Packets of ids just below 0: a warm-up.
     warm_up: u64,
+    /// Round trips and residences that would be below 0.
+    impossible: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,16 +103,23 @@ impl Flows {
         let Probe { t1, t2_t3, .. } = probe.unwrap_or(UNKNOWN);
         let (t2, t3) = t2_t3.unzip();
         let between = |from: Option<i64>, to: Option<i64>| to?.checked_sub(from?);
+        let (rtt, residence) = (between(asked, Some(at)), between(t2, t3));
+        let mut possible = |time: Option<i64>| {
+            let is_possible = time.is_none_or(|time| time >= 0);
+            self.impossible += u64::from(!is_possible);
+            time.filter(|_| is_possible)
+        };
+        let (rtt, residence) = (possible(rtt), possible(residence));
         sink.row(number, id, state)?
             .reordered(overtaken)
             .set(Column::Capture, Some(at))
             .set(Column::Gap, gap)
             .set(Column::SizeBytes, Some(i64::from(length)))
-            .set(Column::Rtt, between(asked, Some(at)))
+            .set(Column::Rtt, rtt)
             .set(Column::TxApp, t1)
             .set(Column::T2, t2)
             .set(Column::T3, t3)
-            .set(Column::Residence, between(t2, t3))
+            .set(Column::Residence, residence)
             .set(Column::ForwardPlusOffset, between(t1, t2));
         Ok(true)
     }
@@ -146,6 +155,12 @@ impl Flows {
         }
         if self.warm_up > 0 {
             sink.parameter("warm_up_packets", self.warm_up);
+        }
+        if self.impossible > 0 {
+            sink.warn(format!(
+                "round trips and residences left out because they would be below 0: {}",
+                self.impossible
+            ));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fs;
 use std::path::Path;
 
-use crate::outcome::{import_as, recorded};
+use crate::outcome::{Outcome, import_as, recorded};
 use dwell_engine::stamps::State;
 use dwell_import::{Format, ImportError, detect, read};
 use dwell_record::{Batch, Column};
@@ -104,11 +104,11 @@ fn a_file_of_mostly_bad_rows_is_refused() {
 #[test]
 fn s4_rows_of_any_shape_are_read_with_those_in_their_columns() {
     let text = "id,roundtrip_time [s]\r\n0,0.000001\r\n 1 , 1e-6\n         2,0.000000007\n3,nan\n\
-                         4,        NaN\n12345678901,12.000000001\n5,-0.000000003";
+                         4,        NaN\n12345678901,12.000000001";
     let outcome = import_as(Format::S4Csv, text.as_bytes()).unwrap();
-    assert_eq!(outcome.column("", Column::Rtt), [1_000, 1_000, 7, 12_000_000_001, -3]);
+    assert_eq!(outcome.column("", Column::Rtt), [1_000, 1_000, 7, 12_000_000_001]);
     assert_eq!(outcome.ids("", State::Lost), [3, 4]);
-    assert_eq!(outcome.ids("", State::Received), [0, 1, 2, 12_345_678_901, 5]);
+    assert_eq!(outcome.ids("", State::Received), [0, 1, 2, 12_345_678_901]);
     assert_eq!(outcome.imported.skipped_lines, 0);
 }
 
@@ -132,6 +132,85 @@ fn an_s4_file_longer_than_every_buffer_keeps_each_row_once() {
     let imported = imported.unwrap();
     assert_eq!((next, imported.skipped_lines), (rows, 1));
     assert_eq!(imported.skipped_example.unwrap().row, 100_002);
+}
+
+/// A round trip is of one clock, and no reply comes before its request.
+#[test]
+fn a_round_trip_below_0_is_a_bad_row_of_every_format_and_never_a_delay() {
+    let of = |name: &str| String::from_utf8(recorded(name)).unwrap();
+    let s4 = of("s4.csv").replacen("         5,", "         5,-", 1);
+    let ping = of("ping-v4.txt").replacen(" time=", " time=-", 1);
+    let dwell = "id,state,reordered,void,rtt_kernel_ns\n0,received,false,false,-1\n\
+                 1,received,false,false,0\n2,received,false,true,-5\n";
+    // The client's clocks say that the first reply was received a second before.
+    let irtt = |text: &str, clock: &str| {
+        let receive = text.find("\"receive\": {").unwrap();
+        let at = receive + text[receive..].find(clock).unwrap() + clock.len();
+        let end = at + text[at..].find(|c: char| !c.is_ascii_digit()).unwrap();
+        let number: i64 = text[at..end].parse().unwrap();
+        format!("{}{}{}", &text[..at], number - 1_000_000_000, &text[end..])
+    };
+    let json = irtt(&irtt(&of("irtt.json"), "\"wall\": "), "\"monotonic\": ");
+    let sockperf = of("sockperf-ping-pong.csv");
+    let row = sockperf.lines().find(|line| line.starts_with("0, ")).unwrap();
+    let cells: Vec<_> = row.split(", ").collect();
+    let swapped = [cells[0], cells[2], cells[1], cells[3]].join(", ");
+    let sockperf = sockperf.replacen(row, &swapped, 1);
+    for (format, text) in [
+        (Format::S4Csv, s4.as_str()),
+        (Format::Ping, ping.as_str()),
+        (Format::DwellCsv, dwell),
+        (Format::Irtt, json.as_str()),
+        (Format::Sockperf, sockperf.as_str()),
+    ] {
+        let outcome = import_as(format, text.as_bytes()).unwrap();
+        let imported = &outcome.imported;
+        assert_eq!(imported.skipped_lines, 1, "{imported:?}");
+        assert_eq!(imported.warnings.len(), 1, "{imported:?}");
+        assert!(outcome.column("", Column::Rtt).iter().all(|rtt| *rtt >= 0), "{}", format.name());
+        assert!(imported.flows[0].rows > 1, "{}", format.name());
+    }
+}
+
+#[test]
+fn a_one_way_delay_below_0_is_kept_and_said_to_be_of_clocks_that_differ() {
+    let mut log = recorded("d-itg-receiver.log");
+    // The seconds at which the first packet was sent: a second later than it came.
+    let second = f64::from_le_bytes(*log[128..].first_chunk().unwrap()) + 1.0;
+    log[128..136].copy_from_slice(&second.to_le_bytes());
+    let outcome = import_as(Format::Itg, &log).unwrap();
+    let flow = &outcome.imported.flows[0];
+    let delays = outcome.column(&flow.name, Column::OneWayForward);
+    assert_eq!(delays.iter().filter(|delay| **delay < 0).count(), 1);
+    assert!(flow.warnings[0].contains("clocks of both ends differ"), "{:?}", flow.warnings);
+    assert_eq!((outcome.imported.skipped_lines, outcome.imported.flows[1].warnings.len()), (0, 0));
+
+    let text = String::from_utf8(recorded("iperf2-server.txt")).unwrap();
+    let text = text.replace("/0.012/", "/-0.012/");
+    let imported = import_as(Format::Iperf2, text.as_bytes()).unwrap().imported;
+    let flow = &imported.flows[0];
+    assert_eq!(flow.metrics["one_way_forward_ns"].min, Some(-12_000));
+    assert!(flow.warnings[0].contains("clocks of both ends differ"), "{:?}", flow.warnings);
+}
+
+#[test]
+fn a_reply_that_was_captured_before_its_request_has_no_round_trip() {
+    let mut capture = recorded("roundtrip-nanoseconds.pcap");
+    let whole = import_as(Format::Pcap, &capture).unwrap();
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().unwrap());
+    // The packet at the end, of 66 bytes behind 16 of its own header, is a reply.
+    let reply = capture.len() - 16 - 66;
+    assert_eq!(word(&capture, reply + 8), 66);
+    let second = word(&capture, reply) - 1;
+    capture[reply..reply + 4].copy_from_slice(&second.to_le_bytes());
+    let outcome = import_as(Format::Pcap, &capture).unwrap();
+    let rtts = |outcome: &Outcome| {
+        let flows = &outcome.imported.flows;
+        flows.iter().map(|flow| outcome.column(&flow.name, Column::Rtt).len()).sum::<usize>()
+    };
+    assert_eq!(rtts(&outcome), rtts(&whole) - 1);
+    let warnings = &outcome.imported.warnings;
+    assert!(warnings.iter().any(|text| text.ends_with("below 0: 1")), "{warnings:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use dwell_node_cli::Failure;
+use dwell_node_cli::{Failure, say};
 use dwell_store::{RunRow, Store, StoreError, TrialRow};
 
 use super::super::data::axes;
@@ -88,11 +88,8 @@ pub(super) fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<usize, 
 /// Whether a series could not be read; says so.
 fn is_damaged(trial: &TrialRow, read: Result<(), StoreError>) -> bool {
     if let Err(error) = &read {
-        eprintln!(
-            "dwell: trial {} is left out: {}",
-            trial.number,
-            super::super::data::chain(error)
-        );
+        let error = super::super::data::chain(error);
+        say(&format!("dwell: trial {} is left out: {error}", trial.number));
     }
     read.is_err()
 }

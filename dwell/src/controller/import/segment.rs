@@ -1,16 +1,16 @@
 //! Segments of dwell: the samples of a ping, or the passages that one machine told of.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Read};
 
 use dwell_engine::passage::{Fate, Passage, Point};
 use dwell_engine::stamps::{Rung, State};
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::{self, Header, Record, SegmentEnd, SegmentError};
-use dwell_record::{Batch, Column, Environment, Kind, Scalar, Stamps, Summary, Trust};
+use dwell_record::{Batch, CUT_SHORT, Column, Environment, Kind, Scalar, Stamps, Summary, Trust};
 use dwell_stats::{Part, RoundTrip};
 use dwell_store::{HostWriter, Ingest, RunRow, Store, StoreError, TrialRow};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Args, add_trial, begin, end, file_name, finish, whole};
 
@@ -94,7 +94,7 @@ fn samples(
     let summary = Summary {
         kind: Kind::Import,
         target,
-        parameters: [("format".to_owned(), json!("segment"))].into(),
+        parameters: parameters(&end_of_it, []),
         packets: Some(measured.packets().into()),
         metrics: dwell_record::metrics(&measured),
         values,
@@ -181,15 +181,11 @@ fn passages(
         values.insert("dropped".into(), Some(Scalar::Count(set.dropped)));
         let header = header.as_ref();
         let of = |text: fn(&Header) -> &String| header.map(text).cloned().unwrap_or_default();
-        let parameters = [
-            ("format", json!("segment")),
-            ("command", json!(of(|header| &header.kind))),
-            ("flow", json!(set.name)),
-        ];
+        let told = [("command", json!(of(|header| &header.kind))), ("flow", json!(set.name))];
         let summary = Summary {
             kind: Kind::Import,
             target: of(|header| &header.target),
-            parameters: parameters.map(|(name, value)| (name.to_owned(), value)).into(),
+            parameters: parameters(&end_of_it, told),
             packets: None,
             metrics,
             values,
@@ -306,6 +302,16 @@ impl Set {
         }
         self.ingest.push(std::mem::take(&mut self.batch))
     }
+}
+
+/// What is told of a segment, beside that it is one and whether its end is missing.
+fn parameters<const N: usize>(
+    end: &SegmentEnd,
+    told: [(&str, Value); N],
+) -> BTreeMap<String, Value> {
+    let cut_short = end.totals.is_none().then_some((CUT_SHORT, json!(true)));
+    let all = told.into_iter().chain([("format", json!("segment"))]).chain(cut_short);
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn foreign(args: &Args, error: &SegmentError) -> Failure {

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use dwell_node_cli::say;
+use dwell_node_cli::terminal::escaped;
 use dwell_plan::{Estimate, Expansion};
 use dwell_protocol::Progress as Probes;
 use dwell_runner::{Talk, TrialEnd};
@@ -80,7 +81,7 @@ impl Progress {
             Some(bar) => {
                 bar.set_length(u64::from(self.all));
                 bar.set_position(u64::from(self.done));
-                bar.set_message(text);
+                bar.set_message(escaped(&text).into_owned());
             }
             None if !self.quiet && self.last_line.elapsed() >= PLAIN_LINE => {
                 say(&format!("{} of {} trials  {text}", self.done, self.all));

@@ -1,0 +1,98 @@
+//! Texts that came from outside, on a terminal: names of files and what other programs wrote into
+//! them must not move its cursor, colour it, or turn a line around.
+//!
+//! What a terminal would obey is written as JSON writes it, `\u001b`: an object that is printed stays
+//! the same object.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+/// A writer whose reader may be a terminal. For texts only: what is no UTF-8 is replaced.
+#[derive(Debug)]
+pub struct Terminal<W>(W);
+
+/// Standard output, locked.
+pub fn stdout() -> Terminal<StdoutLock<'static>> {
+    Terminal(io::stdout().lock())
+}
+
+/// The same for very many lines: a call of the kernel for many of them.
+pub fn buffered_stdout() -> Terminal<BufWriter<StdoutLock<'static>>> {
+    Terminal(BufWriter::new(io::stdout().lock()))
+}
+
+/// `text` with all that a terminal would obey escaped; ends of lines stay.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_obeyed(c) {
+            // A string takes whatever is written.
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Control characters, and those that change the direction of the text after them (Unicode annex 9).
+fn is_obeyed(c: char) -> bool {
+    (c.is_control() && c != '\n')
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+impl<W: Write> Write for Terminal<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(escaped(&String::from_utf8_lossy(bytes)).as_bytes())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_and_ends_of_lines_stay() {
+        let mut out = Terminal(Vec::new());
+        write!(out, "a\u{1b}[31m\r\u{7}\u{9b}2J\u{202e}\tµ—é\nnext\u{7f}\n").unwrap();
+        let shown = String::from_utf8(out.0).unwrap();
+        assert_eq!(shown, "a\\u001b[31m\\u000d\\u0007\\u009b2J\\u202e\\u0009µ—é\nnext\\u007f\n");
+    }
+
+    /// A text of any characters, also those of which proptest makes no strings.
+    fn any_text() -> impl Strategy<Value = String> {
+        let few = proptest::char::range('\u{2000}', '\u{2070}');
+        let one = prop_oneof![any::<char>(), any::<u8>().prop_map(char::from), few];
+        proptest::collection::vec(one, 0..40).prop_map(String::from_iter)
+    }
+
+    proptest! {
+        #[test]
+        fn an_object_that_is_printed_stays_the_same_object(text in any_text()) {
+            let object = serde_json::json!({ "text": text });
+            let printed = format!("{object:#}");
+            let read: serde_json::Value = serde_json::from_str(&escaped(&printed)).unwrap();
+            prop_assert_eq!(read, object);
+        }
+
+        #[test]
+        fn nothing_that_a_terminal_obeys_is_left(text in any_text()) {
+            prop_assert!(!escaped(&text).contains(|c: char| c.is_control() && c != '\n'));
+        }
+    }
+}
