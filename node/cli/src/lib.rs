@@ -17,6 +17,7 @@ mod target;
 pub mod doctor;
 pub mod lab;
 pub mod load;
+pub mod pace;
 pub mod ping;
 pub mod reflect;
 pub mod relay;
@@ -49,6 +50,8 @@ pub enum NodeCommand {
     Reflect(reflect::Args),
     /// Send on what comes, and say how long it stayed and where
     Relay(Box<relay::Args>),
+    /// Send pairs or trains of packets on time, and say how punctual they were
+    Pace(Box<pace::Args>),
     /// Put load on this node or on the network
     Load(load::Args),
     /// Stamp packets that pass through this node, whoever sends them
@@ -68,6 +71,7 @@ impl NodeCommand {
             Self::Ping(args) => ping::run(&args),
             Self::Reflect(args) => reflect::run(args),
             Self::Relay(args) => relay::run(&args),
+            Self::Pace(args) => pace::run(&args),
             Self::Load(args) => load::run(args),
             Self::Trace(args) => trace::run(&args),
             Self::Lab(args) => lab::run(args),

@@ -62,6 +62,16 @@ impl ClockOf {
 impl Header {
     /// The header of a segment with the samples of a pinger.
     pub fn of_ping(target: String) -> Self {
+        Self::of_samples("ping", target)
+    }
+
+    /// The header of a segment with packets that were to leave on time; `t2_ns` is when the far end had
+    /// them.
+    pub fn of_pace(target: String) -> Self {
+        Self::of_samples("pace", target)
+    }
+
+    fn of_samples(kind: &str, target: String) -> Self {
         let clocks = vec![
             ClockOf::new(&["intended_ns"], "CLOCK_MONOTONIC"),
             ClockOf::new(
@@ -71,7 +81,7 @@ impl Header {
             ClockOf::new(&["tx_hw_ns", "rx_hw_ns"], "card"),
             ClockOf::new(&["t2_ns", "t3_ns"], "far end"),
         ];
-        Self::new("ping", target, clocks)
+        Self::new(kind, target, clocks)
     }
 
     /// The header of a segment with the passages that a command (`relay`, `trace`, `load traffic`,

@@ -159,7 +159,7 @@ fn print(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
 }
 
 /// The addresses of a `udp://` URL.
-fn udp_addresses(url: &str) -> Result<Vec<SocketAddr>, Failure> {
+pub(crate) fn udp_addresses(url: &str) -> Result<Vec<SocketAddr>, Failure> {
     let target = Target::with_scheme(url)
         .map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
     if target.scheme != Scheme::Udp {

@@ -201,9 +201,13 @@ fn perform(
             let sunk = crate::load::sink(sink, samples, stop, &mut |_| ready())?;
             Ok(what_stands(sunk.summary, sunk.failure))
         }
-        Job::Pace(_) | Job::PaceSink(_) => {
-            Err(Failure::unsupported("this version of the node does not pace"))
+        Job::Pace(pace) => {
+            let samples = spool.map(Spool::file);
+            let paced =
+                crate::pace::perform(pace, samples, stop, &mut |_| ready(), &mut |_, _| {})?;
+            Ok(what_stands(paced.summary, paced.failure))
         }
+        Job::PaceSink(sink) => crate::pace::sink(sink, stop, &mut |_| ready()),
         Job::Trace(trace) => {
             let outputs = crate::trace::Outputs { samples: spool.map(Spool::file), live: false };
             let traced = crate::trace::perform(trace, outputs, stop, &mut |_| ready())?;

@@ -1,0 +1,222 @@
+//! The command line of `dwell pace`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use dwell_engine::departures::read_gaps;
+use dwell_plan::{PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
+use dwell_units::{BitRate, Bytes, Nanos};
+
+use crate::ping::StampChoice;
+use crate::{Failure, PlaceArgs};
+
+/// Arguments of `pace`.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
+A rate counts the bytes of the size as it was named: --size 200B at 10Mbit/s are IP packets every 160 us. All \
+three sizes are printed.\n\
+Exit codes: 0 measured, 1 a runtime failure, 2 usage, 4 not supported or no privilege here, 130 interrupted \
+(what was measured is printed)."
+)]
+pub struct Args {
+    #[command(subcommand)]
+    pub(super) far: Option<Far>,
+
+    /// Where to: udp://HOST:PORT. Nobody has to listen there
+    #[arg(required = true)]
+    url: Option<String>,
+
+    /// When packets leave
+    #[arg(long, value_enum, default_value_t = PatternChoice::Train)]
+    pattern: PatternChoice,
+
+    /// Replay the gaps of this file in place of a pattern: one a line, like 12.5us, or nanoseconds
+    #[arg(long, value_name = "FILE", conflicts_with = "pattern")]
+    from: Option<PathBuf>,
+
+    /// Size of the IP packet [default: 1500B, or what the interface takes if that is less]
+    #[arg(long, value_name = "BYTES")]
+    size: Option<Bytes>,
+
+    /// Size of the UDP payload instead
+    #[arg(long, value_name = "BYTES", conflicts_with = "size")]
+    payload_size: Option<Bytes>,
+
+    /// Size of the Ethernet frame without its check sequence instead
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["size", "payload_size"])]
+    frame_size: Option<Bytes>,
+
+    /// Pairs to send
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
+    pairs: u32,
+
+    /// From one pair to the next
+    #[arg(long, value_name = "TIME", default_value = "1ms")]
+    gap: Nanos,
+
+    /// Rate of a train's packets, like 10Mbit/s
+    #[arg(long, value_name = "RATE")]
+    rate: Option<BitRate>,
+
+    /// Packets of a train
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(2..))]
+    count: u32,
+
+    /// Trains to send
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+
+    /// From the last packet of a train to the first of the next [default: 10ms, or a gap if that is longer]
+    #[arg(long, value_name = "TIME")]
+    pause: Option<Nanos>,
+
+    /// Seed of Poisson gaps
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// What sends the packets: auto measures all that work here and takes the most punctual
+    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = engine)]
+    engine: PaceEngine,
+
+    /// packet-ring: go past the queueing discipline, and past a rate limit there
+    #[arg(long)]
+    bypass: bool,
+
+    /// A packet that leaves later than this after it was due has missed its deadline [default: a gap]
+    #[arg(long, value_name = "TIME")]
+    late: Option<Nanos>,
+
+    /// Trains to send first, not counted
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    warm_up: u32,
+
+    /// `dwell pace sink` listens at the URL: take its stamps where there are none here, and say what was lost
+    #[arg(long)]
+    sink: bool,
+
+    /// Which stamps to use
+    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
+    stamps: StampChoice,
+
+    /// Where and how the timing loop runs.
+    #[command(flatten)]
+    place: PlaceArgs,
+
+    /// Use IPv4 only
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+
+    /// Use IPv6 only
+    #[arg(short = '6')]
+    ipv6: bool,
+
+    /// Write every stamp of every packet to this file, for `dwell import`
+    #[arg(long, value_name = "FILE")]
+    pub(super) samples: Option<PathBuf>,
+
+    /// Print the summary as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// No progress, only the result
+    #[arg(short = 'q', long)]
+    pub(super) quiet: bool,
+}
+
+/// The far end.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Far {
+    /// Stamp the packets that arrive, for whoever sends them with --sink
+    Sink(SinkArgs),
+}
+
+/// Arguments of `pace sink`.
+#[derive(Debug, clap::Args)]
+pub(super) struct SinkArgs {
+    /// Where to listen, by UDP and TCP: udp://ADDRESS:PORT
+    url: String,
+
+    /// Where and how the thread runs.
+    #[command(flatten)]
+    place: PlaceArgs,
+
+    /// Print the summary as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// When packets leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum PatternChoice {
+    /// Two packets back to back, and again
+    Pair,
+    /// Packets at a constant rate
+    Train,
+    /// Packets as by a Poisson process
+    Poisson,
+}
+
+fn engine(text: &str) -> Result<PaceEngine, String> {
+    let all = || std::iter::once(PaceEngine::Auto).chain(PaceEngine::ALL);
+    all().find(|engine| engine.name() == text).ok_or_else(|| {
+        let known: Vec<_> = all().map(PaceEngine::name).collect();
+        format!("known are {}", known.join(", "))
+    })
+}
+
+impl Args {
+    /// What these arguments ask for.
+    pub(super) fn job(&self) -> Result<PaceJob, Failure> {
+        let rate = || {
+            self.rate.ok_or_else(|| {
+                Failure::usage("a train needs --rate, like --rate 10Mbit/s (or --pattern pair)")
+            })
+        };
+        let (count, repeat) = (self.count, self.repeat);
+        let pattern = match (&self.from, self.pattern) {
+            (Some(file), _) => {
+                let text = fs::read_to_string(file).map_err(|error| {
+                    Failure::usage(format!("cannot read {}: {error}", file.display()))
+                })?;
+                let gaps = read_gaps(&text)
+                    .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+                PacePattern::Replay { gaps, repeat }
+            }
+            (None, PatternChoice::Pair) => PacePattern::Pair { pairs: self.pairs, gap: self.gap },
+            (None, PatternChoice::Train) => PacePattern::Train { rate: rate()?, count, repeat },
+            (None, PatternChoice::Poisson) => {
+                PacePattern::Poisson { rate: rate()?, count, repeat, seed: self.seed }
+            }
+        };
+        let size = match (self.size, self.payload_size, self.frame_size) {
+            (_, Some(payload), _) => PaceSize::Payload(payload),
+            (_, _, Some(frame)) => PaceSize::Frame(frame),
+            (ip, ..) => PaceSize::Ip(ip.unwrap_or(Bytes(1_500))),
+        };
+        Ok(PaceJob {
+            target: self.url.clone().unwrap_or_default(),
+            pattern,
+            size,
+            engine: self.engine,
+            bypass: self.bypass,
+            pause: self.pause,
+            late: self.late,
+            warm_up: self.warm_up,
+            sink: self.sink,
+            stamps: self.stamps.into(),
+            ipv4: self.ipv4,
+            ipv6: self.ipv6,
+            place: self.place.into(),
+        })
+    }
+}
+
+impl SinkArgs {
+    /// What these arguments ask for.
+    pub(super) fn job(&self) -> PaceSinkJob {
+        PaceSinkJob { url: self.url.clone(), place: self.place.into() }
+    }
+}

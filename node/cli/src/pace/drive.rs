@@ -1,0 +1,108 @@
+//! The timing loop: sends train after train, and in the pauses takes what is known of the last one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+
+use dwell_engine::departures::Departures;
+use dwell_io::clock::{self, monotonic};
+use dwell_io::pacer::{NAP, sleep_until};
+use dwell_io::train::{Departure, TrainSender};
+use dwell_units::{Instant, Monotonic, Nanos, Pairing};
+
+/// A train is prepared and waited for at least this long before its first packet is due.
+const LEAD: Nanos = Nanos::from_micros(300);
+
+/// Stamps of a train are waited for this long, and so is the next train: what holds them up, such as
+/// a queue that drains slowly, would hold it up too.
+const PATIENCE: Nanos = Nanos::from_millis(500);
+
+/// Packets that are not counted have numbers from here on.
+pub(super) const WARM_UP: u64 = 1 << 63;
+
+/// A train that has left.
+pub(super) struct Train {
+    /// Which of the pattern's; `None`: it was to warm up.
+    pub(super) number: Option<usize>,
+    /// When its first packet was due.
+    pub(super) start: Instant<Monotonic>,
+    /// The clocks before the first packet.
+    pub(super) bridge: Pairing,
+    /// A clock was stepped meanwhile.
+    pub(super) stepped: bool,
+    /// Its packets, in the order in which they were due.
+    pub(super) left: Vec<Departure>,
+}
+
+/// See the module's documentation.
+pub(super) struct Driver<'a> {
+    pub(super) sender: Box<dyn TrainSender>,
+    pub(super) departures: &'a Departures,
+    /// The number that its first packet carries.
+    pub(super) first: u64,
+    pub(super) warm_up: u32,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) told: mpsc::Sender<Train>,
+}
+
+/// The number that the first packet of a train carries: between trains one is left out, so that
+/// packets of neighbouring numbers are of one train.
+pub(super) fn first_id(departures: &Departures, train: usize) -> u64 {
+    (departures.trains()[train].start + train) as u64
+}
+
+impl Driver<'_> {
+    /// Sends until all is sent, or a stop between two trains.
+    pub(super) fn run(mut self) -> Box<dyn TrainSender> {
+        let trains = self.departures.trains();
+        for n in 0..self.warm_up {
+            let packets = trains.first().map_or(0, std::iter::ExactSizeIterator::len);
+            let first = WARM_UP + u64::from(n) * (packets as u64 + 1);
+            if self.send(None, 0, first, monotonic()).is_none() {
+                return self.sender;
+            }
+        }
+        // Absolute within a train; what holds one train up moves those that follow.
+        let mut base = monotonic();
+        for (number, packets) in trains.iter().enumerate() {
+            let planned = base + self.departures.at()[packets.start];
+            let first = self.first + first_id(self.departures, number);
+            match self.send(Some(number), number, first, planned) {
+                Some(start) => base = base + (start - planned),
+                None => break,
+            }
+        }
+        self.sender
+    }
+
+    /// Sends one train, at `planned` or as soon after as it is prepared; returns when its first packet
+    /// was due, unless there was a stop before.
+    fn send(
+        &mut self,
+        number: Option<usize>,
+        like: usize,
+        first: u64,
+        planned: Instant<Monotonic>,
+    ) -> Option<Instant<Monotonic>> {
+        let at = &self.departures.at()[self.departures.trains()[like].clone()];
+        self.sender.prepare(first, at.len());
+        let mut left = vec![Departure::default(); at.len()];
+        let mut due = Vec::with_capacity(at.len());
+        let bridge = clock::pair();
+        let start = planned.max(monotonic() + LEAD);
+        due.extend(at.iter().map(|due| start + (*due - at[0])));
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            if start - monotonic() <= NAP {
+                break;
+            }
+            sleep_until((start - NAP).min(monotonic() + NAP));
+        }
+        self.sender.send(&due, &mut left);
+        self.sender.collect(&mut left, PATIENCE);
+        let stepped = bridge.step_until(&clock::pair()).is_some();
+        // Nobody listens any more where the recorder has failed.
+        self.told.send(Train { number, start, bridge, stepped, left }).is_ok().then_some(start)
+    }
+}

@@ -1,0 +1,195 @@
+//! What sender and sink say to each other, over TCP on the sink's port, while no train is under way.
+//!
+//! The sender: `dwell-pace/1 FLOW`, a line. The sink: `dwell-pace/1 BOOT-ID`, a line, and from then on it
+//! keeps the stamps of that flow's packets. The sender, as often as it likes: `stamps`, a line. The sink:
+//! their number, a line, then number and time (nanoseconds since 1970) of each packet, big-endian, in the
+//! order in which they came.
+
+use std::collections::HashMap;
+use std::io::{self, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use dwell_io::clock::monotonic;
+use dwell_io::machine;
+use dwell_units::{Instant, Nanos, Realtime};
+
+/// The first word of both.
+const GREETING: &str = "dwell-pace/1";
+
+/// A line is no longer.
+const LINE: usize = 128;
+
+/// Bytes of a stamp.
+const STAMP: usize = 16;
+
+/// Neither is waited for longer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// After so long without news, what has not arrived will not.
+const SETTLED: Nanos = Nanos::from_millis(150);
+
+/// All is over after this time, come what may.
+const LATEST: Nanos = Nanos::from_secs(3);
+
+/// When a packet came to the sink, by its number.
+pub(super) type Arrivals = HashMap<u64, Instant<Realtime>>;
+
+/// The sender's connection to its sink.
+#[derive(Debug)]
+pub(super) struct FarEnd {
+    stream: BufReader<TcpStream>,
+    /// The sink is on this machine, and so on its clock.
+    pub(super) same_clock: bool,
+}
+
+impl FarEnd {
+    /// Tells the sink at `peer` of a flow.
+    pub(super) fn connect(peer: SocketAddr, flow: u32) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&peer, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let mut stream = BufReader::new(stream);
+        writeln!(stream.get_mut(), "{GREETING} {flow}")?;
+        let answer = line(&mut stream)?;
+        let Some(boot_id) = answer.strip_prefix(GREETING) else {
+            let text = format!("what listens at {peer} is no dwell pace sink");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        };
+        let same_clock = machine::boot_id().is_some_and(|own| hex(own) == boot_id.trim());
+        Ok(Self { stream, same_clock })
+    }
+
+    /// What has arrived, once `expected` packets have or no more come.
+    pub(super) fn arrivals(&mut self, expected: usize) -> io::Result<Arrivals> {
+        let start = monotonic();
+        let (mut last, mut news) = (0, start);
+        loop {
+            let found = self.ask()?;
+            let now = monotonic();
+            if found.len() > last {
+                (last, news) = (found.len(), now);
+            }
+            if last >= expected || now - news > SETTLED || now - start > LATEST {
+                return Ok(found);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn ask(&mut self) -> io::Result<Arrivals> {
+        writeln!(self.stream.get_mut(), "stamps")?;
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the sink answered nonsense");
+        let count: usize = line(&mut self.stream)?.parse().map_err(|_| wrong())?;
+        if count > MOST {
+            return Err(wrong());
+        }
+        let mut found = Arrivals::with_capacity(count);
+        let mut stamp = [0; STAMP];
+        for _ in 0..count {
+            self.stream.read_exact(&mut stamp)?;
+            let (id, at) = parse(stamp);
+            // A packet that came twice came first when it came first.
+            found.entry(id).or_insert(at);
+        }
+        Ok(found)
+    }
+}
+
+/// Stamps that a sink keeps of a flow at most: of as many packets as a sender may send, those that warm
+/// up, and some that come twice.
+pub(super) const MOST: usize = 1_100_000;
+
+/// What a sender asks of its sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// To keep stamps of this flow.
+    Keep(u32),
+    /// To hear them.
+    Stamps,
+}
+
+/// The next line that a sender says; `None` at the end, and for what is none of these.
+pub(super) fn wish(from: &mut impl Read) -> Option<Wish> {
+    let line = line(from).ok()?;
+    match line.split_once(' ') {
+        Some((GREETING, flow)) => flow.parse().ok().map(Wish::Keep),
+        None if line == "stamps" => Some(Wish::Stamps),
+        _ => None,
+    }
+}
+
+/// The sink's answer to [`Wish::Keep`].
+pub(super) fn greet(to: &mut impl Write) -> io::Result<()> {
+    let boot_id = machine::boot_id().map_or("-".to_owned(), hex);
+    writeln!(to, "{GREETING} {boot_id}")
+}
+
+/// The sink's answer to [`Wish::Stamps`].
+pub(super) fn tell(to: &mut impl Write, stamps: &[(u64, Instant<Realtime>)]) -> io::Result<()> {
+    let mut bytes = format!("{}\n", stamps.len()).into_bytes();
+    for (id, at) in stamps {
+        bytes.extend_from_slice(&id.to_be_bytes());
+        bytes.extend_from_slice(&at.as_nanos().to_be_bytes());
+    }
+    to.write_all(&bytes)
+}
+
+fn parse(stamp: [u8; STAMP]) -> (u64, Instant<Realtime>) {
+    let (mut id, mut at) = ([0; 8], [0; 8]);
+    id.copy_from_slice(&stamp[..8]);
+    at.copy_from_slice(&stamp[8..]);
+    (u64::from_be_bytes(id), Instant::from_nanos(i64::from_be_bytes(at)))
+}
+
+/// A line without its end. Taken byte by byte: lines are short and few, and what follows one is not
+/// text.
+fn line(from: &mut impl Read) -> io::Result<String> {
+    let (mut text, mut byte) = (Vec::new(), [0]);
+    while text.len() < LINE {
+        from.read_exact(&mut byte)?;
+        if byte == *b"\n" {
+            return String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData.into());
+        }
+        text.extend(byte);
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}
+
+fn hex(bytes: [u8; 16]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_sink_tells_is_what_a_sender_hears() {
+        let stamps =
+            [(7, Instant::from_nanos(1_700_000_000_000_000_001)), (u64::MAX, Instant::EPOCH)];
+        let mut told = Vec::new();
+        tell(&mut told, &stamps).unwrap();
+        let mut told = told.as_slice();
+        assert_eq!(line(&mut told).unwrap(), "2");
+        for stamp in stamps {
+            let mut bytes = [0; STAMP];
+            told.read_exact(&mut bytes).unwrap();
+            assert_eq!(parse(bytes), stamp);
+        }
+        assert!(told.is_empty());
+    }
+
+    #[test]
+    fn what_a_sender_says_is_bounded_and_nonsense_ends_it() {
+        assert_eq!(wish(&mut &b"dwell-pace/1 42\nstamps\n"[..]), Some(Wish::Keep(42)));
+        assert_eq!(wish(&mut &b"stamps\n"[..]), Some(Wish::Stamps));
+        for nonsense in [&b""[..], b"stamps", b"dwell-pace/2 1\n", b"dwell-pace/1 -1\n", b"\xff\n"]
+        {
+            assert_eq!(wish(&mut &nonsense[..]), None, "{nonsense:?}");
+        }
+        assert_eq!(wish(&mut io::repeat(b'x')), None);
+    }
+}

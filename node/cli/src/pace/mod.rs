@@ -1,0 +1,232 @@
+//! `dwell pace`: sends pairs and trains of packets on time, and says how punctual they were (S2).
+//!
+//! `args` is the command line; `plan` judges what is asked; `engines` opens what sends, and `choose`
+//! finds the best by measuring; `drive` is the timing loop, on a thread of its own; `recorder` turns its
+//! trains into figures and a segment; `report` makes the summary and prints it. `sink` is the far end, and
+//! `far_end` what both say to each other.
+
+mod args;
+mod choose;
+mod drive;
+mod engines;
+mod far_end;
+mod plan;
+mod recorder;
+mod report;
+mod sink;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use dwell_io::cpu::{self, Placement};
+use dwell_io::train::{Stamping, TrainSender};
+use dwell_plan::{PaceEngine, PaceJob, Stamps};
+use dwell_record::{NicDropped, Summary};
+use dwell_units::Nanos;
+
+use crate::nic::NicWatch;
+use crate::ping::SampleFile;
+use crate::progress::Progress;
+use crate::{Exit, Failure};
+use args::Far;
+use choose::Opened;
+use drive::Driver;
+use far_end::FarEnd;
+use plan::Plan;
+use recorder::{Recorder, Source};
+
+pub use args::Args;
+pub(crate) use sink::perform as sink;
+
+/// A train that takes longer keeps a CPU for too long to run before all others: the kernel stops such
+/// a thread for 50 ms of every second.
+const LONGEST_FIRST: Nanos = Nanos::from_millis(300);
+
+/// Between two looks at what was recorded.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What came of pacing.
+pub(crate) struct Paced {
+    pub(crate) summary: Summary,
+    /// An output could not be written; what was measured stands.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// What came of the sending, before anything is made of it.
+struct Outcome {
+    engine: PaceEngine,
+    /// Why that engine, where the program chose.
+    why: Option<String>,
+    placement: Placement,
+    nics: Option<Vec<NicDropped>>,
+    refused: u64,
+    /// Why the last packet that could not be sent was not.
+    unsent: Option<io::Error>,
+    /// Whether the far end is on this machine's clock; `None` without one.
+    same_clock: Option<bool>,
+}
+
+/// Carries out a job until it is done or stopped. `ready` hears what will be sent, and `progress` how
+/// many trains of how many have been.
+pub(crate) fn perform(
+    job: &PaceJob,
+    samples: Option<SampleFile>,
+    stop: &AtomicBool,
+    ready: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Paced, Failure> {
+    let plan = Plan::new(job)?;
+    // Distinct per run is enough; nothing here is secret.
+    let flow = RandomState::new().build_hasher().finish() as u32;
+    let mut far = job.sink.then(|| far_end(job, &plan, flow)).transpose()?;
+    let same_clock = far.as_ref().map(|far| far.same_clock);
+    let Opened { engine, why, sender } = match job.engine {
+        PaceEngine::Auto => choose::best(job, &plan, flow, stop)?,
+        engine => {
+            let sender = engines::open(engine, job, &plan, flow).map_err(|why| {
+                let name = engine.name();
+                Failure::unsupported(format!("--engine {name} is not to be had here: {why}"))
+            })?;
+            Opened { engine, why: None, sender }
+        }
+    };
+    let source = source(job, sender.stamping(), far.is_some())?;
+    let mut recorder = Recorder::begin(&plan, &job.target, source, same_clock, samples)?;
+    ready(&report::opening(job, &plan, engine, source));
+    let nics = NicWatch::start();
+    let (sender, placement) =
+        send(job, &plan, sender, &mut recorder, far.as_mut(), stop, progress)?;
+    recorder.finish();
+    let outcome = Outcome {
+        engine,
+        why,
+        placement,
+        nics: nics.of(plan.interface.as_ref()),
+        refused: sender.refused(),
+        unsent: sender.failure(),
+        same_clock,
+    };
+    let summary = report::summary(job, &plan, &recorder, &outcome);
+    Ok(Paced { summary, failure: recorder.failure.take().map(Failure::from) })
+}
+
+/// Sends all trains on a thread of their own, and records them on this one.
+fn send(
+    job: &PaceJob,
+    plan: &Plan,
+    sender: Box<dyn TrainSender>,
+    recorder: &mut Recorder<'_>,
+    far: Option<&mut FarEnd>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<(Box<dyn TrainSender>, Placement), Failure> {
+    let sleeps = plan.train_time() <= LONGEST_FIRST;
+    let real_time = plan.place.real_time(sleeps);
+    let (told, heard) = mpsc::channel();
+    // What the far end says comes last, and all trains wait for it.
+    let mut waiting = Vec::new();
+    let all = plan.departures.trains().len();
+    let sent = thread::scope(|scope| {
+        let driver = Driver {
+            sender,
+            departures: &plan.departures,
+            first: 0,
+            warm_up: job.warm_up,
+            stop,
+            told,
+        };
+        let timing = scope.spawn(move || -> io::Result<_> {
+            let placement = cpu::settle(job.place.cpu, real_time)?;
+            Ok((driver.run(), placement))
+        });
+        let mut done = 0;
+        loop {
+            match heard.recv_timeout(TICK) {
+                Ok(train) => {
+                    done += usize::from(train.number.is_some());
+                    match &far {
+                        Some(_) => waiting.push(train),
+                        None => recorder.take(&train, None),
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => recorder.flush(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            progress(done, all);
+        }
+        timing.join().expect("the timing loop does not panic")
+    })?;
+    if let Some(far) = far {
+        let expected = waiting.iter().flat_map(|train| &train.left);
+        let expected = expected.filter(|left| left.app.is_some()).count();
+        let arrivals = far
+            .arrivals(expected)
+            .map_err(|error| anyhow::Error::new(error).context("--sink: the far end is gone"))?;
+        waiting.iter().for_each(|train| recorder.take(train, Some(&arrivals)));
+    }
+    Ok(sent)
+}
+
+fn far_end(job: &PaceJob, plan: &Plan, flow: u32) -> Result<FarEnd, Failure> {
+    FarEnd::connect(plan.peer, flow).map_err(|error| {
+        Failure::from(anyhow::anyhow!(
+            "--sink: nobody answers at {} by TCP ({error}); start one there: dwell pace sink \
+             udp://{}",
+            job.target,
+            plan.peer
+        ))
+    })
+}
+
+/// Which stamps say when packets left: those nearest to the wire.
+fn source(job: &PaceJob, stamping: Stamping, has_sink: bool) -> Result<Source, Failure> {
+    match stamping {
+        Stamping::Socket | Stamping::Tap if job.stamps != Stamps::User => {
+            Ok(Source::Kernel(stamping))
+        }
+        _ if has_sink => Ok(Source::Sink),
+        _ if job.stamps == Stamps::Kernel => Err(Failure::unsupported(
+            "--stamps kernel: this engine's packets are not stamped on this machine; --sink takes \
+             the stamps of the far end",
+        )),
+        _ => Ok(Source::User),
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    if let Some(Far::Sink(sink)) = &args.far {
+        crate::stop::on_signal(&stop)?;
+        let summary = sink::perform(&sink.job(), &stop, &mut crate::say)?;
+        report::print_sink(&summary, sink.json)?;
+        return Ok(Exit::Measured);
+    }
+    let job = args.job()?;
+    // Judged before any file is made.
+    Plan::new(&job)?;
+    crate::stop::on_signal(&stop)?;
+    let samples = args.samples.as_deref().map(SampleFile::create).transpose()?;
+    let bar = (!args.quiet).then(|| Progress::new("trains"));
+    let paced = perform(&job, samples, &stop, &mut crate::say, &mut |done, of| {
+        if let Some(bar) = &bar {
+            bar.show(done, of, "");
+        }
+    })?;
+    drop(bar);
+    if args.json {
+        io::stdout().lock().write_all(paced.summary.to_json().as_bytes())?;
+    } else {
+        report::print(&paced.summary)?;
+    }
+    match paced.failure {
+        Some(failure) => Err(failure),
+        None if stop.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
+        None => Ok(Exit::Measured),
+    }
+}

@@ -1,0 +1,128 @@
+//! What a job of pacing comes to: everything that can be judged before anything is sent.
+
+use std::net::SocketAddr;
+
+use dwell_engine::departures::{Departures, Pattern};
+use dwell_io::interface::{self, Interface};
+use dwell_plan::{PaceJob, PacePattern, PaceSize};
+use dwell_stats::departures::Asked;
+use dwell_units::{BitRate, Bytes, Nanos, Rate};
+use dwell_wire::icmp::Family;
+use dwell_wire::size::{Counted, PacketSize};
+use dwell_wire::traffic::Mark;
+
+use crate::{Failure, PlaceArgs};
+
+/// Of an interface that does not say: Ethernet's.
+const MTU: u64 = 1_500;
+
+/// So many packets the far end keeps stamps of, for one sender.
+pub(super) const MOST_WITH_SINK: usize = 1_000_000;
+
+/// What will be sent.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) peer: SocketAddr,
+    /// The interface that packets leave by, if that is known.
+    pub(super) interface: Option<Interface>,
+    pub(super) size: PacketSize,
+    pub(super) pattern: Pattern,
+    pub(super) departures: Departures,
+    pub(super) place: PlaceArgs,
+    late: Option<Nanos>,
+}
+
+impl Plan {
+    pub(super) fn new(job: &PaceJob) -> Result<Self, Failure> {
+        let peer = peer(job)?;
+        let place = PlaceArgs::from(job.place);
+        place.check()?;
+        let interface = interface::towards(peer).ok().flatten();
+        let mtu = interface.as_ref().and_then(|found| found.mtu).map_or(MTU, u64::from);
+        let family = if peer.is_ipv4() { Family::V4 } else { Family::V6 };
+        let (counted, given) = match job.size {
+            PaceSize::Ip(bytes) => (Counted::Ip, bytes),
+            PaceSize::Payload(bytes) => (Counted::Payload, bytes),
+            PaceSize::Frame(bytes) => (Counted::Frame, bytes),
+        };
+        let content = Bytes(Mark::LEN as u64);
+        let size = PacketSize::new(counted, given, family, content, Bytes(mtu))
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let pattern = pattern(job, &size)?;
+        let departures = pattern
+            .departures()
+            .map_err(|error| Failure::usage(format!("invalid pattern: {error}")))?;
+        if job.sink && departures.at().len() > MOST_WITH_SINK {
+            return Err(Failure::usage(format!(
+                "{} packets are too many for --sink: at most {MOST_WITH_SINK}",
+                departures.at().len()
+            )));
+        }
+        if let Some(late) = job.late.filter(|late| *late < Nanos::ZERO) {
+            return Err(Failure::usage(format!("invalid value {late} for --late: 0s or more")));
+        }
+        Ok(Self { peer, interface, size, pattern, departures, place, late: job.late })
+    }
+
+    /// What is asked of every train, where stamps are on this machine's clock or not.
+    pub(super) fn asked(&self, same_clock: bool) -> Asked {
+        Asked {
+            bits: self.size.bits(),
+            gap: self.pattern.mean_gap(),
+            deadline: self.late,
+            same_clock,
+        }
+    }
+
+    /// Whether two packets are due at once, and never more.
+    pub(super) fn is_pairs(&self) -> bool {
+        matches!(self.pattern, Pattern::Pair { .. })
+    }
+
+    /// The longest train.
+    pub(super) fn longest(&self) -> usize {
+        self.departures.trains().iter().map(std::iter::ExactSizeIterator::len).max().unwrap_or(0)
+    }
+
+    /// How long the longest train takes.
+    pub(super) fn train_time(&self) -> Nanos {
+        let time = |train: &[Nanos]| match train {
+            [first, .., last] => *last - *first,
+            _ => Nanos::ZERO,
+        };
+        self.departures.by_train().map(time).max().unwrap_or_default()
+    }
+}
+
+fn pattern(job: &PaceJob, size: &PacketSize) -> Result<Pattern, Failure> {
+    let gap = |rate: BitRate| {
+        size.gap_ns(Rate::Bits(rate))
+            .ok_or_else(|| Failure::usage("invalid value 0 for --rate: give a rate like 10Mbit/s"))
+    };
+    let pause = job.pause;
+    Ok(match &job.pattern {
+        PacePattern::Pair { pairs, gap } => Pattern::Pair { pairs: *pairs, gap: *gap },
+        PacePattern::Train { rate, count, repeat } => {
+            Pattern::Train { count: *count, repeat: *repeat, gap: gap(*rate)?, pause }
+        }
+        PacePattern::Poisson { rate, count, repeat, seed } => {
+            let (count, repeat, seed) = (*count, *repeat, *seed);
+            Pattern::Poisson { count, repeat, mean: gap(*rate)?, seed, pause }
+        }
+        PacePattern::Replay { gaps, repeat } => {
+            Pattern::Replay { gaps: gaps.clone(), repeat: *repeat, pause }
+        }
+    })
+}
+
+fn peer(job: &PaceJob) -> Result<SocketAddr, Failure> {
+    let fits = |address: &SocketAddr| match (job.ipv4, job.ipv6) {
+        (true, _) => address.is_ipv4(),
+        (_, true) => address.is_ipv6(),
+        _ => true,
+    };
+    let addresses = crate::load::udp_addresses(&job.target)?;
+    addresses.into_iter().find(fits).ok_or_else(|| {
+        Failure::usage(format!("{} has no address of the family asked for", job.target))
+    })
+}

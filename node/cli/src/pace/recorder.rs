@@ -1,0 +1,236 @@
+//! Turns trains into figures and rows, as they come or, where their stamps come from the far end, when
+//! that has told.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use dwell_engine::stamps::{Remote, Rung, Sample, State, TxStamps};
+use dwell_io::train::{Departure, Stamping};
+use dwell_record::segment::{Header, SegmentWriter};
+use dwell_stats::departures::{Pairs, Sent, Trains};
+use dwell_units::{Instant, Nanos, Pairing, Realtime};
+
+use super::drive::{Train, first_id};
+use super::far_end::Arrivals;
+use super::plan::Plan;
+use crate::Failure;
+use crate::host::HostSampler;
+use crate::ping::SampleFile;
+
+/// Which stamps say when packets left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The kernel's, of this machine.
+    Kernel(Stamping),
+    /// The sink's: when they had arrived.
+    Sink,
+    /// The program's own clock reads.
+    User,
+}
+
+impl Source {
+    /// The name in results.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Kernel(Stamping::Tap) => "tap",
+            Self::Kernel(_) => "tx_kernel",
+            Self::Sink => "sink",
+            Self::User => "tx_app",
+        }
+    }
+
+    /// How deep they are.
+    pub(super) const fn rung(self) -> Rung {
+        match self {
+            Self::Kernel(_) | Self::Sink => Rung::KernelSw,
+            Self::User => Rung::User,
+        }
+    }
+
+    fn of(self, left: &Departure, arrival: Option<Instant<Realtime>>) -> Option<Instant<Realtime>> {
+        match self {
+            Self::Kernel(_) => left.kernel,
+            Self::Sink => arrival,
+            Self::User => left.app,
+        }
+    }
+}
+
+/// What became of packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) sent: u64,
+    pub(super) failed: u64,
+    /// Seen by the sink.
+    pub(super) arrived: u64,
+    /// Those that arrived after one of a larger number.
+    pub(super) reordered: u64,
+    pub(super) warm_up: u64,
+}
+
+/// See the module's documentation.
+pub(super) struct Recorder<'a> {
+    plan: &'a Plan,
+    pub(super) source: Source,
+    pub(super) pairs: Option<Pairs>,
+    pub(super) trains: Trains,
+    pub(super) each: Vec<dwell_record::Train>,
+    pub(super) counts: Counts,
+    pub(super) start: Pairing,
+    pub(super) end: Pairing,
+    /// The sink tells, on this clock or another.
+    far: Option<bool>,
+    newest: Option<Instant<Realtime>>,
+    segment: Option<(SegmentWriter<Box<dyn Write>>, PathBuf)>,
+    host: Option<HostSampler>,
+    pub(super) failure: Option<anyhow::Error>,
+}
+
+impl<'a> Recorder<'a> {
+    /// Begins. `far`: the sink tells, on this clock or another. A file that cannot be written is told
+    /// before anything is sent.
+    pub(super) fn begin(
+        plan: &'a Plan,
+        target: &str,
+        source: Source,
+        far: Option<bool>,
+        file: Option<SampleFile>,
+    ) -> Result<Self, Failure> {
+        let begin = |SampleFile { to, name }| -> anyhow::Result<_> {
+            let header = Header::of_pace(target.to_owned());
+            let writer = SegmentWriter::new(to, &header)
+                .with_context(|| format!("cannot write {}", name.display()))?;
+            Ok((writer, name))
+        };
+        let segment = file.map(begin).transpose()?;
+        let host = segment.is_some().then(HostSampler::start);
+        let start = dwell_io::clock::pair();
+        let asked = plan.asked(source != Source::Sink || far == Some(true));
+        Ok(Self {
+            plan,
+            source,
+            pairs: plan.is_pairs().then(|| Pairs::new(&asked)),
+            trains: Trains::new(asked),
+            each: Vec::new(),
+            counts: Counts::default(),
+            start,
+            end: start,
+            far,
+            newest: None,
+            segment,
+            host,
+            failure: None,
+        })
+    }
+
+    /// A train that left; `arrivals` is what the sink saw of it, if there is one.
+    pub(super) fn take(&mut self, train: &Train, arrivals: Option<&Arrivals>) {
+        let Some(number) = train.number else {
+            self.counts.warm_up +=
+                train.left.iter().filter(|left| left.app.is_some()).count() as u64;
+            return;
+        };
+        let packets = self.plan.departures.trains()[number].clone();
+        let at = &self.plan.departures.at()[packets];
+        let due: Vec<Nanos> = at.iter().map(|due| *due - at[0]).collect();
+        let first = first_id(&self.plan.departures, number);
+        let start = train.bridge.to_real(train.start);
+        let mut left = Vec::with_capacity(due.len());
+        for (place, (departure, due)) in train.left.iter().zip(&due).enumerate() {
+            let id = first + place as u64;
+            let arrival = arrivals.and_then(|arrivals| arrivals.get(&id).copied());
+            left.push(self.source.of(departure, arrival).map(|at| at - start));
+            self.count(departure, arrival, arrivals.is_some());
+            self.keep(train, id, train.start + *due, departure, arrival);
+        }
+        let sent = Sent { due: &due, left: &left, stepped: train.stepped };
+        if let Some(pairs) = &mut self.pairs {
+            pairs.record(&sent);
+            return;
+        }
+        if let Some(figures) = self.trains.record(&sent) {
+            self.each.push(dwell_record::Train {
+                rate_bps: figures.rate_bps,
+                gap_error_p95_ns: figures.gap_error.p95.map(|error| error.0),
+                holed: figures.holed(),
+            });
+        }
+    }
+
+    fn count(&mut self, left: &Departure, arrival: Option<Instant<Realtime>>, has_sink: bool) {
+        match left.app {
+            Some(_) => self.counts.sent += 1,
+            None => self.counts.failed += 1,
+        }
+        if has_sink && let Some(at) = arrival {
+            self.counts.arrived += 1;
+            self.counts.reordered += u64::from(self.newest.is_some_and(|newest| at < newest));
+            self.newest = self.newest.max(Some(at));
+        }
+    }
+
+    fn keep(
+        &mut self,
+        train: &Train,
+        id: u64,
+        intended: Instant<dwell_units::Monotonic>,
+        left: &Departure,
+        arrival: Option<Instant<Realtime>>,
+    ) {
+        let Some((writer, _)) = &mut self.segment else { return };
+        let state = match (left.app, self.far, arrival) {
+            (None, ..) => State::SendFailed,
+            (_, None, _) => State::Sent,
+            (_, Some(_), Some(_)) => State::Received,
+            (_, Some(_), None) => State::Lost,
+        };
+        let app = left.app.unwrap_or_else(|| train.bridge.to_real(intended));
+        let tx = TxStamps { app, sched: left.sched, kernel: left.kernel, hw: None };
+        let remote = arrival.map(|at| Remote {
+            rx: at,
+            tx: at,
+            seq: id as u32,
+            ttl: None,
+            same_clock: self.far == Some(true),
+        });
+        let sample = Sample { id, state, reordered: false, intended, tx, rx: None, remote };
+        let bridge = (!train.stepped).then_some(&train.bridge);
+        writer.push(&sample, bridge, self.source.rung());
+    }
+
+    /// Writes out what was taken; to be called a few times a second.
+    pub(super) fn flush(&mut self) {
+        let Some((writer, _)) = &mut self.segment else { return };
+        let mut host = self.host.iter().flat_map(HostSampler::taken);
+        let written = host.try_for_each(|sample| writer.push_host(&sample));
+        drop(host);
+        let written = written.and_then(|()| writer.flush());
+        self.note(written);
+    }
+
+    /// Ends the segment.
+    pub(super) fn finish(&mut self) {
+        self.end = dwell_io::clock::pair();
+        self.flush();
+        let Some((writer, name)) = self.segment.take() else { return };
+        let finished = writer.finish(0).and_then(|mut to| to.flush());
+        self.fail(finished, &name);
+    }
+
+    /// What cannot be written any more ends the segment, not the measuring.
+    fn note(&mut self, written: io::Result<()>) {
+        if written.is_err()
+            && let Some((_, name)) = self.segment.take()
+        {
+            self.fail(written, &name);
+        }
+    }
+
+    fn fail(&mut self, written: io::Result<()>, name: &std::path::Path) {
+        let context = || format!("cannot write {}", name.display());
+        if let Err(error) = written.with_context(context) {
+            self.failure.get_or_insert(error);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! What a job of pacing found out: the summary object, and the text on a terminal.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use dwell_engine::departures::Pattern;
+use dwell_engine::stamps::Rung;
+use dwell_plan::{PaceEngine, PaceJob};
+use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
+use dwell_stats::Resolution;
+use dwell_stats::departures::Variability;
+use dwell_wire::size::Counted;
+use serde_json::{Value, json};
+
+use super::Outcome;
+use super::plan::Plan;
+use super::recorder::{Recorder, Source};
+use crate::environment::environment;
+
+/// A rate that is missed by more than this is told.
+const MISSED: f64 = 0.05;
+
+/// Names of queueing disciplines that limit a rate.
+const LIMITERS: [&str; 4] = ["tbf", "htb", "hfsc", "cake"];
+
+/// What is about to be sent, in a line.
+pub(super) fn opening(job: &PaceJob, plan: &Plan, engine: PaceEngine, source: Source) -> String {
+    let (trains, packets) = plan.pattern.shape();
+    let what = match &plan.pattern {
+        Pattern::Pair { gap, .. } => format!("{trains} pairs, one every {gap}"),
+        pattern => format!(
+            "{trains} trains of {packets} packets, {} apart on average, {} between trains",
+            micros(pattern.mean_gap()),
+            pattern.pause()
+        ),
+    };
+    format!(
+        "{what}, to {}: {}; {} by {}, departures from {}",
+        job.target,
+        plan.size,
+        plan.asked(true).rate_bps().map_or("back to back".to_owned(), rate),
+        engine.name(),
+        source.name()
+    )
+}
+
+/// Everything the result says.
+pub(super) fn summary(
+    job: &PaceJob,
+    plan: &Plan,
+    recorder: &Recorder<'_>,
+    outcome: &Outcome,
+) -> Summary {
+    let real = |value: Option<f64>| value.filter(|value| value.is_finite()).map(Scalar::Real);
+    let counted = |count: u64| Some(Scalar::Count(count));
+    let mut values: BTreeMap<String, Option<Scalar>> = BTreeMap::new();
+    let mut metrics: BTreeMap<String, Figures> = BTreeMap::new();
+    match &recorder.pairs {
+        Some(pairs) => {
+            let figures = pairs.figures();
+            values.extend(figures.values().map(|(name, value)| (name.to_owned(), real(value))));
+            if figures.gap.count > 0 {
+                metrics.insert("gap_ns".to_owned(), figures.gap.into());
+            }
+        }
+        None => {
+            let trains = &recorder.trains;
+            values.extend(trains.values().map(|(name, value)| (name.to_owned(), real(value))));
+            let named = trains.metrics().map(|(name, figures)| (name.to_owned(), figures.into()));
+            metrics.extend(named);
+        }
+    }
+    let counts = recorder.counts;
+    values.insert("packets".to_owned(), counted(counts.sent));
+    values.insert("icmp_errors".to_owned(), counted(outcome.refused));
+    let packets = outcome.same_clock.map(|_| Packets {
+        sent: counts.sent,
+        received: counts.arrived,
+        lost: counts.sent.saturating_sub(counts.arrived),
+        reordered: counts.reordered,
+        send_failed: counts.failed,
+        ..Packets::default()
+    });
+    let gaps = match &recorder.pairs {
+        Some(pairs) => pairs.gaps(),
+        None => recorder.trains.gap_errors(),
+    };
+    let mut trust = Trust {
+        schedule_error_ns: metrics.get("schedule_error_ns").copied(),
+        planned: Some(plan.departures.at().len() as u64),
+        warm_up_sent: Some(counts.warm_up),
+        percentile_resolution: (gaps.count() > 0).then(|| -> Resolution { gaps.resolution() }),
+        warnings: warnings(job, plan, recorder, outcome),
+        ..Trust::default()
+    };
+    trust.note_clocks(&recorder.start, &recorder.end);
+    trust.note_nics(outcome.nics.clone());
+    let rung = recorder.source.rung();
+    Summary {
+        kind: Kind::Pace,
+        target: job.target.clone(),
+        parameters: parameters(job, plan, recorder, outcome),
+        packets,
+        metrics,
+        values,
+        stamps: Stamps {
+            tx: (counts.sent > 0).then_some(rung),
+            rx: (counts.arrived > 0).then_some(Rung::KernelSw),
+            near: None,
+        },
+        engine: match &outcome.why {
+            Some(why) => format!("{}: {why}", outcome.engine.name()),
+            None => outcome.engine.name().to_owned(),
+        },
+        trains: recorder.each.clone(),
+        trust,
+        environment: environment(plan.interface.as_ref(), plan.place.record(outcome.placement)),
+    }
+}
+
+fn parameters(
+    job: &PaceJob,
+    plan: &Plan,
+    recorder: &Recorder<'_>,
+    outcome: &Outcome,
+) -> BTreeMap<String, Value> {
+    let (trains, packets) = plan.pattern.shape();
+    let pattern = match &plan.pattern {
+        Pattern::Pair { .. } => "pair",
+        Pattern::Train { .. } => "train",
+        Pattern::Poisson { .. } => "poisson",
+        Pattern::Replay { .. } => "replay",
+    };
+    let seed = match &plan.pattern {
+        Pattern::Poisson { seed, .. } => json!(seed),
+        _ => json!(null),
+    };
+    let size = &plan.size;
+    let counted = match size.counted() {
+        Counted::Ip => "ip",
+        Counted::Payload => "payload",
+        Counted::Frame => "frame",
+    };
+    let named = [
+        ("address", json!(plan.peer.to_string())),
+        ("pattern", json!(pattern)),
+        ("engine", json!(job.engine.name())),
+        ("engine_used", json!(outcome.engine.name())),
+        ("bypass", json!(job.bypass)),
+        ("counted", json!(counted)),
+        ("size_bytes", json!(size.ip().0)),
+        ("payload_bytes", json!(size.payload().0)),
+        ("frame_bytes", json!(size.frame().0)),
+        ("rate_bps", json!(plan.asked(true).rate_bps())),
+        ("gap_ns", json!((!plan.is_pairs()).then(|| plan.pattern.mean_gap()))),
+        ("trains", json!(trains)),
+        ("packets_per_train", json!(packets)),
+        ("pause_ns", json!(plan.pattern.pause().0)),
+        ("seed", seed),
+        ("late_ns", json!(plan.asked(true).deadline_ns())),
+        ("warm_up", json!(job.warm_up)),
+        ("sink", json!(job.sink)),
+        ("departures", json!(recorder.source.name())),
+        ("stamps", json!(job.stamps)),
+    ];
+    named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// What a reader must know before quoting a number.
+fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outcome) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let counts = recorder.counts;
+    if let Some(why) = &outcome.unsent {
+        warnings.push(format!("{} packets could not be sent: {why}", counts.failed));
+    }
+    if outcome.refused > 0 {
+        warnings.push(format!(
+            "{} times somebody said that nobody listens at {}; for departures that is no matter",
+            outcome.refused, job.target
+        ));
+    }
+    match recorder.source {
+        Source::User => warnings.push(
+            "departures are the program's own clock reads, before the kernel: no verdict is made of \
+             these; --sink has the far end stamp"
+                .to_owned(),
+        ),
+        Source::Sink if outcome.same_clock == Some(false) => warnings.push(
+            "departures are arrivals at the sink, on its clock: gaps are known, punctuality is not"
+                .to_owned(),
+        ),
+        Source::Sink => warnings.push(
+            "departures are arrivals at the sink: what the way adds is in them".to_owned(),
+        ),
+        Source::Kernel(_) => {}
+    }
+    let limiter = plan.interface.as_ref().and_then(|found| found.qdisc.as_deref());
+    let passes = job.bypass || outcome.engine == PaceEngine::Xsk;
+    if let Some(limiter) = limiter.filter(|qdisc| passes && LIMITERS.contains(qdisc)) {
+        warnings.push(format!(
+            "{limiter} on the way out limits the rate, and this engine goes past it: the limit is \
+             not seen"
+        ));
+    }
+    let trains = &recorder.trains;
+    if let Some(pairs) = recorder.pairs.as_ref().map(dwell_stats::departures::Pairs::figures)
+        && pairs.merged > 0
+    {
+        warnings.push(format!(
+            "{} pairs have one stamp for both packets: an offload merged them; their gap is not 0, \
+             it is not known",
+            pairs.merged
+        ));
+    }
+    if trains.holed() > 0 {
+        warnings.push(format!(
+            "{} trains have a hole longer than a gap: the machine was elsewhere, and nothing was \
+             made up for it",
+            trains.holed()
+        ));
+    }
+    if trains.unstamped() > 0 {
+        warnings.push(format!("{} packets have no stamp of their departure", trains.unstamped()));
+    }
+    if trains.discarded() > 0 {
+        warnings.push(format!(
+            "a clock was stepped: {} trains are discarded, whose stamps cannot be compared",
+            trains.discarded()
+        ));
+    }
+    let reached = trains.values().into_iter().find(|(name, _)| *name == "rate_bps");
+    if let (Some((_, Some(reached))), Some(asked)) = (reached, trains.asked().rate_bps())
+        && reached < asked * (1.0 - MISSED)
+    {
+        warnings.push(format!(
+            "the rate was missed: {} asked, {} reached, and no more is to be had this way",
+            rate(asked),
+            rate(reached)
+        ));
+    }
+    warnings
+}
+
+/// Rows of the table, and what stands before them.
+const TABLE: [(&str, &str); 4] = [
+    ("gap_ns", "gap"),
+    ("gap_error_ns", "|gap - scheduled gap|"),
+    ("schedule_error_ns", "left - due"),
+    ("first_schedule_error_ns", "left - due, first packets"),
+];
+
+/// Prints the result.
+pub(super) fn print(summary: &Summary) -> io::Result<()> {
+    let mut out = crate::terminal::stdout();
+    let parameter = |name: &str| summary.parameters.get(name);
+    let value = |name: &str| match summary.values.get(name) {
+        Some(Some(Scalar::Real(value))) => Some(*value),
+        Some(Some(Scalar::Count(count))) => Some(*count as f64),
+        _ => None,
+    };
+    writeln!(out, "\n{}  {}", summary.target, summary.engine)?;
+    if let Some(packets) = &summary.packets {
+        let Packets { sent, received, lost, reordered, send_failed, .. } = packets;
+        writeln!(
+            out,
+            "{sent} sent, {received} arrived, {lost} lost, {reordered} reordered, {send_failed} \
+             send-failed"
+        )?;
+    }
+    writeln!(
+        out,
+        "\n{:26}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}  us",
+        "", "n", "min", "median", "p95", "p99", "max"
+    )?;
+    for (name, called) in TABLE {
+        let Some(figures) = summary.metrics.get(name) else { continue };
+        let cell =
+            |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e3));
+        let Figures { count, min, p50, p95, p99, max, .. } = figures;
+        let [min, p50, p95, p99, max] = [*min, *p50, *p95, *p99, *max].map(cell);
+        writeln!(out, "{called:26}{count:>9}{min:>12}{p50:>12}{p95:>12}{p99:>12}{max:>12}")?;
+    }
+    writeln!(out)?;
+    let asked = parameter("rate_bps").and_then(Value::as_f64);
+    if let (Some(asked), reached) = (asked, value("rate_bps")) {
+        let reached = reached.map_or("not known".to_owned(), rate);
+        writeln!(out, "{:26}{} asked, {reached} sent (S2, equation 1)", "rate", rate(asked))?;
+    }
+    for (name, called) in
+        [("capacity_bps", "smallest gap measures"), ("capacity_median_bps", "median gap measures")]
+    {
+        if let Some(capacity) = value(name) {
+            writeln!(out, "{called:26}{}", rate(capacity))?;
+        }
+    }
+    for (name, sentence) in Variability::EXPLAINED {
+        if let Some(j) = value(name) {
+            writeln!(out, "{:26}{:.3} us: {sentence}", name.trim_end_matches("_ns"), j / 1e3)?;
+        }
+    }
+    if let (Some(trains), Some(holed), Some(bursts)) =
+        (value("trains"), value("holed_trains"), value("bursts"))
+    {
+        let missed = value("missed_deadlines").map_or("unknown".to_owned(), |n| n.to_string());
+        writeln!(
+            out,
+            "{:26}{trains}, {holed} with a hole; {bursts} bursts; {missed} deadlines missed",
+            "trains"
+        )?;
+    }
+    summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
+}
+
+/// Prints what a sink saw.
+pub(super) fn print_sink(summary: &Summary, json: bool) -> io::Result<()> {
+    if json {
+        return io::stdout().lock().write_all(summary.to_json().as_bytes());
+    }
+    let mut out = crate::terminal::stdout();
+    for (name, value) in &summary.values {
+        let value = match value {
+            Some(Scalar::Count(count)) => count.to_string(),
+            Some(Scalar::Real(real)) => real.to_string(),
+            None => "not known".to_owned(),
+        };
+        writeln!(out, "{name:24}{value}")?;
+    }
+    Ok(())
+}
+
+/// A rate that was measured, to four digits and more.
+fn rate(bps: f64) -> String {
+    let (size, unit) = match bps {
+        ..1e6 => (1e3, "kbit/s"),
+        ..1e9 => (1e6, "Mbit/s"),
+        _ => (1e9, "Gbit/s"),
+    };
+    let text = format!("{:.3}", bps / size);
+    format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn micros(ns: f64) -> String {
+    format!("{:.3} us", ns / 1e3)
+}

@@ -1,0 +1,200 @@
+//! `dwell pace sink`: stamps what arrives, and tells whoever sent it ([`super::far_end`]). The kernel
+//! stamps, so nothing here has to be punctual.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use dwell_engine::stamps::Rung;
+use dwell_io::cpu;
+use dwell_io::port::{StampRequest, Wait};
+use dwell_io::udp::{ServerOptions, UdpServer};
+use dwell_plan::PaceSinkJob;
+use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
+use dwell_units::{Instant, Nanos, Realtime};
+use dwell_wire::traffic::Mark;
+use serde_json::json;
+
+use super::far_end::{self, MOST, PATIENCE, Wish};
+use crate::environment::environment;
+use crate::{Failure, PlaceArgs};
+
+/// Senders at a time.
+const SENDERS: usize = 64;
+
+/// A stop is obeyed, and senders are looked for, this often.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What came of each flow that somebody asked for, by its number.
+type Kept = HashMap<u32, Vec<(u64, Instant<Realtime>)>>;
+
+/// What came in all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    packets: u64,
+    /// Of no flow that anybody asked for, or beyond what is kept of one.
+    unasked: u64,
+    stamped: bool,
+    overflowed: Option<u64>,
+}
+
+/// Stamps until stopped. `ready` hears when it listens.
+pub(crate) fn perform(
+    job: &PaceSinkJob,
+    stop: &AtomicBool,
+    ready: &mut dyn FnMut(&str),
+) -> Result<Summary, Failure> {
+    let place = PlaceArgs::from(job.place);
+    place.check()?;
+    let addresses = crate::load::udp_addresses(&job.url)?;
+    let address = *addresses.first().ok_or_else(|| {
+        Failure::usage(format!("'{}' has no address; give one like udp://0.0.0.0:5001", job.url))
+    })?;
+    let failed = |what: &str, error: io::Error| {
+        Failure::from(anyhow::anyhow!("cannot listen on {} by {what}: {error}", job.url))
+    };
+    let options = ServerOptions { stamps: StampRequest::Kernel, metadata: false };
+    let server = UdpServer::bind(address, options)
+        .or_else(|_| UdpServer::bind(address, ServerOptions::default()))
+        .map_err(|error| failed("UDP", error))?;
+    let listener = TcpListener::bind(server.local_addr()).map_err(|error| failed("TCP", error))?;
+    listener.set_nonblocking(true).map_err(|error| failed("TCP", error))?;
+    let local = server.local_addr();
+    ready(&format!("stamping what arrives at udp://{local}"));
+    let kept = Mutex::new(Kept::new());
+    let (counts, placement) = thread::scope(|scope| {
+        let kept = &kept;
+        let receiving = scope.spawn(move || -> io::Result<_> {
+            let placement = cpu::settle(job.place.cpu, place.real_time(false))?;
+            Ok((receive(server, job.place.busy_poll, kept, stop)?, placement))
+        });
+        let mut senders = Vec::new();
+        while !stop.load(Ordering::Relaxed) && !receiving.is_finished() {
+            senders.retain(|sender: &thread::ScopedJoinHandle<'_, ()>| !sender.is_finished());
+            match listener.accept() {
+                Ok((stream, _)) if senders.len() < SENDERS => {
+                    senders.push(scope.spawn(move || serve(stream, kept, stop)));
+                }
+                // One too many, or none: either way a moment later.
+                _ => thread::sleep(TICK),
+            }
+        }
+        receiving.join().expect("receiving does not panic")
+    })?;
+    Ok(summary(job, &local.to_string(), counts, place.record(placement)))
+}
+
+fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn receive(
+    mut server: UdpServer,
+    busy_poll: bool,
+    kept: &Mutex<Kept>,
+    stop: &AtomicBool,
+) -> io::Result<Counts> {
+    let mut counts = Counts::default();
+    let mut buffer = vec![0; 65_535];
+    let wait = if busy_poll { Wait::No } else { Wait::AtMost(Nanos::from_millis(20)) };
+    while !stop.load(Ordering::Relaxed) {
+        let Some(request) = server.receive(&mut buffer, wait)? else { continue };
+        counts.packets += 1;
+        let kernel = request.rx.and_then(|rx| rx.kernel);
+        counts.stamped |= kernel.is_some();
+        let at = kernel.or(request.rx.map(|rx| rx.app)).unwrap_or_else(dwell_io::clock::realtime);
+        let mark = Mark::parse(&buffer[..request.len]).ok();
+        let mut kept = lock(kept);
+        let flow = mark.and_then(|mark| Some((mark.seq, kept.get_mut(&mark.flow)?)));
+        match flow {
+            Some((seq, stamps)) if stamps.len() < MOST => stamps.push((seq, at)),
+            _ => counts.unasked += 1,
+        }
+    }
+    counts.overflowed = server.overflowed();
+    Ok(counts)
+}
+
+/// Serves one sender until it leaves; what was kept for it goes then.
+fn serve(stream: TcpStream, kept: &Mutex<Kept>, stop: &AtomicBool) {
+    let mut flows = Vec::new();
+    let _ = converse(stream, kept, stop, &mut flows);
+    let mut kept = lock(kept);
+    for flow in flows {
+        kept.remove(&flow);
+    }
+}
+
+fn converse(
+    mut stream: TcpStream,
+    kept: &Mutex<Kept>,
+    stop: &AtomicBool,
+    flows: &mut Vec<u32>,
+) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    loop {
+        // A sender says nothing while its trains are under way.
+        stream.set_read_timeout(Some(TICK))?;
+        match stream.peek(&mut [0]) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if is_nothing_yet(&error) && !stop.load(Ordering::Relaxed) => continue,
+            Err(error) => return Err(error),
+        }
+        stream.set_read_timeout(Some(PATIENCE))?;
+        match far_end::wish(&mut stream) {
+            Some(Wish::Keep(flow)) if flows.is_empty() => {
+                flows.push(flow);
+                lock(kept).insert(flow, Vec::new());
+                far_end::greet(&mut stream)?;
+            }
+            Some(Wish::Stamps) if !flows.is_empty() => {
+                let stamps = lock(kept).get(&flows[0]).cloned().unwrap_or_default();
+                far_end::tell(&mut stream, &stamps)?;
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn is_nothing_yet(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+fn summary(
+    job: &PaceSinkJob,
+    local: &str,
+    counts: Counts,
+    placement: dwell_record::Placement,
+) -> Summary {
+    let Counts { packets, unasked, stamped, overflowed } = counts;
+    let rung = if stamped { Rung::KernelSw } else { Rung::User };
+    Summary {
+        kind: Kind::Pace,
+        target: job.url.clone(),
+        parameters: [("role", json!("sink")), ("address", json!(local))]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+        packets: None,
+        metrics: [].into(),
+        values: [
+            ("packets", Some(Scalar::Count(packets))),
+            ("unasked_packets", Some(Scalar::Count(unasked))),
+            ("overflowed_packets", overflowed.map(Scalar::Count)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into(),
+        stamps: Stamps { tx: None, rx: (packets > 0).then_some(rung), near: None },
+        engine: "udp".to_owned(),
+        trains: Vec::new(),
+        trust: Trust::default(),
+        environment: environment(None, placement),
+    }
+}
