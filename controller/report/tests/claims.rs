@@ -440,6 +440,25 @@ fn jitter_that_may_grow_is_no_evidence_that_it_does_not() {
 }
 
 #[test]
+fn claims_on_jitter_and_rate_that_fail_say_what_the_run_knows_of_it() {
+    let mut run = relays_repeated(PI_ZERO, 2);
+    for (n, trial) in run.trials.iter_mut().enumerate() {
+        let pps: f64 = trial.parameters["rate"].trim_end_matches("pps").parse().unwrap();
+        let summary = trial.summary.as_mut().unwrap();
+        let jitter = Scalar::Real(900.0 + (n % 3) as f64);
+        summary.values.insert("jitter_rfc3550_ns".into(), Some(jitter));
+        for figures in summary.metrics.values_mut() {
+            figures.mean = Some(5e4 * (1.0 + pps / 200.0));
+        }
+    }
+    for (id, reason) in [("S0.24", "the program needs"), ("S0.26", "a packet waits")] {
+        let claim = verdict(&run, id);
+        assert_eq!(claim.verdict, ClaimVerdict::Fail, "{claim:?}");
+        assert!(claim.text.contains(" Why: ") && claim.text.contains(reason), "{claim:?}");
+    }
+}
+
+#[test]
 fn no_loss_among_few_packets_cannot_tell_and_a_single_lossy_trial_proves_nothing() {
     let mut run = cells();
     let fast = |trial: &&mut TrialData| {

@@ -447,7 +447,9 @@ fn rate(all: &Evidence) -> Found {
         between(change, share),
         metric::words(metric)
     );
-    Found::new(verdict, change.value, words).resting_on(change, &[&bare])
+    Found::new(verdict, change.value, words)
+        .resting_on(change, &[&bare])
+        .because(|| why::by_rate(&bare))
 }
 
 fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {

@@ -2,7 +2,7 @@
 
 use super::super::ClaimVerdict;
 use super::super::evidence::{Evidence, Line, value};
-use super::{DOUBT, FLAT, Found, nothing};
+use super::{DOUBT, FLAT, Found, RUNGS, nothing, rung, why};
 use crate::quantity::three_digits;
 
 /// What sizes do to the jitter of a mode.
@@ -46,7 +46,10 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
         words += " More repetitions would narrow these slopes.";
     }
     let all: Vec<&Evidence> = modes.iter().collect();
-    Found::new(verdict, of_encrypt.fit.slope.value, words).without(&all)
+    Found::new(verdict, of_encrypt.fit.slope.value, words).without(&all).because(|| {
+        let [_, _, encrypt] = &modes;
+        why::per_byte(encrypt, rung(RUNGS, &[encrypt])?)
+    })
 }
 
 fn growth(line: &Line) -> Growth {

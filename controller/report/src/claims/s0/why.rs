@@ -3,7 +3,7 @@
 
 use dwell_record::Kind;
 
-use super::super::evidence::Evidence;
+use super::super::evidence::{Evidence, number};
 use super::{DOUBT, p95};
 use crate::data::TrialData;
 use crate::nlr::{self, LINKS};
@@ -27,6 +27,24 @@ pub(super) fn wait(programs: &Evidence) -> Option<String> {
          percentiles)",
         delay(typical(programs, "queueing_in_ns")?),
         delay(typical(programs, PROCESSING)?)
+    ))
+}
+
+/// How long packets wait for a program at the lowest rate and at the highest.
+pub(super) fn by_rate(trials: &Evidence) -> Option<String> {
+    let rates = || trials.trials.iter().filter_map(|trial| number(trial, "rate_pps"));
+    let (low, high) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
+    let at = |rate: f64| {
+        let alike = trials.filter(|trial| number(trial, "rate_pps") == Some(rate));
+        typical(&alike, "queueing_in_ns").map(delay)
+    };
+    Some(format!(
+        "a packet waits {} in the socket until a program runs at {} packets/s, and {} at {} (95th \
+         percentiles)",
+        at(low)?,
+        three_digits(low),
+        at(high)?,
+        three_digits(high)
     ))
 }
 
