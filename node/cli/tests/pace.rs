@@ -1,0 +1,172 @@
+//! `dwell pace` and `dwell pace sink`, against each other over loopback, and command lines that cannot
+//! be carried out.
+
+#[expect(dead_code, reason = "other test programs use the rest")]
+mod support;
+
+use std::fs;
+use std::process::Command;
+
+use dwell_engine::stamps::{Sample, State};
+use dwell_record::segment::{self, Record};
+use serde_json::{Value, json as value};
+use support::{DWELL, Server, dwell, free_port, json, said};
+
+/// `dwell pace sink` on a free port; with its URL.
+fn sink() -> (Server, String) {
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let mut command = Command::new(DWELL);
+    command.args(["pace", "sink", &url, "--json"]);
+    (Server::ready(command, "stamping", 1), url)
+}
+
+fn pace(url: &str, more: &[&str]) -> Value {
+    let output = dwell(&[&["pace", url, "--json", "-q"], more].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    json(&output)
+}
+
+fn samples(path: &str) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let mut file = fs::File::open(path).unwrap();
+    let end = segment::read(&mut file, &mut |record| {
+        if let Record::Sample(sample, ..) = record {
+            samples.push(*sample);
+        }
+    })
+    .unwrap();
+    assert_eq!(end.totals.unwrap().samples, samples.len() as u64, "the segment is whole");
+    samples
+}
+
+#[test]
+fn trains_leave_on_time_by_the_kernels_stamps_and_nobody_has_to_listen() {
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    for engine in ["sleep", "spin", "sleep-spin"] {
+        let more = ["--rate", "10Mbit/s", "--size", "576B", "--repeat", "6", "--engine", engine];
+        let found = pace(&url, &more);
+        let (values, metrics) = (&found["values"], &found["metrics"]);
+        assert_eq!(found["parameters"]["gap_ns"], value!(460_800.0), "{found:#}");
+        assert_eq!(found["stamps"]["tx"], "kernel-sw");
+        assert_eq!(values["trains"], value!(6.0));
+        assert_eq!(values["packets"], value!(300));
+        assert_eq!(metrics["gap_ns"]["count"], value!(6 * 49));
+        assert_eq!(found["trains"].as_array().unwrap().len(), 6);
+        // Whoever sleeps is late by what waking takes; nobody is ever early.
+        let errors = &metrics["schedule_error_ns"];
+        assert!(errors["min"].as_i64().unwrap() > 0, "{errors}");
+        let median = metrics["gap_error_ns"]["p50"].as_i64().unwrap();
+        let most = if engine == "sleep" { 400_000 } else { 20_000 };
+        assert!(median < most, "{engine}: {metrics:#}");
+        let rate = values["rate_bps"].as_f64().unwrap();
+        let least = if engine == "sleep" { 0.3 } else { 0.9 };
+        assert!((least..1.1).contains(&(rate / 1e7)), "{engine}: {rate}");
+        assert!(values["icmp_errors"].as_u64().unwrap() > 0, "{values}");
+        let said = found["trust"]["warnings"].to_string();
+        assert!(said.contains("for departures that is no matter"), "{said}");
+    }
+}
+
+#[test]
+fn what_a_sink_stamps_stands_for_departures_where_there_are_no_others() {
+    let (server, url) = sink();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pace.segment");
+    let file = file.to_str().unwrap();
+    let more = ["--rate", "20Mbit/s", "--size", "300B", "--repeat", "4", "--engine", "spin"];
+    let own = pace(&url, &[&more[..], &["--sink"]].concat());
+    assert_eq!(own["parameters"]["departures"], "tx_kernel");
+    let far = pace(&url, &[&more[..], &["--sink", "--stamps", "user", "--samples", file]].concat());
+    assert_eq!(far["parameters"]["departures"], "sink");
+    for found in [&own, &far] {
+        let packets = &found["packets"];
+        assert_eq!((&packets["sent"], &packets["received"]), (&value!(200), &value!(200)));
+        assert_eq!(found["metrics"]["gap_ns"]["count"], value!(4 * 49), "{found:#}");
+    }
+    let printed = server.stop();
+    let saw = json(&printed);
+    // Both runs, and a train to warm up in each.
+    assert_eq!(saw["values"]["packets"], value!(2 * 250), "{saw:#}");
+    let samples = samples(file);
+    assert_eq!(samples.len(), 200);
+    assert!(samples.iter().all(|sample| sample.state == State::Received));
+    // Neighbours by number are of one train.
+    let ids: Vec<_> = samples.iter().map(|sample| sample.id).collect();
+    let expected: Vec<u64> = (0..4).flat_map(|train| (0..50).map(move |n| train * 51 + n)).collect();
+    assert_eq!(ids, expected);
+    for pair in samples.windows(2).filter(|pair| pair[1].id - pair[0].id == 1) {
+        assert_eq!((pair[1].intended - pair[0].intended).0, 120_000);
+        assert!(pair[1].remote.unwrap().rx > pair[0].remote.unwrap().rx);
+    }
+}
+
+#[test]
+fn pairs_say_which_capacity_their_gap_measures() {
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let found = pace(&url, &["--pattern", "pair", "--frame-size", "1514B", "--engine", "spin"]);
+    let parameters = &found["parameters"];
+    let sizes = ["size_bytes", "payload_bytes", "frame_bytes"].map(|name| parameters[name].clone());
+    assert_eq!(sizes, [1_500, 1_472, 1_514].map(|size| value!(size)));
+    let values = &found["values"];
+    let smallest = values["min_gap_ns"].as_f64().unwrap();
+    let capacity = values["capacity_bps"].as_f64().unwrap();
+    // The frame is what was named, so it is what a rate counts.
+    assert!((capacity * smallest / (1_514.0 * 8e9) - 1.0).abs() < 1e-9, "{values}");
+    assert_eq!(found["metrics"]["gap_ns"]["count"], value!(25), "{found:#}");
+}
+
+#[test]
+fn the_best_engine_is_found_by_measuring_and_the_reason_is_told() {
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let found = pace(&url, &["--rate", "50Mbit/s", "--size", "576B", "--repeat", "3"]);
+    let used = found["parameters"]["engine_used"].as_str().unwrap();
+    assert_ne!(used, "sleep", "{found:#}");
+    let why = found["engine"].as_str().unwrap();
+    assert!(why.starts_with(used) && why.contains("sleep-spin"), "{why}");
+}
+
+#[test]
+fn what_cannot_be_carried_out_says_what_would_be_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let gaps = directory.path().join("gaps");
+    fs::write(&gaps, "10us\n# a comment\nsoon\n").unwrap();
+    let gaps = gaps.to_str().unwrap();
+    let url = "udp://127.0.0.1:9";
+    let rate = ["--rate", "10Mbit/s"];
+    let cases: [(&[&str], i32, &str); 11] = [
+        (&[url], 2, "--rate"),
+        (&["tcp://127.0.0.1:9", "--pattern", "pair"], 2, "udp:// only"),
+        (&[url, rate[0], rate[1], "--size", "30B"], 2, "at least 44B"),
+        (&[url, rate[0], rate[1], "--frame-size", "70kB"], 2, "for --frame-size"),
+        (&[url, rate[0], rate[1], "--size", "200B", "--payload-size", "9B"], 2, "cannot be used"),
+        (&[url, rate[0], "0bit/s"], 2, "--rate"),
+        (&[url, rate[0], rate[1], "--count", "1"], 2, "--count"),
+        (&[url, rate[0], rate[1], "--count", "4000000000"], 2, "at most 10000000"),
+        (&[url, rate[0], rate[1], "--engine", "magic"], 2, "sleep-spin"),
+        (&[url, "--from", gaps], 2, "line 3"),
+        (&[url, rate[0], rate[1], "--sink"], 1, "dwell pace sink"),
+    ];
+    for (arguments, exit, says) in cases {
+        let output = dwell(&[&["pace"], arguments].concat());
+        assert_eq!(output.status.code(), Some(exit), "{arguments:?} {}", said(&output));
+        assert!(said(&output).contains(says), "{arguments:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn gaps_of_a_file_are_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let gaps = directory.path().join("gaps");
+    fs::write(&gaps, "100us\n300000\n0.2ms # three gaps, four packets\n").unwrap();
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let file = directory.path().join("pace.segment");
+    let file = file.to_str().unwrap();
+    let more = ["--from", gaps.to_str().unwrap(), "--repeat", "2", "--samples", file];
+    let found = pace(&url, &[&more[..], &["--engine", "spin"]].concat());
+    assert_eq!(found["parameters"]["pattern"], "replay");
+    let samples = samples(file);
+    assert!(samples.iter().all(|sample| sample.state == State::Sent && sample.tx.kernel.is_some()));
+    let gaps = samples.windows(2).filter(|pair| pair[1].id - pair[0].id == 1);
+    let gaps: Vec<_> = gaps.map(|pair| (pair[1].intended - pair[0].intended).0).collect();
+    assert_eq!(gaps, [100_000, 300_000, 200_000, 100_000, 300_000, 200_000]);
+}
