@@ -180,6 +180,25 @@ fn packets_that_were_merged_arrive_as_they_were_sent() {
 }
 
 #[test]
+fn batches_are_merged_where_nobody_asks_for_stamps_by_the_kernel_unless_told_not_to() {
+    let _machine = beside_others();
+    let far = socket();
+    for (more, engine) in [
+        (&["--stamps", "user"][..], "batch, merged, blocking"),
+        (&["--stamps", "user", "--no-merge"], "batch, blocking"),
+        (&["--merge"], "batch, merged, blocking"),
+        (&[], "batch, blocking"),
+    ] {
+        let relay = Relay::to_socket(&far, &[&["--engine", "batch"], more].concat());
+        let client = socket();
+        client.send_to(b"one", &relay.listen).unwrap();
+        assert_eq!(receive(&far).0, b"one");
+        let summary = relay.end();
+        assert_eq!(summary["engine"], engine, "{summary}");
+    }
+}
+
+#[test]
 fn a_flood_of_clients_is_bounded_and_whoever_comes_last_is_served() {
     let _machine = beside_others();
     let far = socket();
