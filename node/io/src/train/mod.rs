@@ -2,11 +2,16 @@
 //! are built before their train begins; a train is sent by one call, which allocates nothing and
 //! returns when its last packet has been handed over. Stamps are collected afterwards.
 
+mod keys;
+mod outlet;
+mod sendmmsg;
 mod socket;
 
+pub use sendmmsg::Sendmmsg;
 pub use socket::SocketSender;
 
 use std::io;
+use std::ops::Range;
 
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
@@ -62,6 +67,21 @@ pub trait TrainSender: Send {
     fn failure(&self) -> Option<io::Error>;
 }
 
+/// Why an engine cannot be used here: what lacks, and what would help.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Unavailable {
+    /// A lower-case fragment for people.
+    pub why: String,
+}
+
+impl Unavailable {
+    /// What was being done when the kernel said no.
+    fn failed(what: &str, error: &io::Error) -> Self {
+        Self { why: format!("{what}: {error}") }
+    }
+}
+
 /// The payloads of a train, built ahead: a [`Mark`] and then one random series.
 pub struct Payloads {
     flow: u32,
@@ -106,7 +126,26 @@ impl Payloads {
     /// # Panics
     /// Fewer were prepared.
     pub fn at(&self, n: usize) -> &[u8] {
-        &self.bytes[n * self.len..][..self.len]
+        self.span(n..n + 1)
+    }
+
+    /// Several of the train, one behind the other.
+    ///
+    /// # Panics
+    /// Fewer were prepared.
+    pub fn span(&self, which: Range<usize>) -> &[u8] {
+        &self.bytes[which.start * self.len..which.end * self.len]
+    }
+}
+
+/// Waits for each group of packets that are due at one instant, and hands it over.
+fn each_group(due: &[Instant<Monotonic>], mut hand_over: impl FnMut(Range<usize>)) {
+    let mut first = 0;
+    while let Some(&instant) = due.get(first) {
+        let together = due[first..].iter().take_while(|due| **due == instant).count();
+        await_departure(Manner::SleepSpin, instant);
+        hand_over(first..first + together);
+        first += together;
     }
 }
 
