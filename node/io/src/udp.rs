@@ -351,7 +351,7 @@ pub(crate) fn send_beside(
     beside.attach(&mut header);
     // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
     // call.
-    unsafe { calls::send_message(fd, &header) }
+    unsafe { calls::send_message(fd, &header, 0) }
 }
 
 /// Control messages that go with one reply: the address it leaves from, and its TOS.

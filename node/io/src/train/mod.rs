@@ -2,22 +2,29 @@
 //! are built before their train begins; a train is sent by one call, which allocates nothing and
 //! returns when its last packet has been handed over. Stamps are collected afterwards.
 
+mod gso;
 mod keys;
 mod outlet;
 mod sendmmsg;
 mod socket;
+mod witness;
 
+pub use gso::Gso;
 pub use sendmmsg::Sendmmsg;
 pub use socket::SocketSender;
+pub use witness::Witness;
 
 use std::io;
+use std::net::SocketAddr;
 use std::ops::Range;
 
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 
 use crate::clock::monotonic;
+use crate::interface::{self, Interface};
 use crate::pacer::{Manner, Rest, sleep_until};
+use crate::port::PortOptions;
 
 /// What is known of one packet's departure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +83,10 @@ pub struct Unavailable {
 }
 
 impl Unavailable {
+    fn because(why: impl Into<String>) -> Self {
+        Self { why: why.into() }
+    }
+
     /// What was being done when the kernel said no.
     fn failed(what: &str, error: &io::Error) -> Self {
         Self { why: format!("{what}: {error}") }
@@ -136,6 +147,19 @@ impl Payloads {
     pub fn span(&self, which: Range<usize>) -> &[u8] {
         &self.bytes[which.start * self.len..which.end * self.len]
     }
+}
+
+/// The interface by which packets to `target` leave.
+fn outgoing(target: SocketAddr, options: &PortOptions) -> Result<Interface, Unavailable> {
+    let failed = |error| Unavailable::failed("the interface that leads to the target", &error);
+    let found = match &options.interface {
+        None => interface::towards(target).map_err(failed)?,
+        Some(name) => {
+            let mut all = interface::all().map_err(failed)?.into_iter();
+            all.find(|interface| interface.name == *name)
+        }
+    };
+    found.ok_or_else(|| Unavailable::because("no interface leads to the target"))
 }
 
 /// Waits for each group of packets that are due at one instant, and hands it over.

@@ -42,6 +42,16 @@ impl Outlet {
         Ok(Self { port, keys: Keys::default(), stamped, failure: None })
     }
 
+    /// One that carries no packets itself: it asks for no stamps.
+    pub(super) fn silent(target: SocketAddr, options: &PortOptions) -> Result<Self, Unavailable> {
+        Self::open(target, &PortOptions { stamps: StampRequest::User, ..options.clone() })
+    }
+
+    /// The address that packets leave from.
+    pub(super) fn local(&self) -> SocketAddr {
+        self.port.local_addr()
+    }
+
     /// These packets were handed over between `app` and `done`.
     pub(super) fn note(
         &mut self,

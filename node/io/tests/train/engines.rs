@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 
+use dwell_io::interface::switch_udp_segmentation;
 use dwell_io::pacer::Manner;
 use dwell_io::port::{PortOptions, StampRequest};
-use dwell_io::train::{Sendmmsg, SocketSender, Stamping, TrainSender};
+use dwell_io::train::{Gso, Sendmmsg, SocketSender, Stamping, TrainSender};
 use dwell_io::udp::UdpPort;
 
-use crate::fixture::{Ends, PORT, payloads, run};
+use crate::fixture::{ALONE, Ends, PORT, payloads, run};
 
 const LEN: usize = 200;
 
@@ -44,8 +45,40 @@ fn what_is_due_together_leaves_by_one_call_and_every_packet_is_stamped() {
         });
         let Some(told) = told else { return };
         told.assert_stamped();
-        let pairs = told.left[crate::fixture::ALONE..].chunks(2);
+        let pairs = told.left[ALONE..].chunks(2);
         assert!(pairs.clone().all(|pair| pair[0].app == pair[1].app), "one call");
         assert!(told.pair_gap() < 20_000, "{}", told.pair_gap());
+    }
+}
+
+#[test]
+fn what_is_due_together_leaves_as_one_message_that_is_cut_before_the_driver() {
+    let Some(ends) = Ends::up() else { return };
+    for target in targets() {
+        let refused = ends.near(|| {
+            switch_udp_segmentation("near", true).unwrap();
+            Gso::new(target, &stamped(), payloads(LEN))
+                .err()
+                .expect("packets would leave merged")
+                .why
+        });
+        assert!(refused.contains("ethtool -K near tx-udp-segmentation off"), "{refused}");
+        for options in [stamped(), PortOptions::default()] {
+            let told = run(&ends, LEN, || {
+                switch_udp_segmentation("near", false).unwrap();
+                let engine = Gso::new(target, &options, payloads(LEN)).unwrap();
+                let by_tap = options.stamps == StampRequest::Kernel;
+                let expected = if by_tap { Stamping::Tap } else { Stamping::FarEnd };
+                assert_eq!(engine.stamping(), expected);
+                Box::new(engine)
+            });
+            let Some(told) = told else { return };
+            if options.stamps == StampRequest::Kernel {
+                told.assert_stamped();
+            } else {
+                assert!(told.left.iter().all(|left| left.kernel.is_none()));
+            }
+            assert!((1..10_000).contains(&told.pair_gap()), "{}", told.pair_gap());
+        }
     }
 }
