@@ -234,9 +234,15 @@ pub(crate) fn run(
     assert!(before.iter().chain(&left).all(|left| left.app.is_some() && left.app <= left.done));
     let came = came[FIRST..].to_vec();
 
-    let gaps = came.windows(2).take(ALONE - 1).map(|pair| pair[1].at - pair[0].at);
-    let gap = median(gaps.map(|gap| (gap - GAP.0).abs()));
-    assert!(gap < 10_000, "half of the gaps at the far end are {gap} ns or more off");
+    let gaps =
+        |at: &dyn Fn(usize) -> i64| (1..ALONE).map(|n| at(n) - at(n - 1)).collect::<Vec<_>>();
+    let seen = gaps(&|n| came[n].at);
+    let told = gaps(&|n| left[n].kernel.or(left[n].app).unwrap().as_nanos());
+    // On a busy machine many packets are late; what is told of them is right all the same.
+    let off = median(seen.iter().zip(&told).map(|(seen, told)| (seen - told).abs()));
+    assert!(off < 10_000, "half of the gaps differ by {off} ns or more from what is told of them");
+    let gap = median(seen);
+    assert!((gap - GAP.0).abs() < GAP.0 / 10, "the middle gap is {gap} ns");
     Some(Told { left, came })
 }
 
