@@ -143,6 +143,16 @@ pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
 
 /// The number of the interface by which packets to `peer` leave; asks no driver anything.
 pub fn index_towards(peer: SocketAddr) -> io::Result<Option<u32>> {
+    Ok(route(peer)?.into_iter().flat_map(|route| route.attributes).find_map(|attribute| {
+        match attribute {
+            RouteAttribute::Oif(index) => Some(index),
+            _ => None,
+        }
+    }))
+}
+
+/// The route that packets to `peer` take now.
+pub(crate) fn route(peer: SocketAddr) -> io::Result<Option<RouteMessage>> {
     let mut route = RouteMessage::default();
     let (family, address, bits) = match peer {
         SocketAddr::V4(v4) => (libc::AF_INET, RouteAddress::Inet(*v4.ip()), 32),
@@ -159,12 +169,7 @@ pub fn index_towards(peer: SocketAddr) -> io::Result<Option<u32>> {
     route.attributes.push(RouteAttribute::Destination(address));
     let messages = ask(RouteNetlinkMessage::GetRoute(route), 0)?;
     Ok(messages.into_iter().find_map(|message| match message {
-        RouteNetlinkMessage::NewRoute(route) => {
-            route.attributes.into_iter().find_map(|attribute| match attribute {
-                RouteAttribute::Oif(index) => Some(index),
-                _ => None,
-            })
-        }
+        RouteNetlinkMessage::NewRoute(route) => Some(route),
         _ => None,
     }))
 }
@@ -227,7 +232,10 @@ fn interface(link: LinkMessage) -> Interface {
 }
 
 /// Sends one request to rtnetlink and collects its answer.
-fn ask(request: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+pub(crate) fn ask(
+    request: RouteNetlinkMessage,
+    flags: u16,
+) -> io::Result<Vec<RouteNetlinkMessage>> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     let mut message = NetlinkMessage::from(request);

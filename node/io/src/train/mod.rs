@@ -5,11 +5,14 @@
 mod gso;
 mod keys;
 mod outlet;
+mod packet_ring;
 mod sendmmsg;
 mod socket;
+mod way;
 mod witness;
 
 pub use gso::Gso;
+pub use packet_ring::PacketRing;
 pub use sendmmsg::Sendmmsg;
 pub use socket::SocketSender;
 pub use witness::Witness;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use dwell_io::interface::switch_udp_segmentation;
 use dwell_io::pacer::Manner;
 use dwell_io::port::{PortOptions, StampRequest};
-use dwell_io::train::{Gso, Sendmmsg, SocketSender, Stamping, TrainSender};
+use dwell_io::train::{Gso, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender};
 use dwell_io::udp::UdpPort;
 
 use crate::fixture::{ALONE, Ends, PORT, payloads, run};
@@ -79,6 +79,23 @@ fn what_is_due_together_leaves_as_one_message_that_is_cut_before_the_driver() {
                 assert!(told.left.iter().all(|left| left.kernel.is_none()));
             }
             assert!((1..10_000).contains(&told.pair_gap()), "{}", told.pair_gap());
+        }
+    }
+}
+
+#[test]
+fn frames_from_a_ring_are_whole_packets_with_and_without_the_queueing_discipline() {
+    let Some(ends) = Ends::up() else { return };
+    for target in targets() {
+        for bypass in [false, true] {
+            let told = run(&ends, LEN, || {
+                let engine =
+                    PacketRing::new(target, &stamped(), payloads(LEN), 80, bypass).unwrap();
+                Box::new(engine)
+            });
+            let Some(told) = told else { return };
+            // The driver stamps them either way.
+            told.assert_stamped();
         }
     }
 }
