@@ -4,18 +4,21 @@
 
 mod gso;
 mod keys;
+mod mapping;
 mod outlet;
 mod packet_ring;
 mod sendmmsg;
 mod socket;
 mod way;
 mod witness;
+mod xsk;
 
 pub use gso::Gso;
 pub use packet_ring::PacketRing;
 pub use sendmmsg::Sendmmsg;
 pub use socket::SocketSender;
 pub use witness::Witness;
+pub use xsk::Xsk;
 
 use std::io;
 use std::net::SocketAddr;

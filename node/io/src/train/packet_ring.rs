@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,6 +13,7 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use libc::c_int;
 
 use super::keys::Keys;
+use super::mapping::Mapping;
 use super::outlet::Outlet;
 use super::way::Way;
 use super::witness::{bind, open};
@@ -224,15 +225,11 @@ impl TrainSender for PacketRing {
 /// Memory shared with the kernel: slots of one length, each a head and a frame. Numbers of slots count
 /// on and wrap.
 struct Ring {
-    memory: NonNull<u8>,
-    bytes: usize,
+    memory: Mapping,
     slot: usize,
     slots: usize,
     frame: usize,
 }
-
-// SAFETY: the memory belongs to this value alone and to the kernel, whatever thread it is on.
-unsafe impl Send for Ring {}
 
 impl Ring {
     /// At least `longest` slots for frames of `frame` bytes.
@@ -252,27 +249,12 @@ impl Ring {
         let version = libc::tpacket_versions::TPACKET_V2 as c_int;
         socket::set(fd, libc::SOL_PACKET, libc::PACKET_VERSION, version)?;
         socket::set(fd, libc::SOL_PACKET, libc::PACKET_TX_RING, request)?;
-        // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
-        let memory = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let memory = NonNull::new(memory.cast()).ok_or_else(invalid)?;
-        Ok(Self { memory, bytes, slot, slots: blocks * per_block, frame })
+        let memory = Mapping::shared(fd, 0, bytes)?;
+        Ok(Self { memory, slot, slots: blocks * per_block, frame })
     }
 
     fn at(&self, slot: usize) -> NonNull<u8> {
-        // SAFETY: the product is below `slots * slot`, the length of the mapping.
-        unsafe { self.memory.add(slot % self.slots * self.slot) }
+        self.memory.place(slot % self.slots * self.slot, self.slot)
     }
 
     /// The first word of a slot, which says whose it is.
@@ -326,12 +308,5 @@ impl Ring {
         }
         let status = self.status(from).swap(libc::TP_STATUS_AVAILABLE, Ordering::AcqRel);
         self.status(to).store(status, Ordering::Release);
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`, with this length, and nothing refers to it any more.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes) };
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use dwell_io::interface::switch_udp_segmentation;
 use dwell_io::pacer::Manner;
 use dwell_io::port::{PortOptions, StampRequest};
-use dwell_io::train::{Gso, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender};
+use dwell_io::train::{Gso, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender, Xsk};
 use dwell_io::udp::UdpPort;
 
 use crate::fixture::{ALONE, Ends, PORT, payloads, run};
@@ -97,5 +97,22 @@ fn frames_from_a_ring_are_whole_packets_with_and_without_the_queueing_discipline
             // The driver stamps them either way.
             told.assert_stamped();
         }
+    }
+}
+
+#[test]
+fn frames_by_af_xdp_are_whole_packets_and_nobody_at_this_end_stamps_them() {
+    let Some(ends) = Ends::up() else { return };
+    for target in targets() {
+        let told = run(&ends, LEN, || {
+            let engine = Xsk::new(target, &stamped(), payloads(LEN), 80).unwrap();
+            assert_eq!(engine.stamping(), Stamping::FarEnd);
+            Box::new(engine)
+        });
+        let Some(told) = told else { return };
+        println!("pair gap {}", told.pair_gap());
+        assert!(told.left.iter().all(|left| left.kernel.is_none()));
+        let pairs = told.left[ALONE..].chunks(2);
+        assert!(pairs.clone().all(|pair| pair[0].app == pair[1].app), "one call");
     }
 }
