@@ -398,6 +398,12 @@ impl Beside {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
     }
 
+    /// Has a queueing discipline that can let the message leave at `at`, in nanoseconds of the clock
+    /// that the socket was told of (SO_TXTIME).
+    pub(crate) fn leave_at(&mut self, at: u64) {
+        self.push(libc::SOL_SOCKET, libc::SCM_TXTIME, &at.to_ne_bytes());
+    }
+
     /// Lets a message have them. They must stay where they are until it is sent.
     pub(crate) fn attach(&mut self, header: &mut libc::msghdr) {
         if self.len > 0 {

@@ -9,6 +9,8 @@ mod outlet;
 mod packet_ring;
 mod sendmmsg;
 mod socket;
+mod txtime;
+mod uring;
 mod way;
 mod witness;
 mod xsk;
@@ -17,6 +19,8 @@ pub use gso::Gso;
 pub use packet_ring::PacketRing;
 pub use sendmmsg::Sendmmsg;
 pub use socket::SocketSender;
+pub use txtime::Txtime;
+pub use uring::Uring;
 pub use witness::Witness;
 pub use xsk::Xsk;
 

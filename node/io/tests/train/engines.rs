@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use dwell_io::interface::switch_udp_segmentation;
 use dwell_io::pacer::Manner;
 use dwell_io::port::{PortOptions, StampRequest};
-use dwell_io::train::{Gso, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender, Xsk};
+use dwell_io::train::{
+    Gso, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender, Txtime, Uring, Xsk,
+};
 use dwell_io::udp::UdpPort;
 
-use crate::fixture::{ALONE, Ends, PORT, payloads, run};
+use crate::fixture::{ALONE, Ends, PORT, payloads, run, skip};
 
 const LEN: usize = 200;
 
@@ -110,9 +112,53 @@ fn frames_by_af_xdp_are_whole_packets_and_nobody_at_this_end_stamps_them() {
             Box::new(engine)
         });
         let Some(told) = told else { return };
-        println!("pair gap {}", told.pair_gap());
         assert!(told.left.iter().all(|left| left.kernel.is_none()));
         let pairs = told.left[ALONE..].chunks(2);
         assert!(pairs.clone().all(|pair| pair[0].app == pair[1].app), "one call");
+    }
+}
+
+#[test]
+fn requests_by_io_uring_leave_by_one_call_and_every_packet_is_stamped() {
+    let Some(ends) = Ends::up() else { return };
+    if let Err(why) = Uring::new(targets()[0], &stamped(), payloads(LEN))
+        && why.why.contains("io_uring_disabled")
+    {
+        return skip(&why.why);
+    }
+    for target in targets() {
+        let told = run(&ends, LEN, || {
+            let engine = Uring::new(target, &stamped(), payloads(LEN)).unwrap();
+            assert_eq!(engine.stamping(), Stamping::Socket);
+            Box::new(engine)
+        });
+        let Some(told) = told else { return };
+        told.assert_stamped();
+        let pairs = told.left[ALONE..].chunks(2);
+        assert!(pairs.clone().all(|pair| pair[0].app == pair[1].app), "one call");
+    }
+}
+
+#[test]
+fn times_of_departure_that_nobody_keeps_are_found_out() {
+    let Some(ends) = Ends::up() else { return };
+    for target in targets() {
+        let open = || Txtime::new(target, &stamped(), payloads(LEN));
+        let why = ends.near(open).err().expect("a veth has no queueing discipline").why;
+        let expected = "SO_TXTIME is accepted and ignored: no fq or etf qdisc on near, but noqueue";
+        assert_eq!(why, expected);
+    }
+}
+
+#[test]
+fn packets_that_fq_keeps_leave_when_they_are_due() {
+    let Some(ends) = Ends::up() else { return };
+    if let Err(why) = ends.qdisc(&["fq"]) {
+        return skip(&format!("needs fq: {why}"));
+    }
+    for target in targets() {
+        let open = || Box::new(Txtime::new(target, &stamped(), payloads(LEN)).unwrap());
+        let Some(told) = run(&ends, LEN, || open()) else { return };
+        told.assert_stamped();
     }
 }

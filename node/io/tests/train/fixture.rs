@@ -76,6 +76,15 @@ impl Ends {
         netns::within(&self.near, work).unwrap()
     }
 
+    /// Gives the near end this queueing discipline; if there is none, what tc says.
+    pub(crate) fn qdisc(&self, qdisc: &[&str]) -> Result<(), String> {
+        let name = self.near.file_name().unwrap().to_str().unwrap();
+        let add = ["-n", name, "qdisc", "replace", "dev", "near", "root"];
+        let output = Command::new("tc").args(add).args(qdisc).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(()) } else { Err(said) }
+    }
+
     /// How many packets the far end's programs have got since they were last asked.
     pub(crate) fn arrived(&self) -> usize {
         let arrived =
