@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod echo;
+pub mod frame;
 pub mod hmac;
 pub mod icmp;
 pub mod id;

@@ -121,14 +121,18 @@ pub(crate) unsafe fn receive_message(
 /// # Safety
 /// Every pointer in `header` points to memory of the stated length that outlives the call.
 #[inline]
-pub(crate) unsafe fn send_message(fd: &OwnedFd, header: &libc::msghdr) -> io::Result<usize> {
+pub(crate) unsafe fn send_message(
+    fd: &OwnedFd,
+    header: &libc::msghdr,
+    flags: c_int,
+) -> io::Result<usize> {
     // SAFETY: the kernel only reads; the caller vouches for what the header points to.
     length(unsafe {
         libc::syscall(
             libc::SYS_sendmsg,
             c_long::from(fd.as_raw_fd()),
             &raw const *header,
-            c_long::from(0),
+            c_long::from(flags),
         )
     })
 }

@@ -15,6 +15,7 @@ const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETHTOOL_GET_TS_INFO: u32 = 0x41;
 /// The string set with the names of features.
 const ETH_SS_FEATURES: u32 = 4;
@@ -59,6 +60,37 @@ pub(crate) fn stamping(name: &str) -> io::Result<Stamping> {
 /// The offloads of interface `name` that are switched on, by ethtool's names: all features that
 /// merge, split or checksum packets.
 pub(crate) fn offloads(name: &str) -> io::Result<Vec<String>> {
+    let (names, states) = features(name)?;
+    // Per 32 features four words: available, requested, active, never changed.
+    let active = |index: usize| states[2 + index / 32 * 4 + 2] >> (index % 32) & 1 == 1;
+
+    let told = ["segmentation", "gro", "lro", "checksum"];
+    Ok(names
+        .into_iter()
+        .enumerate()
+        .filter(|(index, name)| active(*index) && told.iter().any(|part| name.contains(part)))
+        .map(|(_, name)| name)
+        .collect())
+}
+
+/// Switches the feature `feature` of interface `name` on or off. The driver may leave it as it is
+/// without an error: look afterwards.
+pub(crate) fn switch(name: &str, feature: &str, on: bool) -> io::Result<()> {
+    let (names, _) = features(name)?;
+    let index = names.iter().position(|found| found == feature);
+    let index = index.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+    let blocks = names.len().div_ceil(32);
+    // Per 32 features two words: which are meant, and what they are to be.
+    let mut words = vec![0; 2 + MOST_FEATURES / 32 * 2];
+    words[..2].copy_from_slice(&[ETHTOOL_SFEATURES, blocks as u32]);
+    let bit = 1 << (index % 32);
+    words[2 + index / 32 * 2] = bit;
+    words[2 + index / 32 * 2 + 1] = if on { bit } else { 0 };
+    ask(name, &mut words)
+}
+
+/// The names of all features, and their states as the kernel gives them.
+fn features(name: &str) -> io::Result<(Vec<String>, Vec<u32>)> {
     let mut count = [0; 64];
     count[0] = ETHTOOL_GSSET_INFO;
     put_u64(&mut count, 2, 1 << ETH_SS_FEATURES);
@@ -71,19 +103,11 @@ pub(crate) fn offloads(name: &str) -> io::Result<Vec<String>> {
     let names = bytes(&names);
     let names = names[12..].chunks_exact(ETH_GSTRING_LEN).take(features).map(text);
 
-    // Per 32 features four words: available, requested, active, never changed.
     let blocks = features.div_ceil(32);
     let mut states = vec![0; 2 + MOST_FEATURES / 32 * 4];
     states[..2].copy_from_slice(&[ETHTOOL_GFEATURES, blocks as u32]);
     ask(name, &mut states)?;
-    let active = |index: usize| states[2 + index / 32 * 4 + 2] >> (index % 32) & 1 == 1;
-
-    let told = ["segmentation", "gro", "lro", "checksum"];
-    Ok(names
-        .enumerate()
-        .filter(|(index, name)| active(*index) && told.iter().any(|part| name.contains(part)))
-        .map(|(_, name)| name)
-        .collect())
+    Ok((names.collect(), states))
 }
 
 /// Asks the driver; `words` starts with the command and is overwritten by the answer.

@@ -77,6 +77,32 @@ fn counters(message: RouteNetlinkMessage) -> Option<Dropped> {
     })
 }
 
+/// The offload that leaves it to the card, or to whoever takes the packet behind it, to cut a message
+/// into datagrams (UDP_SEGMENT): until then they are one buffer.
+pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
+
+/// Offloads that merge received UDP datagrams into one buffer before anybody has stamped them, or may.
+/// `rx-gro` alone is not among them: it merges datagrams only for sockets that ask for it (UDP_GRO).
+const MERGES_RECEIVED: [&str; 4] = ["rx-lro", "rx-gro-hw", "rx-gro-list", "rx-udp-gro-forwarding"];
+
+/// Switches [`UDP_SEGMENTATION`] of the interface `name` on or off; returns what it was. Needs
+/// CAP_NET_ADMIN.
+///
+/// # Errors
+/// Not allowed, no such interface, or the driver leaves it as it is.
+pub fn switch_udp_segmentation(name: &str, on: bool) -> io::Result<bool> {
+    let is_on =
+        || Ok::<_, io::Error>(ethtool::offloads(name)?.iter().any(|o| o == UDP_SEGMENTATION));
+    let was = is_on()?;
+    if was != on {
+        ethtool::switch(name, UDP_SEGMENTATION, on)?;
+        if is_on()? != on {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
+    }
+    Ok(was)
+}
+
 /// All interfaces of this network namespace, by number.
 pub fn all() -> io::Result<Vec<Interface>> {
     let messages = ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
@@ -117,6 +143,16 @@ pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
 
 /// The number of the interface by which packets to `peer` leave; asks no driver anything.
 pub fn index_towards(peer: SocketAddr) -> io::Result<Option<u32>> {
+    Ok(route(peer)?.into_iter().flat_map(|route| route.attributes).find_map(|attribute| {
+        match attribute {
+            RouteAttribute::Oif(index) => Some(index),
+            _ => None,
+        }
+    }))
+}
+
+/// The route that packets to `peer` take now.
+pub(crate) fn route(peer: SocketAddr) -> io::Result<Option<RouteMessage>> {
     let mut route = RouteMessage::default();
     let (family, address, bits) = match peer {
         SocketAddr::V4(v4) => (libc::AF_INET, RouteAddress::Inet(*v4.ip()), 32),
@@ -133,12 +169,7 @@ pub fn index_towards(peer: SocketAddr) -> io::Result<Option<u32>> {
     route.attributes.push(RouteAttribute::Destination(address));
     let messages = ask(RouteNetlinkMessage::GetRoute(route), 0)?;
     Ok(messages.into_iter().find_map(|message| match message {
-        RouteNetlinkMessage::NewRoute(route) => {
-            route.attributes.into_iter().find_map(|attribute| match attribute {
-                RouteAttribute::Oif(index) => Some(index),
-                _ => None,
-            })
-        }
+        RouteNetlinkMessage::NewRoute(route) => Some(route),
         _ => None,
     }))
 }
@@ -149,6 +180,23 @@ impl Interface {
     pub fn is_forwarding(&self) -> bool {
         let setting = format!("/proc/sys/net/ipv4/conf/{}/forwarding", self.name);
         !std::fs::read(setting).is_ok_and(|state| state.starts_with(b"0"))
+    }
+
+    /// Which of its offloads let UDP datagrams that are sent as one message leave with one stamp, so
+    /// that the gaps between them are nought; `None` if its driver tells of no offloads.
+    pub fn merges_sent(&self) -> Option<Vec<&str>> {
+        self.active(&[UDP_SEGMENTATION])
+    }
+
+    /// Which of its offloads merge received UDP datagrams into one buffer with one stamp; `None` if its
+    /// driver tells of no offloads.
+    pub fn merges_received(&self) -> Option<Vec<&str>> {
+        self.active(&MERGES_RECEIVED)
+    }
+
+    fn active(&self, which: &[&str]) -> Option<Vec<&str>> {
+        let offloads = self.offloads.as_ref()?.iter().map(String::as_str);
+        Some(offloads.filter(|offload| which.contains(offload)).collect())
     }
 
     /// Whether its driver says that the card stamps packets both ways.
@@ -184,7 +232,10 @@ fn interface(link: LinkMessage) -> Interface {
 }
 
 /// Sends one request to rtnetlink and collects its answer.
-fn ask(request: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+pub(crate) fn ask(
+    request: RouteNetlinkMessage,
+    flags: u16,
+) -> io::Result<Vec<RouteNetlinkMessage>> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     let mut message = NetlinkMessage::from(request);

@@ -28,5 +28,6 @@ mod address;
 mod calls;
 mod ethtool;
 mod message;
+mod neighbour;
 mod pending;
 mod socket;

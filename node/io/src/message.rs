@@ -190,7 +190,9 @@ fn take(beside: &mut Beside, level: i32, kind: i32, data: &[u8]) {
             beside.to = to.map(IpAddr::V6);
             beside.to_many = to.is_some_and(|to| to.is_multicast());
         }
-        (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+        (libc::IPPROTO_IP, libc::IP_RECVERR)
+        | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+        | (libc::SOL_PACKET, libc::PACKET_TX_TIMESTAMP) => {
             beside.error = extended(data);
         }
         _ => {}

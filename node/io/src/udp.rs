@@ -24,7 +24,7 @@ const RECEIVE_BUFFER: c_int = 4 << 20;
 /// A UDP socket connected to the peer that it probes.
 #[derive(Debug)]
 pub struct UdpPort {
-    link: Link,
+    pub(crate) link: Link,
     local: SocketAddr,
 }
 
@@ -96,19 +96,30 @@ impl Link {
             let app = realtime();
             // A schedule is kept even when the socket's buffer is full.
             let Err(error) = calls::send(&self.fd, message, libc::MSG_DONTWAIT) else {
-                let key = self.stamped.then_some(self.next_key);
-                self.next_key = self.next_key.wrapping_add(1);
-                return Ok(Sent { app, key });
+                return Ok(Sent { app, key: self.take_key() });
             };
-            let errno = calls::errno(&error);
-            if takes_key(errno) {
-                self.next_key = self.next_key.wrapping_add(1);
-            }
-            if !is_to_be_sent_again(errno, failed) {
-                return Err(socket::send_error(errno));
+            if let Some(error) = self.failed(calls::errno(&error), failed) {
+                return Err(error);
             }
             failed += 1;
         }
+    }
+
+    /// The key of a packet that was just sent, if its stamps are to come.
+    pub(crate) fn take_key(&mut self) -> Option<u32> {
+        let key = self.stamped.then_some(self.next_key);
+        self.next_key = self.next_key.wrapping_add(1);
+        key
+    }
+
+    /// What a send that failed with `errno` means, after `before` others of the same packet; `None`:
+    /// it is to be made again.
+    pub(crate) fn failed(&mut self, errno: c_int, before: usize) -> Option<SendError> {
+        if takes_key(errno) {
+            self.next_key = self.next_key.wrapping_add(1);
+        }
+        let again = is_to_be_sent_again(errno, before);
+        (!again).then(|| socket::send_error(errno))
     }
 
     pub(crate) fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
@@ -340,7 +351,7 @@ pub(crate) fn send_beside(
     beside.attach(&mut header);
     // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
     // call.
-    unsafe { calls::send_message(fd, &header) }
+    unsafe { calls::send_message(fd, &header, 0) }
 }
 
 /// Control messages that go with one reply: the address it leaves from, and its TOS.
@@ -385,6 +396,12 @@ impl Beside {
     /// Has the kernel cut the message into datagrams of `len` bytes of payload; the last may be shorter.
     pub(crate) fn cut_into(&mut self, len: u16) {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
+    }
+
+    /// Has a queueing discipline that can let the message leave at `at`, in nanoseconds of the clock
+    /// that the socket was told of (SO_TXTIME).
+    pub(crate) fn leave_at(&mut self, at: u64) {
+        self.push(libc::SOL_SOCKET, libc::SCM_TXTIME, &at.to_ne_bytes());
     }
 
     /// Lets a message have them. They must stay where they are until it is sent.

@@ -2,17 +2,39 @@
 //! are built before their train begins; a train is sent by one call, which allocates nothing and
 //! returns when its last packet has been handed over. Stamps are collected afterwards.
 
+mod gso;
+mod keys;
+mod mapping;
+mod outlet;
+mod packet_ring;
+mod sendmmsg;
 mod socket;
+mod txtime;
+mod uring;
+mod way;
+mod witness;
+mod xsk;
 
+pub use gso::Gso;
+pub use packet_ring::PacketRing;
+pub use sendmmsg::Sendmmsg;
 pub use socket::SocketSender;
+pub use txtime::Txtime;
+pub use uring::Uring;
+pub use witness::Witness;
+pub use xsk::Xsk;
 
 use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
 
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 
 use crate::clock::monotonic;
+use crate::interface::{self, Interface};
 use crate::pacer::{Manner, Rest, sleep_until};
+use crate::port::PortOptions;
 
 /// What is known of one packet's departure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +84,25 @@ pub trait TrainSender: Send {
     fn failure(&self) -> Option<io::Error>;
 }
 
+/// Why an engine cannot be used here: what lacks, and what would help.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Unavailable {
+    /// A lower-case fragment for people.
+    pub why: String,
+}
+
+impl Unavailable {
+    fn because(why: impl Into<String>) -> Self {
+        Self { why: why.into() }
+    }
+
+    /// What was being done when the kernel said no.
+    fn failed(what: &str, error: &io::Error) -> Self {
+        Self { why: format!("{what}: {error}") }
+    }
+}
+
 /// The payloads of a train, built ahead: a [`Mark`] and then one random series.
 pub struct Payloads {
     flow: u32,
@@ -106,7 +147,39 @@ impl Payloads {
     /// # Panics
     /// Fewer were prepared.
     pub fn at(&self, n: usize) -> &[u8] {
-        &self.bytes[n * self.len..][..self.len]
+        self.span(n..n + 1)
+    }
+
+    /// Several of the train, one behind the other.
+    ///
+    /// # Panics
+    /// Fewer were prepared.
+    pub fn span(&self, which: Range<usize>) -> &[u8] {
+        &self.bytes[which.start * self.len..which.end * self.len]
+    }
+}
+
+/// The interface by which packets to `target` leave.
+fn outgoing(target: SocketAddr, options: &PortOptions) -> Result<Interface, Unavailable> {
+    let failed = |error| Unavailable::failed("the interface that leads to the target", &error);
+    let found = match &options.interface {
+        None => interface::towards(target).map_err(failed)?,
+        Some(name) => {
+            let mut all = interface::all().map_err(failed)?.into_iter();
+            all.find(|interface| interface.name == *name)
+        }
+    };
+    found.ok_or_else(|| Unavailable::because("no interface leads to the target"))
+}
+
+/// Waits for each group of packets that are due at one instant, and hands it over.
+fn each_group(due: &[Instant<Monotonic>], mut hand_over: impl FnMut(Range<usize>)) {
+    let mut first = 0;
+    while let Some(&instant) = due.get(first) {
+        let together = due[first..].iter().take_while(|due| **due == instant).count();
+        await_departure(Manner::SleepSpin, instant);
+        hand_over(first..first + together);
+        first += together;
     }
 }
 

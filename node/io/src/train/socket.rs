@@ -2,20 +2,14 @@
 
 use std::io;
 
-use dwell_engine::stamps::TxStamp;
 use dwell_units::{Instant, Monotonic, Nanos};
 
+use super::keys::Keys;
 use super::{Departure, Payloads, Stamping, TrainSender, await_departure};
 use crate::clock::{monotonic, realtime};
 use crate::pacer::{Manner, sleep_until};
-use crate::port::{Notice, Port, SendError};
+use crate::port::{Port, SendError};
 use crate::udp::UdpPort;
-
-/// Entries taken from the error queue at a time.
-const NOTICES: usize = 32;
-
-/// How often stamps that have yet to come are looked for.
-const LOOK: Nanos = Nanos::from_micros(200);
 
 /// A sender that waits in a manner of [`crate::pacer`]; `None` sleeps for the gap after each packet, as
 /// programs do that do not look at the clock.
@@ -24,51 +18,21 @@ pub struct SocketSender {
     payloads: Payloads,
     manner: Option<Manner>,
     stamped: bool,
-    /// The kernel's key of each packet of the train.
-    keys: Vec<Option<u32>>,
-    refused: u64,
+    keys: Keys,
     failure: Option<SendError>,
 }
 
 impl SocketSender {
     /// A sender through `port`, which was asked for stamps if `stamped`.
     pub fn new(port: UdpPort, payloads: Payloads, manner: Option<Manner>, stamped: bool) -> Self {
-        Self { port, payloads, manner, stamped, keys: Vec::new(), refused: 0, failure: None }
-    }
-
-    /// Takes what is in the error queue; returns how many entries there were.
-    fn take_notices(&mut self, left: &mut [Departure]) -> usize {
-        let Self { port, keys, refused, .. } = self;
-        let mut taken = 0;
-        port.notices(NOTICES, &mut |notice| {
-            taken += 1;
-            match notice {
-                Notice::TxStamp { key, stamp } => {
-                    // Keys rise with the packets: most often the place is that far from the first.
-                    let guess =
-                        keys.first().copied().flatten().map(|first| key.wrapping_sub(first));
-                    let at = guess.map(|place| place as usize);
-                    let is_at = |at: &usize| keys.get(*at) == Some(&Some(key));
-                    let at = at.filter(is_at).or_else(|| keys.iter().position(|k| *k == Some(key)));
-                    let Some(left) = at.and_then(|at| left.get_mut(at)) else { return };
-                    match stamp {
-                        TxStamp::Sched(at) => left.sched = Some(at),
-                        TxStamp::Kernel(at) => left.kernel = Some(at),
-                        TxStamp::Hw(_) => {}
-                    }
-                }
-                Notice::Error { .. } => *refused += 1,
-            }
-        });
-        taken
+        Self { port, payloads, manner, stamped, keys: Keys::default(), failure: None }
     }
 }
 
 impl TrainSender for SocketSender {
     fn prepare(&mut self, first: u64, packets: usize) {
         self.payloads.prepare(first, packets);
-        self.keys.clear();
-        self.keys.resize(packets, None);
+        self.keys.begin(packets);
     }
 
     fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
@@ -83,7 +47,7 @@ impl TrainSender for SocketSender {
                 Ok(sent) => {
                     left.app = Some(sent.app);
                     left.done = Some(realtime());
-                    self.keys[n] = sent.key;
+                    self.keys.note(n, sent.key);
                 }
                 Err(error) => self.failure = Some(error),
             }
@@ -91,15 +55,8 @@ impl TrainSender for SocketSender {
     }
 
     fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
-        let until = monotonic() + patience;
-        loop {
-            while self.take_notices(left) == NOTICES {}
-            let is_awaited = |left: &Departure| left.app.is_some() && left.kernel.is_none();
-            if !self.stamped || !left.iter().any(is_awaited) || monotonic() >= until {
-                return;
-            }
-            sleep_until(monotonic() + LOOK);
-        }
+        let Self { port, keys, stamped, .. } = self;
+        keys.collect(left, *stamped, patience, |limit, each| port.notices(limit, each));
     }
 
     fn stamping(&self) -> Stamping {
@@ -107,7 +64,7 @@ impl TrainSender for SocketSender {
     }
 
     fn refused(&self) -> u64 {
-        self.refused
+        self.keys.refused()
     }
 
     fn failure(&self) -> Option<io::Error> {

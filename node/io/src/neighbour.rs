@@ -1,0 +1,79 @@
+//! Who takes a packet on its first link, by rtnetlink: the next hop of a route, and the link-layer
+//! addresses of an interface and of its neighbours.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteVia};
+
+use crate::interface;
+
+/// An address of Ethernet.
+pub(crate) type Station = [u8; 6];
+
+/// The address that packets to `peer` are handed to: its own, or a gateway's.
+pub(crate) fn next_hop(peer: SocketAddr) -> io::Result<IpAddr> {
+    let route = interface::route(peer)?;
+    let gateway =
+        route.into_iter().flat_map(|route| route.attributes).find_map(
+            |attribute| match attribute {
+                RouteAttribute::Gateway(RouteAddress::Inet(v4))
+                | RouteAttribute::Via(RouteVia::Inet(v4)) => Some(IpAddr::V4(v4)),
+                RouteAttribute::Gateway(RouteAddress::Inet6(v6))
+                | RouteAttribute::Via(RouteVia::Inet6(v6)) => Some(IpAddr::V6(v6)),
+                _ => None,
+            },
+        );
+    Ok(gateway.unwrap_or(peer.ip()))
+}
+
+/// The link-layer address of interface number `index`; `None` if it is not of Ethernet. The loopback
+/// interface's is all zeros.
+pub(crate) fn own_station(index: u32) -> io::Result<Option<Station>> {
+    let dump = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let links = interface::ask(dump, NLM_F_DUMP)?.into_iter().filter_map(|message| match message {
+        RouteNetlinkMessage::NewLink(link) if link.header.index == index => Some(link),
+        _ => None,
+    });
+    let ethernet = [LinkLayerType::Ether, LinkLayerType::Loopback];
+    let link = links.into_iter().find(|link| ethernet.contains(&link.header.link_layer_type));
+    Ok(link.and_then(|link| {
+        link.attributes.into_iter().find_map(|attribute| match attribute {
+            LinkAttribute::Address(address) => address.try_into().ok(),
+            _ => None,
+        })
+    }))
+}
+
+/// The link-layer address of the neighbour `address` at interface number `index`, if the kernel has
+/// found it out.
+pub(crate) fn station(index: u32, address: IpAddr) -> io::Result<Option<Station>> {
+    let dump = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
+    let wanted = match address {
+        IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
+        IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
+    };
+    let is_wanted = |neighbour: &NeighbourMessage| {
+        let unknown = [NeighbourState::Incomplete, NeighbourState::Failed, NeighbourState::None];
+        let is_it = NeighbourAttribute::Destination(wanted.clone());
+        neighbour.header.ifindex == index
+            && !unknown.contains(&neighbour.header.state)
+            && neighbour.attributes.contains(&is_it)
+    };
+    let mut neighbours = interface::ask(dump, NLM_F_DUMP)?.into_iter();
+    Ok(neighbours.find_map(|message| match message {
+        RouteNetlinkMessage::NewNeighbour(neighbour) if is_wanted(&neighbour) => {
+            neighbour.attributes.into_iter().find_map(|attribute| match attribute {
+                NeighbourAttribute::LinkLayerAddress(address) => address.try_into().ok(),
+                _ => None,
+            })
+        }
+        _ => None,
+    }))
+}

@@ -1,0 +1,149 @@
+//! Packets that are due together leave as one message, which the kernel cuts into datagrams
+//! (UDP_SEGMENT, udp(7)) just before the driver: nothing else leaves closer together.
+
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use dwell_units::{Instant, Monotonic, Nanos};
+
+use super::outlet::Outlet;
+use super::witness::Witness;
+use super::{Departure, Payloads, Stamping, TrainSender, Unavailable, each_group, outgoing};
+use crate::calls;
+use crate::clock::realtime;
+use crate::interface::UDP_SEGMENTATION;
+use crate::port::{PortOptions, StampRequest};
+use crate::udp::Beside;
+
+/// Datagrams that are cut out of one message: as many as every kernel takes (linux/udp.h,
+/// UDP_MAX_SEGMENTS).
+const MOST_CUT: usize = 64;
+
+/// Bytes of such a message: the longest payload over IPv4.
+const LONGEST: usize = 65_507;
+
+/// A sender that sleeps, then spins, and hands over what is due as one message.
+pub struct Gso {
+    outlet: Outlet,
+    payloads: Payloads,
+    witness: Option<Witness>,
+    first: u64,
+}
+
+impl Gso {
+    /// A sender to `target`. The kernel stamps such a message once; if `options` ask for stamps, a tap
+    /// on the outgoing interface takes them, which sets the packets further apart.
+    ///
+    /// # Errors
+    /// The outgoing interface takes messages uncut, or does not say; or stamps are asked for and
+    /// CAP_NET_RAW lacks.
+    pub fn new(
+        target: SocketAddr,
+        options: &PortOptions,
+        payloads: Payloads,
+    ) -> Result<Self, Unavailable> {
+        let interface = outgoing(target, options)?;
+        let name = &interface.name;
+        match interface.merges_sent().as_deref() {
+            Some([]) => {}
+            Some(_) => {
+                return Err(Unavailable::because(format!(
+                    "{UDP_SEGMENTATION} of {name} is on, so packets would leave merged into one; switch \
+                     it off (ethtool -K {name} {UDP_SEGMENTATION} off)"
+                )));
+            }
+            None => {
+                return Err(Unavailable::because(format!(
+                    "{name} does not tell whether {UDP_SEGMENTATION} is off"
+                )));
+            }
+        }
+        let outlet = Outlet::silent(target, options)?;
+        let watch = || Witness::open(interface.index, outlet.local(), target, payloads.flow);
+        let witness = (options.stamps != StampRequest::User).then(watch).transpose()?;
+        Ok(Self { outlet, payloads, witness, first: 0 })
+    }
+
+    /// Packets that the tap missed, so far.
+    pub fn unseen(&mut self) -> u64 {
+        self.witness.as_mut().map_or(0, Witness::dropped)
+    }
+
+    fn hand_over(&mut self, mut rest: Range<usize>, left: &mut [Departure]) {
+        let most = (LONGEST / self.payloads.len()).clamp(1, MOST_CUT);
+        let mut failed = 0;
+        while !rest.is_empty() {
+            let these = rest.start..rest.end.min(rest.start + most);
+            let app = realtime();
+            match self.send_as_one(these.clone()) {
+                Ok(_) => {
+                    self.outlet.note(these.clone(), app, realtime(), left);
+                    rest.start = these.end;
+                    failed = 0;
+                }
+                Err(error) => {
+                    if self.outlet.is_to_be_sent_again(calls::errno(&error), failed) {
+                        failed += 1;
+                    } else {
+                        rest.start = these.end;
+                        failed = 0;
+                    }
+                }
+            }
+        }
+    }
+
+    fn send_as_one(&self, which: Range<usize>) -> io::Result<usize> {
+        let message = self.payloads.span(which.clone());
+        let mut iov =
+            libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+        // SAFETY: msghdr is plain data for which all zeros is valid.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_iov = &mut iov;
+        header.msg_iovlen = 1;
+        let mut beside = Beside::empty();
+        if let (2.., Ok(len)) = (which.len(), u16::try_from(self.payloads.len())) {
+            beside.cut_into(len);
+        }
+        beside.attach(&mut header);
+        // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
+        // call.
+        unsafe { calls::send_message(&self.outlet.port.link.fd, &header, libc::MSG_DONTWAIT) }
+    }
+}
+
+impl TrainSender for Gso {
+    fn prepare(&mut self, first: u64, packets: usize) {
+        self.first = first;
+        self.payloads.prepare(first, packets);
+        self.outlet.keys.begin(packets);
+        if let Some(witness) = &mut self.witness {
+            witness.begin();
+        }
+    }
+
+    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
+        each_group(due, |which| self.hand_over(which, left));
+    }
+
+    fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
+        self.outlet.collect(left, Nanos::ZERO);
+        if let Some(witness) = &mut self.witness {
+            witness.collect(self.first, left, patience);
+        }
+    }
+
+    fn stamping(&self) -> Stamping {
+        if self.witness.is_some() { Stamping::Tap } else { Stamping::FarEnd }
+    }
+
+    fn refused(&self) -> u64 {
+        self.outlet.keys.refused()
+    }
+
+    fn failure(&self) -> Option<io::Error> {
+        self.outlet.failure()
+    }
+}

@@ -1,0 +1,123 @@
+//! Joins the kernel's stamps to the packets of a train: by the key that each of them took.
+
+use dwell_engine::stamps::TxStamp;
+use dwell_units::Nanos;
+
+use super::Departure;
+use crate::clock::monotonic;
+use crate::pacer::sleep_until;
+use crate::port::Notice;
+
+/// Entries taken from the error queue at a time.
+const NOTICES: usize = 32;
+
+/// How often stamps that have yet to come are looked for.
+pub(super) const LOOK: Nanos = Nanos::from_micros(200);
+
+/// The kernel's key of each packet of a train.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    keys: Vec<Option<u32>>,
+    refused: u64,
+}
+
+impl Keys {
+    /// Forgets the last train and makes room for the next.
+    pub(super) fn begin(&mut self, packets: usize) {
+        self.keys.clear();
+        self.keys.resize(packets, None);
+    }
+
+    /// The `n`th packet took this key.
+    pub(super) fn note(&mut self, n: usize, key: Option<u32>) {
+        self.keys[n] = key;
+    }
+
+    /// Takes what `notices` brings from an error queue, up to so many entries at a time, and waits up
+    /// to `patience` for what is missing, if `stamped`.
+    pub(super) fn collect(
+        &mut self,
+        left: &mut [Departure],
+        stamped: bool,
+        patience: Nanos,
+        mut notices: impl FnMut(usize, &mut dyn FnMut(Notice)),
+    ) {
+        let until = monotonic() + patience;
+        loop {
+            while self.take(left, &mut notices) == NOTICES {}
+            let is_awaited = |left: &Departure| left.app.is_some() && left.kernel.is_none();
+            if !stamped || !left.iter().any(is_awaited) || monotonic() >= until {
+                return;
+            }
+            sleep_until(monotonic() + LOOK);
+        }
+    }
+
+    /// ICMP errors and the like that were among the entries so far.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    fn take(
+        &mut self,
+        left: &mut [Departure],
+        notices: &mut impl FnMut(usize, &mut dyn FnMut(Notice)),
+    ) -> usize {
+        let mut taken = 0;
+        notices(NOTICES, &mut |notice| {
+            taken += 1;
+            match notice {
+                Notice::TxStamp { key, stamp } => {
+                    let Some(left) = self.place(key).and_then(|at| left.get_mut(at)) else {
+                        return;
+                    };
+                    match stamp {
+                        TxStamp::Sched(at) => left.sched = Some(at),
+                        TxStamp::Kernel(at) => left.kernel = Some(at),
+                        TxStamp::Hw(_) => {}
+                    }
+                }
+                Notice::Error { .. } => self.refused += 1,
+            }
+        });
+        taken
+    }
+
+    /// Which packet took `key`. Keys rise with the packets: most often the place is that far from
+    /// the first.
+    fn place(&self, key: u32) -> Option<usize> {
+        let first = self.keys.first().copied().flatten();
+        let guess = first.map(|first| key.wrapping_sub(first) as usize);
+        guess
+            .filter(|at| self.keys.get(*at) == Some(&Some(key)))
+            .or_else(|| self.keys.iter().position(|taken| *taken == Some(key)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dwell_units::{Instant, Realtime};
+
+    #[test]
+    fn stamps_find_their_packets_where_keys_jump_and_strangers_are_left_out() {
+        let mut keys = Keys::default();
+        keys.begin(4);
+        // The second packet was not sent; before the last, one took a key in vain.
+        for (n, key) in [(0, Some(u32::MAX)), (1, None), (2, Some(0)), (3, Some(2))] {
+            keys.note(n, key);
+        }
+        let at = |nanos| Instant::<Realtime>::from_nanos(nanos);
+        let mut queue = vec![(u32::MAX, 10), (0, 30), (1, 77), (2, 40)];
+        let mut left = [Departure::default(); 4];
+        keys.collect(&mut left, false, Nanos::ZERO, |_, each| {
+            for (key, nanos) in queue.drain(..) {
+                each(Notice::TxStamp { key, stamp: TxStamp::Kernel(at(nanos)) });
+            }
+            each(Notice::Error { errno: 111, icmp: true, kind: (3, 3), from: None });
+        });
+        let kernel = left.map(|left| left.kernel);
+        assert_eq!(kernel, [Some(at(10)), None, Some(at(30)), Some(at(40))]);
+        assert_eq!(keys.refused(), 1);
+    }
+}

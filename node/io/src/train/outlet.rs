@@ -1,0 +1,99 @@
+//! The UDP socket that an engine has in any case: packets leave by it or, where they leave as frames,
+//! it holds their port and hears the ICMP errors about them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use dwell_units::{Instant, Nanos, Realtime};
+use libc::c_int;
+
+use super::keys::Keys;
+use super::{Departure, Stamping, Unavailable};
+use crate::port::{Port, PortOptions, SendError, StampRequest};
+use crate::socket;
+use crate::udp::UdpPort;
+
+/// Asked of the kernel: more than any train holds, so that only a queueing discipline drops.
+const BUFFER: c_int = 32 << 20;
+
+/// A connected socket, and what is known of the packets that took its keys.
+pub(super) struct Outlet {
+    pub(super) port: UdpPort,
+    pub(super) keys: Keys,
+    pub(super) stamped: bool,
+    failure: Option<SendError>,
+}
+
+impl Outlet {
+    /// A socket that sends to `target`.
+    pub(super) fn open(target: SocketAddr, options: &PortOptions) -> Result<Self, Unavailable> {
+        let port = UdpPort::connect(target, options)
+            .map_err(|error| Unavailable::failed("a UDP socket to the target", &error))?;
+        for (force, ask) in
+            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+        {
+            // Best effort: a smaller buffer only matters to long trains.
+            if socket::set(&port.link.fd, libc::SOL_SOCKET, force, BUFFER).is_err() {
+                let _ = socket::set(&port.link.fd, libc::SOL_SOCKET, ask, BUFFER);
+            }
+        }
+        let stamped = options.stamps != StampRequest::User;
+        Ok(Self { port, keys: Keys::default(), stamped, failure: None })
+    }
+
+    /// One that carries no packets itself: it asks for no stamps.
+    pub(super) fn silent(target: SocketAddr, options: &PortOptions) -> Result<Self, Unavailable> {
+        Self::open(target, &PortOptions { stamps: StampRequest::User, ..options.clone() })
+    }
+
+    /// The address that packets leave from.
+    pub(super) fn local(&self) -> SocketAddr {
+        self.port.local_addr()
+    }
+
+    /// These packets were handed over between `app` and `done`.
+    pub(super) fn note(
+        &mut self,
+        which: Range<usize>,
+        app: Instant<Realtime>,
+        done: Instant<Realtime>,
+        left: &mut [Departure],
+    ) {
+        for (n, left) in which.clone().zip(&mut left[which]) {
+            left.app = Some(app);
+            left.done = Some(done);
+            self.keys.note(n, self.port.link.take_key());
+        }
+    }
+
+    /// What a send call that failed means for the first packet that it was to send, after `before`
+    /// others for the same; `true`: it is to be made again.
+    pub(super) fn is_to_be_sent_again(&mut self, errno: c_int, before: usize) -> bool {
+        match self.port.link.failed(errno, before) {
+            None => true,
+            Some(error) => {
+                self.failure = Some(error);
+                false
+            }
+        }
+    }
+
+    /// A packet was not sent.
+    pub(super) fn fail(&mut self, errno: c_int) {
+        self.failure = Some(socket::send_error(errno));
+    }
+
+    pub(super) fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
+        let Self { port, keys, stamped, .. } = self;
+        keys.collect(left, *stamped, patience, |limit, each| port.notices(limit, each));
+    }
+
+    pub(super) fn stamping(&self) -> Stamping {
+        if self.stamped { Stamping::Socket } else { Stamping::FarEnd }
+    }
+
+    pub(super) fn failure(&self) -> Option<io::Error> {
+        self.failure.map(io::Error::other)
+    }
+}

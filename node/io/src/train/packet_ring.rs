@@ -1,0 +1,312 @@
+//! Frames built ahead in a ring that is shared with the kernel (packet(7), PACKET_TX_RING): a departure
+//! is a mark on a frame and a call without data.
+
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use dwell_units::{Instant, Monotonic, Nanos};
+use libc::c_int;
+
+use super::keys::Keys;
+use super::mapping::Mapping;
+use super::outlet::Outlet;
+use super::way::Way;
+use super::witness::{bind, open};
+use super::{Departure, Payloads, Stamping, TrainSender, Unavailable, each_group};
+use crate::calls;
+use crate::clock::{monotonic, realtime};
+use crate::message::{self, Control};
+use crate::pacer::sleep_until;
+use crate::port::{PortOptions, SendError, StampRequest};
+use crate::socket;
+use crate::udp::takes_key;
+
+/// Asked of the kernel: more than any train holds, so that only a queueing discipline drops.
+const BUFFER: c_int = 32 << 20;
+
+/// Bytes in front of a frame (net/packet/af_packet.c, `tpacket_parse_header`: the header's length
+/// without the address behind it).
+const HEAD: usize = mem::size_of::<libc::tpacket2_hdr>();
+
+/// The ring's memory comes in blocks of this size, a multiple of any page.
+const BLOCK: usize = 1 << 16;
+
+/// Frames of the last train have long left when the next is built, or wait in a queueing discipline.
+const PATIENCE: Nanos = Nanos::from_secs(1);
+
+/// Times that a frame which found no room is handed over again.
+const RETRIES: usize = 4;
+
+/// A sender that sleeps, then spins, and hands over frames that lie ready.
+pub struct PacketRing {
+    /// Holds the port, and hears ICMP errors.
+    outlet: Outlet,
+    payloads: Payloads,
+    way: Way,
+    fd: OwnedFd,
+    control: Box<Control>,
+    ring: Ring,
+    keys: Keys,
+    next_key: u32,
+    stamped: bool,
+    /// The slot of the train's first frame.
+    first: usize,
+    packets: usize,
+    /// Frames of this train that were given up: those behind them move up.
+    given_up: usize,
+    failure: Option<SendError>,
+}
+
+impl PacketRing {
+    /// A sender of trains of up to `longest` packets to `target`. With `bypass` they leave without
+    /// passing the queueing discipline, and taps on this machine do not see them; stamps come as
+    /// `options` ask, if the driver takes them.
+    ///
+    /// # Errors
+    /// Without CAP_NET_RAW; an interface that is not Ethernet, packets that exceed its MTU, or a next
+    /// hop that does not answer.
+    pub fn new(
+        target: SocketAddr,
+        options: &PortOptions,
+        payloads: Payloads,
+        longest: usize,
+        bypass: bool,
+    ) -> Result<Self, Unavailable> {
+        let failed =
+            |error| Unavailable::failed("a packet socket (needs root or CAP_NET_RAW)", &error);
+        let fd = open(libc::SOCK_RAW).map_err(failed)?;
+        let outlet = Outlet::silent(target, options)?;
+        let way = Way::find(outlet.local(), target, options, payloads.len())?;
+        if bypass {
+            socket::set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1 as c_int).map_err(
+                |error| Unavailable::failed("bypassing the queueing discipline", &error),
+            )?;
+        }
+        if socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER).is_err() {
+            // Best effort: a smaller buffer only matters to long trains.
+            let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER);
+        }
+        // The queue of stamps is charged to what is received.
+        let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER);
+        let frame = way.frame.overhead() + payloads.len();
+        let ring = Ring::new(&fd, frame, longest)
+            .map_err(|error| Unavailable::failed("a ring for frames to send", &error))?;
+        bind(&fd, way.interface.index, 0).map_err(failed)?;
+        socket::request_stamps(&fd, options.stamps, true, options.sched_stamps).map_err(failed)?;
+        Ok(Self {
+            outlet,
+            payloads,
+            way,
+            fd,
+            control: Control::new(),
+            ring,
+            keys: Keys::default(),
+            next_key: 0,
+            stamped: options.stamps != StampRequest::User,
+            first: 0,
+            packets: 0,
+            given_up: 0,
+            failure: None,
+        })
+    }
+
+    fn hand_over(&mut self, which: Range<usize>, left: &mut [Departure]) {
+        for n in which.clone() {
+            let (place, built) = (self.first + n - self.given_up, self.first + n);
+            if place != built {
+                self.ring.move_up(built, place);
+            }
+            self.ring.status(place).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
+        }
+        let mut rest = which;
+        let mut failed = 0;
+        while !rest.is_empty() {
+            let app = realtime();
+            let errno =
+                calls::send(&self.fd, &[], libc::MSG_DONTWAIT).err().map(|e| calls::errno(&e));
+            let done = realtime();
+            while let Some(left) = left.get_mut(rest.start).filter(|_| !rest.is_empty()) {
+                let place = self.ring.status(self.first + rest.start - self.given_up);
+                if place.load(Ordering::Acquire) == libc::TP_STATUS_SEND_REQUEST {
+                    break;
+                }
+                (left.app, left.done) = (Some(app), Some(done));
+                self.keys.note(rest.start, self.stamped.then_some(self.next_key));
+                self.next_key = self.next_key.wrapping_add(1);
+                rest.start += 1;
+                failed = 0;
+            }
+            if rest.is_empty() {
+                return;
+            }
+            let errno = errno.unwrap_or(libc::EAGAIN);
+            if takes_key(errno) {
+                self.next_key = self.next_key.wrapping_add(1);
+            }
+            failed += 1;
+            if failed > RETRIES {
+                self.give_up(&mut rest, errno);
+                failed = 0;
+            }
+        }
+    }
+
+    /// The kernel goes on at the frame that it could not send: the next one takes its place.
+    fn give_up(&mut self, rest: &mut Range<usize>, errno: c_int) {
+        self.failure = Some(socket::send_error(errno));
+        let slots =
+            (self.first + rest.start - self.given_up)..(self.first + rest.end - self.given_up);
+        for slot in slots.clone().skip(1) {
+            self.ring.move_up(slot, slot - 1);
+        }
+        let last = self.ring.status(slots.end - 1);
+        last.store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
+        rest.start += 1;
+        self.given_up += 1;
+    }
+}
+
+impl TrainSender for PacketRing {
+    fn prepare(&mut self, first: u64, packets: usize) {
+        self.first += self.packets - self.given_up;
+        self.given_up = 0;
+        self.packets = 0;
+        self.payloads.prepare(first, packets);
+        self.keys.begin(packets);
+        self.outlet.keys.begin(0);
+        if packets > self.ring.slots {
+            self.failure = Some(SendError::Full);
+            return;
+        }
+        for n in 0..packets {
+            if !self.ring.is_free(self.first + n) {
+                self.failure = Some(SendError::Full);
+                return;
+            }
+            let (payloads, way) = (&self.payloads, &self.way);
+            self.ring.fill(self.first + n, |frame| way.frame.emit(payloads.at(n), frame));
+            self.packets = n + 1;
+        }
+    }
+
+    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
+        let packets = due.len().min(self.packets);
+        // What is not sent leaves no gap in the ring.
+        self.packets = packets;
+        each_group(&due[..packets], |which| self.hand_over(which, left));
+    }
+
+    fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
+        self.outlet.collect(&mut [], Nanos::ZERO);
+        let Self { fd, control, keys, stamped, .. } = self;
+        keys.collect(left, *stamped, patience, |limit, each| {
+            message::notices(fd, control, limit, each);
+        });
+    }
+
+    fn stamping(&self) -> Stamping {
+        if self.stamped { Stamping::Socket } else { Stamping::FarEnd }
+    }
+
+    fn refused(&self) -> u64 {
+        self.outlet.keys.refused()
+    }
+
+    fn failure(&self) -> Option<io::Error> {
+        self.failure.map(io::Error::other)
+    }
+}
+
+/// Memory shared with the kernel: slots of one length, each a head and a frame. Numbers of slots count
+/// on and wrap.
+struct Ring {
+    memory: Mapping,
+    slot: usize,
+    slots: usize,
+    frame: usize,
+}
+
+impl Ring {
+    /// At least `longest` slots for frames of `frame` bytes.
+    fn new(fd: &OwnedFd, frame: usize, longest: usize) -> io::Result<Self> {
+        let slot = (HEAD + frame).next_power_of_two();
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let per_block = BLOCK / slot;
+        let blocks =
+            longest.max(1).div_ceil(Some(per_block).filter(|n| *n > 0).ok_or_else(invalid)?);
+        let bytes = blocks.checked_mul(BLOCK).ok_or_else(invalid)?;
+        let request = libc::tpacket_req {
+            tp_block_size: BLOCK as u32,
+            tp_block_nr: u32::try_from(blocks).map_err(|_| invalid())?,
+            tp_frame_size: slot as u32,
+            tp_frame_nr: u32::try_from(blocks * per_block).map_err(|_| invalid())?,
+        };
+        let version = libc::tpacket_versions::TPACKET_V2 as c_int;
+        socket::set(fd, libc::SOL_PACKET, libc::PACKET_VERSION, version)?;
+        socket::set(fd, libc::SOL_PACKET, libc::PACKET_TX_RING, request)?;
+        let memory = Mapping::shared(fd, 0, bytes)?;
+        Ok(Self { memory, slot, slots: blocks * per_block, frame })
+    }
+
+    fn at(&self, slot: usize) -> NonNull<u8> {
+        self.memory.place(slot % self.slots * self.slot, self.slot)
+    }
+
+    /// The first word of a slot, which says whose it is.
+    fn status(&self, slot: usize) -> &AtomicU32 {
+        // SAFETY: slots are aligned to 16 bytes and begin with `tp_status`, which kernel and program
+        // both access as one word; the mapping lives as long as this value.
+        unsafe { AtomicU32::from_ptr(self.at(slot).as_ptr().cast()) }
+    }
+
+    /// Waits until a slot is ours; `false`: it does not become so.
+    fn is_free(&self, slot: usize) -> bool {
+        let until = monotonic() + PATIENCE;
+        // The upper bits tell of stamps.
+        const WHOSE: u32 = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING;
+        while self.status(slot).load(Ordering::Acquire) & WHOSE != 0 {
+            if monotonic() >= until {
+                return false;
+            }
+            sleep_until(monotonic() + super::keys::LOOK);
+        }
+        true
+    }
+
+    /// Writes a frame to a slot that is ours.
+    fn fill(&mut self, slot: usize, write: impl FnOnce(&mut [u8])) {
+        let at = self.at(slot).as_ptr();
+        // SAFETY: the slot is ours (its status says so, or this train has not handed it over), has room
+        // for a head and a frame behind it, and is borrowed exclusively with `self`.
+        let frame = unsafe {
+            let head = at.cast::<libc::tpacket2_hdr>();
+            (&raw mut (*head).tp_len).write(self.frame as u32);
+            std::slice::from_raw_parts_mut(at.add(HEAD), self.frame)
+        };
+        write(frame);
+    }
+
+    /// Writes the frame of slot `from` to slot `to`, with its status; `from` becomes free.
+    fn move_up(&mut self, from: usize, to: usize) {
+        let (source, target) = (self.at(from), self.at(to));
+        // SAFETY: both slots are ours and have room for a frame; they are different ones, because
+        // frames move by less than a ring.
+        unsafe {
+            let len =
+                (&raw mut (*target.as_ptr().cast::<libc::tpacket2_hdr>()).tp_len).cast::<u32>();
+            len.write(self.frame as u32);
+            std::ptr::copy_nonoverlapping(
+                source.add(HEAD).as_ptr(),
+                target.add(HEAD).as_ptr(),
+                self.frame,
+            );
+        }
+        let status = self.status(from).swap(libc::TP_STATUS_AVAILABLE, Ordering::AcqRel);
+        self.status(to).store(status, Ordering::Release);
+    }
+}

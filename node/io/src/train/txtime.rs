@@ -1,0 +1,198 @@
+//! Packets that carry the time at which they are to leave (SO_TXTIME): the queueing discipline keeps
+//! them until then. Where none does, the kernel takes the time and ignores it, so that a sender first
+//! sees a packet kept.
+
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+
+use dwell_engine::stamps::TxStamp;
+use dwell_units::{Instant, Monotonic, Nanos, Realtime};
+
+use super::outlet::Outlet;
+use super::{Departure, Payloads, Stamping, TrainSender, Unavailable, await_departure, outgoing};
+use crate::calls;
+use crate::clock::{self, monotonic, realtime};
+use crate::pacer::{Manner, sleep_until};
+use crate::port::{Notice, Port, PortOptions, StampRequest};
+use crate::socket;
+use crate::udp::{Beside, UdpPort};
+
+/// Packets are handed over so long before they are due: more than a sleep is late, and than etf's
+/// `delta` is by custom.
+const LEAD: Nanos = Nanos::from_millis(2);
+
+/// A packet that is to leave so much later proves that it is kept.
+const LATER: Nanos = Nanos::from_millis(5);
+
+/// It may be as much too early: etf hands packets to the driver `delta` before their time.
+const TOLERANCE: Nanos = Nanos::from_millis(1);
+
+/// Stamps come within this of a departure.
+const PATIENCE: Nanos = Nanos::from_millis(20);
+
+/// Nobody listens on the port of the discard protocol (RFC 863), or does nothing with what comes.
+const DISCARD: u16 = 9;
+
+/// The clocks of queueing disciplines: fq's and, by custom, etf's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timebase {
+    Monotonic,
+    Tai,
+}
+
+/// A sender that hands packets over ahead of their time, for the queueing discipline to keep.
+/// `tx_app` is when that was: only stamps tell when they left.
+pub struct Txtime {
+    outlet: Outlet,
+    payloads: Payloads,
+    timebase: Timebase,
+}
+
+impl Txtime {
+    /// A sender to `target`; the kernel stamps its packets if `options` ask for it. Sends one or two
+    /// datagrams to the target's discard port and sees when they leave; takes up to 60 ms.
+    ///
+    /// # Errors
+    /// They left at once, or not at all.
+    pub fn new(
+        target: SocketAddr,
+        options: &PortOptions,
+        payloads: Payloads,
+    ) -> Result<Self, Unavailable> {
+        let tried = [Timebase::Monotonic, Timebase::Tai].map(|timebase| {
+            let kept = is_kept(target, options, timebase);
+            (timebase, kept)
+        });
+        let found = tried.iter().find(|(_, kept)| matches!(kept, Ok(true)));
+        let Some(&(timebase, _)) = found else {
+            let interface = outgoing(target, options)?;
+            let (name, qdisc) = (&interface.name, interface.qdisc.as_deref().unwrap_or("unknown"));
+            let refused = tried.iter().find_map(|(_, kept)| kept.as_ref().err());
+            return Err(Unavailable::because(match refused {
+                Some(error) if tried.iter().all(|(_, kept)| kept.is_err()) => {
+                    format!("SO_TXTIME is refused: {error}")
+                }
+                _ => format!(
+                    "SO_TXTIME is accepted and ignored: no fq or etf qdisc on {name}, but {qdisc}"
+                ),
+            }));
+        };
+        let outlet = Outlet::open(target, options)?;
+        ask(&outlet.port, timebase)
+            .map_err(|error| Unavailable::failed("a socket with SO_TXTIME", &error))?;
+        Ok(Self { outlet, payloads, timebase })
+    }
+}
+
+impl TrainSender for Txtime {
+    fn prepare(&mut self, first: u64, packets: usize) {
+        self.payloads.prepare(first, packets);
+        self.outlet.keys.begin(packets);
+    }
+
+    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
+        let ahead = self.timebase.ahead();
+        for (n, &due) in due.iter().enumerate() {
+            await_departure(Manner::CatchUp, due - LEAD);
+            let mut failed = 0;
+            loop {
+                let app = realtime();
+                match send_at(&self.outlet.port, self.payloads.at(n), due.as_nanos() + ahead) {
+                    Ok(()) => {
+                        self.outlet.note(n..n + 1, app, realtime(), left);
+                        break;
+                    }
+                    Err(error) => {
+                        if !self.outlet.is_to_be_sent_again(calls::errno(&error), failed) {
+                            break;
+                        }
+                        failed += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
+        self.outlet.collect(left, patience + LEAD);
+    }
+
+    fn stamping(&self) -> Stamping {
+        self.outlet.stamping()
+    }
+
+    fn refused(&self) -> u64 {
+        self.outlet.keys.refused()
+    }
+
+    fn failure(&self) -> Option<io::Error> {
+        self.outlet.failure()
+    }
+}
+
+impl Timebase {
+    fn id(self) -> libc::clockid_t {
+        match self {
+            Self::Monotonic => libc::CLOCK_MONOTONIC,
+            Self::Tai => libc::CLOCK_TAI,
+        }
+    }
+
+    /// How far it is ahead of CLOCK_MONOTONIC now.
+    fn ahead(self) -> i64 {
+        match self {
+            Self::Monotonic => 0,
+            Self::Tai => {
+                let pairing = clock::pair();
+                pairing.real.as_nanos() - pairing.mono.as_nanos() + clock::tai_offset().0
+            }
+        }
+    }
+}
+
+/// Has a socket take times of departure by this clock. Other clocks than CLOCK_MONOTONIC need
+/// CAP_NET_ADMIN.
+fn ask(port: &UdpPort, timebase: Timebase) -> io::Result<()> {
+    let value = libc::sock_txtime { clockid: timebase.id(), flags: 0 };
+    socket::set(&port.link.fd, libc::SOL_SOCKET, libc::SO_TXTIME, value)
+}
+
+fn send_at(port: &UdpPort, message: &[u8], at: i64) -> io::Result<()> {
+    let mut iov =
+        libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+    // SAFETY: msghdr is plain data for which all zeros is valid.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = &mut iov;
+    header.msg_iovlen = 1;
+    let mut beside = Beside::empty();
+    beside.leave_at(at as u64);
+    beside.attach(&mut header);
+    // SAFETY: every pointer in `header` points to memory of the stated length that outlives the call.
+    unsafe { calls::send_message(&port.link.fd, &header, libc::MSG_DONTWAIT) }.map(drop)
+}
+
+/// Whether a packet that is to leave later does, by this clock.
+fn is_kept(target: SocketAddr, options: &PortOptions, timebase: Timebase) -> io::Result<bool> {
+    let mut discard = target;
+    discard.set_port(DISCARD);
+    let options =
+        PortOptions { stamps: StampRequest::Kernel, sched_stamps: false, ..options.clone() };
+    let mut port = UdpPort::connect(discard, &options)?;
+    ask(&port, timebase)?;
+    let due = monotonic() + LATER;
+    let asked = realtime();
+    send_at(&port, &[], due.as_nanos() + timebase.ahead())?;
+    let until = due + PATIENCE;
+    let mut left: Option<Instant<Realtime>> = None;
+    while left.is_none() && monotonic() < until {
+        sleep_until(monotonic() + super::keys::LOOK);
+        port.notices(8, &mut |notice| {
+            if let Notice::TxStamp { stamp: TxStamp::Kernel(at), .. } = notice {
+                left = Some(at);
+            }
+        });
+    }
+    // What never left was not kept either: it was dropped, for its clock or for its time.
+    Ok(left.is_some_and(|left| left - asked >= LATER - TOLERANCE))
+}

@@ -1,0 +1,177 @@
+//! A tap on the outgoing interface (packet(7)): when each packet of a flow passed to the driver, for
+//! engines whose packets are not stamped one by one for their socket. It costs every packet a copy.
+
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use dwell_units::{Instant, Nanos, Realtime};
+use dwell_wire::traffic::Mark;
+use libc::c_int;
+
+use super::keys::LOOK;
+use super::{Departure, Unavailable};
+use crate::clock::monotonic;
+use crate::message::{self, Control};
+use crate::pacer::sleep_until;
+use crate::port::StampRequest;
+use crate::socket;
+
+/// Asked of the kernel: the heads of some 40,000 packets.
+const BUFFER: c_int = 32 << 20;
+
+/// Switching stamps on is asynchronous (net/core/dev.c, `net_enable_timestamp`).
+const SWITCHED_ON: Nanos = Nanos::from_millis(20);
+
+/// A header of UDP.
+const UDP: usize = 8;
+
+/// A tap on one flow of UDP as it leaves an interface.
+pub struct Witness {
+    fd: OwnedFd,
+    control: Box<Control>,
+    flow: u32,
+    /// The length of the IP header.
+    header: usize,
+    dropped: u64,
+}
+
+impl Witness {
+    /// Watches what leaves interface number `interface` from the port of `local` to that of `target`
+    /// with marks of `flow`. Takes some 20 ms.
+    ///
+    /// # Errors
+    /// Without CAP_NET_RAW.
+    pub fn open(
+        interface: u32,
+        local: SocketAddr,
+        target: SocketAddr,
+        flow: u32,
+    ) -> Result<Self, Unavailable> {
+        let failed = |error| {
+            Unavailable::failed(
+                "a tap on the outgoing interface (needs root or CAP_NET_RAW)",
+                &error,
+            )
+        };
+        let fd = open(libc::SOCK_DGRAM).map_err(failed)?;
+        let header = if target.is_ipv4() { 20 } else { 40 };
+        filter(&fd, local, target, (header + UDP + Mark::LEN) as u32).map_err(failed)?;
+        if socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER).is_err() {
+            // Best effort: what finds no room is counted.
+            let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER);
+        }
+        socket::request_stamps(&fd, StampRequest::Kernel, false, false).map_err(failed)?;
+        // Only taps on all protocols see what leaves.
+        bind(&fd, interface, libc::ETH_P_ALL as u16).map_err(failed)?;
+        sleep_until(monotonic() + SWITCHED_ON);
+        Ok(Self { fd, control: Control::new(), flow, header, dropped: 0 })
+    }
+
+    /// Forgets what has passed so far.
+    pub fn begin(&mut self) {
+        while self.next().is_some() {}
+    }
+
+    /// Adds when they passed to the departures of packets number `first` and on, waiting for them up
+    /// to `patience`.
+    pub fn collect(&mut self, first: u64, left: &mut [Departure], patience: Nanos) {
+        let until = monotonic() + patience;
+        loop {
+            while let Some(passed) = self.next() {
+                let Some((seq, at)) = passed else { continue };
+                let place = seq.checked_sub(first).and_then(|n| usize::try_from(n).ok());
+                if let Some(left) = place.and_then(|n| left.get_mut(n)) {
+                    left.kernel = left.kernel.or(Some(at));
+                }
+            }
+            let is_awaited = |left: &Departure| left.app.is_some() && left.kernel.is_none();
+            if !left.iter().any(is_awaited) || monotonic() >= until {
+                return;
+            }
+            sleep_until(monotonic() + LOOK);
+        }
+    }
+
+    /// Packets that passed unseen for want of room, so far.
+    pub fn dropped(&mut self) -> u64 {
+        // SAFETY: tpacket_stats is plain data for which all zeros is valid.
+        let mut counted: libc::tpacket_stats = unsafe { mem::zeroed() };
+        let mut len = mem::size_of_val(&counted) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `counted`, and the length to `len`.
+        let result = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut counted).cast(),
+                &mut len,
+            )
+        };
+        if result == 0 {
+            // The kernel counts from the last time it was asked.
+            self.dropped += u64::from(counted.tp_drops);
+        }
+        self.dropped
+    }
+
+    /// The next packet: its number and stamp, if it is of the flow; `None` when there is none.
+    fn next(&mut self) -> Option<Option<(u64, Instant<Realtime>)>> {
+        let mut buffer = [0; 40 + UDP + Mark::LEN];
+        let came =
+            message::receive(&self.fd, &mut buffer, &mut self.control, None, libc::MSG_DONTWAIT)
+                .ok()?;
+        let mark = buffer[..came.len].get(self.header + UDP..).map(Mark::parse);
+        Some(match (mark, came.rx().kernel) {
+            (Some(Ok(mark)), Some(at)) if mark.flow == self.flow => Some((mark.seq, at)),
+            _ => None,
+        })
+    }
+}
+
+/// A packet socket that sees nothing yet.
+pub(super) fn open(kind: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: socket() takes plain integers.
+    let fd = socket::check(unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: `fd` was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Binds a packet socket to an interface and to what it is to receive there; 0 is nothing.
+pub(super) fn bind(fd: &OwnedFd, interface: u32, protocol: u16) -> io::Result<()> {
+    // SAFETY: sockaddr_ll is plain data for which all zeros is valid.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as libc::c_ushort;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = interface as c_int;
+    let len = mem::size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of `address`, which outlives the call.
+    socket::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
+}
+
+/// Lets through the first `most` bytes of UDP packets that leave, of this flow.
+fn filter(fd: &OwnedFd, local: SocketAddr, target: SocketAddr, most: u32) -> io::Result<()> {
+    // What the kernel knows beside the bytes (linux/filter.h).
+    const PKTTYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+    let (protocol, ports) = if target.is_ipv4() { (9, 20) } else { (6, 40) };
+    let load = |size: u32, at| ((libc::BPF_LD | libc::BPF_ABS | size) as u16, at);
+    let is = [
+        (load(libc::BPF_B, PKTTYPE), u32::from(libc::PACKET_OUTGOING)),
+        (load(libc::BPF_B, protocol), libc::IPPROTO_UDP as u32),
+        (load(libc::BPF_H, ports), local.port().into()),
+        (load(libc::BPF_H, ports + 2), target.port().into()),
+    ];
+    let instruction = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    let mut program = Vec::new();
+    for (n, ((code, at), expected)) in is.into_iter().enumerate() {
+        program.push(instruction(code.into(), 0, at));
+        // Otherwise on to the last: over the pairs that follow and the return of a match.
+        let others = (2 * (is.len() - 1 - n) + 1) as u8;
+        program.push(instruction(libc::BPF_JMP | libc::BPF_JEQ, others, expected));
+    }
+    program.push(instruction(libc::BPF_RET, 0, most));
+    program.push(instruction(libc::BPF_RET, 0, 0));
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    socket::set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
+}

@@ -1,0 +1,327 @@
+//! Frames by AF_XDP (Documentation/networking/af_xdp.rst) in copy mode: built ahead in memory that the
+//! kernel copies from, queued by descriptors, handed over by a call without data. They pass neither the
+//! queueing discipline nor taps, and nobody at this end stamps them.
+
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use dwell_units::{Instant, Monotonic, Nanos};
+use libc::c_int;
+
+use super::mapping::Mapping;
+use super::outlet::Outlet;
+use super::way::Way;
+use super::{Departure, Payloads, Stamping, TrainSender, Unavailable, each_group};
+use crate::calls;
+use crate::clock::{monotonic, realtime};
+use crate::port::{PortOptions, SendError};
+use crate::socket;
+
+/// Rings hold a power of two of entries, and kernels differ in how many; trains are shorter.
+const LONGEST: usize = 1 << 15;
+
+/// A frame fits one of these, the sizes that chunks of memory may have everywhere.
+const CHUNKS: [usize; 2] = [2_048, 4_096];
+
+/// Kicks may be refused for a moment, when the driver's queue is full.
+const PATIENCE: Nanos = Nanos::from_millis(1);
+
+/// A sender that sleeps, then spins, and has the kernel copy frames that lie ready.
+pub struct Xsk {
+    /// Holds the port, and hears ICMP errors.
+    outlet: Outlet,
+    payloads: Payloads,
+    way: Way,
+    fd: OwnedFd,
+    frames: Mapping,
+    chunk: usize,
+    /// What is to be sent: descriptors.
+    tx: Ring,
+    /// What has been sent: places of frames.
+    completed: Ring,
+    /// No socket has memory without a ring for what it receives.
+    _fill: Ring,
+    packets: usize,
+    /// How many of them the kernel has taken.
+    taken: usize,
+    failure: Option<SendError>,
+}
+
+impl Xsk {
+    /// A sender of trains of up to `longest` packets to `target`, by queue 0 of the outgoing interface.
+    ///
+    /// # Errors
+    /// A 32-bit program; without CAP_NET_RAW; a kernel without AF_XDP; a queue that another program
+    /// has; an interface that is not Ethernet, packets that exceed its MTU or a page, or a next hop
+    /// that does not answer.
+    pub fn new(
+        target: SocketAddr,
+        options: &PortOptions,
+        payloads: Payloads,
+        longest: usize,
+    ) -> Result<Self, Unavailable> {
+        if cfg!(not(target_pointer_width = "64")) {
+            // The rings lie beyond what a 32-bit program can map.
+            return Err(Unavailable::because("AF_XDP needs a 64-bit program"));
+        }
+        if longest > LONGEST {
+            let why = format!("trains of {longest} packets; {LONGEST} is the most for AF_XDP");
+            return Err(Unavailable::because(why));
+        }
+        let failed = |what: &'static str| move |error| Unavailable::failed(what, &error);
+        let fd = open().map_err(failed("an AF_XDP socket (needs root or CAP_NET_RAW)"))?;
+        let outlet = Outlet::silent(target, options)?;
+        let way = Way::find(outlet.local(), target, options, payloads.len())?;
+        let frame = way.frame.overhead() + payloads.len();
+        let chunk = CHUNKS.into_iter().find(|chunk| frame <= *chunk).ok_or_else(|| {
+            Unavailable::because(format!("frames of {frame} bytes; {} is the most", CHUNKS[1]))
+        })?;
+        let entries = longest.max(1).next_power_of_two();
+        let memory = failed("memory of an AF_XDP socket");
+        let frames = Mapping::own(entries * chunk).map_err(memory)?;
+        register(&fd, &frames, chunk).map_err(memory)?;
+        let rings = failed("the rings of an AF_XDP socket");
+        for (name, entries) in [
+            (libc::XDP_TX_RING, entries),
+            (libc::XDP_UMEM_COMPLETION_RING, entries),
+            (libc::XDP_UMEM_FILL_RING, 1),
+        ] {
+            socket::set(&fd, libc::SOL_XDP, name, entries as c_int).map_err(rings)?;
+        }
+        let offsets = offsets(&fd).map_err(rings)?;
+        let ring = |from: u64, at, entries, entry| Ring::map(&fd, from as i64, at, entries, entry);
+        let descriptor = mem::size_of::<libc::xdp_desc>();
+        let place = mem::size_of::<u64>();
+        let tx = ring(libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, entries, descriptor);
+        let completed = ring(libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, entries, place);
+        let fill = ring(libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, 1, place);
+        let (tx, completed, fill) =
+            (tx.map_err(rings)?, completed.map_err(rings)?, fill.map_err(rings)?);
+        bind(&fd, way.interface.index).map_err(|error| {
+            let name = &way.interface.name;
+            Unavailable::failed(&format!("binding an AF_XDP socket to queue 0 of {name}"), &error)
+        })?;
+        Ok(Self {
+            outlet,
+            payloads,
+            way,
+            fd,
+            frames,
+            chunk,
+            tx,
+            completed,
+            _fill: fill,
+            packets: 0,
+            taken: 0,
+            failure: None,
+        })
+    }
+
+    /// What the kernel does not take at once it takes by a later kick: nothing can be withdrawn from a
+    /// ring of which the kernel remembers the end.
+    fn hand_over(&mut self, which: Range<usize>, left: &mut [Departure]) {
+        self.tx.produce(which.len() as u32);
+        let until = monotonic() + PATIENCE;
+        loop {
+            let app = realtime();
+            let kicked = calls::send(&self.fd, &[], libc::MSG_DONTWAIT);
+            let done = realtime();
+            let taken = which.end.saturating_sub(self.tx.pending() as usize);
+            for left in left.iter_mut().take(taken).skip(self.taken) {
+                (left.app, left.done) = (Some(app), Some(done));
+            }
+            self.taken = self.taken.max(taken);
+            if self.taken == which.end {
+                return;
+            }
+            if monotonic() >= until {
+                let errno = kicked.err().map_or(libc::EAGAIN, |error| calls::errno(&error));
+                self.failure = Some(socket::send_error(errno));
+                return;
+            }
+            self.completed.consume_all();
+        }
+    }
+
+    /// Whether nothing waits in the ring of what is to be sent, after some kicks.
+    fn is_idle(&self) -> bool {
+        let until = monotonic() + PATIENCE;
+        while self.tx.pending() > 0 {
+            self.completed.consume_all();
+            let _ = calls::send(&self.fd, &[], libc::MSG_DONTWAIT);
+            if monotonic() >= until {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl TrainSender for Xsk {
+    fn prepare(&mut self, first: u64, packets: usize) {
+        self.payloads.prepare(first, packets);
+        self.outlet.keys.begin(0);
+        self.completed.consume_all();
+        (self.packets, self.taken) = (0, 0);
+        if packets > self.tx.entries as usize || !self.is_idle() {
+            self.failure = Some(SendError::Full);
+            return;
+        }
+        self.packets = packets;
+        let len = self.way.frame.overhead() + self.payloads.len();
+        for n in 0..packets {
+            let at = n * self.chunk;
+            let place = self.frames.place(at, len).as_ptr();
+            // SAFETY: the kernel has copied the last train out of this memory, which `place` says is
+            // mapped; it is borrowed exclusively with `self`.
+            let frame = unsafe { std::slice::from_raw_parts_mut(place, len) };
+            self.way.frame.emit(self.payloads.at(n), frame);
+            let descriptor = libc::xdp_desc { addr: at as u64, len: len as u32, options: 0 };
+            self.tx.write(n as u32, descriptor);
+        }
+    }
+
+    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
+        let packets = due.len().min(self.packets);
+        each_group(&due[..packets], |which| self.hand_over(which, left));
+    }
+
+    fn collect(&mut self, _left: &mut [Departure], _patience: Nanos) {
+        self.outlet.collect(&mut [], Nanos::ZERO);
+    }
+
+    fn stamping(&self) -> Stamping {
+        Stamping::FarEnd
+    }
+
+    fn refused(&self) -> u64 {
+        self.outlet.keys.refused()
+    }
+
+    fn failure(&self) -> Option<io::Error> {
+        self.failure.map(io::Error::other)
+    }
+}
+
+/// A ring with one producer and one consumer: counters that wrap, and a power of two of entries.
+struct Ring {
+    memory: Mapping,
+    producer: usize,
+    consumer: usize,
+    entry: usize,
+    size: usize,
+    entries: u32,
+}
+
+impl Ring {
+    fn map(
+        fd: &OwnedFd,
+        from: i64,
+        at: &libc::xdp_ring_offset,
+        entries: usize,
+        size: usize,
+    ) -> io::Result<Self> {
+        let place = |at: u64| usize::try_from(at).map_err(io::Error::other);
+        let entry = place(at.desc)?;
+        let memory = Mapping::shared(fd, from, entry + entries * size)?;
+        let (producer, consumer) = (place(at.producer)?, place(at.consumer)?);
+        Ok(Self { memory, producer, consumer, entry, size, entries: entries as u32 })
+    }
+
+    fn counter(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: the kernel says that a counter of 32 bits, aligned, stands there, which it too only
+        // accesses as one word; the mapping lives as long as this value.
+        unsafe { AtomicU32::from_ptr(self.memory.place(at, 4).as_ptr().cast()) }
+    }
+
+    /// Entries that their consumer has not taken.
+    fn pending(&self) -> u32 {
+        let produced = self.counter(self.producer).load(Ordering::Relaxed);
+        produced.wrapping_sub(self.counter(self.consumer).load(Ordering::Acquire))
+    }
+
+    /// Writes the entry that is to be produced after `ahead` others.
+    fn write<T: Copy>(&mut self, ahead: u32, value: T) {
+        assert_eq!(mem::size_of::<T>(), self.size);
+        let next = self.counter(self.producer).load(Ordering::Relaxed).wrapping_add(ahead);
+        let at = self.entry + (next & (self.entries - 1)) as usize * self.size;
+        let place = self.memory.place(at, self.size);
+        // SAFETY: the place is mapped, has the size of `T` and the kernel's alignment for it; its
+        // consumer does not look at it until it is produced.
+        unsafe { place.as_ptr().cast::<T>().write(value) };
+    }
+
+    /// Hands so many entries to the consumer.
+    fn produce(&self, entries: u32) {
+        self.counter(self.producer).fetch_add(entries, Ordering::Release);
+    }
+
+    /// Gives all entries back to the producer.
+    fn consume_all(&self) {
+        let produced = self.counter(self.producer).load(Ordering::Acquire);
+        self.counter(self.consumer).store(produced, Ordering::Release);
+    }
+}
+
+fn open() -> io::Result<OwnedFd> {
+    // SAFETY: socket() takes plain integers.
+    let fd = socket::check(unsafe {
+        libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)
+    })?;
+    // SAFETY: `fd` was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Has the kernel take frames from there.
+fn register(fd: &OwnedFd, frames: &Mapping, chunk: usize) -> io::Result<()> {
+    let memory = libc::xdp_umem_reg {
+        addr: frames.place(0, 0).as_ptr().addr() as u64,
+        len: frames.bytes() as u64,
+        chunk_size: chunk as u32,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    socket::set(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, memory)
+}
+
+/// Where counters and entries stand in the rings.
+fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
+    // SAFETY: plain data for which all zeros is valid.
+    let mut offsets: libc::xdp_mmap_offsets = unsafe { mem::zeroed() };
+    let mut len = mem::size_of_val(&offsets) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `offsets`, and the length to `len`.
+    socket::check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_XDP,
+            libc::XDP_MMAP_OFFSETS,
+            (&raw mut offsets).cast(),
+            &mut len,
+        )
+    })?;
+    // Before Linux 5.4 it was shorter, and meant something else.
+    if len as usize == mem::size_of_val(&offsets) { Ok(offsets) } else { Err(unsupported()) }
+}
+
+fn unsupported() -> io::Error {
+    io::Error::from_raw_os_error(libc::EOPNOTSUPP)
+}
+
+/// Joins the socket to queue 0 of an interface; the kernel copies.
+fn bind(fd: &OwnedFd, interface: u32) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP,
+        sxdp_ifindex: interface,
+        sxdp_queue_id: 0,
+        sxdp_shared_umem_fd: 0,
+    };
+    let len = mem::size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of `address`, which outlives the call.
+    socket::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
+}
