@@ -2,7 +2,9 @@
 
 use dwell_io::pacer::Manner;
 use dwell_io::port::{PortOptions, StampRequest};
-use dwell_io::train::{Payloads, SocketSender, TrainSender};
+use dwell_io::train::{
+    Gso, PacketRing, Payloads, Sendmmsg, SocketSender, TrainSender, Txtime, Unavailable, Uring, Xsk,
+};
 use dwell_io::udp::UdpPort;
 use dwell_plan::{PaceEngine, PaceJob, Stamps};
 use rand::{Rng, SeedableRng};
@@ -19,28 +21,32 @@ pub(super) fn open(
     job: &PaceJob,
     plan: &Plan,
     flow: u32,
-) -> Result<Box<dyn TrainSender>, String> {
+) -> Result<Box<dyn TrainSender>, Unavailable> {
     let mut fill = vec![0; plan.size.payload().0 as usize];
     Xoshiro256PlusPlus::seed_from_u64(FILL).fill_bytes(&mut fill);
+    let longest = plan.longest();
     let mut payloads = Payloads::new(flow, fill.len(), fill);
     // So that building a train takes no memory later.
-    payloads.prepare(0, plan.longest());
+    payloads.prepare(0, longest);
     let stamped = job.stamps != Stamps::User;
-    let socket = |manner| -> Result<Box<dyn TrainSender>, String> {
-        let stamps = if stamped { StampRequest::Kernel } else { StampRequest::User };
-        let options = PortOptions { stamps, ..PortOptions::default() };
-        let port = UdpPort::connect(plan.peer, &options).map_err(|error| error.to_string())?;
+    let stamps = if stamped { StampRequest::Kernel } else { StampRequest::User };
+    let (peer, options) = (plan.peer, &PortOptions { stamps, ..PortOptions::default() });
+    let socket = |payloads, manner| -> Result<Box<dyn TrainSender>, Unavailable> {
+        let port = UdpPort::connect(peer, options)
+            .map_err(|error| Unavailable { why: error.to_string() })?;
         Ok(Box::new(SocketSender::new(port, payloads, manner, stamped)))
     };
-    match engine {
-        PaceEngine::Sleep => socket(None),
-        PaceEngine::Spin => socket(Some(Manner::Spin)),
-        PaceEngine::Auto | PaceEngine::SleepSpin => socket(Some(Manner::SleepSpin)),
-        PaceEngine::Sendmmsg
-        | PaceEngine::Gso
-        | PaceEngine::PacketRing
-        | PaceEngine::Xsk
-        | PaceEngine::Txtime
-        | PaceEngine::Uring => Err("not built yet".to_owned()),
-    }
+    Ok(match engine {
+        PaceEngine::Sleep => socket(payloads, None)?,
+        PaceEngine::Spin => socket(payloads, Some(Manner::Spin))?,
+        PaceEngine::Auto | PaceEngine::SleepSpin => socket(payloads, Some(Manner::SleepSpin))?,
+        PaceEngine::Sendmmsg => Box::new(Sendmmsg::new(peer, options, payloads)?),
+        PaceEngine::Gso => Box::new(Gso::new(peer, options, payloads)?),
+        PaceEngine::PacketRing => {
+            Box::new(PacketRing::new(peer, options, payloads, longest, job.bypass)?)
+        }
+        PaceEngine::Xsk => Box::new(Xsk::new(peer, options, payloads, longest)?),
+        PaceEngine::Txtime => Box::new(Txtime::new(peer, options, payloads)?),
+        PaceEngine::Uring => Box::new(Uring::new(peer, options, payloads)?),
+    })
 }
