@@ -433,6 +433,7 @@ mod tests {
             size: PaceSize::Frame(Bytes(1_514)),
             engine: PaceEngine::SleepSpin,
             bypass: false,
+            switch_offloads: true,
             pause: None,
             late: None,
             warm_up: 1,

@@ -174,6 +174,17 @@ pub(crate) fn route(peer: SocketAddr) -> io::Result<Option<RouteMessage>> {
     }))
 }
 
+/// An interface whose segmentation offload is off until this is dropped.
+#[derive(Debug)]
+pub struct Uncut(String);
+
+impl Drop for Uncut {
+    fn drop(&mut self) {
+        // An interface that is gone has nothing to be switched on.
+        let _ = switch_udp_segmentation(&self.0, true);
+    }
+}
+
 impl Interface {
     /// Whether the kernel sends on IPv4 packets that come in by it; `true` where that cannot be
     /// found out.
@@ -186,6 +197,16 @@ impl Interface {
     /// that the gaps between them are nought; `None` if its driver tells of no offloads.
     pub fn merges_sent(&self) -> Option<Vec<&str>> {
         self.active(&[UDP_SEGMENTATION])
+    }
+
+    /// Switches off what [`Self::merges_sent`] tells of, until the returned value is dropped; `None` where
+    /// there is nothing to switch off.
+    ///
+    /// # Errors
+    /// It is not allowed (CAP_NET_ADMIN), or the driver leaves it on.
+    pub fn cut_sent(&self) -> io::Result<Option<Uncut>> {
+        let was_on = switch_udp_segmentation(&self.name, false)?;
+        Ok(was_on.then(|| Uncut(self.name.clone())))
     }
 
     /// Which of its offloads merge received UDP datagrams into one buffer with one stamp; `None` if its

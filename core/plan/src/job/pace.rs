@@ -21,6 +21,10 @@ pub struct PaceJob {
     /// Raw engines go past the queueing discipline, and so past a rate limit there.
     #[serde(default)]
     pub bypass: bool,
+    /// Switch off on the outgoing interface, while packets are sent, what would let several leave with one
+    /// stamp.
+    #[serde(default)]
+    pub switch_offloads: bool,
     /// From the last packet of a train to the first of the next; `None`: as long as lets queues drain.
     #[serde(default)]
     pub pause: Option<Nanos>,

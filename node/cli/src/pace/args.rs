@@ -85,6 +85,10 @@ pub struct Args {
     #[arg(long)]
     bypass: bool,
 
+    /// gso: switch off segmentation offload of the outgoing interface while packets are sent, and on again
+    #[arg(long)]
+    switch_offloads: bool,
+
     /// A packet that leaves later than this after it was due has missed its deadline [default: a gap]
     #[arg(long, value_name = "TIME")]
     late: Option<Nanos>,
@@ -202,6 +206,7 @@ impl Args {
             size,
             engine: self.engine,
             bypass: self.bypass,
+            switch_offloads: self.switch_offloads,
             pause: self.pause,
             late: self.late,
             warm_up: self.warm_up,

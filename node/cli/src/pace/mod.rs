@@ -24,6 +24,7 @@ use std::thread;
 use std::time::Duration;
 
 use dwell_io::cpu::{self, Placement};
+use dwell_io::interface::Uncut;
 use dwell_io::train::{Stamping, TrainSender};
 use dwell_plan::{PaceEngine, PaceJob, Stamps};
 use dwell_record::{NicDropped, Summary};
@@ -85,6 +86,7 @@ pub(crate) fn perform(
     let flow = RandomState::new().build_hasher().finish() as u32;
     let mut far = job.sink.then(|| far_end(job, &plan, flow)).transpose()?;
     let same_clock = far.as_ref().map(|far| far.same_clock);
+    let _uncut = job.switch_offloads.then(|| switch_offloads(&plan)).transpose()?.flatten();
     let Opened { engine, why, sender } = match job.engine {
         PaceEngine::Auto => choose::best(job, &plan, flow, stop)?,
         engine => {
@@ -170,6 +172,18 @@ fn send(
         waiting.iter().for_each(|train| recorder.take(train, Some(&arrivals)));
     }
     Ok(sent)
+}
+
+/// Switches off what would let packets leave with one stamp, until the returned value is dropped.
+fn switch_offloads(plan: &Plan) -> Result<Option<Uncut>, Failure> {
+    let Some(interface) = &plan.interface else { return Ok(None) };
+    interface.cut_sent().map_err(|error| {
+        Failure::unsupported(format!(
+            "--switch-offloads: {} keeps cutting packets itself ({error}); that needs root, and a driver \
+             that lets it be switched off",
+            interface.name
+        ))
+    })
 }
 
 fn far_end(job: &PaceJob, plan: &Plan, flow: u32) -> Result<FarEnd, Failure> {

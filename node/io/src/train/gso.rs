@@ -51,7 +51,7 @@ impl Gso {
             Some(_) => {
                 return Err(Unavailable::because(format!(
                     "{UDP_SEGMENTATION} of {name} is on, so packets would leave merged into one; switch \
-                     it off (ethtool -K {name} {UDP_SEGMENTATION} off)"
+                     it off (--switch-offloads, or ethtool -K {name} {UDP_SEGMENTATION} off)"
                 )));
             }
             None => {
