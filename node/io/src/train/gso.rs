@@ -125,6 +125,7 @@ impl TrainSender for Gso {
     }
 
     fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
+        self.outlet.warm_up(due, &self.payloads);
         each_group(due, |which| self.hand_over(which, left));
     }
 

@@ -11,6 +11,7 @@ mod sendmmsg;
 mod socket;
 mod txtime;
 mod uring;
+mod warmth;
 mod way;
 mod witness;
 mod xsk;

@@ -5,11 +5,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use dwell_units::{Instant, Nanos, Realtime};
+use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use libc::c_int;
 
 use super::keys::Keys;
-use super::{Departure, Stamping, Unavailable};
+use super::warmth::Warmth;
+use super::{Departure, Payloads, Stamping, Unavailable};
+use crate::pacer::Manner;
 use crate::port::{Port, PortOptions, SendError, StampRequest};
 use crate::socket;
 use crate::udp::UdpPort;
@@ -23,6 +25,7 @@ pub(super) struct Outlet {
     pub(super) keys: Keys,
     pub(super) stamped: bool,
     failure: Option<SendError>,
+    warmth: Warmth,
 }
 
 impl Outlet {
@@ -39,7 +42,8 @@ impl Outlet {
             }
         }
         let stamped = options.stamps != StampRequest::User;
-        Ok(Self { port, keys: Keys::default(), stamped, failure: None })
+        let warmth = Warmth::new(port.local_addr(), stamped);
+        Ok(Self { port, keys: Keys::default(), stamped, failure: None, warmth })
     }
 
     /// One that carries no packets itself: it asks for no stamps.
@@ -50,6 +54,11 @@ impl Outlet {
     /// The address that packets leave from.
     pub(super) fn local(&self) -> SocketAddr {
         self.port.local_addr()
+    }
+
+    /// To be called before the first departure of a train: see [`Warmth`].
+    pub(super) fn warm_up(&mut self, due: &[Instant<Monotonic>], payloads: &Payloads) {
+        self.warmth.before(Manner::SleepSpin, due, payloads.at(0));
     }
 
     /// These packets were handed over between `app` and `done`.

@@ -198,6 +198,7 @@ impl TrainSender for PacketRing {
         let packets = due.len().min(self.packets);
         // What is not sent leaves no gap in the ring.
         self.packets = packets;
+        self.outlet.warm_up(due, &self.payloads);
         each_group(&due[..packets], |which| self.hand_over(which, left));
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use super::keys::Keys;
+use super::warmth::Warmth;
 use super::{Departure, Payloads, Stamping, TrainSender, await_departure};
 use crate::clock::{monotonic, realtime};
 use crate::pacer::{Manner, sleep_until};
@@ -19,13 +20,15 @@ pub struct SocketSender {
     manner: Option<Manner>,
     stamped: bool,
     keys: Keys,
+    warmth: Warmth,
     failure: Option<SendError>,
 }
 
 impl SocketSender {
     /// A sender through `port`, which was asked for stamps if `stamped`.
     pub fn new(port: UdpPort, payloads: Payloads, manner: Option<Manner>, stamped: bool) -> Self {
-        Self { port, payloads, manner, stamped, keys: Keys::default(), failure: None }
+        let warmth = Warmth::new(port.local_addr(), stamped);
+        Self { port, payloads, manner, stamped, keys: Keys::default(), warmth, failure: None }
     }
 }
 
@@ -36,6 +39,9 @@ impl TrainSender for SocketSender {
     }
 
     fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
+        if let Some(manner) = self.manner {
+            self.warmth.before(manner, due, self.payloads.at(0));
+        }
         let mut before = None;
         for (n, (&due, left)) in due.iter().zip(left).enumerate() {
             match (self.manner, before.replace(due)) {

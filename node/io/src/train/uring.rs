@@ -126,6 +126,7 @@ impl TrainSender for Uring {
 
     fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
         let packets = due.len().min(self.requests.len());
+        self.outlet.warm_up(due, &self.payloads);
         each_group(&due[..packets], |which| self.hand_over(which, left));
     }
 

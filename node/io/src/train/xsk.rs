@@ -187,6 +187,7 @@ impl TrainSender for Xsk {
 
     fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
         let packets = due.len().min(self.packets);
+        self.outlet.warm_up(due, &self.payloads);
         each_group(&due[..packets], |which| self.hand_over(which, left));
     }
 

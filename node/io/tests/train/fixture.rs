@@ -117,7 +117,7 @@ pub(crate) struct Captured {
 }
 
 impl Capture {
-    /// Captures what comes to [`PORT`], until so many packets have come; `None`, and said why, without
+    /// Captures all UDP that comes, until so many packets have come; `None`, and said why, without
     /// tcpdump.
     pub(crate) fn start(ends: &Ends, packets: usize) -> Option<Self> {
         if Command::new("tcpdump").arg("--version").output().is_err() {
@@ -131,7 +131,8 @@ impl Capture {
             .args(["--immediate-mode", "--time-stamp-precision=nano", "-c", &packets.to_string()])
             .arg("-w")
             .arg(&file)
-            .args(["udp", "dst", "port", &PORT.to_string()])
+            // All but what asks for neighbours: nothing else may leave.
+            .args(["udp", "and", "not", "dst", "port", "9"])
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

@@ -3,3 +3,4 @@
 
 mod engines;
 mod fixture;
+mod warm;

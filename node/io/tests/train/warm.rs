@@ -1,0 +1,94 @@
+//! The first packet of a train is about as punctual as the others.
+
+use dwell_io::clock::{self, monotonic};
+use dwell_io::pacer::{Manner, sleep_until};
+use dwell_io::port::{Port, PortOptions, StampRequest};
+use dwell_io::train::{Departure, SocketSender, TrainSender};
+use dwell_io::udp::UdpPort;
+use dwell_units::{Instant, Monotonic, Nanos};
+
+use crate::fixture::{Ends, PORT, median, payloads};
+
+const LEN: usize = 1_472;
+const PACKETS: usize = 5;
+const GAP: i64 = 100_000;
+const ROUNDS: usize = 60;
+
+#[test]
+fn the_first_packet_of_a_train_is_less_late_than_one_that_is_sent_after_a_pause_as_it_is() {
+    let Some(ends) = Ends::up() else { return };
+    let options = PortOptions { stamps: StampRequest::Kernel, ..Default::default() };
+    let open = || UdpPort::connect(([198, 19, 7, 2], PORT).into(), &options).unwrap();
+    let (warm, cold) = ends.near(|| {
+        let manner = Some(Manner::SleepSpin);
+        let mut engine = SocketSender::new(open(), payloads(LEN), manner, true);
+        let mut plain = Plain { port: open(), payload: vec![0; LEN] };
+        let (mut warm, mut cold) = (Vec::new(), Vec::new());
+        let soon = || {
+            let start = monotonic() + Nanos::from_millis(10);
+            (0..PACKETS as i64).map(|n| start + Nanos(n * GAP)).collect::<Vec<_>>()
+        };
+        for _ in 0..ROUNDS {
+            // One after the other, so that both have the same machine.
+            warm.extend(by_engine(&mut engine, &soon()));
+            cold.extend(plain.send(&soon()));
+        }
+        (warm, cold)
+    });
+    let first = |trains: &[Vec<i64>]| median(trains.iter().map(|late| late[0]));
+    let others = median(warm.iter().flat_map(|late| late[1..].to_vec()));
+    let (warm, cold) = (first(&warm), first(&cold));
+    println!("late by (ns, medians): the first {warm}, as it is {cold}, the others {others}");
+    assert!(warm < cold, "the first packet is {warm} ns late, and {cold} ns without warming up");
+}
+
+/// Sends as an engine would that does nothing before the first packet.
+struct Plain {
+    port: UdpPort,
+    payload: Vec<u8>,
+}
+
+impl Plain {
+    fn send(&mut self, due: &[Instant<Monotonic>]) -> Option<Vec<i64>> {
+        sleep_until(due[0] - Nanos::from_micros(300));
+        let mut keys = Vec::with_capacity(due.len());
+        for due in due {
+            while monotonic() < *due {}
+            keys.push(self.port.send(&self.payload).unwrap().key);
+        }
+        let mut stamps = vec![None; due.len()];
+        let until = monotonic() + Nanos::from_secs(1);
+        while stamps.contains(&None) && monotonic() < until {
+            self.port.notices(32, &mut |notice| {
+                if let dwell_io::port::Notice::TxStamp { key, stamp } = notice
+                    && let dwell_engine::stamps::TxStamp::Kernel(at) = stamp
+                    && let Some(n) = keys.iter().position(|taken| *taken == Some(key))
+                {
+                    stamps[n] = Some(at);
+                }
+            });
+        }
+        late(due, stamps.into_iter())
+    }
+}
+
+fn by_engine(engine: &mut SocketSender, due: &[Instant<Monotonic>]) -> Option<Vec<i64>> {
+    engine.prepare(0, due.len());
+    let mut left = vec![Departure::default(); due.len()];
+    engine.send(due, &mut left);
+    engine.collect(&mut left, Nanos::from_secs(1));
+    late(due, left.iter().map(|left| left.kernel))
+}
+
+/// How late each packet passed to the driver; `None` if a stamp lacks.
+fn late(
+    due: &[Instant<Monotonic>],
+    stamps: impl Iterator<Item = Option<Instant<dwell_units::Realtime>>>,
+) -> Option<Vec<i64>> {
+    let pairing = clock::pair();
+    let to_real = pairing.real.as_nanos() - pairing.mono.as_nanos();
+    due.iter()
+        .zip(stamps)
+        .map(|(due, at)| Some(at?.as_nanos() - due.as_nanos() - to_real))
+        .collect()
+}
