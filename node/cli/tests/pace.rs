@@ -5,10 +5,12 @@
 mod support;
 
 use std::fs;
+use std::net::UdpSocket;
 use std::process::Command;
 
 use dwell_engine::stamps::{Sample, State};
 use dwell_record::segment::{self, Record};
+use dwell_wire::traffic::Mark;
 use serde_json::{Value, json as value};
 use support::{DWELL, Server, dwell, free_port, json, said};
 
@@ -152,6 +154,33 @@ fn what_cannot_be_carried_out_says_what_would_be_right() {
         assert_eq!(output.status.code(), Some(exit), "{arguments:?} {}", said(&output));
         assert!(said(&output).contains(says), "{arguments:?}: {}", said(&output));
     }
+}
+
+#[test]
+fn a_train_that_is_stopped_keeps_what_had_left() {
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("udp://{}", far.local_addr().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pace.segment");
+    let mut command = Command::new(DWELL);
+    // More than a day of it.
+    command.args(["pace", &url, "--rate", "10kbit/s", "--size", "100B", "--repeat", "1"]);
+    command.args(["--count", "1000000", "--engine", "sleep-spin", "--json", "-q", "--samples"]);
+    command.arg(&file);
+    let server = Server::ready(command, "departures from", 1);
+    let mut packet = [0; 100];
+    // The first of those that count, and two more.
+    let is_counted = |packet: &[u8]| Mark::parse(packet).unwrap().seq < 1 << 63;
+    for _ in 0..3 {
+        while far.recv(&mut packet).map(|len| !is_counted(&packet[..len])).unwrap() {}
+    }
+    let output = server.stop();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let found = json(&output);
+    let sent = found["values"]["packets"].as_u64().unwrap();
+    assert!((3..5).contains(&sent), "{found:#}");
+    assert_eq!(found["metrics"]["gap_ns"]["count"].as_u64(), Some(sent - 1));
+    assert_eq!(samples(file.to_str().unwrap()).len() as u64, sent);
 }
 
 #[test]

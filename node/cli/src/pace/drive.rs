@@ -6,11 +6,11 @@ use std::sync::mpsc;
 use dwell_engine::departures::Departures;
 use dwell_io::clock::{self, monotonic};
 use dwell_io::pacer::{NAP, sleep_until};
-use dwell_io::train::{Departure, TrainSender};
+use dwell_io::train::{Course, Departure, TrainSender};
 use dwell_units::{Instant, Monotonic, Nanos, Pairing};
 
 /// A train is prepared and waited for at least this long before its first packet is due.
-const LEAD: Nanos = Nanos::from_micros(300);
+const LEAD: Nanos = Nanos::from_micros(500);
 
 /// Stamps of a train are waited for this long, and so is the next train: what holds them up, such as
 /// a queue that drains slowly, would hold it up too.
@@ -18,6 +18,10 @@ const PATIENCE: Nanos = Nanos::from_millis(500);
 
 /// Packets that are not counted have numbers from here on.
 pub(super) const WARM_UP: u64 = 1 << 63;
+
+/// A train that is sent to warm up is no longer than this.
+const WARM_PACKETS: usize = 50;
+const WARM_TIME: Nanos = Nanos::from_millis(100);
 
 /// A train that has left.
 pub(super) struct Train {
@@ -83,7 +87,11 @@ impl Driver<'_> {
         first: u64,
         planned: Instant<Monotonic>,
     ) -> Option<Instant<Monotonic>> {
-        let at = &self.departures.at()[self.departures.trains()[like].clone()];
+        let mut at = &self.departures.at()[self.departures.trains()[like].clone()];
+        if number.is_none() {
+            let enough = at.iter().take(WARM_PACKETS).take_while(|due| **due - at[0] <= WARM_TIME);
+            at = &at[..enough.count()];
+        }
         self.sender.prepare(first, at.len());
         let mut left = vec![Departure::default(); at.len()];
         let mut due = Vec::with_capacity(at.len());
@@ -99,7 +107,12 @@ impl Driver<'_> {
             }
             sleep_until((start - NAP).min(monotonic() + NAP));
         }
-        self.sender.send(&due, &mut left);
+        self.sender.send(Course::new(&due, self.stop), &mut left);
+        if self.stop.load(Ordering::Relaxed) {
+            // Of a train that was cut short, what had left is a train.
+            let sent = left.iter().rposition(|left| left.app.is_some()).map_or(0, |last| last + 1);
+            left.truncate(sent);
+        }
         self.sender.collect(&mut left, PATIENCE);
         let stepped = bridge.step_until(&clock::pair()).is_some();
         // Nobody listens any more where the recorder has failed.

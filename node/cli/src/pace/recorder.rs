@@ -133,7 +133,7 @@ impl<'a> Recorder<'a> {
         };
         let packets = self.plan.departures.trains()[number].clone();
         let at = &self.plan.departures.at()[packets];
-        let due: Vec<Nanos> = at.iter().map(|due| *due - at[0]).collect();
+        let due: Vec<Nanos> = at.iter().take(train.left.len()).map(|due| *due - at[0]).collect();
         let first = first_id(&self.plan.departures, number);
         let start = train.bridge.to_real(train.start);
         let mut left = Vec::with_capacity(due.len());

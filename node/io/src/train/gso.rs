@@ -6,14 +6,15 @@ use std::mem;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_units::Nanos;
 
 use super::outlet::Outlet;
 use super::witness::Witness;
-use super::{Departure, Payloads, Stamping, TrainSender, Unavailable, each_group, outgoing};
+use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable, outgoing};
 use crate::calls;
 use crate::clock::realtime;
 use crate::interface::UDP_SEGMENTATION;
+use crate::pacer::Manner;
 use crate::port::{PortOptions, StampRequest};
 use crate::udp::Beside;
 
@@ -124,9 +125,11 @@ impl TrainSender for Gso {
         }
     }
 
-    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
-        self.outlet.warm_up(due, &self.payloads);
-        each_group(due, |which| self.hand_over(which, left));
+    fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {
+        self.outlet.warm_up(&course, &self.payloads);
+        while let Some(which) = course.next(Manner::SleepSpin) {
+            self.hand_over(which, left);
+        }
     }
 
     fn collect(&mut self, left: &mut [Departure], patience: Nanos) {

@@ -2,6 +2,7 @@
 //! are built before their train begins; a train is sent by one call, which allocates nothing and
 //! returns when its last packet has been handed over. Stamps are collected afterwards.
 
+mod course;
 mod gso;
 mod keys;
 mod mapping;
@@ -16,6 +17,7 @@ mod way;
 mod witness;
 mod xsk;
 
+pub use course::Course;
 pub use gso::Gso;
 pub use packet_ring::PacketRing;
 pub use sendmmsg::Sendmmsg;
@@ -29,12 +31,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use dwell_units::{Instant, Monotonic, Nanos, Realtime};
+use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 
-use crate::clock::monotonic;
 use crate::interface::{self, Interface};
-use crate::pacer::{Manner, Rest, sleep_until};
 use crate::port::PortOptions;
 
 /// What is known of one packet's departure.
@@ -68,8 +68,9 @@ pub trait TrainSender: Send {
 
     /// Hands over every prepared packet when it is due and never earlier, and says in `left` (as many
     /// as are due) how that went. Packets due at the same instant leave together where the engine can.
-    /// A packet that cannot be sent has no `app`; the rest is sent all the same.
-    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]);
+    /// A packet that cannot be sent has no `app`; the rest is sent all the same. After a stop, nothing is
+    /// sent any more.
+    fn send(&mut self, course: Course<'_>, left: &mut [Departure]);
 
     /// Adds the stamps that the kernel has delivered to the departures of the last train, waiting for
     /// them up to `patience`.
@@ -171,27 +172,4 @@ fn outgoing(target: SocketAddr, options: &PortOptions) -> Result<Interface, Unav
         }
     };
     found.ok_or_else(|| Unavailable::because("no interface leads to the target"))
-}
-
-/// Waits for each group of packets that are due at one instant, and hands it over.
-fn each_group(due: &[Instant<Monotonic>], mut hand_over: impl FnMut(Range<usize>)) {
-    let mut first = 0;
-    while let Some(&instant) = due.get(first) {
-        let together = due[first..].iter().take_while(|due| **due == instant).count();
-        await_departure(Manner::SleepSpin, instant);
-        hand_over(first..first + together);
-        first += together;
-    }
-}
-
-/// Waits until `due`; returns the time.
-fn await_departure(manner: Manner, due: Instant<Monotonic>) -> Instant<Monotonic> {
-    loop {
-        let now = monotonic();
-        match manner.rest(now, due) {
-            Rest::Due => return now,
-            Rest::Spin => std::hint::spin_loop(),
-            Rest::Sleep(until) => sleep_until(until),
-        }
-    }
 }

@@ -5,12 +5,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use dwell_units::{Instant, Monotonic, Nanos, Realtime};
+use dwell_units::{Instant, Nanos, Realtime};
 use libc::c_int;
 
 use super::keys::Keys;
 use super::warmth::Warmth;
-use super::{Departure, Payloads, Stamping, Unavailable};
+use super::{Course, Departure, Payloads, Stamping, Unavailable};
 use crate::pacer::Manner;
 use crate::port::{Port, PortOptions, SendError, StampRequest};
 use crate::socket;
@@ -57,8 +57,8 @@ impl Outlet {
     }
 
     /// To be called before the first departure of a train: see [`Warmth`].
-    pub(super) fn warm_up(&mut self, due: &[Instant<Monotonic>], payloads: &Payloads) {
-        self.warmth.before(Manner::SleepSpin, due, payloads.at(0));
+    pub(super) fn warm_up(&mut self, course: &Course<'_>, payloads: &Payloads) {
+        self.warmth.before(Manner::SleepSpin, course, payloads.at(0));
     }
 
     /// These packets were handed over between `app` and `done`.

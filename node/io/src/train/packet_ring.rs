@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_units::Nanos;
 use libc::c_int;
 
 use super::keys::Keys;
@@ -17,10 +17,11 @@ use super::mapping::Mapping;
 use super::outlet::Outlet;
 use super::way::Way;
 use super::witness::{bind, open};
-use super::{Departure, Payloads, Stamping, TrainSender, Unavailable, each_group};
+use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable};
 use crate::calls;
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
+use crate::pacer::Manner;
 use crate::pacer::sleep_until;
 use crate::port::{PortOptions, SendError, StampRequest};
 use crate::socket;
@@ -194,12 +195,14 @@ impl TrainSender for PacketRing {
         }
     }
 
-    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
-        let packets = due.len().min(self.packets);
+    fn send(&mut self, course: Course<'_>, left: &mut [Departure]) {
+        let mut course = course.limited(self.packets);
         // What is not sent leaves no gap in the ring.
-        self.packets = packets;
-        self.outlet.warm_up(due, &self.payloads);
-        each_group(&due[..packets], |which| self.hand_over(which, left));
+        self.packets = course.packets();
+        self.outlet.warm_up(&course, &self.payloads);
+        while let Some(which) = course.next(Manner::SleepSpin) {
+            self.hand_over(which, left);
+        }
     }
 
     fn collect(&mut self, left: &mut [Departure], patience: Nanos) {

@@ -7,12 +7,13 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_units::Nanos;
 
 use super::outlet::Outlet;
-use super::{Departure, Payloads, Stamping, TrainSender, Unavailable, each_group};
+use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable};
 use crate::calls;
 use crate::clock::realtime;
+use crate::pacer::Manner;
 use crate::port::PortOptions;
 
 /// A sender that sleeps, then spins, and hands over what is due by one call.
@@ -93,9 +94,11 @@ impl TrainSender for Sendmmsg {
         }));
     }
 
-    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
-        self.outlet.warm_up(due, &self.payloads);
-        each_group(due, |which| self.hand_over(which, left));
+    fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {
+        self.outlet.warm_up(&course, &self.payloads);
+        while let Some(which) = course.next(Manner::SleepSpin) {
+            self.hand_over(which, left);
+        }
     }
 
     fn collect(&mut self, left: &mut [Departure], patience: Nanos) {

@@ -2,13 +2,13 @@
 
 use std::io;
 
-use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_units::Nanos;
 
 use super::keys::Keys;
 use super::warmth::Warmth;
-use super::{Departure, Payloads, Stamping, TrainSender, await_departure};
-use crate::clock::{monotonic, realtime};
-use crate::pacer::{Manner, sleep_until};
+use super::{Course, Departure, Payloads, Stamping, TrainSender};
+use crate::clock::realtime;
+use crate::pacer::Manner;
 use crate::port::{Port, SendError};
 use crate::udp::UdpPort;
 
@@ -32,31 +32,35 @@ impl SocketSender {
     }
 }
 
+impl SocketSender {
+    fn hand_over(&mut self, n: usize, left: &mut [Departure]) {
+        match self.port.send(self.payloads.at(n)) {
+            Ok(sent) => {
+                left[n].app = Some(sent.app);
+                left[n].done = Some(realtime());
+                self.keys.note(n, sent.key);
+            }
+            Err(error) => self.failure = Some(error),
+        }
+    }
+}
+
 impl TrainSender for SocketSender {
     fn prepare(&mut self, first: u64, packets: usize) {
         self.payloads.prepare(first, packets);
         self.keys.begin(packets);
     }
 
-    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
-        if let Some(manner) = self.manner {
-            self.warmth.before(manner, due, self.payloads.at(0));
-        }
-        let mut before = None;
-        for (n, (&due, left)) in due.iter().zip(left).enumerate() {
-            match (self.manner, before.replace(due)) {
-                (Some(manner), _) => drop(await_departure(manner, due)),
-                (None, None) => drop(await_departure(Manner::CatchUp, due)),
-                (None, Some(before)) => sleep_until(monotonic() + (due - before)),
+    fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {
+        let Some(manner) = self.manner else {
+            while let Some(n) = course.next_naive() {
+                self.hand_over(n, left);
             }
-            match self.port.send(self.payloads.at(n)) {
-                Ok(sent) => {
-                    left.app = Some(sent.app);
-                    left.done = Some(realtime());
-                    self.keys.note(n, sent.key);
-                }
-                Err(error) => self.failure = Some(error),
-            }
+            return;
+        };
+        self.warmth.before(manner, &course, self.payloads.at(0));
+        while let Some(which) = course.next(manner) {
+            which.for_each(|n| self.hand_over(n, left));
         }
     }
 

@@ -7,13 +7,13 @@ use std::mem;
 use std::net::SocketAddr;
 
 use dwell_engine::stamps::TxStamp;
-use dwell_units::{Instant, Monotonic, Nanos, Realtime};
+use dwell_units::{Instant, Nanos, Realtime};
 
 use super::outlet::Outlet;
-use super::{Departure, Payloads, Stamping, TrainSender, Unavailable, await_departure, outgoing};
+use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable, outgoing};
 use crate::calls;
 use crate::clock::{self, monotonic, realtime};
-use crate::pacer::{Manner, sleep_until};
+use crate::pacer::sleep_until;
 use crate::port::{Notice, Port, PortOptions, StampRequest};
 use crate::socket;
 use crate::udp::{Beside, UdpPort};
@@ -85,32 +85,35 @@ impl Txtime {
     }
 }
 
+impl Txtime {
+    /// Hands a packet over that is to leave `at` that time of its clock.
+    fn hand_over(&mut self, n: usize, at: i64, left: &mut [Departure]) {
+        let mut failed = 0;
+        loop {
+            let app = realtime();
+            match send_at(&self.outlet.port, self.payloads.at(n), at) {
+                Ok(()) => return self.outlet.note(n..n + 1, app, realtime(), left),
+                Err(error) => {
+                    if !self.outlet.is_to_be_sent_again(calls::errno(&error), failed) {
+                        return;
+                    }
+                    failed += 1;
+                }
+            }
+        }
+    }
+}
+
 impl TrainSender for Txtime {
     fn prepare(&mut self, first: u64, packets: usize) {
         self.payloads.prepare(first, packets);
         self.outlet.keys.begin(packets);
     }
 
-    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
+    fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {
         let ahead = self.timebase.ahead();
-        for (n, &due) in due.iter().enumerate() {
-            await_departure(Manner::CatchUp, due - LEAD);
-            let mut failed = 0;
-            loop {
-                let app = realtime();
-                match send_at(&self.outlet.port, self.payloads.at(n), due.as_nanos() + ahead) {
-                    Ok(()) => {
-                        self.outlet.note(n..n + 1, app, realtime(), left);
-                        break;
-                    }
-                    Err(error) => {
-                        if !self.outlet.is_to_be_sent_again(calls::errno(&error), failed) {
-                            break;
-                        }
-                        failed += 1;
-                    }
-                }
-            }
+        while let Some((which, due)) = course.next_ahead(LEAD) {
+            which.for_each(|n| self.hand_over(n, due.as_nanos() + ahead, left));
         }
     }
 

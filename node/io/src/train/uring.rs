@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_units::Nanos;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
 use super::outlet::Outlet;
-use super::{Departure, Payloads, Stamping, TrainSender, Unavailable, each_group};
+use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable};
 use crate::calls;
 use crate::clock::realtime;
+use crate::pacer::Manner;
 use crate::port::PortOptions;
 
 /// Requests in a ring; more that are due together take several calls.
@@ -124,10 +125,12 @@ impl TrainSender for Uring {
         }));
     }
 
-    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
-        let packets = due.len().min(self.requests.len());
-        self.outlet.warm_up(due, &self.payloads);
-        each_group(&due[..packets], |which| self.hand_over(which, left));
+    fn send(&mut self, course: Course<'_>, left: &mut [Departure]) {
+        let mut course = course.limited(self.requests.len());
+        self.outlet.warm_up(&course, &self.payloads);
+        while let Some(which) = course.next(Manner::SleepSpin) {
+            self.hand_over(which, left);
+        }
     }
 
     fn collect(&mut self, left: &mut [Departure], patience: Nanos) {

@@ -6,9 +6,9 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_units::Nanos;
 
-use super::await_departure;
+use super::Course;
 use crate::clock::monotonic;
 use crate::pacer::Manner;
 use crate::port::{Port, PortOptions, StampRequest};
@@ -40,16 +40,15 @@ impl Warmth {
         Self(pair().ok())
     }
 
-    /// To be called before the first departure of a train, which is at the first of `due` and of
-    /// packets such as `payload`. Waits in the same manner as the train.
-    pub(super) fn before(&mut self, manner: Manner, due: &[Instant<Monotonic>], payload: &[u8]) {
-        let (Some((port, sink)), Some(&due)) = (&mut self.0, due.first()) else { return };
+    /// To be called before the first departure of a train of packets such as `payload`. Waits in the same manner as the train.
+    pub(super) fn before(&mut self, manner: Manner, course: &Course<'_>, payload: &[u8]) {
+        let (Some((port, sink)), Some(due)) = (&mut self.0, course.first()) else { return };
         // What was sent before the last train: the queues are never full.
         while sink.recv(&mut []).is_ok() {}
         port.notices(2 * AHEAD.len(), &mut |_| {});
         for ahead in AHEAD {
-            await_departure(manner, due - ahead);
-            if due - monotonic() > QUIET {
+            let goes_on = course.wait(manner, due - ahead).is_some();
+            if goes_on && due - monotonic() > QUIET {
                 // Best effort.
                 let _ = port.send(payload);
             }

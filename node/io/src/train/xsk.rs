@@ -9,15 +9,16 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_units::Nanos;
 use libc::c_int;
 
 use super::mapping::Mapping;
 use super::outlet::Outlet;
 use super::way::Way;
-use super::{Departure, Payloads, Stamping, TrainSender, Unavailable, each_group};
+use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable};
 use crate::calls;
 use crate::clock::{monotonic, realtime};
+use crate::pacer::Manner;
 use crate::port::{PortOptions, SendError};
 use crate::socket;
 
@@ -185,10 +186,12 @@ impl TrainSender for Xsk {
         }
     }
 
-    fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
-        let packets = due.len().min(self.packets);
-        self.outlet.warm_up(due, &self.payloads);
-        each_group(&due[..packets], |which| self.hand_over(which, left));
+    fn send(&mut self, course: Course<'_>, left: &mut [Departure]) {
+        let mut course = course.limited(self.packets);
+        self.outlet.warm_up(&course, &self.payloads);
+        while let Some(which) = course.next(Manner::SleepSpin) {
+            self.hand_over(which, left);
+        }
     }
 
     fn collect(&mut self, _left: &mut [Departure], _patience: Nanos) {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use dwell_io::clock::{self, monotonic};
 use dwell_io::netns;
-use dwell_io::train::{Departure, Payloads, TrainSender};
+use dwell_io::train::{Course, Departure, Payloads, TrainSender};
 use dwell_units::Nanos;
 use dwell_wire::traffic::Mark;
 
@@ -234,7 +234,7 @@ pub(crate) fn run(
             let start = monotonic() + Nanos::from_millis(2);
             let due: Vec<_> = slots.iter().map(|slot| start + Nanos(GAP.0 * slot)).collect();
             let mut left = vec![Departure::default(); slots.len()];
-            engine.send(&due, &mut left);
+            engine.send(Course::unstopped(&due), &mut left);
             engine.collect(&mut left, Nanos::from_secs(2));
             assert_eq!(engine.failure().map(|error| error.to_string()), None);
             assert_eq!(engine.refused(), 0);

@@ -1,0 +1,177 @@
+//! A train under way: which packets are due next, until all are or somebody stops it.
+//!
+//! Whoever is held up goes on with the gaps that are left, and does not catch up: packets that leave back
+//! to back for having been late would make the rate look right, and be a burst that nobody asked for.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dwell_units::{Instant, Monotonic, Nanos};
+
+use crate::clock::monotonic;
+use crate::pacer::{Manner, Rest, sleep_until};
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// The instants of a train, and how far it has come.
+#[derive(Debug)]
+pub struct Course<'a> {
+    due: &'a [Instant<Monotonic>],
+    stop: &'a AtomicBool,
+    next: usize,
+    /// How far the train is behind its schedule for good.
+    behind: Nanos,
+}
+
+impl<'a> Course<'a> {
+    /// A train whose packets are due at these instants, which never fall.
+    pub fn new(due: &'a [Instant<Monotonic>], stop: &'a AtomicBool) -> Self {
+        Self { due, stop, next: 0, behind: Nanos::ZERO }
+    }
+
+    /// The same, that nobody stops.
+    pub fn unstopped(due: &'a [Instant<Monotonic>]) -> Self {
+        Self::new(due, &NEVER)
+    }
+
+    /// The same, of its first packets only.
+    pub(super) fn limited(self, packets: usize) -> Self {
+        Self { due: &self.due[..self.due.len().min(packets)], ..self }
+    }
+
+    /// How many packets it has.
+    pub(super) fn packets(&self) -> usize {
+        self.due.len()
+    }
+
+    /// When the first packet is due.
+    pub(super) fn first(&self) -> Option<Instant<Monotonic>> {
+        self.due.first().copied()
+    }
+
+    /// Waits for the packets that are due next, at one instant; `None` when there are no more, or at a
+    /// stop.
+    pub(super) fn next(&mut self, manner: Manner) -> Option<Range<usize>> {
+        let (which, due) = self.due_together()?;
+        let now = self.wait(manner, due)?;
+        self.left(&which, due, now);
+        Some(which)
+    }
+
+    /// The same so long before they are due, for whoever says when to send them; with that instant.
+    pub(super) fn next_ahead(&mut self, lead: Nanos) -> Option<(Range<usize>, Instant<Monotonic>)> {
+        let (which, due) = self.due_together()?;
+        let now = self.wait(Manner::CatchUp, due - lead)?;
+        self.left(&which, due, now);
+        Some((which, due))
+    }
+
+    /// The same after sleeping for the gap, as programs do that do not look at the clock.
+    pub(super) fn next_naive(&mut self) -> Option<usize> {
+        let due = *self.due.get(self.next)?;
+        let until = match self.next.checked_sub(1) {
+            None => due,
+            Some(before) => monotonic() + (due - self.due[before]),
+        };
+        self.wait(Manner::CatchUp, until)?;
+        self.next += 1;
+        Some(self.next - 1)
+    }
+
+    fn due_together(&self) -> Option<(Range<usize>, Instant<Monotonic>)> {
+        let due = *self.due.get(self.next)?;
+        let together = self.due[self.next..].iter().take_while(|other| **other == due).count();
+        Some((self.next..self.next + together, due + self.behind))
+    }
+
+    /// Packets that were due at `due` leave at `now`.
+    fn left(&mut self, which: &Range<usize>, due: Instant<Monotonic>, now: Instant<Monotonic>) {
+        self.next = which.end;
+        let gap = self.due.get(which.end).map(|next| *next - self.due[which.start]);
+        let late = now - due;
+        if gap.is_some_and(|gap| late > gap) {
+            self.behind += late;
+        }
+    }
+
+    /// Waits until `due`; returns the time then, unless there was a stop. A sleep never outlasts one.
+    pub(super) fn wait(
+        &self,
+        manner: Manner,
+        due: Instant<Monotonic>,
+    ) -> Option<Instant<Monotonic>> {
+        loop {
+            let now = monotonic();
+            match manner.rest(now, due) {
+                Rest::Due => return Some(now),
+                Rest::Spin => std::hint::spin_loop(),
+                Rest::Sleep(until) => sleep_until(until),
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: i64) -> Instant<Monotonic> {
+        Instant::from_nanos(nanos)
+    }
+
+    /// The instants at which packets leave that take `cost` each, if somebody is elsewhere between
+    /// `stall` and its end.
+    fn leave(due: &[Instant<Monotonic>], cost: i64, stall: Range<i64>) -> Vec<i64> {
+        let mut course = Course::unstopped(due);
+        let (mut now, mut left) = (at(0), Vec::new());
+        while let Some((which, due)) = course.due_together() {
+            now = now.max(due);
+            if stall.contains(&now.as_nanos()) {
+                now = at(stall.end);
+            }
+            course.left(&which, due, now);
+            left.extend(which.map(|_| now.as_nanos()));
+            now = now + Nanos(cost);
+        }
+        left
+    }
+
+    #[test]
+    fn a_stall_of_more_than_a_gap_moves_what_follows_and_leads_to_no_burst() {
+        let due: Vec<_> = (0..6).map(|n| at(n * 100)).collect();
+        assert_eq!(leave(&due, 1, 0..0), [0, 100, 200, 300, 400, 500]);
+        // Less than a gap late: the schedule holds.
+        assert_eq!(leave(&due, 1, 150..290), [0, 100, 290, 300, 400, 500]);
+        assert_eq!(leave(&due, 1, 150..730), [0, 100, 730, 830, 930, 1_030]);
+    }
+
+    #[test]
+    fn who_cannot_keep_up_sends_as_fast_as_it_can() {
+        let due: Vec<_> = (0..40).map(|n| at(n * 100)).collect();
+        let left = leave(&due, 130, 0..0);
+        // As many gaps as fit, and never two packets closer than a packet takes.
+        assert!(left.windows(2).all(|pair| pair[1] - pair[0] >= 130), "{left:?}");
+        assert!(left[39] <= 39 * 130, "{left:?}");
+    }
+
+    #[test]
+    fn what_is_due_at_one_instant_leaves_together() {
+        let due: Vec<_> = [0, 0, 50, 50, 50].map(at).to_vec();
+        let mut course = Course::unstopped(&due);
+        assert_eq!(course.next(Manner::Spin), Some(0..2));
+        assert_eq!(course.next(Manner::Spin), Some(2..5));
+        assert_eq!(course.next(Manner::Spin), None);
+    }
+
+    #[test]
+    fn a_stop_ends_it_at_once() {
+        let due = [monotonic() + Nanos::from_secs(3_600)];
+        let stop = AtomicBool::new(true);
+        for manner in [Manner::Spin, Manner::SleepSpin] {
+            assert_eq!(Course::new(&due, &stop).next(manner), None);
+        }
+    }
+}
