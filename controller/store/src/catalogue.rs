@@ -337,6 +337,30 @@ impl Store {
         ingested: Option<&Ingested>,
     ) -> Result<(), StoreError> {
         let state = if outcome.is_ok() { TrialState::Finished } else { TrialState::Failed };
+        self.end_trial_as(trial, state, outcome.err(), told, ingested)
+    }
+
+    /// Notes that a trial was not run, because what it asks for is not to be had on its node.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written; the trial is then not ended.
+    pub fn end_trial_not_run(
+        &mut self,
+        trial: &TrialRow,
+        reason: &str,
+        told: &[Told],
+    ) -> Result<(), StoreError> {
+        self.end_trial_as(trial, TrialState::NotRun, Some(reason), told, None)
+    }
+
+    fn end_trial_as(
+        &mut self,
+        trial: &TrialRow,
+        state: TrialState,
+        reason: Option<&str>,
+        told: &[Told],
+        ingested: Option<&Ingested>,
+    ) -> Result<(), StoreError> {
         let transaction = self.db.transaction()?;
         for (role, node, summary) in told {
             let environment = text(&summary.environment);
@@ -387,7 +411,7 @@ impl Store {
             params![
                 trial.id,
                 state.text(),
-                outcome.err(),
+                reason,
                 time_text(jiff::Timestamp::now()),
                 ingested.and_then(|ingested| ingested.first_ns),
                 ingested.map(|ingested| ingested.samples as i64),
@@ -458,7 +482,8 @@ impl Store {
                     (SELECT count(*) FROM trials WHERE run_id = runs.id),
                     (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'finished'),
                     (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'failed'),
-                    lab_files
+                    lab_files,
+                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'not-run')
              FROM runs LEFT JOIN plans ON plans.id = runs.plan_id {which}"
         ))?;
         let mut rows = select.query(params)?;
@@ -732,6 +757,7 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
         trials: count(14)?,
         trials_finished: count(15)?,
         trials_failed: count(16)?,
+        trials_not_run: count(18)?,
         run,
     })
 }
