@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use dwell_plan::{FlowPlan, Job, Plan, Scheduling as Asked};
+use dwell_plan::{FlowPlan, Job, PacePlan, Plan, Scheduling as Asked};
 use dwell_protocol::JobId;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
-use dwell_record::{Column, Kind, Placement, Scheduling, Summary, Waiting};
+use dwell_record::{
+    Batch, Column, Departing, Kind, Packets, Placement, Scheduling, Summary, Waiting,
+};
 use dwell_store::{HostWriter, Ingested, Role, TrialRow};
 
 use crate::incoming::{Incoming, Segment};
@@ -16,6 +18,9 @@ use crate::links::Passed;
 use crate::machine::Outcome;
 use crate::runner::{Runner, RunnerError, TrialEnd};
 use crate::way::{self, Around};
+
+/// Rows of paced packets that are taken in at once.
+const BATCH: usize = 1 << 14;
 
 const DAMAGED: &str = "its samples were damaged on their way";
 
@@ -29,6 +34,10 @@ impl Runner<'_> {
         mut incoming: BTreeMap<JobId, Incoming>,
     ) -> Result<Option<TrialEnd>, RunnerError> {
         let mut failure = outcome.failure.take();
+        if let (true, Some(_), Some(reason)) = (outcome.unsupported, &plan.pace, &failure) {
+            self.store.end_trial_not_run(trial, reason, &outcome.told)?;
+            return Ok(Some(TrialEnd::NotRun(reason.clone())));
+        }
         let mut segments = Vec::new();
         for (job, planned) in &outcome.pulled {
             match incoming.remove(job).map(Incoming::finish).transpose()?.flatten() {
@@ -63,7 +72,10 @@ impl Runner<'_> {
                 let place = &mut summary.environment.placement.far;
                 *place = place.take().or(far);
             }
-            let (samples, damage) = self.ingest(trial, &planned.node, segment, &mut host)?;
+            let (samples, damage) = match &plan.pace {
+                None => self.ingest(trial, &planned.node, segment, &mut host)?,
+                Some(_) => self.ingest_departures(trial, planned, segment, &outcome, &mut host)?,
+            };
             ingested = Some(samples);
             failure = failure.or(damage);
         }
@@ -77,9 +89,8 @@ impl Runner<'_> {
         }
         let measured = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
         let packets = measured.and_then(|(_, _, summary)| summary.packets);
-        if failure.is_none() && packets.is_none_or(|packets| packets.received + packets.late == 0) {
-            let what = if plan.flow.is_some() { "no packet arrived" } else { "no reply came" };
-            failure = Some(what.into());
+        if failure.is_none() {
+            failure = nothing_came(plan, packets).map(str::to_owned);
         }
         let Some(reason) = failure else {
             self.store.end_trial(trial, Ok(()), &outcome.told, ingested.as_ref())?;
@@ -104,6 +115,42 @@ impl Runner<'_> {
                 host.push(node, sample);
             }
         })?;
+        Ok((ingest.finish()?, damage(end).map(|what| format!("its segment of samples {what}"))))
+    }
+
+    /// Takes the departures of paced packets in: the gap before each, and how far it is from what the
+    /// schedule wanted.
+    fn ingest_departures(
+        &mut self,
+        trial: &TrialRow,
+        planned: &Planned,
+        segment: &Segment,
+        outcome: &Outcome,
+        host: &mut HostWriter,
+    ) -> Result<(Ingested, Option<String>), RunnerError> {
+        let told = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
+        let rung = told.and_then(|(_, _, summary)| summary.stamps.tx);
+        let mut departing = Departing::default();
+        // What is wrong with the segment is said when it is read again.
+        let _ = segment::read(&mut segment.open()?, &mut |record| match record {
+            Record::Sample(sample, bridge, _) => departing.take(sample, bridge.is_none()),
+            Record::Host(sample) => host.push(&planned.node, sample),
+            _ => {}
+        });
+        let departed = departing.by(rung);
+        let mut ingest =
+            self.store.ingest_columns(&self.run, trial, &Column::PACED)?.with_figures();
+        let mut batch = Batch::default();
+        let mut full = Ok(());
+        let end = segment::read(&mut segment.open()?, &mut |record| {
+            let Record::Sample(sample, bridge, near) = record else { return };
+            departed.push(&mut batch, sample, bridge, near);
+            if batch.len() == BATCH && full.is_ok() {
+                full = ingest.push(std::mem::take(&mut batch));
+            }
+        });
+        full?;
+        ingest.push(batch)?;
         Ok((ingest.finish()?, damage(end).map(|what| format!("its segment of samples {what}"))))
     }
 
@@ -177,6 +224,20 @@ impl Runner<'_> {
         };
         let summary = way::summary(&join, &around, ingested.columns.figures());
         Ok((Some((ingested, summary)), None))
+    }
+}
+
+/// Why a trial without any packet that counts has failed; `None` where there is one.
+fn nothing_came(plan: &Plan, packets: Option<Packets>) -> Option<&'static str> {
+    let came = packets.map_or(0, |packets| packets.received + packets.late);
+    let sent = packets.map_or(0, |packets| packets.sent);
+    match (&plan.flow, &plan.pace) {
+        (Some(_), _) => (came == 0).then_some("no packet arrived"),
+        (None, Some(PacePlan { sink: true, .. })) if sent > 0 => {
+            (came == 0).then_some("no packet arrived at the sink")
+        }
+        (None, Some(_)) => (sent == 0).then_some("no packet left"),
+        (None, None) => (came == 0).then_some("no reply came"),
     }
 }
 

@@ -290,7 +290,7 @@ impl Store {
         transaction.execute("DELETE FROM series WHERE trial_id = ?1", [trial.id])?;
         transaction.execute(
             "UPDATE trials SET state = 'running', reason = NULL, started = ?2, finished = NULL,
-             first_ns = NULL, samples = NULL, samples_crc32 = NULL WHERE id = ?1",
+             first_ns = NULL, samples = NULL, samples_crc32 = NULL, not_run = 0 WHERE id = ?1",
             params![trial.id, time_text(jiff::Timestamp::now())],
         )?;
         transaction.commit()?;
@@ -406,7 +406,8 @@ impl Store {
             }
         }
         transaction.execute(
-            "UPDATE trials SET state = ?2, reason = ?3, finished = ?4, first_ns = ?5, samples = ?6,
+            "UPDATE trials SET state = CASE ?2 WHEN 'not-run' THEN 'failed' ELSE ?2 END,
+             not_run = (?2 = 'not-run'), reason = ?3, finished = ?4, first_ns = ?5, samples = ?6,
              samples_crc32 = ?7 WHERE id = ?1",
             params![
                 trial.id,
@@ -481,9 +482,10 @@ impl Store {
                     state, started, finished, lab, dwell,
                     (SELECT count(*) FROM trials WHERE run_id = runs.id),
                     (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'finished'),
-                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'failed'),
+                    (SELECT count(*) FROM trials
+                     WHERE run_id = runs.id AND state = 'failed' AND NOT not_run),
                     lab_files,
-                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'not-run')
+                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND not_run)
              FROM runs LEFT JOIN plans ON plans.id = runs.plan_id {which}"
         ))?;
         let mut rows = select.query(params)?;
@@ -511,7 +513,7 @@ impl Store {
     /// The catalogue cannot be read.
     pub fn trials(&self, run: &RunRow) -> Result<Vec<TrialRow>, StoreError> {
         let mut select = self.db.prepare(
-            "SELECT id, number, cell, repetition, position, state, reason, parameters, first_ns,
+            "SELECT id, number, cell, repetition, position, CASE WHEN not_run THEN 'not-run' ELSE state END, reason, parameters, first_ns,
                     samples, samples_crc32
              FROM trials WHERE run_id = ?1 ORDER BY number",
         )?;
