@@ -69,6 +69,10 @@ fn summaries(run: &RunData) -> impl Iterator<Item = &Summary> {
 }
 
 /// A plan of a later version may not be read; then trials have to do.
+pub(crate) fn plan(run: &RunData) -> Option<Plan> {
+    run.plan.as_ref().and_then(read)
+}
+
 fn read(plan: &PlanData) -> Option<Plan> {
     let mut source = Source::parse(&plan.text).ok()?;
     plan.settings.iter().try_for_each(|setting| source.set(setting)).ok()?;

@@ -144,6 +144,17 @@ const fn port() -> u16 {
     PORT
 }
 
+impl PaceKind {
+    /// The name, as a plan writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pair => "pair",
+            Self::Train => "train",
+            Self::Poisson => "poisson",
+        }
+    }
+}
+
 impl PacePlan {
     /// The size, where exactly one is named.
     pub fn named_size(&self) -> Option<PaceSize> {

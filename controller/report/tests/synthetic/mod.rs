@@ -1,5 +1,7 @@
 //! Runs made of seeded random delays, in the shape in which the store hands them over.
 
+pub(crate) mod paced;
+
 use std::collections::BTreeMap;
 
 use dwell_engine::stamps::Rung;
@@ -132,6 +134,7 @@ pub(crate) fn run(id: &str, name: &str, title: Option<&str>, axes: Vec<Axis>) ->
         packets: Vec::new(),
         host: None,
         plan: None,
+        accurate: None,
     }
 }
 
