@@ -2,12 +2,14 @@
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
+#[path = "synthetic/paced.rs"]
+mod trains;
 
 use dwell_report::data::{RunData, TrialState};
 use dwell_report::{
     Verdict, findings, main_metric, page, rates_of_runs, verdict_table, verdict_words, verdicts,
 };
-use synthetic::paced::paces;
+use trains::paces;
 
 /// The largest rates of an engine in Mbit/s, without and beside 25 flows, of 200 and 1500 B each.
 fn of(run: &RunData, engine: &str) -> Vec<Option<u64>> {

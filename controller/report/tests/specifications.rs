@@ -2,6 +2,8 @@
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
+#[path = "synthetic/paced.rs"]
+mod trains;
 
 use std::sync::LazyLock;
 
@@ -390,7 +392,7 @@ fn nodes_of_a_lab_are_drawn_as_the_one_machine_that_they_are() {
 
 #[test]
 fn a_run_of_paced_packets_has_what_s2_drew_and_the_errors_of_gaps() {
-    let all = figures(&synthetic::paced::paces(&[]));
+    let all = figures(&trains::paces(&[]));
     check(&all);
     let expected =
         ["largest-rates", "rates-0", "rates-25", "pairs", "gap-errors-0", "gap-errors-25"];
@@ -410,11 +412,11 @@ fn a_run_of_paced_packets_has_what_s2_drew_and_the_errors_of_gaps() {
         assert_eq!(drawn(id).contains(device), there, "{id}: {device}");
     }
     // Of pairs alone there are their gaps; several links are not drawn as one.
-    let pairs = figures(&synthetic::paced::paces(&["matrix.pattern=[\"pair\"]"]));
+    let pairs = figures(&trains::paces(&["matrix.pattern=[\"pair\"]"]));
     check(&pairs);
     assert_eq!(ids(&pairs), ["pairs"]);
     let links = "matrix.\"topology.link.rate\"=[\"50Mbit/s\", \"none\"]";
-    let several = figures(&synthetic::paced::paces(&[links]));
+    let several = figures(&trains::paces(&[links]));
     check(&several);
     assert_eq!(several.iter().filter(|figure| figure.id.starts_with("rates-25")).count(), 2);
     assert!(several.iter().any(|figure| figure.title.ends_with("n1, topology.link.rate none")));

@@ -10,7 +10,7 @@ use dwell_report::data::{PlanData, RunData, Series, TrialData, TrialState};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{axis, run, steps, summary};
+use crate::synthetic::{axis, load, run, steps, summary};
 
 const SHORT: &str = include_str!("../../../../plans/send-accuracy-short.toml");
 
@@ -19,8 +19,8 @@ const SHORT: &str = include_str!("../../../../plans/send-accuracy-short.toml");
 const PUNCTUAL: [(&str, f64); 5] = [
     ("sleep", 60e3),
     ("spin", 300.0),
-    ("sleep-spin", 400.0),
-    ("sendmmsg", 400.0),
+    ("sleep-spin", 3e3),
+    ("sendmmsg", 3e3),
     ("packet-ring", 200.0),
 ];
 
@@ -34,7 +34,7 @@ pub(crate) fn of(text: &str, settings: &[&str]) -> RunData {
     let mut source = Source::parse(text).unwrap();
     settings.iter().for_each(|setting| source.set(setting).unwrap());
     let expansion = expand(&source, 1).unwrap();
-    let axes = expansion.axes().iter().map(|one| {
+    let axes = expansion.axes().into_iter().map(|one| {
         let labels = one.labels();
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         axis(&one.name, &labels, one.numbers())
@@ -139,7 +139,7 @@ fn pairs(summary: &mut Summary, error: f64, bits: f64) {
 }
 
 fn cross(flows: u32) -> Summary {
-    let mut load = super::load("traffic");
+    let mut load = load("traffic");
     let asked = f64::from(flows) * 1e6;
     load.parameters =
         [("flows".to_owned(), flows.into()), ("rate_bps".to_owned(), asked.into())].into();

@@ -12,8 +12,8 @@ use dwell_record::{Scalar, Summary};
 use dwell_stats::{Metric, RoundTrip};
 
 use super::spool::Spool;
-use crate::Failure;
 use crate::ping::{Observer, Outputs, SampleFile};
+use crate::{Exit, Failure};
 
 /// Everything that was asked for has ended within this time after the pipe's end.
 const PATIENCE: Duration = Duration::from_millis(900);
