@@ -162,6 +162,7 @@ mod tests {
             done: 0,
             all: 1,
             cell: String::new(),
+            not_run: Vec::new(),
             estimate: Some(Nanos::from_secs(10)),
         };
         let left = |progress: &Progress, at| progress.left(after(at)).map(|left| left.as_secs());
