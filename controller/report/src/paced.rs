@@ -91,7 +91,7 @@ fn only_engine(run: &RunData, plan: Option<&Plan>) -> Option<String> {
         .trials
         .iter()
         .filter(|trial| engine(trial, pace) == auto)
-        .filter_map(|trial| Some(trial.summary.as_ref()?.engine.clone()));
+        .filter_map(|trial| Some(text(trial.summary.as_ref()?, "engine_used")?.to_owned()));
     let first = used.next()?;
     used.all(|other| other == first).then_some(first)
 }

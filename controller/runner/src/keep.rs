@@ -7,7 +7,7 @@ use dwell_plan::{FlowPlan, Job, PacePlan, Plan, Scheduling as Asked};
 use dwell_protocol::JobId;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{
-    Batch, Column, Departing, Kind, Packets, Placement, Scheduling, Summary, Waiting,
+    Batch, Column, Departing, Kind, Placement, Scalar, Scheduling, Summary, Waiting,
 };
 use dwell_store::{HostWriter, Ingested, Role, TrialRow};
 
@@ -72,9 +72,12 @@ impl Runner<'_> {
                 let place = &mut summary.environment.placement.far;
                 *place = place.take().or(far);
             }
-            let (samples, damage) = match &plan.pace {
-                None => self.ingest(trial, &planned.node, segment, &mut host)?,
-                Some(_) => self.ingest_departures(trial, planned, segment, &outcome, &mut host)?,
+            let told = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
+            let (samples, damage) = match (&plan.pace, told) {
+                (Some(_), Some((_, _, sender))) => {
+                    self.ingest_departures(trial, planned, segment, sender, &mut host)?
+                }
+                _ => self.ingest(trial, &planned.node, segment, &mut host)?,
             };
             ingested = Some(samples);
             failure = failure.or(damage);
@@ -88,9 +91,9 @@ impl Runner<'_> {
             summary.values.extend(ingested.iter().flat_map(|samples| samples.columns.intervals()));
         }
         let measured = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
-        let packets = measured.and_then(|(_, _, summary)| summary.packets);
         if failure.is_none() {
-            failure = nothing_came(plan, packets).map(str::to_owned);
+            let summary = measured.map(|(_, _, summary)| summary);
+            failure = nothing_came(plan, summary).map(str::to_owned);
         }
         let Some(reason) = failure else {
             self.store.end_trial(trial, Ok(()), &outcome.told, ingested.as_ref())?;
@@ -125,11 +128,9 @@ impl Runner<'_> {
         trial: &TrialRow,
         planned: &Planned,
         segment: &Segment,
-        outcome: &Outcome,
+        sender: &Summary,
         host: &mut HostWriter,
     ) -> Result<(Ingested, Option<String>), RunnerError> {
-        let told = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
-        let rung = told.and_then(|(_, _, summary)| summary.stamps.tx);
         let mut departing = Departing::default();
         // What is wrong with the segment is said when it is read again.
         let _ = segment::read(&mut segment.open()?, &mut |record| match record {
@@ -137,7 +138,7 @@ impl Runner<'_> {
             Record::Host(sample) => host.push(&planned.node, sample),
             _ => {}
         });
-        let departed = departing.by(rung);
+        let departed = departing.by(sender);
         let mut ingest =
             self.store.ingest_columns(&self.run, trial, &Column::PACED)?.with_figures();
         let mut batch = Batch::default();
@@ -228,15 +229,18 @@ impl Runner<'_> {
 }
 
 /// Why a trial without any packet that counts has failed; `None` where there is one.
-fn nothing_came(plan: &Plan, packets: Option<Packets>) -> Option<&'static str> {
+fn nothing_came(plan: &Plan, measured: Option<&Summary>) -> Option<&'static str> {
+    let packets = measured.and_then(|summary| summary.packets);
     let came = packets.map_or(0, |packets| packets.received + packets.late);
-    let sent = packets.map_or(0, |packets| packets.sent);
+    // Without a sink nobody knows what became of packets, only that they left.
+    let left = measured.and_then(|summary| summary.values.get("packets").copied().flatten());
+    let sent = packets.map_or(left.map_or(0.0, Scalar::as_f64), |packets| packets.sent as f64);
     match (&plan.flow, &plan.pace) {
         (Some(_), _) => (came == 0).then_some("no packet arrived"),
-        (None, Some(PacePlan { sink: true, .. })) if sent > 0 => {
+        (None, Some(PacePlan { sink: true, .. })) if sent > 0.0 => {
             (came == 0).then_some("no packet arrived at the sink")
         }
-        (None, Some(_)) => (sent == 0).then_some("no packet left"),
+        (None, Some(_)) => (sent == 0.0).then_some("no packet left"),
         (None, None) => (came == 0).then_some("no reply came"),
     }
 }

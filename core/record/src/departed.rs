@@ -9,6 +9,7 @@ use dwell_units::Pairing;
 
 use crate::batch::Batch;
 use crate::column::Column;
+use crate::summary::Summary;
 
 /// Packets, taken in one by one in any order. 40 B of memory for each.
 #[derive(Clone, Debug, Default)]
@@ -69,14 +70,19 @@ impl Departing {
         }
     }
 
-    /// All of them by stamps of one kind: the program's own where `rung` is that of the program, else
-    /// the kernel's of this machine or of the far end, whichever more packets have.
-    pub fn by(self, rung: Option<Rung>) -> Departed {
+    /// All of them by the stamps that the summary names as departures; where it names none, by those
+    /// of its rung: the program's own, or else the kernel's of this machine or of the far end,
+    /// whichever more packets have.
+    pub fn by(self, summary: &Summary) -> Departed {
         let count = |of: fn(&Packet) -> Option<i64>| self.packets.iter().filter_map(of).count();
-        let stamp = match rung {
-            None | Some(Rung::User) => Stamp::App,
-            Some(_) if count(|packet| packet.far) > count(|packet| packet.kernel) => Stamp::Far,
-            Some(_) => Stamp::Kernel,
+        let named = summary.parameters.get("departures").and_then(serde_json::Value::as_str);
+        let stamp = match (named, summary.stamps.tx) {
+            (Some("tx_app"), _) => Stamp::App,
+            (Some("tx_kernel" | "tap"), _) => Stamp::Kernel,
+            (Some("sink"), _) => Stamp::Far,
+            (_, None | Some(Rung::User)) => Stamp::App,
+            _ if count(|packet| packet.far) > count(|packet| packet.kernel) => Stamp::Far,
+            _ => Stamp::Kernel,
         };
         let packet = |packet: &Packet| {
             let left = match stamp {
@@ -133,6 +139,9 @@ mod tests {
 
     use super::*;
     use crate::columns::Columns;
+    use crate::environment::Environment;
+    use crate::summary::{Kind, Stamps};
+    use crate::trust::Trust;
 
     const BRIDGE: Pairing = Pairing {
         real: Instant::from_nanos(1_000_000),
@@ -159,10 +168,27 @@ mod tests {
         }
     }
 
+    fn summary(rung: Rung, departures: Option<&str>) -> Summary {
+        let named = departures.map(|name| ("departures".to_owned(), name.into()));
+        Summary {
+            kind: Kind::Pace,
+            target: String::new(),
+            parameters: named.into_iter().collect(),
+            packets: None,
+            metrics: Default::default(),
+            values: Default::default(),
+            stamps: Stamps { tx: Some(rung), rx: None, near: None },
+            engine: String::new(),
+            trains: Vec::new(),
+            trust: Trust::default(),
+            environment: Environment::default(),
+        }
+    }
+
     fn departed(packets: &[Sample], rung: Rung) -> Departed {
         let mut departing = Departing::default();
         packets.iter().rev().for_each(|packet| departing.take(packet, false));
-        departing.by(Some(rung))
+        departing.by(&summary(rung, None))
     }
 
     #[test]
@@ -212,6 +238,11 @@ mod tests {
         let mut batch = Batch::default();
         gaps.push(&mut batch, &packets[1], Some(&BRIDGE), Rung::KernelSw);
         assert_eq!(batch.number(0, Column::ScheduleError), None, "two clocks");
+        // The sender may say that it took the fewer ones all the same.
+        let mut departing = Departing::default();
+        packets.iter().for_each(|packet| departing.take(packet, false));
+        let gaps = departing.by(&summary(Rung::KernelSw, Some("tx_kernel")));
+        assert_eq!([gaps.gap(1), gaps.gap(2)], [None; 2]);
         // By the program's clock all packets are as due.
         let gaps = departed(&packets, Rung::User);
         assert_eq!([gaps.gap(1), gaps.gap(2)], [Some((100, 0)), Some((100, 0))]);
