@@ -147,7 +147,8 @@ fn of_file(run: &RunData) -> Option<String> {
 }
 
 fn departures(run: &RunData, pace: &PacePlan) -> String {
-    let engines = value(run, &["engine", "pace.engine"], || pace.engine.name().to_owned());
+    let engines = varied(run, &["engine", "pace.engine"])
+        .map_or_else(|| pace.engine.name().to_owned(), |axis| axis.values.join(", "));
     let stamped = match pace.sink {
         true => "which stamps what arrives",
         false => "where nobody listens",
@@ -175,9 +176,14 @@ fn paced_packets(run: &RunData, pace: &PacePlan) -> Option<String> {
 fn trains(run: &RunData, pace: &PacePlan) -> String {
     let (count, repeat) = (pace.count, pace.repeat);
     let trains = || {
-        let rate = value(run, &["rate", "pace.rate"], || {
-            pace.rate.map_or_else(|| "no rate".to_owned(), spaced)
-        });
+        let rate = varied(run, &["rate", "pace.rate"]).map_or_else(
+            || pace.rate.map_or_else(|| "no rate".to_owned(), spaced),
+            |axis| {
+                // Pairs have none.
+                let rates = axis.values.iter().filter(|value| *value != "none");
+                rates.cloned().collect::<Vec<_>>().join(", ")
+            },
+        );
         let shorter = varied(run, &["count", "pace.count"])
             .map_or_else(String::new, |axis| format!(" (in some trials {})", values(axis)));
         let gaps = if pace.pattern == PaceKind::Poisson { ", Poisson gaps" } else { "" };

@@ -77,13 +77,31 @@ fn name(node: &str, others: &BTreeMap<String, String>) -> String {
 pub fn verdict_table(run: &RunData) -> Table {
     let mut table =
         Table::new(["node", "engine", "IP packet", "cross flows", "largest rate", "why not more"]);
-    for verdict in verdicts(run) {
+    let all = verdicts(run);
+    let mut not_run: Vec<(String, &str)> = Vec::new();
+    for verdict in &all {
+        let node = name(&verdict.node, &verdict.parameters);
+        let engine = verdict.engine.as_str();
+        let same = |other: &&RateVerdict| {
+            (&other.node, &other.parameters, other.engine.as_str())
+                == (&verdict.node, &verdict.parameters, engine)
+        };
+        // An engine that a node does not have is one row.
+        if all.iter().filter(same).all(|other| other.verdict == Verdict::NotRun) {
+            if !not_run.contains(&(node.clone(), engine)) {
+                let reason = verdict.reason.clone().unwrap_or_default();
+                let [size, flows] = ["all", "all"].map(str::to_owned);
+                table.row([node.clone(), engine.to_owned(), size, flows, rate(verdict), reason]);
+                not_run.push((node, engine));
+            }
+            continue;
+        }
         table.row([
             name(&verdict.node, &verdict.parameters),
             verdict.engine.clone(),
             Bytes(verdict.ip_size).to_string(),
             verdict.flows.to_string(),
-            rate(&verdict),
+            rate(verdict),
             verdict.reason.clone().unwrap_or_else(|| "the largest tried".to_owned()),
         ]);
     }

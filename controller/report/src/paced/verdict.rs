@@ -124,8 +124,11 @@ fn verdict(sender: &Sender, trials: &[&Paced], tolerance: &Tolerance) -> RateVer
     let not_run = trials.iter().all(|paced| paced.trial.state == TrialState::NotRun);
     let largest = largest_rate(judged.iter().copied());
     let (verdict, reason) = if not_run {
-        let first = trials.first().and_then(|paced| paced.trial.reason.clone());
-        (Verdict::NotRun, first)
+        let first = trials.first().and_then(|paced| paced.trial.reason.as_deref());
+        // Which node it was stands beside it.
+        let of_job = format!("pace on {}: ", sender.node);
+        let reason = first.map(|text| text.strip_prefix(&of_job).unwrap_or(text).to_owned());
+        (Verdict::NotRun, reason)
     } else {
         let limit = judged.iter().find(|(_, accuracy)| *accuracy != Accuracy::Accurate);
         let reason = limit.map(|(rate, accuracy)| format!("{rate}: {accuracy}"));

@@ -96,7 +96,7 @@ fn panel(
     json!({
         "title": {"text": capital(beside(flows)), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
         "data": {"values": values},
-        "width": WIDTH, "height": {"step": 22},
+        "width": WIDTH, "height": {"step": 26, "for": "position"},
         "mark": {"type": "point", "filled": true, "size": 80, "opacity": 0.85, "tooltip": true},
         "encoding": {
             "x": {

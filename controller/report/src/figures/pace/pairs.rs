@@ -45,7 +45,7 @@ pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
         json!({
             "title": {"text": format!("IP packets of {size} B"), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
             "data": {"values": rows},
-            "width": WIDTH, "height": {"step": 30},
+            "width": WIDTH, "height": {"step": 26, "for": "position"},
             "encoding": {
                 "y": {
                     "field": "engine", "type": "nominal", "sort": engines,
