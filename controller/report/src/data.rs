@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 pub use crate::host::{HostData, HostGather, HostSeries, HostWanted, Quantity};
+use dwell_plan::Accurate;
 use dwell_record::Summary;
 pub use dwell_record::series::{Hampel, Point, Series, Step, TimeBin};
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,9 @@ pub struct RunData {
     /// The plan that was run; `None` for imports.
     #[serde(default)]
     pub plan: Option<PlanData>,
+    /// When a sender is accurate, where it is to be judged otherwise than the plan says.
+    #[serde(default)]
+    pub accurate: Option<Accurate>,
 }
 
 /// A plan, as it was read.
@@ -123,6 +127,7 @@ impl RunData {
             packets: Vec::new(),
             host: None,
             plan: self.plan.clone(),
+            accurate: self.accurate,
         }
     }
 }
@@ -153,6 +158,8 @@ pub enum TrialState {
     Finished,
     /// Failed, with a reason.
     Failed,
+    /// What it asks for is not to be had on its node, for a reason.
+    NotRun,
 }
 
 /// One trial.

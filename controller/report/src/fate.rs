@@ -34,7 +34,7 @@ const ONE_WAY: [&str; 2] = ["iperf2", "d-itg"];
 impl Fate {
     pub(crate) fn of(run: &RunData) -> Self {
         let one_way = |s: &Summary| match s.kind {
-            Kind::Relay => true,
+            Kind::Relay | Kind::Pace => true,
             Kind::Import => ONE_WAY.contains(&s.engine.as_str()),
             _ => false,
         };

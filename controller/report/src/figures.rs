@@ -14,6 +14,7 @@ mod host;
 mod jitter;
 mod loss;
 mod overlay;
+mod pace;
 mod parts;
 mod percentiles;
 mod relays;
@@ -25,6 +26,7 @@ use crate::figure::Figure;
 use crate::group::{self, Group};
 use crate::measured;
 use crate::metric;
+use crate::paced;
 use crate::quantity::Unit;
 
 pub(crate) use boxes::boxes;
@@ -75,6 +77,11 @@ impl<'a> Subject<'a> {
 /// a relay); repetitions of a cell are merged, failed trials left out. Of a run over modes of relaying
 /// each figure is about the modes, with all that it does not show held at one level.
 pub fn figures(run: &RunData) -> Vec<Figure> {
+    if paced::is_paced(run) {
+        let mut figures = pace::pace(run);
+        number_doubles(&mut figures);
+        return figures;
+    }
     let mut figures = Vec::new();
     let of_modes = !modes(run).is_empty();
     match Subject::of(run) {

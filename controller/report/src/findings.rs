@@ -1,5 +1,6 @@
 //! What a run says, in sentences: the same ones for the terminal and for the page.
 
+mod pace;
 mod relay;
 
 use dwell_stats::{Quantile, share_interval};
@@ -13,6 +14,7 @@ use crate::figures::{Subject, capital, modes};
 use crate::group::{self, Group};
 use crate::host;
 use crate::measured;
+use crate::paced;
 use crate::quantity::{count, delay_ns, share, things};
 use crate::trust;
 use crate::witness;
@@ -31,6 +33,9 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut say = |id: String, text: String| findings.push(Finding { id, text });
     match Subject::of(run) {
+        _ if paced::is_paced(run) => {
+            pace::paces(run).into_iter().for_each(|Finding { id, text }| say(id, text));
+        }
         Some(subject) => {
             say("delay".into(), delays(&subject));
             relay::relays(run).into_iter().for_each(|Finding { id, text }| say(id, text));
@@ -138,6 +143,10 @@ fn losses(run: &RunData) -> Option<String> {
     let packets = all.packets().filter(|packets| packets.sent > 0)?;
     let fate = Fate::of(run);
     let gone = packets.lost.saturating_add(packets.late);
+    if gone == 0 && packets.received == 0 {
+        // Nobody was there who could have told.
+        return None;
+    }
     if gone == 0 {
         return Some(format!("None of {} was lost or late.", things(packets.sent, fate.probe)));
     }

@@ -21,6 +21,7 @@ mod machines;
 mod measured;
 mod metric;
 mod nlr;
+mod paced;
 mod page;
 mod quantity;
 mod shift;
@@ -41,5 +42,8 @@ pub use host::host_wanted;
 pub use machines::machines;
 pub use measured::{Measured, measured, mode_of};
 pub use metric::main_metric;
+pub use paced::{
+    RateVerdict, Verdict, rates_of_runs, tolerance, verdict_table, verdict_words, verdicts,
+};
 pub use page::{comparison_page, page};
 pub use sparks::sparks;

@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use dwell_plan::{FlowPlan, LinkPlan, Load, Order, PingPlan, Plan, RelayPlan, Relaying, Source};
+use dwell_plan::{
+    CrossPlan, FlowPlan, LinkPlan, Load, Order, PaceKind, PacePlan, PingPlan, Plan, RelayPlan,
+    Relaying, Source,
+};
 use dwell_record::{Kind, Summary};
 use serde::Serialize;
 
@@ -69,6 +72,10 @@ fn summaries(run: &RunData) -> impl Iterator<Item = &Summary> {
 }
 
 /// A plan of a later version may not be read; then trials have to do.
+pub(crate) fn plan(run: &RunData) -> Option<Plan> {
+    run.plan.as_ref().and_then(read)
+}
+
 fn read(plan: &PlanData) -> Option<Plan> {
     let mut source = Source::parse(&plan.text).ok()?;
     plan.settings.iter().try_for_each(|setting| source.set(setting)).ok()?;
@@ -77,6 +84,7 @@ fn read(plan: &PlanData) -> Option<Plan> {
 
 fn what(run: &RunData, plan: &Plan) -> Option<String> {
     match (&plan.ping, &plan.flow) {
+        _ if plan.pace.is_some() => plan.pace.as_ref().map(|pace| departures(run, pace)),
         (Some(ping), _) => Some(format!(
             "Round trips between two nodes: {} sends a probe, {} sends it back. {}",
             value(run, &["from", "ping.from"], || ping.from.clone()),
@@ -138,7 +146,76 @@ fn of_file(run: &RunData) -> Option<String> {
     })
 }
 
+fn departures(run: &RunData, pace: &PacePlan) -> String {
+    let engines = varied(run, &["engine", "pace.engine"])
+        .map_or_else(|| pace.engine.name().to_owned(), |axis| axis.values.join(", "));
+    let stamped = match pace.sink {
+        true => "which stamps what arrives",
+        false => "where nobody listens",
+    };
+    format!(
+        "Departures of packets that are to leave on time: {} sends to {}, {stamped}. Engines: {engines}.",
+        value(run, &["from", "pace.from"], || pace.from.clone()),
+        value(run, &["to", "pace.to"], || pace.to.clone()),
+    )
+}
+
+/// Sizes as they are named, and as IP packets.
+fn paced_packets(run: &RunData, pace: &PacePlan) -> Option<String> {
+    let names = ["size", "payload_size", "frame_size"];
+    let all = names.iter().find_map(|name| varied(run, &[name, &format!("pace.{name}")]));
+    let family = if pace.ipv6 { "IPv6" } else { "IPv4" };
+    let text = match (all, pace.packet_size()) {
+        (Some(axis), _) => values(axis),
+        (None, Some(size)) => size.to_string(),
+        (None, None) => return None,
+    };
+    Some(format!("{text}, {family}; a rate is over the size as named"))
+}
+
+fn trains(run: &RunData, pace: &PacePlan) -> String {
+    let (count, repeat) = (pace.count, pace.repeat);
+    let trains = || {
+        let rate = varied(run, &["rate", "pace.rate"]).map_or_else(
+            || pace.rate.map_or_else(|| "no rate".to_owned(), spaced),
+            |axis| {
+                // Pairs have none.
+                let rates = axis.values.iter().filter(|value| *value != "none");
+                rates.cloned().collect::<Vec<_>>().join(", ")
+            },
+        );
+        let shorter = varied(run, &["count", "pace.count"])
+            .map_or_else(String::new, |axis| format!(" (in some trials {})", values(axis)));
+        let gaps = if pace.pattern == PaceKind::Poisson { ", Poisson gaps" } else { "" };
+        format!("{repeat} trains of {count} packets{shorter} at {rate}{gaps}")
+    };
+    let pairs = || format!("{} pairs, {} apart", pace.pairs, spaced(pace.gap));
+    let sent = match varied(run, &["pattern", "pace.pattern"]) {
+        Some(_) => format!("{}; and {}", trains(), pairs()),
+        None if pace.pattern == PaceKind::Pair => pairs(),
+        None => trains(),
+    };
+    format!(
+        "{sent}, after {} to warm up, at times fixed in advance.",
+        things(pace.warm_up.into(), "train")
+    )
+}
+
+fn cross(run: &RunData, cross: &CrossPlan) -> String {
+    let flows = value(run, &["flows", "cross.flows"], || cross.flows.to_string());
+    format!(
+        "cross traffic from the same node: {flows} flows of {} each, {} packets, gaps {} by seed {}",
+        spaced(cross.rate),
+        spaced(cross.size),
+        cross.distribution,
+        cross.seed
+    )
+}
+
 fn packets(run: &RunData, plan: Option<&Plan>) -> Option<String> {
+    if let Some(pace) = plan.and_then(|plan| plan.pace.as_ref()) {
+        return paced_packets(run, pace);
+    }
     let bytes = |summary: &Summary| summary.parameters.get("payload_bytes")?.as_u64();
     let sizes: BTreeSet<u64> = summaries(run).filter_map(bytes).collect();
     let (first, last) = (sizes.first(), sizes.last());
@@ -167,6 +244,9 @@ fn sending(run: &RunData, plan: Option<&Plan>) -> Option<String> {
     let Some(plan) = plan else {
         return mode(run).map(str::to_owned);
     };
+    if let Some(pace) = &plan.pace {
+        return Some(trains(run, pace));
+    }
     if let Some(flow) = &plan.flow {
         let rate = value(run, &["rate", "flow.rate"], || spaced(flow.rate));
         let end = end(run, "packet", flow.count, flow.duration.map(|time| time.0));
@@ -251,8 +331,9 @@ fn loads(run: &RunData, plan: &Plan) -> Option<String> {
         Some(load) => format!("{name}: {}", load_in_words(load)),
         None => format!("{name}: nothing ran beside the measurement"),
     };
-    (!names.is_empty())
-        .then(|| format!("{}.", names.iter().map(said).collect::<Vec<_>>().join("; ")))
+    let mut all: Vec<String> = names.iter().map(said).collect();
+    all.extend(plan.cross.as_ref().map(|beside| cross(run, beside)));
+    (!all.is_empty()).then(|| format!("{}.", all.join("; ")))
 }
 
 fn load_in_words(load: &Load) -> String {

@@ -3,7 +3,7 @@
 use crate::data::{RunData, Series};
 
 /// A name in results, and how a sentence says it.
-const WORDS: [(&str, &str); 23] = [
+const WORDS: [(&str, &str); 24] = [
     ("rtt_ns", "round-trip delay"),
     ("node_delay_ns", "node delay"),
     ("node_delay_netfilter_ns", "node delay between netfilter's hooks"),
@@ -24,6 +24,7 @@ const WORDS: [(&str, &str); 23] = [
     ("link_in_ns", "delay of the link to the node"),
     ("link_out_ns", "delay of the link from the node"),
     ("receiver_in_ns", "delay in the receiver"),
+    ("gap_error_ns", "gap error"),
     ("gap_ns", "gap between packets"),
     ("ipdv_ns", "delay variation between successive packets"),
     ("schedule_error_ns", "schedule error"),

@@ -29,6 +29,7 @@ pub fn page(run: &RunData) -> String {
     let mut main = sections::trust(run, "Can these numbers be trusted?", "trust");
     main += &summary(&findings(run), &sections::failed(run));
     main += &sections::measured(run, "measured", "What was measured");
+    main += &sections::verdicts(run);
     main += &sections::claims(run);
     main += &self::figures_section(&figures);
     main += &sections::trials(run);
@@ -56,6 +57,7 @@ pub fn comparison_page(runs: &[RunData], metric: &str, findings: &[Finding]) -> 
         main += "</div>";
     }
     main += &summary(findings, "");
+    main += &sections::rates_of_runs(runs);
     main += &self::figures_section(&figures);
     main += sections::HOW_TO_READ;
     let about = format!("<p>{} runs on shared axes; the first is the baseline.</p>", runs.len());

@@ -274,9 +274,10 @@ fn plan(run: &RunData, summaries: &[&Summary]) -> Option<String> {
 }
 
 /// What a reader must know before quoting a number: the nodes' own warnings, those of the loads, and
-/// broken limits, each once, with the number of trials it holds for.
+/// broken limits, each once, with the number of trials it holds for. Those that differ in their numbers
+/// only are one, told with the numbers of the first.
 pub(crate) fn warnings(run: &RunData) -> Vec<String> {
-    let mut seen: Vec<(String, u64)> = Vec::new();
+    let mut seen: Vec<Told> = Vec::new();
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
     let mut trials = 0u64;
     for trial in group::finished(run) {
@@ -295,21 +296,46 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
         let own = summary.trust.warnings.iter().cloned();
         let mut said: Vec<String> = Vec::new();
         for warning in own.chain(broken(summary)).chain(loads).chain(cards) {
-            if said.contains(&warning) {
-                continue;
-            }
-            said.push(warning.clone());
-            let at = *index.entry(warning.clone()).or_insert_with(|| {
-                seen.push((warning, 0));
+            let shape = without_numbers(&warning);
+            let at = *index.entry(shape.clone()).or_insert_with(|| {
+                seen.push(Told { text: warning.clone(), trials: 0, differs: false });
                 seen.len() - 1
             });
-            seen[at].1 += 1;
+            seen[at].differs |= seen[at].text != warning;
+            if !said.contains(&shape) {
+                said.push(shape);
+                seen[at].trials += 1;
+            }
         }
     }
-    let said = |(text, n): (String, u64)| {
-        if trials > 1 { format!("{text} (in {n} of {})", things(trials, "trial")) } else { text }
+    let said = |Told { text, trials: n, differs }: Told| {
+        let numbers = if differs { ", with other numbers in others" } else { "" };
+        match trials > 1 {
+            true => format!("{text} (in {n} of {}{numbers})", things(trials, "trial")),
+            false => text,
+        }
     };
     seen.into_iter().map(said).collect()
+}
+
+/// A warning of some trials.
+struct Told {
+    /// As the first of them has it.
+    text: String,
+    trials: u64,
+    /// Others have other numbers.
+    differs: bool,
+}
+
+/// The text with every number that is a word of its own left out; names keep theirs.
+fn without_numbers(text: &str) -> String {
+    let number = |word: &&str| {
+        let bare = word.trim_matches(['(', ')', ',', ';', '%']);
+        !bare.is_empty() && bare.chars().all(|c| c.is_ascii_digit() || ".,-+".contains(c))
+    };
+    let words: Vec<&str> =
+        text.split(' ').map(|word| if number(&word) { "#" } else { word }).collect();
+    words.join(" ")
 }
 
 /// Whether every finished trial says how its schedule was kept: then silence means that nothing was

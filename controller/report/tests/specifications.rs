@@ -2,6 +2,8 @@
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
+#[path = "synthetic/paced.rs"]
+mod trains;
 
 use std::sync::LazyLock;
 
@@ -386,4 +388,36 @@ fn nodes_of_a_lab_are_drawn_as_the_one_machine_that_they_are() {
     assert_eq!(of("interrupts"), ["the one machine"]);
     assert_eq!(of("run-queue wait, measuring process"), ["n1", "n2"]);
     assert_eq!(of("received signal"), ["n1", "n2"], "an interface belongs to its namespace");
+}
+
+#[test]
+fn a_run_of_paced_packets_has_what_s2_drew_and_the_errors_of_gaps() {
+    let all = figures(&trains::paces(&[]));
+    check(&all);
+    let expected =
+        ["largest-rates", "rates-0", "rates-25", "pairs", "gap-errors-0", "gap-errors-25"];
+    assert_eq!(ids(&all), expected);
+    let drawn = |id: &str| {
+        let figure = all.iter().find(|figure| figure.id == id).unwrap();
+        figure.spec.to_string()
+    };
+    // S2's boards stand in the figures where S2 has numbers.
+    for (id, device, there) in [
+        ("largest-rates", "Raspberry Pi II (B)", true),
+        ("rates-0", "ECS LIVA (S2)", true),
+        ("rates-0", "Raspberry Pi I (B) (S2)", true),
+        ("rates-25", "ECS LIVA (S2)", true),
+        ("rates-25", "Raspberry Pi I (B) (S2)", false),
+    ] {
+        assert_eq!(drawn(id).contains(device), there, "{id}: {device}");
+    }
+    // Of pairs alone there are their gaps; several links are not drawn as one.
+    let pairs = figures(&trains::paces(&["matrix.pattern=[\"pair\"]"]));
+    check(&pairs);
+    assert_eq!(ids(&pairs), ["pairs"]);
+    let links = "matrix.\"topology.link.rate\"=[\"50Mbit/s\", \"none\"]";
+    let several = figures(&trains::paces(&[links]));
+    check(&several);
+    assert_eq!(several.iter().filter(|figure| figure.id.starts_with("rates-25")).count(), 2);
+    assert!(several.iter().any(|figure| figure.title.ends_with("n1, topology.link.rate none")));
 }

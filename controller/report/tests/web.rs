@@ -2,6 +2,8 @@
 //! a browser. Both say SKIP and why where npm or chromium is missing.
 
 mod synthetic;
+#[path = "synthetic/paced.rs"]
+mod trains;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -94,9 +96,10 @@ fn pages_work_in_a_browser() {
     assert!(ran.status.success(), "{said}");
 }
 
-/// Figures that only runs of relays, or with what machines did, have.
-const DRAWN_ELSEWHERE: [(&str, &[&str]); 2] = [
+/// Figures that only runs of relays, of paced packets, or with what machines did, have.
+const DRAWN_ELSEWHERE: [(&str, &[&str]); 3] = [
     ("machines.html", &["host"]),
+    ("paces.html", &["largest-rates", "rates-0", "rates-25", "pairs", "gap-errors-0"]),
     (
         "relays.html",
         &[
@@ -132,6 +135,7 @@ fn write_pages(folder: &Path) {
         ("loads.html", page(&loads)),
         ("relays.html", page(&relays())),
         ("machines.html", page(&synthetic::with_machines("n2"))),
+        ("paces.html", page(&trains::paces(&[]))),
         ("sweep.html", page(&synthetic::sweep())),
         ("lost.html", page(&lost)),
         ("empty.html", page(&synthetic::run("20261121-3", "nothing", None, Vec::new()))),

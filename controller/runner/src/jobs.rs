@@ -1,6 +1,7 @@
 //! Which jobs a trial needs, on which nodes.
 
 mod flow;
+mod pace;
 
 use dwell_plan::{
     CpuJob, Job, PingJob, PingPlan, Place, Plan, ReflectJob, SinkJob, Stamps, TrafficHeader,
@@ -47,10 +48,11 @@ pub struct Servers {
 
 /// The jobs that a trial of this plan needs.
 pub fn jobs(plan: &Plan) -> Servers {
-    match (&plan.ping, &plan.flow) {
-        (Some(ping), _) => ping_jobs(plan, ping),
-        (None, Some(flow)) => flow::jobs(plan, flow),
-        (None, None) => unreachable!("a plan that was read has one of them"),
+    match (&plan.ping, &plan.flow, &plan.pace) {
+        (Some(ping), ..) => ping_jobs(plan, ping),
+        (None, Some(flow), _) => flow::jobs(plan, flow),
+        (None, None, Some(pace)) => pace::jobs(plan, pace),
+        (None, None, None) => unreachable!("a plan that was read has one of them"),
     }
 }
 
@@ -119,8 +121,8 @@ struct Loads {
 }
 
 fn loads(plan: &Plan, ipv6: bool) -> Loads {
-    let load = plan.load();
-    let mut receivers: Vec<&String> = load.traffic.iter().map(|traffic| &traffic.to).collect();
+    let (load, traffic) = (plan.load(), plan.traffic());
+    let mut receivers: Vec<&String> = traffic.iter().map(|traffic| &traffic.to).collect();
     receivers.sort();
     receivers.dedup();
     let sinks = receivers.into_iter().map(|node| Planned {
@@ -140,7 +142,7 @@ fn loads(plan: &Plan, ipv6: bool) -> Loads {
         samples: false,
         optional: false,
     });
-    let sources = load.traffic.iter().map(|traffic| Planned {
+    let sources = traffic.iter().map(|traffic| Planned {
         node: traffic.from.clone(),
         job: Job::Traffic(TrafficJob {
             url: format!("udp://{}:{SINK_PORT}", traffic.to),

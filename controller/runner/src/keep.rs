@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use dwell_plan::{FlowPlan, Job, Plan, Scheduling as Asked};
+use dwell_plan::{FlowPlan, Job, PacePlan, Plan, Scheduling as Asked};
 use dwell_protocol::JobId;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
-use dwell_record::{Column, Kind, Placement, Scheduling, Summary, Waiting};
+use dwell_record::{
+    Batch, Column, Departing, Kind, Placement, Scalar, Scheduling, Summary, Waiting,
+};
 use dwell_store::{HostWriter, Ingested, Role, TrialRow};
 
 use crate::incoming::{Incoming, Segment};
@@ -16,6 +18,9 @@ use crate::links::Passed;
 use crate::machine::Outcome;
 use crate::runner::{Runner, RunnerError, TrialEnd};
 use crate::way::{self, Around};
+
+/// Rows of paced packets that are taken in at once.
+const BATCH: usize = 1 << 14;
 
 const DAMAGED: &str = "its samples were damaged on their way";
 
@@ -29,6 +34,10 @@ impl Runner<'_> {
         mut incoming: BTreeMap<JobId, Incoming>,
     ) -> Result<Option<TrialEnd>, RunnerError> {
         let mut failure = outcome.failure.take();
+        if let (true, Some(_), Some(reason)) = (outcome.unsupported, &plan.pace, &failure) {
+            self.store.end_trial_not_run(trial, reason, &outcome.told)?;
+            return Ok(Some(TrialEnd::NotRun(reason.clone())));
+        }
         let mut segments = Vec::new();
         for (job, planned) in &outcome.pulled {
             match incoming.remove(job).map(Incoming::finish).transpose()?.flatten() {
@@ -63,7 +72,13 @@ impl Runner<'_> {
                 let place = &mut summary.environment.placement.far;
                 *place = place.take().or(far);
             }
-            let (samples, damage) = self.ingest(trial, &planned.node, segment, &mut host)?;
+            let told = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
+            let (samples, damage) = match (&plan.pace, told) {
+                (Some(_), Some((_, _, sender))) => {
+                    self.ingest_departures(trial, planned, segment, sender, &mut host)?
+                }
+                _ => self.ingest(trial, &planned.node, segment, &mut host)?,
+            };
             ingested = Some(samples);
             failure = failure.or(damage);
         }
@@ -76,10 +91,9 @@ impl Runner<'_> {
             summary.values.extend(ingested.iter().flat_map(|samples| samples.columns.intervals()));
         }
         let measured = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
-        let packets = measured.and_then(|(_, _, summary)| summary.packets);
-        if failure.is_none() && packets.is_none_or(|packets| packets.received + packets.late == 0) {
-            let what = if plan.flow.is_some() { "no packet arrived" } else { "no reply came" };
-            failure = Some(what.into());
+        if failure.is_none() {
+            let summary = measured.map(|(_, _, summary)| summary);
+            failure = nothing_came(plan, summary).map(str::to_owned);
         }
         let Some(reason) = failure else {
             self.store.end_trial(trial, Ok(()), &outcome.told, ingested.as_ref())?;
@@ -104,6 +118,40 @@ impl Runner<'_> {
                 host.push(node, sample);
             }
         })?;
+        Ok((ingest.finish()?, damage(end).map(|what| format!("its segment of samples {what}"))))
+    }
+
+    /// Takes the departures of paced packets in: the gap before each, and how far it is from what the
+    /// schedule wanted.
+    fn ingest_departures(
+        &mut self,
+        trial: &TrialRow,
+        planned: &Planned,
+        segment: &Segment,
+        sender: &Summary,
+        host: &mut HostWriter,
+    ) -> Result<(Ingested, Option<String>), RunnerError> {
+        let mut departing = Departing::default();
+        // What is wrong with the segment is said when it is read again.
+        let _ = segment::read(&mut segment.open()?, &mut |record| match record {
+            Record::Sample(sample, bridge, _) => departing.take(sample, bridge.is_none()),
+            Record::Host(sample) => host.push(&planned.node, sample),
+            _ => {}
+        });
+        let departed = departing.by(sender);
+        let mut ingest =
+            self.store.ingest_columns(&self.run, trial, &Column::PACED)?.with_figures();
+        let mut batch = Batch::default();
+        let mut full = Ok(());
+        let end = segment::read(&mut segment.open()?, &mut |record| {
+            let Record::Sample(sample, bridge, near) = record else { return };
+            departed.push(&mut batch, sample, bridge, near);
+            if batch.len() == BATCH && full.is_ok() {
+                full = ingest.push(std::mem::take(&mut batch));
+            }
+        });
+        full?;
+        ingest.push(batch)?;
         Ok((ingest.finish()?, damage(end).map(|what| format!("its segment of samples {what}"))))
     }
 
@@ -177,6 +225,23 @@ impl Runner<'_> {
         };
         let summary = way::summary(&join, &around, ingested.columns.figures());
         Ok((Some((ingested, summary)), None))
+    }
+}
+
+/// Why a trial without any packet that counts has failed; `None` where there is one.
+fn nothing_came(plan: &Plan, measured: Option<&Summary>) -> Option<&'static str> {
+    let packets = measured.and_then(|summary| summary.packets);
+    let came = packets.map_or(0, |packets| packets.received + packets.late);
+    // Without a sink nobody knows what became of packets, only that they left.
+    let left = measured.and_then(|summary| summary.values.get("packets").copied().flatten());
+    let sent = packets.map_or(left.map_or(0.0, Scalar::as_f64), |packets| packets.sent as f64);
+    match (&plan.flow, &plan.pace) {
+        (Some(_), _) => (came == 0).then_some("no packet arrived"),
+        (None, Some(PacePlan { sink: true, .. })) if sent > 0.0 => {
+            (came == 0).then_some("no packet arrived at the sink")
+        }
+        (None, Some(_)) => (sent == 0.0).then_some("no packet left"),
+        (None, None) => (came == 0).then_some("no reply came"),
     }
 }
 

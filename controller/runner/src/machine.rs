@@ -26,6 +26,8 @@ pub enum Action {
 pub struct Outcome {
     /// Why it failed; `None` when it was measured.
     pub failure: Option<String>,
+    /// It failed because the node that measures cannot do what it was asked for.
+    pub unsupported: bool,
     /// What was told: whose, by which node, and the summary.
     pub told: Vec<(Role, String, Summary)>,
     /// Reflectors that go on, with their jobs.
@@ -165,7 +167,7 @@ impl Machine {
                     (false, _) => {}
                 }
             }
-            Event::Failed { job, reason } => {
+            Event::Failed { job, reason, unsupported } => {
                 self.waiting.remove(&job);
                 let kept = self.kept.iter().position(|(kept, _)| *kept == job);
                 let (what, planned) = match (self.running.remove(&job), kept) {
@@ -178,6 +180,9 @@ impl Machine {
                 {
                     let why = format!("{what} on {node}: {reason}");
                     if !planned.optional {
+                        self.outcome.unsupported |= unsupported
+                            && self.outcome.failure.is_none()
+                            && Some(job) == self.measurement;
                         return self.give_up(why, now);
                     }
                     self.outcome.refused.push(why);
@@ -570,7 +575,8 @@ mod tests {
         let (mut machine, actions) = Machine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
         let Action::Ask(node, Request::Start { job, .. }) = &actions[0] else { panic!() };
         let reason = "port 862 is in use".to_owned();
-        let rest = machine.hear(node, Event::Failed { job: *job, reason }, at(1));
+        let rest =
+            machine.hear(node, Event::Failed { job: *job, reason, unsupported: false }, at(1));
         obey(&mut machine, rest, &mut Vec::new());
         let outcome = machine.outcome().unwrap();
         assert_eq!(outcome.failure.unwrap(), "reflect on n2: port 862 is in use");

@@ -58,6 +58,8 @@ pub enum TrialEnd {
     Finished,
     /// Failed, for this reason.
     Failed(String),
+    /// What it asks for is not to be had on its node, for this reason.
+    NotRun(String),
 }
 
 /// How a run ended.
@@ -169,8 +171,9 @@ impl Runner<'_> {
         let mut trials = self.store.trials(&self.run)?;
         trials.sort_unstable_by_key(|trial| trial.position);
         let all = trials.len() as u32;
-        let over =
-            |trial: &TrialRow| matches!(trial.state, TrialState::Finished | TrialState::Failed);
+        let over = |trial: &TrialRow| {
+            matches!(trial.state, TrialState::Finished | TrialState::Failed | TrialState::NotRun)
+        };
         let mut done = trials.iter().filter(|trial| over(trial)).count() as u32;
         let started = self.clock.now();
         let mut failures = 0;
@@ -207,7 +210,11 @@ impl Runner<'_> {
             let Some(end) = ended else { return Ok(End::Interrupted) };
             self.talk.ended(trial.number, &end);
             done += 1;
-            failures = if end == TrialEnd::Finished { 0 } else { failures + 1 };
+            failures = match end {
+                TrialEnd::Finished => 0,
+                TrialEnd::Failed(_) => failures + 1,
+                TrialEnd::NotRun(_) => failures,
+            };
             if failures >= most && done < all {
                 let TrialEnd::Failed(reason) = end else { continue };
                 return Ok(End::Stopped(format!(

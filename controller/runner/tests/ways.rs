@@ -72,7 +72,7 @@ impl Fleet for MadeUp {
                 self.relays |= matches!(what, Job::Relay(_));
                 if matches!(what, Job::Trace(_)) && self.trouble == Trouble::TracesAreRefused {
                     let reason = "eBPF needs root".to_owned();
-                    self.tell(node, Event::Failed { job: *job, reason });
+                    self.tell(node, Event::Failed { job: *job, reason, unsupported: true });
                     return Ok(());
                 }
                 assert!(samples);

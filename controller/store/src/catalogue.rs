@@ -290,7 +290,7 @@ impl Store {
         transaction.execute("DELETE FROM series WHERE trial_id = ?1", [trial.id])?;
         transaction.execute(
             "UPDATE trials SET state = 'running', reason = NULL, started = ?2, finished = NULL,
-             first_ns = NULL, samples = NULL, samples_crc32 = NULL WHERE id = ?1",
+             first_ns = NULL, samples = NULL, samples_crc32 = NULL, not_run = 0 WHERE id = ?1",
             params![trial.id, time_text(jiff::Timestamp::now())],
         )?;
         transaction.commit()?;
@@ -337,6 +337,30 @@ impl Store {
         ingested: Option<&Ingested>,
     ) -> Result<(), StoreError> {
         let state = if outcome.is_ok() { TrialState::Finished } else { TrialState::Failed };
+        self.end_trial_as(trial, state, outcome.err(), told, ingested)
+    }
+
+    /// Notes that a trial was not run, because what it asks for is not to be had on its node.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written; the trial is then not ended.
+    pub fn end_trial_not_run(
+        &mut self,
+        trial: &TrialRow,
+        reason: &str,
+        told: &[Told],
+    ) -> Result<(), StoreError> {
+        self.end_trial_as(trial, TrialState::NotRun, Some(reason), told, None)
+    }
+
+    fn end_trial_as(
+        &mut self,
+        trial: &TrialRow,
+        state: TrialState,
+        reason: Option<&str>,
+        told: &[Told],
+        ingested: Option<&Ingested>,
+    ) -> Result<(), StoreError> {
         let transaction = self.db.transaction()?;
         for (role, node, summary) in told {
             let environment = text(&summary.environment);
@@ -382,12 +406,13 @@ impl Store {
             }
         }
         transaction.execute(
-            "UPDATE trials SET state = ?2, reason = ?3, finished = ?4, first_ns = ?5, samples = ?6,
+            "UPDATE trials SET state = CASE ?2 WHEN 'not-run' THEN 'failed' ELSE ?2 END,
+             not_run = (?2 = 'not-run'), reason = ?3, finished = ?4, first_ns = ?5, samples = ?6,
              samples_crc32 = ?7 WHERE id = ?1",
             params![
                 trial.id,
                 state.text(),
-                outcome.err(),
+                reason,
                 time_text(jiff::Timestamp::now()),
                 ingested.and_then(|ingested| ingested.first_ns),
                 ingested.map(|ingested| ingested.samples as i64),
@@ -471,8 +496,10 @@ impl Store {
                     state, started, finished, lab, dwell,
                     (SELECT count(*) FROM trials WHERE run_id = runs.id),
                     (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'finished'),
-                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'failed'),
-                    lab_files
+                    (SELECT count(*) FROM trials
+                     WHERE run_id = runs.id AND state = 'failed' AND NOT not_run),
+                    lab_files,
+                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND not_run)
              FROM runs LEFT JOIN plans ON plans.id = runs.plan_id {which}"
         ))?;
         let mut rows = select.query(params)?;
@@ -500,7 +527,7 @@ impl Store {
     /// The catalogue cannot be read.
     pub fn trials(&self, run: &RunRow) -> Result<Vec<TrialRow>, StoreError> {
         let mut select = self.db.prepare(
-            "SELECT id, number, cell, repetition, position, state, reason, parameters, first_ns,
+            "SELECT id, number, cell, repetition, position, CASE WHEN not_run THEN 'not-run' ELSE state END, reason, parameters, first_ns,
                     samples, samples_crc32
              FROM trials WHERE run_id = ?1 ORDER BY number",
         )?;
@@ -746,6 +773,7 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
         trials: count(14)?,
         trials_finished: count(15)?,
         trials_failed: count(16)?,
+        trials_not_run: count(18)?,
         run,
     })
 }

@@ -17,7 +17,7 @@ use crate::views::{Growing, StoredSeries};
 
 /// Metrics that figures draw, by column. Each takes room in the catalogue: of the parts of a way, those
 /// that S0 drew; the others are in the samples, and their figures in the summary.
-const DRAWN: [Column; 14] = [
+const DRAWN: [Column; 15] = [
     Column::Rtt,
     Column::RttKernel,
     Column::OneWayForward,
@@ -25,6 +25,7 @@ const DRAWN: [Column; 14] = [
     Column::Residence,
     Column::ScheduleError,
     Column::Gap,
+    Column::GapError,
     Column::EndToEnd,
     Column::NodeDelay,
     Column::NodeDelayNetfilter,
@@ -217,6 +218,7 @@ impl Gathered {
                 self.growing.len() - 1
             });
             let growing = &mut self.growing[place].1;
+            let is_of_departure = matches!(column, Column::Gap | Column::GapError);
             for start in rows.clone().step_by(RUN) {
                 let run = start..rows.end.min(start + RUN);
                 let at = &self.at[run.start - rows.start..run.end - rows.start];
@@ -227,7 +229,9 @@ impl Gathered {
                     continue;
                 }
                 for (((&at, &value), &state), void) in at.iter().zip(values).zip(states).zip(void) {
-                    if state == State::Received && !void && value != Batch::ABSENT {
+                    let counts = matches!(state, State::Received | State::Sent)
+                        || (state == State::Lost && is_of_departure);
+                    if counts && !void && value != Batch::ABSENT {
                         growing.push(&[at], &[value]);
                     } else if state == State::Lost {
                         growing.lost(at);

@@ -68,7 +68,7 @@ pub enum RunState {
 
 /// How far a trial is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum TrialState {
     /// Not yet begun.
     Planned,
@@ -78,6 +78,8 @@ pub enum TrialState {
     Finished,
     /// Failed, with a reason.
     Failed,
+    /// What it asks for is not to be had on its node, for a reason.
+    NotRun,
 }
 
 /// Whose summary it is.
@@ -132,6 +134,8 @@ pub struct RunRow {
     pub trials_finished: u32,
     /// Of those, failed.
     pub trials_failed: u32,
+    /// Of those, not run, because a node cannot do what they ask for.
+    pub trials_not_run: u32,
 }
 
 /// A trial.
@@ -182,6 +186,9 @@ texts! {
     RunState {
         Running: "running", Finished: "finished", Stopped: "stopped", Interrupted: "interrupted"
     }
-    TrialState { Planned: "planned", Running: "running", Finished: "finished", Failed: "failed" }
+    TrialState {
+        Planned: "planned", Running: "running", Finished: "finished", Failed: "failed",
+        NotRun: "not-run"
+    }
     Role { Measurement: "measurement", Load: "load", Server: "server", Witness: "witness" }
 }

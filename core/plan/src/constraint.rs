@@ -6,7 +6,7 @@ use toml::Value;
 
 use crate::axis::{AxisValues, Meaning, label};
 use crate::error::PlanError;
-use crate::expand::{Cell, MOST_CELLS, axes_of, path_of, product};
+use crate::expand::{Cell, MOST_CELLS, axes_of, measuring, path_of, product};
 use crate::plan::Plan;
 use crate::source::Source;
 
@@ -61,7 +61,7 @@ fn wanted(
     value: &Value,
 ) -> Result<(String, Vec<Meaning>), PlanError> {
     let place = format!("{at}.when.{name}");
-    let path = path_of(name, source.table().contains_key("flow"));
+    let path = path_of(name, measuring(source));
     let of_axis: Vec<_> = axes.iter().filter(|axis| Some(&axis.path) == path.as_ref()).collect();
     let Some(axis) = of_axis.first() else {
         let mut known: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();

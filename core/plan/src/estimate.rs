@@ -4,6 +4,7 @@ use dwell_units::{Nanos, Rate};
 
 use crate::error::PlanError;
 use crate::expand::Expansion;
+use crate::pacing::{PaceKind, PacePlan};
 use crate::plan::{PingPlan, Plan};
 use crate::relaying::FlowPlan;
 
@@ -38,10 +39,11 @@ pub struct Estimate {
 impl Estimate {
     /// Of one trial of `plan`.
     pub fn of(plan: &Plan) -> Self {
-        let measuring = match (&plan.ping, &plan.flow) {
-            (Some(ping), _) => Self::of_ping(ping),
-            (None, Some(flow)) => Self::of_flow(flow),
-            (None, None) => Self::default(),
+        let measuring = match (&plan.ping, &plan.flow, &plan.pace) {
+            (Some(ping), ..) => Self::of_ping(ping),
+            (None, Some(flow), _) => Self::of_flow(flow),
+            (None, None, Some(pace)) => Self::of_pace(pace),
+            (None, None, None) => Self::default(),
         };
         let busy = Nanos(measuring.time.0.saturating_add(AROUND.0));
         let (load_packets, load_bytes) = load(plan, busy);
@@ -62,6 +64,23 @@ impl Estimate {
             sending: Nanos(sending),
             probes: Some(packets),
             bytes: Some(packets.saturating_mul(flow.size.0 + headers)),
+            ..Self::default()
+        }
+    }
+
+    fn of_pace(pace: &PacePlan) -> Self {
+        let (packets, time) = pace.extent();
+        let count = u64::from(if pace.pattern == PaceKind::Pair { 2 } else { pace.count });
+        let trains = packets / count.max(1);
+        let train = time.0 / i64::try_from(trains).unwrap_or(i64::MAX).max(1);
+        let warm_up = u64::from(pace.warm_up).saturating_mul(count);
+        let warming = train.saturating_mul(i64::from(pace.warm_up));
+        let all = packets.saturating_add(warm_up);
+        Self {
+            time: Nanos(time.0.saturating_add(warming)),
+            sending: time,
+            probes: Some(all),
+            bytes: pace.packet_size().map(|size| all.saturating_mul(size.ip().0)),
             ..Self::default()
         }
     }
@@ -133,7 +152,7 @@ fn warm_up(ping: &PingPlan) -> (u64, Nanos) {
 fn load(plan: &Plan, time: Nanos) -> (u64, u64) {
     let seconds = time.0.max(0) as f64 / 1e9;
     let mut all = (0_u64, 0_u64);
-    for traffic in plan.load().traffic {
+    for traffic in plan.traffic() {
         let each = traffic.size.0 + HEADERS;
         let packets = match traffic.rate {
             Rate::Packets(rate) => rate.as_f64() * seconds,

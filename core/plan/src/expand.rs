@@ -201,12 +201,16 @@ pub(crate) fn axes_of(
     let mut axes: Vec<AxisValues> = Vec::new();
     for (name, value) in matrix {
         let place = format!("{at}.{name}");
-        let one_way = source.table().contains_key("flow");
-        let path = path_of(name, one_way).ok_or_else(|| {
+        let measuring = measuring(source);
+        let path = path_of(name, measuring).ok_or_else(|| {
             source.error(
                 &place,
-                "not a field of a plan; an axis is a field of [ping] or [flow], load, relay, or a \
-                 path like \"topology.link.rate\" in quotes",
+                format!(
+                    "not a field of a plan; an axis is a field of [{}], load, {}, or a path like \
+                     \"topology.link.rate\" in quotes",
+                    measuring.table(),
+                    if measuring == Measuring::Pace { "flows" } else { "relay" }
+                ),
             )
         })?;
         if let Some(other) = axes.iter().find(|axis| axis.path.overlaps(&path)) {
@@ -231,8 +235,36 @@ pub(crate) fn axes_of(
     Ok(axes)
 }
 
-/// The path of the field that an axis of this name sets; `one_way` is a plan of a `[flow]`.
-pub(crate) fn path_of(name: &str, one_way: bool) -> Option<Path> {
+/// What a plan measures: the table whose fields are axes by their names alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measuring {
+    Ping,
+    Flow,
+    Pace,
+}
+
+impl Measuring {
+    const fn table(self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::Flow => "flow",
+            Self::Pace => "pace",
+        }
+    }
+}
+
+/// What the plan of `source` measures.
+pub(crate) fn measuring(source: &Source) -> Measuring {
+    let has = |name| source.table().contains_key(name);
+    match (has("flow"), has("pace")) {
+        (true, _) => Measuring::Flow,
+        (false, true) => Measuring::Pace,
+        (false, false) => Measuring::Ping,
+    }
+}
+
+/// The path of the field that an axis of this name sets.
+pub(crate) fn path_of(name: &str, measuring: Measuring) -> Option<Path> {
     const PING: [&str; 22] = [
         "from",
         "to",
@@ -272,16 +304,48 @@ pub(crate) fn path_of(name: &str, one_way: bool) -> Option<Path> {
         "busy_poll",
         "ipv6",
     ];
-    if name == "relay" {
-        return one_way.then(|| Path::of("relay.mode").ok()).flatten();
+    const PACE: [&str; 22] = [
+        "from",
+        "to",
+        "engine",
+        "pattern",
+        "size",
+        "payload_size",
+        "frame_size",
+        "rate",
+        "count",
+        "repeat",
+        "pairs",
+        "gap",
+        "pause",
+        "seed",
+        "bypass",
+        "sink",
+        "port",
+        "late",
+        "warm_up",
+        "stamps",
+        "scheduling",
+        "ipv6",
+    ];
+    match name {
+        "relay" if measuring == Measuring::Flow => return Path::of("relay.mode").ok(),
+        "relay" => return None,
+        "flows" if measuring == Measuring::Pace => return Path::of("cross.flows").ok(),
+        _ => {}
     }
     if name == "load" || name.contains('.') {
         let path = Path::of(name).ok()?;
         let forbidden = ["matrix", "constraint", "trials", "stop"];
         return (!forbidden.contains(&path.first())).then_some(path);
     }
-    let (known, table): (&[&str], _) = if one_way { (&FLOW, "flow") } else { (&PING, "ping") };
-    known.contains(&name).then(|| Path::of(&format!("{table}.{name}")).ok()).flatten()
+    let known: &[&str] = match measuring {
+        Measuring::Ping => &PING,
+        Measuring::Flow => &FLOW,
+        Measuring::Pace => &PACE,
+    };
+    let path = || Path::of(&format!("{}.{name}", measuring.table())).ok();
+    known.contains(&name).then(path).flatten()
 }
 
 /// Tries every value of every axis on its own.

@@ -15,6 +15,7 @@ mod expand;
 mod job;
 mod lab_file;
 mod limits;
+mod pacing;
 mod path;
 mod plan;
 mod relaying;
@@ -30,6 +31,9 @@ pub use job::{
     Job, KeySource, Limit, PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize, Pattern,
     PingJob, Place, ReflectJob, RelayEngine, RelayJob, RelayMode, Scheduling, SinkJob, Stamps,
     TraceHook, TraceJob, TrafficHeader, TrafficJob,
+};
+pub use pacing::{
+    Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PaceKind, PacePlan,
 };
 pub use plan::{
     ClaimSet, Constraint, CpuLoad, LinkPlan, Load, NodePlace, Order, PingPlan, Plan, Quota,

@@ -36,6 +36,7 @@ use toml::{Table, Value};
 use crate::error::PlanError;
 use crate::job::{IcmpSocket, Limit, Pattern, Scheduling, Stamps};
 use crate::limits;
+use crate::pacing::{Accurate, CrossPlan, PacePlan};
 use crate::relaying::{FlowPlan, RelayPlan, Tracing};
 use crate::source::Source;
 
@@ -76,9 +77,18 @@ pub struct Plan {
     /// What every trial measures, where that are round trips.
     #[serde(default)]
     pub ping: Option<PingPlan>,
-    /// What every trial measures, where packets go one way. A plan has this or `ping`.
+    /// What every trial measures, where packets go one way.
     #[serde(default)]
     pub flow: Option<FlowPlan>,
+    /// What every trial measures, where that are departures of packets. A plan has one of the three.
+    #[serde(default)]
+    pub pace: Option<PacePlan>,
+    /// Traffic from the node that paces.
+    #[serde(default)]
+    pub cross: Option<CrossPlan>,
+    /// When that node is accurate.
+    #[serde(default)]
+    pub accurate: Option<Accurate>,
     /// The node in the middle of the flow.
     #[serde(default)]
     pub relay: Option<RelayPlan>,
@@ -507,6 +517,7 @@ impl Plan {
             self.check_ping(source, ping)?;
         }
         self.check_flow(source)?;
+        self.check_pace(source)?;
         self.check_loads(source)?;
         limits::check(self, source)?;
         let repetitions = self.trials.repetitions;

@@ -239,6 +239,7 @@ impl Plan {
 
     /// What only shows when all values of a cell are put in.
     pub(crate) fn check_together(&self, source: &Source) -> Result<(), PlanError> {
+        self.check_pace_together(source)?;
         let Some(relay) = &self.relay else { return Ok(()) };
         let ciphers = matches!(relay.mode, Relaying::Encrypt | Relaying::Decrypt);
         if ciphers && relay.engine == RelayEngine::Xdp {
@@ -252,15 +253,21 @@ impl Plan {
     }
 
     pub(crate) fn check_flow(&self, source: &Source) -> Result<(), PlanError> {
-        match (&self.ping, &self.flow) {
-            (None, None) => {
-                let what = "a plan measures something: give [ping] or [flow]";
+        let given = [
+            ("ping", self.ping.is_some()),
+            ("flow", self.flow.is_some()),
+            ("pace", self.pace.is_some()),
+        ];
+        let mut given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
+        match (given.next(), given.next()) {
+            (None, _) => {
+                let what = "a plan measures something: give [ping], [flow] or [pace]";
                 return Err(source.error("", what));
             }
-            (Some(_), Some(_)) => {
-                return Err(source.error("flow", "give [ping] or [flow], not both"));
+            (Some(one), Some(other)) => {
+                return Err(source.error(other, format!("give [{one}] or [{other}], not both")));
             }
-            _ => {}
+            (Some(_), None) => {}
         }
         let Some(flow) = &self.flow else {
             for (field, there) in
@@ -439,7 +446,7 @@ mode = "route"
             assert!(error.to_string().contains(words), "{to}: {error}");
         }
         let without = PLAN.split("[flow]").next().unwrap();
-        assert!(read(without).unwrap_err().to_string().contains("[ping] or [flow]"));
+        assert!(read(without).unwrap_err().to_string().contains("[ping], [flow] or [pace]"));
         let error = read(&format!("{PLAN}[trace]\non = [\"n2\"]\nhook = []\n")).unwrap_err();
         assert!(error.to_string().contains("hook"), "{error}");
     }

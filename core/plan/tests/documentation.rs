@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use dwell_plan::{
-    Constraint, CpuLoad, Expansion, FlowPlan, LinkPlan, Load, NodePlace, PingPlan, Plan,
-    ReflectPlan, RelayPlan, Source, StopRules, Topology, TracePlan, TrafficLoad, Trials, expand,
+    Accurate, Constraint, CpuLoad, CrossPlan, Expansion, FlowPlan, LinkPlan, Load, NodePlace,
+    PacePlan, PingPlan, Plan, ReflectPlan, RelayPlan, Source, StopRules, Topology, TracePlan,
+    TrafficLoad, Trials, expand,
 };
 use serde::de::DeserializeOwned;
 
@@ -41,6 +42,9 @@ fn the_documentation_has_every_field_and_no_other() {
         "flow",
         "relay",
         "trace",
+        "pace",
+        "cross",
+        "accurate",
         "reflect",
         "loads",
         "matrix",
@@ -64,6 +68,9 @@ fn the_documentation_has_every_field_and_no_other() {
     known.extend(fields::<FlowPlan>("flow."));
     known.extend(fields::<RelayPlan>("relay."));
     known.extend(fields::<TracePlan>("trace."));
+    known.extend(fields::<PacePlan>("pace."));
+    known.extend(fields::<CrossPlan>("cross."));
+    known.extend(fields::<Accurate>("accurate."));
     known.extend(fields::<ReflectPlan>("reflect."));
     known.extend(fields::<CpuLoad>("loads.NAME.cpu[]."));
     known.extend(fields::<TrafficLoad>("loads.NAME.traffic[]."));
@@ -135,4 +142,41 @@ fn the_short_relay_plan_drops_no_axis_of_the_whole_one_and_keeps_every_mode_and_
     assert!(days > dwell_units::Nanos::from_secs(336_000), "S0.10: 3.9 days of sending alone");
     assert!(minutes < dwell_units::Nanos::from_secs(9 * 60), "{minutes}");
     assert!(short.iter().any(|axis| axis.labels().contains(&"1000B".to_owned())), "S0 Fig 7");
+}
+
+#[test]
+fn the_short_pace_plan_drops_no_axis_of_the_whole_one_and_keeps_every_engine() {
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(plans.join(name)).unwrap();
+        expand(&Source::parse(&text).unwrap(), 1).unwrap()
+    };
+    let minutes = |expansion: &Expansion| {
+        dwell_plan::Estimate::of_all(expansion).unwrap().time.0 as f64 / 60e9
+    };
+    let (whole, short) = (read("send-accuracy.toml"), read("send-accuracy-short.toml"));
+    let labels = |of: &Expansion, name: &str| {
+        of.axes().into_iter().find(|axis| axis.name == name).map(|axis| axis.labels())
+    };
+    for axis in whole.axes() {
+        let thinned = labels(&short, &axis.name).unwrap_or_else(|| panic!("no {}", axis.name));
+        assert!(thinned.iter().all(|value| axis.labels().contains(value)), "{}", axis.name);
+        assert!(thinned.len() > 1 || axis.values.len() == 1, "{}", axis.name);
+    }
+    let all = dwell_plan::PaceEngine::ALL.map(|engine| engine.name().to_owned());
+    assert_eq!(labels(&whole, "engine").unwrap(), all);
+    assert_eq!(labels(&short, "engine").unwrap(), all);
+    // S2.5, with IP packets of 1500 B by the name that S2 measured them under.
+    assert_eq!(labels(&whole, "size").unwrap(), ["200B", "576B", "frame:1514B"]);
+    assert_eq!(labels(&whole, "flows").unwrap(), ["0", "5", "15", "25"]);
+    let rates = ["1Mbit/s", "5Mbit/s", "10Mbit/s", "50Mbit/s", "100Mbit/s", "1Gbit/s"];
+    assert_eq!(labels(&whole, "rate").unwrap()[..6], rates);
+    assert!(minutes(&whole) < 10.0, "{}", minutes(&whole));
+    assert!(minutes(&short) < 2.0, "{}", minutes(&short));
+    for expansion in [&whole, &short] {
+        for cell in 0..expansion.cells().len() as u32 {
+            let pace = expansion.plan_of(cell).unwrap().pace.unwrap();
+            assert!(pace.repeat >= 20 && pace.count > 20 && pace.pairs == 25);
+        }
+    }
 }

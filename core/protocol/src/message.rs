@@ -85,6 +85,9 @@ pub enum Event {
         job: JobId,
         /// Why, in words for people.
         reason: String,
+        /// It is not to be had on this node, whoever asks: no support, or no privilege.
+        #[serde(default)]
+        unsupported: bool,
     },
     /// The answer to [`Request::Hail`].
     Alive {

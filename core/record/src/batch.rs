@@ -71,6 +71,16 @@ impl Batch {
         numbers[rows - 1] = value;
     }
 
+    /// Takes a number of the last row away.
+    ///
+    /// # Panics
+    /// When there is no row.
+    pub fn unset(&mut self, column: Column) {
+        if let Some(last) = self.numbers[column as usize].get_mut(self.id.len() - 1) {
+            *last = Self::ABSENT;
+        }
+    }
+
     /// Appends what is known of `sample`; see [`dwell_stats::Delays::of`] for `bridge` and `near`.
     pub fn push_sample(&mut self, sample: &Sample, bridge: Option<&Pairing>, near: Rung) {
         let row = Row::of(sample, bridge, near);

@@ -51,8 +51,11 @@ pub enum Column {
     BackwardMinusOffset,
     /// When an outside witness saw the packet, on the witness's clock. (Imported captures.)
     Capture,
-    /// Time since the packet before it in its flow, on the clock of its stamps. (Imported data.)
+    /// Time since the packet before it in its flow or train, on the clock of its stamps. (Paced packets
+    /// and imported data.)
     Gap,
+    /// |gap - scheduled gap| of a paced packet.
+    GapError,
     /// Bytes of the packet as its source counts them. (Imported data.)
     SizeBytes,
     /// Of a packet that goes one way: the sender's `tx_app` to the receiver's `rx_app`. Rows of such
@@ -110,7 +113,7 @@ pub enum Column {
 
 impl Column {
     /// Every column, in the order of formats.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::Rtt,
         Self::RttIntended,
         Self::RttKernel,
@@ -133,6 +136,7 @@ impl Column {
         Self::BackwardMinusOffset,
         Self::Capture,
         Self::Gap,
+        Self::GapError,
         Self::SizeBytes,
         Self::EndToEnd,
         Self::SenderOut,
@@ -185,7 +189,19 @@ impl Column {
         Self::ReceiverIn,
     ];
 
-    /// The parts of the way of such a packet, those of a node by several rungs.
+    /// What a row of a paced packet has.
+    pub const PACED: [Self; 8] = [
+        Self::ScheduleError,
+        Self::Intended,
+        Self::TxApp,
+        Self::TxSched,
+        Self::TxKernel,
+        Self::T2,
+        Self::Gap,
+        Self::GapError,
+    ];
+
+    /// The parts of the way of a packet that goes one way, those of a node by several rungs.
     pub const PARTS: [Self; 11] = [
         Self::SenderOut,
         Self::LinkIn,
@@ -228,6 +244,7 @@ impl Column {
             Self::BackwardMinusOffset => "backward_minus_offset_ns",
             Self::Capture => "capture_ns",
             Self::Gap => "gap_ns",
+            Self::GapError => "gap_error_ns",
             Self::SizeBytes => "size_bytes",
             Self::EndToEnd => "end_to_end_ns",
             Self::SenderOut => "sender_out_ns",

@@ -11,7 +11,7 @@ use crate::column::Column;
 use crate::summary::{Figures, Packets, Scalar};
 
 /// Columns that are metrics by themselves.
-const METRICS: [Column; 23] = [
+const METRICS: [Column; 24] = [
     Column::Rtt,
     Column::RttIntended,
     Column::RttKernel,
@@ -21,6 +21,7 @@ const METRICS: [Column; 23] = [
     Column::OneWayForward,
     Column::OneWayBackward,
     Column::Gap,
+    Column::GapError,
     Column::EndToEnd,
     Column::SenderOut,
     Column::LinkIn,
@@ -96,8 +97,8 @@ impl Columns {
         self.packets.take(&batch.state[rows.clone()], &batch.reordered[rows.clone()]);
         for column in METRICS {
             let Some(values) = batch.column(column) else { continue };
-            // What was sent has a schedule error whether or not it came back.
-            let lost_too = column == Column::ScheduleError;
+            // What was sent left at some time, whether or not it arrived.
+            let lost_too = matches!(column, Column::ScheduleError | Column::Gap | Column::GapError);
             self.select(batch, values, rows.clone(), lost_too);
             self.distributions.entry(column.name()).or_default().record_all(&self.values);
             if WHOLE.contains(&column) {
@@ -133,7 +134,8 @@ impl Columns {
                 continue;
             }
             for (((&id, &value), state), void) in ids.iter().zip(values).zip(states).zip(void) {
-                let counts = *state == State::Received || (lost_too && *state == State::Lost);
+                let counts = matches!(state, State::Received | State::Sent)
+                    || (lost_too && *state == State::Lost);
                 if counts && !void && value != Batch::ABSENT {
                     self.ids.push(id);
                     self.values.push(value);

@@ -10,6 +10,7 @@
 mod batch;
 mod column;
 mod columns;
+mod departed;
 mod environment;
 mod quota;
 mod row;
@@ -23,6 +24,7 @@ mod trust;
 pub use batch::Batch;
 pub use column::Column;
 pub use columns::{ColumnFigures, Columns, all_count};
+pub use departed::{Departed, Departing};
 pub use environment::{Ends, Environment, Placement, Scheduling, Waiting};
 pub use quota::quota_value;
 pub use rows::RowFormat;

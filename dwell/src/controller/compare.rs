@@ -195,10 +195,23 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             writeln!(out, "measured in a closed loop: {}", closed.join(", "))?;
         }
         print(&mut out, &rows[0].run, column, &compared, &findings)?;
+        if matches!(column, Column::GapError | Column::Gap) {
+            print_rates(&mut out, &store, &rows)?;
+        }
     }
     let exit = judge(&conditions, &compared);
     without_damaged(left_out)?;
     Ok(exit)
+}
+
+/// Of runs that judge senders: the largest rates, side by side.
+fn print_rates(out: &mut impl Write, store: &Store, rows: &[RunRow]) -> Result<(), Failure> {
+    let data: Vec<RunData> =
+        rows.iter().map(|row| run_data(store, row)).collect::<Result<_, _>>()?;
+    if let Some(table) = dwell_report::rates_of_runs(&data) {
+        super::show::print_table(out, &table)?;
+    }
+    Ok(())
 }
 
 /// The runs of which a trial says that its probes waited for replies.
@@ -238,7 +251,9 @@ fn cells(
         let read = store.samples(run, &trial, Some(&[column]), &mut |batch| {
             let all = batch.column(column).unwrap_or_default();
             for (value, state) in all.iter().zip(&batch.state) {
-                if *state == State::Received && *value != Batch::ABSENT {
+                // What nobody answers was measured all the same.
+                let measured = matches!(state, State::Received | State::Sent);
+                if measured && *value != Batch::ABSENT {
                     values.push(*value);
                 }
             }

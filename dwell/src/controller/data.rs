@@ -5,13 +5,22 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use dwell_node_cli::{Failure, say};
-use dwell_plan::{Plan, Source};
+use dwell_plan::{Accurate, Plan, Source};
 use dwell_record::Column;
 use dwell_report::data::{
     Axis, HostData, HostGather, MachineData, PlanData, RunData, TrialData, TrialState,
 };
 use dwell_report::host_wanted;
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
+
+/// When a sender of paced packets is accurate.
+#[derive(Debug, clap::Args)]
+pub(super) struct AccurateArgs {
+    /// Of paced packets: what is accurate, in place of what the plan says; like 'rate 5%, gap 10%',
+    /// 'trains 20, confidence 95%'
+    #[arg(long, value_name = "TOLERANCE")]
+    pub(super) accurate: Option<Accurate>,
+}
 
 /// Where runs are kept.
 #[derive(Debug, clap::Args)]
@@ -108,6 +117,7 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
         packets: Vec::new(),
         host: None,
         plan: run.plan.clone().map(|text| PlanData { text, settings: run.settings.clone() }),
+        accurate: None,
     };
     data.host = host(store, run, &rows, &data)?;
     Ok(data)
@@ -273,5 +283,6 @@ pub(super) fn state(state: dwell_store::TrialState) -> TrialState {
         Stored::Running => TrialState::Running,
         Stored::Finished => TrialState::Finished,
         Stored::Failed => TrialState::Failed,
+        Stored::NotRun => TrialState::NotRun,
     }
 }

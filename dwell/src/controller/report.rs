@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use dwell_node_cli::{Exit, Failure};
 
-use super::data::{DataArgs, find, run_data};
+use super::data::{AccurateArgs, DataArgs, find, run_data};
 use super::packets;
 
 /// Arguments of `report`.
@@ -19,6 +19,9 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 
     #[command(flatten)]
+    accurate: AccurateArgs,
+
+    #[command(flatten)]
     pub(super) data: DataArgs,
 }
 
@@ -27,6 +30,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
     let mut data = run_data(&store, &run)?;
+    data.accurate = args.accurate.accurate;
     packets::pick(&store, &run, &mut data)?;
     let page = dwell_report::page(&data);
     let path = args.output.clone().unwrap_or_else(|| store.dir().join(format!("{}.html", run.run)));

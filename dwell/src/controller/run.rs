@@ -148,7 +148,8 @@ enum Resumed {
 
 fn resumed(store: &Store, wanted: &str, source: &Source) -> Result<Resumed, Failure> {
     let unfinished = |run: &RunRow| {
-        run.state != RunState::Finished || run.trials_finished + run.trials_failed < run.trials
+        run.state != RunState::Finished
+            || run.trials_finished + run.trials_failed + run.trials_not_run < run.trials
     };
     if wanted == "last" {
         let mut runs = store.runs_of_plan(source.text())?;
@@ -384,6 +385,7 @@ fn conclude(
             "trials": run.trials,
             "finished": run.trials_finished,
             "failed": run.trials_failed,
+            "not_run": run.trials_not_run,
             "data": store.dir(),
         });
         super::print(&format!("{object:#}"))?;
@@ -391,8 +393,15 @@ fn conclude(
         // Why it failed is said once, on standard error.
         let end = if outcome.is_err() { "failed" } else { &end };
         super::print(&format!(
-            "run {}: {end}; {} of {} trials measured, {} failed",
-            run.run, run.trials_finished, run.trials, run.trials_failed
+            "run {}: {end}; {} of {} trials measured, {} failed{}",
+            run.run,
+            run.trials_finished,
+            run.trials,
+            run.trials_failed,
+            match run.trials_not_run {
+                0 => String::new(),
+                n => format!(", {n} not run"),
+            }
         ))?;
         if run.trials_finished > 0 {
             super::print(&format!("dwell show {0}, dwell report {0}", run.run))?;

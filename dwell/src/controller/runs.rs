@@ -40,6 +40,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
                     "trials": run.trials,
                     "trials_finished": run.trials_finished,
                     "trials_failed": run.trials_failed,
+                    "trials_not_run": run.trials_not_run,
                     "samples_bytes": bytes(run),
                     "dwell": run.dwell,
                 })
@@ -63,9 +64,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         "run", "name", "state", "started", "trials", "samples"
     )?;
     for run in &runs {
-        let failed = match run.trials_failed {
-            0 => String::new(),
-            failed => format!(" ({failed} failed)"),
+        let failed = match (run.trials_failed, run.trials_not_run) {
+            (0, 0) => String::new(),
+            (failed, 0) => format!(" ({failed} failed)"),
+            (0, not_run) => format!(" ({not_run} not run)"),
+            (failed, not_run) => format!(" ({failed} failed, {not_run} not run)"),
         };
         let trials = format!("{}/{}{failed}", run.trials_finished, run.trials);
         let state = json!(run.state);

@@ -10,7 +10,7 @@ use dwell_stats::Quantile;
 use dwell_store::{RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
-use super::data::{DataArgs, chain, find, run_data, without_damaged};
+use super::data::{AccurateArgs, DataArgs, chain, find, run_data, without_damaged};
 use super::witness::print_metrics;
 
 /// Arguments of `show`.
@@ -29,6 +29,9 @@ pub(crate) struct Args {
     recompute: bool,
 
     #[command(flatten)]
+    accurate: AccurateArgs,
+
+    #[command(flatten)]
     pub(super) data: DataArgs,
 }
 
@@ -37,6 +40,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
     let mut data = run_data(&store, &run)?;
+    data.accurate = args.accurate.accurate;
     let left_out = if args.recompute { recompute(&store, &run, &mut data)? } else { 0 };
     let mut out = terminal::stdout();
     if args.json {
@@ -126,7 +130,7 @@ fn object(row: &RunRow, run: &RunData) -> Value {
         "findings": findings(run),
         "notes": run.notes,
         "fits": dwell_report::fits(run),
-        "verdicts": [],
+        "verdicts": dwell_report::verdicts(run),
         "claims": dwell_report::claims(run),
     })
 }
@@ -219,7 +223,8 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
         let (id, verdict, text) = (&claim.id, claim.verdict.words(), &claim.text);
         writeln!(out, "{id} {verdict}: {text} (found {found}, {against})")?;
     }
-    print_machines(out, &dwell_report::machines(run))?;
+    print_table(out, &dwell_report::verdict_table(run))?;
+    print_table(out, &dwell_report::machines(run))?;
     let cells: Vec<String> = run.trials.iter().map(|trial| cell(run, trial)).collect();
     let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(4);
     let of_run = dwell_report::main_metric(run);
@@ -308,8 +313,8 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     Ok(())
 }
 
-/// What the machines of a relay's way did: each column as wide as its widest cell.
-fn print_machines(out: &mut impl Write, table: &Table) -> io::Result<()> {
+/// Each column as wide as its widest cell; nothing where there is no row.
+pub(super) fn print_table(out: &mut impl Write, table: &Table) -> io::Result<()> {
     if table.rows.is_empty() {
         return Ok(());
     }

@@ -142,6 +142,32 @@ pub(super) fn failed(run: &RunData) -> String {
     html + "</ul>"
 }
 
+/// Which networks each way of sending measures, with S2's boards; nothing for a run without trains.
+pub(super) fn verdicts(run: &RunData) -> String {
+    let all = crate::paced::verdict_table(run);
+    if all.rows.is_empty() {
+        return String::new();
+    }
+    let definition = escape(&crate::paced::tolerance(run).to_string());
+    let table = table(&all, "The largest rate that each sender keeps accurately");
+    format!(
+        "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
+         <h2 id=\"verdicts-title\">Which networks can be measured from here?</h2>\
+         <p>The largest rate such that it and every smaller one tried is kept; {definition}. What S2 \
+         published of its boards stands below; how accurate is accurate, it does not say.</p>{table}</section>\n"
+    )
+}
+
+/// The same of several runs side by side.
+pub(super) fn rates_of_runs(runs: &[RunData]) -> String {
+    let Some(all) = crate::paced::rates_of_runs(runs) else { return String::new() };
+    let table = table(&all, "The largest rate that each sender keeps accurately, by run");
+    format!(
+        "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
+         <h2 id=\"verdicts-title\">Which networks can be measured from which?</h2>{table}</section>\n"
+    )
+}
+
 /// Published claims and what became of them here; nothing where the plan names none.
 pub(super) fn claims(run: &RunData) -> String {
     let claims = crate::claims::claims(run);
@@ -201,6 +227,7 @@ fn trial_row(run: &RunData, trial: &TrialData, subject: Option<&Subject>) -> Vec
         TrialState::Running => "running",
         TrialState::Finished => "measured",
         TrialState::Failed => "failed",
+        TrialState::NotRun => "not run",
     };
     row.push(state.to_owned());
     let packets = trial.summary.as_ref().and_then(|summary| summary.packets);

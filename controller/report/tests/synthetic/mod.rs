@@ -132,6 +132,7 @@ pub(crate) fn run(id: &str, name: &str, title: Option<&str>, axes: Vec<Axis>) ->
         packets: Vec::new(),
         host: None,
         plan: None,
+        accurate: None,
     }
 }
 
@@ -222,7 +223,7 @@ fn intervals(metric: &str, values: &[i64]) -> BTreeMap<String, Option<Scalar>> {
     known.flatten().collect()
 }
 
-fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> Summary {
+pub(crate) fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> Summary {
     let pairing = |offset_ns| PairingRecord { offset_ns, width_ns: 28 };
     let place = |cpu| Placement {
         cpu: Some(cpu),
@@ -282,7 +283,7 @@ fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> Summary {
     }
 }
 
-fn load(name: &str) -> Summary {
+pub(crate) fn load(name: &str) -> Summary {
     let mut load = summary(Packets::default(), BTreeMap::new());
     load.kind = Kind::Load;
     load.engine = name.to_owned();

@@ -28,6 +28,8 @@ pub(super) struct Progress {
     done: u32,
     all: u32,
     cell: String,
+    /// Why trials were not run, each once.
+    not_run: Vec<String>,
     /// Of one trial, as the plan says, for the time left before the first has ended.
     estimate: Option<Nanos>,
 }
@@ -51,6 +53,7 @@ impl Progress {
             done: 0,
             all: 0,
             cell: String::new(),
+            not_run: Vec::new(),
             estimate: (!estimate.at_least).then_some(estimate.time),
         }
     }
@@ -118,9 +121,18 @@ impl Talk for Progress {
     fn ended(&mut self, trial: u32, end: &TrialEnd) {
         self.done += 1;
         self.trial_began = Instant::now();
-        if let TrialEnd::Failed(reason) = end {
-            let cell = self.cell.clone();
-            self.say(&format!("trial {trial} ({cell}) failed: {reason}"));
+        let cell = self.cell.clone();
+        match end {
+            TrialEnd::Finished => {}
+            TrialEnd::Failed(reason) => {
+                self.say(&format!("trial {trial} ({cell}) failed: {reason}"));
+            }
+            // An engine that a node does not have is said once.
+            TrialEnd::NotRun(reason) if !self.not_run.contains(reason) => {
+                self.not_run.push(reason.clone());
+                self.say(&format!("trial {trial} ({cell}) is not run: {reason}"));
+            }
+            TrialEnd::NotRun(_) => {}
         }
         self.show("");
     }
@@ -151,6 +163,7 @@ mod tests {
             done: 0,
             all: 1,
             cell: String::new(),
+            not_run: Vec::new(),
             estimate: Some(Nanos::from_secs(10)),
         };
         let left = |progress: &Progress, at| progress.left(after(at)).map(|left| left.as_secs());

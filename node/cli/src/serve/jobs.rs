@@ -12,8 +12,8 @@ use dwell_record::{Scalar, Summary};
 use dwell_stats::{Metric, RoundTrip};
 
 use super::spool::Spool;
-use crate::Failure;
 use crate::ping::{Observer, Outputs, SampleFile};
+use crate::{Exit, Failure};
 
 /// Everything that was asked for has ended within this time after the pipe's end.
 const PATIENCE: Duration = Duration::from_millis(900);
@@ -96,7 +96,7 @@ impl Jobs {
     }
 
     fn start(&mut self, job: JobId, what: Job, samples: bool) {
-        let fail = |reason: String| self.voice.say(&Event::Failed { job, reason });
+        let fail = |reason: String| self.voice.say(&failed(job, reason));
         if self.running.contains_key(&job) || self.spools.contains_key(&job) {
             return fail(format!("there is a job {} already", job.0));
         }
@@ -112,7 +112,11 @@ impl Jobs {
             let segment_bytes = spool.map(|spool| spool.len());
             let event = match outcome {
                 Ok(summary) => Event::Finished { job, summary: Box::new(summary), segment_bytes },
-                Err(failure) => Event::Failed { job, reason: format!("{:#}", failure.error) },
+                Err(failure) => Event::Failed {
+                    job,
+                    reason: format!("{:#}", failure.error),
+                    unsupported: failure.exit == Exit::Unsupported,
+                },
             };
             voice.say(&event);
         });
@@ -123,7 +127,7 @@ impl Jobs {
     fn pull(&mut self, job: JobId) {
         let Some(spool) = self.spools.remove(&job) else {
             let reason = format!("job {} has no samples", job.0);
-            return self.voice.say(&Event::Failed { job, reason });
+            return self.voice.say(&failed(job, reason));
         };
         let mut hasher = crc32fast::Hasher::new();
         let mut bytes = 0;
@@ -134,7 +138,7 @@ impl Jobs {
         });
         let event = match handed {
             Ok(()) => Event::Pulled { job, bytes, crc32: hasher.finalize() },
-            Err(error) => Event::Failed { job, reason: format!("cannot read samples: {error}") },
+            Err(error) => failed(job, format!("cannot read samples: {error}")),
         };
         self.voice.say(&event);
     }
@@ -151,6 +155,11 @@ impl Jobs {
             thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// A job that went wrong here.
+fn failed(job: JobId, reason: String) -> Event {
+    Event::Failed { job, reason, unsupported: false }
 }
 
 /// Carries out a job until it is done or stopped.

@@ -1,0 +1,74 @@
+//! The distribution of |gap - scheduled gap| of each engine, under one condition.
+
+use dwell_stats::Quantile;
+use dwell_units::BitRate;
+
+use super::{Part, beside, ends, sizes};
+use crate::figure::Figure;
+use crate::figures::{Overlay, ecdf};
+use crate::group::{Group, OVERLAID};
+use crate::paced::Paced;
+use crate::quantity::Unit;
+
+const METRIC: &str = "gap_error_ns";
+
+/// Of the rates tried, the one nearest to this is shown: Fast Ethernet, which most of S2's boards have.
+const SHOWN: f64 = 100e6;
+
+/// Without and beside the most cross traffic, with the largest packets; engines that do not fit one
+/// figure have another.
+pub(super) fn errors(part: &Part, caption: &str) -> Vec<Figure> {
+    ends(part).into_iter().flat_map(|flows| at(part, flows, caption)).collect()
+}
+
+fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
+    let measured = |paced: &&Paced| {
+        let drawn = paced.trial.series.get(METRIC);
+        let drawn = drawn.is_some_and(|series| series.steps.iter().any(|step| step.count > 0));
+        paced.sender.flows == flows && paced.rate.is_some() && drawn
+    };
+    let trials: Vec<&Paced> = part.trials.iter().copied().filter(measured).collect();
+    let away = |rate: &BitRate| (rate.0.max(1) as f64 / SHOWN).ln().abs();
+    let rate =
+        trials.iter().filter_map(|paced| paced.rate).min_by(|a, b| away(a).total_cmp(&away(b)));
+    let Some(rate) = rate else { return Vec::new() };
+    let at_rate = || trials.iter().copied().filter(move |paced| paced.rate == Some(rate));
+    let Some(size) = sizes(at_rate()).into_iter().max() else { return Vec::new() };
+    let mut groups: Vec<Group> = part
+        .engines
+        .iter()
+        .map(|engine| {
+            let of =
+                |paced: &&Paced| paced.sender.engine == *engine && paced.sender.ip_size == size;
+            let trials = at_rate().filter(of).map(|paced| paced.trial).collect();
+            Group::new(engine.clone(), trials, METRIC)
+        })
+        .collect();
+    groups.retain(|group| group.steps.count() > 0);
+    let middle = groups.iter().filter_map(|group| group.steps.quantile(Quantile::P50)).max();
+    let unit = Unit::fitting(middle.unwrap_or_default() as f64);
+    let note = format!("Held: {rate}, IP packets of {size} B, {}.", beside(flows));
+    // As many in each figure as in the others.
+    let figures = groups.len().div_ceil(OVERLAID).max(1);
+    let each = groups.len().div_ceil(figures).max(1);
+    let drawn = groups.chunks(each).filter_map(|groups| {
+        let overlay =
+            Overlay { noun: "gap error", unit, caption, groups, note: Some(note.as_str()) };
+        let figure = ecdf(&overlay)?;
+        let engines: Vec<&str> = groups.iter().map(|group| group.label.as_str()).collect();
+        let title =
+            format!("{}, {}{} ({})", figure.title, beside(flows), part.named, engines.join(", "));
+        let finding = figure.finding.replacen(
+            "Half of them took at most",
+            "Half of the gaps are off by at most",
+            1,
+        );
+        Some(figure.titled(title).saying(finding))
+    });
+    drawn
+        .map(|mut figure| {
+            figure.id = format!("gap-errors-{flows}");
+            figure
+        })
+        .collect()
+}

@@ -1,0 +1,135 @@
+//! How close together two packets leave, and the capacity that this measures (S2.4).
+
+use dwell_units::{BitRate, Bytes};
+use serde_json::{Value, json};
+
+use super::{Part, beside, sizes};
+use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart, without_legend};
+use crate::paced::Paced;
+use crate::quantity::{Unit, delay, significant};
+
+/// The smallest and the median gap of each engine, a panel for each size; `None` without pairs.
+pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
+    let known = |paced: &&Paced| paced.pairs && smallest(paced).is_some();
+    let trials: Vec<&Paced> = part.trials.iter().copied().filter(known).collect();
+    let gaps: Vec<f64> =
+        trials.iter().flat_map(|it| [smallest(it), median(it)]).flatten().collect();
+    let least = gaps.iter().copied().min_by(f64::total_cmp)?;
+    let most = gaps.iter().copied().max_by(f64::total_cmp)?;
+    let unit = Unit::fitting(least);
+    let mut flows: Vec<u32> = trials.iter().map(|paced| paced.sender.flows).collect();
+    flows.sort_unstable();
+    flows.dedup();
+    let flows: Vec<String> = flows.into_iter().map(beside).collect();
+    let engines: Vec<&String> = part
+        .engines
+        .iter()
+        .filter(|engine| trials.iter().any(|paced| paced.sender.engine == **engine))
+        .collect();
+    let panel = |(i, size): (usize, u64)| {
+        let (scale, axis) = delay_axis("gap between two packets", unit, least, most);
+        let rows = trials.iter().filter(|paced| paced.sender.ip_size == size);
+        let rows: Vec<Value> = rows
+            .map(|paced| {
+                json!({
+                    "engine": paced.sender.engine, "group": beside(paced.sender.flows),
+                    "smallest": smallest(paced).map(|ns| unit.of(ns)),
+                    "median": median(paced).map(|ns| unit.of(ns)),
+                    "capacity": capacity(paced).map(|bps| rate(bps).to_string())
+                })
+            })
+            .collect();
+        let apart = told_apart(flows.iter().map(String::as_str));
+        let colour = if i == 0 { apart.clone() } else { without_legend(&apart) };
+        let x = |field: &str| json!({"field": field, "type": "quantitative", "scale": scale, "axis": axis});
+        json!({
+            "title": {"text": format!("IP packets of {size} B"), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
+            "data": {"values": rows},
+            "width": WIDTH, "height": {"step": 26, "for": "position"},
+            "encoding": {
+                "y": {
+                    "field": "engine", "type": "nominal", "sort": engines,
+                    "axis": {"title": null, "ticks": false, "domain": false, "grid": true}
+                },
+                "yOffset": {"field": "group", "type": "nominal", "scale": {"domain": flows}},
+                "color": colour
+            },
+            "layer": [
+                {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": {"x": x("smallest"), "x2": {"field": "median"}}},
+                {"mark": {"type": "tick", "thickness": 2, "size": 12, "tooltip": true}, "encoding": {"x": x("smallest")}},
+                {"mark": {"type": "point", "filled": true, "size": 45, "tooltip": true}, "encoding": {"x": x("median")}}
+            ]
+        })
+    };
+    let sizes = sizes(trials.iter().copied());
+    let panels: Vec<Value> = sizes.into_iter().enumerate().map(panel).collect();
+    let body = json!({"vconcat": panels, "spacing": 24});
+    let title = format!("Packet pairs: the gap between two packets back to back{}", part.named);
+    Some(Figure::new("pairs", title, finding(&trials), caption, body, table(&trials, unit)))
+}
+
+fn smallest(paced: &Paced) -> Option<f64> {
+    paced.value("min_gap_ns").filter(|ns| *ns > 0.0)
+}
+
+fn median(paced: &Paced) -> Option<f64> {
+    let gap = paced.summary?.metrics.get("gap_ns")?;
+    gap.p50.map(|ns| ns as f64).filter(|ns| *ns > 0.0)
+}
+
+fn capacity(paced: &Paced) -> Option<f64> {
+    paced.value("capacity_bps")
+}
+
+/// To three digits: the last ones of a rate mean nothing here.
+fn rate(bps: f64) -> BitRate {
+    BitRate(significant(bps, 3) as u64)
+}
+
+fn table(trials: &[&Paced], unit: Unit) -> Table {
+    let mut table = Table::new([
+        "engine",
+        "IP packet",
+        "cross flows",
+        "smallest gap",
+        "median gap",
+        "largest capacity that can be measured",
+        "capacity at the median gap",
+        "merged pairs",
+    ]);
+    for column in &mut table.columns[3..5] {
+        *column = format!("{column} [{}]", unit.name());
+    }
+    let told = |bps: Option<f64>| bps.map_or_else(|| "-".to_owned(), |bps| rate(bps).to_string());
+    for paced in trials {
+        table.row([
+            paced.sender.engine.clone(),
+            Bytes(paced.sender.ip_size).to_string(),
+            paced.sender.flows.to_string(),
+            unit.cell(smallest(paced)),
+            unit.cell(median(paced)),
+            told(capacity(paced)),
+            told(paced.value("capacity_median_bps")),
+            paced.value("merged_pairs").map_or_else(|| "-".to_owned(), |n| n.to_string()),
+        ]);
+    }
+    table
+}
+
+fn finding(trials: &[&Paced]) -> String {
+    let by_gap = |a: &&&Paced, b: &&&Paced| {
+        let gap = |paced: &Paced| median(paced).unwrap_or(f64::MAX);
+        gap(a).total_cmp(&gap(b))
+    };
+    let Some(best) = trials.iter().min_by(by_gap) else { return String::new() };
+    let of = capacity(best).map_or_else(String::new, |bps| {
+        format!("; its smallest gap measures capacities up to {}", rate(bps))
+    });
+    let gap = median(best).map_or_else(|| "-".to_owned(), delay);
+    format!(
+        "Closest together by {}: {gap} in the median with IP packets of {} B {}{of}.",
+        best.sender.engine,
+        best.sender.ip_size,
+        beside(best.sender.flows)
+    )
+}

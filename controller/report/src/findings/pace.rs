@@ -1,0 +1,65 @@
+//! What a run of paced packets says: which networks its nodes can measure, and beside which traffic.
+
+use dwell_record::{Scalar, Summary};
+use dwell_units::BitRate;
+
+use super::Finding;
+use crate::data::RunData;
+use crate::group;
+use crate::paced::{paced, verdict_words};
+use crate::quantity::{share, significant, things};
+
+/// The verdict line by line, and what the cross traffic reached.
+pub(super) fn paces(run: &RunData) -> Vec<Finding> {
+    let finding = |id: &str, text: String| Finding { id: id.to_owned(), text };
+    let mut findings: Vec<Finding> =
+        verdict_words(run).into_iter().map(|text| finding("verdict", format!("{text}."))).collect();
+    if findings.is_empty() {
+        findings.push(finding("verdict", nothing(run)));
+    }
+    findings.extend(cross(run).map(|text| finding("cross", text)));
+    findings
+}
+
+fn nothing(run: &RunData) -> String {
+    let measured = group::finished(run).count() as u64;
+    let all = paced(run);
+    match all.iter().all(|paced| paced.pairs) {
+        true if measured > 0 => format!(
+            "{} of pairs: figures and tables have their gaps; without trains there is no verdict on \
+             rates.",
+            things(measured, "trial")
+        ),
+        _ => "Nothing was measured.".to_owned(),
+    }
+}
+
+/// What flows beside the sender reached, of what they were to reach.
+fn cross(run: &RunData) -> Option<String> {
+    let mut least: Option<(f64, u64, f64)> = None;
+    let mut most = 0;
+    for load in group::finished(run).flat_map(|trial| &trial.loads) {
+        let Some((flows, asked, reached)) = reached(load) else { continue };
+        most = most.max(flows);
+        let ratio = reached / asked;
+        if least.is_none_or(|(other, ..)| ratio < other) {
+            least = Some((ratio, flows, reached));
+        }
+    }
+    let (ratio, flows, reached) = least?;
+    let rate = BitRate(significant(reached, 3) as u64);
+    Some(format!(
+        "Cross traffic of up to {} reached at least {} of the rate asked for ({rate} together with {}).",
+        things(most, "flow"),
+        share(ratio),
+        things(flows, "flow")
+    ))
+}
+
+/// Flows, the rate asked for and the rate reached, of a load that is traffic.
+fn reached(load: &Summary) -> Option<(u64, f64, f64)> {
+    let flows = load.parameters.get("flows")?.as_u64()?;
+    let asked = load.parameters.get("rate_bps")?.as_f64().filter(|bps| *bps > 0.0)?;
+    let reached = load.values.get("rate_bps").copied().flatten().map(Scalar::as_f64)?;
+    Some((flows, asked, reached))
+}

@@ -1,0 +1,199 @@
+//! Runs of paced packets as verdicts and figures need them: what each trial asked of which sender, and
+//! how punctual it was.
+
+mod reference;
+mod tell;
+mod verdict;
+
+use std::collections::BTreeMap;
+
+use dwell_plan::{NamedSize, PaceEngine, PaceKind, PacePlan, PaceSize, Plan};
+use dwell_record::{Kind, Scalar, Summary};
+use dwell_units::{BitRate, Bytes};
+use serde_json::Value;
+
+use crate::data::{RunData, TrialData, TrialState};
+use crate::measured;
+
+pub(crate) use reference::reference_rows;
+pub use tell::{rates_of_runs, verdict_table, verdict_words};
+pub use verdict::{RateVerdict, Verdict, tolerance, verdicts};
+
+/// What is asked of a sender, beside the rate: all that has a verdict of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sender {
+    pub(crate) node: String,
+    pub(crate) engine: String,
+    /// Bytes of the IP packet.
+    pub(crate) ip_size: u64,
+    /// Flows of traffic beside it.
+    pub(crate) flows: u32,
+    /// Values of the other axes that vary.
+    pub(crate) others: BTreeMap<String, String>,
+}
+
+/// One trial.
+#[derive(Clone, Debug)]
+pub(crate) struct Paced<'a> {
+    pub(crate) trial: &'a TrialData,
+    pub(crate) sender: Sender,
+    pub(crate) pairs: bool,
+    /// Of a train that keeps a rate.
+    pub(crate) rate: Option<BitRate>,
+    /// What was measured; `None` where nothing was.
+    pub(crate) summary: Option<&'a Summary>,
+}
+
+/// Names under which a plan may have an axis that is told of by itself.
+const TOLD: [&str; 11] = [
+    "from",
+    "engine",
+    "size",
+    "payload_size",
+    "frame_size",
+    "flows",
+    "rate",
+    "pattern",
+    "count",
+    "repeat",
+    "pairs",
+];
+
+/// Whether the run is about departures of packets.
+pub(crate) fn is_paced(run: &RunData) -> bool {
+    let told = |trial: &TrialData| trial.summary.as_ref().is_some_and(|it| it.kind == Kind::Pace);
+    run.trials.iter().any(told) || measured::plan(run).is_some_and(|plan| plan.pace.is_some())
+}
+
+/// Every trial of pairs or trains, in the order of their numbers. A trial that was not measured is told
+/// of by the plan.
+pub(crate) fn paced(run: &RunData) -> Vec<Paced<'_>> {
+    if !is_paced(run) {
+        return Vec::new();
+    }
+    let plan = measured::plan(run);
+    let used = only_engine(run, plan.as_ref());
+    let mut all: Vec<_> =
+        run.trials.iter().filter_map(|trial| Paced::of(run, plan.as_ref(), trial)).collect();
+    if let Some(used) = used {
+        let auto = PaceEngine::Auto.name();
+        let automatic = all.iter_mut().filter(|paced| paced.sender.engine == auto);
+        automatic.for_each(|paced| paced.sender.engine.clone_from(&used));
+    }
+    all
+}
+
+/// The engine that all trials used that were to find the best by themselves.
+fn only_engine(run: &RunData, plan: Option<&Plan>) -> Option<String> {
+    let auto = PaceEngine::Auto.name();
+    let pace = plan.and_then(|plan| plan.pace.as_ref());
+    let mut used = run
+        .trials
+        .iter()
+        .filter(|trial| engine(trial, pace) == auto)
+        .filter_map(|trial| Some(text(trial.summary.as_ref()?, "engine_used")?.to_owned()));
+    let first = used.next()?;
+    used.all(|other| other == first).then_some(first)
+}
+
+impl<'a> Paced<'a> {
+    fn of(run: &RunData, plan: Option<&Plan>, trial: &'a TrialData) -> Option<Self> {
+        let summary = trial
+            .summary
+            .as_ref()
+            .filter(|summary| summary.kind == Kind::Pace && trial.state == TrialState::Finished);
+        let pace = plan.and_then(|plan| plan.pace.as_ref());
+        let pattern = asked(trial, &["pattern", "pace.pattern"])
+            .map(str::to_owned)
+            .or_else(|| text(summary?, "pattern").map(str::to_owned))
+            .or_else(|| Some(pace.map(|pace| pace.pattern)?.name().to_owned()))?;
+        let rate = summary
+            .and_then(|summary| number(summary, "rate_bps"))
+            .map(|bps| BitRate(bps.round() as u64))
+            .or_else(|| asked(trial, &["rate", "pace.rate"])?.parse().ok())
+            .or_else(|| pace?.rate)
+            .filter(|_| pattern == PaceKind::Train.name());
+        let sender = Sender {
+            node: asked(trial, &["from", "pace.from"])
+                .or_else(|| Some(pace?.from.as_str()))
+                .unwrap_or("this node")
+                .to_owned(),
+            engine: engine(trial, pace),
+            ip_size: ip_size(trial, summary, pace)?,
+            flows: flows(trial, plan),
+            others: others(run, trial),
+        };
+        let pairs = pattern == PaceKind::Pair.name();
+        Some(Self { trial, sender, pairs, rate, summary })
+    }
+
+    /// A scalar result.
+    pub(crate) fn value(&self, name: &str) -> Option<f64> {
+        self.summary?.values.get(name).copied().flatten().map(Scalar::as_f64)
+    }
+
+    /// The median rate of its trains, in bit/s.
+    pub(crate) fn measured_bps(&self) -> Option<f64> {
+        let known = self.summary?.trains.iter().filter_map(|train| train.rate_bps);
+        let mut known: Vec<f64> = known.collect();
+        known.sort_by(f64::total_cmp);
+        known.get(known.len().div_ceil(2).checked_sub(1)?).copied()
+    }
+}
+
+/// The engine that was asked for.
+fn engine(trial: &TrialData, pace: Option<&PacePlan>) -> String {
+    let told = || trial.summary.as_ref().and_then(|summary| text(summary, "engine"));
+    asked(trial, &["engine", "pace.engine"])
+        .or_else(told)
+        .or_else(|| Some(pace?.engine.name()))
+        .unwrap_or(PaceEngine::Auto.name())
+        .to_owned()
+}
+
+fn ip_size(trial: &TrialData, summary: Option<&Summary>, pace: Option<&PacePlan>) -> Option<u64> {
+    if let Some(told) = summary.and_then(|summary| number(summary, "size_bytes")) {
+        return Some(told as u64);
+    }
+    let mut pace = pace?.clone();
+    let bytes = |name: &str| asked(trial, &[name, &format!("pace.{name}")]);
+    let size: Option<NamedSize> = bytes("size").and_then(|text| text.parse().ok());
+    let payload: Option<Bytes> = bytes("payload_size").and_then(|text| text.parse().ok());
+    let frame: Option<Bytes> = bytes("frame_size").and_then(|text| text.parse().ok());
+    let named = size.or(payload.map(|bytes| NamedSize(PaceSize::Payload(bytes))));
+    if let Some(named) = named.or(frame.map(|bytes| NamedSize(PaceSize::Frame(bytes)))) {
+        (pace.size, pace.payload_size, pace.frame_size) = (Some(named), None, None);
+    }
+    Some(pace.packet_size()?.ip().0)
+}
+
+fn flows(trial: &TrialData, plan: Option<&Plan>) -> u32 {
+    asked(trial, &["flows", "cross.flows"])
+        .and_then(|text| text.parse().ok())
+        .or_else(|| Some(plan?.cross.as_ref()?.flows))
+        .unwrap_or(0)
+}
+
+/// What varies beside all that is told of by itself.
+fn others(run: &RunData, trial: &TrialData) -> BTreeMap<String, String> {
+    let is_told = |name: &str| {
+        let name = name.strip_prefix("pace.").or(name.strip_prefix("cross.")).unwrap_or(name);
+        TOLD.contains(&name)
+    };
+    let varied = run.axes.iter().filter(|axis| axis.values.len() > 1 && !is_told(&axis.name));
+    let value = |name: &String| Some((name.clone(), trial.parameters.get(name)?.clone()));
+    varied.filter_map(|axis| value(&axis.name)).collect()
+}
+
+/// The value of the axis of one of these names.
+fn asked<'a>(trial: &'a TrialData, names: &[&str]) -> Option<&'a str> {
+    names.iter().find_map(|name| trial.parameters.get(*name)).map(String::as_str)
+}
+
+fn text<'a>(summary: &'a Summary, name: &str) -> Option<&'a str> {
+    summary.parameters.get(name).and_then(Value::as_str)
+}
+
+pub(crate) fn number(summary: &Summary, name: &str) -> Option<f64> {
+    summary.parameters.get(name).and_then(Value::as_f64)
+}

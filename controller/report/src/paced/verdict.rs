@@ -1,0 +1,191 @@
+//! The largest rate that each sender keeps accurately.
+
+use std::collections::BTreeMap;
+
+use dwell_engine::stamps::Rung;
+use dwell_record::Train;
+use dwell_stats::RealInterval;
+use dwell_stats::accuracy::{Accuracy, Doubt, LargestRate, Tolerance, TrainAccuracy, largest_rate};
+use dwell_stats::departures::Asked;
+use dwell_units::BitRate;
+use serde::Serialize;
+
+use super::{Paced, Sender, number, paced};
+use crate::data::{RunData, TrialState};
+use crate::measured;
+
+/// The verdict on one engine of a node with packets of one size, beside so many flows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RateVerdict {
+    /// The node that sends.
+    pub node: String,
+    /// What sends.
+    pub engine: String,
+    /// Bytes of the IP packet.
+    pub ip_size: u64,
+    /// Flows of traffic from the same node.
+    pub flows: u32,
+    /// Values of the other parameters that vary.
+    pub parameters: BTreeMap<String, String>,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// The largest rate such that it and all smaller ones tried are accurate, in bit/s: 0 where none
+    /// is, `None` where that cannot be told.
+    pub largest_rate_bps: Option<u64>,
+    /// Why it is not larger, or not known.
+    pub reason: Option<String>,
+    #[serde(skip)]
+    pub(crate) largest: LargestRate,
+}
+
+/// What came of judging a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// There is a largest rate.
+    Rate,
+    /// Even the smallest rate tried is not kept.
+    None,
+    /// Nobody can tell.
+    CannotTell,
+    /// The node cannot send so.
+    NotRun,
+}
+
+/// What is accurate: as it was asked for when the run is shown, or as its plan says, or as usual.
+pub fn tolerance(run: &RunData) -> Tolerance {
+    let plan = measured::plan(run).and_then(|plan| plan.accurate).unwrap_or_default();
+    let set = run.accurate.unwrap_or_default().or(plan);
+    let usual = Tolerance::default();
+    Tolerance {
+        rate: set.rate.map_or(usual.rate, |share| share.as_f64()),
+        gap: set.gap.map_or(usual.gap, |share| share.as_f64()),
+        trains: set.trains.map_or(usual.trains, |trains| trains as usize),
+        confidence: set.confidence.map_or(usual.confidence, |share| share.as_f64()),
+    }
+}
+
+/// Every verdict of a run of trains, by node, other parameters, engine, flows and size, each in the
+/// order of its trials.
+pub fn verdicts(run: &RunData) -> Vec<RateVerdict> {
+    let trains: Vec<Paced> = paced(run).into_iter().filter(|paced| paced.rate.is_some()).collect();
+    let tolerance = tolerance(run);
+    let mut senders: Vec<&Sender> = Vec::new();
+    for paced in &trains {
+        if !senders.contains(&&paced.sender) {
+            senders.push(&paced.sender);
+        }
+    }
+    let mut all: Vec<RateVerdict> = senders
+        .into_iter()
+        .map(|sender| {
+            let of: Vec<&Paced> = trains.iter().filter(|paced| paced.sender == *sender).collect();
+            verdict(sender, &of, &tolerance)
+        })
+        .collect();
+    let engines = engines(run, &all);
+    let place = |engine: &String| engines.iter().position(|known| known == engine);
+    all.sort_by(|a, b| {
+        let key = |of: &RateVerdict| (of.flows, of.ip_size);
+        (&a.node, &a.parameters, place(&a.engine), key(a)).cmp(&(
+            &b.node,
+            &b.parameters,
+            place(&b.engine),
+            key(b),
+        ))
+    });
+    all
+}
+
+/// Engines in the order of the plan, then those that it does not name.
+fn engines(run: &RunData, all: &[RateVerdict]) -> Vec<String> {
+    let axis = run.axes.iter().find(|axis| ["engine", "pace.engine"].contains(&axis.name.as_str()));
+    let mut engines = axis.map_or_else(Vec::new, |axis| axis.values.clone());
+    for verdict in all {
+        if !engines.contains(&verdict.engine) {
+            engines.push(verdict.engine.clone());
+        }
+    }
+    engines
+}
+
+fn verdict(sender: &Sender, trials: &[&Paced], tolerance: &Tolerance) -> RateVerdict {
+    let mut rates: Vec<BitRate> = trials.iter().filter_map(|paced| paced.rate).collect();
+    rates.sort_unstable();
+    rates.dedup();
+    let judged: Vec<(BitRate, Accuracy)> = rates
+        .into_iter()
+        .map(|rate| {
+            let at: Vec<&Paced> =
+                trials.iter().copied().filter(|paced| paced.rate == Some(rate)).collect();
+            (rate, accuracy(&at, tolerance))
+        })
+        .collect();
+    let not_run = trials.iter().all(|paced| paced.trial.state == TrialState::NotRun);
+    let largest = largest_rate(judged.iter().copied());
+    let (verdict, reason) = if not_run {
+        let first = trials.first().and_then(|paced| paced.trial.reason.as_deref());
+        // Which node it was stands beside it.
+        let of_job = format!("pace on {}: ", sender.node);
+        let reason = first.map(|text| text.strip_prefix(&of_job).unwrap_or(text).to_owned());
+        (Verdict::NotRun, reason)
+    } else {
+        let limit = judged.iter().find(|(_, accuracy)| *accuracy != Accuracy::Accurate);
+        let reason = limit.map(|(rate, accuracy)| format!("{rate}: {accuracy}"));
+        let verdict = match largest {
+            LargestRate::Rate { .. } => Verdict::Rate,
+            LargestRate::NoneTried => Verdict::None,
+            LargestRate::CannotTell => Verdict::CannotTell,
+        };
+        (verdict, reason)
+    };
+    let Sender { node, engine, ip_size, flows, others } = sender.clone();
+    RateVerdict {
+        node,
+        engine,
+        ip_size,
+        flows,
+        parameters: others,
+        verdict,
+        largest_rate_bps: largest.bps(),
+        reason,
+        largest,
+    }
+}
+
+/// Whether a sender keeps one rate, by the trains of all its trials together. Stamps are believed as
+/// far as the worst of them.
+fn accuracy(trials: &[&Paced], tolerance: &Tolerance) -> Accuracy {
+    let summaries = || trials.iter().filter_map(|paced| paced.summary);
+    let trains: Vec<TrainAccuracy> =
+        summaries().flat_map(|summary| &summary.trains).map(of_train).collect();
+    let few = Accuracy::CannotTell {
+        why: Doubt::FewTrains { trains: trains.len(), least: tolerance.trains },
+    };
+    let Some(rung) = summaries().map(|summary| summary.stamps.tx.unwrap_or(Rung::User)).min()
+    else {
+        return few;
+    };
+    let asked = summaries().find_map(|summary| {
+        let (rate, gap) = (number(summary, "rate_bps")?, number(summary, "gap_ns")?);
+        (rate > 0.0 && gap > 0.0).then(|| Asked {
+            bits: rate * gap / 1e9,
+            gap,
+            deadline: None,
+            same_clock: true,
+        })
+    });
+    asked.map_or(few, |asked| tolerance.judge(&asked, rung, &trains).accuracy)
+}
+
+/// What is not known of a train may be anything.
+fn of_train(train: &Train) -> TrainAccuracy {
+    let span = |value: Option<f64>| match value {
+        Some(value) => RealInterval { low: value, high: value },
+        None => RealInterval { low: 0.0, high: f64::INFINITY },
+    };
+    TrainAccuracy {
+        rate_bps: span(train.rate_bps),
+        gap_error_p95: span(train.gap_error_p95_ns.map(|ns| ns as f64)),
+    }
+}

@@ -1,0 +1,157 @@
+//! Which networks a sender measures: verdicts, their words and tables.
+
+#[expect(dead_code, reason = "other test programs use the rest")]
+mod synthetic;
+#[path = "synthetic/paced.rs"]
+mod trains;
+
+use dwell_report::data::{RunData, TrialState};
+use dwell_report::{
+    Verdict, findings, main_metric, page, rates_of_runs, verdict_table, verdict_words, verdicts,
+};
+use trains::paces;
+
+/// The largest rates of an engine in Mbit/s, without and beside 25 flows, of 200 and 1500 B each.
+fn of(run: &RunData, engine: &str) -> Vec<Option<u64>> {
+    let all = verdicts(run);
+    let of = all.iter().filter(|verdict| verdict.engine == engine);
+    of.map(|verdict| verdict.largest_rate_bps.map(|bps| bps / 1_000_000)).collect()
+}
+
+#[test]
+fn a_sender_measures_as_much_as_its_gaps_are_large_beside_their_errors() {
+    let run = paces(&[]);
+    // A tenth of the gap: 16 us and 1.6 us and 160 ns of 200 B, seven times that of 1500 B.
+    assert_eq!(of(&run, "spin"), [100, 1_000, 10, 100].map(Some));
+    // It keeps not even 10 Mbit/s with 200 B.
+    assert_eq!(of(&run, "sleep"), [0, 10, 0, 0].map(Some));
+    let verdict = |engine: &str| verdicts(&run).into_iter().find(|it| it.engine == engine).unwrap();
+    let spin = verdict("spin");
+    assert_eq!((spin.node.as_str(), spin.ip_size, spin.flows), ("n1", 200, 0));
+    assert!(spin.reason.unwrap().starts_with("1Gbit/s: inaccurate"));
+    assert_eq!(verdict("sleep").verdict, Verdict::None);
+}
+
+#[test]
+fn stamps_of_the_program_and_engines_that_are_not_there_never_make_a_verdict() {
+    let run = paces(&[]);
+    assert_eq!(of(&run, "packet-ring"), [None; 4], "the kernel did not see them");
+    for verdict in verdicts(&run) {
+        let reason = verdict.reason.as_deref().unwrap_or_default();
+        match verdict.engine.as_str() {
+            "packet-ring" => {
+                assert_eq!(verdict.verdict, Verdict::CannotTell);
+                assert!(reason.contains("program's own clock"), "{reason}");
+            }
+            "xsk" | "gso" | "txtime" | "uring" => {
+                assert_eq!((verdict.verdict, verdict.largest_rate_bps), (Verdict::NotRun, None));
+                assert!(reason.ends_with("is not supported here"), "{reason}");
+                // Sizes are known by the plan, although no trial told any.
+                assert!([200, 1_500].contains(&verdict.ip_size));
+            }
+            _ => assert!(verdict.largest_rate_bps.is_some()),
+        }
+    }
+}
+
+#[test]
+fn the_words_name_the_best_engine_and_all_others_and_what_accurate_means() {
+    let lines = verdict_words(&paces(&[]));
+    assert_eq!(
+        lines[0],
+        "n1: best is spin: measures 1 Gbit/s networks with packets of 1500 B; 100 Mbit/s with 200 B; \
+         under 25 cross flows 100 Mbit/s with packets of 1500 B and 10 Mbit/s with 200 B"
+    );
+    assert!(
+        lines.iter().any(|line| line.starts_with("n1: packet-ring: cannot tell")),
+        "{lines:#?}"
+    );
+    let not_run: Vec<_> = lines.iter().filter(|line| line.contains("not run")).collect();
+    assert_eq!(not_run.len(), 1, "one sentence: {not_run:?}");
+    assert!(
+        not_run[0].contains("gso (gso is not supported here)") && not_run[0].contains("uring"),
+        "{not_run:?}"
+    );
+    assert!(lines.last().unwrap().starts_with("accurate: over at least 20 trains"), "{lines:#?}");
+}
+
+#[test]
+fn a_tolerance_comes_from_the_plan_or_from_whoever_shows_the_run() {
+    let mut run = paces(&["accurate.gap=1%", "accurate.trains=15"]);
+    assert_eq!(of(&run, "spin")[0], Some(10), "of 16 us one hundredth is too little");
+    let line = verdict_words(&run).pop().unwrap();
+    assert!(line.contains("at least 15 trains") && line.contains("below 1 %"), "{line}");
+    run.accurate = Some("gap 90%, rate 50%".parse().unwrap());
+    assert_eq!(of(&run, "spin")[0], Some(1_000));
+    let line = verdict_words(&run).pop().unwrap();
+    assert!(line.contains("at least 15 trains") && line.contains("below 90 %"), "{line}");
+    run.accurate = Some("trains 51".parse().unwrap());
+    assert_eq!(of(&run, "spin"), [None; 4], "50 are too few");
+}
+
+#[test]
+fn a_slow_rate_that_was_not_measured_is_not_skipped_and_repetitions_are_judged_together() {
+    let mut run = paces(&[]);
+    let slow = |trial: &&mut dwell_report::data::TrialData| {
+        let is = |name: &str, value: &str| trial.parameters[name] == value;
+        is("engine", "spin") && is("rate", "10Mbit/s") && is("size", "200B") && is("flows", "0")
+    };
+    let trial = run.trials.iter_mut().find(slow).unwrap();
+    trial.state = TrialState::Failed;
+    trial.summary = None;
+    assert_eq!(of(&run, "spin"), [None, Some(1_000), Some(10), Some(100)]);
+    // Ten trains, twice, are twenty.
+    let halves = paces(&["pace.repeat=10", "trials.repetitions=2"]);
+    assert_eq!(of(&halves, "spin"), [100, 1_000, 10, 100].map(Some));
+    assert_eq!(of(&paces(&["pace.repeat=10"]), "spin"), [None; 4]);
+}
+
+#[test]
+fn parameters_beside_keep_verdicts_apart_and_runs_stand_side_by_side() {
+    let several = paces(&["matrix.\"topology.link.rate\"=[\"50Mbit/s\", \"none\"]"]);
+    let all = verdicts(&several);
+    let links: Vec<&str> =
+        all.iter().map(|verdict| verdict.parameters["topology.link.rate"].as_str()).collect();
+    assert_eq!(links.iter().filter(|link| **link == "50Mbit/s").count() * 2, all.len());
+    assert_eq!(verdict_words(&several).iter().filter(|line| line.contains("best is")).count(), 2);
+    let (one, other) = (paces(&[]), paces(&["pace.from=n2", "pace.to=n1"]));
+    let table = rates_of_runs(&[one, other]).unwrap();
+    assert!(table.columns[3].contains("(n1)") && table.columns[4].contains("(n2)"));
+    let spin: Vec<_> = table.rows.iter().filter(|row| row[0] == "spin").collect();
+    assert_eq!(spin.len(), 4);
+    assert_eq!(spin[0][1..], ["200B", "0", "100Mbit/s", "100Mbit/s"].map(str::to_owned));
+    assert!(rates_of_runs(&[synthetic::loads(), paces(&[])]).is_none());
+}
+
+#[test]
+fn a_report_has_the_table_with_s2s_boards_and_no_delay_that_nobody_measured() {
+    let run = paces(&[]);
+    let table = verdict_table(&run);
+    assert_eq!(table.rows.len(), 5 * 2 * 2 + 4 + 8, "of each engine that is not there one row");
+    let liva: Vec<_> = table.rows.iter().filter(|row| row[0] == "ECS LIVA").collect();
+    assert_eq!([&liva[0][4], &liva[1][4]], ["50Mbit/s", "100Mbit/s"]);
+    let all = findings(&run);
+    assert!(all.iter().all(|finding| finding.id != "delay" && !finding.id.starts_with("effect")));
+    let cross = all.iter().find(|finding| finding.id == "cross").unwrap();
+    assert!(cross.text.contains("25 flows reached at least 97 %"), "{}", cross.text);
+    assert_eq!(main_metric(&run), Some("gap_error_ns"));
+    // Of many warnings that differ in numbers only one is told.
+    let mut warned = run.clone();
+    for (n, trial) in warned.trials.iter_mut().enumerate() {
+        if let Some(summary) = &mut trial.summary {
+            summary.trust.warnings.push(format!("{n} trains have a hole, seen by n{}", n % 2));
+        }
+    }
+    let html = dwell_report::page(&warned);
+    let [one, other] =
+        ["n0", "n1"].map(|node| html.matches(&format!("hole, seen by {node} (in")).count());
+    assert!(one >= 1 && other >= 1 && one + other <= 3, "names keep their numbers: {one} {other}");
+    assert!(html.contains("with other numbers in others"));
+    let page = page(&run);
+    assert!(page.contains("Which networks can be measured from here?"));
+    assert!(page.contains("best is spin: measures 1 Gbit/s"));
+    // A run of anything else has none of it.
+    let other = synthetic::loads();
+    assert!(verdicts(&other).is_empty() && verdict_words(&other).is_empty());
+    assert!(verdict_table(&other).rows.is_empty());
+}

@@ -1,0 +1,100 @@
+//! Jobs of packets that leave on time: their sender, which is judged, the far end that stamps them,
+//! and traffic from the same node.
+
+use dwell_plan::{Job, PaceJob, PacePlan, PaceSinkJob, Place, Plan};
+use dwell_store::Role;
+use dwell_units::Nanos;
+
+use super::{Loads, Planned, Servers, everywhere, loads, place};
+
+pub(super) fn jobs(plan: &Plan, pace: &PacePlan) -> Servers {
+    let port = pace.port;
+    let sink = Planned {
+        node: pace.to.clone(),
+        job: Job::PaceSink(PaceSinkJob {
+            url: format!("udp://{}:{port}", everywhere(pace.ipv6)),
+            place: place(plan, &pace.to, false),
+        }),
+        role: Role::Server,
+        // It tells the sender, whose samples have its stamps.
+        samples: false,
+        optional: false,
+    };
+    let Loads { sinks: counting, loads } = loads(plan, pace.ipv6);
+    let mut sinks = if pace.sink { vec![sink] } else { Vec::new() };
+    sinks.extend(counting);
+    let (Some(pattern), Some(size)) = (pace.job_pattern(), pace.named_size()) else {
+        unreachable!("values of a cell that was read go together")
+    };
+    let sender = PaceJob {
+        target: format!("udp://{}:{port}", pace.to),
+        pattern,
+        size,
+        engine: pace.engine,
+        bypass: pace.bypass,
+        pause: pace.pause,
+        late: pace.late,
+        warm_up: pace.warm_up,
+        sink: pace.sink,
+        stamps: pace.stamps,
+        ipv4: !pace.ipv6,
+        ipv6: pace.ipv6,
+        place: Place { scheduling: pace.scheduling, ..place(plan, &pace.from, false) },
+    };
+    Servers {
+        standing: Vec::new(),
+        sinks,
+        loads,
+        measurement: Planned {
+            node: pace.from.clone(),
+            job: Job::Pace(Box::new(sender)),
+            role: Role::Measurement,
+            samples: true,
+            optional: false,
+        },
+        // The sender asks the sink itself.
+        settle: Nanos::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_plan::{PaceEngine, PacePattern, PaceSize, Source};
+    use dwell_units::{BitRate, Bytes, Rate};
+
+    use super::super::jobs;
+    use super::*;
+
+    const PLAN: &str = "version = 1\nname = \"x\"\ntopology = { lab = \"line:2\" }\n\
+        [pace]\nfrom = \"n1\"\nto = \"n2\"\nframe_size = \"1514B\"\nrate = \"10Mbit/s\"\n\
+        engine = \"xsk\"\n";
+
+    fn needed(text: &str) -> Servers {
+        jobs(&Plan::read(&Source::parse(text).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn a_sender_has_a_far_end_and_traffic_from_its_own_node_that_is_counted() {
+        let needed = needed(&format!("{PLAN}[cross]\nflows = 15\n"));
+        let names: Vec<_> =
+            needed.sinks.iter().map(|one| (one.node.as_str(), one.job.name())).collect();
+        assert_eq!(names, [("n2", "pace sink"), ("n2", "load sink")]);
+        let Job::Pace(sender) = &needed.measurement.job else { panic!("a sender") };
+        assert_eq!((sender.target.as_str(), sender.engine), ("udp://n2:7102", PaceEngine::Xsk));
+        assert_eq!(sender.size, PaceSize::Frame(Bytes(1_514)));
+        let rate = BitRate(10_000_000);
+        assert_eq!(sender.pattern, PacePattern::Train { rate, count: 50, repeat: 20 });
+        assert!(needed.measurement.samples && sender.sink);
+        let [cross] = needed.loads.as_slice() else { panic!("one source") };
+        let Job::Traffic(traffic) = &cross.job else { panic!("traffic") };
+        assert_eq!((cross.node.as_str(), cross.role, traffic.flows), ("n1", Role::Load, 15));
+        assert_eq!(traffic.rate, Rate::Bits(BitRate(15_000_000)));
+    }
+
+    #[test]
+    fn without_a_sink_and_flows_there_is_the_sender_alone() {
+        let needed = needed(&PLAN.replace("engine =", "sink = false\nengine ="));
+        assert!(needed.sinks.is_empty() && needed.loads.is_empty());
+        assert!(needed.measurement.job.ends_by_itself());
+    }
+}

@@ -1,0 +1,238 @@
+//! Whole runs of paced packets, with nodes that are made up and a store that is real.
+
+mod made_up;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use dwell_engine::stamps::{Rung, Sample, State, TxStamps};
+use dwell_fleet::{Fleet, FleetError, FromNode};
+use dwell_plan::{Job, PaceEngine, Source, Topology, expand};
+use dwell_protocol::{Event, JobId, Request};
+use dwell_record::segment::{Header, SegmentWriter};
+use dwell_record::{Column, Kind, Scalar, Stamps};
+use dwell_runner::{End, Runner, TrialEnd};
+use dwell_store::{NewRun, NewTrial, Role, RunKind, RunRow, Store, TrialState};
+use dwell_units::{Instant, Nanos, Pairing};
+use made_up::{Listener, Ticking, summary};
+
+/// Each failure would end it.
+const PLAN: &str = "version = 1\nname = \"paces\"\ntopology = { lab = \"line:2\" }\n\
+    [pace]\nfrom = \"n1\"\nto = \"n2\"\nsize = \"200B\"\nrate = \"16Mbit/s\"\ncount = 21\n\
+    repeat = 20\nsink = false\n\
+    [matrix]\nflows = [0, 5]\nengine = [\"xsk\", \"txtime\", \"spin\"]\n\
+    [trials]\norder = \"as-written\"\n[stop]\nfailures = 1\n";
+
+/// 200 B at 16 Mbit/s.
+const GAP: i64 = 100_000;
+
+/// A node that can spin and nothing else. Every second packet leaves 3 us late.
+struct MadeUp {
+    told: VecDeque<(String, FromNode)>,
+    asked: Vec<String>,
+    /// Nothing leaves.
+    mute: bool,
+}
+
+impl MadeUp {
+    fn tell(&mut self, node: &str, event: Event) {
+        self.told.push_back((node.to_owned(), FromNode::Event(event)));
+    }
+
+    fn finished(&mut self, node: &str, job: JobId, paced: bool) {
+        let mut summary = Box::new(summary(0));
+        if paced {
+            let sent = if self.mute { 0 } else { 420 };
+            summary.kind = Kind::Pace;
+            // Nobody tells what arrived.
+            summary.packets = None;
+            summary.values = [("packets".to_owned(), Some(Scalar::Count(sent)))].into();
+            summary.stamps = Stamps { tx: Some(Rung::KernelSw), rx: None, near: None };
+        }
+        self.tell(node, Event::Finished { job, summary, segment_bytes: None });
+    }
+}
+
+impl Fleet for MadeUp {
+    fn prepare(&mut self, _: &Topology) -> Result<(), FleetError> {
+        Ok(())
+    }
+
+    fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
+        match request {
+            Request::Start { job, what, .. } => {
+                self.asked.push(format!("{node} {}", what.name()));
+                match what {
+                    Job::Pace(pace) if pace.engine != PaceEngine::Spin => {
+                        let reason = format!("{} needs root", pace.engine.name());
+                        let event = Event::Failed { job: *job, reason, unsupported: true };
+                        self.tell(node, event);
+                    }
+                    Job::Pace(_) => {
+                        self.tell(node, Event::Ready { job: *job });
+                        self.finished(node, *job, true);
+                    }
+                    _ => self.tell(node, Event::Ready { job: *job }),
+                }
+            }
+            Request::Stop { job } => self.finished(node, *job, false),
+            Request::Hail { job } => self.tell(node, Event::Alive { job: *job }),
+            Request::Pull { job } => {
+                let bytes = segment(if self.mute { 0 } else { 20 });
+                let (len, crc32) = (bytes.len() as u64, crc32fast::hash(&bytes));
+                self.told.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
+                self.tell(node, Event::Pulled { job: *job, bytes: len, crc32 });
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, _: Duration) -> Option<(String, FromNode)> {
+        self.told.pop_front()
+    }
+
+    fn release(&mut self, _: &str) {}
+
+    fn dissolve(&mut self) -> Result<(), FleetError> {
+        Ok(())
+    }
+}
+
+/// So many trains, numbers as a sender of ours gives them: one left out between trains.
+fn segment(trains: i64) -> Vec<u8> {
+    let mut writer = SegmentWriter::new(Vec::new(), &Header::of_ping("udp://n2".into())).unwrap();
+    let bridge = Pairing {
+        real: Instant::from_nanos(1_000_000),
+        mono: Instant::from_nanos(0),
+        width: Nanos(30),
+    };
+    for train in 0..trains {
+        for packet in 0..21 {
+            let due = train * 50 * GAP + packet * GAP;
+            let left = 1_000_000 + due + packet % 2 * 3_000;
+            let sample = Sample {
+                id: (train * 22 + packet) as u64,
+                state: State::Sent,
+                reordered: false,
+                intended: Instant::from_nanos(due),
+                tx: TxStamps {
+                    app: Instant::from_nanos(left - 2_000),
+                    sched: None,
+                    kernel: Some(Instant::from_nanos(left)),
+                    hw: None,
+                },
+                rx: None,
+                remote: None,
+            };
+            writer.push(&sample, Some(&bridge), Rung::KernelSw);
+        }
+    }
+    writer.finish(0).unwrap()
+}
+
+struct Ran {
+    _dir: tempfile::TempDir,
+    store: Store,
+    run: RunRow,
+    asked: Vec<String>,
+    end: End,
+    ends: Vec<TrialEnd>,
+}
+
+fn run(mute: bool) -> Ran {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path()).unwrap();
+    let expansion = expand(&Source::parse(PLAN).unwrap(), 1).unwrap();
+    let trials = expansion.trials().iter().map(|trial| NewTrial {
+        number: trial.number,
+        cell: trial.cell,
+        repetition: trial.repetition,
+        parameters: expansion.parameters(trial.cell),
+    });
+    let new = NewRun {
+        kind: RunKind::Run,
+        name: "paces".into(),
+        title: None,
+        plan: Some(PLAN.into()),
+        lab_files: None,
+        settings: vec![],
+        seed: 1,
+        axes: serde_json::json!([]),
+        dwell: "0".into(),
+        trials: trials.collect(),
+    };
+    let name = store.begin_run(&new).unwrap();
+    let run = store.run(&name).unwrap();
+    let mut fleet = MadeUp { told: VecDeque::new(), asked: Vec::new(), mute };
+    let stop = AtomicBool::new(false);
+    let mut talk = Listener { ends: Vec::new(), stop_after: usize::MAX, stop: &stop };
+    let runner = Runner {
+        fleet: &mut fleet,
+        store: &mut store,
+        expansion: &expansion,
+        run: run.clone(),
+        clock: &Ticking::default(),
+        talk: &mut talk,
+        stop: &stop,
+    };
+    let end = runner.run().unwrap();
+    let ends = talk.ends;
+    let run = store.run(&name).unwrap();
+    Ran { _dir: dir, store, run, asked: fleet.asked, end, ends }
+}
+
+#[test]
+fn an_engine_that_a_node_does_not_have_is_not_run_and_fails_nothing() {
+    let ran = run(false);
+    assert_eq!(ran.end, End::Complete);
+    let not_run = |engine| TrialEnd::NotRun(format!("pace on n1: {engine} needs root"));
+    let each = [not_run("xsk"), not_run("txtime"), TrialEnd::Finished];
+    assert_eq!(ran.ends, [each.clone(), each].concat());
+    assert_eq!((ran.run.trials_finished, ran.run.trials_failed), (2, 0));
+    assert_eq!((ran.run.trials, ran.run.trials_not_run), (6, 4));
+    let trials = ran.store.trials(&ran.run).unwrap();
+    assert_eq!(trials[0].state, TrialState::NotRun);
+    assert_eq!(trials[0].reason.as_deref(), Some("pace on n1: xsk needs root"));
+    // The traffic of a trial that is not run ends with it.
+    let told = ran.store.told(&trials[3]).unwrap();
+    assert!(told.iter().all(|(role, ..)| *role != Role::Measurement), "{told:?}");
+    assert_eq!(ran.asked[2..5], ["n1 pace", "n2 load sink", "n1 load traffic"]);
+}
+
+#[test]
+fn rows_have_the_gap_before_each_packet_and_what_is_wrong_with_it() {
+    let ran = run(false);
+    let trials = ran.store.trials(&ran.run).unwrap();
+    let trial = &trials[2];
+    let mut gaps = Vec::new();
+    let mut errors = BTreeMap::new();
+    ran.store
+        .samples(&ran.run, trial, None, &mut |batch| {
+            for row in 0..batch.len() {
+                gaps.push(batch.number(row, Column::Gap));
+                *errors.entry(batch.number(row, Column::GapError)).or_insert(0) += 1;
+                let late = batch.number(row, Column::ScheduleError);
+                assert_eq!(late, Some(batch.id[row] as i64 % 22 % 2 * 3_000), "the kernel's stamp");
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(gaps.len(), 420);
+    assert_eq!(gaps[..4], [None, Some(103_000), Some(97_000), Some(103_000)]);
+    assert_eq!(gaps[21], None, "trains are no neighbours");
+    assert_eq!(errors, [(None, 20), (Some(3_000), 400)].into());
+    let figures = ran.store.recompute(&ran.run, trial).unwrap().figures().0;
+    assert_eq!((figures["gap_error_ns"].count, figures["gap_error_ns"].p95), (400, Some(3_000)));
+    let series = ran.store.series(trial).unwrap();
+    let drawn: u64 = series["gap_error_ns"].steps.iter().map(|step| step.count).sum();
+    assert_eq!(drawn, 400, "what nobody answers is drawn, too");
+}
+
+#[test]
+fn a_trial_in_which_nothing_left_has_failed() {
+    let ran = run(true);
+    let failed = TrialEnd::Failed("no packet left".into());
+    assert_eq!((ran.ends.len(), &ran.ends[2]), (3, &failed), "and the plan ends at one failure");
+    assert!(matches!(ran.end, End::Stopped(_)));
+}

@@ -1,0 +1,125 @@
+//! Traffic from the node that is judged, beside what it paces (S2.5).
+
+use dwell_engine::schedule::Gaps;
+use dwell_units::{BitRate, Bytes, PacketRate, Rate};
+use serde::Deserialize;
+
+use super::PacePlan;
+use crate::error::PlanError;
+use crate::plan::{Plan, TrafficLoad};
+use crate::source::Source;
+
+/// Traffic carries a mark of flow and sequence number, and fits a UDP packet.
+const SIZES: std::ops::RangeInclusive<u64> = 16..=65_507;
+
+/// The most flows.
+const MOST_FLOWS: u32 = 1_000;
+
+/// Flows of traffic from the sender's node. S2 says how many there are, and that gaps are Pareto's;
+/// the rest is dwell's own.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CrossPlan {
+    /// How many; 0 is none.
+    #[serde(default)]
+    pub flows: u32,
+    /// Rate of each; bits are counted over IP packets.
+    #[serde(default = "megabit")]
+    pub rate: Rate,
+    /// Gaps: `constant`, `poisson` or `pareto(SHAPE)`.
+    #[serde(default = "pareto")]
+    pub distribution: String,
+    /// UDP payload.
+    #[serde(default = "itg")]
+    pub size: Bytes,
+    /// Seed of the gaps.
+    #[serde(default = "first")]
+    pub seed: u64,
+    /// The node that receives and counts; `None`: the one that paced packets go to.
+    #[serde(default)]
+    pub to: Option<String>,
+}
+
+const fn megabit() -> Rate {
+    Rate::Bits(BitRate(1_000_000))
+}
+
+fn pareto() -> String {
+    "pareto(1.5)".into()
+}
+
+/// What D-ITG sends unless told.
+const fn itg() -> Bytes {
+    Bytes(512)
+}
+
+const fn first() -> u64 {
+    1
+}
+
+impl CrossPlan {
+    /// All flows together.
+    pub fn total(&self) -> Rate {
+        let flows = u64::from(self.flows);
+        match self.rate {
+            Rate::Bits(rate) => Rate::Bits(BitRate(rate.0.saturating_mul(flows))),
+            Rate::Packets(rate) => {
+                let millipps = (rate.as_f64() * 1e3).round() as u64;
+                Rate::Packets(PacketRate::from_millipps(millipps.saturating_mul(flows)))
+            }
+        }
+    }
+
+    pub(super) fn check(
+        &self,
+        pace: &PacePlan,
+        plan: &Plan,
+        source: &Source,
+    ) -> Result<(), PlanError> {
+        let wrong =
+            |field: &str, message: String| Err(source.error(&format!("cross.{field}"), message));
+        if self.flows > MOST_FLOWS {
+            return wrong("flows", format!("{} flows; 0 to {MOST_FLOWS}", self.flows));
+        }
+        let still = match self.rate {
+            Rate::Bits(rate) => rate.0 == 0,
+            Rate::Packets(rate) => rate.gap().is_none(),
+        };
+        if still {
+            return wrong("rate", "a rate is above 0, like \"1Mbit/s\" for each flow".into());
+        }
+        if let Err(error) = self.distribution.parse::<Gaps>() {
+            return wrong("distribution", error.to_string());
+        }
+        if !SIZES.contains(&self.size.0) {
+            return wrong("size", format!("{}B to {}B", SIZES.start(), SIZES.end()));
+        }
+        let Some(to) = &self.to else { return Ok(()) };
+        plan.check_node(source, "cross.to", to)?;
+        if *to == pace.from {
+            return wrong("to", format!("'{to}' would send to itself"));
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// The traffic of this cell: that of its load, and the flows beside what is paced.
+    pub fn traffic(&self) -> Vec<TrafficLoad> {
+        let mut all = self.load().traffic;
+        if let (Some(pace), Some(cross)) = (&self.pace, &self.cross)
+            && cross.flows > 0
+        {
+            all.push(TrafficLoad {
+                from: pace.from.clone(),
+                to: cross.to.as_ref().unwrap_or(&pace.to).clone(),
+                rate: cross.total(),
+                flows: cross.flows,
+                distribution: cross.distribution.clone(),
+                size: cross.size,
+                seed: cross.seed,
+            });
+        }
+        all
+    }
+}

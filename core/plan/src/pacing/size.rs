@@ -1,0 +1,89 @@
+//! The size of a packet with the name under which it is given, in one text, so that one axis can have
+//! S2's sizes: `"200B"` and `"576B"` are IP packets, `"frame:1514B"` is a frame.
+
+use std::fmt;
+use std::str::FromStr;
+
+use dwell_units::Bytes;
+use dwell_wire::icmp::Family;
+use dwell_wire::size::{Counted, PacketSize, SizeError};
+use dwell_wire::traffic::Mark;
+use serde::{Deserialize, Deserializer, de};
+use thiserror::Error;
+
+use crate::job::PaceSize;
+
+/// Ethernet's, which links of labs have.
+pub(super) const MTU: Bytes = Bytes(1_500);
+
+/// Nothing is known of the link.
+pub(super) const MOST: Bytes = Bytes(u64::MAX);
+
+/// A size as plans write it: `200B` or `ip:200B`, `payload:172B`, `frame:1514B`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedSize(pub PaceSize);
+
+/// A text that is no size.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "'{0}' is no size of a packet; like \"200B\" (the IP packet), \"payload:172B\" or \"frame:1514B\""
+)]
+pub struct NamedSizeError(String);
+
+impl FromStr for NamedSize {
+    type Err = NamedSizeError;
+
+    fn from_str(text: &str) -> Result<Self, NamedSizeError> {
+        let (name, bytes) = text.split_once(':').unwrap_or(("ip", text));
+        let bytes: Bytes = bytes.trim().parse().map_err(|_| NamedSizeError(text.to_owned()))?;
+        Ok(Self(match name {
+            "ip" => PaceSize::Ip(bytes),
+            "payload" => PaceSize::Payload(bytes),
+            "frame" => PaceSize::Frame(bytes),
+            _ => return Err(NamedSizeError(text.to_owned())),
+        }))
+    }
+}
+
+impl fmt::Display for NamedSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            PaceSize::Ip(bytes) => bytes.fmt(f),
+            PaceSize::Payload(bytes) => write!(f, "payload:{bytes}"),
+            PaceSize::Frame(bytes) => write!(f, "frame:{bytes}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for NamedSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(deserializer)? {
+            toml::Value::String(text) => text.parse().map_err(de::Error::custom),
+            other => Err(de::Error::custom(NamedSizeError(other.to_string()))),
+        }
+    }
+}
+
+/// The size under all its names.
+pub(super) fn packet_size(size: PaceSize, ipv6: bool, mtu: Bytes) -> Result<PacketSize, SizeError> {
+    let (counted, given) = match size {
+        PaceSize::Ip(bytes) => (Counted::Ip, bytes),
+        PaceSize::Payload(bytes) => (Counted::Payload, bytes),
+        PaceSize::Frame(bytes) => (Counted::Frame, bytes),
+    };
+    let family = if ipv6 { Family::V6 } else { Family::V4 };
+    PacketSize::new(counted, given, family, Bytes(Mark::LEN as u64), mtu)
+}
+
+/// What is wrong with a size, without the flag that the field is on a command line.
+pub(super) fn in_a_plan(error: SizeError) -> String {
+    match error {
+        SizeError::Small { given, least, content, .. } => {
+            format!("{given} is too small: at least {least}, with headers and {content} of payload")
+        }
+        SizeError::Large { given, most, mtu, .. } => {
+            format!("{given} is too large: at most {most}, for IP packets of at most {mtu}")
+        }
+        SizeError::Narrow { .. } => error.to_string(),
+    }
+}
