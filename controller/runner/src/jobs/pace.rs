@@ -1,7 +1,7 @@
 //! Jobs of packets that leave on time: their sender, which is judged, the far end that stamps them,
 //! and traffic from the same node.
 
-use dwell_plan::{Job, PaceJob, PacePlan, PaceSinkJob, Place, Plan};
+use dwell_plan::{Job, PaceEngine, PaceJob, PacePlan, PaceSinkJob, Place, Plan};
 use dwell_store::Role;
 use dwell_units::Nanos;
 
@@ -32,6 +32,8 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan) -> Servers {
         size,
         engine: pace.engine,
         bypass: pace.bypass,
+        // A node of a lab is nobody else's.
+        switch_offloads: matches!(pace.engine, PaceEngine::Gso | PaceEngine::Auto),
         pause: pace.pause,
         late: pace.late,
         warm_up: pace.warm_up,
@@ -59,7 +61,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan) -> Servers {
 
 #[cfg(test)]
 mod tests {
-    use dwell_plan::{PaceEngine, PacePattern, PaceSize, Source};
+    use dwell_plan::{PacePattern, PaceSize, Source};
     use dwell_units::{BitRate, Bytes, Rate};
 
     use super::super::jobs;
