@@ -118,14 +118,14 @@ impl TrainSender for Gso {
     fn prepare(&mut self, first: u64, packets: usize) {
         self.first = first;
         self.payloads.prepare(first, packets);
-        self.outlet.keys.begin(packets);
+        self.outlet.begin(packets);
         if let Some(witness) = &mut self.witness {
             witness.begin();
         }
     }
 
     fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
-        self.outlet.warm_up(due, &self.payloads);
+        self.outlet.warm_up(due, &self.payloads, || {});
         each_group(due, |which| self.hand_over(which, left));
     }
 

@@ -60,6 +60,10 @@ impl Sendmmsg {
             let error = io::Error::last_os_error();
             let done = realtime();
             if let Ok(sent) = usize::try_from(sent) {
+                if sent < rest.len() {
+                    // The kernel does not tell why (net/socket.c, __sys_sendmmsg).
+                    self.outlet.lose_keys();
+                }
                 self.outlet.note(rest.start..rest.start + sent, app, done, left);
                 rest.start += sent;
                 failed = 0;
@@ -77,7 +81,7 @@ impl Sendmmsg {
 impl TrainSender for Sendmmsg {
     fn prepare(&mut self, first: u64, packets: usize) {
         self.payloads.prepare(first, packets);
-        self.outlet.keys.begin(packets);
+        self.outlet.begin(packets);
         self.iovs.clear();
         self.iovs.extend((0..packets).map(|n| {
             let payload = self.payloads.at(n);
@@ -94,7 +98,7 @@ impl TrainSender for Sendmmsg {
     }
 
     fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
-        self.outlet.warm_up(due, &self.payloads);
+        self.outlet.warm_up(due, &self.payloads, || {});
         each_group(due, |which| self.hand_over(which, left));
     }
 

@@ -27,7 +27,7 @@ pub struct SocketSender {
 impl SocketSender {
     /// A sender through `port`, which was asked for stamps if `stamped`.
     pub fn new(port: UdpPort, payloads: Payloads, manner: Option<Manner>, stamped: bool) -> Self {
-        let warmth = Warmth::new(port.local_addr(), stamped);
+        let warmth = Warmth::new(port.local_addr());
         Self { port, payloads, manner, stamped, keys: Keys::default(), warmth, failure: None }
     }
 }
@@ -40,7 +40,8 @@ impl TrainSender for SocketSender {
 
     fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
         if let Some(manner) = self.manner {
-            self.warmth.before(manner, due, self.payloads.at(0));
+            let Self { port, payloads, warmth, .. } = self;
+            warmth.before(manner, due, port, payloads.at(0), || {});
         }
         let mut before = None;
         for (n, (&due, left)) in due.iter().zip(left).enumerate() {

@@ -88,7 +88,7 @@ impl Txtime {
 impl TrainSender for Txtime {
     fn prepare(&mut self, first: u64, packets: usize) {
         self.payloads.prepare(first, packets);
-        self.outlet.keys.begin(packets);
+        self.outlet.begin(packets);
     }
 
     fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {

@@ -113,7 +113,7 @@ impl TrainSender for Uring {
             return;
         }
         self.payloads.prepare(first, packets);
-        self.outlet.keys.begin(packets);
+        self.outlet.begin(packets);
         let fd = types::Fd(self.outlet.port.link.fd.as_raw_fd());
         self.requests.extend((0..packets).map(|n| {
             let payload = self.payloads.at(n);
@@ -126,7 +126,15 @@ impl TrainSender for Uring {
 
     fn send(&mut self, due: &[Instant<Monotonic>], left: &mut [Departure]) {
         let packets = due.len().min(self.requests.len());
-        self.outlet.warm_up(due, &self.payloads);
+        let Self { ring, outlet, payloads, .. } = self;
+        outlet.warm_up(due, payloads, || {
+            // SAFETY: a request to do nothing points to nothing.
+            let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
+            if pushed.is_ok() {
+                let _ = ring.submit_and_wait(1);
+            }
+            ring.completion().for_each(drop);
+        });
         each_group(&due[..packets], |which| self.hand_over(which, left));
     }
 
