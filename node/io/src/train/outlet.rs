@@ -122,11 +122,6 @@ impl Outlet {
         }
     }
 
-    /// A packet was not sent.
-    pub(super) fn fail(&mut self, errno: c_int) {
-        self.failure = Some(socket::send_error(errno));
-    }
-
     pub(super) fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
         let Self { port, keys, stamped, .. } = self;
         keys.collect(left, *stamped, patience, |limit, each| port.notices(limit, each));

@@ -99,7 +99,8 @@ impl Uring {
                 return;
             }
             if let Err(error) = submitted {
-                outlet.fail(calls::errno(&error));
+                // That of the call, not of one packet.
+                let _ = outlet.is_to_be_sent_again(calls::errno(&error), usize::MAX);
             }
         }
         self.stuck = true;
