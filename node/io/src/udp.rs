@@ -112,6 +112,11 @@ impl Link {
         key
     }
 
+    /// The kernel counts keys anew.
+    pub(crate) fn begin_keys(&mut self) {
+        self.next_key = 0;
+    }
+
     /// What a send that failed with `errno` means, after `before` others of the same packet; `None`:
     /// it is to be made again.
     pub(crate) fn failed(&mut self, errno: c_int, before: usize) -> Option<SendError> {

@@ -119,14 +119,14 @@ impl TrainSender for Gso {
     fn prepare(&mut self, first: u64, packets: usize) {
         self.first = first;
         self.payloads.prepare(first, packets);
-        self.outlet.keys.begin(packets);
+        self.outlet.begin(packets);
         if let Some(witness) = &mut self.witness {
             witness.begin();
         }
     }
 
     fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {
-        self.outlet.warm_up(&course, &self.payloads);
+        self.outlet.warm_up(&course, &self.payloads, || {});
         while let Some(which) = course.next(Manner::SleepSpin) {
             self.hand_over(which, left);
         }

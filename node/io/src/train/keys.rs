@@ -45,8 +45,9 @@ impl Keys {
         let until = monotonic() + patience;
         loop {
             while self.take(left, &mut notices) == NOTICES {}
-            let is_awaited = |left: &Departure| left.app.is_some() && left.kernel.is_none();
-            if !stamped || !left.iter().any(is_awaited) || monotonic() >= until {
+            let mut keyed = left.iter().zip(&self.keys).filter(|(_, key)| key.is_some());
+            let is_awaited = keyed.any(|(left, _)| left.app.is_some() && left.kernel.is_none());
+            if !stamped || !is_awaited || monotonic() >= until {
                 return;
             }
             sleep_until(monotonic() + LOOK);
@@ -71,10 +72,11 @@ impl Keys {
                     let Some(left) = self.place(key).and_then(|at| left.get_mut(at)) else {
                         return;
                     };
+                    // What is older belongs to a packet that took the key before it was given anew.
                     match stamp {
-                        TxStamp::Sched(at) => left.sched = Some(at),
-                        TxStamp::Kernel(at) => left.kernel = Some(at),
-                        TxStamp::Hw(_) => {}
+                        TxStamp::Sched(at) if left.app <= Some(at) => left.sched = Some(at),
+                        TxStamp::Kernel(at) if left.app <= Some(at) => left.kernel = Some(at),
+                        _ => {}
                     }
                 }
                 Notice::Error { .. } => self.refused += 1,

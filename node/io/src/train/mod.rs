@@ -11,6 +11,10 @@ mod packet_ring;
 mod sendmmsg;
 mod socket;
 mod txtime;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+mod uring;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+#[path = "uring_absent.rs"]
 mod uring;
 mod warmth;
 mod way;

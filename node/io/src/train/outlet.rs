@@ -24,6 +24,10 @@ pub(super) struct Outlet {
     pub(super) port: UdpPort,
     pub(super) keys: Keys,
     pub(super) stamped: bool,
+    /// Which stamps were asked for.
+    request: (StampRequest, bool),
+    /// It is no longer known which packet takes which key.
+    astray: bool,
     failure: Option<SendError>,
     warmth: Warmth,
 }
@@ -42,8 +46,10 @@ impl Outlet {
             }
         }
         let stamped = options.stamps != StampRequest::User;
-        let warmth = Warmth::new(port.local_addr(), stamped);
-        Ok(Self { port, keys: Keys::default(), stamped, failure: None, warmth })
+        let warmth = Warmth::new(port.local_addr());
+        let request = (options.stamps, options.sched_stamps);
+        let keys = Keys::default();
+        Ok(Self { port, keys, stamped, request, astray: false, failure: None, warmth })
     }
 
     /// One that carries no packets itself: it asks for no stamps.
@@ -56,9 +62,36 @@ impl Outlet {
         self.port.local_addr()
     }
 
-    /// To be called before the first departure of a train: see [`Warmth`].
-    pub(super) fn warm_up(&mut self, course: &Course<'_>, payloads: &Payloads) {
-        self.warmth.before(Manner::SleepSpin, course, payloads.at(0));
+    /// Makes room for the keys of so many packets; counts them anew where they went astray.
+    pub(super) fn begin(&mut self, packets: usize) {
+        self.keys.begin(packets);
+        if self.astray {
+            // The kernel begins again at 0 when it is told to count that did not (net/core/sock.c,
+            // sock_set_timestamping).
+            let fd = &self.port.link.fd;
+            let off = socket::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0 as c_int);
+            let (stamps, sched) = self.request;
+            if off.and_then(|()| socket::request_stamps(fd, stamps, true, sched)).is_ok() {
+                self.port.link.begin_keys();
+                self.astray = false;
+            }
+        }
+    }
+
+    /// A packet failed, and may have taken a key or not: no more stamps of this train are joined.
+    pub(super) fn lose_keys(&mut self) {
+        self.astray = true;
+    }
+
+    /// To be called before the first departure of a train: see [`Warmth::before`].
+    pub(super) fn warm_up(
+        &mut self,
+        course: &Course<'_>,
+        payloads: &Payloads,
+        knock: impl FnMut(),
+    ) {
+        let Self { port, warmth, .. } = self;
+        warmth.before(Manner::SleepSpin, course, port, payloads.at(0), knock);
     }
 
     /// These packets were handed over between `app` and `done`.
@@ -72,7 +105,8 @@ impl Outlet {
         for (n, left) in which.clone().zip(&mut left[which]) {
             left.app = Some(app);
             left.done = Some(done);
-            self.keys.note(n, self.port.link.take_key());
+            let key = self.port.link.take_key();
+            self.keys.note(n, key.filter(|_| !self.astray));
         }
     }
 
@@ -86,11 +120,6 @@ impl Outlet {
                 false
             }
         }
-    }
-
-    /// A packet was not sent.
-    pub(super) fn fail(&mut self, errno: c_int) {
-        self.failure = Some(socket::send_error(errno));
     }
 
     pub(super) fn collect(&mut self, left: &mut [Departure], patience: Nanos) {

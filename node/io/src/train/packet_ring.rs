@@ -40,6 +40,10 @@ const BLOCK: usize = 1 << 16;
 /// Frames of the last train have long left when the next is built, or wait in a queueing discipline.
 const PATIENCE: Nanos = Nanos::from_secs(1);
 
+/// The ring holds so many trains. The kernel does not copy frames: over a veth the far end's program
+/// reads a packet out of this ring, where that of a later train takes its place in time.
+const TRAINS: usize = 4;
+
 /// Times that a frame which found no room is handed over again.
 const RETRIES: usize = 4;
 
@@ -52,6 +56,7 @@ pub struct PacketRing {
     fd: OwnedFd,
     control: Box<Control>,
     ring: Ring,
+    longest: usize,
     keys: Keys,
     next_key: u32,
     stamped: bool,
@@ -95,7 +100,7 @@ impl PacketRing {
         // The queue of stamps is charged to what is received.
         let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER);
         let frame = way.frame.overhead() + payloads.len();
-        let ring = Ring::new(&fd, frame, longest)
+        let ring = Ring::new(&fd, frame, longest.saturating_mul(TRAINS))
             .map_err(|error| Unavailable::failed("a ring for frames to send", &error))?;
         bind(&fd, way.interface.index, 0).map_err(failed)?;
         socket::request_stamps(&fd, options.stamps, true, options.sched_stamps).map_err(failed)?;
@@ -106,6 +111,7 @@ impl PacketRing {
             fd,
             control: Control::new(),
             ring,
+            longest,
             keys: Keys::default(),
             next_key: 0,
             stamped: options.stamps != StampRequest::User,
@@ -180,7 +186,7 @@ impl TrainSender for PacketRing {
         self.payloads.prepare(first, packets);
         self.keys.begin(packets);
         self.outlet.keys.begin(0);
-        if packets > self.ring.slots {
+        if packets > self.longest {
             self.failure = Some(SendError::Full);
             return;
         }
@@ -199,7 +205,10 @@ impl TrainSender for PacketRing {
         let mut course = course.limited(self.packets);
         // What is not sent leaves no gap in the ring.
         self.packets = course.packets();
-        self.outlet.warm_up(&course, &self.payloads);
+        // A call that finds nothing to send.
+        let fd = &self.fd;
+        let knock = || drop(calls::send(fd, &[], libc::MSG_DONTWAIT));
+        self.outlet.warm_up(&course, &self.payloads, knock);
         while let Some(which) = course.next(Manner::SleepSpin) {
             self.hand_over(which, left);
         }
@@ -236,13 +245,13 @@ struct Ring {
 }
 
 impl Ring {
-    /// At least `longest` slots for frames of `frame` bytes.
-    fn new(fd: &OwnedFd, frame: usize, longest: usize) -> io::Result<Self> {
+    /// At least `packets` slots for frames of `frame` bytes.
+    fn new(fd: &OwnedFd, frame: usize, packets: usize) -> io::Result<Self> {
         let slot = (HEAD + frame).next_power_of_two();
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let per_block = BLOCK / slot;
         let blocks =
-            longest.max(1).div_ceil(Some(per_block).filter(|n| *n > 0).ok_or_else(invalid)?);
+            packets.max(1).div_ceil(Some(per_block).filter(|n| *n > 0).ok_or_else(invalid)?);
         let bytes = blocks.checked_mul(BLOCK).ok_or_else(invalid)?;
         let request = libc::tpacket_req {
             tp_block_size: BLOCK as u32,

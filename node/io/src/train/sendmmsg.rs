@@ -61,6 +61,10 @@ impl Sendmmsg {
             let error = io::Error::last_os_error();
             let done = realtime();
             if let Ok(sent) = usize::try_from(sent) {
+                if sent < rest.len() {
+                    // The kernel does not tell why (net/socket.c, __sys_sendmmsg).
+                    self.outlet.lose_keys();
+                }
                 self.outlet.note(rest.start..rest.start + sent, app, done, left);
                 rest.start += sent;
                 failed = 0;
@@ -78,7 +82,7 @@ impl Sendmmsg {
 impl TrainSender for Sendmmsg {
     fn prepare(&mut self, first: u64, packets: usize) {
         self.payloads.prepare(first, packets);
-        self.outlet.keys.begin(packets);
+        self.outlet.begin(packets);
         self.iovs.clear();
         self.iovs.extend((0..packets).map(|n| {
             let payload = self.payloads.at(n);
@@ -95,7 +99,7 @@ impl TrainSender for Sendmmsg {
     }
 
     fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {
-        self.outlet.warm_up(&course, &self.payloads);
+        self.outlet.warm_up(&course, &self.payloads, || {});
         while let Some(which) = course.next(Manner::SleepSpin) {
             self.hand_over(which, left);
         }

@@ -27,7 +27,7 @@ pub struct SocketSender {
 impl SocketSender {
     /// A sender through `port`, which was asked for stamps if `stamped`.
     pub fn new(port: UdpPort, payloads: Payloads, manner: Option<Manner>, stamped: bool) -> Self {
-        let warmth = Warmth::new(port.local_addr(), stamped);
+        let warmth = Warmth::new(port.local_addr());
         Self { port, payloads, manner, stamped, keys: Keys::default(), warmth, failure: None }
     }
 }
@@ -58,7 +58,8 @@ impl TrainSender for SocketSender {
             }
             return;
         };
-        self.warmth.before(manner, &course, self.payloads.at(0));
+        let Self { port, payloads, warmth, .. } = self;
+        warmth.before(manner, &course, port, payloads.at(0), || {});
         while let Some(which) = course.next(manner) {
             which.for_each(|n| self.hand_over(n, left));
         }

@@ -107,7 +107,7 @@ impl Txtime {
 impl TrainSender for Txtime {
     fn prepare(&mut self, first: u64, packets: usize) {
         self.payloads.prepare(first, packets);
-        self.outlet.keys.begin(packets);
+        self.outlet.begin(packets);
     }
 
     fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {

@@ -100,7 +100,8 @@ impl Uring {
                 return;
             }
             if let Err(error) = submitted {
-                outlet.fail(calls::errno(&error));
+                // That of the call, not of one packet.
+                let _ = outlet.is_to_be_sent_again(calls::errno(&error), usize::MAX);
             }
         }
         self.stuck = true;
@@ -114,7 +115,7 @@ impl TrainSender for Uring {
             return;
         }
         self.payloads.prepare(first, packets);
-        self.outlet.keys.begin(packets);
+        self.outlet.begin(packets);
         let fd = types::Fd(self.outlet.port.link.fd.as_raw_fd());
         self.requests.extend((0..packets).map(|n| {
             let payload = self.payloads.at(n);
@@ -127,7 +128,15 @@ impl TrainSender for Uring {
 
     fn send(&mut self, course: Course<'_>, left: &mut [Departure]) {
         let mut course = course.limited(self.requests.len());
-        self.outlet.warm_up(&course, &self.payloads);
+        let Self { ring, outlet, payloads, .. } = self;
+        outlet.warm_up(&course, payloads, || {
+            // SAFETY: a request to do nothing points to nothing.
+            let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
+            if pushed.is_ok() {
+                let _ = ring.submit_and_wait(1);
+            }
+            ring.completion().for_each(drop);
+        });
         while let Some(which) = course.next(Manner::SleepSpin) {
             self.hand_over(which, left);
         }

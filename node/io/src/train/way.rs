@@ -22,6 +22,9 @@ const LOOK: Nanos = Nanos::from_millis(1);
 /// Nobody listens on the port of the discard protocol (RFC 863), or does nothing with what comes.
 const DISCARD: u16 = 9;
 
+/// The address of a loopback interface.
+const LOOPBACK: Station = [0; 6];
+
 /// Where frames go, and what stands around their payload.
 pub(super) struct Way {
     pub(super) interface: Interface,
@@ -42,10 +45,16 @@ impl Way {
         let failed = |error| Unavailable::failed("the link-layer addresses on the way", &error);
         let own = neighbour::own_station(interface.index).map_err(failed)?;
         let own = own.ok_or_else(|| Unavailable::because(format!("{name} is not Ethernet")))?;
+        if own == LOOPBACK && target.is_ipv4() {
+            // net/ipv4/route.c, ip_route_input_slow: what has an address of ours as its source and did
+            // not come from the stack itself is a martian.
+            let why = "the kernel drops IPv4 frames that were put on the loopback interface";
+            return Err(Unavailable::because(why));
+        }
         let frame = UdpFrame {
             // A loopback's own address is that of its only neighbour.
             to_station: match own {
-                [0, 0, 0, 0, 0, 0] => own,
+                LOOPBACK => own,
                 _ => next_station(&interface, target, options)?,
             },
             from_station: own,

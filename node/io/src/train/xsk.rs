@@ -18,7 +18,7 @@ use super::way::Way;
 use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable};
 use crate::calls;
 use crate::clock::{monotonic, realtime};
-use crate::pacer::Manner;
+use crate::pacer::{Manner, sleep_until};
 use crate::port::{PortOptions, SendError};
 use crate::socket;
 
@@ -30,6 +30,9 @@ const CHUNKS: [usize; 2] = [2_048, 4_096];
 
 /// Kicks may be refused for a moment, when the driver's queue is full.
 const PATIENCE: Nanos = Nanos::from_millis(1);
+
+/// A queue is free so long after its socket has ended.
+const FREED: Nanos = Nanos::from_secs(1);
 
 /// A sender that sleeps, then spins, and has the kernel copy frames that lie ready.
 pub struct Xsk {
@@ -102,7 +105,7 @@ impl Xsk {
         let fill = ring(libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, 1, place);
         let (tx, completed, fill) =
             (tx.map_err(rings)?, completed.map_err(rings)?, fill.map_err(rings)?);
-        bind(&fd, way.interface.index).map_err(|error| {
+        bind_when_free(&fd, way.interface.index).map_err(|error| {
             let name = &way.interface.name;
             Unavailable::failed(&format!("binding an AF_XDP socket to queue 0 of {name}"), &error)
         })?;
@@ -188,7 +191,10 @@ impl TrainSender for Xsk {
 
     fn send(&mut self, course: Course<'_>, left: &mut [Departure]) {
         let mut course = course.limited(self.packets);
-        self.outlet.warm_up(&course, &self.payloads);
+        // A call that finds nothing to send.
+        let fd = &self.fd;
+        let knock = || drop(calls::send(fd, &[], libc::MSG_DONTWAIT));
+        self.outlet.warm_up(&course, &self.payloads, knock);
         while let Some(which) = course.next(Manner::SleepSpin) {
             self.hand_over(which, left);
         }
@@ -314,6 +320,19 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
 
 fn unsupported() -> io::Error {
     io::Error::from_raw_os_error(libc::EOPNOTSUPP)
+}
+
+/// Waits for a moment if the queue is another socket's: the kernel takes its time to end one.
+fn bind_when_free(fd: &OwnedFd, interface: u32) -> io::Result<()> {
+    let until = monotonic() + FREED;
+    loop {
+        match bind(fd, interface) {
+            Err(error) if calls::errno(&error) == libc::EBUSY && monotonic() < until => {
+                sleep_until(monotonic() + Nanos::from_millis(5));
+            }
+            bound => return bound,
+        }
+    }
 }
 
 /// Joins the socket to queue 0 of an interface; the kernel copies.

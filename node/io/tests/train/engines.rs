@@ -2,13 +2,16 @@
 
 use std::net::SocketAddr;
 
+use dwell_io::clock::monotonic;
 use dwell_io::interface::switch_udp_segmentation;
 use dwell_io::pacer::Manner;
 use dwell_io::port::{PortOptions, StampRequest};
 use dwell_io::train::{
-    Gso, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender, Txtime, Uring, Xsk,
+    Course, Departure, Gso, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender, Txtime,
+    Uring, Xsk,
 };
 use dwell_io::udp::UdpPort;
+use dwell_units::Nanos;
 
 use crate::fixture::{ALONE, Ends, PORT, payloads, run, skip};
 
@@ -49,7 +52,7 @@ fn what_is_due_together_leaves_by_one_call_and_every_packet_is_stamped() {
         told.assert_stamped();
         let pairs = told.left[ALONE..].chunks(2);
         assert!(pairs.clone().all(|pair| pair[0].app == pair[1].app), "one call");
-        assert!(told.pair_gap() < 20_000, "{}", told.pair_gap());
+        assert!(told.pair_gap() < 100_000, "{}", told.pair_gap());
     }
 }
 
@@ -80,7 +83,7 @@ fn what_is_due_together_leaves_as_one_message_that_is_cut_before_the_driver() {
             } else {
                 assert!(told.left.iter().all(|left| left.kernel.is_none()));
             }
-            assert!((1..10_000).contains(&told.pair_gap()), "{}", told.pair_gap());
+            assert!((1..50_000).contains(&told.pair_gap()), "{}", told.pair_gap());
         }
     }
 }
@@ -161,4 +164,118 @@ fn packets_that_fq_keeps_leave_when_they_are_due() {
         let Some(told) = run(&ends, LEN, || open()) else { return };
         told.assert_stamped();
     }
+}
+
+#[test]
+fn a_queue_for_af_xdp_is_free_again_when_its_engine_has_ended_and_not_before() {
+    let Some(ends) = Ends::up() else { return };
+    ends.near(|| {
+        let open = || Xsk::new(targets()[0], &stamped(), payloads(LEN), 8);
+        let engine = open().unwrap();
+        let why = open().err().expect("the queue is taken").why;
+        assert!(why.contains("binding an AF_XDP socket to queue 0 of near"), "{why}");
+        drop(engine);
+        open().unwrap();
+    });
+}
+
+#[test]
+fn packets_that_a_full_queue_drops_are_told_as_not_sent_and_all_others_arrive() {
+    let Some(ends) = Ends::up() else { return };
+    // Room for some ten packets, and a rate at which one in ten has left when the next comes.
+    ends.qdisc(&["tbf", "rate", "1mbit", "burst", "1600", "limit", "3000"]).unwrap();
+    type Open<'a> = &'a (dyn Fn() -> Box<dyn TrainSender> + Sync);
+    let target = targets()[0];
+    let engines: [(&str, Open); 4] = [
+        ("socket", &|| {
+            let port = UdpPort::connect(target, &stamped()).unwrap();
+            let manner = Some(Manner::SleepSpin);
+            Box::new(SocketSender::new(port, payloads(LEN), manner, true))
+        }),
+        ("sendmmsg", &|| Box::new(Sendmmsg::new(target, &stamped(), payloads(LEN)).unwrap())),
+        ("uring", &|| Box::new(Uring::new(target, &stamped(), payloads(LEN)).unwrap())),
+        ("ring", &|| {
+            Box::new(PacketRing::new(target, &stamped(), payloads(LEN), 60, false).unwrap())
+        }),
+    ];
+    for (name, open) in engines {
+        ends.near(|| {
+            let mut engine = open();
+            // Bursts of five, then a few that find room.
+            for (first, slots, gap) in [(0_u64, 60, 200), (100, 3, 10_000)] {
+                engine.prepare(first, slots);
+                let start = monotonic() + Nanos::from_millis(200);
+                let due = |n: usize| start + Nanos::from_micros(n as i64 / 5 * 5 * gap);
+                let due: Vec<_> = (0..slots).map(due).collect();
+                let mut left = vec![Departure::default(); slots];
+                engine.send(Course::unstopped(&due), &mut left);
+                engine.collect(&mut left, Nanos::from_secs(1));
+                let is_sent = |left: &&Departure| left.app.is_some();
+                let sent = left.iter().filter(is_sent).count();
+                if first == 0 {
+                    assert!((5..50).contains(&sent), "{name}: {sent}");
+                    assert!(engine.failure().is_some(), "{name}");
+                } else {
+                    assert_eq!(sent, slots, "{name}");
+                }
+                // Of many sent by one call the kernel does not tell which took a key in vain.
+                let may_lack = name == "sendmmsg" && first == 0;
+                for left in left.iter().filter(is_sent) {
+                    let is_stamped = left.kernel >= left.app;
+                    assert!(is_stamped || left.kernel.is_none() && may_lack, "{name}: {left:?}");
+                }
+                let numbers = (first..).zip(&left).filter(|(_, left)| left.app.is_some());
+                let numbers: Vec<_> = numbers.map(|(n, _)| n).collect();
+                assert_eq!(ends.numbers(numbers.len()), numbers, "{name}");
+            }
+        });
+    }
+}
+
+#[test]
+fn packets_longer_than_the_path_takes_are_refused_or_told() {
+    let Some(ends) = Ends::up() else { return };
+    let too_long = 1_473;
+    ends.near(|| {
+        let ring = PacketRing::new(targets()[0], &stamped(), payloads(too_long), 8, false);
+        let why = ring.err().expect("they do not fit").why;
+        assert_eq!(why, "packets of 1501 bytes exceed the MTU of near, 1500 bytes");
+        let xsk = Xsk::new(targets()[0], &stamped(), payloads(too_long), 8);
+        assert_eq!(xsk.err().expect("they do not fit").why, why);
+    });
+}
+
+#[test]
+fn frames_to_a_neighbour_that_is_not_there_are_refused() {
+    let Some(ends) = Ends::up() else { return };
+    let nobody = SocketAddr::new("198.19.7.99".parse().unwrap(), PORT);
+    let open = || PacketRing::new(nobody, &stamped(), payloads(LEN), 8, false);
+    let why = ends.near(open).err().expect("nobody is there").why;
+    assert_eq!(why, "nobody at near answers for 198.19.7.99");
+}
+
+#[test]
+fn frames_over_loopback_arrive_by_ipv6_and_are_refused_by_ipv4() {
+    let Some(ends) = Ends::up() else { return };
+    ends.near(|| {
+        for ours in ["127.0.0.1", "198.19.7.1"] {
+            let target = SocketAddr::new(ours.parse().unwrap(), PORT);
+            let ring = PacketRing::new(target, &stamped(), payloads(LEN), 8, false);
+            let why = ring.err().expect("the kernel would drop them").why;
+            assert!(why.contains("loopback"), "{why}");
+        }
+        let sink = std::net::UdpSocket::bind("[::1]:0").unwrap();
+        sink.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        let target = sink.local_addr().unwrap();
+        let mut engines: [Box<dyn TrainSender>; 2] = [
+            Box::new(PacketRing::new(target, &stamped(), payloads(LEN), 8, false).unwrap()),
+            Box::new(Xsk::new(target, &stamped(), payloads(LEN), 8).unwrap()),
+        ];
+        for engine in &mut engines {
+            engine.prepare(0, 1);
+            let mut left = [Departure::default()];
+            engine.send(Course::unstopped(&[monotonic() + Nanos::from_millis(1)]), &mut left);
+            assert_eq!(sink.recv(&mut [0; 2_000]).unwrap(), LEN);
+        }
+    });
 }
