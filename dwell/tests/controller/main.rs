@@ -11,6 +11,7 @@ mod host;
 mod kill;
 mod labs;
 mod mistakes;
+mod paces;
 mod resume;
 mod rootless;
 mod samples;
