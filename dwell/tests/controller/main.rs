@@ -12,6 +12,7 @@ mod host;
 mod kill;
 mod labs;
 mod mistakes;
+mod paces;
 mod resume;
 mod rootless;
 mod samples;

@@ -107,6 +107,12 @@ fn shapes(engines: &[String]) -> Value {
     })
 }
 
+/// Panels above each other, of which the first has the legend for all.
+fn stacked(panels: Vec<Value>) -> Value {
+    let apart = json!({"color": "independent", "shape": "independent"});
+    json!({"vconcat": panels, "spacing": 24, "resolve": {"scale": apart}})
+}
+
 /// `beside 25 cross flows`, or `without cross traffic`.
 fn beside(flows: u32) -> String {
     match flows {

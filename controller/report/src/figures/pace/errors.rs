@@ -45,9 +45,18 @@ fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
         })
         .collect();
     groups.retain(|group| group.steps.count() > 0);
+    // A logarithmic axis has no place for a gap without any error.
+    let mut none = false;
+    for group in &mut groups {
+        if let (Some(0), Some(most)) = (group.steps.min(), group.steps.max()) {
+            group.steps = group.steps.between(1, most.max(1));
+            none = true;
+        }
+    }
     let middle = groups.iter().filter_map(|group| group.steps.quantile(Quantile::P50)).max();
     let unit = Unit::fitting(middle.unwrap_or_default() as f64);
-    let note = format!("Held: {rate}, IP packets of {size} B, {}.", beside(flows));
+    let drawn_at = if none { " Gaps without any error are drawn at 1 ns." } else { "" };
+    let note = format!("Held: {rate}, IP packets of {size} B, {}.{drawn_at}", beside(flows));
     // As many in each figure as in the others.
     let figures = groups.len().div_ceil(OVERLAID).max(1);
     let each = groups.len().div_ceil(figures).max(1);

@@ -4,7 +4,7 @@ use dwell_stats::accuracy::S2_DEVICES;
 use dwell_units::BitRate;
 use serde_json::{Value, json};
 
-use super::{beside, firsts};
+use super::{beside, firsts, stacked};
 use crate::data::RunData;
 use crate::figure::{Figure, WIDTH, handy, told_apart, without_legend};
 use crate::paced::{RateVerdict, Verdict, verdict_table};
@@ -33,7 +33,7 @@ pub(super) fn largest(run: &RunData, all: &[RateVerdict], caption: &str) -> Opti
         .map(|(i, flows)| panel(all, *flows, i == 0, &groups, &rows, domain))
         .collect();
     let title = "Largest rate that is kept accurately".to_owned();
-    let body = json!({"vconcat": panels, "spacing": 24});
+    let body = stacked(panels);
     Some(Figure::new("largest-rates", title, finding(all), caption, body, verdict_table(run)))
 }
 

@@ -3,7 +3,7 @@
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
-use super::{Part, beside, sizes};
+use super::{Part, beside, sizes, stacked};
 use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart, without_legend};
 use crate::paced::Paced;
 use crate::quantity::{Unit, delay, significant};
@@ -63,7 +63,7 @@ pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
     };
     let sizes = sizes(trials.iter().copied());
     let panels: Vec<Value> = sizes.into_iter().enumerate().map(panel).collect();
-    let body = json!({"vconcat": panels, "spacing": 24});
+    let body = stacked(panels);
     let title = format!("Packet pairs: the gap between two packets back to back{}", part.named);
     Some(Figure::new("pairs", title, finding(&trials), caption, body, table(&trials, unit)))
 }

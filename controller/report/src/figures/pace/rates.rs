@@ -4,7 +4,7 @@ use dwell_stats::accuracy::S2_RATES;
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
-use super::{Part, apart, beside, shapes, sizes};
+use super::{Part, apart, beside, shapes, sizes, stacked};
 use crate::figure::{Figure, Table, WIDTH, handy, without_legend};
 use crate::paced::Paced;
 use crate::quantity::{share, significant};
@@ -50,7 +50,7 @@ pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
         ]);
     }
     let title = format!("Rate measured against rate asked for, {}{}", beside(flows), part.named);
-    let body = json!({"vconcat": panels, "spacing": 24});
+    let body = stacked(panels);
     Some(Figure::new(format!("rates-{flows}"), title, finding(&marks), caption, body, table))
 }
 
@@ -113,7 +113,7 @@ fn panel(
         json!({
             "data": {"values": rows},
             "mark": {"type": "line", "opacity": 0.7},
-            "encoding": {"color": without_legend(&colour)}
+            "encoding": {"color": colour}
         }),
         json!({
             "data": {"values": rows},

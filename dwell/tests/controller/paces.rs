@@ -1,0 +1,111 @@
+//! A small plan of paced packets in a real lab: trains are judged, engines that are not there are not
+//! run, and every row has its gap.
+
+use serde_json::Value;
+
+use crate::fixture::{Place, as_root, printed};
+use crate::schemas::assert_follows;
+
+fn plan(place: &Place) -> String {
+    place.write(
+        "paces.toml",
+        "version = 1\nname = \"paces\"\ntopology = { lab = \"line:2\" }\n\
+         [pace]\nfrom = \"n1\"\nto = \"n2\"\nframe_size = \"1514B\"\ncount = 21\npause = \"1ms\"\n\
+         pairs = 5\n[cross]\nrate = \"500kbit/s\"\n[accurate]\ngap = \"50%\"\n\
+         [matrix]\nflows = [0, 2]\npattern = [\"train\", \"pair\"]\nrate = [\"20Mbit/s\"]\n\
+         engine = [\"sleep-spin\", \"txtime\"]\n\
+         [[constraint]]\nwhen = { pattern = \"pair\" }\nmatrix = { rate = [\"none\"] }\n\
+         [trials]\norder = \"as-written\"\n",
+    )
+}
+
+#[test]
+fn trains_are_judged_pairs_measured_and_an_engine_without_its_qdisc_is_not_run() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let output = place.dwell(&["run", &plan(&place), "--quiet", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    place.assert_nothing_is_left();
+    let end: Value = serde_json::from_str(&printed(&output)).unwrap();
+    assert_follows("dwell.run-end", &end);
+    // The lab's links have no queueing discipline, so that nobody holds a packet until its time.
+    let counts =
+        ["trials", "finished", "failed", "not_run"].map(|name| end[name].as_u64().unwrap());
+    assert_eq!(counts, [8, 4, 0, 4], "{end:#}");
+    assert_follows("dwell.runs", &place.json(&["runs"]));
+
+    let shown = place.json(&["show", "last"]);
+    assert_follows("dwell.run", &shown);
+    let verdicts = shown["verdicts"].as_array().unwrap();
+    assert_eq!(verdicts.len(), 4, "two engines, two numbers of flows: {verdicts:#?}");
+    for verdict in verdicts {
+        assert_eq!((&verdict["node"], &verdict["ip_size"]), (&"n1".into(), &1_500.into()));
+        let not_run = verdict["engine"] == "txtime";
+        assert_eq!(verdict["verdict"] == "not-run", not_run, "{verdict:#}");
+        assert!(!not_run || verdict["reason"].as_str().unwrap().contains("fq"), "{verdict:#}");
+    }
+    for trial in shown["trials"].as_array().unwrap() {
+        let paced = trial["state"] == "finished";
+        assert_eq!(paced, trial["parameters"]["engine"] == "sleep-spin", "{trial:#}");
+        if !paced {
+            assert_eq!((&trial["state"], &trial["packets"]), (&"not-run".into(), &Value::Null));
+            continue;
+        }
+        let loads = trial["loads"].as_array().unwrap();
+        assert_eq!(
+            loads.len().to_string(),
+            if trial["parameters"]["flows"] == "0" { "0" } else { "1" }
+        );
+        let gaps = &trial["metrics"]["gap_ns"]["count"];
+        let train = trial["parameters"]["pattern"] == "train";
+        assert_eq!(*gaps, if train { 400 } else { 5 }, "{trial:#}");
+    }
+    // Said with another tolerance, in words, and on a page.
+    let told = printed(&place.dwell(&["show", "last", "--accurate", "gap 99%, trains 5"]));
+    assert!(told.contains("at least 5 trains") && told.contains("below 99 %"), "{told}");
+    assert!(told.contains("not run, because this node cannot: txtime"), "{told}");
+    assert!(told.contains("Raspberry Pi II (B)"), "{told}");
+    let wrong = place.dwell(&["show", "last", "--accurate", "gap 5"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    let page = place.path("paces.html").display().to_string();
+    assert!(place.dwell(&["report", "last", "-o", &page]).status.success());
+    assert!(std::fs::read_to_string(page).unwrap().contains("data-figure=\"rates-2\""));
+}
+
+#[test]
+fn every_row_has_the_gap_before_it_and_runs_are_compared_by_gap_errors() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let set = ["--set", "matrix.engine=[\"spin\"]", "--set", "matrix.flows=[0]"];
+    let output = place.dwell(&[&["run", &plan(&place), "--quiet"], &set[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let output = place.dwell(&["export", "last", "--format", "jsonl"]);
+    let rows: Vec<Value> =
+        printed(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let trains: Vec<_> = rows.iter().filter(|row| row["trial"] == 1).collect();
+    assert_eq!(trains.len(), 420);
+    for pair in trains.windows(2) {
+        let id = |row: &Value| row["id"].as_u64().unwrap();
+        let ns = |row: &Value, name: &str| row[name].as_i64();
+        if id(pair[1]) != id(pair[0]) + 1 {
+            assert_eq!(ns(pair[1], "gap_ns"), None, "between trains: {}", pair[1]);
+            continue;
+        }
+        let left = |row: &Value| ns(row, "tx_kernel_ns");
+        assert_eq!(ns(pair[1], "gap_ns"), left(pair[1]).zip(left(pair[0])).map(|(b, a)| b - a));
+    }
+    let summary = &place.json(&["show", "last"])["trials"][0]["metrics"]["gap_error_ns"];
+    let known: Vec<i64> = trains.iter().filter_map(|row| row["gap_error_ns"].as_i64()).collect();
+    assert_eq!(summary["count"], known.len());
+    // Due times are rounded to nanoseconds where rows have them.
+    let largest = known.iter().max().unwrap();
+    assert!((summary["max"].as_i64().unwrap() - largest).abs() <= 1, "{summary} {largest}");
+    let compared = place.json(&["compare", "last", "last"]);
+    assert_eq!(compared["metric"], "gap_error_ns");
+    let told = printed(&place.dwell(&["compare", "last", "last"]));
+    assert!(told.contains("cross flows") && told.contains("(n1)"), "rates side by side: {told}");
+}
