@@ -1,5 +1,6 @@
 //! `dwell import`: reads what dwell or another program measured, and makes it a run like any other.
 
+mod departures;
 mod segment;
 
 use std::collections::BTreeMap;

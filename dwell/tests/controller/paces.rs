@@ -109,3 +109,22 @@ fn every_row_has_the_gap_before_it_and_runs_are_compared_by_gap_errors() {
     let told = printed(&place.dwell(&["compare", "last", "last"]));
     assert!(told.contains("cross flows") && told.contains("(n1)"), "rates side by side: {told}");
 }
+
+#[test]
+fn departures_kept_by_the_command_are_a_run_like_any_other() {
+    let place = Place::new();
+    let file = place.path("pace.segment").display().to_string();
+    let url = ["pace", "udp://127.0.0.1:9", "--rate", "20Mbit/s", "--size", "300B", "--repeat", "3"];
+    let paced = place.dwell(&[&url[..], &["--engine", "spin", "--samples", &file]].concat());
+    assert!(paced.status.success(), "{paced:?}");
+    let imported = place.dwell(&["import", &file]);
+    assert!(imported.status.success(), "{imported:?}");
+    let shown = place.json(&["show", "last"]);
+    assert_follows("dwell.run", &shown);
+    let trial = &shown["trials"][0];
+    for metric in ["gap_ns", "gap_error_ns"] {
+        assert_eq!(trial["metrics"][metric]["count"], 3 * 49, "{trial:#}");
+    }
+    // Nobody was there to say what arrived.
+    assert_eq!(trial["packets"], Value::Null, "{trial:#}");
+}

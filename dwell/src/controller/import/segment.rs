@@ -1,4 +1,5 @@
-//! Segments of dwell: the samples of a ping, or the passages that one machine told of.
+//! Segments of dwell: the samples of a ping, or the passages that one machine told of; those of
+//! packets that left on time are read by [`departures`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Read};
@@ -12,7 +13,7 @@ use dwell_stats::{Part, RoundTrip};
 use dwell_store::{HostWriter, Ingest, RunRow, Store, StoreError, TrialRow};
 use serde_json::{Value, json};
 
-use super::{Args, add_trial, begin, end, file_name, finish, whole};
+use super::{Args, add_trial, begin, departures, end, file_name, finish, whole};
 
 /// Flows of which passages are taken in, at most: each is a trial of its own.
 const MOST_FLOWS: usize = 64;
@@ -36,13 +37,17 @@ pub(super) fn import(
     });
     let mut input = Cursor::new(head).chain(rest);
     let name = file_name(&args.file);
-    let is_ping = kind.as_deref().is_none_or(|kind| kind == "ping");
-    let title = if is_ping { "samples of dwell" } else { "passages of dwell" };
+    let kind = kind.as_deref().unwrap_or("ping");
+    let title = match kind {
+        "ping" => "samples of dwell",
+        "pace" => "departures of dwell",
+        _ => "passages of dwell",
+    };
     let (run, _lock) = begin(store, &name, title)?;
-    let taken = if is_ping {
-        samples(args, store, &run, &mut input)
-    } else {
-        passages(args, store, &run, &mut input)
+    let taken = match kind {
+        "ping" => samples(args, store, &run, &mut input),
+        "pace" => departures::import(args, store, &run, &mut input),
+        _ => passages(args, store, &run, &mut input),
     };
     whole(store, &run, taken)
 }
@@ -305,7 +310,7 @@ impl Set {
 }
 
 /// What is told of a segment, beside that it is one and whether its end is missing.
-fn parameters<const N: usize>(
+pub(super) fn parameters<const N: usize>(
     end: &SegmentEnd,
     told: [(&str, Value); N],
 ) -> BTreeMap<String, Value> {
@@ -314,19 +319,19 @@ fn parameters<const N: usize>(
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn foreign(args: &Args, error: &SegmentError) -> Failure {
+pub(super) fn foreign(args: &Args, error: &SegmentError) -> Failure {
     Failure::usage(format!("{}: {error}", args.file.display()))
 }
 
-fn nothing(args: &Args, what: &str, why: &str) -> Failure {
+pub(super) fn nothing(args: &Args, what: &str, why: &str) -> Failure {
     Failure::usage(format!("{}: no {what} in it is whole; {why}", args.file.display()))
 }
 
-fn damaged(end: &SegmentEnd) -> Option<String> {
+pub(super) fn damaged(end: &SegmentEnd) -> Option<String> {
     (end.damaged > 0).then(|| format!("damaged frames left out: {}", end.damaged))
 }
 
-fn cut_short(end: &SegmentEnd) -> Option<String> {
+pub(super) fn cut_short(end: &SegmentEnd) -> Option<String> {
     end.totals.is_none().then(|| match end.tail {
         0 => "the file was cut short: its last frame is missing".to_owned(),
         tail => format!("the file was cut short: {tail} bytes at its end are no whole frame"),
