@@ -28,6 +28,9 @@ _dwell__node() {
             dwell__node,load)
                 cmd="dwell__node__subcmd__load"
                 ;;
+            dwell__node,pace)
+                cmd="dwell__node__subcmd__pace"
+                ;;
             dwell__node,ping)
                 cmd="dwell__node__subcmd__ping"
                 ;;
@@ -54,6 +57,9 @@ _dwell__node() {
                 ;;
             dwell__node__subcmd__help,load)
                 cmd="dwell__node__subcmd__help__subcmd__load"
+                ;;
+            dwell__node__subcmd__help,pace)
+                cmd="dwell__node__subcmd__help__subcmd__pace"
                 ;;
             dwell__node__subcmd__help,ping)
                 cmd="dwell__node__subcmd__help__subcmd__ping"
@@ -93,6 +99,9 @@ _dwell__node() {
                 ;;
             dwell__node__subcmd__help__subcmd__load,traffic)
                 cmd="dwell__node__subcmd__help__subcmd__load__subcmd__traffic"
+                ;;
+            dwell__node__subcmd__help__subcmd__pace,sink)
+                cmd="dwell__node__subcmd__help__subcmd__pace__subcmd__sink"
                 ;;
             dwell__node__subcmd__lab,down)
                 cmd="dwell__node__subcmd__lab__subcmd__down"
@@ -154,6 +163,18 @@ _dwell__node() {
             dwell__node__subcmd__load__subcmd__help,traffic)
                 cmd="dwell__node__subcmd__load__subcmd__help__subcmd__traffic"
                 ;;
+            dwell__node__subcmd__pace,help)
+                cmd="dwell__node__subcmd__pace__subcmd__help"
+                ;;
+            dwell__node__subcmd__pace,sink)
+                cmd="dwell__node__subcmd__pace__subcmd__sink"
+                ;;
+            dwell__node__subcmd__pace__subcmd__help,help)
+                cmd="dwell__node__subcmd__pace__subcmd__help__subcmd__help"
+                ;;
+            dwell__node__subcmd__pace__subcmd__help,sink)
+                cmd="dwell__node__subcmd__pace__subcmd__help__subcmd__sink"
+                ;;
             *)
                 ;;
         esac
@@ -161,7 +182,7 @@ _dwell__node() {
 
     case "${cmd}" in
         dwell__node)
-            opts="-h -V --help --version ping reflect relay load trace lab doctor serve help"
+            opts="-h -V --help --version ping reflect relay pace load trace lab doctor serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -189,7 +210,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help)
-            opts="ping reflect relay load trace lab doctor serve help"
+            opts="ping reflect relay pace load trace lab doctor serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -357,6 +378,34 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help__subcmd__load__subcmd__traffic)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__help__subcmd__pace)
+            opts="sink"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__help__subcmd__pace__subcmd__sink)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -880,6 +929,160 @@ _dwell__node() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dwell__subcmd__node__subcmd__pace)
+            opts="-4 -6 -q -h --pattern --from --size --payload-size --frame-size --pairs --gap --rate --count --repeat --pause --seed --engine --bypass --switch-offloads --late --warm-up --sink --stamps --cpu --scheduling --busy-poll --samples --json --quiet --help sink help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --pattern)
+                    COMPREPLY=($(compgen -W "pair train poisson" -- "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --payload-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --frame-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pairs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gap)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --repeat)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pause)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --engine)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --late)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --warm-up)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --samples)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__pace__subcmd__help)
+            opts="sink help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__pace__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__pace__subcmd__help__subcmd__sink)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__pace__subcmd__sink)
+            opts="-h --cpu --scheduling --busy-poll --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dwell__subcmd__node__subcmd__ping)
             opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --cpu --scheduling --busy-poll --icmp-socket --key-file --path --pattern --from --ttl --dscp --csv --samples --jsonl --json --fail-if --quiet --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1037,7 +1240,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__relay)
-            opts="-q -h --listen --to --mode --clear --key-file --engine --merge --stamps --id --flows --idle --hold --telemetry --node-id --samples --cpu --scheduling --busy-poll --json --quiet --help"
+            opts="-q -h --listen --to --mode --clear --key-file --engine --merge --no-merge --stamps --id --flows --idle --hold --telemetry --node-id --samples --cpu --scheduling --busy-poll --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -29,6 +29,7 @@ complete -c dwell -n "__fish_dwell_needs_command" -s V -l version -d 'Print vers
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "ping" -d 'Send probes and measure how long their replies take'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "reflect" -d 'Answer probes'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "relay" -d 'Send on what comes, and say how long it stayed and where'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "pace" -d 'Send pairs or trains of packets on time, and say how punctual they were'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "load" -d 'Put load on this node or on the network'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "trace" -d 'Stamp packets that pass through this node, whoever sends them'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
@@ -124,12 +125,58 @@ complete -c dwell -n "__fish_dwell_using_subcommand relay" -l cpu -d 'Run on thi
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
 other\t'Like every ordinary program'
 fifo\t'Before all ordinary programs; exit 4 where not allowed'"
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l merge -d 'Hand packets of one length to the kernel as one that it cuts as late as it can: more of them a second, and none has kernel stamps (batch)'
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l merge -d 'Hand packets of one length to the kernel as one that it cuts as late as it can: more of them a second, and none has kernel stamps (batch; on where --stamps user asks for none)'
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l no-merge -d 'Hand every packet to the kernel as one of its own'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l telemetry -d 'Fill the empty telemetry slots of STAMP packets that pass'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l json -d 'Print the summary as one JSON object at the end'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -s q -l quiet -d 'Print nothing but errors and the summary'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l pattern -d 'When packets leave' -r -f -a "pair\t'Two packets back to back, and again'
+train\t'Packets at a constant rate'
+poisson\t'Packets as by a Poisson process'"
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l from -d 'Replay the gaps of this file in place of a pattern: one a line, like 12.5us, or nanoseconds' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l size -d 'Size of the IP packet [default: 1500B, or what the interface takes if that is less]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l payload-size -d 'Size of the UDP payload instead' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l frame-size -d 'Size of the Ethernet frame without its check sequence instead' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l pairs -d 'Pairs to send' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l gap -d 'From one pair to the next' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l rate -d 'Rate of a train\'s packets, like 10Mbit/s' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l count -d 'Packets of a train' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l repeat -d 'Trains to send' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l pause -d 'From the last packet of a train to the first of the next [default: 10ms, or a gap if that is longer]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l seed -d 'Seed of Poisson gaps' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l engine -d 'What sends the packets: auto measures all that work here and takes the most punctual' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l late -d 'A packet that leaves later than this after it was due has missed its deadline [default: a gap]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l warm-up -d 'Trains to send first, not counted' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l stamps -d 'Which stamps to use' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
+user\t'The program\'s own clock reads only'
+kernel\t'The kernel\'s; exit 4 if it delivers none'"
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l cpu -d 'Run on this CPU' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+other\t'Like every ordinary program'
+fifo\t'Before all ordinary programs; exit 4 where not allowed'"
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l samples -d 'Write every stamp of every packet to this file, for `dwell import`' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l bypass -d 'packet-ring: go past the queueing discipline, and past a rate limit there'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l switch-offloads -d 'gso: switch off segmentation offload of the outgoing interface while packets are sent, and on again'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l sink -d '`dwell pace sink` listens at the URL: take its stamps where there are none here, and say what was lost'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -s 4 -d 'Use IPv4 only'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -s 6 -d 'Use IPv6 only'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l json -d 'Print the summary as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -s q -l quiet -d 'No progress, only the result'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -a "sink" -d 'Stamp the packets that arrive, for whoever sends them with --sink'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and __fish_seen_subcommand_from sink" -l cpu -d 'Run on this CPU' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and __fish_seen_subcommand_from sink" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and sampled traffic that mostly sleep; ordinary for everything else' -r -f -a "auto\t'As suits the work'
+other\t'Like every ordinary program'
+fifo\t'Before all ordinary programs; exit 4 where not allowed'"
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and __fish_seen_subcommand_from sink" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and __fish_seen_subcommand_from sink" -l json -d 'Print the summary as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and __fish_seen_subcommand_from sink" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and __fish_seen_subcommand_from help" -f -a "sink" -d 'Stamp the packets that arrive, for whoever sends them with --sink'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "cpu" -d 'Burn CPU time at a level'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "traffic" -d 'Send UDP traffic at a rate'
@@ -246,11 +293,13 @@ complete -c dwell -n "__fish_dwell_using_subcommand run" -s h -l help -d 'Print 
 complete -c dwell -n "__fish_dwell_using_subcommand runs" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand runs" -l json -d 'Print them as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand runs" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand show" -l accurate -d 'Of paced packets: what is accurate, in place of what the plan says; like \'rate 5%, gap 10%\', \'trains 20, confidence 95%\'' -r
 complete -c dwell -n "__fish_dwell_using_subcommand show" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand show" -l json -d 'Print all of it as one JSON object (dwell.run/1)'
 complete -c dwell -n "__fish_dwell_using_subcommand show" -l recompute -d 'Compute the figures anew from the samples, on all cores, and print those instead of what was stored with the run'
 complete -c dwell -n "__fish_dwell_using_subcommand show" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand report" -s o -l output -d 'The file to write [default: RUN.html in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand report" -l accurate -d 'Of paced packets: what is accurate, in place of what the plan says; like \'rate 5%, gap 10%\', \'trains 20, confidence 95%\'' -r
 complete -c dwell -n "__fish_dwell_using_subcommand report" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand report" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand compare" -l metric -d 'Which delay: the name of a column of samples [default: what the first run is about, as rtt_ns or node_delay_ns]' -r
@@ -279,24 +328,26 @@ complete -c dwell -n "__fish_dwell_using_subcommand delete" -l data -d 'Director
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l yes -d 'Do not ask'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l json -d 'Print what was deleted as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "ping" -d 'Send probes and measure how long their replies take'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "reflect" -d 'Answer probes'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "relay" -d 'Send on what comes, and say how long it stayed and where'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "load" -d 'Put load on this node or on the network'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "trace" -d 'Stamp packets that pass through this node, whoever sends them'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "doctor" -d 'Say what this node can measure, and how well'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "run" -d 'Run a plan: every trial of its matrix, kept on disk as it goes'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "runs" -d 'List the runs in the data directory'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "show" -d 'Show what a run found'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "report" -d 'Write a run as one HTML page that needs nothing else'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "export" -d 'Hand on the samples of a run'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "import" -d 'Read what dwell or another program measured'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "note" -d 'Write a remark beside a run'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "delete" -d 'Delete a run and its samples'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay load trace lab doctor serve run runs show report compare export import note delete help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "ping" -d 'Send probes and measure how long their replies take'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "reflect" -d 'Answer probes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "relay" -d 'Send on what comes, and say how long it stayed and where'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "pace" -d 'Send pairs or trains of packets on time, and say how punctual they were'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "load" -d 'Put load on this node or on the network'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "trace" -d 'Stamp packets that pass through this node, whoever sends them'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "doctor" -d 'Say what this node can measure, and how well'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "run" -d 'Run a plan: every trial of its matrix, kept on disk as it goes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "runs" -d 'List the runs in the data directory'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "show" -d 'Show what a run found'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "report" -d 'Write a run as one HTML page that needs nothing else'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "export" -d 'Hand on the samples of a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "import" -d 'Read what dwell or another program measured'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "note" -d 'Write a remark beside a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "delete" -d 'Delete a run and its samples'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from pace" -f -a "sink" -d 'Stamp the packets that arrive, for whoever sends them with --sink'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "cpu" -d 'Burn CPU time at a level'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "traffic" -d 'Send UDP traffic at a rate'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "sink" -d 'Receive and count the traffic'
