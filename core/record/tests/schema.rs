@@ -185,6 +185,7 @@ fn keys_come_in_the_order_of_the_design_each_time() {
         "values",
         "stamps",
         "engine",
+        "trains",
         "trust",
         "environment",
     ];
