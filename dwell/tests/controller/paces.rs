@@ -114,7 +114,8 @@ fn every_row_has_the_gap_before_it_and_runs_are_compared_by_gap_errors() {
 fn departures_kept_by_the_command_are_a_run_like_any_other() {
     let place = Place::new();
     let file = place.path("pace.segment").display().to_string();
-    let url = ["pace", "udp://127.0.0.1:9", "--rate", "20Mbit/s", "--size", "300B", "--repeat", "3"];
+    let url =
+        ["pace", "udp://127.0.0.1:9", "--rate", "20Mbit/s", "--size", "300B", "--repeat", "3"];
     let paced = place.dwell(&[&url[..], &["--engine", "spin", "--samples", &file]].concat());
     assert!(paced.status.success(), "{paced:?}");
     let imported = place.dwell(&["import", &file]);
