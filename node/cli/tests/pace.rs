@@ -92,7 +92,8 @@ fn what_a_sink_stamps_stands_for_departures_where_there_are_no_others() {
     assert!(samples.iter().all(|sample| sample.state == State::Received));
     // Neighbours by number are of one train.
     let ids: Vec<_> = samples.iter().map(|sample| sample.id).collect();
-    let expected: Vec<u64> = (0..4).flat_map(|train| (0..50).map(move |n| train * 51 + n)).collect();
+    let expected: Vec<u64> =
+        (0..4).flat_map(|train| (0..50).map(move |n| train * 51 + n)).collect();
     assert_eq!(ids, expected);
     for pair in samples.windows(2).filter(|pair| pair[1].id - pair[0].id == 1) {
         assert_eq!((pair[1].intended - pair[0].intended).0, 120_000);
