@@ -1,9 +1,10 @@
 //! Where senders are measured: a line of two nodes, the sender on one core, everything else on the
 //! other.
 
-use std::process::{Command, Stdio};
+use std::io::{Read, Seek};
+use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use super::contestant::{Contestant, Ends, HOLE, Program, words};
@@ -30,10 +31,10 @@ const PAIR_GAP_US: u64 = 1_000;
 
 /// A lab that is up, with everybody's receivers.
 pub(super) struct Arena {
+    /// They end before their nodes do.
+    _receivers: Vec<Server>,
     lab: Lab,
     ends: Ends,
-    /// They run until the arena is dropped.
-    _receivers: Vec<Server>,
 }
 
 /// When a turn was had: what arrived meanwhile was its.
@@ -88,7 +89,7 @@ impl Arena {
             to_mac: mac(lab.on(Node::N2, "ip"), TO_SENDER)?,
             interface: TO_FAR.to_owned(),
         };
-        Ok(Self { lab, ends, _receivers: receivers })
+        Ok(Self { _receivers: receivers, lab, ends })
     }
 
     /// Watches the far end.
@@ -147,7 +148,7 @@ impl Arena {
         command.args([LONGEST, "taskset", "-c", SENDER]);
         match program {
             "cpace" => command.arg(sibling(program)?),
-            peer => command.arg(peer).stderr(Stdio::null()),
+            peer => command.arg(peer),
         };
         command.args(words);
         Ok(command)
@@ -155,15 +156,25 @@ impl Arena {
 }
 
 fn turn(
-    command: Command,
+    mut command: Command,
     name: &str,
     size: u32,
     last: Option<u64>,
     interrupt: &Interrupt,
 ) -> Result<Turn> {
+    // It talks of what it does; only why it failed is of interest.
+    let mut talk = tempfile::tempfile().context("cannot make a file for its talk")?;
+    command.stderr(talk.try_clone().context("cannot share a file")?);
     let from = now()?;
     let finished = finish(command, interrupt)?;
-    ensure!(finished.status.success(), "{name}: {}", finished.status);
+    if !finished.status.success() {
+        let mut said = String::new();
+        talk.rewind()
+            .and_then(|()| talk.read_to_string(&mut said))
+            .context("cannot read its talk")?;
+        let word = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        bail!("{name}: {}: {word}", finished.status);
+    }
     Ok(Turn { from, until: now()?, size, last })
 }
 

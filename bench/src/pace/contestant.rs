@@ -14,6 +14,7 @@ pub(super) struct Contestant {
 pub(super) enum Program {
     Dwell {
         engine: &'static str,
+        stamps: &'static str,
     },
     /// One send call for each packet, and nothing else.
     C {
@@ -30,6 +31,10 @@ const fn contestant(name: &'static str, program: Program) -> Contestant {
     Contestant { name, program }
 }
 
+const fn dwell(engine: &'static str, stamps: &'static str) -> Program {
+    Program::Dwell { engine, stamps }
+}
+
 /// What dwell does when nobody says how; this one is judged.
 pub(super) const JUDGED: &str = "dwell auto";
 /// What nobody can be much better than.
@@ -38,10 +43,12 @@ pub(super) const FLOOR: &str = "C spin";
 pub(super) const SLEEPER: &str = "C sleep-spin";
 
 /// Everybody.
-pub(super) const CONTESTANTS: [Contestant; 10] = [
-    contestant(JUDGED, Program::Dwell { engine: "auto" }),
-    contestant("dwell sleep-spin", Program::Dwell { engine: "sleep-spin" }),
-    contestant("dwell spin", Program::Dwell { engine: "spin" }),
+pub(super) const CONTESTANTS: [Contestant; 11] = [
+    contestant(JUDGED, dwell("auto", "auto")),
+    // What stamping by the kernel costs.
+    contestant("dwell user stamps", dwell("auto", "user")),
+    contestant("dwell sleep-spin", dwell("sleep-spin", "auto")),
+    contestant("dwell spin", dwell("spin", "auto")),
     contestant(FLOOR, Program::C { role: "spin" }),
     contestant(SLEEPER, Program::C { role: "sleep" }),
     contestant("iperf3", Program::Iperf3),
@@ -95,8 +102,9 @@ const DITG: u16 = 9_001;
 /// - dwell is told the size and the rate as the cell names them; its train of warm-up comes first.
 /// - The C programs are told the gap.
 /// - iperf3 and iperf2 count UDP payload. iperf3 looks at its clock every millisecond unless told
-///   otherwise, so it is told 1 us, as near to a gap as it can be asked for. iperf2 shall not wait
-///   for the receiver's report.
+///   otherwise, so it is told 1 us, as near to a gap as it can be asked for. iperf2 is told
+///   a duration, because with `-n` or `-k` it does not pace from 50 Mbit/s on; it shall not wait for the
+///   receiver's report.
 /// - D-ITG and mgen count packets per second. Both are asked to poll the clock (`-poll`,
 ///   `precise on`), because they are much worse without.
 /// - trafgen is told the gap. It cannot pace by `--rate`: it sends everything at once. It sends
@@ -108,7 +116,7 @@ pub(super) fn words(program: Program, cell: Cell, ends: &Ends) -> (&'static str,
     let hole = HOLE.to_string();
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     match program {
-        Program::Dwell { engine } => {
+        Program::Dwell { engine, stamps } => {
             let url = format!("udp://{to}:{HOLE}");
             let rate = format!("{}Mbit/s", cell.mbits);
             let (flag, size) = match cell.of_frames {
@@ -117,7 +125,8 @@ pub(super) fn words(program: Program, cell: Cell, ends: &Ends) -> (&'static str,
             };
             let train = ["pace", &url, flag, &size, "--rate", &rate, "--count", &count];
             let mut said = words(&train);
-            said.extend(words(&["--repeat", "1", "--engine", engine, "-q", "--json"]));
+            said.extend(words(&["--repeat", "1", "--engine", engine, "--stamps", stamps]));
+            said.extend(words(&["-q", "--json"]));
             ("dwell", said)
         }
         Program::C { role } => {
@@ -130,9 +139,9 @@ pub(super) fn words(program: Program, cell: Cell, ends: &Ends) -> (&'static str,
             ("iperf3", said)
         }
         Program::Iperf2 => {
-            let bytes = (u64::from(cell.payload()) * cell.count()).to_string();
+            let seconds = format!("{:.6}", cell.duration_ps() as f64 / 1e12);
             let mut said = words(&["-c", &to, "-p", &hole, "-u", "-l", &payload, "-b", &bits]);
-            said.extend(words(&["-n", &bytes, "--no-udp-fin"]));
+            said.extend(words(&["-t", &seconds, "--no-udp-fin"]));
             ("iperf", said)
         }
         Program::Ditg => {
@@ -153,7 +162,7 @@ pub(super) fn words(program: Program, cell: Cell, ends: &Ends) -> (&'static str,
                 "{{ eth(da={to_mac}, sa={from_mac}), ipv4(saddr={from}, daddr={to}, ttl=64), \
                  udp(sport={HOLE}, dport={HOLE}), fill(0, {payload}) }}"
             );
-            let mut said = words(&["-o", interface, "-n", &count, "-P", "1", "-q", "-A"]);
+            let mut said = words(&["-o", interface, "-n", &count, "-P", "1", "-q"]);
             said.extend(words(&["-t", &gap, &packet]));
             ("trafgen", said)
         }
@@ -180,18 +189,18 @@ mod tests {
         let cell = Cell { mbits: 50, ip_size: 1_500, of_frames: false };
         let said = |program| words(program, cell, &ends()).1.join(" ");
         // 1472 of 1500 bytes are payload.
-        assert!(said(Program::Iperf3).contains("-l 1472 -b 49066667 -k 417"));
-        assert!(said(Program::Iperf2).contains("-l 1472 -b 49066667 -n 613824"));
-        assert!(said(Program::Ditg).contains("-c 1472 -C 4166.666666666667 -z 417"));
-        assert!(said(Program::Mgen).contains("PERIODIC [4166.666666666667 1472] COUNT 417"));
+        assert!(said(Program::Iperf3).contains("-l 1472 -b 49066667 -k 334"));
+        assert!(said(Program::Iperf2).contains("-l 1472 -b 49066667 -t 0.080160"));
+        assert!(said(Program::Ditg).contains("-c 1472 -C 4166.666666666667 -z 334"));
+        assert!(said(Program::Mgen).contains("PERIODIC [4166.666666666667 1472] COUNT 334"));
         assert!(said(Program::Trafgen).contains("-t 240000ns"));
-        assert!(said(Program::C { role: "spin" }).ends_with("1472 240000000 417"));
-        assert!(said(Program::Dwell { engine: "spin" }).contains("--size 1500B --rate 50Mbit/s"));
+        assert!(said(Program::C { role: "spin" }).ends_with("1472 240000000 334"));
+        assert!(said(dwell("spin", "auto")).contains("--size 1500B --rate 50Mbit/s"));
     }
 
     #[test]
     fn the_fastest_stream_is_asked_for_by_the_size_of_its_frames() {
-        let (_, said) = words(Program::Dwell { engine: "auto" }, Cell::FASTEST, &ends());
+        let (_, said) = words(dwell("auto", "auto"), Cell::FASTEST, &ends());
         assert!(said.join(" ").contains("--frame-size 1514B --rate 1000Mbit/s"));
     }
 }

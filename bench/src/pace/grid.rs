@@ -8,7 +8,7 @@ const HEADERS: u32 = 28;
 const ETHERNET: u32 = 14;
 
 /// A stream lasts at least so long.
-const SHORTEST_PS: u64 = 100_000_000_000;
+const SHORTEST_PS: u64 = 80_000_000_000;
 /// And has at least as many packets as S2's trains.
 const FEWEST: u64 = 50;
 
@@ -78,6 +78,11 @@ impl Cell {
         (f64::from(self.payload() * 8) * self.packets_per_second()).round() as u64
     }
 
+    /// How long all packets take, in picoseconds.
+    pub(super) fn duration_ps(self) -> u64 {
+        self.count() * self.gap_ps()
+    }
+
     /// How many packets are sent.
     pub(super) fn count(self) -> u64 {
         SHORTEST_PS.div_ceil(self.gap_ps()).max(FEWEST)
@@ -91,7 +96,7 @@ mod tests {
     #[test]
     fn the_gap_follows_from_the_size_as_it_was_named() {
         let cell = Cell { mbits: 100, ip_size: 576, of_frames: false };
-        assert_eq!((cell.gap_ps(), cell.payload(), cell.count()), (46_080_000, 548, 2_171));
+        assert_eq!((cell.gap_ps(), cell.payload(), cell.count()), (46_080_000, 548, 1_737));
         assert_eq!(Cell::FASTEST.gap_ps(), 12_112_000);
         assert_eq!(Cell::FASTEST.name(), "1514 B frames, 1000 Mbit/s");
     }

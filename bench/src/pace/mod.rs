@@ -13,7 +13,7 @@ mod witness;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
@@ -144,13 +144,13 @@ fn compare_trains(
     let seen = witness.stop()?;
     measured.unseen += seen.dropped;
     for (name, cell, turn) in turns {
-        let gaps = |turn: Turn| Gaps::of(&turn.stamps(&seen), cell.gap_ns());
+        let gaps = |turn: Turn| Gaps::of(&turn.stamps(&seen), cell.gap_ns()).context(name);
         match turn.and_then(gaps) {
             Ok(gaps) => {
                 let cells = measured.streams.entry(name).or_default();
                 cells.entry(cell.name()).or_default().push(gaps);
             }
-            Err(error) => drop(measured.failures.insert(format!("{name}: {error:#}"))),
+            Err(error) => drop(measured.failures.insert(format!("{error:#}"))),
         }
     }
     Ok(())
@@ -177,12 +177,12 @@ fn compare_pairs(
     let seen = witness.stop()?;
     measured.unseen += seen.dropped;
     for (name, size, turn) in turns {
-        match turn.and_then(|turn| pair_gap(&turn.stamps(&seen))) {
+        match turn.and_then(|turn| pair_gap(&turn.stamps(&seen)).context(name)) {
             Ok(gap) => {
                 let sizes = measured.pairs_ns.entry(name).or_default();
                 sizes.entry(size).or_default().push(gap);
             }
-            Err(error) => drop(measured.failures.insert(format!("pairs by {name}: {error:#}"))),
+            Err(error) => drop(measured.failures.insert(format!("pairs: {error:#}"))),
         }
     }
     Ok(())
