@@ -114,9 +114,9 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         )
     };
     // Where no peer kept the rate, none was better.
-    let with_peers = slow().filter_map(|cell| {
-        let peer = measured.best_peer(cell)?;
-        Some((cell.name(), ratio(dwell(cell, median_error), Some(peer))))
+    let with_peers = slow().filter_map(|cell| match dwell(cell, median_error) {
+        None => Some((cell.name(), None)),
+        own => Some((cell.name(), ratio(own, Some(measured.best_peer(cell)?)))),
     });
     let punctual = fast().map(|cell| (cell.name(), dwell(cell, median_error).map(|ns| ns / 1e3)));
     let fastest = |value: Option<f64>| value.map(|value| (value, Cell::FASTEST.name()));
@@ -236,9 +236,20 @@ mod tests {
 
     #[test]
     fn a_cell_that_was_not_measured_is_a_miss() {
-        let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), (FLOOR, gaps(50.0, 1.0))]);
+        let all = [(JUDGED, gaps(50.0, 1.0)), (FLOOR, gaps(50.0, 1.0)), ("mgen", gaps(50.0, 1.0))];
+        let mut measured = measured(&all);
         measured.streams.get_mut(JUDGED).unwrap().remove("200 B, 1 Mbit/s");
         assert_eq!(verdict_of(&measured, "p95").value, None);
+        assert_eq!(verdict_of(&measured, "best peer").value, None);
+    }
+
+    #[test]
+    fn cells_whose_rate_no_peer_kept_are_judged_without_them() {
+        let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), ("mgen", gaps(10.0, 0.5))]);
+        assert_eq!(verdict_of(&measured, "best peer").value, None);
+        let cells = measured.streams.get_mut("mgen").unwrap();
+        cells.insert("200 B, 1 Mbit/s".to_owned(), vec![gaps(100.0, 1.0)]);
+        assert_eq!(verdict_of(&measured, "best peer").value, Some(0.5));
     }
 
     #[test]
