@@ -11,7 +11,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint fmt setup setup-run peers man completions attribution bpf web bench-rtt bench-data bench-relay install clean
+.PHONY: help build run test test-web lint fmt setup setup-run peers man completions attribution bpf web bench-rtt bench-data bench-relay bench-pace install clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -76,6 +76,13 @@ bench-data: setup build target/release/echo.bpf.o ## import, figures, reports be
 
 bench-relay: setup build target/release/crelay target/release/event.bpf.o target/release/echo.bpf.o ## relays beside the kernel, socat and C; says which goals are missed
 	@target/release/relay $(ARGS)
+
+bench-pace: setup build target/release/cpace ## trains beside iperf, D-ITG, mgen, trafgen and C; says which goals are missed
+	@target/release/pace $(ARGS)
+
+target/release/cpace: bench/c/pace.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -o $@ $<
 
 target/release/crelay: bench/c/relay.c
 	@mkdir -p $(@D)

@@ -1,7 +1,7 @@
 //! Experiments that drive the real binaries from outside: `roundtrip` repeats a published one by
-//! running its plan, `rtt` holds dwell beside its peers in a two-node lab of its own, `relay` its
-//! relay beside others in a lab of three, `data` what it does with samples. All speak to dwell as a
-//! person does: command line in, JSON out.
+//! running its plan, `rtt` holds dwell beside its peers in a two-node lab of its own, `pace` its
+//! trains beside other senders', `relay` its relay beside others in a lab of three, `data` what it
+//! does with samples. All speak to dwell as a person does: command line in, JSON out.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod summary;
 mod table;
 
 pub mod data;
+pub mod pace;
 pub mod relay;
 pub mod roundtrip;
 pub mod rtt;

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+/*
+ * The floor: the least a program can do to send UDP on time. The bench holds dwell against it.
+ *
+ *   pace spin ADDRESS PORT PAYLOAD GAP COUNT
+ *   pace sleep ADDRESS PORT PAYLOAD GAP COUNT
+ *   pace pair ADDRESS PORT PAYLOAD GAP COUNT
+ *   pace hole PORT...
+ *
+ * `spin` reads the clock until a packet is due and sends it: one send(2) each on a connected socket,
+ * packet i at start + i * GAP picoseconds, whatever happened before. `sleep` sleeps until 100 us
+ * before the instant and spins from there. `pair` sends two packets one after the other when `spin`
+ * sends one. None of them warms up.
+ * `hole` opens ports and reads nothing, so that nobody is told that they are closed.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST 65507
+#define SECOND 1000000000LL
+/* A sleep ends so long before the instant: late sleepers mostly are less late. */
+#define EARLY 100000
+
+static uint8_t packet[MOST];
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static int64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * SECOND + t.tv_nsec;
+}
+
+static void sleep_until(int64_t instant)
+{
+	struct timespec t = { .tv_sec = instant / SECOND, .tv_nsec = instant % SECOND };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+}
+
+static int udp(void)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		die("socket");
+	return fd;
+}
+
+static int connected(const char *host, const char *port)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(atoi(port)) };
+	int fd = udp();
+
+	if (inet_pton(AF_INET, host, &a.sin_addr) != 1) {
+		fprintf(stderr, "%s is no IPv4 address\n", host);
+		exit(2);
+	}
+	if (connect(fd, (struct sockaddr *)&a, sizeof a))
+		die("connect");
+	return fd;
+}
+
+static void train(int fd, size_t payload, int64_t gap, int64_t count, int each, bool sleeps)
+{
+	int64_t start = now() + SECOND / 1000;
+	int64_t i;
+	int k;
+
+	for (i = 0; i < count; i++) {
+		int64_t due = start + i * gap / 1000;
+
+		if (sleeps && due - now() > EARLY)
+			sleep_until(due - EARLY);
+		while (now() < due)
+			;
+		for (k = 0; k < each; k++)
+			if (send(fd, packet, payload, 0) < 0)
+				die("send");
+	}
+}
+
+static void hole(int count, char **ports)
+{
+	int i;
+
+	for (i = 0; i < count; i++) {
+		struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(atoi(ports[i])) };
+
+		if (bind(udp(), (struct sockaddr *)&a, sizeof a))
+			die("bind");
+	}
+	puts("listening on them");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
+int main(int argc, char **argv)
+{
+	const char *role = argc > 1 ? argv[1] : "";
+
+	if (!strcmp(role, "hole") && argc > 2) {
+		hole(argc - 2, argv + 2);
+	} else if (argc == 7 && atoi(argv[4]) > 0 && atoi(argv[4]) <= MOST) {
+		bool pair = !strcmp(role, "pair");
+
+		train(connected(argv[2], argv[3]), atoi(argv[4]), atoll(argv[5]), atoll(argv[6]),
+		      pair ? 2 : 1, !strcmp(role, "sleep"));
+	} else {
+		fprintf(stderr, "usage: pace spin|sleep|pair|hole ...\n");
+		return 2;
+	}
+	return 0;
+}

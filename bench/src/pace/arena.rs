@@ -1,0 +1,218 @@
+//! Where senders are measured: a line of two nodes, the sender on one core, everything else on the
+//! other.
+
+use std::io::{Read, Seek};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use super::contestant::{Contestant, Ends, HOLE, Program, words};
+use super::grid::Cell;
+use super::witness::{Seen, Witness, now};
+use crate::lab::sibling;
+use crate::{Interrupt, Lab, Node, Server, finish};
+
+/// Core of the sender.
+const SENDER: &str = "0";
+/// Core of the receivers and of the witness.
+const FAR: &str = "1";
+
+/// No stream takes so long, in seconds.
+const LONGEST: &str = "20";
+
+/// Interfaces of a lab are called after the node they lead to.
+const TO_FAR: &str = "n2";
+const TO_SENDER: &str = "n1";
+
+/// Pairs that are sent in one turn, and from one to the next.
+pub(super) const PAIRS: u64 = 100;
+const PAIR_GAP_US: u64 = 1_000;
+
+/// A lab that is up, with everybody's receivers.
+pub(super) struct Arena {
+    /// They end before their nodes do.
+    _receivers: Vec<Server>,
+    lab: Lab,
+    ends: Ends,
+}
+
+/// When a turn was had: what arrived meanwhile was its.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    from: i64,
+    until: i64,
+    size: u32,
+    /// Warm-up may come before so many packets.
+    last: Option<u64>,
+}
+
+impl Turn {
+    /// The stamps of its packets.
+    pub(super) fn stamps(&self, seen: &Seen) -> Vec<i64> {
+        let from = seen.arrivals.partition_point(|arrival| arrival.at < self.from);
+        let until = seen.arrivals.partition_point(|arrival| arrival.at <= self.until);
+        let within = seen.arrivals[from..until.max(from)].iter();
+        let mut stamps: Vec<i64> =
+            within.filter(|arrival| arrival.size == self.size).map(|arrival| arrival.at).collect();
+        if let Some(last) = self.last {
+            stamps.drain(..stamps.len().saturating_sub(last as usize));
+        }
+        stamps
+    }
+}
+
+impl Arena {
+    /// Starts the receivers, those of `contestants` too.
+    pub(super) fn new(lab: Lab, contestants: &[&Contestant]) -> Result<Self> {
+        let mut receivers = Vec::new();
+        let mut start = |program: &str, words: &[&str], ready: &str| {
+            let mut command = lab.on(Node::N2, "taskset");
+            command.args(["-c", FAR, "stdbuf", "-oL", program]).args(words);
+            receivers.push(Server::start(command, Some(ready))?);
+            anyhow::Ok(())
+        };
+        let c_program = sibling("cpace")?;
+        let c_program = c_program.to_str().context("a path that is no text")?;
+        start(c_program, &["hole", &HOLE.to_string()], "listening on")?;
+        for contestant in contestants {
+            match contestant.program {
+                Program::Iperf3 => start("iperf3", &["-s", "--forceflush"], "listening on")?,
+                Program::Ditg => start("ITGRecv", &[], "to terminate")?,
+                _ => {}
+            }
+        }
+        let ends = Ends {
+            from: lab.address(Node::N1)?.to_string(),
+            to: lab.address(Node::N2)?.to_string(),
+            from_mac: mac(lab.on(Node::N1, "ip"), TO_FAR)?,
+            to_mac: mac(lab.on(Node::N2, "ip"), TO_SENDER)?,
+            interface: TO_FAR.to_owned(),
+        };
+        Ok(Self { _receivers: receivers, lab, ends })
+    }
+
+    /// Watches the far end.
+    pub(super) fn witness(&self) -> Result<Witness> {
+        Witness::start(&self.lab, TO_SENDER, FAR)
+    }
+
+    /// Has a contestant send a stream.
+    pub(super) fn stream(
+        &self,
+        contestant: &Contestant,
+        cell: Cell,
+        interrupt: &Interrupt,
+    ) -> Result<Turn> {
+        let (program, words) = words(contestant.program, cell, &self.ends);
+        let last = matches!(contestant.program, Program::Dwell { .. }).then(|| cell.count());
+        let command = self.sender(program, &words)?;
+        turn(command, contestant.name, cell.ip_size, last, interrupt)
+    }
+
+    /// Two packets one after the other, by dwell's `engine` or by two sends in C.
+    pub(super) fn pairs(
+        &self,
+        engine: Option<&str>,
+        ip_size: u32,
+        interrupt: &Interrupt,
+    ) -> Result<Turn> {
+        let cell = Cell { mbits: 1, ip_size, of_frames: false };
+        let (to, count) = (&self.ends.to, PAIRS.to_string());
+        let Some(engine) = engine else {
+            let (port, payload) = (HOLE.to_string(), cell.payload().to_string());
+            let gap = (PAIR_GAP_US * 1_000_000).to_string();
+            let words = ["pair", to, &port, &payload, &gap, &count].map(str::to_owned);
+            return turn(self.sender("cpace", &words)?, "C", ip_size, None, interrupt);
+        };
+        let (url, size) = (format!("udp://{to}:{HOLE}"), format!("{ip_size}B"));
+        let gap = format!("{PAIR_GAP_US}us");
+        let mut words = vec!["pace", &url, "--pattern", "pair", "--pairs", &count, "--gap", &gap];
+        words.extend(["--size", &size, "--repeat", "1", "--engine", engine, "-q", "--json"]);
+        if engine == "gso" {
+            words.push("--switch-offloads");
+        }
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        turn(self.sender("dwell", &words)?, engine, ip_size, Some(2 * PAIRS), interrupt)
+    }
+
+    /// A command on the sender's core. dwell has threads besides the one that sends, and is told
+    /// where that one belongs.
+    fn sender(&self, program: &str, words: &[String]) -> Result<Command> {
+        if program == "dwell" {
+            let mut command = self.lab.dwell_on(Node::N1);
+            command.args(words).args(["--cpu", SENDER]);
+            return Ok(command);
+        }
+        let mut command = self.lab.on(Node::N1, "timeout");
+        command.args([LONGEST, "taskset", "-c", SENDER]);
+        match program {
+            "cpace" => command.arg(sibling(program)?),
+            peer => command.arg(peer),
+        };
+        command.args(words);
+        Ok(command)
+    }
+}
+
+fn turn(
+    mut command: Command,
+    name: &str,
+    size: u32,
+    last: Option<u64>,
+    interrupt: &Interrupt,
+) -> Result<Turn> {
+    // It talks of what it does; only why it failed is of interest.
+    let mut talk = tempfile::tempfile().context("cannot make a file for its talk")?;
+    command.stderr(talk.try_clone().context("cannot share a file")?);
+    let from = now()?;
+    let finished = finish(command, interrupt)?;
+    if !finished.status.success() {
+        let mut said = String::new();
+        talk.rewind()
+            .and_then(|()| talk.read_to_string(&mut said))
+            .context("cannot read its talk")?;
+        let word = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        bail!("{name}: {}: {word}", finished.status);
+    }
+    Ok(Turn { from, until: now()?, size, last })
+}
+
+#[derive(Deserialize)]
+struct Link {
+    address: String,
+}
+
+/// The Ethernet address of a node's interface.
+fn mac(mut ip: Command, interface: &str) -> Result<String> {
+    let output = ip.args(["-json", "link", "show", "dev", interface]).output();
+    let output = output.context("cannot start ip")?;
+    let links: Vec<Link> = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("no link {interface} in the lab"))?;
+    let link = links.into_iter().next().context("ip says nothing")?;
+    Ok(link.address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::witness::Arrival;
+    use super::*;
+
+    fn seen() -> Seen {
+        let arrival = |(at, size)| Arrival { at, size };
+        let arrivals = [(1, 200), (2, 200), (3, 60), (4, 200), (5, 200), (9, 200)];
+        Seen { arrivals: arrivals.map(arrival).to_vec(), dropped: 0 }
+    }
+
+    #[test]
+    fn what_talks_about_a_stream_and_what_came_at_another_time_is_not_of_it() {
+        let turn = Turn { from: 2, until: 5, size: 200, last: None };
+        assert_eq!(turn.stamps(&seen()), [2, 4, 5]);
+    }
+
+    #[test]
+    fn warm_up_before_a_train_is_not_of_it() {
+        let turn = Turn { from: 1, until: 5, size: 200, last: Some(2) };
+        assert_eq!(turn.stamps(&seen()), [4, 5]);
+    }
+}

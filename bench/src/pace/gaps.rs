@@ -1,0 +1,95 @@
+//! How punctual a stream was, by the instants at which its packets arrived.
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+/// Figures of the gaps of one stream; errors are |gap - nominal gap| in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Gaps {
+    pub(super) packets: u64,
+    /// The rate of the whole stream over the rate asked for.
+    pub(super) rate_ratio: f64,
+    pub(super) median_ns: f64,
+    pub(super) p95_ns: f64,
+    /// Error of the gap after the first packet.
+    pub(super) first_ns: f64,
+    /// Median of all other gaps' errors.
+    pub(super) others_ns: f64,
+}
+
+impl Gaps {
+    /// Of packets that should have come `nominal_ns` apart.
+    ///
+    /// # Errors
+    /// Fewer than 21 packets: there is no p95 of fewer gaps.
+    pub(super) fn of(stamps: &[i64], nominal_ns: f64) -> Result<Self> {
+        ensure!(stamps.len() > 20, "only {} packets of it arrived", stamps.len());
+        let error = |pair: &[i64]| ((pair[1] - pair[0]) as f64 - nominal_ns).abs();
+        let errors: Vec<f64> = stamps.windows(2).map(error).collect();
+        let span = (stamps[stamps.len() - 1] - stamps[0]) as f64;
+        Ok(Self {
+            packets: stamps.len() as u64,
+            rate_ratio: nominal_ns * errors.len() as f64 / span.max(1.0),
+            median_ns: nearest_rank(&errors, 0.5),
+            p95_ns: nearest_rank(&errors, 0.95),
+            first_ns: errors[0],
+            others_ns: nearest_rank(&errors[1..], 0.5),
+        })
+    }
+}
+
+/// The median gap within pairs that came one after the other.
+pub(super) fn pair_gap(stamps: &[i64]) -> Result<f64> {
+    let gap = |pair: &[i64]| (pair[1] - pair[0]) as f64;
+    let gaps: Vec<f64> = stamps.chunks_exact(2).map(gap).collect();
+    ensure!(!gaps.is_empty(), "no pair arrived");
+    Ok(nearest_rank(&gaps, 0.5))
+}
+
+/// The smallest value that at least a share `q` of them does not exceed, as dwell defines it.
+fn nearest_rank(values: &[f64], q: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() as f64 * q).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_perfect_stream_has_no_error_and_its_rate() {
+        let stamps: Vec<i64> = (0..50).map(|i| 1_000 + i * 46_080).collect();
+        let gaps = Gaps::of(&stamps, 46_080.0).unwrap();
+        assert_eq!((gaps.median_ns, gaps.p95_ns, gaps.first_ns), (0.0, 0.0, 0.0));
+        assert_eq!((gaps.rate_ratio, gaps.packets), (1.0, 50));
+    }
+
+    #[test]
+    fn a_late_first_packet_is_told_apart_from_the_others() {
+        let mut stamps: Vec<i64> = (0..50).map(|i| i * 1_000).collect();
+        stamps[0] = 700;
+        let gaps = Gaps::of(&stamps, 1_000.0).unwrap();
+        assert_eq!((gaps.first_ns, gaps.others_ns), (700.0, 0.0));
+    }
+
+    #[test]
+    fn the_rate_of_a_stream_that_never_catches_up_is_too_low() {
+        let stamps: Vec<i64> = (0..50).map(|i| i * 2_000).collect();
+        let gaps = Gaps::of(&stamps, 1_000.0).unwrap();
+        assert_eq!((gaps.rate_ratio, gaps.median_ns), (0.5, 1_000.0));
+    }
+
+    #[test]
+    fn gaps_between_pairs_are_not_gaps_of_pairs() {
+        let stamps = [0, 900, 1_000_000, 1_000_950, 2_000_000, 2_000_910];
+        assert_eq!(pair_gap(&stamps).unwrap(), 910.0);
+        assert!(pair_gap(&[]).is_err());
+    }
+
+    #[test]
+    fn a_stream_that_hardly_arrived_has_no_figures() {
+        assert!(Gaps::of(&[0, 1_000], 1_000.0).is_err());
+    }
+}

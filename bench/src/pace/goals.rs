@@ -1,0 +1,282 @@
+//! What dwell's trains have to reach, and whether they did: medians over rounds, in the worst cell
+//! of the grid.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::contestant::{CONTESTANTS, FLOOR, JUDGED, SLEEPER};
+use super::gaps::Gaps;
+use super::grid::Cell;
+
+/// A rate that is kept is off by at most this.
+const KEPT: f64 = 0.01;
+/// At these rates the floor is no excuse, nanoseconds.
+const PUNCTUAL_NS: f64 = 100.0;
+/// From this rate on, in Mbit/s.
+const PUNCTUAL_MBITS: u32 = 50;
+
+/// Sizes of the pairs, bytes of the IP packet.
+pub(super) const PAIR_SIZES: [u32; 2] = [200, 1_500];
+/// Two sends in C.
+pub(super) const TWO_SENDS: &str = "two sends in C";
+
+/// Everything that was measured; rounds in order.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Measured {
+    /// By contestant and cell.
+    pub(super) streams: BTreeMap<&'static str, BTreeMap<String, Vec<Gaps>>>,
+    /// Median gap within pairs in nanoseconds, by sender and size.
+    pub(super) pairs_ns: BTreeMap<&'static str, BTreeMap<u32, Vec<f64>>>,
+    /// Peers that are not installed.
+    pub(super) missing: Vec<&'static str>,
+    /// Turns without a figure, and why.
+    pub(super) failures: BTreeSet<String>,
+    /// Packets that the witness had no room for.
+    pub(super) unseen: u64,
+    /// Load of the machine over a minute, before each round.
+    pub(super) load: Vec<f64>,
+}
+
+/// What can be measured alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Part {
+    /// Trains at constant rates
+    Trains,
+    /// The smallest gap of a pair
+    Pairs,
+}
+
+/// A goal, judged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Verdict {
+    pub(super) goal: &'static str,
+    pub(super) part: Part,
+    /// `None` where it could not be measured, which is a miss.
+    pub(super) value: Option<f64>,
+    /// At most this.
+    pub(super) limit: f64,
+    pub(super) reached: bool,
+    /// Where the value comes from: the worst of all.
+    pub(super) worst: Option<String>,
+}
+
+impl Measured {
+    /// The median over rounds of a figure of a contestant's streams of a cell.
+    pub(super) fn figure(&self, name: &str, cell: Cell, of: fn(&Gaps) -> f64) -> Option<f64> {
+        let rounds = self.streams.get(name)?.get(&cell.name())?;
+        median(&rounds.iter().map(of).collect::<Vec<_>>())
+    }
+
+    /// Whether a contestant kept the rate of a cell.
+    pub(super) fn kept_rate(&self, name: &str, cell: Cell) -> Option<bool> {
+        let ratio = self.figure(name, cell, |gaps| gaps.rate_ratio)?;
+        Some((ratio - 1.0).abs() <= KEPT)
+    }
+
+    /// The median |gap error| of the best peer that kept the rate of a cell.
+    fn best_peer(&self, cell: Cell) -> Option<f64> {
+        let peers = CONTESTANTS.iter().filter(|contestant| contestant.is_peer());
+        let kept = peers.filter(|peer| self.kept_rate(peer.name, cell) == Some(true));
+        kept.filter_map(|peer| self.figure(peer.name, cell, median_error)).min_by(f64::total_cmp)
+    }
+
+    /// How much later than the others first gaps are: their error over twice the others' and 0.1 us.
+    fn first_gaps(&self, mbits: u32) -> Option<f64> {
+        let cells = Cell::all().into_iter().filter(|cell| cell.mbits == mbits);
+        let mut ratios = Vec::new();
+        for cell in cells {
+            let rounds = self.streams.get(JUDGED)?.get(&cell.name())?;
+            let ratio = |gaps: &Gaps| gaps.first_ns / (2.0 * gaps.others_ns + PUNCTUAL_NS);
+            ratios.extend(rounds.iter().map(ratio));
+        }
+        median(&ratios)
+    }
+
+    /// A sender's gap of pairs over that of two sends in C.
+    fn pair_ratio(&self, name: &str, size: u32) -> Option<f64> {
+        let gap = |name: &str| median(self.pairs_ns.get(name)?.get(&size)?);
+        ratio(gap(name), gap(TWO_SENDS))
+    }
+}
+
+/// Every goal.
+pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
+    let all = Cell::all();
+    let slow = || all.iter().copied().filter(|cell| *cell != Cell::FASTEST);
+    let fast = || slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
+    let dwell = |cell, of| measured.figure(JUDGED, cell, of);
+    let against = |name: &'static str, of: fn(&Gaps) -> f64| {
+        worst(
+            slow()
+                .map(|cell| (cell.name(), ratio(dwell(cell, of), measured.figure(name, cell, of)))),
+        )
+    };
+    // Where no peer kept the rate, none was better.
+    let with_peers = slow().filter_map(|cell| match dwell(cell, median_error) {
+        None => Some((cell.name(), None)),
+        own => Some((cell.name(), ratio(own, Some(measured.best_peer(cell)?)))),
+    });
+    let punctual = fast().map(|cell| (cell.name(), dwell(cell, median_error).map(|ns| ns / 1e3)));
+    let fastest = |value: Option<f64>| value.map(|value| (value, Cell::FASTEST.name()));
+    let rates: BTreeSet<u32> = all.iter().map(|cell| cell.mbits).collect();
+    let first =
+        rates.into_iter().map(|mbits| (format!("{mbits} Mbit/s"), measured.first_gaps(mbits)));
+    let pairs = |name: &'static str| {
+        worst(PAIR_SIZES.map(|size| (format!("{size} B"), measured.pair_ratio(name, size))))
+    };
+    let trains = |goal, found, limit| verdict(Part::Trains, goal, found, limit);
+    vec![
+        trains("median |gap error|: dwell / C spin", against(FLOOR, median_error), 1.2),
+        trains("the same: dwell / best peer that kept the rate", worst(with_peers), 1.0),
+        trains("the same: dwell / C sleep-spin", against(SLEEPER, median_error), 1.0),
+        trains("median |gap error| at 50 and 100 Mbit/s, us", worst(punctual), PUNCTUAL_NS / 1e3),
+        trains("p95 |gap error|: dwell / C spin", against(FLOOR, |gaps| gaps.p95_ns), 1.2),
+        trains(
+            "1000 Mbit/s: how far off the rate is",
+            fastest(dwell(Cell::FASTEST, |gaps| gaps.rate_ratio).map(|r| (r - 1.0).abs())),
+            KEPT,
+        ),
+        trains(
+            "1000 Mbit/s: median |gap error|, us",
+            fastest(dwell(Cell::FASTEST, median_error).map(|ns| ns / 1e3)),
+            PUNCTUAL_NS / 1e3,
+        ),
+        trains("1000 Mbit/s: peers that reach both", fastest(peers_that_reach_both(measured)), 0.0),
+        trains("error of the first gap / (2 x that of the others + 0.1 us)", worst(first), 1.0),
+        verdict(Part::Pairs, "gap of a pair: dwell xsk / two sends in C", pairs("xsk"), 0.6),
+        verdict(Part::Pairs, "gap of a pair: dwell gso / two sends in C", pairs("gso"), 0.2),
+    ]
+}
+
+pub(super) fn median_error(gaps: &Gaps) -> f64 {
+    gaps.median_ns
+}
+
+/// `None` when no peer was measured.
+fn peers_that_reach_both(measured: &Measured) -> Option<f64> {
+    let peers = CONTESTANTS.iter().filter(|contestant| contestant.is_peer());
+    let verdicts: Vec<bool> = peers
+        .filter_map(|peer| {
+            let kept = measured.kept_rate(peer.name, Cell::FASTEST)?;
+            let error = measured.figure(peer.name, Cell::FASTEST, median_error)?;
+            Some(kept && error <= PUNCTUAL_NS)
+        })
+        .collect();
+    (!verdicts.is_empty()).then(|| verdicts.iter().filter(|both| **both).count() as f64)
+}
+
+/// Stamps tell nothing below a nanosecond.
+fn ratio(of: Option<f64>, by: Option<f64>) -> Option<f64> {
+    Some(of?.max(1.0) / by?.max(1.0))
+}
+
+/// The largest value and whose it is; `None` unless all are known.
+fn worst(values: impl IntoIterator<Item = (String, Option<f64>)>) -> Option<(f64, String)> {
+    let known: Option<Vec<(f64, String)>> =
+        values.into_iter().map(|(name, value)| Some((value?, name))).collect();
+    known?.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+fn verdict(part: Part, goal: &'static str, found: Option<(f64, String)>, limit: f64) -> Verdict {
+    let (value, worst) = found.unzip();
+    let reached = value.is_some_and(|value| value <= limit);
+    Verdict { goal, part, value, limit, reached, worst }
+}
+
+/// The middle of `values`; of an even number, the lower of the two.
+pub(super) fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gaps(median_ns: f64, rate_ratio: f64) -> Gaps {
+        let p95_ns = 2.0 * median_ns;
+        let (first_ns, others_ns) = (median_ns, median_ns);
+        Gaps { packets: 50, rate_ratio, median_ns, p95_ns, first_ns, others_ns }
+    }
+
+    /// Everybody who is named sends all cells like this.
+    fn measured(like: &[(&'static str, Gaps)]) -> Measured {
+        let mut measured = Measured::default();
+        for (name, gaps) in like {
+            let cells = Cell::all().into_iter().map(|cell| (cell.name(), vec![*gaps]));
+            measured.streams.insert(name, cells.collect());
+        }
+        measured
+    }
+
+    fn verdict_of(measured: &Measured, goal: &str) -> Verdict {
+        let found = judge(measured).into_iter().find(|verdict| verdict.goal.contains(goal));
+        found.unwrap_or_else(|| panic!("no goal '{goal}'"))
+    }
+
+    #[test]
+    fn nothing_measured_is_a_miss_of_every_goal() {
+        assert!(judge(&Measured::default()).iter().all(|verdict| !verdict.reached));
+    }
+
+    #[test]
+    fn the_worst_cell_decides_and_is_named() {
+        let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), (FLOOR, gaps(50.0, 1.0))]);
+        let goal = "median |gap error|: dwell / C spin";
+        assert!(verdict_of(&measured, goal).reached);
+        let cells = measured.streams.get_mut(JUDGED).unwrap();
+        cells.insert("576 B, 10 Mbit/s".to_owned(), vec![gaps(70.0, 1.0)]);
+        let verdict = verdict_of(&measured, goal);
+        assert_eq!((verdict.value, verdict.reached), (Some(1.4), false));
+        assert_eq!(verdict.worst.as_deref(), Some("576 B, 10 Mbit/s"));
+    }
+
+    #[test]
+    fn a_cell_that_was_not_measured_is_a_miss() {
+        let all = [(JUDGED, gaps(50.0, 1.0)), (FLOOR, gaps(50.0, 1.0)), ("mgen", gaps(50.0, 1.0))];
+        let mut measured = measured(&all);
+        measured.streams.get_mut(JUDGED).unwrap().remove("200 B, 1 Mbit/s");
+        assert_eq!(verdict_of(&measured, "p95").value, None);
+        assert_eq!(verdict_of(&measured, "best peer").value, None);
+    }
+
+    #[test]
+    fn cells_whose_rate_no_peer_kept_are_judged_without_them() {
+        let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), ("mgen", gaps(10.0, 0.5))]);
+        assert_eq!(verdict_of(&measured, "best peer").value, None);
+        let cells = measured.streams.get_mut("mgen").unwrap();
+        cells.insert("200 B, 1 Mbit/s".to_owned(), vec![gaps(100.0, 1.0)]);
+        assert_eq!(verdict_of(&measured, "best peer").value, Some(0.5));
+    }
+
+    #[test]
+    fn a_punctual_peer_at_another_rate_is_not_better() {
+        let goal = "best peer";
+        let with = |ratio| {
+            let peers = [("D-ITG", gaps(10.0, ratio)), ("mgen", gaps(80.0, 1.0))];
+            measured(&[&peers[..], &[(JUDGED, gaps(40.0, 1.0))]].concat())
+        };
+        assert_eq!(verdict_of(&with(0.8), goal).value, Some(0.5));
+        assert_eq!(verdict_of(&with(0.995), goal).value, Some(4.0));
+    }
+
+    #[test]
+    fn a_first_packet_that_leaves_late_is_a_miss() {
+        let late = Gaps { first_ns: 20_000.0, ..gaps(50.0, 1.0) };
+        assert!(!verdict_of(&measured(&[(JUDGED, late)]), "first gap").reached);
+        assert!(verdict_of(&measured(&[(JUDGED, gaps(50.0, 1.0))]), "first gap").reached);
+    }
+
+    #[test]
+    fn pairs_are_judged_at_both_sizes() {
+        let mut measured = Measured::default();
+        let both = |small, large| BTreeMap::from([(200, vec![small]), (1_500, vec![large])]);
+        measured.pairs_ns.insert(TWO_SENDS, both(900.0, 1_000.0));
+        measured.pairs_ns.insert("xsk", both(450.0, 700.0));
+        let verdict = verdict_of(&measured, "xsk");
+        assert_eq!((verdict.value, verdict.worst.as_deref()), (Some(0.7), Some("1500 B")));
+    }
+}

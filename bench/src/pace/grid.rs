@@ -1,0 +1,118 @@
+//! What is sent: S2's sizes and rates (S2, Table 1), and the instants that follow from them.
+
+use serde::Serialize;
+
+/// Headers of IPv4 and UDP.
+const HEADERS: u32 = 28;
+/// Header of Ethernet.
+const ETHERNET: u32 = 14;
+
+/// A stream lasts at least so long.
+const SHORTEST_PS: u64 = 80_000_000_000;
+/// And has at least as many packets as S2's trains.
+const FEWEST: u64 = 50;
+
+const SIZES: [u32; 3] = [200, 576, 1_500];
+const MBITS: [u32; 5] = [1, 5, 10, 50, 100];
+
+/// Packets of one size at one rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Cell {
+    /// The rate in Mbit/s.
+    pub(super) mbits: u32,
+    /// Bytes of the IP packet.
+    pub(super) ip_size: u32,
+    /// The rate counts Ethernet frames, not IP packets.
+    pub(super) of_frames: bool,
+}
+
+impl Cell {
+    /// S2's fastest, of which only the largest packets are possible.
+    pub(super) const FASTEST: Self = Self { mbits: 1_000, ip_size: 1_500, of_frames: true };
+
+    /// All, in the order in which they are sent.
+    pub(super) fn all() -> Vec<Self> {
+        let cell = |mbits, ip_size| Self { mbits, ip_size, of_frames: false };
+        let mut cells: Vec<Self> =
+            MBITS.iter().flat_map(|mbits| SIZES.map(|size| cell(*mbits, size))).collect();
+        cells.push(Self::FASTEST);
+        cells
+    }
+
+    /// How the cell is called in tables and goals.
+    pub(super) fn name(self) -> String {
+        match self.of_frames {
+            true => format!("{} B frames, {} Mbit/s", self.ip_size + ETHERNET, self.mbits),
+            false => format!("{} B, {} Mbit/s", self.ip_size, self.mbits),
+        }
+    }
+
+    /// Bytes of UDP payload.
+    pub(super) const fn payload(self) -> u32 {
+        self.ip_size - HEADERS
+    }
+
+    /// Bytes of the Ethernet frame without its check sequence.
+    pub(super) const fn frame(self) -> u32 {
+        self.ip_size + ETHERNET
+    }
+
+    /// From one packet to the next, in picoseconds; all are whole.
+    pub(super) const fn gap_ps(self) -> u64 {
+        let counted = if self.of_frames { self.frame() } else { self.ip_size };
+        counted as u64 * 8 * 1_000_000 / self.mbits as u64
+    }
+
+    /// The same in nanoseconds.
+    pub(super) fn gap_ns(self) -> f64 {
+        self.gap_ps() as f64 / 1e3
+    }
+
+    /// Packets per second.
+    pub(super) fn packets_per_second(self) -> f64 {
+        1e12 / self.gap_ps() as f64
+    }
+
+    /// The same rate as bits of UDP payload per second, which is how iperf counts.
+    pub(super) fn payload_bits_per_second(self) -> u64 {
+        (f64::from(self.payload() * 8) * self.packets_per_second()).round() as u64
+    }
+
+    /// How long all packets take, in picoseconds.
+    pub(super) fn duration_ps(self) -> u64 {
+        self.count() * self.gap_ps()
+    }
+
+    /// How many packets are sent.
+    pub(super) fn count(self) -> u64 {
+        SHORTEST_PS.div_ceil(self.gap_ps()).max(FEWEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gap_follows_from_the_size_as_it_was_named() {
+        let cell = Cell { mbits: 100, ip_size: 576, of_frames: false };
+        assert_eq!((cell.gap_ps(), cell.payload(), cell.count()), (46_080_000, 548, 1_737));
+        assert_eq!(Cell::FASTEST.gap_ps(), 12_112_000);
+        assert_eq!(Cell::FASTEST.name(), "1514 B frames, 1000 Mbit/s");
+    }
+
+    #[test]
+    fn every_gap_is_a_whole_number_of_picoseconds() {
+        for cell in Cell::all() {
+            let counted = u64::from(if cell.of_frames { cell.frame() } else { cell.ip_size });
+            let bits = cell.gap_ps() * u64::from(cell.mbits);
+            assert_eq!(bits, counted * 8_000_000, "{}", cell.name());
+        }
+    }
+
+    #[test]
+    fn slow_streams_still_have_as_many_packets_as_a_train_of_s2() {
+        let cell = Cell { mbits: 1, ip_size: 1_500, of_frames: false };
+        assert_eq!(cell.count(), 50);
+    }
+}

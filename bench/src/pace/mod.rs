@@ -1,0 +1,208 @@
+//! dwell's trains beside iperf, D-ITG, mgen, trafgen and minimal C programs: how far the gaps between
+//! their packets are from what was asked, by one witness at the far end of a link. All contestants
+//! send every cell of the grid in every round, and medians over rounds are compared.
+
+mod arena;
+mod contestant;
+mod gaps;
+mod goals;
+mod grid;
+mod report;
+mod witness;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use dwell_node_cli::{Exit, Failure};
+use serde_json::json;
+
+use crate::{Interrupt, Lab, Machine};
+use arena::{Arena, Turn};
+use contestant::{CONTESTANTS, Contestant};
+use gaps::{Gaps, pair_gap};
+use goals::{Measured, PAIR_SIZES, Part, TWO_SENDS, judge};
+use grid::Cell;
+
+/// Who sends pairs, and with which engine of dwell.
+const PAIRED: [(&str, Option<&str>); 4] =
+    [(TWO_SENDS, None), ("spin", Some("spin")), ("xsk", Some("xsk")), ("gso", Some("gso"))];
+
+/// Compare dwell's trains with those of other senders and of minimal C programs
+#[derive(Debug, clap::Parser)]
+#[command(name = "pace", version)]
+pub struct Args {
+    /// Rounds; each runs every contestant once at every size and rate
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    rounds: u64,
+    /// Measure only this; other goals are not judged
+    #[arg(long, value_name = "PART", value_enum)]
+    only: Option<Part>,
+    /// Print one JSON object instead of the tables
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    fn measures(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
+    }
+}
+
+/// Measures, prints and judges. Exit 3 names the goals that were missed.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let machine = Machine::read();
+    if machine.cores < 2 {
+        return Err(Failure::unsupported("the comparison needs two cores, and this is one"));
+    }
+    for program in ["tcpdump", "taskset", "timeout", "stdbuf", "ip"] {
+        if !is_installed(program) {
+            return Err(Failure::unsupported(format!("{program} is not installed: make setup")));
+        }
+    }
+    let (present, missing): (Vec<&Contestant>, Vec<&Contestant>) = CONTESTANTS
+        .iter()
+        .partition(|contestant| contestant.needs().iter().all(|program| is_installed(program)));
+    let missing: Vec<&str> = missing.iter().map(|contestant| contestant.name).collect();
+    if !missing.is_empty() {
+        eprintln!("not installed, judged without: {} (make setup)", missing.join(", "));
+    }
+    let interrupt = Interrupt::catch()?;
+    let arena = Arena::new(Lab::line(2)?, &present)?;
+    let mut measured = Measured { missing, ..Measured::default() };
+    let outcome = fill(&mut measured, &arena, &present, args, &interrupt);
+    drop(arena);
+    let mut verdicts = judge(&measured);
+    verdicts.retain(|verdict| args.measures(verdict.part));
+    if args.json {
+        let schema = "dwell.bench-pace/1";
+        let goals = &verdicts;
+        let all =
+            json!({"schema": schema, "machine": machine, "measured": measured, "goals": goals});
+        println!("{all:#}");
+    } else {
+        report::print(&machine, &measured, &verdicts);
+    }
+    if interrupt.came() {
+        return Ok(Exit::Interrupted);
+    }
+    outcome?;
+    let missed: Vec<&str> = verdicts.iter().filter(|v| !v.reached).map(|v| v.goal).collect();
+    if missed.is_empty() {
+        return Ok(Exit::Measured);
+    }
+    let error = anyhow::anyhow!("goals missed: {}", missed.join("; "));
+    Err(Failure { exit: Exit::Threshold, error })
+}
+
+/// A round that was interrupted counts as far as it came.
+fn fill(
+    measured: &mut Measured,
+    arena: &Arena,
+    contestants: &[&Contestant],
+    args: &Args,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    // The nodes have to find each other before anybody is judged.
+    arena.stream(&contestant::WARM_UP, Cell::FASTEST, interrupt)?;
+    for round in 1..=args.rounds {
+        if interrupt.came() {
+            break;
+        }
+        eprintln!("round {round} of {}", args.rounds);
+        measured.load.extend(load());
+        if args.measures(Part::Trains) {
+            compare_trains(measured, arena, contestants, round, interrupt)?;
+        }
+        if args.measures(Part::Pairs) {
+            compare_pairs(measured, arena, round, interrupt)?;
+        }
+    }
+    Ok(())
+}
+
+/// Everybody sends a stream of every cell while the witness watches.
+fn compare_trains(
+    measured: &mut Measured,
+    arena: &Arena,
+    contestants: &[&Contestant],
+    round: u64,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let witness = arena.witness()?;
+    let mut turns = Vec::new();
+    for (place, cell) in Cell::all().into_iter().enumerate() {
+        for contestant in turned(contestants, round as usize + place) {
+            let turn = arena.stream(contestant, cell, interrupt);
+            if interrupt.came() {
+                break;
+            }
+            turns.push((contestant.name, cell, turn));
+        }
+    }
+    let seen = witness.stop()?;
+    measured.unseen += seen.dropped;
+    for (name, cell, turn) in turns {
+        let gaps = |turn: Turn| Gaps::of(&turn.stamps(&seen), cell.gap_ns()).context(name);
+        match turn.and_then(gaps) {
+            Ok(gaps) => {
+                let cells = measured.streams.entry(name).or_default();
+                cells.entry(cell.name()).or_default().push(gaps);
+            }
+            Err(error) => drop(measured.failures.insert(format!("{error:#}"))),
+        }
+    }
+    Ok(())
+}
+
+/// Two packets as close together as they can be sent.
+fn compare_pairs(
+    measured: &mut Measured,
+    arena: &Arena,
+    round: u64,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let witness = arena.witness()?;
+    let mut turns = Vec::new();
+    for size in PAIR_SIZES {
+        for &(name, engine) in turned(&PAIRED, round as usize) {
+            let turn = arena.pairs(engine, size, interrupt);
+            if interrupt.came() {
+                break;
+            }
+            turns.push((name, size, turn));
+        }
+    }
+    let seen = witness.stop()?;
+    measured.unseen += seen.dropped;
+    for (name, size, turn) in turns {
+        match turn.and_then(|turn| pair_gap(&turn.stamps(&seen)).context(name)) {
+            Ok(gap) => {
+                let sizes = measured.pairs_ns.entry(name).or_default();
+                sizes.entry(size).or_default().push(gap);
+            }
+            Err(error) => drop(measured.failures.insert(format!("pairs: {error:#}"))),
+        }
+    }
+    Ok(())
+}
+
+/// Nobody always comes first.
+fn turned<T>(contestants: &[T], turn: usize) -> impl Iterator<Item = &T> {
+    let first = turn % contestants.len();
+    contestants[first..].iter().chain(&contestants[..first])
+}
+
+/// Whether a program is on the path.
+fn is_installed(program: &str) -> bool {
+    let mut which = Command::new("sh");
+    which.args(["-c", "command -v \"$0\"", program]);
+    let found = which.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    found.is_ok_and(|status| status.success())
+}
+
+/// Processes that ran or wanted to, on average over the last minute.
+fn load() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}

@@ -1,0 +1,80 @@
+//! What is printed of the comparison: goals first, then the whole grid.
+
+use std::array;
+
+use super::arena::PAIRS;
+use super::contestant::CONTESTANTS;
+use super::gaps::Gaps;
+use super::goals::{Measured, PAIR_SIZES, Verdict, median, median_error};
+use super::grid::Cell;
+use crate::{Machine, Table};
+
+/// Prints all tables.
+pub(super) fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]) {
+    let load = median(&measured.load).map_or("-".to_owned(), |load| format!("{load:.2}"));
+    println!("{machine}; load before a round {load}");
+    println!("medians over {} rounds; stamps of arrivals at the far end\n", measured.load.len());
+    let mut table = Table::new(["goal", "value", "limit", "", "worst"]);
+    for verdict in verdicts {
+        let value = verdict.value.map_or("not measured".to_owned(), |value| format!("{value:.3}"));
+        let word = if verdict.reached { "reached" } else { "missed" };
+        let limit = format!("at most {}", verdict.limit);
+        let worst = verdict.worst.clone().unwrap_or_default();
+        table.row([verdict.goal.into(), value, limit, word.into(), worst]);
+    }
+    println!("{table}");
+    let micros = |ns: f64| format!("{:.3}", ns / 1e3);
+    if !measured.streams.is_empty() {
+        grid(measured, "median |gap error|, us (* rate not kept)", median_error, micros, true);
+        grid(measured, "p95 |gap error|, us", |gaps| gaps.p95_ns, micros, false);
+        grid(measured, "error of the first gap, us", |gaps| gaps.first_ns, micros, false);
+        let share = |ratio: f64| format!("{ratio:.3}");
+        grid(measured, "rate / rate asked", |gaps| gaps.rate_ratio, share, false);
+    }
+    if !measured.pairs_ns.is_empty() {
+        let heading = format!("median gap of {PAIRS} pairs, ns");
+        let sizes = PAIR_SIZES.map(|size| format!("{size} B"));
+        let mut table = Table::new([&heading, &sizes[0], &sizes[1]]);
+        for (name, gaps) in &measured.pairs_ns {
+            let [small, large] = PAIR_SIZES.map(|size| {
+                let gap = gaps.get(&size).and_then(|rounds| median(rounds));
+                gap.map_or("-".to_owned(), |gap| format!("{gap:.0}"))
+            });
+            table.row([(*name).to_owned(), small, large]);
+        }
+        println!("{table}");
+    }
+    if !measured.missing.is_empty() {
+        println!("not installed, judged without: {}", measured.missing.join(", "));
+    }
+    if measured.unseen > 0 {
+        println!("the witness had no room for {} packets: do not trust this", measured.unseen);
+    }
+    for failure in &measured.failures {
+        println!("not measured: {failure}");
+    }
+}
+
+/// A row for each size and rate, a column for each contestant.
+fn grid(
+    measured: &Measured,
+    heading: &str,
+    of: fn(&Gaps) -> f64,
+    show: impl Fn(f64) -> String,
+    mark: bool,
+) {
+    const COLUMNS: usize = CONTESTANTS.len() + 1;
+    let column = |i: usize| i.checked_sub(1).map(|i| CONTESTANTS[i].name);
+    let headings: [&str; COLUMNS] = array::from_fn(|i| column(i).unwrap_or(heading));
+    let mut table = Table::new(headings);
+    for cell in Cell::all() {
+        let row: [String; COLUMNS] = array::from_fn(|i| {
+            let Some(name) = column(i) else { return cell.name() };
+            let Some(value) = measured.figure(name, cell, of) else { return "-".to_owned() };
+            let star = mark && measured.kept_rate(name, cell) == Some(false);
+            show(value) + if star { "*" } else { "" }
+        });
+        table.row(row);
+    }
+    println!("{table}");
+}
