@@ -215,6 +215,10 @@ impl Batch {
                 }
                 done += left;
                 failed = 0;
+                if done < parcels.len() {
+                    // Why it went no further, the call did not say.
+                    through.lose_count();
+                }
                 continue;
             }
             // It is about the first that was to be sent: only then does the call fail.

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use dwell_engine::stamps::RxStamps;
-use dwell_units::Nanos;
+use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::address::RawAddress;
 use crate::calls;
@@ -93,7 +93,14 @@ pub struct UdpEnd {
     pub(crate) cuts: usize,
     /// The kernel's OPT_ID counter; see [`crate::udp`].
     next_key: u32,
+    /// Which stamps were asked for.
+    stamps: StampRequest,
+    /// Until then, keys are counted and not told: stamps by the count before may still come.
+    quiet_until: Option<Instant<Monotonic>>,
 }
+
+/// Stamps that take longer do not come: a queue of a second is a long one.
+const LATEST: Nanos = Nanos::from_secs(1);
 
 impl UdpEnd {
     /// A socket that takes what anybody sends to `address`. An IPv6 socket takes IPv6 only.
@@ -167,6 +174,8 @@ impl UdpEnd {
             connected,
             cuts: if options.merge && !stamped { usize::MAX } else { 0 },
             next_key: 0,
+            stamps: options.stamps,
+            quiet_until: None,
         })
     }
 
@@ -240,7 +249,25 @@ impl UdpEnd {
     pub(crate) fn take_key(&mut self) -> Option<u32> {
         let key = self.stamped.then_some(self.next_key);
         self.next_key = self.next_key.wrapping_add(1);
-        key
+        if self.quiet_until.is_some_and(|until| until <= monotonic()) {
+            self.quiet_until = None;
+        }
+        key.filter(|_| self.quiet_until.is_none())
+    }
+
+    /// A packet could not be sent, and nobody tells whether it took a key: the kernel counts anew. Which
+    /// stamps are whose is not known until those that are under way have come.
+    pub(crate) fn lose_count(&mut self) {
+        if !self.stamped {
+            return;
+        }
+        // It begins again at 0 when it is told to count that did not (net/core/sock.c,
+        // sock_set_timestamping).
+        let off = socket::set(&self.fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0 as c_int);
+        let again = off.and_then(|()| socket::request_stamps(&self.fd, self.stamps, true, true));
+        self.next_key = 0;
+        let wait = if again.is_ok() { LATEST } else { Nanos::MAX };
+        self.quiet_until = Some(monotonic().saturating_add(wait));
     }
 
     /// What a failed send means, after `before` others of the same packet; `None`: it is to be made

@@ -1,0 +1,80 @@
+//! Batches of a relay through a queue that drops: what is stamped is stamped with its own stamps.
+
+use std::collections::HashMap;
+
+use dwell_engine::stamps::TxStamp;
+use dwell_io::batch::{Batch, Parcel};
+use dwell_io::clock::{monotonic, realtime};
+use dwell_io::datagram::{EndOptions, UdpEnd};
+use dwell_io::pacer::sleep_until;
+use dwell_io::port::{Notice, StampRequest};
+use dwell_units::{Instant, Nanos, Realtime};
+
+use crate::fixture::{Ends, PORT};
+
+/// Packets of one call.
+const TOGETHER: usize = 16;
+
+/// Longer than stamps are awaited.
+const CALM: Nanos = Nanos::from_millis(1_100);
+
+/// Between packets that find room.
+const APART: Nanos = Nanos::from_millis(20);
+
+type Sent = HashMap<u32, Instant<Realtime>>;
+
+/// Sends so many at once; returns which were told with a key, and how many were not.
+fn send(batch: &mut Batch, end: &mut UdpEnd, packets: usize, sent: &mut Sent) -> usize {
+    let parcels: Vec<_> = (0..packets).map(|n| Parcel { n, at: 0..200, to: None }).collect();
+    let mut unkeyed = 0;
+    batch.send(end, &parcels, &mut |_, outcome, when| match outcome {
+        Ok(Some(key)) => drop(sent.insert(key, when.before)),
+        Ok(None) => unkeyed += 1,
+        Err(_) => {}
+    });
+    unkeyed
+}
+
+/// Adds the driver's stamps that have come, by key.
+fn stamps(end: &mut UdpEnd, came: &mut HashMap<u32, Instant<Realtime>>) {
+    end.notices(1_000, &mut |notice| {
+        if let Notice::TxStamp { key, stamp: TxStamp::Kernel(at) } = notice {
+            came.insert(key, at);
+        }
+    });
+}
+
+#[test]
+fn after_a_full_queue_no_packet_of_a_batch_gets_the_stamp_of_another() {
+    let Some(ends) = Ends::up() else { return };
+    // Room for some ten packets, which take 2 ms each.
+    ends.qdisc(&["tbf", "rate", "1mbit", "burst", "1600", "limit", "3000"]).unwrap();
+    ends.near(|| {
+        let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
+        let mut end = UdpEnd::connect(([198, 19, 7, 2], PORT).into(), options).unwrap();
+        let mut batch = Batch::new(TOGETHER, 0);
+        // Until the kernel stamps; the queue is empty again.
+        sleep_until(monotonic() + Nanos::from_millis(100));
+        let mut sent = Sent::new();
+        for _ in 0..5 {
+            send(&mut batch, &mut end, TOGETHER, &mut sent);
+        }
+        assert!((1..5 * TOGETHER).contains(&sent.len()), "some found no room: {}", sent.len());
+        // There is room again, and stamps of what was sent by the count before may still come.
+        sleep_until(monotonic() + Nanos::from_millis(100));
+        assert_eq!(send(&mut batch, &mut end, 1, &mut sent), 1, "what follows has no key");
+        sleep_until(monotonic() + CALM);
+        stamps(&mut end, &mut HashMap::new());
+        for round in 0..5 {
+            let (mut sent, mut came) = (Sent::new(), HashMap::new());
+            assert_eq!(send(&mut batch, &mut end, 1, &mut sent), 0, "round {round}");
+            sleep_until(monotonic() + APART);
+            let until = realtime();
+            stamps(&mut end, &mut came);
+            let (key, before) = sent.into_iter().next().expect("it found room");
+            let at = came.get(&key).copied().expect("its stamp came, under its key");
+            assert!(before <= at && at <= until, "round {round}: {before:?} {at:?}");
+            assert_eq!(came.len(), 1, "round {round}: {came:?}");
+        }
+    });
+}
