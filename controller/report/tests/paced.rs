@@ -5,7 +5,7 @@ mod synthetic;
 #[path = "synthetic/paced.rs"]
 mod trains;
 
-use dwell_report::data::{RunData, TrialState};
+use dwell_report::data::{RunData, TrialData, TrialState};
 use dwell_report::{
     Verdict, findings, main_metric, page, rates_of_runs, verdict_table, verdict_words, verdicts,
 };
@@ -52,6 +52,28 @@ fn stamps_of_the_program_and_engines_that_are_not_there_never_make_a_verdict() {
             _ => assert!(verdict.largest_rate_bps.is_some()),
         }
     }
+}
+
+#[test]
+fn who_goes_past_a_limit_or_loses_stamps_is_never_told_to_keep_a_rate() {
+    let mut run = paces(&[]);
+    let spin = |trial: &&mut TrialData| trial.parameters["engine"] == "spin";
+    for trial in run.trials.iter_mut().filter(spin) {
+        let summary = trial.summary.as_mut().unwrap();
+        summary.parameters.insert("limit_bypassed".into(), true.into());
+    }
+    assert_eq!(of(&run, "spin"), [None; 4]);
+    let reason = verdicts(&run).into_iter().find(|it| it.engine == "spin").unwrap().reason;
+    assert!(reason.unwrap().contains("go past what limits the rate"));
+    assert!(!verdict_words(&run)[0].contains("best is spin"), "{:#?}", verdict_words(&run));
+    // Of a train that lacks a stamp, rate and gaps may be anything.
+    let mut run = paces(&[]);
+    for trial in run.trials.iter_mut().filter(spin) {
+        for train in trial.summary.as_mut().unwrap().trains.iter_mut().step_by(2) {
+            (train.rate_bps, train.gap_error_p95_ns) = (None, None);
+        }
+    }
+    assert_eq!(of(&run, "spin"), [None; 4]);
 }
 
 #[test]

@@ -80,6 +80,9 @@ pub enum Miss {
 pub enum Doubt {
     /// The stamps are the program's own, which do not see what the kernel did.
     UserStamps,
+    /// Packets go past what limits the rate on the way out: how they leave says nothing of what the link
+    /// gets.
+    Bypassing,
     /// There are too few trains.
     FewTrains {
         /// How many there are.
@@ -247,6 +250,7 @@ impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UserStamps => f.write_str("only the program's own clock was read at departures"),
+            Self::Bypassing => f.write_str("packets go past what limits the rate on the way out"),
             Self::FewTrains { trains, least } => write!(f, "{trains} trains, of at least {least}"),
             Self::Unbracketed => f.write_str("too few trains for this confidence"),
             Self::Incomplete { trains, of } => {

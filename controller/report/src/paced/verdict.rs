@@ -162,6 +162,9 @@ fn accuracy(trials: &[&Paced], tolerance: &Tolerance) -> Accuracy {
     let few = Accuracy::CannotTell {
         why: Doubt::FewTrains { trains: trains.len(), least: tolerance.trains },
     };
+    if summaries().any(|summary| summary.parameters.get("limit_bypassed") == Some(&true.into())) {
+        return Accuracy::CannotTell { why: Doubt::Bypassing };
+    }
     let Some(rung) = summaries().map(|summary| summary.stamps.tx.unwrap_or(Rung::User)).min()
     else {
         return few;

@@ -1,6 +1,7 @@
 //! The command line of `dwell pace`.
 
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
 
 use dwell_engine::departures::read_gaps;
@@ -9,6 +10,9 @@ use dwell_units::{BitRate, Bytes, Nanos};
 
 use crate::ping::StampChoice;
 use crate::{Failure, PlaceArgs};
+
+/// Of a file of gaps no more is read: those of 10 million packets, a line each.
+const MOST_TEXT: u64 = 256 << 20;
 
 /// Arguments of `pace`.
 #[derive(Debug, clap::Args)]
@@ -37,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "pattern")]
     from: Option<PathBuf>,
 
-    /// Size of the IP packet [default: 1500B, or what the interface takes if that is less]
+    /// Size of the IP packet [default: 1500B]
     #[arg(long, value_name = "BYTES")]
     size: Option<Bytes>,
 
@@ -182,7 +186,10 @@ impl Args {
         let (count, repeat) = (self.count, self.repeat);
         let pattern = match (&self.from, self.pattern) {
             (Some(file), _) => {
-                let text = fs::read_to_string(file).map_err(|error| {
+                let mut text = String::new();
+                let read = fs::File::open(file)
+                    .and_then(|from| from.take(MOST_TEXT).read_to_string(&mut text));
+                read.map_err(|error| {
                     Failure::usage(format!("cannot read {}: {error}", file.display()))
                 })?;
                 let gaps = read_gaps(&text)

@@ -1,7 +1,7 @@
 //! What sender and sink say to each other, over TCP on the sink's port, while no train is under way.
 //!
-//! The sender: `dwell-pace/1 FLOW`, a line. The sink: `dwell-pace/1 BOOT-ID`, a line, and from then on it
-//! keeps the stamps of that flow's packets. The sender, as often as it likes: `stamps`, a line. The sink:
+//! The sender: `dwell-pace/1 FLOW`, a line. The sink: `dwell-pace/1 BOOT-ID RUNG`, a line, and from then on
+//! it keeps the stamps of that flow's packets, which are of that rung. The sender, as often as it likes: `stamps`, a line. The sink:
 //! their number, a line, then number and time (nanoseconds since 1970) of each packet, big-endian, in the
 //! order in which they came.
 
@@ -11,6 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
+use dwell_engine::stamps::Rung;
 use dwell_io::clock::monotonic;
 use dwell_io::machine;
 use dwell_units::{Instant, Nanos, Realtime};
@@ -42,6 +43,8 @@ pub(super) struct FarEnd {
     stream: BufReader<TcpStream>,
     /// The sink is on this machine, and so on its clock.
     pub(super) same_clock: bool,
+    /// How deep the sink's stamps are.
+    pub(super) rung: Rung,
 }
 
 impl FarEnd {
@@ -54,12 +57,14 @@ impl FarEnd {
         let mut stream = BufReader::new(stream);
         writeln!(stream.get_mut(), "{GREETING} {flow}")?;
         let answer = line(&mut stream)?;
-        let Some(boot_id) = answer.strip_prefix(GREETING) else {
+        let mut words = answer.split(' ');
+        let said = (words.next(), words.next(), words.next().and_then(Rung::named));
+        let (Some(GREETING), Some(boot_id), Some(rung)) = said else {
             let text = format!("what listens at {peer} is no dwell pace sink");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         };
-        let same_clock = machine::boot_id().is_some_and(|own| hex(own) == boot_id.trim());
-        Ok(Self { stream, same_clock })
+        let same_clock = machine::boot_id().is_some_and(|own| hex(own) == boot_id);
+        Ok(Self { stream, same_clock, rung })
     }
 
     /// What has arrived, once `expected` packets have or no more come.
@@ -122,9 +127,9 @@ pub(super) fn wish(from: &mut impl Read) -> Option<Wish> {
 }
 
 /// The sink's answer to [`Wish::Keep`].
-pub(super) fn greet(to: &mut impl Write) -> io::Result<()> {
+pub(super) fn greet(to: &mut impl Write, rung: Rung) -> io::Result<()> {
     let boot_id = machine::boot_id().map_or("-".to_owned(), hex);
-    writeln!(to, "{GREETING} {boot_id}")
+    writeln!(to, "{GREETING} {boot_id} {}", rung.name())
 }
 
 /// The sink's answer to [`Wish::Stamps`].

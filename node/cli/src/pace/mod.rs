@@ -23,6 +23,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use dwell_engine::stamps::Rung;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::interface::Uncut;
 use dwell_io::train::{Stamping, TrainSender};
@@ -70,6 +71,8 @@ struct Outcome {
     unsent: Option<io::Error>,
     /// Whether the far end is on this machine's clock; `None` without one.
     same_clock: Option<bool>,
+    /// How deep its stamps are.
+    far_rung: Option<Rung>,
 }
 
 /// Carries out a job until it is done or stopped. `ready` hears what will be sent, and `progress` how
@@ -97,7 +100,8 @@ pub(crate) fn perform(
             Opened { engine, why: None, sender }
         }
     };
-    let source = source(job, sender.stamping(), far.is_some())?;
+    let far_rung = far.as_ref().map(|far| far.rung);
+    let source = source(job, sender.stamping(), far_rung)?;
     let mut recorder = Recorder::begin(&plan, &job.target, source, same_clock, samples)?;
     ready(&report::opening(job, &plan, engine, source));
     let nics = NicWatch::start();
@@ -112,6 +116,7 @@ pub(crate) fn perform(
         refused: sender.refused(),
         unsent: sender.failure(),
         same_clock,
+        far_rung,
     };
     let summary = report::summary(job, &plan, &recorder, &outcome);
     Ok(Paced { summary, failure: recorder.failure.take().map(Failure::from) })
@@ -198,12 +203,12 @@ fn far_end(job: &PaceJob, plan: &Plan, flow: u32) -> Result<FarEnd, Failure> {
 }
 
 /// Which stamps say when packets left: those nearest to the wire.
-fn source(job: &PaceJob, stamping: Stamping, has_sink: bool) -> Result<Source, Failure> {
-    match stamping {
-        Stamping::Socket | Stamping::Tap if job.stamps != Stamps::User => {
+fn source(job: &PaceJob, stamping: Stamping, far: Option<Rung>) -> Result<Source, Failure> {
+    match (stamping, far) {
+        (Stamping::Socket | Stamping::Tap, _) if job.stamps != Stamps::User => {
             Ok(Source::Kernel(stamping))
         }
-        _ if has_sink => Ok(Source::Sink),
+        (_, Some(rung)) => Ok(Source::Sink(rung)),
         _ if job.stamps == Stamps::Kernel => Err(Failure::unsupported(
             "--stamps kernel: this engine's packets are not stamped on this machine; --sink takes \
              the stamps of the far end",

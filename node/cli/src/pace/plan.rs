@@ -19,6 +19,9 @@ const MTU: u64 = 1_500;
 /// So many packets the far end keeps stamps of, for one sender.
 pub(super) const MOST_WITH_SINK: usize = 1_000_000;
 
+/// A train is built before its first packet leaves, and takes no more memory than this.
+const MOST_BYTES: u64 = 1 << 30;
+
 /// What will be sent.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -56,6 +59,15 @@ impl Plan {
             return Err(Failure::usage(format!(
                 "{} packets are too many for --sink: at most {MOST_WITH_SINK}",
                 departures.at().len()
+            )));
+        }
+        let longest = departures.trains().iter().map(std::iter::ExactSizeIterator::len).max();
+        let bytes = longest.unwrap_or(0) as u64 * size.payload().0;
+        if bytes > MOST_BYTES {
+            return Err(Failure::usage(format!(
+                "a train of {} packets takes {bytes} B, and is built before it leaves: at most \
+                 {MOST_BYTES} B; send shorter trains, --repeat of them",
+                longest.unwrap_or(0)
             )));
         }
         if let Some(late) = job.late.filter(|late| *late < Nanos::ZERO) {

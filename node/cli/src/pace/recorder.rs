@@ -23,8 +23,8 @@ use crate::ping::SampleFile;
 pub(super) enum Source {
     /// The kernel's, of this machine.
     Kernel(Stamping),
-    /// The sink's: when they had arrived.
-    Sink,
+    /// The sink's, of this rung: when they had arrived.
+    Sink(Rung),
     /// The program's own clock reads.
     User,
 }
@@ -35,7 +35,7 @@ impl Source {
         match self {
             Self::Kernel(Stamping::Tap) => "tap",
             Self::Kernel(_) => "tx_kernel",
-            Self::Sink => "sink",
+            Self::Sink(_) => "sink",
             Self::User => "tx_app",
         }
     }
@@ -43,7 +43,8 @@ impl Source {
     /// How deep they are.
     pub(super) const fn rung(self) -> Rung {
         match self {
-            Self::Kernel(_) | Self::Sink => Rung::KernelSw,
+            Self::Kernel(_) => Rung::KernelSw,
+            Self::Sink(rung) => rung,
             Self::User => Rung::User,
         }
     }
@@ -51,7 +52,7 @@ impl Source {
     fn of(self, left: &Departure, arrival: Option<Instant<Realtime>>) -> Option<Instant<Realtime>> {
         match self {
             Self::Kernel(_) => left.kernel,
-            Self::Sink => arrival,
+            Self::Sink(_) => arrival,
             Self::User => left.app,
         }
     }
@@ -106,7 +107,8 @@ impl<'a> Recorder<'a> {
         let segment = file.map(begin).transpose()?;
         let host = segment.is_some().then(HostSampler::start);
         let start = dwell_io::clock::pair();
-        let asked = plan.asked(source != Source::Sink || far == Some(true));
+        let is_far = matches!(source, Source::Sink(_));
+        let asked = plan.asked(!is_far || far == Some(true));
         Ok(Self {
             plan,
             source,
@@ -152,7 +154,11 @@ impl<'a> Recorder<'a> {
         if let Some(figures) = self.trains.record(&sent) {
             self.each.push(dwell_record::Train {
                 rate_bps: figures.rate_bps,
-                gap_error_p95_ns: figures.gap_error.p95.map(|error| error.0),
+                // Of gaps that nobody saw, anything is possible.
+                gap_error_p95_ns: (figures.unstamped == 0)
+                    .then_some(figures.gap_error.p95)
+                    .flatten()
+                    .map(|error| error.0),
                 holed: figures.holed(),
             });
         }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dwell_engine::departures::Pattern;
-use dwell_engine::stamps::Rung;
 use dwell_plan::{PaceEngine, PaceJob};
 use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
 use dwell_stats::Resolution;
@@ -105,7 +104,7 @@ pub(super) fn summary(
         values,
         stamps: Stamps {
             tx: (counts.sent > 0).then_some(rung),
-            rx: (counts.arrived > 0).then_some(Rung::KernelSw),
+            rx: outcome.far_rung.filter(|_| counts.arrived > 0),
             near: None,
         },
         engine: match &outcome.why {
@@ -116,6 +115,16 @@ pub(super) fn summary(
         trust,
         environment: environment(plan.interface.as_ref(), plan.place.record(outcome.placement)),
     }
+}
+
+/// What limits the rate on the way out, where packets go past it.
+fn bypassed<'a>(job: &PaceJob, plan: &'a Plan, outcome: &Outcome) -> Option<&'a str> {
+    let passes = match outcome.engine {
+        PaceEngine::PacketRing => job.bypass,
+        engine => engine == PaceEngine::Xsk,
+    };
+    let qdisc = plan.interface.as_ref()?.qdisc.as_deref()?;
+    (passes && LIMITERS.contains(&qdisc)).then_some(qdisc)
 }
 
 fn parameters(
@@ -147,6 +156,7 @@ fn parameters(
         ("engine", json!(job.engine.name())),
         ("engine_used", json!(outcome.engine.name())),
         ("bypass", json!(job.bypass)),
+        ("limit_bypassed", json!(bypassed(job, plan, outcome).is_some())),
         ("counted", json!(counted)),
         ("size_bytes", json!(size.ip().0)),
         ("payload_bytes", json!(size.payload().0)),
@@ -185,18 +195,16 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
              these; --sink has the far end stamp"
                 .to_owned(),
         ),
-        Source::Sink if outcome.same_clock == Some(false) => warnings.push(
+        Source::Sink(_) if outcome.same_clock == Some(false) => warnings.push(
             "departures are arrivals at the sink, on its clock: gaps are known, punctuality is not"
                 .to_owned(),
         ),
-        Source::Sink => warnings.push(
+        Source::Sink(_) => warnings.push(
             "departures are arrivals at the sink: what the way adds is in them".to_owned(),
         ),
         Source::Kernel(_) => {}
     }
-    let limiter = plan.interface.as_ref().and_then(|found| found.qdisc.as_deref());
-    let passes = job.bypass || outcome.engine == PaceEngine::Xsk;
-    if let Some(limiter) = limiter.filter(|qdisc| passes && LIMITERS.contains(qdisc)) {
+    if let Some(limiter) = bypassed(job, plan, outcome) {
         warnings.push(format!(
             "{limiter} on the way out limits the rate, and this engine goes past it: the limit is \
              not seen"
@@ -229,7 +237,10 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
         ));
     }
     let reached = trains.values().into_iter().find(|(name, _)| *name == "rate_bps");
+    // Gaps that vary have a rate of their own in every train.
+    let is_constant = matches!(plan.pattern, Pattern::Train { .. });
     if let (Some((_, Some(reached))), Some(asked)) = (reached, trains.asked().rate_bps())
+        && is_constant
         && reached < asked * (1.0 - MISSED)
     {
         warnings.push(format!(

@@ -58,9 +58,15 @@ pub(crate) fn perform(
         Failure::from(anyhow::anyhow!("cannot listen on {} by {what}: {error}", job.url))
     };
     let options = ServerOptions { stamps: StampRequest::Kernel, metadata: false };
-    let server = UdpServer::bind(address, options)
-        .or_else(|_| UdpServer::bind(address, ServerOptions::default()))
-        .map_err(|error| failed("UDP", error))?;
+    // What the kernel did not stamp is of the program's rung, and then all is.
+    let (server, rung) = match UdpServer::bind(address, options) {
+        Ok(server) => (server, Rung::KernelSw),
+        Err(_) => (
+            UdpServer::bind(address, ServerOptions::default())
+                .map_err(|error| failed("UDP", error))?,
+            Rung::User,
+        ),
+    };
     let listener = TcpListener::bind(server.local_addr()).map_err(|error| failed("TCP", error))?;
     listener.set_nonblocking(true).map_err(|error| failed("TCP", error))?;
     let local = server.local_addr();
@@ -70,14 +76,14 @@ pub(crate) fn perform(
         let kept = &kept;
         let receiving = scope.spawn(move || -> io::Result<_> {
             let placement = cpu::settle(job.place.cpu, place.real_time(false))?;
-            Ok((receive(server, job.place.busy_poll, kept, stop)?, placement))
+            Ok((receive(server, rung, job.place.busy_poll, kept, stop)?, placement))
         });
         let mut senders = Vec::new();
         while !stop.load(Ordering::Relaxed) && !receiving.is_finished() {
             senders.retain(|sender: &thread::ScopedJoinHandle<'_, ()>| !sender.is_finished());
             match listener.accept() {
                 Ok((stream, _)) if senders.len() < SENDERS => {
-                    senders.push(scope.spawn(move || serve(stream, kept, stop)));
+                    senders.push(scope.spawn(move || serve(stream, rung, kept, stop)));
                 }
                 // One too many, or none: either way a moment later.
                 _ => thread::sleep(TICK),
@@ -94,6 +100,7 @@ fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
 
 fn receive(
     mut server: UdpServer,
+    rung: Rung,
     busy_poll: bool,
     kept: &Mutex<Kept>,
     stop: &AtomicBool,
@@ -106,12 +113,13 @@ fn receive(
         counts.packets += 1;
         let kernel = request.rx.and_then(|rx| rx.kernel);
         counts.stamped |= kernel.is_some();
-        let at = kernel.or(request.rx.map(|rx| rx.app)).unwrap_or_else(dwell_io::clock::realtime);
+        let at = if rung == Rung::User { Some(dwell_io::clock::realtime()) } else { kernel };
         let mark = Mark::parse(&buffer[..request.len]).ok();
         let mut kept = lock(kept);
         let flow = mark.and_then(|mark| Some((mark.seq, kept.get_mut(&mark.flow)?)));
-        match flow {
-            Some((seq, stamps)) if stamps.len() < MOST => stamps.push((seq, at)),
+        // A stamp that did not come is none: the packet is not told.
+        match flow.zip(at) {
+            Some(((seq, stamps), at)) if stamps.len() < MOST => stamps.push((seq, at)),
             _ => counts.unasked += 1,
         }
     }
@@ -120,9 +128,9 @@ fn receive(
 }
 
 /// Serves one sender until it leaves; what was kept for it goes then.
-fn serve(stream: TcpStream, kept: &Mutex<Kept>, stop: &AtomicBool) {
+fn serve(stream: TcpStream, rung: Rung, kept: &Mutex<Kept>, stop: &AtomicBool) {
     let mut flows = Vec::new();
-    let _ = converse(stream, kept, stop, &mut flows);
+    let _ = converse(stream, rung, kept, stop, &mut flows);
     let mut kept = lock(kept);
     for flow in flows {
         kept.remove(&flow);
@@ -131,6 +139,7 @@ fn serve(stream: TcpStream, kept: &Mutex<Kept>, stop: &AtomicBool) {
 
 fn converse(
     mut stream: TcpStream,
+    rung: Rung,
     kept: &Mutex<Kept>,
     stop: &AtomicBool,
     flows: &mut Vec<u32>,
@@ -150,9 +159,15 @@ fn converse(
         stream.set_read_timeout(Some(PATIENCE))?;
         match far_end::wish(&mut stream) {
             Some(Wish::Keep(flow)) if flows.is_empty() => {
+                let mut kept = lock(kept);
+                // Somebody else's stays his.
+                if kept.contains_key(&flow) {
+                    return Ok(());
+                }
+                kept.insert(flow, Vec::new());
+                drop(kept);
                 flows.push(flow);
-                lock(kept).insert(flow, Vec::new());
-                far_end::greet(&mut stream)?;
+                far_end::greet(&mut stream, rung)?;
             }
             Some(Wish::Stamps) if !flows.is_empty() => {
                 let stamps = lock(kept).get(&flows[0]).cloned().unwrap_or_default();
