@@ -11,7 +11,8 @@ use crate::batch::Batch;
 use crate::column::Column;
 use crate::summary::Summary;
 
-/// Packets, taken in one by one in any order. 40 B of memory for each.
+/// Packets, taken in one by one in any order. 56 B of memory for each, and 32 B more in what
+/// [`Departing::by`] makes of them.
 #[derive(Clone, Debug, Default)]
 pub struct Departing {
     packets: Vec<Packet>,

@@ -5,7 +5,8 @@
 mod support;
 
 use std::fs;
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, UdpSocket};
 use std::process::Command;
 
 use dwell_engine::stamps::{Sample, State};
@@ -101,6 +102,28 @@ fn what_a_sink_stamps_stands_for_departures_where_there_are_no_others() {
         assert_eq!((pair[1].intended - pair[0].intended).0, 120_000);
         assert!(pair[1].remote.unwrap().rx > pair[0].remote.unwrap().rx);
     }
+}
+
+#[test]
+fn a_sink_that_leaves_takes_nothing_with_it() {
+    let far = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("udp://{}", far.local_addr().unwrap());
+    let leaving = std::thread::spawn(move || {
+        let (mut sender, _) = far.accept().unwrap();
+        let mut asked = BufReader::new(sender.try_clone().unwrap()).lines();
+        // It says who it is, and is gone when it is asked.
+        assert!(asked.next().unwrap().unwrap().starts_with("dwell-pace/1 "));
+        sender.write_all(b"dwell-pace/1 - kernel-sw\n").unwrap();
+        assert_eq!(asked.next().unwrap().unwrap(), "stamps");
+    });
+    let more = ["--rate", "20Mbit/s", "--size", "300B", "--repeat", "3", "--engine", "spin"];
+    let output = dwell(&[&["pace", &url, "--json", "-q", "--sink"], &more[..]].concat());
+    leaving.join().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("the far end is gone"), "{}", said(&output));
+    let found = json(&output);
+    assert_eq!(found["metrics"]["gap_ns"]["count"], value!(3 * 49), "{found:#}");
+    assert_eq!(found["packets"], Value::Null, "nobody knows what arrived");
 }
 
 #[test]

@@ -68,6 +68,8 @@ pub(super) struct Counts {
     /// Those that arrived after one of a larger number.
     pub(super) reordered: u64,
     pub(super) warm_up: u64,
+    /// The sink has told what it saw.
+    pub(super) heard: bool,
 }
 
 /// See the module's documentation.
@@ -136,6 +138,7 @@ impl<'a> Recorder<'a> {
         let packets = self.plan.departures.trains()[number].clone();
         let at = &self.plan.departures.at()[packets];
         let due: Vec<Nanos> = at.iter().take(train.left.len()).map(|due| *due - at[0]).collect();
+        self.counts.heard |= arrivals.is_some();
         let first = first_id(&self.plan.departures, number);
         let start = train.bridge.to_real(train.start);
         let mut left = Vec::with_capacity(due.len());
@@ -144,7 +147,8 @@ impl<'a> Recorder<'a> {
             let arrival = arrivals.and_then(|arrivals| arrivals.get(&id).copied());
             left.push(self.source.of(departure, arrival).map(|at| at - start));
             self.count(departure, arrival, arrivals.is_some());
-            self.keep(train, id, train.start + *due, departure, arrival);
+            let state = state(departure, arrivals.map(|_| arrival));
+            self.keep(train, id, state, train.start + *due, departure, arrival);
         }
         let sent = Sent { due: &due, left: &left, stepped: train.stepped };
         if let Some(pairs) = &mut self.pairs {
@@ -180,17 +184,12 @@ impl<'a> Recorder<'a> {
         &mut self,
         train: &Train,
         id: u64,
+        state: State,
         intended: Instant<dwell_units::Monotonic>,
         left: &Departure,
         arrival: Option<Instant<Realtime>>,
     ) {
         let Some((writer, _)) = &mut self.segment else { return };
-        let state = match (left.app, self.far, arrival) {
-            (None, ..) => State::SendFailed,
-            (_, None, _) => State::Sent,
-            (_, Some(_), Some(_)) => State::Received,
-            (_, Some(_), None) => State::Lost,
-        };
         let app = left.app.unwrap_or_else(|| train.bridge.to_real(intended));
         let tx = TxStamps { app, sched: left.sched, kernel: left.kernel, hw: None };
         let remote = arrival.map(|at| Remote {
@@ -238,5 +237,15 @@ impl<'a> Recorder<'a> {
         if let Err(error) = written.with_context(context) {
             self.failure.get_or_insert(error);
         }
+    }
+}
+
+/// What became of a packet; `arrival` is what the sink says, if it said anything.
+fn state(left: &Departure, arrival: Option<Option<Instant<Realtime>>>) -> State {
+    match (left.app, arrival) {
+        (None, _) => State::SendFailed,
+        (_, None) => State::Sent,
+        (_, Some(Some(_))) => State::Received,
+        (_, Some(None)) => State::Lost,
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn summary(
     let counts = recorder.counts;
     values.insert("packets".to_owned(), counted(counts.sent));
     values.insert("icmp_errors".to_owned(), counted(outcome.refused));
-    let packets = outcome.same_clock.map(|_| Packets {
+    let packets = counts.heard.then(|| Packets {
         sent: counts.sent,
         received: counts.arrived,
         lost: counts.sent.saturating_sub(counts.arrived),
