@@ -261,10 +261,7 @@ impl UdpEnd {
         if !self.stamped {
             return;
         }
-        // It begins again at 0 when it is told to count that did not (net/core/sock.c,
-        // sock_set_timestamping).
-        let off = socket::set(&self.fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0 as c_int);
-        let again = off.and_then(|()| socket::request_stamps(&self.fd, self.stamps, true, true));
+        let again = socket::count_anew(&self.fd, self.stamps, true);
         self.next_key = 0;
         let wait = if again.is_ok() { LATEST } else { Nanos::MAX };
         self.quiet_until = Some(monotonic().saturating_add(wait));

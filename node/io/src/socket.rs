@@ -150,6 +150,13 @@ pub(crate) fn request_stamps(
     set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
 }
 
+/// Has the kernel count the keys of packets sent from 0 on: it begins again when it is told to count that
+/// did not (net/core/sock.c, sock_set_timestamping).
+pub(crate) fn count_anew(fd: &OwnedFd, request: StampRequest, sched: bool) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0 as c_int)?;
+    request_stamps(fd, request, true, sched)
+}
+
 /// Sets how long a blocking receive call waits, if that changed since the last time;
 /// [`Nanos::MAX`], which sockets start with, is for ever.
 pub(crate) fn receive_timeout(fd: &OwnedFd, current: &mut Nanos, wait: Nanos) -> io::Result<()> {

@@ -5,7 +5,6 @@ use dwell_io::port::{PortOptions, StampRequest};
 use dwell_io::train::{
     Gso, PacketRing, Payloads, Sendmmsg, SocketSender, TrainSender, Txtime, Unavailable, Uring, Xsk,
 };
-use dwell_io::udp::UdpPort;
 use dwell_plan::{PaceEngine, PaceJob, Stamps};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -28,18 +27,18 @@ pub(super) fn open(
     let mut payloads = Payloads::new(flow, fill.len(), fill);
     // So that building a train takes no memory later.
     payloads.prepare(0, longest);
-    let stamped = job.stamps != Stamps::User;
-    let stamps = if stamped { StampRequest::Kernel } else { StampRequest::User };
-    let (peer, options) = (plan.peer, &PortOptions { stamps, ..PortOptions::default() });
-    let socket = |payloads, manner| -> Result<Box<dyn TrainSender>, Unavailable> {
-        let port = UdpPort::connect(peer, options)
-            .map_err(|error| Unavailable { why: error.to_string() })?;
-        Ok(Box::new(SocketSender::new(port, payloads, manner, stamped)))
+    let stamps = match job.stamps {
+        Stamps::User => StampRequest::User,
+        Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
     };
+    let (peer, options) = (plan.peer, &PortOptions { stamps, ..PortOptions::default() });
+    let socket = |payloads, manner| SocketSender::new(peer, options, payloads, manner);
     Ok(match engine {
-        PaceEngine::Sleep => socket(payloads, None)?,
-        PaceEngine::Spin => socket(payloads, Some(Manner::Spin))?,
-        PaceEngine::Auto | PaceEngine::SleepSpin => socket(payloads, Some(Manner::SleepSpin))?,
+        PaceEngine::Sleep => Box::new(socket(payloads, None)?),
+        PaceEngine::Spin => Box::new(socket(payloads, Some(Manner::Spin))?),
+        PaceEngine::Auto | PaceEngine::SleepSpin => {
+            Box::new(socket(payloads, Some(Manner::SleepSpin))?)
+        }
         PaceEngine::Sendmmsg => Box::new(Sendmmsg::new(peer, options, payloads)?),
         PaceEngine::Gso => Box::new(Gso::new(peer, options, payloads)?),
         PaceEngine::PacketRing => {

@@ -48,11 +48,6 @@ impl<'a> Course<'a> {
         self.due.len()
     }
 
-    /// When the first packet is due.
-    pub(super) fn first(&self) -> Option<Instant<Monotonic>> {
-        self.due.first().copied()
-    }
-
     /// Waits for the packets that are due next, at one instant; `None` when there are no more, or at a
     /// stop.
     pub(super) fn next(&mut self, manner: Manner) -> Option<Range<usize>> {
@@ -82,7 +77,8 @@ impl<'a> Course<'a> {
         Some(self.next - 1)
     }
 
-    fn due_together(&self) -> Option<(Range<usize>, Instant<Monotonic>)> {
+    /// The packets that are due next, and when; `None` when there are no more.
+    pub(super) fn due_together(&self) -> Option<(Range<usize>, Instant<Monotonic>)> {
         let due = *self.due.get(self.next)?;
         let together = self.due[self.next..].iter().take_while(|other| **other == due).count();
         Some((self.next..self.next + together, due + self.behind))

@@ -67,11 +67,6 @@ impl Gso {
         Ok(Self { outlet, payloads, witness, first: 0 })
     }
 
-    /// Packets that the tap missed, so far.
-    pub fn unseen(&mut self) -> u64 {
-        self.witness.as_mut().map_or(0, Witness::dropped)
-    }
-
     fn hand_over(&mut self, mut rest: Range<usize>, left: &mut [Departure]) {
         let most = (LONGEST / self.payloads.len()).clamp(1, MOST_CUT);
         let mut failed = 0;
@@ -126,8 +121,10 @@ impl TrainSender for Gso {
     }
 
     fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {
-        self.outlet.warm_up(&course, &self.payloads, || {});
-        while let Some(which) = course.next(Manner::SleepSpin) {
+        while let Some((which, _)) = course.due_together() {
+            let memory = self.payloads.span(which);
+            self.outlet.get_ready(Manner::SleepSpin, &course, memory, left, || {});
+            let Some(which) = course.next(Manner::SleepSpin) else { return };
             self.hand_over(which, left);
         }
     }

@@ -14,23 +14,24 @@ const NOTICES: usize = 32;
 /// How often stamps that have yet to come are looked for.
 pub(super) const LOOK: Nanos = Nanos::from_micros(200);
 
-/// The kernel's key of each packet of a train.
+/// Which packet of a train took which of the kernel's keys.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    keys: Vec<Option<u32>>,
+    /// A key and its packet, in the order in which keys were taken, which is theirs but that they wrap.
+    taken: Vec<(u32, usize)>,
     refused: u64,
 }
 
 impl Keys {
     /// Forgets the last train and makes room for the next.
     pub(super) fn begin(&mut self, packets: usize) {
-        self.keys.clear();
-        self.keys.resize(packets, None);
+        self.taken.clear();
+        self.taken.reserve(packets);
     }
 
     /// The `n`th packet took this key.
     pub(super) fn note(&mut self, n: usize, key: Option<u32>) {
-        self.keys[n] = key;
+        self.taken.extend(key.map(|key| (key, n)));
     }
 
     /// Takes what `notices` brings from an error queue, up to so many entries at a time, and waits up
@@ -44,14 +45,23 @@ impl Keys {
     ) {
         let until = monotonic() + patience;
         loop {
-            while self.take(left, &mut notices) == NOTICES {}
-            let mut keyed = left.iter().zip(&self.keys).filter(|(_, key)| key.is_some());
-            let is_awaited = keyed.any(|(left, _)| left.app.is_some() && left.kernel.is_none());
+            self.take_all(left, &mut notices);
+            let mut keyed = self.taken.iter().filter_map(|(_, n)| left.get(*n));
+            let is_awaited = keyed.any(|left| left.app.is_some() && left.kernel.is_none());
             if !stamped || !is_awaited || monotonic() >= until {
                 return;
             }
             sleep_until(monotonic() + LOOK);
         }
+    }
+
+    /// Takes what is there.
+    pub(super) fn take_all(
+        &mut self,
+        left: &mut [Departure],
+        notices: &mut impl FnMut(usize, &mut dyn FnMut(Notice)),
+    ) {
+        while self.take(left, notices) == NOTICES {}
     }
 
     /// ICMP errors and the like that were among the entries so far.
@@ -85,14 +95,12 @@ impl Keys {
         taken
     }
 
-    /// Which packet took `key`. Keys rise with the packets: most often the place is that far from
-    /// the first.
+    /// Which packet took `key`.
     fn place(&self, key: u32) -> Option<usize> {
-        let first = self.keys.first().copied().flatten();
-        let guess = first.map(|first| key.wrapping_sub(first) as usize);
-        guess
-            .filter(|at| self.keys.get(*at) == Some(&Some(key)))
-            .or_else(|| self.keys.iter().position(|taken| *taken == Some(key)))
+        let (first, _) = *self.taken.first()?;
+        let rank = |key: u32| key.wrapping_sub(first);
+        let at = self.taken.binary_search_by_key(&rank(key), |(taken, _)| rank(*taken)).ok()?;
+        Some(self.taken[at].1)
     }
 }
 

@@ -28,7 +28,6 @@ pub use sendmmsg::Sendmmsg;
 pub use socket::SocketSender;
 pub use txtime::Txtime;
 pub use uring::Uring;
-pub use witness::Witness;
 pub use xsk::Xsk;
 
 use std::io;

@@ -1,6 +1,7 @@
 //! The UDP socket that an engine has in any case: packets leave by it or, where they leave as frames,
 //! it holds their port and hears the ICMP errors about them.
 
+use std::hint::black_box;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -10,7 +11,8 @@ use libc::c_int;
 
 use super::keys::Keys;
 use super::warmth::Warmth;
-use super::{Course, Departure, Payloads, Stamping, Unavailable};
+use super::{Course, Departure, Stamping, Unavailable};
+use crate::clock::{monotonic, realtime};
 use crate::pacer::Manner;
 use crate::port::{Port, PortOptions, SendError, StampRequest};
 use crate::socket;
@@ -18,6 +20,16 @@ use crate::udp::UdpPort;
 
 /// Asked of the kernel: more than any train holds, so that only a queueing discipline drops.
 const BUFFER: c_int = 32 << 20;
+
+/// What taking a few stamps takes is well below this.
+const TAKING: Nanos = Nanos::from_micros(10);
+
+/// And reading a packet below this.
+const READING: Nanos = Nanos::from_micros(1);
+
+/// A cache holds lines of at least so many bytes, and the nearest one at least so many of them.
+const LINE: usize = 64;
+const LINES: usize = 256;
 
 /// A connected socket, and what is known of the packets that took its keys.
 pub(super) struct Outlet {
@@ -66,12 +78,8 @@ impl Outlet {
     pub(super) fn begin(&mut self, packets: usize) {
         self.keys.begin(packets);
         if self.astray {
-            // The kernel begins again at 0 when it is told to count that did not (net/core/sock.c,
-            // sock_set_timestamping).
-            let fd = &self.port.link.fd;
-            let off = socket::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0 as c_int);
             let (stamps, sched) = self.request;
-            if off.and_then(|()| socket::request_stamps(fd, stamps, true, sched)).is_ok() {
+            if socket::count_anew(&self.port.link.fd, stamps, sched).is_ok() {
                 self.port.link.begin_keys();
                 self.astray = false;
             }
@@ -83,15 +91,43 @@ impl Outlet {
         self.astray = true;
     }
 
-    /// To be called before the first departure of a train: see [`Warmth::before`].
-    pub(super) fn warm_up(
+    /// To be called before each departure, with the memory that it will be read from: uses the time that is
+    /// left for whatever makes it punctual. `knock` does what the engine can do of its own to warm its path.
+    pub(super) fn get_ready(
         &mut self,
+        manner: Manner,
         course: &Course<'_>,
-        payloads: &Payloads,
+        memory: &[u8],
+        left: &mut [Departure],
         knock: impl FnMut(),
     ) {
-        let Self { port, warmth, .. } = self;
-        warmth.before(Manner::SleepSpin, course, port, payloads.at(0), knock);
+        let Some((_, due)) = course.due_together() else { return };
+        let room = due - monotonic();
+        if room < READING {
+            return;
+        }
+        let Self { port, keys, warmth, .. } = self;
+        if self.stamped && room > TAKING {
+            // Of a long train the kernel keeps not all stamps, and what is taken soon is written again
+            // while it is at hand.
+            keys.take_all(left, &mut |limit, each| port.notices(limit, each));
+        }
+        warmth.before(due, manner, course, port, memory, knock);
+        for line in memory.chunks(LINE).take(LINES) {
+            black_box(line[0]);
+        }
+    }
+
+    /// Sends the `n`th packet by a call of its own.
+    pub(super) fn send(&mut self, n: usize, payload: &[u8], left: &mut [Departure]) {
+        match self.port.send(payload) {
+            Ok(sent) => {
+                left[n].app = Some(sent.app);
+                left[n].done = Some(realtime());
+                self.keys.note(n, sent.key.filter(|_| !self.astray));
+            }
+            Err(error) => self.failure = Some(error),
+        }
     }
 
     /// These packets were handed over between `app` and `done`.

@@ -205,11 +205,13 @@ impl TrainSender for PacketRing {
         let mut course = course.limited(self.packets);
         // What is not sent leaves no gap in the ring.
         self.packets = course.packets();
-        // A call that finds nothing to send.
-        let fd = &self.fd;
-        let knock = || drop(calls::send(fd, &[], libc::MSG_DONTWAIT));
-        self.outlet.warm_up(&course, &self.payloads, knock);
-        while let Some(which) = course.next(Manner::SleepSpin) {
+        while let Some((which, _)) = course.due_together() {
+            let Self { outlet, ring, fd, .. } = self;
+            // A call that finds nothing to send.
+            let knock = || drop(calls::send(fd, &[], libc::MSG_DONTWAIT));
+            let memory = ring.frame(self.first + which.start);
+            outlet.get_ready(Manner::SleepSpin, &course, memory, left, knock);
+            let Some(which) = course.next(Manner::SleepSpin) else { return };
             self.hand_over(which, left);
         }
     }
@@ -289,6 +291,13 @@ impl Ring {
             sleep_until(monotonic() + super::keys::LOOK);
         }
         true
+    }
+
+    /// The frame in a slot that is ours.
+    fn frame(&self, slot: usize) -> &[u8] {
+        let at = self.at(slot).as_ptr();
+        // SAFETY: as in `fill`; nobody writes to it while it is borrowed with `self`.
+        unsafe { std::slice::from_raw_parts(at.add(HEAD), self.frame) }
     }
 
     /// Writes a frame to a slot that is ours.

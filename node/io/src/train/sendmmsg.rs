@@ -99,8 +99,10 @@ impl TrainSender for Sendmmsg {
     }
 
     fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {
-        self.outlet.warm_up(&course, &self.payloads, || {});
-        while let Some(which) = course.next(Manner::SleepSpin) {
+        while let Some((which, _)) = course.due_together() {
+            let memory = self.payloads.span(which);
+            self.outlet.get_ready(Manner::SleepSpin, &course, memory, left, || {});
+            let Some(which) = course.next(Manner::SleepSpin) else { return };
             self.hand_over(which, left);
         }
     }

@@ -128,16 +128,17 @@ impl TrainSender for Uring {
 
     fn send(&mut self, course: Course<'_>, left: &mut [Departure]) {
         let mut course = course.limited(self.requests.len());
-        let Self { ring, outlet, payloads, .. } = self;
-        outlet.warm_up(&course, payloads, || {
-            // SAFETY: a request to do nothing points to nothing.
-            let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
-            if pushed.is_ok() {
-                let _ = ring.submit_and_wait(1);
-            }
-            ring.completion().for_each(drop);
-        });
-        while let Some(which) = course.next(Manner::SleepSpin) {
+        while let Some((which, _)) = course.due_together() {
+            let Self { ring, outlet, payloads, .. } = self;
+            outlet.get_ready(Manner::SleepSpin, &course, payloads.span(which), left, || {
+                // SAFETY: a request to do nothing points to nothing.
+                let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
+                if pushed.is_ok() {
+                    let _ = ring.submit_and_wait(1);
+                }
+                ring.completion().for_each(drop);
+            });
+            let Some(which) = course.next(Manner::SleepSpin) else { return };
             self.hand_over(which, left);
         }
     }

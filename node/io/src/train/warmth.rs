@@ -6,7 +6,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use dwell_units::Nanos;
+use dwell_units::{Instant, Monotonic, Nanos};
 
 use super::Course;
 use crate::address::RawAddress;
@@ -19,11 +19,19 @@ use crate::udp::UdpPort;
 /// train's would be.
 const AHEAD: [Nanos; 2] = [Nanos::from_micros(300), Nanos::from_micros(100)];
 
-/// None is sent so shortly before a departure.
-const QUIET: Nanos = Nanos::from_micros(60);
+/// None is sent so shortly before a departure, nor when it would take a good part of what is left.
+const QUIET: Nanos = Nanos::from_micros(30);
+const MARGIN: i64 = 4;
+
+/// The longest datagram over IPv4.
+const LONGEST: usize = 65_507;
 
 /// Where datagrams go that warm the path.
-pub(super) struct Warmth(Option<(UdpSocket, RawAddress)>);
+pub(super) struct Warmth {
+    sink: Option<(UdpSocket, RawAddress)>,
+    /// How long it took to send the last.
+    took: Nanos,
+}
 
 impl Warmth {
     /// For the socket whose address is `local`. Where nothing can be had that it can send to, nothing
@@ -35,34 +43,42 @@ impl Warmth {
             let address = RawAddress::from(sink.local_addr()?);
             Ok((sink, address))
         });
-        Self(sink.ok())
+        Self { sink: sink.ok(), took: Nanos::ZERO }
     }
 
-    /// To be called before the first departure of a train, of packets such as `payload`, which is waited for
-    /// in the same manner. `knock` does what the engine can do of
-    /// its own to warm its path.
+    /// Sends some to ourselves before the departure at `due`, which is waited for in this manner, if there
+    /// is time. `knock` does what the engine can do of its own to warm its path.
     pub(super) fn before(
         &mut self,
+        due: Instant<Monotonic>,
         manner: Manner,
         course: &Course<'_>,
         port: &mut UdpPort,
-        payload: &[u8],
+        memory: &[u8],
         mut knock: impl FnMut(),
     ) {
-        let (Some((sink, address)), Some(due)) = (&self.0, course.first()) else { return };
-        // What was sent before the last train: its buffer is never full.
-        while sink.recv(&mut []).is_ok() {}
+        let Some((sink, address)) = &self.sink else { return };
         for ahead in AHEAD {
-            let goes_on = course.wait(manner, due - ahead).is_some();
-            if !goes_on || due - monotonic() <= QUIET {
+            if due - monotonic() < ahead {
+                continue;
+            }
+            if course.wait(manner, due - ahead).is_none() {
                 return;
             }
-            match calls::send_to(&port.link.fd, payload, address) {
+            let begun = monotonic();
+            if due - begun < QUIET.max(Nanos(self.took.0 * MARGIN)) {
+                return;
+            }
+            // What was sent before: its buffer is never full.
+            while sink.recv(&mut []).is_ok() {}
+            let datagram = &memory[..memory.len().min(LONGEST)];
+            match calls::send_to(&port.link.fd, datagram, address) {
                 // Its stamp will belong to no packet of the train.
                 Ok(_) => drop(port.link.take_key()),
                 Err(error) => drop(port.link.failed(calls::errno(&error), usize::MAX)),
             }
             knock();
+            self.took = monotonic() - begun;
         }
     }
 }

@@ -28,13 +28,12 @@ const SWITCHED_ON: Nanos = Nanos::from_millis(20);
 const UDP: usize = 8;
 
 /// A tap on one flow of UDP as it leaves an interface.
-pub struct Witness {
+pub(super) struct Witness {
     fd: OwnedFd,
     control: Box<Control>,
     flow: u32,
     /// The length of the IP header.
     header: usize,
-    dropped: u64,
 }
 
 impl Witness {
@@ -43,7 +42,7 @@ impl Witness {
     ///
     /// # Errors
     /// Without CAP_NET_RAW.
-    pub fn open(
+    pub(super) fn open(
         interface: u32,
         local: SocketAddr,
         target: SocketAddr,
@@ -59,24 +58,24 @@ impl Witness {
         let header = if target.is_ipv4() { 20 } else { 40 };
         filter(&fd, local, target, (header + UDP + Mark::LEN) as u32).map_err(failed)?;
         if socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER).is_err() {
-            // Best effort: what finds no room is counted.
+            // Best effort: what finds no room has no stamp, and is counted as such.
             let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER);
         }
         socket::request_stamps(&fd, StampRequest::Kernel, false, false).map_err(failed)?;
         // Only taps on all protocols see what leaves.
         bind(&fd, interface, libc::ETH_P_ALL as u16).map_err(failed)?;
         sleep_until(monotonic() + SWITCHED_ON);
-        Ok(Self { fd, control: Control::new(), flow, header, dropped: 0 })
+        Ok(Self { fd, control: Control::new(), flow, header })
     }
 
     /// Forgets what has passed so far.
-    pub fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         while self.next().is_some() {}
     }
 
     /// Adds when they passed to the departures of packets number `first` and on, waiting for them up
     /// to `patience`.
-    pub fn collect(&mut self, first: u64, left: &mut [Departure], patience: Nanos) {
+    pub(super) fn collect(&mut self, first: u64, left: &mut [Departure], patience: Nanos) {
         let until = monotonic() + patience;
         loop {
             while let Some(passed) = self.next() {
@@ -92,28 +91,6 @@ impl Witness {
             }
             sleep_until(monotonic() + LOOK);
         }
-    }
-
-    /// Packets that passed unseen for want of room, so far.
-    pub fn dropped(&mut self) -> u64 {
-        // SAFETY: tpacket_stats is plain data for which all zeros is valid.
-        let mut counted: libc::tpacket_stats = unsafe { mem::zeroed() };
-        let mut len = mem::size_of_val(&counted) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `counted`, and the length to `len`.
-        let result = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut counted).cast(),
-                &mut len,
-            )
-        };
-        if result == 0 {
-            // The kernel counts from the last time it was asked.
-            self.dropped += u64::from(counted.tp_drops);
-        }
-        self.dropped
     }
 
     /// The next packet: its number and stamp, if it is of the flow; `None` when there is none.

@@ -191,11 +191,17 @@ impl TrainSender for Xsk {
 
     fn send(&mut self, course: Course<'_>, left: &mut [Departure]) {
         let mut course = course.limited(self.packets);
-        // A call that finds nothing to send.
-        let fd = &self.fd;
-        let knock = || drop(calls::send(fd, &[], libc::MSG_DONTWAIT));
-        self.outlet.warm_up(&course, &self.payloads, knock);
-        while let Some(which) = course.next(Manner::SleepSpin) {
+        let len = self.way.frame.overhead() + self.payloads.len();
+        while let Some((which, _)) = course.due_together() {
+            let Self { outlet, frames, fd, chunk, .. } = self;
+            // A call that finds nothing to send.
+            let knock = || drop(calls::send(fd, &[], libc::MSG_DONTWAIT));
+            let memory = (which.len() - 1) * *chunk + len;
+            let place = frames.place(which.start * *chunk, memory).as_ptr();
+            // SAFETY: `place` says that so much is mapped; the kernel only reads it.
+            let memory = unsafe { std::slice::from_raw_parts(place, memory) };
+            outlet.get_ready(Manner::SleepSpin, &course, memory, left, knock);
+            let Some(which) = course.next(Manner::SleepSpin) else { return };
             self.hand_over(which, left);
         }
     }

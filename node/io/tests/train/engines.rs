@@ -10,12 +10,13 @@ use dwell_io::train::{
     Course, Departure, Gso, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender, Txtime,
     Uring, Xsk,
 };
-use dwell_io::udp::UdpPort;
 use dwell_units::Nanos;
 
 use crate::fixture::{ALONE, Ends, PORT, payloads, run, skip};
 
 const LEN: usize = 200;
+
+type Open<'a> = &'a (dyn Fn() -> Box<dyn TrainSender> + Sync);
 
 fn targets() -> [SocketAddr; 2] {
     ["198.19.7.2", "fd00:7::2"].map(|address| SocketAddr::new(address.parse().unwrap(), PORT))
@@ -30,12 +31,40 @@ fn the_plainest_engine_keeps_its_schedule_and_every_packet_is_stamped() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
         let told = run(&ends, LEN, || {
-            let port = UdpPort::connect(target, &stamped()).unwrap();
             let manner = Some(Manner::SleepSpin);
-            Box::new(SocketSender::new(port, payloads(LEN), manner, true))
+            Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
         });
         let Some(told) = told else { return };
         told.assert_stamped();
+    }
+}
+
+#[test]
+fn a_train_of_more_packets_than_the_kernel_keeps_stamps_of_has_them_all() {
+    const PACKETS: usize = 100_000;
+    let Some(ends) = Ends::up() else { return };
+    let target = targets()[0];
+    let engines: [(&str, Open); 2] = [
+        ("socket", &|| {
+            let manner = Some(Manner::SleepSpin);
+            Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
+        }),
+        ("sendmmsg", &|| Box::new(Sendmmsg::new(target, &stamped(), payloads(LEN)).unwrap())),
+    ];
+    for (name, open) in engines {
+        let left = ends.near(|| {
+            let mut engine = open();
+            engine.prepare(0, PACKETS);
+            let mut left = vec![Departure::default(); PACKETS];
+            let start = monotonic() + Nanos::from_millis(1);
+            let due: Vec<_> =
+                (0..PACKETS as i64).map(|n| start + Nanos::from_micros(30 * n)).collect();
+            engine.send(Course::unstopped(&due), &mut left);
+            engine.collect(&mut left, Nanos::from_secs(1));
+            left
+        });
+        let stamped = left.iter().filter(|left| left.kernel.is_some()).count();
+        assert_eq!(stamped, PACKETS, "{name}");
     }
 }
 
@@ -184,13 +213,11 @@ fn packets_that_a_full_queue_drops_are_told_as_not_sent_and_all_others_arrive() 
     let Some(ends) = Ends::up() else { return };
     // Room for some ten packets, and a rate at which one in ten has left when the next comes.
     ends.qdisc(&["tbf", "rate", "1mbit", "burst", "1600", "limit", "3000"]).unwrap();
-    type Open<'a> = &'a (dyn Fn() -> Box<dyn TrainSender> + Sync);
     let target = targets()[0];
     let engines: [(&str, Open); 4] = [
         ("socket", &|| {
-            let port = UdpPort::connect(target, &stamped()).unwrap();
             let manner = Some(Manner::SleepSpin);
-            Box::new(SocketSender::new(port, payloads(LEN), manner, true))
+            Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
         }),
         ("sendmmsg", &|| Box::new(Sendmmsg::new(target, &stamped(), payloads(LEN)).unwrap())),
         ("uring", &|| Box::new(Uring::new(target, &stamped(), payloads(LEN)).unwrap())),

@@ -18,11 +18,12 @@ const ROUNDS: usize = 60;
 fn the_first_packet_of_a_train_is_less_late_than_one_that_is_sent_after_a_pause_as_it_is() {
     let Some(ends) = Ends::up() else { return };
     let options = PortOptions { stamps: StampRequest::Kernel, ..Default::default() };
-    let open = || UdpPort::connect(([198, 19, 7, 2], PORT).into(), &options).unwrap();
+    let target = ([198, 19, 7, 2], PORT).into();
     let (warm, cold) = ends.near(|| {
         let manner = Some(Manner::SleepSpin);
-        let mut engine = SocketSender::new(open(), payloads(LEN), manner, true);
-        let mut plain = Plain { port: open(), payload: vec![0; LEN] };
+        let mut engine = SocketSender::new(target, &options, payloads(LEN), manner).unwrap();
+        let port = UdpPort::connect(target, &options).unwrap();
+        let mut plain = Plain { port, payload: vec![0; LEN] };
         let (mut warm, mut cold) = (Vec::new(), Vec::new());
         let soon = || {
             let start = monotonic() + Nanos::from_millis(10);
