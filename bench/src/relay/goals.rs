@@ -7,8 +7,8 @@ use serde::Serialize;
 /// Everything that was measured, by contestant; rounds and their turns in order.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Measured {
-    /// Median round trip without any relay, 1000 B and 1400 B, in nanoseconds.
-    pub(super) direct_ns: BTreeMap<u32, Vec<f64>>,
+    /// Median round trip without any relay, around each of those through the contestant, in nanoseconds.
+    pub(super) direct_ns: BTreeMap<&'static str, Vec<f64>>,
     /// Median round trip through each, in nanoseconds.
     pub(super) rtt_ns: BTreeMap<&'static str, Vec<f64>>,
     /// Medians of how long dwell's relays had a packet by their own stamps, one way, in nanoseconds.
@@ -54,11 +54,10 @@ pub(super) struct Verdict {
 }
 
 impl Measured {
-    /// What a contestant adds to the round trip of its size, in nanoseconds: the median of what it
+    /// What a contestant adds to the round trip, in nanoseconds: the median of what it
     /// added in each turn.
     pub(super) fn added(&self, name: &str) -> Option<f64> {
-        let size = if name.ends_with("1400 B") { 1_400 } else { 1_000 };
-        of_pairs(self.rtt_ns.get(name)?, self.direct_ns.get(&size)?)
+        of_pairs(self.rtt_ns.get(name)?, self.direct_ns.get(name)?)
     }
 }
 
@@ -185,10 +184,12 @@ mod tests {
     #[test]
     fn what_relays_add_is_compared_and_not_what_the_way_takes_anyway() {
         let mut measured = Measured::default();
-        measured.direct_ns.insert(1_000, vec![40_000.0]);
-        measured.rtt_ns.insert("socat", vec![240_000.0]);
-        measured.rtt_ns.insert("dwell blocking", vec![230_000.0]);
-        measured.rtt_ns.insert("dwell busy", vec![101_000.0]);
+        for (name, rtt) in
+            [("socat", 240_000.0), ("dwell blocking", 230_000.0), ("dwell busy", 101_000.0)]
+        {
+            measured.direct_ns.insert(name, vec![40_000.0]);
+            measured.rtt_ns.insert(name, vec![rtt]);
+        }
         let verdicts = judge(&measured);
         assert_eq!(verdicts[0].value, Some(0.95));
         assert!(verdicts[0].reached);
@@ -211,9 +212,10 @@ mod tests {
     #[test]
     fn a_relay_that_seems_to_take_less_than_nothing_is_a_miss() {
         let mut measured = Measured::default();
-        measured.direct_ns.insert(1_000, vec![40_000.0]);
-        measured.rtt_ns.insert("kernel forwarding", vec![30_000.0]);
-        measured.rtt_ns.insert("dwell xdp", vec![31_000.0]);
+        for (name, rtt) in [("kernel forwarding", 30_000.0), ("dwell xdp", 31_000.0)] {
+            measured.direct_ns.insert(name, vec![40_000.0]);
+            measured.rtt_ns.insert(name, vec![rtt]);
+        }
         assert_eq!(judge(&measured)[2].value, None);
         assert!(!judge(&measured)[2].reached);
     }

@@ -157,8 +157,8 @@ fn compare_floods(
     Ok(())
 }
 
-/// What disturbs the machine lasts for seconds, so everybody's turn is short and comes often. The
-/// way without a relay is measured before and after them.
+/// What disturbs the machine lasts for seconds, so everybody's turn is short and comes often, and the way
+/// without a relay is measured right before and after each.
 fn compare_delays(
     measured: &mut Measured,
     arena: &Arena,
@@ -168,14 +168,16 @@ fn compare_delays(
 ) -> Result<()> {
     for (size, contestants) in [(MEDIUM, &DELAYED[..]), (LARGE, &ENCIPHERED[..])] {
         let trip = |of| arena.round_trip(of, size, count, interrupt);
-        let before = trip(&DIRECT)?.rtt_ns;
+        let mut before = trip(&DIRECT)?.rtt_ns;
         for contestant in turned(contestants, turn) {
             let Trip { rtt_ns, processing_ns } = trip(contestant)?;
+            let after = trip(&DIRECT)?.rtt_ns;
+            let direct = f64::midpoint(before, after);
             measured.rtt_ns.entry(contestant.name).or_default().push(rtt_ns);
+            measured.direct_ns.entry(contestant.name).or_default().push(direct);
             measured.processing_ns.entry(contestant.name).or_default().extend(processing_ns);
+            before = after;
         }
-        let direct = f64::midpoint(before, trip(&DIRECT)?.rtt_ns);
-        measured.direct_ns.entry(size).or_default().push(direct);
     }
     Ok(())
 }

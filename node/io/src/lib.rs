@@ -23,6 +23,7 @@ pub mod tap;
 pub mod tcp;
 pub mod train;
 pub mod udp;
+pub mod warmth;
 
 mod address;
 mod calls;

@@ -16,6 +16,7 @@ use dwell_io::clock::{monotonic, realtime};
 use dwell_io::datagram::{EndOptions, Peer, UdpEnd, is_short};
 use dwell_io::poller::Poller;
 use dwell_io::port::{Notice, SendError, StampRequest, Wait};
+use dwell_io::warmth::Warmth;
 use dwell_plan::{Hold, HoldAt, RelayJob};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
@@ -43,6 +44,10 @@ const LOOKS: usize = 64;
 /// Flows up to this number are polled by asking each of them, which finds a packet sooner than
 /// asking the kernel about all.
 const FEW: usize = 4;
+
+/// While nothing comes, the kernel's way of a packet is kept in the caches by one to ourselves this often. It
+/// takes a few microseconds, so that few packets come meanwhile, and then wait for less than that.
+const WARM: Nanos = Nanos::from_micros(100);
 
 /// Flows that are forgotten in one tick.
 const EXPIRED: usize = 256;
@@ -76,6 +81,10 @@ pub(super) struct Relay<'a> {
     hold: Option<Hold>,
     telemetry: Option<Telemetry>,
     busy: bool,
+    /// Where those go that keep the caches warm, when the last was sent, and how long packets are.
+    warmth: Option<Warmth>,
+    warmed: Instant<Monotonic>,
+    usual: usize,
     next_number: u32,
     buffer: Box<[u8]>,
     /// The clock as it was a moment ago: flows need no better.
@@ -122,6 +131,9 @@ impl<'a> Relay<'a> {
             hold: job.hold.filter(|hold| hold.time.is_positive()),
             telemetry: job.telemetry.then_some(Telemetry { node: job.node_id }),
             busy: job.place.busy_poll,
+            warmth: Warmth::at(plan.listen).ok().filter(|_| job.place.busy_poll),
+            warmed: now,
+            usual: 0,
             next_number: 0,
             buffer: vec![0; HEADROOM + LONGEST].into_boxed_slice(),
             now,
@@ -169,6 +181,7 @@ impl<'a> Relay<'a> {
             came |= take(self, id.to_u64())?;
         }
         if came {
+            self.warmed = self.now;
             return Ok(());
         }
         if self.departures.are_awaited() {
@@ -176,8 +189,17 @@ impl<'a> Relay<'a> {
         }
         if !self.prepare() {
             self.look_at_the_clock();
+            self.keep_warm();
         }
         Ok(())
+    }
+
+    fn keep_warm(&mut self) {
+        let Some(warmth) = self.warmth.as_ref().filter(|_| self.now - self.warmed >= WARM) else {
+            return;
+        };
+        warmth.stir(&mut self.buffer[HEADROOM..HEADROOM + self.usual]);
+        self.warmed = self.now;
     }
 
     /// Waits for something to happen, and takes the packets of sockets that have some.
@@ -266,6 +288,7 @@ impl<'a> Relay<'a> {
         len: usize,
     ) -> Option<(Came, Range<usize>)> {
         let at = HEADROOM..HEADROOM + len;
+        self.usual = len;
         let traffic = &mut self.counts.ways[way as usize];
         traffic.received += 1;
         let flow = self.flows.touch(id, self.now)?;

@@ -1,19 +1,15 @@
-//! Makes the first packet of a train about as punctual as the others. After a pause the kernel's code
-//! and data for sending have left the caches: over a veth the driver stamped the first packet 26 to 31
-//! us late, the others 2 us. Spinning for longer does not help, and a send without data (MSG_PROBE)
-//! takes off only 5 us. A datagram of the same length by the same socket to ourselves takes off 20 us
-//! and more: its path is the same but for the device, and nothing of it leaves the machine.
+//! Makes packets that are sent after a pause about as punctual as others: see [`crate::warmth`].
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use super::Course;
-use crate::address::RawAddress;
 use crate::calls;
 use crate::clock::monotonic;
 use crate::pacer::Manner;
 use crate::udp::UdpPort;
+use crate::warmth;
 
 /// So long before a departure, datagrams are sent to ourselves. The first of them is as slow as the
 /// train's would be.
@@ -23,12 +19,9 @@ const AHEAD: [Nanos; 2] = [Nanos::from_micros(300), Nanos::from_micros(100)];
 const QUIET: Nanos = Nanos::from_micros(30);
 const MARGIN: i64 = 4;
 
-/// The longest datagram over IPv4.
-const LONGEST: usize = 65_507;
-
-/// Where datagrams go that warm the path.
+/// What a departure finds in the caches.
 pub(super) struct Warmth {
-    sink: Option<(UdpSocket, RawAddress)>,
+    sink: Option<warmth::Warmth>,
     /// How long it took to send the last.
     took: Nanos,
 }
@@ -36,14 +29,8 @@ pub(super) struct Warmth {
 impl Warmth {
     /// For the socket whose address is `local`. Where nothing can be had that it can send to, nothing
     /// is warmed.
-    pub(super) fn new(mut local: SocketAddr) -> Self {
-        local.set_port(0);
-        let sink = UdpSocket::bind(local).and_then(|sink| {
-            sink.set_nonblocking(true)?;
-            let address = RawAddress::from(sink.local_addr()?);
-            Ok((sink, address))
-        });
-        Self { sink: sink.ok(), took: Nanos::ZERO }
+    pub(super) fn new(local: SocketAddr) -> Self {
+        Self { sink: warmth::Warmth::at(local).ok(), took: Nanos::ZERO }
     }
 
     /// Sends some to ourselves before the departure at `due`, which is waited for in this manner, if there
@@ -57,7 +44,7 @@ impl Warmth {
         memory: &[u8],
         mut knock: impl FnMut(),
     ) {
-        let Some((sink, address)) = &self.sink else { return };
+        let Some(sink) = &self.sink else { return };
         for ahead in AHEAD {
             if due - monotonic() < ahead {
                 continue;
@@ -69,10 +56,7 @@ impl Warmth {
             if due - begun < QUIET.max(Nanos(self.took.0 * MARGIN)) {
                 return;
             }
-            // What was sent before: its buffer is never full.
-            while sink.recv(&mut []).is_ok() {}
-            let datagram = &memory[..memory.len().min(LONGEST)];
-            match calls::send_to(&port.link.fd, datagram, address) {
+            match sink.send_by(&port.link.fd, memory) {
                 // Its stamp will belong to no packet of the train.
                 Ok(_) => drop(port.link.take_key()),
                 Err(error) => drop(port.link.failed(calls::errno(&error), usize::MAX)),
