@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::contestant::{Contestant, Ends, HOLE, Program, words};
 use super::grid::Cell;
-use super::witness::{Seen, Witness, now};
+use super::witness::{Catcher, Seen, Witness, now};
 use crate::lab::sibling;
 use crate::{Interrupt, Lab, Node, Server, finish};
 
@@ -24,6 +24,9 @@ const LONGEST: &str = "20";
 /// Interfaces of a lab are called after the node they lead to.
 const TO_FAR: &str = "n2";
 const TO_SENDER: &str = "n1";
+
+/// The port of pairs.
+const CAUGHT: u16 = 5_002;
 
 /// Pairs that are sent in one turn, and from one to the next.
 pub(super) const PAIRS: u64 = 100;
@@ -110,6 +113,13 @@ impl Arena {
         turn(command, contestant.name, cell.ip_size, last, interrupt)
     }
 
+    /// Catches what comes to the port of pairs.
+    pub(super) fn catcher(&self) -> Result<Catcher> {
+        let mut command = self.lab.on(Node::N2, "taskset");
+        command.args(["-c", FAR]).arg(sibling("cpace")?);
+        Catcher::start(command, CAUGHT)
+    }
+
     /// Two packets one after the other, by dwell's `engine` or by two sends in C.
     pub(super) fn pairs(
         &self,
@@ -120,17 +130,18 @@ impl Arena {
         let cell = Cell { mbits: 1, ip_size, of_frames: false };
         let (to, count) = (&self.ends.to, PAIRS.to_string());
         let Some(engine) = engine else {
-            let (port, payload) = (HOLE.to_string(), cell.payload().to_string());
+            let (port, payload) = (CAUGHT.to_string(), cell.payload().to_string());
             let gap = (PAIR_GAP_US * 1_000_000).to_string();
             let words = ["pair", to, &port, &payload, &gap, &count].map(str::to_owned);
             return turn(self.sender("cpace", &words)?, "C", ip_size, None, interrupt);
         };
-        let (url, size) = (format!("udp://{to}:{HOLE}"), format!("{ip_size}B"));
+        let (url, size) = (format!("udp://{to}:{CAUGHT}"), format!("{ip_size}B"));
         let gap = format!("{PAIR_GAP_US}us");
         let mut words = vec!["pace", &url, "--pattern", "pair", "--pairs", &count, "--gap", &gap];
         words.extend(["--size", &size, "--repeat", "1", "--engine", engine, "-q", "--json"]);
         if engine == "gso" {
-            words.push("--switch-offloads");
+            // The far end stamps: a tap at this one would set the packets further apart.
+            words.extend(["--switch-offloads", "--stamps", "user"]);
         }
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         turn(self.sender("dwell", &words)?, engine, ip_size, Some(2 * PAIRS), interrupt)

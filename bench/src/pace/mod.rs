@@ -163,7 +163,8 @@ fn compare_pairs(
     round: u64,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    let witness = arena.witness()?;
+    // A capture of each packet would take a good part of the time between two.
+    let catcher = arena.catcher()?;
     let mut turns = Vec::new();
     for size in PAIR_SIZES {
         for &(name, engine) in turned(&PAIRED, round as usize) {
@@ -174,7 +175,7 @@ fn compare_pairs(
             turns.push((name, size, turn));
         }
     }
-    let seen = witness.stop()?;
+    let seen = catcher.stop()?;
     measured.unseen += seen.dropped;
     for (name, size, turn) in turns {
         match turn.and_then(|turn| pair_gap(&turn.stamps(&seen)).context(name)) {

@@ -1,13 +1,16 @@
-//! The one witness by which all senders are judged: a capture at the far end of the link, whose
-//! stamps are the kernel's. It sits on the other core than the sender.
+//! The one witness by which all senders of a part are judged, at the far end of the link: a capture of
+//! trains, a socket that keeps pairs. Their stamps are the kernel's. They sit on the other core than the
+//! sender.
 
 use std::fs;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
+use super::grid::HEADERS;
 use crate::{Lab, Node, Server};
 
 /// Nanosecond stamps, the order of bytes of the machine that wrote it.
@@ -75,6 +78,36 @@ impl Witness {
     }
 }
 
+/// A socket that keeps what comes.
+pub(super) struct Catcher(Server);
+
+impl Catcher {
+    /// `cpace` is the C program, to be run at n2.
+    pub(super) fn start(mut cpace: Command, port: u16) -> Result<Self> {
+        cpace.args(["catch", &port.to_string()]);
+        Ok(Self(Server::start(cpace, Some("listening on"))?))
+    }
+
+    /// Ends it and takes what it says.
+    pub(super) fn stop(self) -> Result<Seen> {
+        let said = self.0.stop()?;
+        caught(&said).with_context(|| format!("cpace catch said: {said}"))
+    }
+}
+
+/// A line for each packet, its stamp and the bytes of its payload, and at last `0 dropped`.
+fn caught(said: &str) -> Option<Seen> {
+    let mut lines = said.lines().filter(|line| !line.starts_with("listening")).rev();
+    let dropped = lines.next()?.strip_suffix(" dropped")?.parse().ok()?;
+    let arrival = |line: &str| {
+        let (at, payload) = line.split_once(' ')?;
+        let size = payload.parse::<u32>().ok()?.checked_add(HEADERS)?;
+        Some(Arrival { at: at.parse().ok()?, size })
+    };
+    let arrivals: Option<Vec<_>> = lines.rev().map(arrival).collect();
+    Some(Seen { arrivals: arrivals?, dropped })
+}
+
 /// `12 packets dropped by kernel`.
 fn dropped(talk: &str) -> Option<u64> {
     let line = talk.lines().find(|line| line.contains("dropped by kernel"))?;
@@ -138,6 +171,16 @@ mod tests {
         let bytes = capture(MAGIC, &[(2, 5, 200)]);
         assert!(parse(&bytes[..bytes.len() - 1]).is_err());
         assert!(parse(&[]).is_err());
+    }
+
+    #[test]
+    fn packets_that_were_kept_have_their_stamps_and_whole_sizes() {
+        let seen = caught("listening on it\n5 172\n7 1472\n3 dropped\n").unwrap();
+        let arrival = |(at, size)| Arrival { at, size };
+        assert_eq!(seen.arrivals, [(5, 200), (7, 1_500)].map(arrival));
+        assert_eq!(seen.dropped, 3);
+        assert!(caught("listening on it\n5 172\n").is_none());
+        assert!(caught("5 x\n0 dropped\n").is_none());
     }
 
     #[test]
