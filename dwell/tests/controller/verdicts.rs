@@ -76,7 +76,7 @@ impl Drop for Burner {
 
 /// Where the sender is.
 const CPU: &str = "0";
-const PAIRS: usize = 3;
+const PAIRS: usize = 2;
 
 /// The sender has real-time priority, so that what else this machine does does not reach it, and runs
 /// without load are without load. What reaches it has to come at a higher priority. A train of
