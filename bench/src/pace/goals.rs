@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::contestant::{CONTESTANTS, FLOOR, JUDGED, SLEEPER};
 use super::gaps::Gaps;
 use super::grid::Cell;
+use super::limits::{Found, Place, misplaced};
 
 /// A rate that is kept is off by at most this.
 const KEPT: f64 = 0.01;
@@ -28,6 +29,10 @@ pub(super) struct Measured {
     pub(super) streams: BTreeMap<&'static str, BTreeMap<String, Vec<Gaps>>>,
     /// Median gap within pairs in nanoseconds, by sender and size.
     pub(super) pairs_ns: BTreeMap<&'static str, BTreeMap<u32, Vec<f64>>>,
+    /// Verdicts of runs behind limits and without one, run by run.
+    pub(super) found: Vec<Found>,
+    /// Runs that had to be.
+    pub(super) runs: u64,
     /// Peers that are not installed.
     pub(super) missing: Vec<&'static str>,
     /// Turns without a figure, and why.
@@ -46,6 +51,8 @@ pub(super) enum Part {
     Trains,
     /// The smallest gap of a pair
     Pairs,
+    /// What a node is found to measure behind a limit
+    Verdicts,
 }
 
 /// A goal, judged.
@@ -126,6 +133,13 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     let pairs = |name: &'static str| {
         worst(PAIR_SIZES.map(|size| (format!("{size} B"), measured.pair_ratio(name, size))))
     };
+    let verdicts = |goal, place, limited| {
+        let found = misplaced(&measured.found, measured.runs, place, limited);
+        let (value, worst) = found.unzip();
+        let reached = value == Some(0.0);
+        let part = Part::Verdicts;
+        Verdict { goal, part, value, limit: 0.0, reached, worst: worst.flatten() }
+    };
     let trains = |goal, found, limit| verdict(Part::Trains, goal, found, limit);
     vec![
         trains("median |gap error|: dwell / C spin", against(FLOOR, median_error), 1.2),
@@ -147,6 +161,9 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         trains("error of the first gap / (2 x that of the others + 0.1 us)", worst(first), 1.0),
         verdict(Part::Pairs, "gap of a pair: dwell xsk / two sends in C", pairs("xsk"), 0.6),
         verdict(Part::Pairs, "gap of a pair: dwell gso / two sends in C", pairs("gso"), 0.2),
+        verdicts("verdicts above a limit", Place::TooHigh, true),
+        verdicts("verdicts more than a step below a limit, or none", Place::TooLow, true),
+        verdicts("verdicts of at most 100 Mbit/s without a limit", Place::TooLow, false),
     ]
 }
 

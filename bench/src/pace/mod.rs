@@ -1,12 +1,14 @@
 //! dwell's trains beside iperf, D-ITG, mgen, trafgen and minimal C programs: how far the gaps between
 //! their packets are from what was asked, by one witness at the far end of a link. All contestants
-//! send every cell of the grid in every round, and medians over rounds are compared.
+//! send every cell of the grid in every round, and medians over rounds are compared. And the verdicts
+//! that `dwell run` comes to where the truth is known.
 
 mod arena;
 mod contestant;
 mod gaps;
 mod goals;
 mod grid;
+mod limits;
 mod report;
 mod witness;
 
@@ -23,6 +25,7 @@ use contestant::{CONTESTANTS, Contestant};
 use gaps::{Gaps, pair_gap};
 use goals::{Measured, PAIR_SIZES, Part, TWO_SENDS, judge};
 use grid::Cell;
+use limits::Experiment;
 
 /// Who sends pairs, and with which engine of dwell.
 const PAIRED: [(&str, Option<&str>); 4] =
@@ -32,7 +35,8 @@ const PAIRED: [(&str, Option<&str>); 4] =
 #[derive(Debug, clap::Parser)]
 #[command(name = "pace", version)]
 pub struct Args {
-    /// Rounds; each runs every contestant once at every size and rate
+    /// Rounds; each runs every contestant once at every size and rate, and the plans of verdicts
+    /// four times
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     rounds: u64,
@@ -43,6 +47,9 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 }
+
+/// Five rounds make twenty.
+const RUNS_OF_A_ROUND: u64 = 4;
 
 impl Args {
     fn measures(&self, part: Part) -> bool {
@@ -69,10 +76,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         eprintln!("not installed, judged without: {} (make setup)", missing.join(", "));
     }
     let interrupt = Interrupt::catch()?;
-    let arena = Arena::new(Lab::line(2)?, &present)?;
-    let mut measured = Measured { missing, ..Measured::default() };
-    let outcome = fill(&mut measured, &arena, &present, args, &interrupt);
-    drop(arena);
+    let runs = args.rounds * RUNS_OF_A_ROUND;
+    let mut measured = Measured { missing, runs, ..Measured::default() };
+    let mut outcome = Ok(());
+    if args.measures(Part::Trains) || args.measures(Part::Pairs) {
+        let arena = Arena::new(Lab::line(2)?, &present)?;
+        outcome = fill(&mut measured, &arena, &present, args, &interrupt);
+    }
+    if args.measures(Part::Verdicts) && outcome.is_ok() {
+        outcome = find_limits(&mut measured, &interrupt);
+    }
     let mut verdicts = judge(&measured);
     verdicts.retain(|verdict| args.measures(verdict.part));
     if args.json {
@@ -184,6 +197,23 @@ fn compare_pairs(
                 sizes.entry(size).or_default().push(gap);
             }
             Err(error) => drop(measured.failures.insert(format!("pairs: {error:#}"))),
+        }
+    }
+    Ok(())
+}
+
+/// Has the plans of verdicts run, each in labs of its own.
+fn find_limits(measured: &mut Measured, interrupt: &Interrupt) -> Result<()> {
+    let experiment = Experiment::new(interrupt)?;
+    for run in 1..=measured.runs {
+        if interrupt.came() {
+            break;
+        }
+        eprintln!("verdicts, run {run} of {}", measured.runs);
+        match experiment.verdicts() {
+            Ok(found) => measured.found.extend(found),
+            Err(_) if interrupt.came() => break,
+            Err(error) => drop(measured.failures.insert(format!("verdicts: {error:#}"))),
         }
     }
     Ok(())

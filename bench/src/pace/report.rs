@@ -1,12 +1,14 @@
 //! What is printed of the comparison: goals first, then the whole grid.
 
 use std::array;
+use std::collections::BTreeMap;
 
 use super::arena::PAIRS;
 use super::contestant::CONTESTANTS;
 use super::gaps::Gaps;
 use super::goals::{Measured, PAIR_SIZES, Verdict, median, median_error};
 use super::grid::Cell;
+use super::limits::{Found, Place};
 use crate::{Machine, Table};
 
 /// Prints all tables.
@@ -44,6 +46,9 @@ pub(super) fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]
         }
         println!("{table}");
     }
+    if !measured.found.is_empty() {
+        print_found(measured);
+    }
     if !measured.missing.is_empty() {
         println!("not installed, judged without: {}", measured.missing.join(", "));
     }
@@ -52,6 +57,30 @@ pub(super) fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]
     }
     for failure in &measured.failures {
         println!("not measured: {failure}");
+    }
+}
+
+/// A row for each limit and size and whatever was found there; then why what is wrong was found.
+fn print_found(measured: &Measured) {
+    let mut times: BTreeMap<_, (&Found, u64)> = BTreeMap::new();
+    for found in &measured.found {
+        let limit = found.limit_mbits.unwrap_or(u32::MAX);
+        times.entry((limit, found.ip_size, found.largest_rate_bps)).or_insert((found, 0)).1 += 1;
+    }
+    let heading = format!("times of {}", measured.runs);
+    let mut table = Table::new(["found behind a limit", "verdict", &heading, ""]);
+    for (found, times) in times.values() {
+        let word = match found.place() {
+            Place::Right => "",
+            Place::TooLow => "too low",
+            Place::TooHigh => "too high",
+        };
+        table.row([found.cell(), found.rate(), times.to_string(), word.to_owned()]);
+    }
+    println!("{table}");
+    for found in measured.found.iter().filter(|found| found.place() != Place::Right) {
+        let reason = found.reason.as_deref().unwrap_or("all rates are accurate");
+        println!("{}: {}: {reason}", found.cell(), found.rate());
     }
 }
 

@@ -18,3 +18,4 @@ mod rootless;
 mod samples;
 mod schemas;
 mod upkeep;
+mod verdicts;

@@ -1,0 +1,328 @@
+//! What a node is found to measure behind a limit: `dwell run` of a plan over links that tbf holds to
+//! a rate, and over one without a limit. The truth is known there, so the verdicts can be judged: at
+//! a limit, never above it, and at most one step of S2's rates below it.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use crate::lab::sibling;
+use crate::{Interrupt, finish};
+
+/// Rates of tbf in Mbit/s; `None` is a link without it.
+const LIMITS: [Option<u32>; 4] = [Some(10), Some(50), Some(100), None];
+/// Bytes of the IP packet.
+const SIZES: [u32; 3] = [200, 576, 1_500];
+/// S2's rates in Mbit/s, in which verdicts go up and down.
+const STEPS: [u32; 6] = [1, 5, 10, 50, 100, 1_000];
+/// Without a limit a verdict has to be above this, in Mbit/s.
+const AT_LEAST: u32 = 100;
+const MBIT: u64 = 1_000_000;
+
+/// Behind each limit it, the step below and the step above it. Trains of the slow rates are as short
+/// as a 95th percentile allows, and those of the fast ones many, as they take no time.
+const BEHIND: &str = r#"
+version = 1
+name = "behind-limits"
+
+[topology]
+lab = "line:2"
+link = { rate = "10Mbit/s", mechanism = "tbf" }
+
+[pace]
+from = "n1"
+to = "n2"
+engine = "sleep-spin"
+count = 50
+repeat = 40
+pause = "3ms"
+
+[matrix]
+"topology.link.rate" = ["10Mbit/s", "50Mbit/s", "100Mbit/s"]
+size = ["200B", "576B", "1500B"]
+rate = ["5Mbit/s", "10Mbit/s", "50Mbit/s"]
+
+[[constraint]]
+when = { "topology.link.rate" = "50Mbit/s" }
+matrix = { rate = ["10Mbit/s", "50Mbit/s", "100Mbit/s"] }
+
+[[constraint]]
+when = { "topology.link.rate" = "100Mbit/s" }
+matrix = { rate = ["50Mbit/s", "100Mbit/s", "1Gbit/s"] }
+
+[[constraint]]
+when = { rate = "10Mbit/s" }
+matrix = { repeat = [25] }
+
+[[constraint]]
+when = { "topology.link.rate" = "10Mbit/s" }
+matrix = { count = [21], repeat = [25] }
+"#;
+
+/// S2 has no rate between 100 and 1000 Mbit/s, and a gap of 200 B at the latter, 1.6 us, is what one
+/// send takes.
+const WITHOUT: &str = r#"
+version = 1
+name = "without-a-limit"
+
+[topology]
+lab = "line:2"
+
+[pace]
+from = "n1"
+to = "n2"
+engine = "sleep-spin"
+count = 50
+repeat = 100
+pause = "3ms"
+
+[matrix]
+size = ["200B", "576B", "1500B"]
+rate = ["100Mbit/s", "125Mbit/s", "1Gbit/s"]
+"#;
+
+/// A verdict of one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Found {
+    /// What tbf let through, in Mbit/s; `None` without it.
+    pub(super) limit_mbits: Option<u32>,
+    pub(super) ip_size: u32,
+    /// As `dwell show --json` has it: 0 where not even the smallest rate is kept, `None` where
+    /// nobody can tell.
+    pub(super) largest_rate_bps: Option<u64>,
+    /// Why it is not larger.
+    pub(super) reason: Option<String>,
+}
+
+/// How a verdict lies to the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Right,
+    /// More than a step below the limit, or no verdict.
+    TooLow,
+    TooHigh,
+}
+
+impl Found {
+    pub(super) fn place(&self) -> Place {
+        let Some(limit) = self.limit_mbits else {
+            let above = self.largest_rate_bps > Some(u64::from(AT_LEAST) * MBIT);
+            return if above { Place::Right } else { Place::TooLow };
+        };
+        let below = STEPS.iter().rev().find(|step| **step < limit).copied().unwrap_or(0);
+        let [limit, below] = [limit, below].map(|mbits| Some(u64::from(mbits) * MBIT));
+        if self.largest_rate_bps > limit {
+            Place::TooHigh
+        } else if self.largest_rate_bps < below {
+            Place::TooLow
+        } else {
+            Place::Right
+        }
+    }
+
+    /// Where it was found.
+    pub(super) fn cell(&self) -> String {
+        let limit = self.limit_mbits.map(|limit| format!("{limit} Mbit/s"));
+        format!("{}, {} B", limit.as_deref().unwrap_or("no limit"), self.ip_size)
+    }
+
+    /// The rate in words.
+    pub(super) fn rate(&self) -> String {
+        match self.largest_rate_bps {
+            Some(0) => "not the slowest".to_owned(),
+            Some(bps) => format!("{} Mbit/s", bps / MBIT),
+            None => "cannot tell".to_owned(),
+        }
+    }
+}
+
+/// How many verdicts lie where they must not, in all of `runs` runs, and where most of them are.
+/// `None` if a verdict is missing.
+pub(super) fn misplaced(
+    found: &[Found],
+    runs: u64,
+    place: Place,
+    limited: bool,
+) -> Option<(f64, Option<String>)> {
+    let mut total = 0;
+    let mut worst: Option<(usize, String)> = None;
+    for limit in LIMITS.into_iter().filter(|limit| limit.is_some() == limited) {
+        for size in SIZES {
+            let here = || found.iter().filter(|f| f.limit_mbits == limit && f.ip_size == size);
+            if runs == 0 || here().count() as u64 != runs {
+                return None;
+            }
+            let misses = here().filter(|found| found.place() == place).count();
+            total += misses;
+            if misses > worst.as_ref().map_or(0, |(most, _)| *most) {
+                worst = here().next().map(|found| (misses, found.cell()));
+            }
+        }
+    }
+    Some((total as f64, worst.map(|(_, cell)| cell)))
+}
+
+/// The plans, where their runs are kept, and who runs them.
+pub(super) struct Experiment<'a> {
+    home: TempDir,
+    interrupt: &'a Interrupt,
+}
+
+impl<'a> Experiment<'a> {
+    pub(super) fn new(interrupt: &'a Interrupt) -> Result<Self> {
+        let home = tempfile::tempdir().context("cannot make a directory for the runs")?;
+        Ok(Self { home, interrupt })
+    }
+
+    /// Runs both plans once.
+    pub(super) fn verdicts(&self) -> Result<Vec<Found>> {
+        let mut found = self.run("behind.toml", BEHIND)?;
+        found.extend(self.run("without.toml", WITHOUT)?);
+        Ok(found)
+    }
+
+    fn run(&self, name: &str, plan: &str) -> Result<Vec<Found>> {
+        let plan_file = self.home.path().join(name);
+        fs::write(&plan_file, plan).context("cannot write the plan")?;
+        let mut run = self.command("run")?;
+        run.arg(&plan_file).arg("--quiet");
+        self.said(run)?;
+        let mut show = self.command("show")?;
+        show.arg("last");
+        parse(&self.said(show)?)
+    }
+
+    fn command(&self, name: &str) -> Result<Command> {
+        let mut command = Command::new(sibling("dwell")?);
+        command.args([name, "--json", "--data"]).arg(self.home.path().join("data"));
+        Ok(command)
+    }
+
+    fn said(&self, command: Command) -> Result<String> {
+        let what = command.get_args().next().unwrap_or_default().to_string_lossy().into_owned();
+        let finished = finish(command, self.interrupt)?;
+        ensure!(finished.status.success(), "dwell {what}: {}", finished.status);
+        Ok(finished.stdout)
+    }
+}
+
+/// What `dwell show --json` prints (dwell.run/1), as far as it matters here.
+fn parse(shown: &str) -> Result<Vec<Found>> {
+    #[derive(Deserialize)]
+    struct Run {
+        verdicts: Vec<Verdict>,
+    }
+    #[derive(Deserialize)]
+    struct Verdict {
+        ip_size: u32,
+        parameters: Parameters,
+        largest_rate_bps: Option<u64>,
+        reason: Option<String>,
+    }
+    #[derive(Deserialize)]
+    struct Parameters {
+        #[serde(rename = "topology.link.rate")]
+        rate: Option<String>,
+    }
+    let run: Run = serde_json::from_str(shown).context("cannot read what dwell show printed")?;
+    let found = |verdict: Verdict| {
+        let limit = |rate: String| {
+            let mbits = rate.strip_suffix("Mbit/s").and_then(|number| number.parse().ok());
+            mbits.with_context(|| format!("a limit of {rate}, which no plan here has"))
+        };
+        let Verdict { ip_size, parameters, largest_rate_bps, reason } = verdict;
+        let limit_mbits = parameters.rate.map(limit).transpose()?;
+        Ok(Found { limit_mbits, ip_size, largest_rate_bps, reason })
+    };
+    run.verdicts.into_iter().map(found).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(limit_mbits: Option<u32>, mbits: Option<u64>) -> Found {
+        let largest_rate_bps = mbits.map(|mbits| mbits * MBIT);
+        Found { limit_mbits, ip_size: 200, largest_rate_bps, reason: None }
+    }
+
+    /// One verdict of each limit and size: what is true.
+    fn right() -> Vec<Found> {
+        let of = |limit: Option<u32>| {
+            SIZES.map(|ip_size| Found {
+                ip_size,
+                ..found(limit, Some(limit.map_or(1_000, u64::from)))
+            })
+        };
+        LIMITS.into_iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn a_verdict_may_be_the_limit_or_a_step_below_it_and_nothing_else() {
+        let place = |limit, mbits| found(limit, mbits).place();
+        for (limit, right) in [(10, [5, 10]), (50, [10, 50]), (100, [50, 100])] {
+            for mbits in right {
+                assert_eq!(place(Some(limit), Some(mbits)), Place::Right, "{limit} {mbits}");
+            }
+        }
+        assert_eq!(place(Some(10), Some(50)), Place::TooHigh);
+        assert_eq!(place(Some(50), Some(5)), Place::TooLow);
+        assert_eq!(place(Some(10), Some(0)), Place::TooLow);
+        assert_eq!(place(None, Some(100)), Place::TooLow);
+        assert_eq!(place(None, Some(125)), Place::Right);
+    }
+
+    #[test]
+    fn no_verdict_is_too_low_and_never_too_high() {
+        for limit in LIMITS {
+            assert_eq!(found(limit, None).place(), Place::TooLow);
+        }
+    }
+
+    #[test]
+    fn the_cell_with_most_misses_is_named_and_those_without_a_limit_count_apart() {
+        let mut all = right();
+        assert_eq!(misplaced(&all, 1, Place::TooHigh, true), Some((0.0, None)));
+        all.extend(right());
+        all[4].largest_rate_bps = Some(100 * MBIT);
+        all[5].largest_rate_bps = Some(100 * MBIT);
+        all[17].largest_rate_bps = Some(100 * MBIT);
+        let above = misplaced(&all, 2, Place::TooHigh, true);
+        assert_eq!(above, Some((3.0, Some("50 Mbit/s, 1500 B".to_owned()))));
+        assert_eq!(misplaced(&all, 2, Place::TooLow, false), Some((0.0, None)));
+        all[9].largest_rate_bps = None;
+        let low = misplaced(&all, 2, Place::TooLow, false);
+        assert_eq!(low, Some((1.0, Some("no limit, 200 B".to_owned()))));
+    }
+
+    #[test]
+    fn a_verdict_that_is_missing_leaves_nothing_to_judge() {
+        let mut all = right();
+        assert_eq!(misplaced(&all, 2, Place::TooHigh, true), None);
+        all.remove(0);
+        assert_eq!(misplaced(&all, 1, Place::TooHigh, true), None);
+        assert_eq!(misplaced(&[], 0, Place::TooHigh, true), None);
+    }
+
+    #[test]
+    fn verdicts_are_read_with_the_limit_they_were_found_behind() {
+        let shown = r#"{"verdicts": [
+            {"ip_size": 200, "parameters": {"topology.link.rate": "50Mbit/s"},
+             "largest_rate_bps": 10000000, "reason": "50Mbit/s: inaccurate"},
+            {"ip_size": 576, "parameters": {}, "largest_rate_bps": null, "reason": null}]}"#;
+        let read = parse(shown).unwrap();
+        let reason = Some("50Mbit/s: inaccurate".to_owned());
+        assert_eq!(read[0], Found { reason, ..found(Some(50), Some(10)) });
+        assert_eq!(read[1], Found { ip_size: 576, ..found(None, None) });
+        assert!(
+            parse(
+                r#"{"verdicts": [{"ip_size": 1, "parameters":
+            {"topology.link.rate": "fast"}}]}"#
+            )
+            .is_err()
+        );
+    }
+}

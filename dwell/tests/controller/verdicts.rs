@@ -1,0 +1,124 @@
+//! What a node is found to measure: no more than a limit lets through, and no more under load than
+//! without it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+use crate::fixture::{DWELL, Place, as_root, skip};
+
+/// One test's load is not for the other test's sender.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+const MBIT: u64 = 1_000_000;
+
+/// The size and the verdict of every sender of a run, in bit/s.
+fn verdicts(place: &Place, plan: &str) -> Vec<(u64, Option<u64>)> {
+    let output = place.dwell(&["run", plan, "--quiet", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let shown = place.json(&["show", "last"]);
+    let of = |verdict: &Value| {
+        println!("{verdict}");
+        (verdict["ip_size"].as_u64().unwrap(), verdict["largest_rate_bps"].as_u64())
+    };
+    shown["verdicts"].as_array().unwrap().iter().map(of).collect()
+}
+
+#[test]
+fn behind_a_limit_of_10_mbit_no_size_is_found_to_measure_more() {
+    if !as_root() {
+        return;
+    }
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new();
+    let plan = place.write(
+        "limit.toml",
+        "version = 1\nname = \"limit\"\n\
+         [topology]\nlab = \"line:2\"\nlink = { rate = \"10Mbit/s\", mechanism = \"tbf\" }\n\
+         [pace]\nfrom = \"n1\"\nto = \"n2\"\nengine = \"sleep-spin\"\ncount = 21\npause = \"3ms\"\n\
+         [matrix]\nsize = [\"200B\", \"576B\", \"1500B\"]\n\
+         rate = [\"5Mbit/s\", \"10Mbit/s\", \"50Mbit/s\"]\n",
+    );
+    let found = verdicts(&place, &plan);
+    let sizes: Vec<u64> = found.iter().map(|(size, _)| *size).collect();
+    assert_eq!(sizes, [200, 576, 1_500]);
+    assert!(found.iter().all(|(_, rate)| *rate <= Some(10 * MBIT)), "{found:?}");
+    // Half of all trains would have to be disturbed at 5 Mbit/s already, at every size.
+    assert!(found.iter().any(|(_, rate)| *rate >= Some(5 * MBIT)), "{found:?}");
+    place.assert_nothing_is_left();
+}
+
+/// A load that ends with its test.
+struct Burner(Child);
+
+impl Burner {
+    /// Has the sender's CPU for 5 ms of every 10, ahead of a sender at real-time priority too; `None`
+    /// where that priority is refused.
+    fn start() -> Option<Self> {
+        let mut command = Command::new("chrt");
+        command.args(["--fifo", "50", DWELL, "load", "cpu", "--cpu", CPU, "--level", "50%"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut burner = Self(command.spawn().ok()?);
+        let mut line = String::new();
+        BufReader::new(burner.0.stderr.take()?).read_line(&mut line).unwrap();
+        line.contains("burning").then_some(burner)
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where the sender is.
+const CPU: &str = "0";
+const PAIRS: usize = 2;
+
+/// The sender has real-time priority, so that what else this machine does does not reach it, and runs
+/// without load are without load. What reaches it has to come at a higher priority. A train of
+/// 1500 B at 10 Mbit/s takes 24 ms, so that every train, wherever it begins, is held up more than
+/// twice: two of 20 gaps are what a 95th percentile cannot pass over.
+#[test]
+fn a_loaded_machine_is_found_to_measure_less_and_never_more() {
+    if !as_root() {
+        return;
+    }
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new();
+    let plan = place.write(
+        "load.toml",
+        &format!(
+            "version = 1\nname = \"load\"\n[topology]\nlab = \"line:2\"\n[nodes.n1]\ncpu = {CPU}\n\
+             [pace]\nfrom = \"n1\"\nto = \"n2\"\nengine = \"sleep-spin\"\nsize = \"1500B\"\n\
+             scheduling = \"fifo\"\ncount = 21\npause = \"3ms\"\n\
+             [matrix]\nrate = [\"10Mbit/s\", \"100Mbit/s\", \"1Gbit/s\"]\n"
+        ),
+    );
+    let Some(burner) = Burner::start() else {
+        return skip("no load ahead of real-time threads is allowed here");
+    };
+    drop(burner);
+    let mut pairs = Vec::new();
+    for pair in 0..PAIRS {
+        let measure = |loaded: bool| {
+            let _burner = loaded.then(|| Burner::start().unwrap());
+            let found = verdicts(&place, &plan);
+            assert_eq!(found.len(), 1, "{found:?}");
+            found[0].1
+        };
+        // Each comes first in turn.
+        let first = measure(pair % 2 == 0);
+        let second = measure(pair % 2 != 0);
+        pairs.push(if pair % 2 == 0 { (second, first) } else { (first, second) });
+    }
+    // No verdict is below every rate, and none of the rates is no more than that.
+    let at_least = |rate: &Option<u64>| rate.unwrap_or(0);
+    let never_more = pairs.iter().all(|(idle, loaded)| at_least(loaded) <= at_least(idle));
+    let once_less = pairs.iter().any(|(idle, loaded)| at_least(loaded) < at_least(idle));
+    assert!(never_more && once_less, "idle and loaded: {pairs:?}");
+    place.assert_nothing_is_left();
+}
