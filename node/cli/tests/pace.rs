@@ -152,6 +152,41 @@ fn the_best_engine_is_found_by_measuring_and_the_reason_is_told() {
 }
 
 #[test]
+fn a_stop_while_engines_are_measured_says_that_none_was_chosen() {
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("udp://{}", far.local_addr().unwrap());
+    let mut command = Command::new(DWELL);
+    // A gap is a second: nothing is chosen soon.
+    command.args(["pace", &url, "--rate", "1kbit/s", "--size", "125B", "--json", "-q"]);
+    let server = Server::ready(command, "", 0);
+    far.recv(&mut [0; 125]).unwrap();
+    let output = server.stop();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let found = json(&output);
+    assert_eq!(found["values"]["packets"], value!(0), "{found:#}");
+    assert_eq!(found["parameters"]["engine_used"], "auto");
+    assert!(found["engine"].as_str().unwrap().contains("none was chosen"), "{found:#}");
+    let said = found["trust"]["warnings"].to_string();
+    assert!(said.contains("before the first packet"), "{said}");
+}
+
+#[test]
+fn beside_a_sink_what_was_sent_to_choose_is_not_what_arrived() {
+    let (server, url) = sink();
+    let found = pace(&url, &["--rate", "50Mbit/s", "--size", "576B", "--repeat", "3", "--sink"]);
+    let packets = &found["packets"];
+    assert_eq!((&packets["sent"], &packets["received"]), (&value!(150), &value!(150)));
+    assert_eq!(packets["reordered"], value!(0));
+    // No engine is without stamps here that works over loopback.
+    assert!(!found["engine"].as_str().unwrap().contains("by the sink's stamps"), "{found:#}");
+    let user = ["--rate", "50Mbit/s", "--size", "576B", "--repeat", "3", "--sink", "--stamps"];
+    let found = pace(&url, &[&user[..], &["user"]].concat());
+    assert!(found["engine"].as_str().unwrap().contains("by the sink's stamps"), "{found:#}");
+    assert_eq!(found["packets"]["received"], value!(150));
+    drop(server);
+}
+
+#[test]
 fn what_cannot_be_carried_out_says_what_would_be_right() {
     let directory = tempfile::tempdir().unwrap();
     let gaps = directory.path().join("gaps");

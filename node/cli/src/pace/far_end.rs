@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
@@ -67,12 +68,12 @@ impl FarEnd {
         Ok(Self { stream, same_clock, rung })
     }
 
-    /// What has arrived, once `expected` packets have or no more come.
-    pub(super) fn arrivals(&mut self, expected: usize) -> io::Result<Arrivals> {
+    /// What has arrived of the packets of these numbers, once `expected` of them have or no more come.
+    pub(super) fn arrivals(&mut self, of: Range<u64>, expected: usize) -> io::Result<Arrivals> {
         let start = monotonic();
         let (mut last, mut news) = (0, start);
         loop {
-            let found = self.ask()?;
+            let found = self.ask(&of)?;
             let now = monotonic();
             if found.len() > last {
                 (last, news) = (found.len(), now);
@@ -84,7 +85,7 @@ impl FarEnd {
         }
     }
 
-    fn ask(&mut self) -> io::Result<Arrivals> {
+    fn ask(&mut self, of: &Range<u64>) -> io::Result<Arrivals> {
         writeln!(self.stream.get_mut(), "stamps")?;
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the sink answered nonsense");
         let count: usize = line(&mut self.stream)?.parse().map_err(|_| wrong())?;
@@ -96,8 +97,10 @@ impl FarEnd {
         for _ in 0..count {
             self.stream.read_exact(&mut stamp)?;
             let (id, at) = parse(stamp);
-            // A packet that came twice came first when it came first.
-            found.entry(id).or_insert(at);
+            if of.contains(&id) {
+                // A packet that came twice came first when it came first.
+                found.entry(id).or_insert(at);
+            }
         }
         Ok(found)
     }

@@ -95,15 +95,15 @@ impl Plan {
     pub(super) fn longest(&self) -> usize {
         self.departures.trains().iter().map(std::iter::ExactSizeIterator::len).max().unwrap_or(0)
     }
+}
 
-    /// How long the longest train takes.
-    pub(super) fn train_time(&self) -> Nanos {
-        let time = |train: &[Nanos]| match train {
-            [first, .., last] => *last - *first,
-            _ => Nanos::ZERO,
-        };
-        self.departures.by_train().map(time).max().unwrap_or_default()
-    }
+/// How long the longest train takes.
+pub(super) fn train_time(departures: &Departures) -> Nanos {
+    let time = |train: &[Nanos]| match train {
+        [first, .., last] => *last - *first,
+        _ => Nanos::ZERO,
+    };
+    departures.by_train().map(time).max().unwrap_or_default()
 }
 
 fn pattern(job: &PaceJob, size: &PacketSize) -> Result<Pattern, Failure> {

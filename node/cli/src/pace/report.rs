@@ -180,6 +180,10 @@ fn parameters(
 fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outcome) -> Vec<String> {
     let mut warnings = Vec::new();
     let counts = recorder.counts;
+    if counts.sent + counts.failed == 0 {
+        warnings
+            .push("stopped before the first packet that counts: nothing was measured".to_owned());
+    }
     if let Some(why) = &outcome.unsent {
         warnings.push(format!("{} packets could not be sent: {why}", counts.failed));
     }
