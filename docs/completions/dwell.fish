@@ -136,7 +136,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_su
 train\t'Packets at a constant rate'
 poisson\t'Packets as by a Poisson process'"
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l from -d 'Replay the gaps of this file in place of a pattern: one a line, like 12.5us, or nanoseconds' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l size -d 'Size of the IP packet [default: 1500B]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l size -d 'Size of the IP packet [default: 1500B, or what the way takes in one piece if that is less]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l payload-size -d 'Size of the UDP payload instead' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l frame-size -d 'Size of the Ethernet frame without its check sequence instead' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l pairs -d 'Pairs to send' -r
@@ -157,7 +157,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_su
 other\t'Like every ordinary program'
 fifo\t'Before all ordinary programs; exit 4 where not allowed'"
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l samples -d 'Write every stamp of every packet to this file, for `dwell import`' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l bypass -d 'packet-ring: go past the queueing discipline, and past a rate limit there'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l bypass -d 'Go past the queueing discipline, and past a rate limit there: needs --engine packet-ring'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l switch-offloads -d 'gso: switch off segmentation offload of the outgoing interface while packets are sent, and on again'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l sink -d '`dwell pace sink` listens at the URL: take its stamps where there are none here, and say what was lost'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'

@@ -430,7 +430,7 @@ mod tests {
         let job = Job::Pace(Box::new(PaceJob {
             target: "udp://n2:5001".into(),
             pattern,
-            size: PaceSize::Frame(Bytes(1_514)),
+            size: Some(PaceSize::Frame(Bytes(1_514))),
             engine: PaceEngine::SleepSpin,
             bypass: false,
             switch_offloads: true,

@@ -65,7 +65,7 @@ pub struct PacePlan {
     /// What Poisson gaps are drawn by.
     #[serde(default = "first")]
     pub seed: u64,
-    /// Raw engines go past the queueing discipline.
+    /// The engine, which must be the packet ring, goes past the queueing discipline.
     #[serde(default)]
     pub bypass: bool,
     /// The far end stamps the packets, and tells what was lost.
@@ -249,6 +249,13 @@ impl PacePlan {
         if self.job_pattern().is_none() {
             let what = "a train needs a rate, like \"10Mbit/s\"; only pairs have none";
             return wrong("rate", what.into());
+        }
+        if self.bypass && self.engine != PaceEngine::PacketRing {
+            let what = format!(
+                "pace.bypass needs pace.engine = \"packet-ring\", not \"{}\"",
+                self.engine.name()
+            );
+            return wrong("bypass", what);
         }
         use dwell_engine::departures::{LONGEST, MOST_PACKETS};
         let (packets, time) = self.extent();

@@ -23,7 +23,7 @@ pub struct Asked {
     /// The nominal gap in nanoseconds: that of the rate, or the mean where gaps differ; 0 in pairs.
     pub gap: f64,
     /// A packet that leaves more than this after it was due has missed its deadline; `None`: one
-    /// nominal gap, because then the next one was due already.
+    /// nominal gap, because then the next one was due already; of pairs, none.
     pub deadline: Option<Nanos>,
     /// Whether due and left are on one clock. Where they are not (stamps of another host), gaps have
     /// figures, and errors of the schedule have none.

@@ -66,7 +66,7 @@ pub use metric::Metric;
 pub use moments::extremes;
 pub use part::{Part, Parts};
 pub use path::{PathDelays, Place, PlaceFigures};
-pub use percentile::{percentile, percentile_of_sorted, percentiles};
+pub use percentile::{median, percentile, percentile_of_sorted, percentiles};
 pub use rank_test::{RankTest, mann_whitney};
 pub use round_trip::{Packets, RoundTrip};
 pub use shift::Shift;

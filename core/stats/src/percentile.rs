@@ -24,6 +24,12 @@ pub fn percentile_of_sorted(sorted: &[i64], quantile: Quantile) -> Option<Nanos>
     Some(Nanos(sorted[rank as usize - 1]))
 }
 
+/// The nearest-rank median of values in any order, also of a single one; `None` of nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let rank = values.len().div_ceil(2).checked_sub(1)?;
+    Some(*values.to_vec().select_nth_unstable_by(rank, f64::total_cmp).1)
+}
+
 /// The value of `rank`, counted from 1; leaves the values in another order.
 pub(crate) fn ranked(values: &mut [i64], rank: usize) -> i64 {
     *values.select_nth_unstable(rank - 1).1
@@ -34,6 +40,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_median_is_one_of_the_values_and_of_two_the_lower() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[2.0, 1.0]), Some(1.0));
+        assert_eq!((median(&[7.0]), median(&[])), (Some(7.0), None));
+    }
 
     proptest! {
         #[test]

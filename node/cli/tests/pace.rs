@@ -139,6 +139,13 @@ fn pairs_say_which_capacity_their_gap_measures() {
     // The frame is what was named, so it is what a rate counts.
     assert!((capacity * smallest / (1_514.0 * 8e9) - 1.0).abs() < 1e-9, "{values}");
     assert_eq!(found["metrics"]["gap_ns"]["count"], value!(25), "{found:#}");
+    // The first packets are late or not; the second ones have the gap.
+    let errors = &found["metrics"]["schedule_error_ns"];
+    assert_eq!(errors["count"], value!(25), "{found:#}");
+    assert!(errors["min"].as_i64().unwrap() > 0, "{errors}");
+    assert_eq!(found["parameters"]["late_ns"], value!(1e6), "until the next pair");
+    let missed = values["missed_deadlines"].as_f64().unwrap();
+    assert_eq!(missed > 0.0, errors["max"].as_i64().unwrap() > 1_000_000, "{errors} {missed}");
 }
 
 #[test]
@@ -152,6 +159,41 @@ fn the_best_engine_is_found_by_measuring_and_the_reason_is_told() {
 }
 
 #[test]
+fn a_stop_while_engines_are_measured_says_that_none_was_chosen() {
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("udp://{}", far.local_addr().unwrap());
+    let mut command = Command::new(DWELL);
+    // A gap is a second: nothing is chosen soon.
+    command.args(["pace", &url, "--rate", "1kbit/s", "--size", "125B", "--json", "-q"]);
+    let server = Server::ready(command, "", 0);
+    far.recv(&mut [0; 125]).unwrap();
+    let output = server.stop();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let found = json(&output);
+    assert_eq!(found["values"]["packets"], value!(0), "{found:#}");
+    assert_eq!(found["parameters"]["engine_used"], "auto");
+    assert!(found["engine"].as_str().unwrap().contains("none was chosen"), "{found:#}");
+    let said = found["trust"]["warnings"].to_string();
+    assert!(said.contains("before the first packet"), "{said}");
+}
+
+#[test]
+fn beside_a_sink_what_was_sent_to_choose_is_not_what_arrived() {
+    let (server, url) = sink();
+    let found = pace(&url, &["--rate", "50Mbit/s", "--size", "576B", "--repeat", "3", "--sink"]);
+    let packets = &found["packets"];
+    assert_eq!((&packets["sent"], &packets["received"]), (&value!(150), &value!(150)));
+    assert_eq!(packets["reordered"], value!(0));
+    // No engine is without stamps here that works over loopback.
+    assert!(!found["engine"].as_str().unwrap().contains("by the sink's stamps"), "{found:#}");
+    let user = ["--rate", "50Mbit/s", "--size", "576B", "--repeat", "3", "--sink", "--stamps"];
+    let found = pace(&url, &[&user[..], &["user"]].concat());
+    assert!(found["engine"].as_str().unwrap().contains("by the sink's stamps"), "{found:#}");
+    assert_eq!(found["packets"]["received"], value!(150));
+    drop(server);
+}
+
+#[test]
 fn what_cannot_be_carried_out_says_what_would_be_right() {
     let directory = tempfile::tempdir().unwrap();
     let gaps = directory.path().join("gaps");
@@ -159,7 +201,7 @@ fn what_cannot_be_carried_out_says_what_would_be_right() {
     let gaps = gaps.to_str().unwrap();
     let url = "udp://127.0.0.1:9";
     let rate = ["--rate", "10Mbit/s"];
-    let cases: [(&[&str], i32, &str); 11] = [
+    let cases: [(&[&str], i32, &str); 16] = [
         (&[url], 2, "--rate"),
         (&["tcp://127.0.0.1:9", "--pattern", "pair"], 2, "udp:// only"),
         (&[url, rate[0], rate[1], "--size", "30B"], 2, "at least 44B"),
@@ -169,7 +211,12 @@ fn what_cannot_be_carried_out_says_what_would_be_right() {
         (&[url, rate[0], rate[1], "--count", "1"], 2, "--count"),
         (&[url, rate[0], rate[1], "--count", "4000000000"], 2, "at most 10000000"),
         (&[url, rate[0], rate[1], "--engine", "magic"], 2, "sleep-spin"),
+        (&[url, rate[0], rate[1], "--bypass"], 2, "--engine packet-ring"),
+        (&[url, rate[0], rate[1], "--bypass", "--engine", "spin"], 2, "--engine packet-ring"),
         (&[url, "--from", gaps], 2, "line 3"),
+        (&[url, "--from", gaps, rate[0], rate[1]], 2, "cannot be used with '--rate"),
+        (&[url, "--from", gaps, "--gap", "1ms"], 2, "cannot be used with '--gap"),
+        (&[url, "--from", gaps, "--count", "5"], 2, "cannot be used with '--count"),
         (&[url, rate[0], rate[1], "--sink"], 1, "dwell pace sink"),
     ];
     for (arguments, exit, says) in cases {

@@ -3,6 +3,10 @@
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
+/// The port of the discard protocol (RFC 863): nobody listens there, or does nothing with what comes. A packet
+/// to it makes the kernel find out its next hop.
+pub(crate) const DISCARD: u16 = 9;
+
 /// An address of IP in the kernel's form, with its length. The larger of the two forms is room for
 /// both; the kernel cuts what does not fit, such as an address of another family.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 
@@ -151,6 +151,20 @@ pub fn index_towards(peer: SocketAddr) -> io::Result<Option<u32>> {
     }))
 }
 
+/// The largest IP packet that the route to `peer` takes, in bytes, where the routing table says one or
+/// the kernel has learnt it of the way (RFC 1191, RFC 8201); asks no driver anything.
+pub fn path_mtu(peer: SocketAddr) -> io::Result<Option<u32>> {
+    let attributes = route(peer)?.into_iter().flat_map(|route| route.attributes);
+    let metrics = attributes.flat_map(|attribute| match attribute {
+        RouteAttribute::Metrics(metrics) => metrics,
+        _ => Vec::new(),
+    });
+    Ok(metrics.into_iter().find_map(|metric| match metric {
+        RouteMetric::Mtu(mtu) => Some(mtu),
+        _ => None,
+    }))
+}
+
 /// The route that packets to `peer` take now.
 pub(crate) fn route(peer: SocketAddr) -> io::Result<Option<RouteMessage>> {
     let mut route = RouteMessage::default();
@@ -218,6 +232,12 @@ impl Interface {
     fn active(&self, which: &[&str]) -> Option<Vec<&str>> {
         let offloads = self.offloads.as_ref()?.iter().map(String::as_str);
         Some(offloads.filter(|offload| which.contains(offload)).collect())
+    }
+
+    /// Whether it ends in a program (drivers/net/tun.c, of tun and of tap): what leaves by it is stamped
+    /// as it is handed to that, before any limit that the link has. `false` where that cannot be found out.
+    pub fn ends_in_a_program(&self) -> bool {
+        self.driver.as_deref() == Some("tun")
     }
 
     /// Whether its driver says that the card stamps packets both ways.

@@ -29,7 +29,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan) -> Servers {
     let sender = PaceJob {
         target: format!("udp://{}:{port}", pace.to),
         pattern,
-        size,
+        size: Some(size),
         engine: pace.engine,
         bypass: pace.bypass,
         // A node of a lab is nobody else's.
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(names, [("n2", "pace sink"), ("n2", "load sink")]);
         let Job::Pace(sender) = &needed.measurement.job else { panic!("a sender") };
         assert_eq!((sender.target.as_str(), sender.engine), ("udp://n2:7102", PaceEngine::Xsk));
-        assert_eq!(sender.size, PaceSize::Frame(Bytes(1_514)));
+        assert_eq!(sender.size, Some(PaceSize::Frame(Bytes(1_514))));
         let rate = BitRate(10_000_000);
         assert_eq!(sender.pattern, PacePattern::Train { rate, count: 50, repeat: 20 });
         assert!(needed.measurement.samples && sender.sink);

@@ -13,12 +13,14 @@ pub struct PaceJob {
     pub target: String,
     /// When packets leave.
     pub pattern: PacePattern,
-    /// How large they are.
-    pub size: PaceSize,
+    /// How large they are; `None`: IP packets as large as the way takes in one piece, 1500 B at most.
+    #[serde(default)]
+    pub size: Option<PaceSize>,
     /// What sends them.
     #[serde(default)]
     pub engine: PaceEngine,
-    /// Raw engines go past the queueing discipline, and so past a rate limit there.
+    /// The engine, which must be the packet ring, goes past the queueing discipline, and so past a rate
+    /// limit there.
     #[serde(default)]
     pub bypass: bool,
     /// Switch off on the outgoing interface, while packets are sent, what would let several leave with one

@@ -134,6 +134,8 @@ fn what_is_wrong_only_together_is_told_at_its_axis() {
         ("size = \"576B\"\n", "", "give size, payload_size or frame_size"),
         ("size = \"576B\"\n", "size = \"576B\"\nframe_size = \"590B\"\n", "give one of"),
         ("rate = \"10Mbit/s\"\n", "rate = \"1kbit/s\"\nrepeat = 4000\n", "at most 24h"),
+        ("engine = \"spin\"", "engine = \"spin\"\nbypass = true\n", "packet-ring"),
+        ("engine = \"spin\"", "bypass = true\n", "not \"auto\""),
         ("rate =", "count = 50000\nrepeat = 50000\nrate =", "at most 10000000"),
     ] {
         assert!(PLAN.contains(from));

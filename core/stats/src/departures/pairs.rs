@@ -8,8 +8,10 @@ use crate::distribution::{Distribution, Figures};
 /// Figures of pairs, taken in one by one. Memory is bounded.
 #[derive(Clone, Debug)]
 pub struct Pairs {
-    bits: f64,
+    asked: Asked,
     gaps: Distribution,
+    schedule_error: Distribution,
+    missed: u64,
     merged: u64,
     reordered: u64,
     unstamped: u64,
@@ -21,6 +23,12 @@ pub struct Pairs {
 pub struct PairFigures {
     /// The gaps g = t2 - t1 (S2.6) that are above 0.
     pub gap: Figures,
+    /// Departure minus due of first packets; no figures where they are not on one clock. The second one
+    /// is due with the first, and how much later it left is the gap.
+    pub schedule_error: Figures,
+    /// First packets that left later than the deadline after they were due ([`Asked::deadline`]); `None`
+    /// where they are not on one clock, or no deadline was given: a pair has no nominal gap.
+    pub missed: Option<u64>,
     /// 8 s / g in bit/s from the smallest gap: the largest capacity that the sender can measure.
     pub capacity_bps: Option<f64>,
     /// 8 s / g in bit/s from the median gap: the capacity that it measures as a rule.
@@ -39,8 +47,16 @@ pub struct PairFigures {
 impl Pairs {
     /// None yet, of packets as asked for.
     pub fn new(asked: &Asked) -> Self {
-        let gaps = Distribution::new();
-        Self { bits: asked.bits, gaps, merged: 0, reordered: 0, unstamped: 0, discarded: 0 }
+        Self {
+            asked: *asked,
+            gaps: Distribution::new(),
+            schedule_error: Distribution::new(),
+            missed: 0,
+            merged: 0,
+            reordered: 0,
+            unstamped: 0,
+            discarded: 0,
+        }
     }
 
     /// Takes a pair in: the first two packets of these.
@@ -48,6 +64,11 @@ impl Pairs {
         if pair.stepped {
             self.discarded += 1;
             return;
+        }
+        let errors = pair.schedule_errors().filter(|_| self.asked.same_clock);
+        for (_, error) in errors.take_while(|(packet, _)| *packet == 0) {
+            self.schedule_error.record(Nanos(error));
+            self.missed += u64::from(error as f64 > self.asked.deadline_ns());
         }
         match pair.gaps().next().and_then(|(_, gap)| gap) {
             None => self.unstamped += 1,
@@ -60,9 +81,11 @@ impl Pairs {
     /// What they come to.
     pub fn figures(&self) -> PairFigures {
         let gap = self.gaps.figures();
-        let capacity = |gap: Option<Nanos>| rate(self.bits, gap?.0 as f64);
+        let capacity = |gap: Option<Nanos>| rate(self.asked.bits, gap?.0 as f64);
         PairFigures {
             gap,
+            schedule_error: self.schedule_error.figures(),
+            missed: self.asked.deadline.filter(|_| self.asked.same_clock).map(|_| self.missed),
             capacity_bps: capacity(gap.min),
             capacity_median_bps: capacity(gap.p50),
             merged: self.merged,
@@ -80,12 +103,13 @@ impl Pairs {
 
 impl PairFigures {
     /// The scalar results by name; `None` where not to be had.
-    pub fn values(&self) -> [(&'static str, Option<f64>); 7] {
+    pub fn values(&self) -> [(&'static str, Option<f64>); 8] {
         let count = |n: u64| Some(n as f64);
         [
             ("min_gap_ns", self.gap.min.map(|gap| gap.0 as f64)),
             ("capacity_bps", self.capacity_bps),
             ("capacity_median_bps", self.capacity_median_bps),
+            ("missed_deadlines", self.missed.map(|missed| missed as f64)),
             ("merged_pairs", count(self.merged)),
             ("reordered_pairs", count(self.reordered)),
             ("unstamped_pairs", count(self.unstamped)),
@@ -126,6 +150,29 @@ mod tests {
         assert_eq!((found.merged, found.gap.count), (25, 0));
         assert_eq!((found.capacity_bps, found.capacity_median_bps), (None, None));
         assert_eq!(found.values()[0], ("min_gap_ns", None));
+    }
+
+    #[test]
+    fn the_first_of_a_pair_is_late_by_itself_and_the_second_by_the_gap() {
+        let asked = Asked { deadline: Some(Nanos(1_000)), ..ASKED };
+        let take = |asked: &Asked| {
+            let mut pairs = Pairs::new(asked);
+            for left in [[Some(40), Some(90)], [None, Some(9_000)], [Some(1_001), None]] {
+                let left = left.map(|at| at.map(Nanos));
+                pairs.record(&Sent { due: &[Nanos(0); 2], left: &left, stepped: false });
+            }
+            pairs.figures()
+        };
+        let found = take(&asked);
+        let errors = found.schedule_error;
+        assert_eq!(
+            (errors.count, errors.min, errors.max),
+            (2, Some(Nanos(40)), Some(Nanos(1_001)))
+        );
+        assert_eq!((found.missed, found.gap.max), (Some(1), Some(Nanos(50))));
+        assert_eq!(take(&ASKED).missed, None, "no deadline, and no gap to be one");
+        let elsewhere = take(&Asked { same_clock: false, ..asked });
+        assert_eq!((elsewhere.schedule_error.count, elsewhere.missed), (0, None));
     }
 
     #[test]

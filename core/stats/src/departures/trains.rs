@@ -8,6 +8,7 @@ use super::variability::{Variability, mean};
 use super::{Asked, Sent};
 use crate::accuracy::TrainAccuracy;
 use crate::distribution::{Distribution, Figures};
+use crate::percentile::median;
 
 /// Trains, taken in one by one. Memory is 250 B a train, and bounded for packets.
 #[derive(Clone, Debug)]
@@ -146,13 +147,6 @@ impl Trains {
             ("unstamped_packets", count(self.unstamped)),
         ]
     }
-}
-
-/// The nearest-rank median, also of a single value.
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(values.len().div_ceil(2).checked_sub(1)?).copied()
 }
 
 #[cfg(test)]

@@ -38,10 +38,14 @@ pub struct Args {
     pattern: PatternChoice,
 
     /// Replay the gaps of this file in place of a pattern: one a line, like 12.5us, or nanoseconds
-    #[arg(long, value_name = "FILE", conflicts_with = "pattern")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["pattern", "rate", "count", "pairs", "gap", "seed"]
+    )]
     from: Option<PathBuf>,
 
-    /// Size of the IP packet [default: 1500B]
+    /// Size of the IP packet [default: 1500B, or what the way takes in one piece if that is less]
     #[arg(long, value_name = "BYTES")]
     size: Option<Bytes>,
 
@@ -85,7 +89,7 @@ pub struct Args {
     #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = engine)]
     engine: PaceEngine,
 
-    /// packet-ring: go past the queueing discipline, and past a rate limit there
+    /// Go past the queueing discipline, and past a rate limit there: needs --engine packet-ring
     #[arg(long)]
     bypass: bool,
 
@@ -203,9 +207,9 @@ impl Args {
             }
         };
         let size = match (self.size, self.payload_size, self.frame_size) {
-            (_, Some(payload), _) => PaceSize::Payload(payload),
-            (_, _, Some(frame)) => PaceSize::Frame(frame),
-            (ip, ..) => PaceSize::Ip(ip.unwrap_or(Bytes(1_500))),
+            (_, Some(payload), _) => Some(PaceSize::Payload(payload)),
+            (_, _, Some(frame)) => Some(PaceSize::Frame(frame)),
+            (ip, ..) => ip.map(PaceSize::Ip),
         };
         Ok(PaceJob {
             target: self.url.clone().unwrap_or_default(),

@@ -1,146 +1,340 @@
-//! The best engine that works here, by measuring all of them: a few trains of the pattern each, to the
-//! same peer, uncounted.
+//! The best engine that works here, by measuring all of them: short trains of the pattern, to the same
+//! peer, uncounted. They take turns, so that a slow moment of the machine hits all of them.
 
-use std::sync::atomic::AtomicBool;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
+use anyhow::Context;
 use dwell_engine::departures::{Departures, Pattern};
+use dwell_io::clock::monotonic;
 use dwell_io::cpu;
-use dwell_io::train::{Stamping, TrainSender};
-use dwell_plan::{PaceEngine, PaceJob, Stamps};
-use dwell_stats::departures::{Sent, TrainFigures};
+use dwell_io::train::TrainSender;
+use dwell_plan::{PaceEngine, PaceJob};
+use dwell_stats::departures::TrainFigures;
+use dwell_stats::median;
 use dwell_units::Nanos;
 
-use super::drive::{Driver, WARM_UP};
+use super::LONGEST_FIRST;
+use super::drive::{Driver, Train, WARM_UP, first_id};
 use super::engines;
-use super::plan::Plan;
+use super::far_end::{Arrivals, FarEnd};
+use super::plan::{Plan, train_time};
+use super::recorder::Source;
 use crate::Failure;
 
-/// Trains, or pairs, that each engine sends, after one to warm up.
-const TRAINS: u32 = 3;
-const PAIRS: u32 = 10;
+/// Every engine has at least so many turns, and more while all of it stays below [`BUDGET`].
+const LEAST_ROUNDS: usize = 3;
+const MOST_ROUNDS: usize = 9;
 
-/// Packets of such a train: enough for a 95th percentile of its gaps.
-const PACKETS: u32 = 22;
+/// See [`LEAST_ROUNDS`].
+const BUDGET: Nanos = Nanos::from_millis(1_500);
+
+/// Packets of a turn's train: enough for a 95th percentile of its gaps, and no more than take this
+/// time, but some gaps.
+const PACKETS: usize = 22;
+const LEAST_PACKETS: usize = 4;
+const LONGEST: Nanos = Nanos::from_millis(50);
+
+/// Pairs of a turn, and the most that is waited from one to the next.
+const PAIRS: u32 = 8;
+const PAIR_GAP: Nanos = Nanos::from_millis(10);
+
+/// The engine that is taken of those that are as good as the best: what asks less of the machine and
+/// is told of by stamps that are nearer. Spinning is a little more punctual where a processor that
+/// sleeps wakes slowly, and then wins by its figure.
+const PREFERENCE: [PaceEngine; 8] = [
+    PaceEngine::SleepSpin,
+    PaceEngine::Spin,
+    PaceEngine::Sendmmsg,
+    PaceEngine::Uring,
+    PaceEngine::PacketRing,
+    PaceEngine::Gso,
+    PaceEngine::Txtime,
+    PaceEngine::Xsk,
+];
+
+/// An engine is as good as the best if its figure is not larger by more than this share and so many
+/// nanoseconds: of so few trains, nearer ones are in an order by chance.
+const SHARE: f64 = 0.1;
+const NEAR: f64 = 50.0;
 
 /// An engine that can be used.
 pub(super) struct Opened {
+    /// `auto`, if a stop came before one was chosen.
     pub(super) engine: PaceEngine,
     /// Why this one, where the program chose.
     pub(super) why: Option<String>,
     pub(super) sender: Box<dyn TrainSender>,
 }
 
-/// Measures every engine whose departures are stamped here; the naive one is for comparison only.
+type Senders = Vec<Box<dyn TrainSender>>;
+
+/// What one engine sent in one turn.
+struct Turn {
+    /// Which of those that were opened.
+    engine: usize,
+    /// The number that its first packet carries.
+    first: u64,
+    train: Train,
+}
+
+/// Measures every engine whose departures are stamped, here or by the sink; the naive one is for
+/// comparison only. `progress` hears how many turns of how many are done.
 pub(super) fn best(
     job: &PaceJob,
     plan: &Plan,
     flow: u32,
+    far: Option<&mut FarEnd>,
     stop: &AtomicBool,
+    progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Opened, Failure> {
-    let short = short(&plan.pattern);
-    let departures =
-        short.departures().map_err(|error| Failure::usage(format!("invalid pattern: {error}")))?;
-    let mut found: Vec<(f64, Opened)> = Vec::new();
-    let mut said = Vec::new();
-    for engine in PaceEngine::ALL.into_iter().filter(|engine| *engine != PaceEngine::Sleep) {
+    let departures = short(&plan.pattern)
+        .departures()
+        .map_err(|error| Failure::usage(format!("invalid pattern: {error}")))?;
+    let mut engines = Vec::new();
+    let mut senders = Vec::new();
+    let mut left_out = Vec::new();
+    // Where one has no stamps but the sink's, all are compared by those.
+    let mut sink = None;
+    for engine in PREFERENCE {
         let name = engine.name();
-        let sender = match engines::open(engine, job, plan, flow) {
-            Ok(sender) if is_stamped(job, sender.as_ref()) => sender,
-            Ok(_) => {
-                said.push(format!("{name} is stamped at the far end only"));
-                continue;
+        let opened = engines::open(engine, job, plan, flow).map_err(|why| why.to_string());
+        let source = opened.and_then(|sender| {
+            let rung = far.as_ref().map(|far| far.rung);
+            match super::source(job, sender.stamping(), rung) {
+                Ok(Source::User) | Err(_) => Err("its departures are stamped nowhere".to_owned()),
+                Ok(source) => Ok((source, sender)),
             }
-            Err(why) => {
-                said.push(format!("{name}: {why}"));
-                continue;
+        });
+        match source {
+            Ok((source, sender)) => {
+                sink = sink.or(matches!(source, Source::Sink(_)).then_some(source));
+                engines.push((engine, source));
+                senders.push(sender);
             }
-        };
-        let (error, sender) = measure(job, plan, sender, &departures, stop)?;
-        match error {
+            Err(why) => left_out.push(format!("{name}: {why}")),
+        }
+    }
+    let (turns, mut senders) = take_turns(job, plan, senders, &departures, stop, progress)?;
+    if stop.load(Ordering::Relaxed) && !senders.is_empty() {
+        let why = Some("stopped while engines were measured: none was chosen".to_owned());
+        return Ok(Opened { engine: PaceEngine::Auto, why, sender: senders.swap_remove(0) });
+    }
+    let arrivals = match far.filter(|_| sink.is_some()) {
+        Some(far) => Some(arrivals(far, &turns).map_err(Failure::from)?),
+        None => None,
+    };
+    let mut figures = Vec::new();
+    let mut said = Vec::new();
+    for (place, (engine, own)) in engines.iter().enumerate() {
+        let name = engine.name();
+        let turns = turns.iter().filter(|turn| turn.engine == place);
+        let errors: Vec<_> = turns
+            .filter_map(|turn| {
+                turn.figure(plan, &departures, sink.unwrap_or(*own), arrivals.as_ref())
+            })
+            .collect();
+        match figure_of(&errors, plan.is_pairs()) {
             Some(error) => {
                 said.push(format!("{name} {:.2} us", error / 1e3));
-                found.push((error, Opened { engine, why: None, sender }));
+                figures.push((*engine, error));
             }
             None => said.push(format!("{name}: its packets had no stamps")),
         }
     }
-    let what = if plan.is_pairs() { "median gap" } else { "median of the gap errors' p95" };
-    let best = found.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b));
-    match best {
-        Some((_, opened)) => {
-            let why = format!("the best by {what}: {}", said.join(", "));
-            Ok(Opened { why: Some(why), ..opened })
-        }
+    said.extend(left_out);
+    let said = said.join(", ");
+    let Some(engine) = chosen(&figures) else {
         // Nothing can be compared without stamps.
-        None => {
-            let sender = engines::open(PaceEngine::SleepSpin, job, plan, flow)
-                .map_err(|why| Failure::unsupported(format!("no engine works here: {why}")))?;
-            let why = format!("no engine's departures are stamped here: {}", said.join(", "));
-            Ok(Opened { engine: PaceEngine::SleepSpin, why: Some(why), sender })
-        }
+        let sender = engines::open(PaceEngine::SleepSpin, job, plan, flow)
+            .map_err(|why| Failure::unsupported(format!("no engine works here: {why}")))?;
+        let why = format!("no engine's departures are stamped: {said}");
+        return Ok(Opened { engine: PaceEngine::SleepSpin, why: Some(why), sender });
+    };
+    let what = if plan.is_pairs() { "median gap" } else { "lower quartile of the gap errors' p95" };
+    let by = if sink.is_some() { ", by the sink's stamps" } else { "" };
+    let why = format!(
+        "of those as good as the best (to {:.0} % and {NEAR} ns) the first by preference; \
+         {what}{by}: {said}",
+        SHARE * 100.0
+    );
+    let place = engines.iter().position(|(other, _)| *other == engine).expect("it was measured");
+    Ok(Opened { engine, why: Some(why), sender: senders.swap_remove(place) })
+}
+
+/// An engine's figure of those of its trains or pairs. Of trains the lower quartile: what else the machine
+/// does can only add to gap errors, and of so few trains a busy machine would spoil half.
+fn figure_of(errors: &[f64], pairs: bool) -> Option<f64> {
+    if pairs {
+        return median(errors);
     }
+    let mut sorted = errors.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().div_ceil(4).checked_sub(1)?).copied()
 }
 
-fn is_stamped(job: &PaceJob, sender: &dyn TrainSender) -> bool {
-    job.stamps != Stamps::User && sender.stamping() != Stamping::FarEnd
+/// The first by [`PREFERENCE`] of those that are as good as the best.
+fn chosen(figures: &[(PaceEngine, f64)]) -> Option<PaceEngine> {
+    let best = figures.iter().map(|(_, error)| *error).min_by(f64::total_cmp)?;
+    let enough = best * (1.0 + SHARE) + NEAR;
+    let is_good =
+        |engine: &PaceEngine| figures.iter().any(|(e, error)| e == engine && *error <= enough);
+    PREFERENCE.into_iter().find(is_good)
 }
 
-/// The pattern with fewer trains, of fewer packets.
+/// The pattern with one train of fewer packets, or with fewer pairs.
 fn short(pattern: &Pattern) -> Pattern {
+    let fitting = |gap: f64| {
+        let gaps = (LONGEST.0 as f64 / gap.max(1.0)) as usize;
+        (gaps + 1).clamp(LEAST_PACKETS, PACKETS) as u32
+    };
     match pattern.clone() {
-        Pattern::Pair { gap, .. } => Pattern::Pair { pairs: PAIRS, gap },
+        Pattern::Pair { gap, .. } => Pattern::Pair { pairs: PAIRS, gap: gap.min(PAIR_GAP) },
         Pattern::Train { count, gap, .. } => {
-            Pattern::Train { count: count.min(PACKETS), repeat: TRAINS, gap, pause: None }
+            Pattern::Train { count: count.min(fitting(gap)), repeat: 1, gap, pause: None }
         }
         Pattern::Poisson { count, mean, seed, .. } => {
-            let count = count.min(PACKETS);
-            Pattern::Poisson { count, repeat: TRAINS, mean, seed, pause: None }
+            let count = count.min(fitting(mean));
+            Pattern::Poisson { count, repeat: 1, mean, seed, pause: None }
         }
         Pattern::Replay { mut gaps, .. } => {
-            gaps.truncate(PACKETS as usize);
-            Pattern::Replay { gaps, repeat: TRAINS, pause: None }
+            let mut time = Nanos::ZERO;
+            let fit = gaps.iter().take_while(|gap| {
+                time += **gap;
+                time <= LONGEST
+            });
+            let fit = fit.count();
+            gaps.truncate(fit.clamp(LEAST_PACKETS - 1, PACKETS - 1));
+            Pattern::Replay { gaps, repeat: 1, pause: None }
         }
     }
 }
 
-/// The median over trains of the 95th percentile of |gap - scheduled gap|, or the median gap of pairs, in
-/// nanoseconds.
-fn measure(
+/// Lets every engine send in every round, on a thread of their own; each warms up before its first
+/// turn. What was sent until a stop stands.
+fn take_turns(
     job: &PaceJob,
     plan: &Plan,
-    sender: Box<dyn TrainSender>,
+    senders: Senders,
     departures: &Departures,
     stop: &AtomicBool,
-) -> Result<(Option<f64>, Box<dyn TrainSender>), Failure> {
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<(Vec<Turn>, Senders), Failure> {
+    let real_time = plan.place.real_time(train_time(departures) <= LONGEST_FIRST);
+    let engines = senders.len();
+    // Apart, so that nobody takes the last packet of a turn for the one before the next.
+    let numbers = (departures.at().len() + departures.trains().len()) as u64;
     let (told, heard) = mpsc::channel();
-    let first = WARM_UP | WARM_UP >> 1;
-    let driver = Driver { sender, departures, first, warm_up: 1, stop, told };
-    let real_time = plan.place.real_time(true);
-    let sender = thread::scope(|scope| {
-        let timing = scope.spawn(move || -> std::io::Result<_> {
+    thread::scope(|scope| {
+        let sending = scope.spawn(move || -> io::Result<_> {
             cpu::settle(job.place.cpu, real_time)?;
-            Ok(driver.run())
+            let mut senders = senders;
+            let (start, mut rounds, mut round) = (monotonic(), LEAST_ROUNDS, 0);
+            while round < rounds && !stop.load(Ordering::Relaxed) {
+                for engine in 0..engines {
+                    let turn = (round * engines + engine) as u64;
+                    let first = (WARM_UP | WARM_UP >> 1) + turn * numbers;
+                    let (left, trains) = mpsc::channel();
+                    let sender = senders.remove(0);
+                    let warm_up = u32::from(round == 0);
+                    let driver = Driver { sender, departures, first, warm_up, stop, told: left };
+                    senders.push(driver.run());
+                    let trains = trains.into_iter().filter(|train| train.number.is_some());
+                    let turns = trains.map(|train| Turn { engine, first, train }).collect();
+                    // Nobody listens any more only where the other thread has failed.
+                    let _ = told.send((turns, rounds * engines));
+                }
+                if round == 0 {
+                    let fit = BUDGET.0 / (monotonic() - start).0.max(1);
+                    rounds = (fit as usize).clamp(LEAST_ROUNDS, MOST_ROUNDS);
+                }
+                round += 1;
+            }
+            Ok(senders)
         });
-        timing.join().expect("the timing loop does not panic")
-    })?;
-    let mut errors = Vec::new();
-    for train in heard {
-        let Some(number) = train.number else { continue };
-        let at = &departures.at()[departures.trains()[number].clone()];
-        let due: Vec<Nanos> = at.iter().map(|due| *due - at[0]).collect();
-        let start = train.bridge.to_real(train.start);
-        let left: Vec<_> = train.left.iter().map(|left| left.kernel.map(|at| at - start)).collect();
-        let sent = Sent { due: &due, left: &left, stepped: train.stepped };
-        errors.extend(match &left[..] {
-            [Some(first), Some(second)] if plan.is_pairs() => Some((*second - *first).0 as f64),
-            _ if plan.is_pairs() => None,
-            _ => TrainFigures::of(&sent, &plan.asked(true))
-                .and_then(|figures| figures.gap_error.p95.or(figures.gap_error.max))
-                .map(|error| error.0 as f64),
-        });
+        let mut all: Vec<Turn> = Vec::new();
+        for (done, (turns, of)) in (1..).zip(heard) {
+            let turns: Vec<Turn> = turns;
+            all.extend(turns);
+            progress(done, of);
+        }
+        let senders = sending.join().expect("the timing loop does not panic")?;
+        Ok((all, senders))
+    })
+}
+
+/// What the sink saw of all turns.
+fn arrivals(far: &mut FarEnd, turns: &[Turn]) -> anyhow::Result<Arrivals> {
+    let sent = turns.iter().flat_map(|turn| &turn.train.left);
+    let expected = sent.filter(|left| left.app.is_some()).count();
+    far.arrivals(WARM_UP | WARM_UP >> 1..u64::MAX, expected).context("--sink: the far end is gone")
+}
+
+impl Turn {
+    /// The 95th percentile of a train's |gap - scheduled gap|, the largest where they are too few, or
+    /// a pair's gap, in nanoseconds; `None` where stamps do not tell.
+    fn figure(
+        &self,
+        plan: &Plan,
+        departures: &Departures,
+        source: Source,
+        arrivals: Option<&Arrivals>,
+    ) -> Option<f64> {
+        let first = self.first + first_id(departures, self.train.number?);
+        let on_schedule = self.train.on_schedule(departures, |place, departure| {
+            let id = first + place as u64;
+            source.of(departure, arrivals.and_then(|arrivals| arrivals.get(&id).copied()))
+        })?;
+        let sent = on_schedule.sent();
+        if plan.is_pairs() {
+            return match sent.left[..] {
+                [Some(first), Some(second)] if second > first && !sent.stepped => {
+                    Some((second - first).0 as f64)
+                }
+                _ => None,
+            };
+        }
+        let figures = TrainFigures::of(&sent, &plan.asked(false))?.gap_error;
+        figures.p95.or(figures.max).map(|error| error.0 as f64)
     }
-    errors.sort_by(f64::total_cmp);
-    Ok((errors.get(errors.len() / 2).copied(), sender))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_engines_that_are_about_as_good_the_preferred_one_is_taken() {
+        use PaceEngine::{Gso, PacketRing, Sendmmsg, SleepSpin, Spin};
+        let of = |figures: &[(PaceEngine, f64)]| chosen(figures);
+        assert_eq!(of(&[(PacketRing, 20.0), (Spin, 60.0), (SleepSpin, 72.0)]), Some(SleepSpin));
+        assert_eq!(of(&[(Sendmmsg, 1_000.0), (SleepSpin, 1_150.0)]), Some(SleepSpin));
+        assert_eq!(of(&[(Sendmmsg, 1_000.0), (SleepSpin, 1_151.0), (Spin, 1_050.0)]), Some(Spin));
+        assert_eq!(of(&[(Spin, 900.0), (Gso, 90.0), (Sendmmsg, 400.0)]), Some(Gso));
+        assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn trains_that_a_busy_machine_spoils_do_not_count_against_their_engine() {
+        assert_eq!(figure_of(&[9.0, 80.0, 3.0, 4.0, 70.0, 2.0, 60.0, 50.0, 5.0], false), Some(4.0));
+        assert_eq!(figure_of(&[9.0, 1.0, 3.0], true), Some(3.0));
+        assert_eq!(figure_of(&[], false), None);
+    }
+
+    #[test]
+    fn a_turn_is_short_whatever_the_pattern() {
+        let millis = |n| Nanos::from_millis(n);
+        let of = |pattern| short(&pattern).departures().unwrap();
+        let train = |gap| Pattern::Train { count: 50, repeat: 20, gap, pause: None };
+        for (gap, packets) in [(12_000.0, 22), (1e7, 6), (1e9, 4)] {
+            assert_eq!(of(train(gap)).at().len(), packets, "{gap}");
+        }
+        let gaps = [1, 2, 30, 1, 90].map(millis).to_vec();
+        let replay = of(Pattern::Replay { gaps, repeat: 9, pause: None });
+        assert_eq!(replay.at().len(), 5);
+        let pairs = of(Pattern::Pair { pairs: 1_000, gap: millis(60_000) });
+        assert_eq!((pairs.trains().len(), pairs.at()[2]), (8, millis(10)));
+    }
 }

@@ -7,7 +7,8 @@ use dwell_engine::departures::Departures;
 use dwell_io::clock::{self, monotonic};
 use dwell_io::pacer::{NAP, sleep_until};
 use dwell_io::train::{Course, Departure, TrainSender};
-use dwell_units::{Instant, Monotonic, Nanos, Pairing};
+use dwell_stats::departures::Sent;
+use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
 /// A train is prepared and waited for at least this long before its first packet is due.
 const LEAD: Nanos = Nanos::from_micros(500);
@@ -35,6 +36,36 @@ pub(super) struct Train {
     pub(super) stepped: bool,
     /// Its packets, in the order in which they were due.
     pub(super) left: Vec<Departure>,
+}
+
+/// A train's instants after its first packet was due.
+pub(super) struct OnSchedule {
+    due: Vec<Nanos>,
+    left: Vec<Option<Nanos>>,
+    stepped: bool,
+}
+
+impl OnSchedule {
+    pub(super) fn sent(&self) -> Sent<'_> {
+        Sent { due: &self.due, left: &self.left, stepped: self.stepped }
+    }
+}
+
+impl Train {
+    /// The train as its figures are made of: what left of it, by a stamp of each packet, which is known
+    /// by its place in the train. `None` of a train that was to warm up.
+    pub(super) fn on_schedule(
+        &self,
+        departures: &Departures,
+        mut stamp: impl FnMut(usize, &Departure) -> Option<Instant<Realtime>>,
+    ) -> Option<OnSchedule> {
+        let at = &departures.at()[departures.trains()[self.number?].clone()];
+        let start = self.bridge.to_real(self.start);
+        let left = self.left.iter().take(at.len()).enumerate();
+        let left: Vec<_> = left.map(|(n, left)| stamp(n, left).map(|at| at - start)).collect();
+        let due = at[..left.len()].iter().map(|due| *due - at[0]).collect();
+        Some(OnSchedule { due, left, stepped: self.stepped })
+    }
 }
 
 /// See the module's documentation.

@@ -1,20 +1,21 @@
 //! What sender and sink say to each other, over TCP on the sink's port, while no train is under way.
 //!
 //! The sender: `dwell-pace/1 FLOW`, a line. The sink: `dwell-pace/1 BOOT-ID RUNG`, a line, and from then on
-//! it keeps the stamps of that flow's packets, which are of that rung. The sender, as often as it likes: `stamps`, a line. The sink:
-//! their number, a line, then number and time (nanoseconds since 1970) of each packet, big-endian, in the
-//! order in which they came.
+//! it keeps the stamps of that flow's packets, which are of that rung. The sender, as often as it likes:
+//! `stamps`, a line. The sink: their number, a line, then number and time (nanoseconds since 1970) of each
+//! packet, big-endian, in the order in which they came.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
 use dwell_engine::stamps::Rung;
 use dwell_io::clock::monotonic;
 use dwell_io::machine;
-use dwell_units::{Instant, Nanos, Realtime};
+use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 /// The first word of both.
 const GREETING: &str = "dwell-pace/1";
@@ -25,8 +26,15 @@ const LINE: usize = 128;
 /// Bytes of a stamp.
 const STAMP: usize = 16;
 
-/// Neither is waited for longer.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Neither is waited for longer, where it says nothing at all.
+pub(super) const PATIENCE: Nanos = Nanos::from_secs(5);
+
+/// The exchange at the end takes no longer, however often something comes: as many stamps as there can be
+/// at 2.5 Mbit/s.
+pub(super) const EXCHANGE: Nanos = Nanos::from_secs(60);
+
+/// Stamps that are taken out to be told at a time.
+const SOME: usize = 4_096;
 
 /// After so long without news, what has not arrived will not.
 const SETTLED: Nanos = Nanos::from_millis(150);
@@ -37,10 +45,53 @@ const LATEST: Nanos = Nanos::from_secs(3);
 /// When a packet came to the sink, by its number.
 pub(super) type Arrivals = HashMap<u64, Instant<Realtime>>;
 
+/// A connection that ends at an instant, and before if the other side is silent for too long.
+#[derive(Debug)]
+pub(super) struct Timed {
+    pub(super) stream: TcpStream,
+    pub(super) until: Instant<Monotonic>,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = (self.until - monotonic()).min(PATIENCE);
+        match u64::try_from(left.0) {
+            Ok(left) if left > 0 => Ok(Some(Duration::from_nanos(left))),
+            _ => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+/// A socket whose time is over says that it would block (socket(7), SO_RCVTIMEO).
+fn timed_out(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => error,
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(bytes).map_err(timed_out)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes).map_err(timed_out)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// The sender's connection to its sink.
 #[derive(Debug)]
 pub(super) struct FarEnd {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Timed>,
     /// The sink is on this machine, and so on its clock.
     pub(super) same_clock: bool,
     /// How deep the sink's stamps are.
@@ -50,11 +101,11 @@ pub(super) struct FarEnd {
 impl FarEnd {
     /// Tells the sink at `peer` of a flow.
     pub(super) fn connect(peer: SocketAddr, flow: u32) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&peer, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let until = monotonic() + PATIENCE;
+        let stream =
+            TcpStream::connect_timeout(&peer, Duration::from_nanos(PATIENCE.0.unsigned_abs()))?;
         stream.set_nodelay(true)?;
-        let mut stream = BufReader::new(stream);
+        let mut stream = BufReader::new(Timed { stream, until });
         writeln!(stream.get_mut(), "{GREETING} {flow}")?;
         let answer = line(&mut stream)?;
         let mut words = answer.split(' ');
@@ -67,12 +118,13 @@ impl FarEnd {
         Ok(Self { stream, same_clock, rung })
     }
 
-    /// What has arrived, once `expected` packets have or no more come.
-    pub(super) fn arrivals(&mut self, expected: usize) -> io::Result<Arrivals> {
+    /// What has arrived of the packets of these numbers, once `expected` of them have or no more come.
+    pub(super) fn arrivals(&mut self, of: Range<u64>, expected: usize) -> io::Result<Arrivals> {
         let start = monotonic();
+        self.stream.get_mut().until = start + EXCHANGE;
         let (mut last, mut news) = (0, start);
         loop {
-            let found = self.ask()?;
+            let found = self.ask(&of)?;
             let now = monotonic();
             if found.len() > last {
                 (last, news) = (found.len(), now);
@@ -84,7 +136,7 @@ impl FarEnd {
         }
     }
 
-    fn ask(&mut self) -> io::Result<Arrivals> {
+    fn ask(&mut self, of: &Range<u64>) -> io::Result<Arrivals> {
         writeln!(self.stream.get_mut(), "stamps")?;
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the sink answered nonsense");
         let count: usize = line(&mut self.stream)?.parse().map_err(|_| wrong())?;
@@ -96,8 +148,10 @@ impl FarEnd {
         for _ in 0..count {
             self.stream.read_exact(&mut stamp)?;
             let (id, at) = parse(stamp);
-            // A packet that came twice came first when it came first.
-            found.entry(id).or_insert(at);
+            if of.contains(&id) {
+                // A packet that came twice came first when it came first.
+                found.entry(id).or_insert(at);
+            }
         }
         Ok(found)
     }
@@ -132,12 +186,20 @@ pub(super) fn greet(to: &mut impl Write, rung: Rung) -> io::Result<()> {
     writeln!(to, "{GREETING} {boot_id} {}", rung.name())
 }
 
-/// The sink's answer to [`Wish::Stamps`].
-pub(super) fn tell(to: &mut impl Write, stamps: &[(u64, Instant<Realtime>)]) -> io::Result<()> {
-    let mut bytes = format!("{}\n", stamps.len()).into_bytes();
-    for (id, at) in stamps {
-        bytes.extend_from_slice(&id.to_be_bytes());
-        bytes.extend_from_slice(&at.as_nanos().to_be_bytes());
+/// The sink's answer to [`Wish::Stamps`]: so many, of which `some` are copied at a time.
+pub(super) fn tell(
+    to: &mut impl Write,
+    count: usize,
+    mut some: impl FnMut(Range<usize>) -> Vec<(u64, Instant<Realtime>)>,
+) -> io::Result<()> {
+    let mut bytes = format!("{count}\n").into_bytes();
+    for start in (0..count).step_by(SOME) {
+        for (id, at) in some(start..count.min(start + SOME)) {
+            bytes.extend_from_slice(&id.to_be_bytes());
+            bytes.extend_from_slice(&at.as_nanos().to_be_bytes());
+        }
+        to.write_all(&bytes)?;
+        bytes.clear();
     }
     to.write_all(&bytes)
 }
@@ -169,22 +231,39 @@ fn hex(bytes: [u8; 16]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
     fn what_a_sink_tells_is_what_a_sender_hears() {
-        let stamps =
-            [(7, Instant::from_nanos(1_700_000_000_000_000_001)), (u64::MAX, Instant::EPOCH)];
+        // More than are copied at a time.
+        let stamps: Vec<_> = (0..2 * SOME as u64 + 1)
+            .map(|n| (u64::MAX - n, Instant::from_nanos(1_700_000_000_000_000_001 + n as i64)))
+            .collect();
         let mut told = Vec::new();
-        tell(&mut told, &stamps).unwrap();
+        tell(&mut told, stamps.len(), |some| stamps[some].to_vec()).unwrap();
         let mut told = told.as_slice();
-        assert_eq!(line(&mut told).unwrap(), "2");
+        assert_eq!(line(&mut told).unwrap(), stamps.len().to_string());
         for stamp in stamps {
             let mut bytes = [0; STAMP];
             told.read_exact(&mut bytes).unwrap();
             assert_eq!(parse(bytes), stamp);
         }
         assert!(told.is_empty());
+    }
+
+    #[test]
+    fn a_far_end_that_never_ends_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut talking, _) = listener.accept().unwrap();
+        let talks = thread::spawn(move || while talking.write_all(b"stamps").is_ok() {});
+        let mut timed = Timed { stream, until: monotonic() + Nanos::from_millis(50) };
+        let ended = io::copy(&mut timed, &mut io::sink()).unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
+        drop(timed);
+        talks.join().unwrap();
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod recorder;
 mod report;
 mod sink;
 
+use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -37,9 +38,9 @@ use crate::progress::Progress;
 use crate::{Exit, Failure};
 use args::Far;
 use choose::Opened;
-use drive::Driver;
+use drive::{Driver, WARM_UP};
 use far_end::FarEnd;
-use plan::Plan;
+use plan::{Plan, train_time};
 use recorder::{Recorder, Source};
 
 pub use args::Args;
@@ -59,6 +60,25 @@ pub(crate) struct Paced {
     pub(crate) failure: Option<Failure>,
 }
 
+/// What is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Engines are measured, in turns.
+    Choosing,
+    /// Trains are sent.
+    Sending,
+}
+
+impl Stage {
+    /// What is counted.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Choosing => "measuring engines",
+            Self::Sending => "trains",
+        }
+    }
+}
+
 /// What came of the sending, before anything is made of it.
 struct Outcome {
     engine: PaceEngine,
@@ -76,13 +96,13 @@ struct Outcome {
 }
 
 /// Carries out a job until it is done or stopped. `ready` hears what will be sent, and `progress` how
-/// many trains of how many have been.
+/// much of how much of a stage has been.
 pub(crate) fn perform(
     job: &PaceJob,
     samples: Option<SampleFile>,
     stop: &AtomicBool,
     ready: &mut dyn FnMut(&str),
-    progress: &mut dyn FnMut(usize, usize),
+    progress: &mut dyn FnMut(Stage, usize, usize),
 ) -> Result<Paced, Failure> {
     let plan = Plan::new(job)?;
     // Distinct per run is enough; nothing here is secret.
@@ -91,7 +111,10 @@ pub(crate) fn perform(
     let same_clock = far.as_ref().map(|far| far.same_clock);
     let _uncut = job.switch_offloads.then(|| switch_offloads(&plan)).transpose()?.flatten();
     let Opened { engine, why, sender } = match job.engine {
-        PaceEngine::Auto => choose::best(job, &plan, flow, stop)?,
+        PaceEngine::Auto => {
+            let turns = &mut |done, of| progress(Stage::Choosing, done, of);
+            choose::best(job, &plan, flow, far.as_mut(), stop, turns)?
+        }
         engine => {
             let sender = engines::open(engine, job, &plan, flow).map_err(|why| {
                 let name = engine.name();
@@ -103,7 +126,9 @@ pub(crate) fn perform(
     let far_rung = far.as_ref().map(|far| far.rung);
     let source = source(job, sender.stamping(), far_rung)?;
     let mut recorder = Recorder::begin(&plan, &job.target, source, same_clock, samples)?;
-    ready(&report::opening(job, &plan, engine, source));
+    if engine != PaceEngine::Auto {
+        ready(&report::opening(job, &plan, engine, source));
+    }
     let nics = NicWatch::start();
     let (sender, placement) =
         send(job, &plan, sender, &mut recorder, far.as_mut(), stop, progress)?;
@@ -130,9 +155,9 @@ fn send(
     recorder: &mut Recorder<'_>,
     far: Option<&mut FarEnd>,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(usize, usize),
+    progress: &mut dyn FnMut(Stage, usize, usize),
 ) -> Result<(Box<dyn TrainSender>, Placement), Failure> {
-    let sleeps = plan.train_time() <= LONGEST_FIRST;
+    let sleeps = train_time(&plan.departures) <= LONGEST_FIRST;
     let real_time = plan.place.real_time(sleeps);
     let (told, heard) = mpsc::channel();
     // What the far end says comes last, and all trains wait for it.
@@ -164,15 +189,16 @@ fn send(
                 Err(RecvTimeoutError::Timeout) => recorder.flush(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            progress(done, all);
+            progress(Stage::Sending, done, all);
         }
         timing.join().expect("the timing loop does not panic")
     })?;
     if let Some(far) = far {
-        let expected = waiting.iter().flat_map(|train| &train.left);
+        let counted = waiting.iter().filter(|train| train.number.is_some());
+        let expected = counted.flat_map(|train| &train.left);
         let expected = expected.filter(|left| left.app.is_some()).count();
         // What left has left, whatever became of the far end.
-        let arrivals = far.arrivals(expected);
+        let arrivals = far.arrivals(0..WARM_UP, expected);
         waiting.iter().for_each(|train| recorder.take(train, arrivals.as_ref().ok()));
         if let Err(error) = arrivals {
             let gone = anyhow::Error::new(error).context("--sink: the far end is gone");
@@ -234,13 +260,27 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Plan::new(&job)?;
     crate::stop::on_signal(&stop)?;
     let samples = args.samples.as_deref().map(SampleFile::create).transpose()?;
-    let bar = (!args.quiet).then(|| Progress::new("trains"));
-    let paced = perform(&job, samples, &stop, &mut crate::say, &mut |done, of| {
-        if let Some(bar) = &bar {
-            bar.show(done, of, "");
+    let shown: RefCell<Option<(Stage, Progress)>> = RefCell::default();
+    let mut ready = |text: &str| {
+        shown.take();
+        crate::say(text);
+    };
+    let mut progress = |stage: Stage, done, of| {
+        let mut shown = shown.borrow_mut();
+        if args.quiet {
+            return;
         }
-    })?;
-    drop(bar);
+        match &*shown {
+            Some((of_stage, bar)) if *of_stage == stage => bar.show(done, of, ""),
+            // The one before is cleared before the next is drawn.
+            _ => {
+                *shown = None;
+                *shown = Some((stage, Progress::new(stage.name())));
+            }
+        }
+    };
+    let paced = perform(&job, samples, &stop, &mut ready, &mut progress)?;
+    drop(shown);
     if args.json {
         io::stdout().lock().write_all(paced.summary.to_json().as_bytes())?;
     } else {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use dwell_engine::departures::{Departures, Pattern};
 use dwell_io::interface::{self, Interface};
-use dwell_plan::{PaceJob, PacePattern, PaceSize};
+use dwell_plan::{PaceEngine, PaceJob, PacePattern, PaceSize};
 use dwell_stats::departures::Asked;
 use dwell_units::{BitRate, Bytes, Nanos, Rate};
 use dwell_wire::icmp::Family;
@@ -29,6 +29,8 @@ pub(super) struct Plan {
     /// The interface that packets leave by, if that is known.
     pub(super) interface: Option<Interface>,
     pub(super) size: PacketSize,
+    /// The MTU, where it made packets smaller that nobody gave a size.
+    pub(super) narrowed: Option<Bytes>,
     pub(super) pattern: Pattern,
     pub(super) departures: Departures,
     pub(super) place: PlaceArgs,
@@ -37,16 +39,27 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(job: &PaceJob) -> Result<Self, Failure> {
+        if job.bypass && job.engine != PaceEngine::PacketRing {
+            return Err(Failure::usage(format!(
+                "--bypass needs --engine packet-ring: {} cannot go past the queueing discipline, or always \
+                 does",
+                job.engine.name()
+            )));
+        }
         let peer = peer(job)?;
         let place = PlaceArgs::from(job.place);
         place.check()?;
         let interface = interface::towards(peer).ok().flatten();
-        let mtu = interface.as_ref().and_then(|found| found.mtu).map_or(MTU, u64::from);
+        let first = interface.as_ref().and_then(|found| found.mtu);
+        // What is not known yet of the way behind it, nobody can know before packets are sent.
+        let way = interface::path_mtu(peer).ok().flatten();
+        let mtu = first.into_iter().chain(way).min().map_or(MTU, u64::from);
         let family = if peer.is_ipv4() { Family::V4 } else { Family::V6 };
         let (counted, given) = match job.size {
-            PaceSize::Ip(bytes) => (Counted::Ip, bytes),
-            PaceSize::Payload(bytes) => (Counted::Payload, bytes),
-            PaceSize::Frame(bytes) => (Counted::Frame, bytes),
+            None => (Counted::Ip, Bytes(mtu.min(MTU))),
+            Some(PaceSize::Ip(bytes)) => (Counted::Ip, bytes),
+            Some(PaceSize::Payload(bytes)) => (Counted::Payload, bytes),
+            Some(PaceSize::Frame(bytes)) => (Counted::Frame, bytes),
         };
         let content = Bytes(Mark::LEN as u64);
         let size = PacketSize::new(counted, given, family, content, Bytes(mtu))
@@ -73,15 +86,20 @@ impl Plan {
         if let Some(late) = job.late.filter(|late| *late < Nanos::ZERO) {
             return Err(Failure::usage(format!("invalid value {late} for --late: 0s or more")));
         }
-        Ok(Self { peer, interface, size, pattern, departures, place, late: job.late })
+        let narrowed = (job.size.is_none() && mtu < MTU).then_some(Bytes(mtu));
+        Ok(Self { peer, interface, size, narrowed, pattern, departures, place, late: job.late })
     }
 
-    /// What is asked of every train, where stamps are on this machine's clock or not.
+    /// What is asked of every train or pair, where stamps are on this machine's clock or not.
     pub(super) fn asked(&self, same_clock: bool) -> Asked {
         Asked {
             bits: self.size.bits(),
             gap: self.pattern.mean_gap(),
-            deadline: self.late,
+            deadline: match &self.pattern {
+                // When the next pair is due.
+                Pattern::Pair { gap, .. } => self.late.or(Some(*gap)),
+                _ => self.late,
+            },
             same_clock,
         }
     }
@@ -95,15 +113,15 @@ impl Plan {
     pub(super) fn longest(&self) -> usize {
         self.departures.trains().iter().map(std::iter::ExactSizeIterator::len).max().unwrap_or(0)
     }
+}
 
-    /// How long the longest train takes.
-    pub(super) fn train_time(&self) -> Nanos {
-        let time = |train: &[Nanos]| match train {
-            [first, .., last] => *last - *first,
-            _ => Nanos::ZERO,
-        };
-        self.departures.by_train().map(time).max().unwrap_or_default()
-    }
+/// How long the longest train takes.
+pub(super) fn train_time(departures: &Departures) -> Nanos {
+    let time = |train: &[Nanos]| match train {
+        [first, .., last] => *last - *first,
+        _ => Nanos::ZERO,
+    };
+    departures.by_train().map(time).max().unwrap_or_default()
 }
 
 fn pattern(job: &PaceJob, size: &PacketSize) -> Result<Pattern, Failure> {

@@ -8,8 +8,8 @@ use anyhow::Context;
 use dwell_engine::stamps::{Remote, Rung, Sample, State, TxStamps};
 use dwell_io::train::{Departure, Stamping};
 use dwell_record::segment::{Header, SegmentWriter};
-use dwell_stats::departures::{Pairs, Sent, Trains};
-use dwell_units::{Instant, Nanos, Pairing, Realtime};
+use dwell_stats::departures::{Pairs, Trains};
+use dwell_units::{Instant, Pairing, Realtime};
 
 use super::drive::{Train, first_id};
 use super::far_end::Arrivals;
@@ -49,7 +49,12 @@ impl Source {
         }
     }
 
-    fn of(self, left: &Departure, arrival: Option<Instant<Realtime>>) -> Option<Instant<Realtime>> {
+    /// When a packet left, by these; `arrival` is the sink's.
+    pub(super) fn of(
+        self,
+        left: &Departure,
+        arrival: Option<Instant<Realtime>>,
+    ) -> Option<Instant<Realtime>> {
         match self {
             Self::Kernel(_) => left.kernel,
             Self::Sink(_) => arrival,
@@ -135,22 +140,21 @@ impl<'a> Recorder<'a> {
                 train.left.iter().filter(|left| left.app.is_some()).count() as u64;
             return;
         };
-        let packets = self.plan.departures.trains()[number].clone();
-        let at = &self.plan.departures.at()[packets];
-        let due: Vec<Nanos> = at.iter().take(train.left.len()).map(|due| *due - at[0]).collect();
         self.counts.heard |= arrivals.is_some();
         let first = first_id(&self.plan.departures, number);
-        let start = train.bridge.to_real(train.start);
-        let mut left = Vec::with_capacity(due.len());
-        for (place, (departure, due)) in train.left.iter().zip(&due).enumerate() {
-            let id = first + place as u64;
-            let arrival = arrivals.and_then(|arrivals| arrivals.get(&id).copied());
-            left.push(self.source.of(departure, arrival).map(|at| at - start));
+        let arrival = |place: usize| arrivals?.get(&(first + place as u64)).copied();
+        let source = self.source;
+        let on_schedule = train.on_schedule(&self.plan.departures, |place, departure| {
+            source.of(departure, arrival(place))
+        });
+        let Some(on_schedule) = on_schedule else { return };
+        let sent = on_schedule.sent();
+        for (place, (departure, due)) in train.left.iter().zip(sent.due).enumerate() {
+            let (id, arrival) = (first + place as u64, arrival(place));
             self.count(departure, arrival, arrivals.is_some());
             let state = state(departure, arrivals.map(|_| arrival));
             self.keep(train, id, state, train.start + *due, departure, arrival);
         }
-        let sent = Sent { due: &due, left: &left, stepped: train.stepped };
         if let Some(pairs) = &mut self.pairs {
             pairs.record(&sent);
             return;

@@ -8,6 +8,7 @@ use dwell_plan::{PaceEngine, PaceJob};
 use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
 use dwell_stats::Resolution;
 use dwell_stats::departures::Variability;
+use dwell_units::Nanos;
 use dwell_wire::size::Counted;
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use super::Outcome;
 use super::plan::Plan;
 use super::recorder::{Recorder, Source};
 use crate::environment::environment;
+use crate::ping::unit;
 
 /// A rate that is missed by more than this is told.
 const MISSED: f64 = 0.05;
@@ -29,12 +31,14 @@ pub(super) fn opening(job: &PaceJob, plan: &Plan, engine: PaceEngine, source: So
         Pattern::Pair { gap, .. } => format!("{trains} pairs, one every {gap}"),
         pattern => format!(
             "{trains} trains of {packets} packets, {} apart on average, {} between trains",
-            micros(pattern.mean_gap()),
+            Nanos(pattern.mean_gap().round() as i64),
             pattern.pause()
         ),
     };
+    let narrowed =
+        plan.narrowed.map_or(String::new(), |mtu| format!(" (no more fit the MTU of {mtu})"));
     format!(
-        "{what}, to {}: {}; {} by {}, departures from {}",
+        "{what}, to {}: {}{narrowed}; {} by {}, departures from {}",
         job.target,
         plan.size,
         plan.asked(true).rate_bps().map_or("back to back".to_owned(), rate),
@@ -60,6 +64,9 @@ pub(super) fn summary(
             values.extend(figures.values().map(|(name, value)| (name.to_owned(), real(value))));
             if figures.gap.count > 0 {
                 metrics.insert("gap_ns".to_owned(), figures.gap.into());
+            }
+            if figures.schedule_error.count > 0 {
+                metrics.insert("schedule_error_ns".to_owned(), figures.schedule_error.into());
             }
         }
         None => {
@@ -180,6 +187,10 @@ fn parameters(
 fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outcome) -> Vec<String> {
     let mut warnings = Vec::new();
     let counts = recorder.counts;
+    if counts.sent + counts.failed == 0 {
+        warnings
+            .push("stopped before the first packet that counts: nothing was measured".to_owned());
+    }
     if let Some(why) = &outcome.unsent {
         warnings.push(format!("{} packets could not be sent: {why}", counts.failed));
     }
@@ -208,6 +219,15 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
         warnings.push(format!(
             "{limiter} on the way out limits the rate, and this engine goes past it: the limit is \
              not seen"
+        ));
+    }
+    if let (Source::Kernel(_), Some(interface)) = (recorder.source, &plan.interface)
+        && interface.ends_in_a_program()
+    {
+        warnings.push(format!(
+            "{} hands its packets to a program (tun or tap): departures are stamped before that, and a \
+             limit of the link behind it is not seen",
+            interface.name
         ));
     }
     let trains = &recorder.trains;
@@ -280,16 +300,17 @@ pub(super) fn print(summary: &Summary) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\n{:26}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}  us",
+        "\n{:26}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}",
         "", "n", "min", "median", "p95", "p99", "max"
     )?;
     for (name, called) in TABLE {
         let Some(figures) = summary.metrics.get(name) else { continue };
-        let cell =
-            |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e3));
         let Figures { count, min, p50, p95, p99, max, .. } = figures;
+        let (size, unit) = unit(max.unwrap_or(0) as f64);
+        let cell =
+            |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / size));
         let [min, p50, p95, p99, max] = [*min, *p50, *p95, *p99, *max].map(cell);
-        writeln!(out, "{called:26}{count:>9}{min:>12}{p50:>12}{p95:>12}{p99:>12}{max:>12}")?;
+        writeln!(out, "{called:26}{count:>9}{min:>12}{p50:>12}{p95:>12}{p99:>12}{max:>12} {unit}")?;
     }
     writeln!(out)?;
     let asked = parameter("rate_bps").and_then(Value::as_f64);
@@ -306,7 +327,9 @@ pub(super) fn print(summary: &Summary) -> io::Result<()> {
     }
     for (name, sentence) in Variability::EXPLAINED {
         if let Some(j) = value(name) {
-            writeln!(out, "{:26}{:.3} us: {sentence}", name.trim_end_matches("_ns"), j / 1e3)?;
+            let (size, unit) = unit(j);
+            let name = name.trim_end_matches("_ns");
+            writeln!(out, "{name:26}{:.3} {unit}: {sentence}", j / size)?;
         }
     }
     if let (Some(trains), Some(holed), Some(bursts)) =
@@ -318,6 +341,9 @@ pub(super) fn print(summary: &Summary) -> io::Result<()> {
             "{:26}{trains}, {holed} with a hole; {bursts} bursts; {missed} deadlines missed",
             "trains"
         )?;
+    }
+    if let (Some(pairs), Some(missed)) = (value("merged_pairs"), value("missed_deadlines")) {
+        writeln!(out, "{:26}{missed} deadlines missed; {pairs} with one stamp for both", "pairs")?;
     }
     summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
 }
@@ -348,8 +374,4 @@ fn rate(bps: f64) -> String {
     };
     let text = format!("{:.3}", bps / size);
     format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
-}
-
-fn micros(ns: f64) -> String {
-    format!("{:.3} us", ns / 1e3)
 }

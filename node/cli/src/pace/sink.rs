@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use dwell_engine::stamps::Rung;
+use dwell_io::clock::monotonic;
 use dwell_io::cpu;
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::udp::{ServerOptions, UdpServer};
@@ -19,12 +20,15 @@ use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 use serde_json::json;
 
-use super::far_end::{self, MOST, PATIENCE, Wish};
+use super::far_end::{self, EXCHANGE, MOST, PATIENCE, Timed, Wish};
 use crate::environment::environment;
 use crate::{Failure, PlaceArgs};
 
-/// Senders at a time.
-const SENDERS: usize = 64;
+/// Senders at a time. Each has room for all of its stamps, so that this bounds the memory: 18 MB each.
+const SENDERS: usize = 8;
+
+/// Room for so many stamps more is made at a time.
+const MORE: usize = 1 << 16;
 
 /// A stop is obeyed, and senders are looked for, this often.
 const TICK: Duration = Duration::from_millis(20);
@@ -78,16 +82,26 @@ pub(crate) fn perform(
             let placement = cpu::settle(job.place.cpu, place.real_time(false))?;
             Ok((receive(server, rung, job.place.busy_poll, kept, stop)?, placement))
         });
-        let mut senders = Vec::new();
+        let mut senders: Vec<(thread::ScopedJoinHandle<'_, ()>, TcpStream)> = Vec::new();
         while !stop.load(Ordering::Relaxed) && !receiving.is_finished() {
-            senders.retain(|sender: &thread::ScopedJoinHandle<'_, ()>| !sender.is_finished());
+            senders.retain(|(sender, _)| !sender.is_finished());
             match listener.accept() {
                 Ok((stream, _)) if senders.len() < SENDERS => {
-                    senders.push(scope.spawn(move || serve(stream, rung, kept, stop)));
+                    // By which it is cut off if it does not end.
+                    let Ok(other) = stream.try_clone() else { continue };
+                    senders.push((scope.spawn(move || serve(stream, rung, kept, stop)), other));
                 }
                 // One too many, or none: either way a moment later.
                 _ => thread::sleep(TICK),
             }
+        }
+        // Who is being told hears it to the end, if that is soon.
+        let until = monotonic() + PATIENCE;
+        while senders.iter().any(|(sender, _)| !sender.is_finished()) && monotonic() < until {
+            thread::sleep(TICK);
+        }
+        for (_, stream) in senders {
+            let _ = stream.shutdown(Shutdown::Both);
         }
         receiving.join().expect("receiving does not panic")
     })?;
@@ -119,7 +133,12 @@ fn receive(
         let flow = mark.and_then(|mark| Some((mark.seq, kept.get_mut(&mark.flow)?)));
         // A stamp that did not come is none: the packet is not told.
         match flow.zip(at) {
-            Some(((seq, stamps), at)) if stamps.len() < MOST => stamps.push((seq, at)),
+            Some(((seq, stamps), at)) if stamps.len() < MOST => {
+                if stamps.len() == stamps.capacity() {
+                    stamps.reserve_exact(MORE.min(MOST - stamps.len()));
+                }
+                stamps.push((seq, at));
+            }
             _ => counts.unasked += 1,
         }
     }
@@ -138,26 +157,26 @@ fn serve(stream: TcpStream, rung: Rung, kept: &Mutex<Kept>, stop: &AtomicBool) {
 }
 
 fn converse(
-    mut stream: TcpStream,
+    stream: TcpStream,
     rung: Rung,
     kept: &Mutex<Kept>,
     stop: &AtomicBool,
     flows: &mut Vec<u32>,
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
+    let mut timed = Timed { stream, until: monotonic() };
     loop {
         // A sender says nothing while its trains are under way.
-        stream.set_read_timeout(Some(TICK))?;
-        match stream.peek(&mut [0]) {
+        timed.stream.set_read_timeout(Some(TICK))?;
+        match timed.stream.peek(&mut [0]) {
             Ok(0) => return Ok(()),
             Ok(_) => {}
             Err(error) if is_nothing_yet(&error) && !stop.load(Ordering::Relaxed) => continue,
             Err(error) => return Err(error),
         }
-        stream.set_read_timeout(Some(PATIENCE))?;
-        match far_end::wish(&mut stream) {
+        timed.until = monotonic() + PATIENCE;
+        match far_end::wish(&mut timed) {
             Some(Wish::Keep(flow)) if flows.is_empty() => {
                 let mut kept = lock(kept);
                 // Somebody else's stays his.
@@ -167,11 +186,14 @@ fn converse(
                 kept.insert(flow, Vec::new());
                 drop(kept);
                 flows.push(flow);
-                far_end::greet(&mut stream, rung)?;
+                far_end::greet(&mut timed, rung)?;
             }
             Some(Wish::Stamps) if !flows.is_empty() => {
-                let stamps = lock(kept).get(&flows[0]).cloned().unwrap_or_default();
-                far_end::tell(&mut stream, &stamps)?;
+                let flow = flows[0];
+                let count = lock(kept).get(&flow).map_or(0, Vec::len);
+                timed.until = monotonic() + EXCHANGE;
+                // None is ever taken away again while its sender is here.
+                far_end::tell(&mut timed, count, |some| lock(kept)[&flow][some].to_vec())?;
             }
             _ => return Ok(()),
         }

@@ -191,7 +191,7 @@ pub enum Pattern {
 
 pub(crate) use observer::Observer;
 pub(crate) use recorder::{Outputs, SampleFile};
-pub(crate) use report::cells;
+pub(crate) use report::{cells, unit};
 pub(crate) use session::key;
 
 impl From<StampChoice> for Stamps {

@@ -291,14 +291,18 @@ fn describe_stamps(stamps: &Stamps) -> String {
     }
 }
 
+/// The unit in which this time has at most five digits before the point: its nanoseconds, and its name.
+pub(crate) fn unit(largest_ns: f64) -> (f64, &'static str) {
+    const WIDEST: f64 = 99_999.0;
+    let units = [(1e3, "us"), (1e6, "ms"), (1e9, "s")];
+    let fitting = units.into_iter().find(|(size, _)| largest_ns.abs() / size <= WIDEST);
+    fitting.unwrap_or((1e9, "s"))
+}
+
 /// One row, in the unit in which its largest value has at most five digits before the point; what
 /// n cannot support is a dash.
 pub(crate) fn cells(figures: &Figures) -> String {
-    const WIDEST: f64 = 99_999.0;
-    let units = [(1e3, "us"), (1e6, "ms"), (1e9, "s")];
-    let largest = figures.max.map_or(0.0, |max| max.0.unsigned_abs() as f64);
-    let fitting = units.into_iter().find(|(size, _)| largest / size <= WIDEST);
-    let (size, unit) = fitting.unwrap_or((1e9, "s"));
+    let (size, unit) = unit(figures.max.map_or(0.0, |max| max.0 as f64));
     let whole = |value: Option<Nanos>| value.map(|ns| ns.0 as f64 / size);
     let real = |value: Option<f64>| value.map(|ns| ns / size);
     [

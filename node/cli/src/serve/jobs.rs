@@ -213,7 +213,7 @@ fn perform(
         Job::Pace(pace) => {
             let samples = spool.map(Spool::file);
             let paced =
-                crate::pace::perform(pace, samples, stop, &mut |_| ready(), &mut |_, _| {})?;
+                crate::pace::perform(pace, samples, stop, &mut |_| ready(), &mut |_, _, _| {})?;
             Ok(what_stands(paced.summary, paced.failure))
         }
         Job::PaceSink(sink) => crate::pace::sink(sink, stop, &mut |_| ready()),

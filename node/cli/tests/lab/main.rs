@@ -9,6 +9,7 @@ mod leftovers;
 mod links;
 mod merged;
 mod nic;
+mod pace;
 mod quota;
 mod rootless;
 mod telemetry;

@@ -13,6 +13,7 @@ use super::link::{self, Place};
 use super::probe::XdpMode;
 use super::spec::{Checksums, RELAY_FLOWS, XdpCounters, XdpFlow, XdpRelaySpec};
 use super::{BpfError, object};
+use crate::address::DISCARD;
 use crate::interface;
 
 const PROGRAM: &[u8] = include_bytes!("../../../bpf/relay.bpf.o");
@@ -20,9 +21,6 @@ const PROGRAM: &[u8] = include_bytes!("../../../bpf/relay.bpf.o");
 /// Packets that leave for `to` have ports from here on: above those that the kernel gives to
 /// sockets (net.ipv4.ip_local_port_range ends at 60999).
 const FIRST_PORT: u16 = 61_000;
-
-/// Nobody listens there (RFC 863), and a packet to it makes the kernel find out its next hop.
-const DISCARD: u16 = 9;
 
 /// LISTENS of node/bpf/dwell.bpf.h.
 const LISTENS: usize = 8;

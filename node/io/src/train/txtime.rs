@@ -11,6 +11,7 @@ use dwell_units::{Instant, Nanos, Realtime};
 
 use super::outlet::Outlet;
 use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable, outgoing};
+use crate::address::DISCARD;
 use crate::calls;
 use crate::clock::{self, monotonic, realtime};
 use crate::pacer::sleep_until;
@@ -30,9 +31,6 @@ const TOLERANCE: Nanos = Nanos::from_millis(1);
 
 /// Stamps come within this of a departure.
 const PATIENCE: Nanos = Nanos::from_millis(20);
-
-/// Nobody listens on the port of the discard protocol (RFC 863), or does nothing with what comes.
-const DISCARD: u16 = 9;
 
 /// The clocks of queueing disciplines: fq's and, by custom, etf's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use dwell_units::Nanos;
 use dwell_wire::frame::UdpFrame;
 
 use super::{Unavailable, outgoing};
+use crate::address::DISCARD;
 use crate::clock::monotonic;
 use crate::interface::Interface;
 use crate::neighbour::{self, Station};
@@ -18,9 +19,6 @@ const PATIENCE: Nanos = Nanos::from_secs(2);
 
 /// How often its answer is looked for.
 const LOOK: Nanos = Nanos::from_millis(1);
-
-/// Nobody listens on the port of the discard protocol (RFC 863), or does nothing with what comes.
-const DISCARD: u16 = 9;
 
 /// The address of a loopback interface.
 const LOOPBACK: Station = [0; 6];
