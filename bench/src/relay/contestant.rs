@@ -80,12 +80,13 @@ pub(super) const ENCIPHERED: [Contestant; 4] = [
 pub(super) const TRACED: Contestant = contestant("dwell batch --no-merge", SINGLE, Wait::Blocking);
 
 /// Who is flooded.
-pub(super) const FLOODED: [Contestant; 6] = [
+pub(super) const FLOODED: [Contestant; 7] = [
     contestant("dwell batch", BATCH, Wait::Blocking),
     TRACED,
     contestant("socat", Program::Socat, Wait::Blocking),
     contestant("C", Program::C, Wait::Blocking),
     aes("dwell batch encrypt", BATCH, Wait::Blocking),
+    aes("dwell batch encrypt --no-merge", SINGLE, Wait::Blocking),
     aes("C encrypt", Program::C, Wait::Blocking),
 ];
 

@@ -123,6 +123,24 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         ),
         at_least(
             Part::Flood,
+            "delivered at overload, 100 B: dwell batch --no-merge / socat",
+            ratio(delivered("dwell batch --no-merge"), delivered("socat")),
+            2.0,
+        ),
+        at_least(
+            Part::Flood,
+            "delivered at overload: dwell batch --no-merge / C",
+            ratio(delivered("dwell batch --no-merge"), delivered("C")),
+            1.0,
+        ),
+        at_least(
+            Part::Flood,
+            "delivered at overload: dwell batch encrypt --no-merge / C encrypt",
+            ratio(delivered("dwell batch encrypt --no-merge"), delivered("C encrypt")),
+            1.0,
+        ),
+        at_least(
+            Part::Flood,
             "capacity at 0.1 % loss: dwell batch / C",
             ratio(capacity("dwell batch"), capacity("C")),
             2.0,
@@ -195,6 +213,31 @@ mod tests {
         assert!(verdicts[0].reached);
         assert_eq!(verdicts[1].value, Some(0.305));
         assert!(!verdicts[1].reached);
+    }
+
+    #[test]
+    fn a_relay_that_only_merging_makes_fast_misses_the_goals_without_it() {
+        let mut measured = Measured::default();
+        for (name, delivered) in [
+            ("dwell batch", 5e6),
+            ("dwell batch --no-merge", 9e5),
+            ("dwell batch encrypt", 4e6),
+            ("dwell batch encrypt --no-merge", 8e5),
+            ("socat", 5e5),
+            ("C", 1e6),
+            ("C encrypt", 7e5),
+        ] {
+            measured.delivered.insert(name, vec![delivered]);
+        }
+        let judged = judge(&measured);
+        let at_overload: Vec<_> = judged
+            .iter()
+            .filter(|verdict| verdict.goal.starts_with("delivered at overload"))
+            .map(|verdict| (verdict.goal.contains("--no-merge"), verdict.reached))
+            .collect();
+        let merged = [(false, true); 3];
+        assert_eq!(at_overload[..3], merged);
+        assert_eq!(at_overload[3..], [(true, false), (true, false), (true, true)]);
     }
 
     #[test]

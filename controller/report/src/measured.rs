@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use dwell_plan::{
-    CrossPlan, FlowPlan, LinkPlan, Load, Order, PaceKind, PacePlan, PingPlan, Plan, RelayPlan,
-    Relaying, Source,
+    CrossPlan, FlowPlan, Generator, LinkPlan, Load, Order, PaceKind, PacePlan, PingPlan, Plan,
+    RelayPlan, Relaying, Source,
 };
 use dwell_record::{Kind, Summary};
 use serde::Serialize;
@@ -204,11 +204,15 @@ fn trains(run: &RunData, pace: &PacePlan) -> String {
 fn cross(run: &RunData, cross: &CrossPlan) -> String {
     let flows = value(run, &["flows", "cross.flows"], || cross.flows.to_string());
     format!(
-        "cross traffic from the same node: {flows} flows of {} each, {} packets, gaps {} by seed {}",
+        "cross traffic from the same node: {flows} flows of {} each, {} packets, gaps {} by seed {}{}",
         spaced(cross.rate),
         spaced(cross.size),
         cross.distribution,
-        cross.seed
+        cross.seed,
+        match cross.generator {
+            Generator::Dwell => "",
+            Generator::Itg => ", sent by ITGSend",
+        }
     )
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Paced<'a> {
     pub(crate) trial: &'a TrialData,
     pub(crate) sender: Sender,
     pub(crate) pairs: bool,
+    /// Which name of its size was given, where that is known: `ip`, `payload` or `frame`.
+    counted: Option<String>,
     /// Of a train that keeps a rate.
     pub(crate) rate: Option<BitRate>,
     /// What was measured; `None` where nothing was.
@@ -59,6 +61,9 @@ const TOLD: [&str; 11] = [
     "pairs",
 ];
 
+/// How a size was named, among the values that a sender has beside others.
+const COUNTED: &str = "size counted as";
+
 /// Whether the run is about departures of packets.
 pub(crate) fn is_paced(run: &RunData) -> bool {
     let told = |trial: &TrialData| trial.summary.as_ref().is_some_and(|it| it.kind == Kind::Pace);
@@ -75,6 +80,23 @@ pub(crate) fn paced(run: &RunData) -> Vec<Paced<'_>> {
     let used = only_engine(run, plan.as_ref());
     let mut all: Vec<_> =
         run.trials.iter().filter_map(|trial| Paced::of(run, plan.as_ref(), trial)).collect();
+    let named = |size: u64, all: &[Paced]| {
+        let mut ways: Vec<&str> = all
+            .iter()
+            .filter(|paced| paced.sender.ip_size == size)
+            .filter_map(|paced| paced.counted.as_deref())
+            .collect();
+        ways.sort_unstable();
+        ways.dedup();
+        ways.len()
+    };
+    // At one rate a frame and the IP packet in it have other gaps: they are two senders, told apart
+    // where both are there.
+    let both: Vec<bool> = all.iter().map(|paced| named(paced.sender.ip_size, &all) > 1).collect();
+    for (paced, _) in all.iter_mut().zip(both).filter(|(_, both)| *both) {
+        let counted = paced.counted.clone().into_iter();
+        paced.sender.others.extend(counted.map(|way| (COUNTED.to_owned(), way)));
+    }
     if let Some(used) = used {
         let auto = PaceEngine::Auto.name();
         let automatic = all.iter_mut().filter(|paced| paced.sender.engine == auto);
@@ -124,7 +146,8 @@ impl<'a> Paced<'a> {
             others: others(run, trial),
         };
         let pairs = pattern == PaceKind::Pair.name();
-        Some(Self { trial, sender, pairs, rate, summary })
+        let counted = counted(trial, summary, pace);
+        Some(Self { trial, sender, pairs, counted, rate, summary })
     }
 
     /// A scalar result.
@@ -155,7 +178,29 @@ fn ip_size(trial: &TrialData, summary: Option<&Summary>, pace: Option<&PacePlan>
     if let Some(told) = summary.and_then(|summary| number(summary, "size_bytes")) {
         return Some(told as u64);
     }
-    let mut pace = pace?.clone();
+    Some(asked_size(trial, pace?).packet_size()?.ip().0)
+}
+
+/// Which name of its size a trial gave.
+fn counted(
+    trial: &TrialData,
+    summary: Option<&Summary>,
+    pace: Option<&PacePlan>,
+) -> Option<String> {
+    if let Some(told) = summary.and_then(|summary| text(summary, "counted")) {
+        return Some(told.to_owned());
+    }
+    let named = match asked_size(trial, pace?).named_size()? {
+        PaceSize::Ip(_) => "ip",
+        PaceSize::Payload(_) => "payload",
+        PaceSize::Frame(_) => "frame",
+    };
+    Some(named.to_owned())
+}
+
+/// The plan with the size that this trial asked for.
+fn asked_size(trial: &TrialData, pace: &PacePlan) -> PacePlan {
+    let mut pace = pace.clone();
     let bytes = |name: &str| asked(trial, &[name, &format!("pace.{name}")]);
     let size: Option<NamedSize> = bytes("size").and_then(|text| text.parse().ok());
     let payload: Option<Bytes> = bytes("payload_size").and_then(|text| text.parse().ok());
@@ -164,7 +209,7 @@ fn ip_size(trial: &TrialData, summary: Option<&Summary>, pace: Option<&PacePlan>
     if let Some(named) = named.or(frame.map(|bytes| NamedSize(PaceSize::Frame(bytes)))) {
         (pace.size, pace.payload_size, pace.frame_size) = (Some(named), None, None);
     }
-    Some(pace.packet_size()?.ip().0)
+    pace
 }
 
 fn flows(trial: &TrialData, plan: Option<&Plan>) -> u32 {

@@ -129,6 +129,29 @@ fn a_slow_rate_that_was_not_measured_is_not_skipped_and_repetitions_are_judged_t
 }
 
 #[test]
+fn a_frame_and_the_packet_in_it_are_two_senders_at_one_rate() {
+    let both = paces(&["matrix.size=[\"1500B\", \"frame:1514B\"]"]);
+    let spin: Vec<_> =
+        verdicts(&both).into_iter().filter(|verdict| verdict.engine == "spin").collect();
+    let told: Vec<_> = spin
+        .iter()
+        .map(|verdict| {
+            (verdict.ip_size, verdict.flows, verdict.parameters["size counted as"].as_str())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [(1_500, 0, "frame"), (1_500, 25, "frame"), (1_500, 0, "ip"), (1_500, 25, "ip")]
+    );
+    assert!(spin.iter().all(|verdict| verdict.largest_rate_bps.is_some()));
+    // Engines that are not there are told apart by the plan.
+    let uring = verdicts(&both).into_iter().filter(|verdict| verdict.engine == "uring");
+    assert_eq!(uring.count(), 4);
+    // Where every size has one name, nothing needs to be told apart.
+    assert!(verdicts(&paces(&[])).iter().all(|verdict| verdict.parameters.is_empty()));
+}
+
+#[test]
 fn parameters_beside_keep_verdicts_apart_and_runs_stand_side_by_side() {
     let several = paces(&["matrix.\"topology.link.rate\"=[\"50Mbit/s\", \"none\"]"]);
     let all = verdicts(&several);

@@ -4,8 +4,8 @@ mod flow;
 mod pace;
 
 use dwell_plan::{
-    CpuJob, Job, PingJob, PingPlan, Place, Plan, ReflectJob, SinkJob, Stamps, TrafficHeader,
-    TrafficJob,
+    CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingPlan, Place, Plan, ReflectJob,
+    SinkJob, Stamps, TrafficHeader, TrafficJob, TrafficLoad,
 };
 use dwell_store::Role;
 use dwell_units::Nanos;
@@ -122,15 +122,20 @@ struct Loads {
 
 fn loads(plan: &Plan, ipv6: bool) -> Loads {
     let (load, traffic) = (plan.load(), plan.traffic());
-    let mut receivers: Vec<&String> = traffic.iter().map(|traffic| &traffic.to).collect();
+    let mut receivers: Vec<(&String, bool)> =
+        traffic.iter().map(|traffic| (&traffic.to, is_itg(traffic))).collect();
     receivers.sort();
     receivers.dedup();
-    let sinks = receivers.into_iter().map(|node| Planned {
+    let sinks = receivers.into_iter().map(|(node, itg)| Planned {
         node: node.clone(),
-        job: Job::Sink(SinkJob {
-            urls: vec![format!("udp://{}:{SINK_PORT}", everywhere(ipv6))],
-            ..SinkJob::default()
-        }),
+        job: if itg {
+            Job::ItgSink(ItgSinkJob {})
+        } else {
+            Job::Sink(SinkJob {
+                urls: vec![format!("udp://{}:{SINK_PORT}", everywhere(ipv6))],
+                ..SinkJob::default()
+            })
+        },
         role: Role::Server,
         samples: false,
         optional: false,
@@ -144,27 +149,42 @@ fn loads(plan: &Plan, ipv6: bool) -> Loads {
     });
     let sources = traffic.iter().map(|traffic| Planned {
         node: traffic.from.clone(),
-        job: Job::Traffic(TrafficJob {
-            url: format!("udp://{}:{SINK_PORT}", traffic.to),
-            flows: traffic.flows,
-            rate: traffic.rate,
-            distribution: traffic.distribution.clone(),
-            size: traffic.size,
-            seed: traffic.seed,
-            duration: None,
-            count: None,
-            ipv4: !ipv6,
-            ipv6,
-            header: TrafficHeader::default(),
-            unreported: false,
-            stamps: Stamps::default(),
-            place: place(plan, &traffic.from, false),
-        }),
+        job: source(plan, traffic, ipv6),
         role: Role::Load,
         samples: false,
         optional: false,
     });
     Loads { sinks: sinks.collect(), loads: burners.chain(sources).collect() }
+}
+
+fn is_itg(traffic: &TrafficLoad) -> bool {
+    traffic.generator == Generator::Itg
+}
+
+/// What sends this traffic.
+fn source(plan: &Plan, traffic: &TrafficLoad, ipv6: bool) -> Job {
+    let TrafficLoad { flows, rate, size, seed, .. } = *traffic;
+    let distribution = traffic.distribution.clone();
+    if is_itg(traffic) {
+        let to = traffic.to.clone();
+        return Job::Itg(ItgJob { to, flows, rate, distribution, size, seed, ipv6 });
+    }
+    Job::Traffic(TrafficJob {
+        url: format!("udp://{}:{SINK_PORT}", traffic.to),
+        flows,
+        rate,
+        distribution,
+        size,
+        seed,
+        duration: None,
+        count: None,
+        ipv4: !ipv6,
+        ipv6,
+        header: TrafficHeader::default(),
+        unreported: false,
+        stamps: Stamps::default(),
+        place: place(plan, &traffic.from, false),
+    })
 }
 
 fn place(plan: &Plan, node: &str, busy_poll: bool) -> Place {

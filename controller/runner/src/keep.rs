@@ -1,14 +1,13 @@
 //! Puts a trial on disk: the samples of a ping as they came, those of packets that go one way joined
 //! over the machines that they passed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use dwell_plan::{FlowPlan, Job, PacePlan, Plan, Scheduling as Asked};
 use dwell_protocol::JobId;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
-use dwell_record::{
-    Batch, Column, Departing, Kind, Placement, Scalar, Scheduling, Summary, Waiting,
-};
+use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting};
 use dwell_store::{HostWriter, Ingested, Role, TrialRow};
 
 use crate::incoming::{Incoming, Segment};
@@ -18,9 +17,6 @@ use crate::links::Passed;
 use crate::machine::Outcome;
 use crate::runner::{Runner, RunnerError, TrialEnd};
 use crate::way::{self, Around};
-
-/// Rows of paced packets that are taken in at once.
-const BATCH: usize = 1 << 14;
 
 const DAMAGED: &str = "its samples were damaged on their way";
 
@@ -131,27 +127,17 @@ impl Runner<'_> {
         sender: &Summary,
         host: &mut HostWriter,
     ) -> Result<(Ingested, Option<String>), RunnerError> {
-        let mut departing = Departing::default();
-        // What is wrong with the segment is said when it is read again.
-        let _ = segment::read(&mut segment.open()?, &mut |record| match record {
-            Record::Sample(sample, bridge, _) => departing.take(sample, bridge.is_none()),
-            Record::Host(sample) => host.push(&planned.node, sample),
-            _ => {}
-        });
-        let departed = departing.by(sender);
-        let mut ingest =
-            self.store.ingest_columns(&self.run, trial, &Column::PACED)?.with_figures();
-        let mut batch = Batch::default();
-        let mut full = Ok(());
-        let end = segment::read(&mut segment.open()?, &mut |record| {
-            let Record::Sample(sample, bridge, near) = record else { return };
-            departed.push(&mut batch, sample, bridge, near);
-            if batch.len() == BATCH && full.is_ok() {
-                full = ingest.push(std::mem::take(&mut batch));
-            }
-        });
-        full?;
-        ingest.push(batch)?;
+        let columns = &Column::PACED;
+        let mut ingest = self.store.ingest_columns(&self.run, trial, columns)?.with_figures();
+        let end = ingest.push_departures(
+            || segment.open(),
+            &mut |record| {
+                if let Record::Host(sample) = record {
+                    host.push(&planned.node, sample);
+                }
+            },
+            || Cow::Borrowed(sender),
+        )?;
         Ok((ingest.finish()?, damage(end).map(|what| format!("its segment of samples {what}"))))
     }
 

@@ -33,6 +33,8 @@ struct MadeUp {
     asked: Vec<String>,
     /// Nothing leaves.
     mute: bool,
+    /// No traffic can be sent.
+    no_traffic: bool,
 }
 
 impl MadeUp {
@@ -66,6 +68,11 @@ impl Fleet for MadeUp {
                 match what {
                     Job::Pace(pace) if pace.engine != PaceEngine::Spin => {
                         let reason = format!("{} needs root", pace.engine.name());
+                        let event = Event::Failed { job: *job, reason, unsupported: true };
+                        self.tell(node, event);
+                    }
+                    Job::Traffic(_) if self.no_traffic => {
+                        let reason = "no program".to_owned();
                         let event = Event::Failed { job: *job, reason, unsupported: true };
                         self.tell(node, event);
                     }
@@ -141,6 +148,10 @@ struct Ran {
 }
 
 fn run(mute: bool) -> Ran {
+    run_on(MadeUp { told: VecDeque::new(), asked: Vec::new(), mute, no_traffic: false })
+}
+
+fn run_on(mut fleet: MadeUp) -> Ran {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path()).unwrap();
     let expansion = expand(&Source::parse(PLAN).unwrap(), 1).unwrap();
@@ -164,7 +175,6 @@ fn run(mute: bool) -> Ran {
     };
     let name = store.begin_run(&new).unwrap();
     let run = store.run(&name).unwrap();
-    let mut fleet = MadeUp { told: VecDeque::new(), asked: Vec::new(), mute };
     let stop = AtomicBool::new(false);
     let mut talk = Listener { ends: Vec::new(), stop_after: usize::MAX, stop: &stop };
     let runner = Runner {
@@ -198,6 +208,22 @@ fn an_engine_that_a_node_does_not_have_is_not_run_and_fails_nothing() {
     let told = ran.store.told(&trials[3]).unwrap();
     assert!(told.iter().all(|(role, ..)| *role != Role::Measurement), "{told:?}");
     assert_eq!(ran.asked[2..5], ["n1 pace", "n2 load sink", "n1 load traffic"]);
+}
+
+#[test]
+fn a_load_that_a_node_cannot_put_is_an_error_with_its_reason_and_never_not_run() {
+    let ran =
+        run_on(MadeUp { told: VecDeque::new(), asked: Vec::new(), mute: false, no_traffic: true });
+    // Without flows the trials are as ever; the first with flows ends the plan.
+    assert!(matches!(
+        ran.ends[..3],
+        [TrialEnd::NotRun(_), TrialEnd::NotRun(_), TrialEnd::Finished]
+    ));
+    let failed = TrialEnd::Failed("load traffic on n1: no program".into());
+    assert_eq!(ran.ends[3..], [failed]);
+    assert!(matches!(ran.end, End::Stopped(_)));
+    let trial = &ran.store.trials(&ran.run).unwrap()[3];
+    assert_eq!(trial.state, TrialState::Failed);
 }
 
 #[test]

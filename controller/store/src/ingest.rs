@@ -1,6 +1,7 @@
 //! Samples on their way into the store: written as Parquet and summarised, in one pass and side by
 //! side.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use dwell_engine::stamps::State;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
-use dwell_record::{Batch, Column, Columns, all_count};
+use dwell_record::{Batch, Column, Columns, Departing, Summary, all_count};
 
 use crate::error::StoreError;
 use crate::parquet::{SampleWriter, Written};
@@ -53,6 +54,9 @@ const RUN: usize = 128;
 
 /// Rows of a batch that is made from a segment.
 const BATCH: usize = 1 << 16;
+
+/// The same of packets that left on time, of which many segments are short.
+const DEPARTURES: usize = 1 << 14;
 
 /// Samples of one trial, on their way in.
 #[derive(Debug)]
@@ -156,6 +160,43 @@ impl Ingest {
         if !batch.is_empty() {
             self.push(batch)?;
         }
+        Ok(end)
+    }
+
+    /// Takes a segment of packets in that were to leave on time: of each the gap before it too, and how
+    /// far that is from what its schedule wanted. The segment is read twice, because a gap is known
+    /// only when all departures are: `open` begins it anew. `each` sees everything in it, once, before
+    /// it is written; then `sender` says whose departures they are.
+    ///
+    /// # Errors
+    /// The outer: `open` failed, or the file cannot be written. The inner: the segment cannot be read
+    /// at all.
+    pub fn push_departures<'a, R: std::io::Read, E: From<StoreError>>(
+        &mut self,
+        mut open: impl FnMut() -> Result<R, E>,
+        each: &mut dyn FnMut(&Record<'_>),
+        sender: impl FnOnce() -> Cow<'a, Summary>,
+    ) -> Result<Result<SegmentEnd, SegmentError>, E> {
+        let mut departing = Departing::default();
+        // What is wrong with the segment is said when it is read again.
+        let _ = segment::read(&mut open()?, &mut |record| {
+            if let Record::Sample(sample, bridge, _) = &record {
+                departing.take(sample, bridge.is_none());
+            }
+            each(&record);
+        });
+        let departed = departing.by(&sender());
+        let mut batch = Batch::default();
+        let mut full = Ok(());
+        let end = segment::read(&mut open()?, &mut |record| {
+            let Record::Sample(sample, bridge, near) = record else { return };
+            departed.push(&mut batch, sample, bridge, near);
+            if batch.len() == DEPARTURES && full.is_ok() {
+                full = self.push(std::mem::take(&mut batch));
+            }
+        });
+        full?;
+        self.push(batch)?;
         Ok(end)
     }
 

@@ -2,6 +2,7 @@
 //! program turn their arguments into the same jobs.
 
 mod flow_filter;
+mod itg;
 mod pace;
 mod relay;
 mod trace;
@@ -12,6 +13,7 @@ use dwell_units::{Bytes, Nanos, PacketRate, Rate, Ratio};
 use serde::{Deserialize, Serialize};
 
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
+pub use itg::{Generator, ItgJob, ItgSinkJob};
 pub use pace::{PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
 pub use relay::{Clear, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
 pub use trace::{TraceHook, TraceJob};
@@ -38,11 +40,15 @@ pub enum Job {
     Pace(Box<PaceJob>),
     /// Stamp those that arrive.
     PaceSink(PaceSinkJob),
+    /// Send traffic by the real ITGSend.
+    Itg(ItgJob),
+    /// Receive it by the real ITGRecv.
+    ItgSink(ItgSinkJob),
 }
 
 impl Job {
     /// The names of all jobs.
-    pub const NAMES: [&str; 9] = [
+    pub const NAMES: [&str; 11] = [
         "ping",
         "reflect",
         "load cpu",
@@ -52,6 +58,8 @@ impl Job {
         "trace",
         "pace",
         "pace sink",
+        "load itg",
+        "load itg sink",
     ];
 
     /// Whether it ends by itself; the others run until they are stopped. Traffic does so when it was
@@ -76,6 +84,8 @@ impl Job {
             Self::Trace(_) => "trace",
             Self::Pace(_) => "pace",
             Self::PaceSink(_) => "pace sink",
+            Self::Itg(_) => "load itg",
+            Self::ItgSink(_) => "load itg sink",
         }
     }
 }
@@ -412,6 +422,16 @@ mod tests {
             Job::Reflect(reflect(Some(Limit::Rate("100pps".parse().unwrap())))),
             Job::Cpu(cpu),
             Job::Sink(SinkJob::default()),
+            Job::Itg(ItgJob {
+                to: "n2".into(),
+                flows: 25,
+                rate: "25Mbit/s".parse().unwrap(),
+                distribution: "pareto(1.5)".into(),
+                size: Bytes(512),
+                seed: 1,
+                ipv6: false,
+            }),
+            Job::ItgSink(ItgSinkJob {}),
             Job::Relay(Box::new(RelayJob {
                 clear: Clear::Auto,
                 key: KeySource::File("key".into()),

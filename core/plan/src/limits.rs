@@ -12,8 +12,6 @@ use crate::source::Source;
 
 /// The largest UDP payload over IPv4 (65,535 - 20 - 8), the limit for every protocol.
 const MOST_BYTES: u64 = 65_507;
-/// Traffic carries a mark of flow and sequence number.
-const LEAST_TRAFFIC: u64 = 16;
 /// A field of 6 bits (RFC 2474, 3).
 const MOST_DSCP: u8 = 63;
 /// tc counts rates of links in whole bytes per second.
@@ -145,8 +143,9 @@ fn check_traffic(plan: &Plan, source: &Source) -> Result<(), PlanError> {
             if let Err(error) = traffic.distribution.parse::<Gaps>() {
                 return wrong("distribution", error.to_string());
             }
-            if !(LEAST_TRAFFIC..=MOST_BYTES).contains(&traffic.size.0) {
-                return wrong("size", format!("{LEAST_TRAFFIC}B to {MOST_BYTES}B"));
+            let least = traffic.generator.least_payload().0;
+            if !(least..=MOST_BYTES).contains(&traffic.size.0) {
+                return wrong("size", format!("{least}B to {MOST_BYTES}B"));
             }
             let still = match traffic.rate {
                 Rate::Bits(rate) => rate.0 == 0,

@@ -34,7 +34,7 @@ use serde::{Deserialize, Deserializer, de};
 use toml::{Table, Value};
 
 use crate::error::PlanError;
-use crate::job::{IcmpSocket, Limit, Pattern, Scheduling, Stamps};
+use crate::job::{Generator, IcmpSocket, Limit, Pattern, Scheduling, Stamps};
 use crate::limits;
 use crate::pacing::{Accurate, CrossPlan, PacePlan};
 use crate::relaying::{FlowPlan, RelayPlan, Tracing};
@@ -371,6 +371,9 @@ pub struct TrafficLoad {
     /// Seed of the gaps.
     #[serde(default = "first_seed")]
     pub seed: u64,
+    /// What sends it.
+    #[serde(default)]
+    pub generator: Generator,
 }
 
 const fn one() -> u32 {

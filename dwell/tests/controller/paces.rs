@@ -1,9 +1,11 @@
 //! A small plan of paced packets in a real lab: trains are judged, engines that are not there are not
 //! run, and every row has its gap.
 
+use std::process::Command;
+
 use serde_json::Value;
 
-use crate::fixture::{Place, as_root, printed};
+use crate::fixture::{Place, as_root, printed, skip};
 use crate::schemas::assert_follows;
 
 fn plan(place: &Place) -> String {
@@ -72,6 +74,42 @@ fn trains_are_judged_pairs_measured_and_an_engine_without_its_qdisc_is_not_run()
     let page = place.path("paces.html").display().to_string();
     assert!(place.dwell(&["report", "last", "-o", &page]).status.success());
     assert!(std::fs::read_to_string(page).unwrap().contains("data-figure=\"rates-2\""));
+}
+
+#[test]
+fn cross_traffic_of_the_real_itg_tells_what_it_achieved() {
+    if !as_root() {
+        return;
+    }
+    if Command::new("ITGSend").arg("-h").output().is_err() {
+        return skip("ITGSend is not installed (make setup)");
+    }
+    let place = Place::new();
+    let set = [
+        "--set",
+        "matrix={flows=[3],engine=[\"sleep-spin\"],pattern=[\"train\",\"pair\"],rate=[\"20Mbit/s\"]}",
+        "--set",
+        "cross={rate=\"2Mbit/s\",generator=\"itg\",seed=7}",
+    ];
+    let output = place.dwell(&[&["run", &plan(&place), "--quiet"], &set[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    place.assert_nothing_is_left();
+    let shown = place.json(&["show", "last"]);
+    assert_follows("dwell.run", &shown);
+    let loads = shown["trials"][0]["loads"].as_array().unwrap();
+    let [load] = loads.as_slice() else { panic!("one load: {loads:#?}") };
+    assert!(load["engine"].as_str().unwrap().starts_with("ITGSend 2"), "{load:#}");
+    let asked = &load["parameters"];
+    assert_eq!((&asked["flows"], &asked["seed"]), (&3.into(), &7.into()), "{load:#}");
+    // 540 B of IP at 2 Mbit/s are 2.16 ms apart; of shape 1.5 the scale is a third of that.
+    assert!(asked["itg"].as_str().unwrap().contains("-V 1.5 0.720000 -c 512 -s 0."), "{load:#}");
+    assert!((asked["rate_bps"].as_f64().unwrap() - 6e6).abs() < 1.0, "{load:#}");
+    assert_eq!(load["values"]["flows"], 3, "{load:#}");
+    let achieved = load["values"]["rate_bps"].as_f64().unwrap();
+    // Of Pareto gaps a short mean is often below their long one, and so the rate above.
+    assert!((6e5..18e6).contains(&achieved), "{load:#}");
+    let told = printed(&place.dwell(&["show", "last"]));
+    assert!(told.contains("sent by ITGSend"), "{told}");
 }
 
 #[test]

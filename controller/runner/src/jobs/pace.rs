@@ -94,6 +94,19 @@ mod tests {
     }
 
     #[test]
+    fn flows_of_itg_run_beside_the_sender_with_the_parameters_of_the_plan() {
+        let cross = "[cross]\nflows = 25\ngenerator = \"itg\"\nseed = 7\n";
+        let needed = needed(&format!("{PLAN}{cross}"));
+        let names: Vec<_> = needed.sinks.iter().map(|one| one.job.name()).collect();
+        assert_eq!(names, ["pace sink", "load itg sink"]);
+        let Job::Itg(itg) = &needed.loads[0].job else { panic!("ITGSend") };
+        assert_eq!((itg.to.as_str(), itg.flows, itg.seed), ("n2", 25, 7));
+        assert_eq!((itg.distribution.as_str(), itg.size), ("pareto(1.5)", Bytes(512)));
+        assert_eq!(itg.rate, Rate::Bits(BitRate(25_000_000)));
+        assert!(!needed.loads[0].job.ends_by_itself());
+    }
+
+    #[test]
     fn without_a_sink_and_flows_there_is_the_sender_alone() {
         let needed = needed(&PLAN.replace("engine =", "sink = false\nengine ="));
         assert!(needed.sinks.is_empty() && needed.loads.is_empty());

@@ -6,11 +6,12 @@ use serde::Deserialize;
 
 use super::PacePlan;
 use crate::error::PlanError;
+use crate::job::Generator;
 use crate::plan::{Plan, TrafficLoad};
 use crate::source::Source;
 
-/// Traffic carries a mark of flow and sequence number, and fits a UDP packet.
-const SIZES: std::ops::RangeInclusive<u64> = 16..=65_507;
+/// It fits a UDP packet.
+const MOST_BYTES: u64 = 65_507;
 
 /// The most flows.
 const MOST_FLOWS: u32 = 1_000;
@@ -35,6 +36,9 @@ pub struct CrossPlan {
     /// Seed of the gaps.
     #[serde(default = "first")]
     pub seed: u64,
+    /// What sends them: dwell, or D-ITG as in S2.
+    #[serde(default)]
+    pub generator: Generator,
     /// The node that receives and counts; `None`: the one that paced packets go to.
     #[serde(default)]
     pub to: Option<String>,
@@ -91,8 +95,9 @@ impl CrossPlan {
         if let Err(error) = self.distribution.parse::<Gaps>() {
             return wrong("distribution", error.to_string());
         }
-        if !SIZES.contains(&self.size.0) {
-            return wrong("size", format!("{}B to {}B", SIZES.start(), SIZES.end()));
+        let least = self.generator.least_payload().0;
+        if !(least..=MOST_BYTES).contains(&self.size.0) {
+            return wrong("size", format!("{least}B to {MOST_BYTES}B"));
         }
         let Some(to) = &self.to else { return Ok(()) };
         plan.check_node(source, "cross.to", to)?;
@@ -118,6 +123,7 @@ impl Plan {
                 distribution: cross.distribution.clone(),
                 size: cross.size,
                 seed: cross.seed,
+                generator: cross.generator,
             });
         }
         all

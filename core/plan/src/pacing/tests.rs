@@ -107,6 +107,8 @@ fn every_mistake_points_at_its_line_and_says_what_would_be_right() {
         ("engine = \"spin\"", "trains = 5", 11, "unknown field 'trains'"),
         ("engine = \"spin\"", "[cross]\nflows = 2000", 12, "0 to 1000"),
         ("engine = \"spin\"", "[cross]\ndistribution = \"weibull\"", 12, "pareto"),
+        ("engine = \"spin\"", "[cross]\ngenerator = \"itg\"\nsize = \"18B\"", 13, "20B to 65507B"),
+        ("engine = \"spin\"", "[cross]\ngenerator = \"mgen\"", 12, "itg"),
         ("engine = \"spin\"", "[cross]\nto = \"n1\"", 12, "itself"),
         ("engine = \"spin\"", "[accurate]\nrate = \"0%\"", 12, "above 0%"),
         ("[pace]", "[ping]\nfrom = \"n1\"\nto = \"n2\"\ncount = 1\n[pace]", 10, "[ping] or [pace]"),

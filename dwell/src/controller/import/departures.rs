@@ -1,22 +1,21 @@
 //! Segments of packets that were to leave on time (`dwell pace --samples`): of each packet the gap before
 //! it and how far that is from what the schedule wanted.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io::Read;
 
 use dwell_engine::stamps::Rung;
 use dwell_node_cli::{Exit, Failure};
-use dwell_record::segment::{self, Record};
-use dwell_record::{Batch, Column, Departing, Environment, Kind, Packets, Stamps, Summary, Trust};
-use dwell_store::{RunRow, Store};
+use dwell_record::segment::Record;
+use dwell_record::{Column, Environment, Kind, Packets, Stamps, Summary, Trust};
+use dwell_store::{RunRow, Store, StoreError};
 
 use super::segment::{cut_short, damaged, foreign, nothing, parameters};
 use super::{Args, add_trial, end, file_name, finish};
 
 /// A segment is read twice, and a pipe only once: so many bytes are kept, of some 50 million packets.
 const MOST: u64 = 1 << 30;
-
-/// Rows that are handed on at once.
-const BATCH: usize = 1 << 14;
 
 pub(super) fn import(
     args: &Args,
@@ -26,47 +25,26 @@ pub(super) fn import(
 ) -> Result<Exit, Failure> {
     let mut bytes = Vec::new();
     input.take(MOST).read_to_end(&mut bytes)?;
-    let mut departing = Departing::default();
-    let mut told = Told::default();
-    // What is wrong with the segment is said when it is read again.
-    let _ = segment::read(&mut bytes.as_slice(), &mut |record| match record {
-        Record::Header(header) => {
-            told.target.clone_from(&header.target);
-            told.environment.dwell.clone_from(&header.dwell);
-        }
-        Record::Sample(sample, bridge, near) => {
-            departing.take(sample, bridge.is_none());
-            told.rung = near;
-            told.stamped |= sample.tx.kernel.is_some();
-            told.arrived |= sample.remote.is_some();
-        }
-        _ => {}
-    });
-    let mut summary = told.summary();
-    let departed = departing.by(&summary);
     let name = file_name(&args.file);
     let trial = add_trial(store, run, 1, &name)?;
     let mut ingest = store.ingest_columns(run, &trial, &Column::PACED)?.with_figures();
     let mut host = store.host_writer(run, &trial)?;
-    let mut batch = Batch::default();
-    let mut full = Ok(());
-    let read = segment::read(&mut bytes.as_slice(), &mut |record| match record {
-        Record::Sample(sample, bridge, near) => {
-            departed.push(&mut batch, sample, bridge, near);
-            if batch.len() == BATCH && full.is_ok() {
-                full = ingest.push(std::mem::take(&mut batch));
-            }
-        }
-        Record::Host(sample) => host.push(&name, sample),
-        _ => {}
-    });
+    let told = RefCell::new(Told::default());
+    let read = ingest.push_departures(
+        || Ok::<_, StoreError>(bytes.as_slice()),
+        &mut |record| match record {
+            Record::Host(sample) => host.push(&name, sample),
+            record => told.borrow_mut().take(record),
+        },
+        || Cow::Owned(told.borrow().summary()),
+    )?;
+    let told = told.into_inner();
+    let mut summary = told.summary();
     let end_of_it = read.map_err(|error| foreign(args, &error))?;
-    full?;
     let short = cut_short(&end_of_it);
     if end_of_it.samples == 0 {
         return Err(nothing(args, "packet", &short.unwrap_or_else(|| "it holds none".into())));
     }
-    ingest.push(batch)?;
     let taken = ingest.finish()?;
     host.finish()?;
     let warnings: Vec<String> = short.into_iter().chain(damaged(&end_of_it)).collect();
@@ -107,6 +85,21 @@ impl Default for Told {
 }
 
 impl Told {
+    fn take(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Header(header) => {
+                self.target.clone_from(&header.target);
+                self.environment.dwell.clone_from(&header.dwell);
+            }
+            Record::Sample(sample, _, near) => {
+                self.rung = *near;
+                self.stamped |= sample.tx.kernel.is_some();
+                self.arrived |= sample.remote.is_some();
+            }
+            _ => {}
+        }
+    }
+
     /// Which stamps say when packets left: those that the sender went by, which its rung tells.
     fn departures(&self) -> &'static str {
         match (self.rung, self.stamped, self.arrived) {

@@ -1,6 +1,7 @@
 //! `dwell load`: puts load on this node or on the network, and says what was really put.
 
 mod cpu;
+mod itg;
 mod sink;
 mod traffic;
 
@@ -78,6 +79,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 pub(crate) use cpu::burn;
+pub(crate) use itg::{receive as receive_by_itg, send as send_by_itg};
 pub(crate) use sink::sink;
 pub(crate) use traffic::send;
 

@@ -217,6 +217,8 @@ fn perform(
             Ok(what_stands(paced.summary, paced.failure))
         }
         Job::PaceSink(sink) => crate::pace::sink(sink, stop, &mut |_| ready()),
+        Job::Itg(itg) => crate::load::send_by_itg(itg, stop, &mut |_| ready()),
+        Job::ItgSink(_) => crate::load::receive_by_itg(stop, &mut |_| ready()),
         Job::Trace(trace) => {
             let outputs = crate::trace::Outputs { samples: spool.map(Spool::file), live: false };
             let traced = crate::trace::perform(trace, outputs, stop, &mut |_| ready())?;

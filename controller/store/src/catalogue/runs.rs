@@ -1,0 +1,283 @@
+//! Runs and imports: how they begin and end, what is noted of them, which there are.
+
+use std::fs;
+
+use rusqlite::{Row, TransactionBehavior, params};
+
+use super::{Store, json, text, time_text};
+use crate::error::StoreError;
+use crate::lock::{ImportLock, has_importer, has_runner};
+use crate::names;
+use crate::run::{NewRun, RunKind, RunRow, RunState};
+
+impl Store {
+    /// Begins a run, all its trials planned; returns its name.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn begin_run(&mut self, new: &NewRun) -> Result<String, StoreError> {
+        let now = jiff::Timestamp::now();
+        let day = now.strftime("%Y%m%d").to_string();
+        // At once the only writer, or two that begin together would choose the same name.
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let plan_id: Option<i64> = match &new.plan {
+            None => None,
+            Some(text) => {
+                transaction.execute(
+                    "INSERT INTO plans (name, title, text) VALUES (?1, ?2, ?3)
+                     ON CONFLICT (name, text) DO NOTHING",
+                    params![new.name, new.title, text],
+                )?;
+                Some(transaction.query_row(
+                    "SELECT id FROM plans WHERE name = ?1 AND text = ?2",
+                    params![new.name, text],
+                    |row| row.get(0),
+                )?)
+            }
+        };
+        let run = names::give(&transaction, &day, &self.dir.join("samples"))?;
+        transaction.execute(
+            "INSERT INTO runs
+             (run, kind, plan_id, name, title, state, started, settings, seed, axes, dwell, lab_files)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, ?8, ?9, ?10, ?11)",
+            params![
+                run,
+                new.kind.text(),
+                plan_id,
+                new.name,
+                new.title,
+                time_text(now),
+                text(&new.settings),
+                new.seed as i64,
+                new.axes.to_string(),
+                new.dwell,
+                new.lab_files.as_ref().map(text),
+            ],
+        )?;
+        let run_id = transaction.last_insert_rowid();
+        {
+            let mut insert = transaction.prepare(
+                "INSERT INTO trials (run_id, number, cell, repetition, position, state, parameters)
+                 VALUES (?1, ?2, ?3, ?4, ?5, 'planned', ?6)",
+            )?;
+            for (position, trial) in (1..).zip(&new.trials) {
+                insert.execute(params![
+                    run_id,
+                    trial.number,
+                    trial.cell,
+                    trial.repetition,
+                    position,
+                    text(&trial.parameters),
+                ])?;
+            }
+        }
+        transaction.commit()?;
+        Ok(run)
+    }
+
+    /// Begins an import; it is under way as long as the lock is held. What importers that died left
+    /// half done is deleted, for half an import is none.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn begin_import(&mut self, new: &NewRun) -> Result<(RunRow, ImportLock), StoreError> {
+        // Between the name of a run and its lock nobody else may look for dead importers.
+        let alone = fs::File::open(&self.dir).map_err(StoreError::file("open", &self.dir))?;
+        alone.lock().map_err(StoreError::file("lock", &self.dir))?;
+        let left = |run: &RunRow| run.kind == RunKind::Import && run.state == RunState::Interrupted;
+        for dead in self.runs()?.iter().filter(|run| left(run)) {
+            self.delete(dead)?;
+        }
+        let name = self.begin_run(new)?;
+        let lock = ImportLock::take(&self.samples_of(&name))?;
+        Ok((self.run(&name)?, lock))
+    }
+
+    /// Replaces the axes of a run.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn set_axes(&mut self, run: &RunRow, axes: &serde_json::Value) -> Result<(), StoreError> {
+        self.db.execute(
+            "UPDATE runs SET axes = ?2 WHERE id = ?1",
+            params![run.id, axes.to_string()],
+        )?;
+        Ok(())
+    }
+
+    /// Notes the lab that was made for a run.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn set_lab(&mut self, run: &RunRow, lab: &str) -> Result<(), StoreError> {
+        self.db.execute("UPDATE runs SET lab = ?2 WHERE id = ?1", params![run.id, lab])?;
+        Ok(())
+    }
+
+    /// Notes a node that took part.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn set_node(&mut self, run: &RunRow, node: &str, dwell: &str) -> Result<(), StoreError> {
+        self.db.execute(
+            "INSERT INTO nodes (run_id, node, dwell) VALUES (?1, ?2, ?3)
+             ON CONFLICT (run_id, node) DO UPDATE SET dwell = excluded.dwell",
+            params![run.id, node, dwell],
+        )?;
+        Ok(())
+    }
+
+    /// Notes how far a run is. In one that is not under way no trial is: what was begun of one is
+    /// as if it had not been.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn set_run_state(&mut self, run: &RunRow, state: RunState) -> Result<(), StoreError> {
+        let finished = (state != RunState::Running).then(|| time_text(jiff::Timestamp::now()));
+        let transaction = self.db.transaction()?;
+        transaction.execute(
+            "UPDATE runs SET state = ?2, finished = ?3 WHERE id = ?1",
+            params![run.id, state.text(), finished],
+        )?;
+        if finished.is_some() {
+            transaction.execute(
+                "UPDATE trials SET state = 'planned', started = NULL
+                 WHERE run_id = ?1 AND state = 'running'",
+                [run.id],
+            )?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// All runs, the newest first.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn runs(&self) -> Result<Vec<RunRow>, StoreError> {
+        self.select_runs("ORDER BY runs.id DESC", [])
+    }
+
+    /// The run of this name, or the newest for `last`.
+    ///
+    /// # Errors
+    /// There is none, or the catalogue cannot be read.
+    pub fn run(&self, name: &str) -> Result<RunRow, StoreError> {
+        let found = match name {
+            "last" => self.select_runs("ORDER BY runs.id DESC LIMIT 1", [])?,
+            _ => self.select_runs("WHERE runs.run = ?1", [name])?,
+        };
+        found.into_iter().next().ok_or_else(|| StoreError::NoRun(name.to_owned()))
+    }
+
+    /// The runs of the plan with this text, the newest first.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn runs_of_plan(&self, plan: &str) -> Result<Vec<RunRow>, StoreError> {
+        self.select_runs("WHERE plans.text = ?1 ORDER BY runs.id DESC", [plan])
+    }
+
+    fn select_runs(
+        &self,
+        which: &str,
+        params: impl rusqlite::Params,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        let mut select = self.db.prepare(&format!(
+            "SELECT runs.id, run, kind, runs.name, runs.title, plans.text, settings, seed, axes,
+                    state, started, finished, lab, dwell,
+                    (SELECT count(*) FROM trials WHERE run_id = runs.id),
+                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'finished'),
+                    (SELECT count(*) FROM trials
+                     WHERE run_id = runs.id AND state = 'failed' AND NOT not_run),
+                    lab_files,
+                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND not_run)
+             FROM runs LEFT JOIN plans ON plans.id = runs.plan_id {which}"
+        ))?;
+        let mut rows = select.query(params)?;
+        let mut runs = Vec::new();
+        while let Some(row) = rows.next()? {
+            runs.push(run_row(row)?);
+        }
+        let is_under_way = |run: &&mut RunRow| run.state == RunState::Running;
+        let mut runner = None;
+        for run in runs.iter_mut().filter(is_under_way) {
+            let is_alive = match run.kind {
+                RunKind::Run => *runner.get_or_insert_with(|| has_runner(&self.dir)),
+                RunKind::Import => has_importer(&self.samples_of(&run.run)),
+            };
+            if !is_alive {
+                run.state = RunState::Interrupted;
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Notes something that a person says of a run.
+    ///
+    /// # Errors
+    /// The catalogue cannot be written.
+    pub fn note(&mut self, run: &RunRow, note: &str) -> Result<(), StoreError> {
+        self.db.execute(
+            "INSERT INTO notes (run_id, at, note) VALUES (?1, ?2, ?3)",
+            params![run.id, time_text(jiff::Timestamp::now()), note],
+        )?;
+        Ok(())
+    }
+
+    /// What people said of a run, in order.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn notes(&self, run: &RunRow) -> Result<Vec<String>, StoreError> {
+        let mut select = self.db.prepare("SELECT note FROM notes WHERE run_id = ?1 ORDER BY id")?;
+        let notes = select.query_map([run.id], |row| row.get(0))?;
+        Ok(notes.collect::<Result<_, _>>()?)
+    }
+
+    /// Deletes a run and its samples.
+    ///
+    /// # Errors
+    /// Something of it cannot be deleted; it is then still there, perhaps without samples.
+    pub fn delete(&mut self, run: &RunRow) -> Result<(), StoreError> {
+        let dir = self.dir.join("samples").join(&run.run);
+        match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StoreError::file("delete", dir)(error));
+            }
+            _ => {}
+        }
+        self.db.execute("DELETE FROM runs WHERE id = ?1", [run.id])?;
+        Ok(())
+    }
+}
+
+fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
+    let run: String = row.get(1)?;
+    let (kind, state): (String, String) = (row.get(2)?, row.get(9)?);
+    let count = |place: usize| row.get::<_, i64>(place).map(|n| n.max(0) as u32);
+    Ok(RunRow {
+        id: row.get(0)?,
+        kind: RunKind::read(&kind).unwrap_or(RunKind::Run),
+        name: row.get(3)?,
+        title: row.get(4)?,
+        plan: row.get(5)?,
+        lab_files: row
+            .get::<_, Option<String>>(17)?
+            .map(|files| json(&files, "lab files", || run.clone()))
+            .transpose()?,
+        settings: json(&row.get::<_, String>(6)?, "settings", || run.clone())?,
+        seed: row.get::<_, i64>(7)? as u64,
+        axes: json(&row.get::<_, String>(8)?, "axes", || run.clone())?,
+        state: RunState::read(&state).unwrap_or(RunState::Stopped),
+        started: row.get(10)?,
+        finished: row.get(11)?,
+        lab: row.get(12)?,
+        dwell: row.get(13)?,
+        trials: count(14)?,
+        trials_finished: count(15)?,
+        trials_failed: count(16)?,
+        trials_not_run: count(18)?,
+        run,
+    })
+}

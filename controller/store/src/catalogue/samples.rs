@@ -1,0 +1,105 @@
+//! The samples of trials: on their way in, and as they are read again.
+
+use std::fs;
+use std::path::PathBuf;
+
+use dwell_record::{Batch, Column, Columns};
+
+use super::Store;
+use crate::error::StoreError;
+use crate::ingest::Ingest;
+use crate::parquet::{SampleReader, verify};
+use crate::run::{RunKind, RunRow, TrialRow};
+use crate::scan::scan;
+
+impl Store {
+    /// Begins to take samples of a trial in.
+    ///
+    /// # Errors
+    /// Their directory cannot be made.
+    pub fn ingest(&self, run: &RunRow, trial: &TrialRow) -> Result<Ingest, StoreError> {
+        let wanted = match run.kind {
+            RunKind::Run => &Column::ALL[..Column::MEASURED],
+            RunKind::Import => &[],
+        };
+        self.ingest_columns(run, trial, wanted)
+    }
+
+    /// The same, for samples that have other columns than those of a pinger.
+    ///
+    /// # Errors
+    /// Their directory cannot be made.
+    pub fn ingest_columns(
+        &self,
+        run: &RunRow,
+        trial: &TrialRow,
+        wanted: &[Column],
+    ) -> Result<Ingest, StoreError> {
+        let path = self.samples_path(&run.run, trial.number);
+        let dir = path.parent().unwrap_or(&self.dir);
+        fs::create_dir_all(dir).map_err(StoreError::file("make", dir))?;
+        Ok(Ingest::new(&path, wanted))
+    }
+
+    /// Reads the samples of a trial: hands over rows with these columns (all that it has, for
+    /// none), some at a time. A trial without samples has none.
+    ///
+    /// # Errors
+    /// The file cannot be read, or `each` fails.
+    pub fn samples(
+        &self,
+        run: &RunRow,
+        trial: &TrialRow,
+        columns: Option<&[Column]>,
+        each: &mut dyn FnMut(&Batch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if trial.samples.is_none_or(|samples| samples == 0) {
+            return Ok(());
+        }
+        let reader = SampleReader::open(&self.verified(run, trial)?)?;
+        let all = reader.columns();
+        reader.read(columns.unwrap_or(&all), each)
+    }
+
+    /// The figures of a trial as its samples give them, whatever was stored of them. Uses all
+    /// cores. A trial without samples has none.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn recompute(&self, run: &RunRow, trial: &TrialRow) -> Result<Columns, StoreError> {
+        if trial.samples.is_none_or(|samples| samples == 0) {
+            return Ok(Columns::default());
+        }
+        scan(&self.verified(run, trial)?)
+    }
+
+    /// The file of samples of a trial, if it is the one that was written.
+    ///
+    /// # Errors
+    /// It is damaged or gone, or the trial's parameters are damaged.
+    pub fn verified(&self, run: &RunRow, trial: &TrialRow) -> Result<PathBuf, StoreError> {
+        trial.whole()?;
+        let path = self.samples_path(&run.run, trial.number);
+        if let Some(crc32) = trial.samples_crc32 {
+            verify(&path, crc32)?;
+        }
+        Ok(path)
+    }
+
+    /// Where the samples of a trial are.
+    pub fn samples_path(&self, run: &str, trial: u32) -> PathBuf {
+        self.samples_of(run).join(format!("{trial}.parquet"))
+    }
+
+    pub(super) fn samples_of(&self, run: &str) -> PathBuf {
+        self.dir.join("samples").join(run)
+    }
+
+    /// Bytes of all samples of a run.
+    pub fn samples_bytes(&self, run: &RunRow) -> u64 {
+        let dir = self.dir.join("samples").join(&run.run);
+        let files = [dir.join("host"), dir].into_iter().flat_map(fs::read_dir).flatten();
+        let files = files.filter_map(|file| file.ok()?.metadata().ok()).filter(|it| it.is_file());
+        files.map(|metadata| metadata.len()).sum()
+    }
+}

@@ -1,0 +1,116 @@
+//! What ITGSend's own log tells of the packets that left: records of 144 bytes, little-endian.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+/// Length of a record.
+const RECORD: usize = 144;
+
+/// More flows than a job has are not of this log.
+const MOST_FLOWS: usize = 1_000;
+
+const DAY_S: f64 = 86_400.0;
+
+/// What left.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    flows: BTreeMap<u32, Flow>,
+}
+
+#[derive(Debug)]
+struct Flow {
+    packets: u64,
+    /// Seconds of the day.
+    first: f64,
+    /// Seconds from the first packet to the last.
+    took: f64,
+}
+
+impl Left {
+    /// Packets of all flows.
+    pub(super) fn packets(&self) -> u64 {
+        self.flows.values().map(|flow| flow.packets).sum()
+    }
+
+    /// Flows of which packets are known.
+    pub(super) fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Packets per second of all flows together, each over its own time; not a number where no flow has
+    /// any time.
+    pub(super) fn rate_pps(&self) -> f64 {
+        let timed = self.flows.values().filter(|flow| flow.took > 0.0);
+        timed
+            .map(|flow| (flow.packets - 1) as f64 / flow.took)
+            .reduce(|all, one| all + one)
+            .unwrap_or(f64::NAN)
+    }
+}
+
+/// Reads a log to its end; a record that was cut short is left out.
+///
+/// # Errors
+/// It cannot be read, or has more flows than anybody asked for.
+pub(super) fn read(mut from: impl Read) -> io::Result<Left> {
+    let mut left = Left::default();
+    let mut record = [0; RECORD];
+    loop {
+        match from.read_exact(&mut record) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(left),
+            read => read?,
+        }
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| record[at + byte]));
+        let seconds = f64::from_le_bytes(std::array::from_fn(|byte| record[128 + byte]));
+        let at = f64::from(word(16)) * 3_600.0 + f64::from(word(20)) * 60.0 + seconds;
+        if !at.is_finite() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a time that is no number"));
+        }
+        let known = left.flows.len();
+        let flow = left.flows.entry(word(0)).or_insert(Flow { packets: 0, first: at, took: 0.0 });
+        flow.packets += 1;
+        // Of a log over midnight the times begin again.
+        flow.took = flow.took.max((at - flow.first).rem_euclid(DAY_S));
+        if known > MOST_FLOWS {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "too many flows"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(flow: u32, (hour, minute, second): (u32, u32, f64)) -> [u8; RECORD] {
+        let mut bytes = [0; RECORD];
+        bytes[..4].copy_from_slice(&flow.to_le_bytes());
+        bytes[16..20].copy_from_slice(&hour.to_le_bytes());
+        bytes[20..24].copy_from_slice(&minute.to_le_bytes());
+        bytes[128..136].copy_from_slice(&second.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn the_rate_is_the_sum_over_flows_each_in_its_own_time_even_over_midnight() {
+        let mut log = Vec::new();
+        for n in 0..11 {
+            log.extend(record(1, (10, 0, f64::from(n) * 0.1)));
+        }
+        log.extend(record(2, (23, 59, 59.5)));
+        log.extend(record(2, (0, 0, 0.0)));
+        log.extend(record(2, (0, 0, 0.5)));
+        log.extend([1; 100]);
+        let left = read(log.as_slice()).unwrap();
+        assert_eq!((left.packets(), left.flows()), (14, 2));
+        assert!((left.rate_pps() - 12.0).abs() < 1e-9, "{}", left.rate_pps());
+    }
+
+    #[test]
+    fn a_log_of_nothing_has_no_rate_and_one_of_rubbish_is_refused() {
+        assert!(read([].as_slice()).unwrap().rate_pps().is_nan());
+        assert!(read(record(1, (0, 0, 1.0)).as_slice()).unwrap().rate_pps().is_nan());
+        assert!(read(record(1, (0, 0, f64::NAN)).as_slice()).is_err());
+        let many: Vec<u8> = (0..2_000).flat_map(|flow| record(flow, (0, 0, 1.0))).collect();
+        assert!(read(many.as_slice()).is_err());
+    }
+}

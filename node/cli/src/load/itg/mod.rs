@@ -1,0 +1,301 @@
+//! Traffic by the real programs of D-ITG 2.8.1: ITGSend, and ITGRecv, without which it sends nothing.
+
+mod log;
+mod program;
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use dwell_engine::schedule::Gaps;
+use dwell_io::clock::monotonic;
+use dwell_plan::ItgJob;
+use dwell_record::{Scalar, Summary, Trust};
+use dwell_units::{Nanos, Rate};
+use serde_json::json;
+
+use self::log::Left;
+use self::program::{Program, find};
+use super::Put;
+use crate::Failure;
+
+/// Of the first flow; the others have those that follow.
+const FIRST_PORT: u16 = 20_001;
+
+/// Where ITGRecv is asked for flows.
+const SIGNALLING_PORT: u16 = 9_000;
+
+/// Packets of a flow that are written to the log at once: few are missing when ITGSend is ended, and it
+/// seldom writes.
+const LOGGED_AT_ONCE: &str = "10";
+
+/// All has begun within this time, or will not.
+const BEGINNING: Nanos = Nanos::from_secs(8);
+
+/// How often is looked whether it has begun.
+const EVERY: Nanos = Nanos::from_millis(10);
+
+/// How often is looked whether the job has to end.
+const LISTENING: Nanos = Nanos::from_millis(50);
+
+/// Sends by ITGSend until stopped.
+pub(crate) fn send(
+    job: &ItgJob,
+    stop: &AtomicBool,
+    talk: &mut dyn FnMut(&str),
+) -> Result<Summary, Failure> {
+    let path = find("ITGSend")?;
+    let wanted = Wanted::of(job)?;
+    let dir = tempfile::tempdir().context("no room for the log of ITGSend")?;
+    let (script, log) = (dir.path().join("flows"), dir.path().join("log"));
+    fs::write(&script, wanted.script()).context("cannot write the flows of ITGSend")?;
+    let arguments = [script.as_os_str(), "-l".as_ref(), log.as_os_str(), "-q".as_ref()];
+    let arguments = arguments.into_iter().chain([LOGGED_AT_ONCE.as_ref()]);
+    let mut program = Program::start(&path, arguments, dir.path())?;
+    let flows = job.flows as usize;
+    let begun = |said: &str| said.matches("Started sending packets of flow").count() == flows;
+    if wait_for(&mut program, stop, |program| begun(&program.said()))? {
+        talk("ITGSend sends");
+        while !stop.load(Ordering::Relaxed) {
+            if program.has_ended(LISTENING) {
+                return Err(program.ended_by_itself());
+            }
+        }
+    }
+    let said = program.end()?;
+    let file = File::open(&log).context("ITGSend wrote no log")?;
+    let left = log::read(BufReader::new(file)).context("cannot read the log of ITGSend")?;
+    Ok(wanted.summary(job, &said, &left))
+}
+
+/// Receives by ITGRecv until stopped. What came it does not tell: ITGSend's log says what left.
+pub(crate) fn receive(stop: &AtomicBool, talk: &mut dyn FnMut(&str)) -> Result<Summary, Failure> {
+    let path = find("ITGRecv")?;
+    let dir = tempfile::tempdir().context("no room for what ITGRecv says")?;
+    let mut program = Program::start(&path, [], dir.path())?;
+    if wait_for(&mut program, stop, |program| program.listens_by_tcp(SIGNALLING_PORT))? {
+        talk("ITGRecv listens");
+        while !stop.load(Ordering::Relaxed) {
+            if program.has_ended(LISTENING) {
+                return Err(program.ended_by_itself());
+            }
+        }
+    }
+    let said = program.end()?;
+    let put = Put {
+        target: format!("tcp://0.0.0.0:{SIGNALLING_PORT}"),
+        engine: &engine("ITGRecv", &said),
+        parameters: &[("load", json!("sink")), ("generator", json!("itg"))],
+        ..Put::default()
+    };
+    Ok(put.summary())
+}
+
+/// Waits until it has begun; false when it is to end before.
+fn wait_for(
+    program: &mut Program,
+    stop: &AtomicBool,
+    begun: impl Fn(&Program) -> bool,
+) -> Result<bool, Failure> {
+    let until = monotonic() + BEGINNING;
+    while !begun(program) {
+        if program.has_ended(EVERY) {
+            return Err(program.ended_by_itself());
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        if monotonic() > until {
+            return Err(program.did_not_begin(BEGINNING));
+        }
+    }
+    Ok(true)
+}
+
+/// The program and its version, as it says.
+fn engine(name: &str, said: &str) -> String {
+    let line = said.lines().find(|line| line.contains(" version "));
+    line.map_or(name.to_owned(), |line| line.trim().replace(" version ", " "))
+}
+
+/// What a job comes to.
+struct Wanted {
+    address: IpAddr,
+    ip_bytes: u64,
+    /// Mean gap between packets of one flow, in milliseconds.
+    mean_ms: f64,
+    gaps: Gaps,
+    size: u64,
+    flows: u32,
+    seed: u64,
+}
+
+impl Wanted {
+    fn of(job: &ItgJob) -> Result<Self, Failure> {
+        let usage = |text: String| Failure::usage(text);
+        let gaps = job
+            .distribution
+            .parse()
+            .map_err(|error| usage(format!("invalid value for the distribution: {error}")))?;
+        let resolved = (job.to.as_str(), FIRST_PORT)
+            .to_socket_addrs()
+            .map_err(|error| usage(format!("cannot resolve '{}': {error}", job.to)))?;
+        let mut addresses = resolved.map(|address| address.ip());
+        let address = addresses.find(|ip| ip.is_ipv6() == job.ipv6);
+        let address = address
+            .ok_or_else(|| usage(format!("'{}' has no address of the family asked for", job.to)))?;
+        let ip_bytes = job.size.0.saturating_add(if job.ipv6 { 48 } else { 28 });
+        let all_pps = match job.rate {
+            Rate::Bits(rate) => rate.0 as f64 / 8.0 / ip_bytes as f64,
+            Rate::Packets(rate) => rate.as_f64(),
+        };
+        let mean_ms = 1e3 * f64::from(job.flows) / all_pps;
+        if !(1..=1_000).contains(&job.flows) || !mean_ms.is_finite() {
+            return Err(usage("flows are 1 to 1000, and their rate is above 0".into()));
+        }
+        let (size, flows, seed) = (job.size.0, job.flows, job.seed);
+        Ok(Self { address, ip_bytes, mean_ms, gaps, size, flows, seed })
+    }
+
+    /// A line of options for every flow: they end with the program.
+    fn script(&self) -> String {
+        const LONGEST_MS: u64 = 7 * 24 * 3_600 * 1_000;
+        let mut lines = String::new();
+        for flow in 0..self.flows {
+            let port = u32::from(FIRST_PORT) + flow;
+            let options = self.options(flow);
+            let _ = writeln!(lines, "-a {} -rp {port} {options} -t {LONGEST_MS}", self.address);
+        }
+        lines
+    }
+
+    /// What ITGSend is told of a flow: times are milliseconds, rates packets per second.
+    fn options(&self, flow: u32) -> String {
+        let gaps = match self.gaps {
+            Gaps::Constant => format!("-C {:.6}", 1e3 / self.mean_ms),
+            Gaps::Poisson => format!("-E {:.6}", 1e3 / self.mean_ms),
+            Gaps::Pareto(shape) => {
+                format!("-V {shape} {:.6}", self.mean_ms * (shape - 1.0) / shape)
+            }
+        };
+        format!("-T UDP {gaps} -c {} -s {:.9}", self.size, seed(self.seed, flow))
+    }
+
+    fn summary(&self, job: &ItgJob, said: &str, left: &Left) -> Summary {
+        let pps = left.rate_pps();
+        let bits = self.ip_bytes as f64 * 8.0;
+        let payload = self.size as f64 * 8.0;
+        let asked = 1e3 * f64::from(self.flows) / self.mean_ms;
+        let values = [
+            ("packets", Scalar::Count(left.packets())),
+            ("flows", Scalar::Count(left.flows() as u64)),
+            ("rate_pps", Scalar::Real(pps)),
+            ("rate_bps", Scalar::Real(pps * bits)),
+            ("payload_rate_bps", Scalar::Real(pps * payload)),
+        ];
+        let parameters = [
+            ("load", json!("traffic")),
+            ("generator", json!("itg")),
+            ("achieved_by", json!("ITGSend's own log")),
+            ("itg", json!(self.options(0))),
+            ("address", json!(self.address.to_string())),
+            ("flows", json!(self.flows)),
+            ("rate_pps", json!(asked)),
+            ("rate_bps", json!(asked * bits)),
+            ("payload_rate_bps", json!(asked * payload)),
+            ("distribution", json!(job.distribution)),
+            ("payload_bytes", json!(self.size)),
+            ("ip_bytes", json!(self.ip_bytes)),
+            ("seed", json!(self.seed)),
+        ];
+        let silent = (self.flows as usize).saturating_sub(left.flows());
+        let mut warnings = Vec::new();
+        if silent > 0 {
+            warnings.push(format!(
+                "flows of ITGSend with fewer than {LOGGED_AT_ONCE} packets, whose rate nobody \
+                 knows: {silent} of {}",
+                self.flows
+            ));
+        }
+        let put = Put {
+            target: format!("udp://{}:{FIRST_PORT}", job.to),
+            engine: &engine("ITGSend", said),
+            parameters: &parameters,
+            values: &values,
+            trust: Trust { warnings, ..Trust::default() },
+            ..Put::default()
+        };
+        put.summary()
+    }
+}
+
+/// Of a flow, above 0 and below 1 as ITGSend wants it: multiples of the golden ratio are far from each
+/// other for all neighbours.
+fn seed(seed: u64, flow: u32) -> f64 {
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    let number = (seed % 1_000_000) * 1_000 + u64::from(flow) + 1;
+    (number as f64 * GOLDEN).fract().clamp(1e-6, 1.0 - 1e-6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dwell_units::Bytes;
+
+    fn job(distribution: &str) -> ItgJob {
+        ItgJob {
+            to: "127.0.0.1".into(),
+            flows: 2,
+            rate: "2Mbit/s".parse().unwrap(),
+            distribution: distribution.into(),
+            size: Bytes(472),
+            seed: 7,
+            ipv6: false,
+        }
+    }
+
+    #[test]
+    fn a_flow_of_itg_has_the_mean_gap_of_its_rate_whatever_the_distribution() {
+        // 500 B of IP at 1 Mbit/s: 250 packets per second, 4 ms apart.
+        for (distribution, options) in [
+            ("constant", "-C 250.000000"),
+            ("poisson", "-E 250.000000"),
+            ("pareto(1.5)", "-V 1.5 1.333333"),
+        ] {
+            let script = Wanted::of(&job(distribution)).unwrap().script();
+            let lines: Vec<_> = script.lines().collect();
+            assert_eq!(lines.len(), 2);
+            let first = format!("-a 127.0.0.1 -rp 20001 -T UDP {options} -c 472 -s 0.");
+            assert!(lines[0].starts_with(&first), "{script}");
+            assert!(lines[1].contains("-rp 20002"), "{script}");
+        }
+    }
+
+    #[test]
+    fn seeds_of_flows_differ_and_itg_accepts_them() {
+        let mut all: Vec<_> = [0, 1, 2, u64::MAX]
+            .into_iter()
+            .flat_map(|one| (0..1_000).map(move |flow| format!("{:.9}", seed(one, flow))))
+            .collect();
+        assert!(all.iter().all(|seed| seed.starts_with("0.") && seed != "0.000000000"));
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 4_000);
+    }
+
+    #[test]
+    fn a_job_that_no_itg_could_do_is_refused_with_what_is_wrong() {
+        let still = ItgJob { flows: 0, ..job("constant") };
+        let nowhere = ItgJob { to: "no.such.host.invalid".into(), ..job("constant") };
+        let other = ItgJob { ipv6: true, ..job("constant") };
+        for (job, why) in
+            [(still, "1 to 1000"), (nowhere, "resolve"), (other, "family"), (job("x"), "pareto")]
+        {
+            let refused = Wanted::of(&job).err().expect("refused");
+            assert!(format!("{:#}", refused.error).contains(why), "{job:?}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A foreign program that a job runs: found, started, watched, ended. It ends with its job and with this
+//! process.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context as _;
+use dwell_io::process::{self, Handle, Signal};
+use dwell_units::Nanos;
+
+use crate::Failure;
+
+/// It ends within this time when asked, or is ended.
+const PATIENCE: Nanos = Nanos::from_secs(2);
+
+/// Finds a program of D-ITG on the search path.
+pub(super) fn find(name: &str) -> Result<PathBuf, Failure> {
+    find_in(name, &std::env::var_os("PATH").unwrap_or_default())
+}
+
+fn find_in(name: &str, path: &OsStr) -> Result<PathBuf, Failure> {
+    let found = std::env::split_paths(path).map(|dir| dir.join(name)).find(|path| path.is_file());
+    found.ok_or_else(|| {
+        Failure::unsupported(format!(
+            "generator itg needs the program '{name}'; install it: apt-get install d-itg"
+        ))
+    })
+}
+
+/// A program that runs.
+pub(super) struct Program {
+    name: String,
+    child: Child,
+    handle: Handle,
+    said: PathBuf,
+}
+
+impl Program {
+    /// Starts it; what it says goes to a file in `dir`.
+    pub(super) fn start<'a>(
+        path: &Path,
+        arguments: impl IntoIterator<Item = &'a OsStr>,
+        dir: &Path,
+    ) -> Result<Self, Failure> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let said = dir.join("said");
+        let file = File::create(&said).context("no room for what a program says")?;
+        let errors = file.try_clone()?;
+        let mut command = Command::new(path);
+        command.args(arguments).stdin(Stdio::null()).stdout(file).stderr(errors);
+        // The job's thread starts it, and lives until it has ended.
+        let mut child = process::end_with_parent(&mut command, Signal::Kill)
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        match Handle::open(child.id()) {
+            Ok(handle) => Ok(Self { name, child, handle, said }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error).with_context(|| format!("cannot watch {name}"))?
+            }
+        }
+    }
+
+    /// Whether it has ended, or does within this time.
+    pub(super) fn has_ended(&self, within: Nanos) -> bool {
+        self.handle.wait(within)
+    }
+
+    /// What it said so far.
+    pub(super) fn said(&self) -> String {
+        fs::read(&self.said)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Whether somebody listens on this port of TCP in its namespace (proc(5), `/proc/PID/net/tcp`).
+    pub(super) fn listens_by_tcp(&self, port: u16) -> bool {
+        const LISTEN: &str = "0A";
+        let end = format!(":{port:04X}");
+        ["tcp", "tcp6"].into_iter().any(|table| {
+            let path = format!("/proc/{}/net/{table}", self.child.id());
+            fs::read_to_string(path).unwrap_or_default().lines().any(|line| {
+                let mut fields = line.split_ascii_whitespace().skip(1);
+                let local = fields.next().is_some_and(|local| local.ends_with(&end));
+                local && fields.nth(1) == Some(LISTEN)
+            })
+        })
+    }
+
+    /// Why a job fails whose program ended.
+    pub(super) fn ended_by_itself(&self) -> Failure {
+        self.failure("ended by itself")
+    }
+
+    /// Why a job fails whose program does not do what it is for.
+    pub(super) fn did_not_begin(&self, within: Nanos) -> Failure {
+        self.failure(&format!("did not begin within {within}"))
+    }
+
+    fn failure(&self, what: &str) -> Failure {
+        let said = self.said();
+        let line = said.lines().map(str::trim).find(|line| line.contains("ERROR"));
+        let why = line.map(|line| format!(": {line}")).unwrap_or_default();
+        anyhow::anyhow!("{} {what}{why}", self.name).into()
+    }
+
+    /// Ends it as ^C does, so that it writes down what it has; returns what it said.
+    pub(super) fn end(self) -> Result<String, Failure> {
+        self.handle.signal(Signal::Interrupt)?;
+        self.has_ended(PATIENCE);
+        Ok(self.said())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // One that has ended already is only reaped.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_missing_is_named_with_what_to_install() {
+        let missing = find_in("ITGSend", OsStr::new("/nowhere")).unwrap_err();
+        let text = format!("{:#}", missing.error);
+        assert!(text.contains("'ITGSend'") && text.contains("apt-get install d-itg"), "{text}");
+    }
+
+    #[test]
+    fn a_program_says_why_it_ended_and_one_that_runs_ends_when_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let shell = Path::new("/bin/sh");
+        let start = |script: &str| {
+            let arguments = ["-c", script].map(OsStr::new);
+            Program::start(shell, arguments, dir.path()).unwrap()
+        };
+        let one = start("echo '** ERROR ** no flow'; exit 1");
+        assert!(one.has_ended(Nanos::from_secs(10)));
+        let why = format!("{:#}", one.ended_by_itself().error);
+        assert_eq!(why, "sh ended by itself: ** ERROR ** no flow");
+        let other = start("echo here; exec sleep 60");
+        while !other.said().contains("here") {
+            assert!(!other.has_ended(Nanos::from_millis(5)));
+        }
+        assert!(!other.listens_by_tcp(1));
+        assert_eq!(other.end().unwrap(), "here\n");
+    }
+}
