@@ -61,6 +61,26 @@ impl Manner {
     }
 }
 
+/// Waits until `due`; returns the time then, or `None` once there is a `stop`, at which is looked between
+/// two looks at the clock. A sleep never outlasts one.
+pub fn wait(
+    manner: Manner,
+    due: Instant<Monotonic>,
+    mut stop: impl FnMut() -> bool,
+) -> Option<Instant<Monotonic>> {
+    loop {
+        let now = monotonic();
+        match manner.rest(now, due) {
+            Rest::Due => return Some(now),
+            Rest::Spin => std::hint::spin_loop(),
+            Rest::Sleep(until) => sleep_until(until),
+        }
+        if stop() {
+            return None;
+        }
+    }
+}
+
 /// Sleeps until `until`, or a little longer.
 pub fn sleep_until(until: Instant<Monotonic>) {
     std::thread::sleep((until - monotonic()).max(Nanos::ZERO).to_std());
@@ -81,5 +101,17 @@ mod tests {
         assert_eq!(Manner::Spin.rest(before(9_000), due), Rest::Spin);
         let early = before(900_000);
         assert_eq!(Manner::SleepSpin.rest(early, due), Rest::Sleep(early + NAP));
+    }
+
+    #[test]
+    fn waiting_ends_when_it_is_due_and_never_before_or_at_a_stop() {
+        for manner in [Manner::Spin, Manner::SleepSpin, Manner::CatchUp] {
+            let due = monotonic() + Nanos::from_millis(1);
+            assert!(wait(manner, due, || false).is_some_and(|now| now >= due), "{manner:?}");
+            let past = wait(manner, due, || true);
+            assert!(past.is_some(), "{manner:?}: what is due is not stopped");
+            let far = monotonic() + Nanos::from_secs(3_600);
+            assert_eq!(wait(manner, far, || true), None, "{manner:?}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::thread;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::cpu::{self, RealTime};
 use dwell_io::icmp::{IcmpPort, IcmpRung};
+use dwell_io::pacer::{self, Manner};
 use dwell_io::port::PortOptions;
 use dwell_io::udp::{ServerOptions, UdpServer};
 use dwell_stats::Distribution;
@@ -48,8 +49,7 @@ pub(super) fn clock_read() -> Nanos {
 /// Sleeps until a time 1 ms ahead, in five ways; one that is not allowed has count 0. `begin` hears
 /// the name of each way.
 pub(super) fn timers(begin: &dyn Fn(&str)) -> [Lateness; WAYS_TO_WAIT] {
-    let spin = Nanos::from_micros(150);
-    let lateness = |method, precise: Option<RealTime>, spin: Nanos| {
+    let lateness = |method, precise: Option<RealTime>, manner: Manner| {
         begin(method);
         let sleeper = thread::spawn(move || {
             if let Some(real_time) = precise
@@ -60,10 +60,7 @@ pub(super) fn timers(begin: &dyn Fn(&str)) -> [Lateness; WAYS_TO_WAIT] {
             let mut late = Distribution::default();
             for _ in 0..SLEEPS {
                 let until = monotonic() + Nanos::from_millis(1);
-                thread::sleep((until - spin - monotonic()).to_std());
-                while monotonic() < until {
-                    std::hint::spin_loop();
-                }
+                let _ = pacer::wait(manner, until, || false);
                 late.record(monotonic() - until);
             }
             late.figures()
@@ -78,11 +75,11 @@ pub(super) fn timers(begin: &dyn Fn(&str)) -> [Lateness; WAYS_TO_WAIT] {
         }
     };
     [
-        lateness("sleep", None, Nanos::ZERO),
-        lateness("sleep, timer slack 1 ns", Some(RealTime::No), Nanos::ZERO),
-        lateness("sleep, slack 1 ns, SCHED_FIFO", Some(RealTime::Required), Nanos::ZERO),
-        lateness("sleep to 150 us before, then spin", Some(RealTime::No), spin),
-        lateness("the same, SCHED_FIFO", Some(RealTime::Required), spin),
+        lateness("sleep", None, Manner::CatchUp),
+        lateness("sleep, timer slack 1 ns", Some(RealTime::No), Manner::CatchUp),
+        lateness("sleep, slack 1 ns, SCHED_FIFO", Some(RealTime::Required), Manner::CatchUp),
+        lateness("sleep to 150 us before, then spin", Some(RealTime::No), Manner::SleepSpin),
+        lateness("the same, SCHED_FIFO", Some(RealTime::Required), Manner::SleepSpin),
     ]
 }
 

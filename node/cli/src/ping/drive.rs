@@ -16,7 +16,7 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::telemetry::MOST_SLOTS;
 use rtrb::Producer;
 
-use dwell_io::pacer::{NAP, SPIN};
+use dwell_io::pacer::{self, NAP, Rest, SPIN};
 
 /// After a stop, replies that are under way still count for this long.
 const STOP_GRACE: Nanos = Nanos::from_millis(200);
@@ -234,9 +234,14 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
     fn take_reply(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<bool> {
         let Some(wake) = self.pinger.wake() else { return Ok(false) };
         let departure = self.pinger.departure();
-        let asleep_until = departure.map_or(wake, |due| wake.min(due - SPIN));
-        if self.manner.busy_poll || asleep_until <= now {
-            // Spinning: a departure is near, or sleep is not wanted.
+        let woken = pacer::Manner::CatchUp.rest(now, wake);
+        let leaving = departure.map_or(woken, |due| pacer::Manner::SleepSpin.rest(now, due));
+        let asleep_until = match (self.manner.busy_poll, woken, leaving) {
+            (false, Rest::Sleep(wake), Rest::Sleep(leave)) => Some(wake.min(leave)),
+            // A departure is near, or sleep is not wanted.
+            _ => None,
+        };
+        let Some(asleep_until) = asleep_until else {
             for _ in 0..SPINS {
                 if let Some(arrival) = self.port.receive(buffer, Wait::No)? {
                     self.hand_in(&arrival, buffer);
@@ -247,14 +252,14 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
                 }
             }
             return Ok(false);
-        }
+        };
         let arrival = if departure.is_none() && wake - now > NAP {
             // One call does all the waiting: the way with the fewest system calls.
             self.port.receive(buffer, Wait::AtMost(NAP))?
         } else {
             match self.port.receive(buffer, Wait::No)? {
                 None => {
-                    self.port.sleep_until(asleep_until.min(now + NAP));
+                    self.port.sleep_until(asleep_until);
                     self.port.receive(buffer, Wait::No)?
                 }
                 some => some,

@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use dwell_io::clock::monotonic;
+use dwell_io::pacer;
 use dwell_io::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, Wait};
 use dwell_io::tcp::TcpPort;
 use dwell_io::udp::UdpPort;
@@ -185,7 +186,7 @@ impl Port for FreshPorts {
         let until = until.min(monotonic() + GLANCE);
         match self.ports.back_mut() {
             Some((_, port)) => port.sleep_until(until),
-            None => std::thread::sleep((until - monotonic()).to_std()),
+            None => pacer::sleep_until(until),
         }
     }
 

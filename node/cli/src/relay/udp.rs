@@ -14,6 +14,7 @@ use dwell_engine::relay::{HEADROOM, Passed, Work};
 use dwell_engine::stamps::RxStamps;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::datagram::{EndOptions, Peer, UdpEnd, is_short};
+use dwell_io::pacer::{self, Manner};
 use dwell_io::poller::Poller;
 use dwell_io::port::{Notice, SendError, StampRequest, Wait};
 use dwell_io::warmth::Warmth;
@@ -524,10 +525,7 @@ impl<'a> Relay<'a> {
     /// Holds what was known to be there at `start`.
     fn spin_since(&self, start: Instant<Monotonic>, at: HoldAt) {
         let Some(hold) = self.hold.filter(|hold| hold.at == at) else { return };
-        let until = start + hold.time;
-        while monotonic() < until {
-            std::hint::spin_loop();
-        }
+        let _ = pacer::wait(Manner::Spin, start + hold.time, || false);
     }
 
     /// Takes what stamps have come, gives up on the others, and counts up.
