@@ -48,9 +48,18 @@ pub(super) struct Turn {
     size: u32,
     /// Warm-up may come before so many packets.
     last: Option<u64>,
+    /// How many streams they are.
+    streams: usize,
 }
 
 impl Turn {
+    /// The stamps of the packets of each stream.
+    pub(super) fn streams(&self, seen: &Seen) -> Vec<Vec<i64>> {
+        let stamps = self.stamps(seen);
+        let each = (stamps.len() / self.streams).max(1);
+        stamps.chunks(each).take(self.streams).map(<[i64]>::to_vec).collect()
+    }
+
     /// The stamps of its packets.
     pub(super) fn stamps(&self, seen: &Seen) -> Vec<i64> {
         let from = seen.arrivals.partition_point(|arrival| arrival.at < self.from);
@@ -100,17 +109,24 @@ impl Arena {
         Witness::start(&self.lab, TO_SENDER, FAR)
     }
 
-    /// Has a contestant send a stream.
-    pub(super) fn stream(
+    /// Has a contestant send its streams: dwell by one run of the program, others by one each.
+    pub(super) fn streams(
         &self,
         contestant: &Contestant,
         cell: Cell,
         interrupt: &Interrupt,
-    ) -> Result<Turn> {
-        let (program, words) = words(contestant.program, cell, &self.ends);
-        let last = matches!(contestant.program, Program::Dwell { .. }).then(|| cell.count());
-        let command = self.sender(program, &words)?;
-        turn(command, contestant.name, cell.ip_size, last, interrupt)
+    ) -> Result<Vec<Turn>> {
+        let streams = contestant.streams();
+        let (program, words) = words(contestant.program, cell, streams, &self.ends);
+        let send = |last, streams| {
+            let command = self.sender(program, &words)?;
+            let turn = turn(command, contestant.name, cell.ip_size, last, interrupt)?;
+            Ok(Turn { streams, ..turn })
+        };
+        match contestant.program {
+            Program::Dwell { .. } => Ok(vec![send(Some(cell.count() * streams as u64), streams)?]),
+            _ => (0..streams).map(|_| send(None, 1)).collect(),
+        }
     }
 
     /// Catches what comes to the port of pairs.
@@ -186,7 +202,7 @@ fn turn(
         let word = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         bail!("{name}: {}: {word}", finished.status);
     }
-    Ok(Turn { from, until: now()?, size, last })
+    Ok(Turn { from, until: now()?, size, last, streams: 1 })
 }
 
 #[derive(Deserialize)]
@@ -217,13 +233,21 @@ mod tests {
 
     #[test]
     fn what_talks_about_a_stream_and_what_came_at_another_time_is_not_of_it() {
-        let turn = Turn { from: 2, until: 5, size: 200, last: None };
+        let turn = Turn { from: 2, until: 5, size: 200, last: None, streams: 1 };
         assert_eq!(turn.stamps(&seen()), [2, 4, 5]);
     }
 
     #[test]
     fn warm_up_before_a_train_is_not_of_it() {
-        let turn = Turn { from: 1, until: 5, size: 200, last: Some(2) };
+        let turn = Turn { from: 1, until: 5, size: 200, last: Some(2), streams: 1 };
         assert_eq!(turn.stamps(&seen()), [4, 5]);
+    }
+
+    #[test]
+    fn streams_of_one_run_are_told_apart() {
+        let turn = Turn { from: 1, until: 9, size: 200, last: Some(4), streams: 2 };
+        assert_eq!(turn.streams(&seen()), [[2, 4], [5, 9]]);
+        let none = Turn { from: 6, until: 7, ..turn };
+        assert!(none.streams(&seen()).is_empty());
     }
 }

@@ -61,7 +61,15 @@ pub(super) const CONTESTANTS: [Contestant; 11] = [
 /// Whom nobody looks at.
 pub(super) const WARM_UP: Contestant = contestant(FLOOR, Program::C { role: "spin" });
 
+/// Streams that each of those sends in a turn whose figures decide to a fifth or less: of one, it is chance.
+const STREAMS: usize = 3;
+
 impl Contestant {
+    /// How many streams it sends in a turn.
+    pub(super) fn streams(&self) -> usize {
+        if [JUDGED, FLOOR, SLEEPER].contains(&self.name) { STREAMS } else { 1 }
+    }
+
     /// A program of somebody else's that people send with.
     pub(super) const fn is_peer(&self) -> bool {
         !matches!(self.program, Program::Dwell { .. } | Program::C { .. })
@@ -97,7 +105,8 @@ pub(super) const HOLE: u16 = 5_001;
 /// The same for D-ITG, whose receiver opens it itself.
 const DITG: u16 = 9_001;
 
-/// The program and what is to be said to it, so that it sends `cell`.
+/// The program and what is to be said to it, so that it sends `cell`; only dwell can send it several
+/// times.
 ///
 /// - dwell is told the size and the rate as the cell names them; its train of warm-up comes first.
 /// - The C programs are told the gap.
@@ -109,7 +118,12 @@ const DITG: u16 = 9_001;
 ///   `precise on`), because they are much worse without.
 /// - trafgen is told the gap. It cannot pace by `--rate`: it sends everything at once. It sends
 ///   through the queueing discipline, as all do.
-pub(super) fn words(program: Program, cell: Cell, ends: &Ends) -> (&'static str, Vec<String>) {
+pub(super) fn words(
+    program: Program,
+    cell: Cell,
+    streams: usize,
+    ends: &Ends,
+) -> (&'static str, Vec<String>) {
     let (payload, count) = (cell.payload().to_string(), cell.count().to_string());
     let (to, per_second) = (ends.to.clone(), cell.packets_per_second());
     let bits = cell.payload_bits_per_second().to_string();
@@ -125,8 +139,8 @@ pub(super) fn words(program: Program, cell: Cell, ends: &Ends) -> (&'static str,
             };
             let train = ["pace", &url, flag, &size, "--rate", &rate, "--count", &count];
             let mut said = words(&train);
-            said.extend(words(&["--repeat", "1", "--engine", engine, "--stamps", stamps]));
-            said.extend(words(&["-q", "--json"]));
+            said.extend(words(&["--repeat", &streams.to_string(), "--engine", engine]));
+            said.extend(words(&["--stamps", stamps, "-q", "--json"]));
             ("dwell", said)
         }
         Program::C { role } => {
@@ -187,7 +201,7 @@ mod tests {
     #[test]
     fn everybody_is_asked_for_the_same_gap_in_their_own_words() {
         let cell = Cell { mbits: 50, ip_size: 1_500, of_frames: false };
-        let said = |program| words(program, cell, &ends()).1.join(" ");
+        let said = |program| words(program, cell, 1, &ends()).1.join(" ");
         // 1472 of 1500 bytes are payload.
         assert!(said(Program::Iperf3).contains("-l 1472 -b 49066667 -k 334"));
         assert!(said(Program::Iperf2).contains("-l 1472 -b 49066667 -t 0.080160"));
@@ -200,7 +214,9 @@ mod tests {
 
     #[test]
     fn the_fastest_stream_is_asked_for_by_the_size_of_its_frames() {
-        let (_, said) = words(dwell("auto", "auto"), Cell::FASTEST, &ends());
-        assert!(said.join(" ").contains("--frame-size 1514B --rate 1000Mbit/s"));
+        let (_, said) = words(dwell("auto", "auto"), Cell::FASTEST, 3, &ends());
+        let said = said.join(" ");
+        assert!(said.contains("--frame-size 1514B --rate 1000Mbit/s"));
+        assert!(said.contains("--repeat 3"));
     }
 }

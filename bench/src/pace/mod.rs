@@ -15,7 +15,7 @@ mod witness;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
@@ -30,6 +30,9 @@ use limits::Experiment;
 /// Who sends pairs, and with which engine of dwell.
 const PAIRED: [(&str, Option<&str>); 4] =
     [(TWO_SENDS, None), ("spin", Some("spin")), ("xsk", Some("xsk")), ("gso", Some("gso"))];
+
+/// Turns in which everybody sends pairs, in each round.
+const PAIR_TURNS: usize = 3;
 
 /// Compare dwell's trains with those of other senders and of minimal C programs
 #[derive(Debug, clap::Parser)]
@@ -118,7 +121,7 @@ fn fill(
     interrupt: &Interrupt,
 ) -> Result<()> {
     // The nodes have to find each other before anybody is judged.
-    arena.stream(&contestant::WARM_UP, Cell::FASTEST, interrupt)?;
+    arena.streams(&contestant::WARM_UP, Cell::FASTEST, interrupt)?;
     for round in 1..=args.rounds {
         if interrupt.came() {
             break;
@@ -147,21 +150,26 @@ fn compare_trains(
     let mut turns = Vec::new();
     for (place, cell) in Cell::all().into_iter().enumerate() {
         for contestant in turned(contestants, round as usize + place) {
-            let turn = arena.stream(contestant, cell, interrupt);
+            let sent = arena.streams(contestant, cell, interrupt);
             if interrupt.came() {
                 break;
             }
-            turns.push((contestant.name, cell, turn));
+            turns.push((contestant.name, cell, sent));
         }
     }
     let seen = witness.stop()?;
     measured.unseen += seen.dropped;
-    for (name, cell, turn) in turns {
-        let gaps = |turn: Turn| Gaps::of(&turn.stamps(&seen), cell.gap_ns()).context(name);
-        match turn.and_then(gaps) {
+    for (name, cell, sent) in turns {
+        let gaps = |turns: Vec<Turn>| -> Result<Vec<Gaps>> {
+            let streams: Vec<_> = turns.iter().flat_map(|turn| turn.streams(&seen)).collect();
+            ensure!(!streams.is_empty(), "{name}: nothing of it arrived");
+            let gaps = |stamps: &Vec<i64>| Gaps::of(stamps, cell.gap_ns()).context(name);
+            streams.iter().map(gaps).collect()
+        };
+        match sent.and_then(gaps) {
             Ok(gaps) => {
                 let cells = measured.streams.entry(name).or_default();
-                cells.entry(cell.name()).or_default().push(gaps);
+                cells.entry(cell.name()).or_default().extend(gaps);
             }
             Err(error) => drop(measured.failures.insert(format!("{error:#}"))),
         }
@@ -179,8 +187,10 @@ fn compare_pairs(
     // A capture of each packet would take a good part of the time between two.
     let catcher = arena.catcher()?;
     let mut turns = Vec::new();
-    for size in PAIR_SIZES {
-        for &(name, engine) in turned(&PAIRED, round as usize) {
+    for (size, turn) in
+        PAIR_SIZES.into_iter().flat_map(|size| (0..PAIR_TURNS).map(move |t| (size, t)))
+    {
+        for &(name, engine) in turned(&PAIRED, round as usize + turn) {
             let turn = arena.pairs(engine, size, interrupt);
             if interrupt.came() {
                 break;

@@ -61,7 +61,7 @@ impl Gso {
                 )));
             }
         }
-        let outlet = Outlet::silent(target, options)?;
+        let outlet = Outlet::silent(target, options, payloads.flow)?;
         let watch = || Witness::open(interface.index, outlet.local(), target, payloads.flow);
         let witness = (options.stamps != StampRequest::User).then(watch).transpose()?;
         Ok(Self { outlet, payloads, witness, first: 0 })

@@ -53,6 +53,9 @@ pub struct Departure {
     pub kernel: Option<Instant<Realtime>>,
 }
 
+/// The number of what leads a train, which is no packet of it.
+pub const LEAD: u64 = u64::MAX;
+
 /// Where stamps of departures come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamping {

@@ -45,8 +45,12 @@ pub(super) struct Outlet {
 }
 
 impl Outlet {
-    /// A socket that sends to `target`.
-    pub(super) fn open(target: SocketAddr, options: &PortOptions) -> Result<Self, Unavailable> {
+    /// A socket that sends trains of a flow to `target`.
+    pub(super) fn open(
+        target: SocketAddr,
+        options: &PortOptions,
+        flow: u32,
+    ) -> Result<Self, Unavailable> {
         let port = UdpPort::connect(target, options)
             .map_err(|error| Unavailable::failed("a UDP socket to the target", &error))?;
         for (force, ask) in
@@ -58,15 +62,19 @@ impl Outlet {
             }
         }
         let stamped = options.stamps != StampRequest::User;
-        let warmth = Warmth::new(port.local_addr());
+        let warmth = Warmth::new(port.local_addr(), flow);
         let request = (options.stamps, options.sched_stamps);
         let keys = Keys::default();
         Ok(Self { port, keys, stamped, request, astray: false, failure: None, warmth })
     }
 
     /// One that carries no packets itself: it asks for no stamps.
-    pub(super) fn silent(target: SocketAddr, options: &PortOptions) -> Result<Self, Unavailable> {
-        Self::open(target, &PortOptions { stamps: StampRequest::User, ..options.clone() })
+    pub(super) fn silent(
+        target: SocketAddr,
+        options: &PortOptions,
+        flow: u32,
+    ) -> Result<Self, Unavailable> {
+        Self::open(target, &PortOptions { stamps: StampRequest::User, ..options.clone() }, flow)
     }
 
     /// The address that packets leave from.

@@ -86,7 +86,7 @@ impl PacketRing {
         let failed =
             |error| Unavailable::failed("a packet socket (needs root or CAP_NET_RAW)", &error);
         let fd = open(libc::SOCK_RAW).map_err(failed)?;
-        let outlet = Outlet::silent(target, options)?;
+        let outlet = Outlet::silent(target, options, payloads.flow)?;
         let way = Way::find(outlet.local(), target, options, payloads.len())?;
         if bypass {
             socket::set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1 as c_int).map_err(

@@ -37,7 +37,7 @@ impl Sendmmsg {
         options: &PortOptions,
         payloads: Payloads,
     ) -> Result<Self, Unavailable> {
-        let outlet = Outlet::open(target, options)?;
+        let outlet = Outlet::open(target, options, payloads.flow)?;
         Ok(Self { outlet, payloads, iovs: Vec::new(), headers: Vec::new() })
     }
 

@@ -29,7 +29,7 @@ impl SocketSender {
         payloads: Payloads,
         manner: Option<Manner>,
     ) -> Result<Self, Unavailable> {
-        Ok(Self { outlet: Outlet::open(target, options)?, payloads, manner })
+        Ok(Self { outlet: Outlet::open(target, options, payloads.flow)?, payloads, manner })
     }
 }
 

@@ -76,7 +76,7 @@ impl Txtime {
                 ),
             }));
         };
-        let outlet = Outlet::open(target, options)?;
+        let outlet = Outlet::open(target, options, payloads.flow)?;
         ask(&outlet.port, timebase)
             .map_err(|error| Unavailable::failed("a socket with SO_TXTIME", &error))?;
         Ok(Self { outlet, payloads, timebase })

@@ -55,7 +55,7 @@ impl Uring {
                 "io_uring of this kernel cannot send (5.6 and later can)",
             ));
         }
-        let outlet = Outlet::open(target, options)?;
+        let outlet = Outlet::open(target, options, payloads.flow)?;
         let again = Vec::with_capacity(ENTRIES);
         Ok(Self { ring, outlet, payloads, requests: Vec::new(), again, stuck: false })
     }

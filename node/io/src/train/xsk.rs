@@ -78,7 +78,7 @@ impl Xsk {
         }
         let failed = |what: &'static str| move |error| Unavailable::failed(what, &error);
         let fd = open().map_err(failed("an AF_XDP socket (needs root or CAP_NET_RAW)"))?;
-        let outlet = Outlet::silent(target, options)?;
+        let outlet = Outlet::silent(target, options, payloads.flow)?;
         let way = Way::find(outlet.local(), target, options, payloads.len())?;
         let frame = way.frame.overhead() + payloads.len();
         let chunk = CHUNKS.into_iter().find(|chunk| frame <= *chunk).ok_or_else(|| {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use dwell_io::clock::{self, monotonic};
 use dwell_io::netns;
-use dwell_io::train::{Course, Departure, Payloads, TrainSender};
+use dwell_io::train::{Course, Departure, LEAD, Payloads, TrainSender};
 use dwell_units::Nanos;
 use dwell_wire::traffic::Mark;
 
@@ -85,7 +85,8 @@ impl Ends {
         if output.status.success() { Ok(()) } else { Err(said) }
     }
 
-    /// The numbers of so many packets, and of more that wait, as they came to the far end's program.
+    /// The numbers of so many packets of trains, and of more that wait, as they came to the far end's
+    /// program.
     pub(crate) fn numbers(&self, packets: usize) -> Vec<u64> {
         let mut numbers = Vec::new();
         let mut buffer = [0; 2_000];
@@ -93,7 +94,8 @@ impl Ends {
         while numbers.len() < packets && since.elapsed() < PATIENCE {
             for sink in &self.sinks {
                 while let Ok(len) = sink.recv(&mut buffer) {
-                    numbers.push(Mark::parse(&buffer[..len]).expect("a mark").seq);
+                    let seq = Mark::parse(&buffer[..len]).expect("a mark").seq;
+                    numbers.extend(Some(seq).filter(|seq| *seq != LEAD));
                 }
             }
         }
