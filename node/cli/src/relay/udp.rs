@@ -132,7 +132,10 @@ impl<'a> Relay<'a> {
             hold: job.hold.filter(|hold| hold.time.is_positive()),
             telemetry: job.telemetry.then_some(Telemetry { node: job.node_id }),
             busy: job.place.busy_poll,
-            warmth: Warmth::at(plan.listen).ok().filter(|_| job.place.busy_poll),
+            // Who holds packets compares what is held with what is not: nothing else shall differ.
+            warmth: Warmth::at(plan.listen)
+                .ok()
+                .filter(|_| job.place.busy_poll && job.hold.is_none()),
             warmed: now,
             usual: 0,
             next_number: 0,

@@ -189,14 +189,15 @@ impl Labs {
         let relay = ["relay", "--listen", "udp://198.19.0.2:5001", "--to", "udp://198.19.0.3:5001"];
         let place =
             ["--id", "iperf", "--json", "--busy-poll", "--cpu", SECOND, "--samples", samples];
+        // For no time too: looking whether there is a packet before taking it takes time itself, and a
+        // relay that holds nothing keeps its path warm meanwhile.
+        let nanos = |micros: i64| (1_000 * micros).max(1);
         let hold = match hold.place {
-            Place::Program if hold.micros > 0 => Some(format!("program:{}us", hold.micros)),
-            // For no time too: looking whether there is a packet before taking it takes time itself.
-            Place::Socket => Some(format!("socket:{}ns", (1_000 * hold.micros).max(1))),
-            _ => None,
+            Place::Program => format!("program:{}ns", nanos(hold.micros)),
+            Place::Socket => format!("socket:{}ns", nanos(hold.micros)),
+            Place::Qdisc | Place::Wire => format!("program:{}ns", nanos(0)),
         };
-        let hold: Vec<&str> = hold.iter().flat_map(|hold| ["--hold", hold]).collect();
-        let arguments = [&relay[..], &place, mode, &hold].concat();
+        let arguments = [&relay[..], &place, mode, &["--hold", &hold]].concat();
         let relay = Running::start(lab, "n2", "relaying", &arguments);
         relay.let_others_go_before_who_polls(SECOND);
         relay

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::clock::monotonic;
-use crate::pacer::{Manner, Rest, sleep_until};
+use crate::pacer::{self, Manner};
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -106,17 +106,7 @@ impl<'a> Course<'a> {
         manner: Manner,
         due: Instant<Monotonic>,
     ) -> Option<Instant<Monotonic>> {
-        loop {
-            let now = monotonic();
-            match manner.rest(now, due) {
-                Rest::Due => return Some(now),
-                Rest::Spin => std::hint::spin_loop(),
-                Rest::Sleep(until) => sleep_until(until),
-            }
-            if self.stop.load(Ordering::Relaxed) {
-                return None;
-            }
-        }
+        pacer::wait(manner, due, || self.stop.load(Ordering::Relaxed))
     }
 }
 
