@@ -22,6 +22,9 @@ const STEPS: [u32; 6] = [1, 5, 10, 50, 100, 1_000];
 const AT_LEAST: u32 = 100;
 const MBIT: u64 = 1_000_000;
 
+/// By the engine that is most punctual of those that pass the queueing discipline: the first packets of
+/// trains are late where the sender slept before them.
+///
 /// Behind each limit it, the step below and the step above it. Trains of the slow rates are as short
 /// as a 95th percentile allows, and those of the fast ones many, as they take no time.
 const BEHIND: &str = r#"
@@ -35,7 +38,7 @@ link = { rate = "10Mbit/s", mechanism = "tbf" }
 [pace]
 from = "n1"
 to = "n2"
-engine = "sleep-spin"
+engine = "spin"
 count = 50
 repeat = 40
 pause = "3ms"
@@ -74,7 +77,7 @@ lab = "line:2"
 [pace]
 from = "n1"
 to = "n2"
-engine = "sleep-spin"
+engine = "spin"
 count = 50
 repeat = 100
 pause = "3ms"

@@ -13,9 +13,14 @@ use crate::{Machine, Table};
 
 /// Prints all tables.
 pub(super) fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]) {
-    let load = median(&measured.load).map_or("-".to_owned(), |load| format!("{load:.2}"));
-    println!("{machine}; load before a round {load}");
-    println!("medians over {} rounds; stamps of arrivals at the far end\n", measured.load.len());
+    match median(&measured.load) {
+        Some(load) => {
+            println!("{machine}; load before a round {load:.2}");
+            let rounds = measured.load.len();
+            println!("medians over {rounds} rounds; stamps of arrivals at the far end\n");
+        }
+        None => println!("{machine}\n"),
+    }
     let mut table = Table::new(["goal", "value", "limit", "", "worst"]);
     for verdict in verdicts {
         let value = verdict.value.map_or("not measured".to_owned(), |value| format!("{value:.3}"));

@@ -45,7 +45,7 @@ impl Keys {
     ) {
         let until = monotonic() + patience;
         loop {
-            self.take_all(left, &mut notices);
+            while self.take(NOTICES, left, &mut notices) == NOTICES {}
             let mut keyed = self.taken.iter().filter_map(|(_, n)| left.get(*n));
             let is_awaited = keyed.any(|left| left.app.is_some() && left.kernel.is_none());
             if !stamped || !is_awaited || monotonic() >= until {
@@ -55,27 +55,20 @@ impl Keys {
         }
     }
 
-    /// Takes what is there.
-    pub(super) fn take_all(
-        &mut self,
-        left: &mut [Departure],
-        notices: &mut impl FnMut(usize, &mut dyn FnMut(Notice)),
-    ) {
-        while self.take(left, notices) == NOTICES {}
-    }
-
     /// ICMP errors and the like that were among the entries so far.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
-    fn take(
+    /// Takes what is there, up to so many entries and never more than a few; returns how many.
+    pub(super) fn take(
         &mut self,
+        most: usize,
         left: &mut [Departure],
         notices: &mut impl FnMut(usize, &mut dyn FnMut(Notice)),
     ) -> usize {
         let mut taken = 0;
-        notices(NOTICES, &mut |notice| {
+        notices(most.min(NOTICES), &mut |notice| {
             taken += 1;
             match notice {
                 Notice::TxStamp { key, stamp } => {

@@ -21,8 +21,9 @@ use crate::udp::UdpPort;
 /// Asked of the kernel: more than any train holds, so that only a queueing discipline drops.
 const BUFFER: c_int = 32 << 20;
 
-/// What taking a few stamps takes is well below this.
+/// Stamps are only taken with so much time to spare, and as many as the rest has room for.
 const TAKING: Nanos = Nanos::from_micros(10);
+const EACH: Nanos = Nanos::from_micros(2);
 
 /// And reading a packet below this.
 const READING: Nanos = Nanos::from_micros(1);
@@ -115,10 +116,11 @@ impl Outlet {
             return;
         }
         let Self { port, keys, warmth, .. } = self;
-        if self.stamped && room > TAKING {
+        let most = ((room - TAKING).0 / EACH.0).max(0) as usize;
+        if self.stamped && most > 0 {
             // Of a long train the kernel keeps not all stamps, and what is taken soon is written again
             // while it is at hand.
-            keys.take_all(left, &mut |limit, each| port.notices(limit, each));
+            keys.take(most, left, &mut |limit, each| port.notices(limit, each));
         }
         warmth.before(due, manner, course, port, memory, knock);
         for line in memory.chunks(LINE).take(LINES) {
