@@ -19,7 +19,8 @@ use crate::warmth;
 /// train's would be.
 const AHEAD: [Nanos; 2] = [Nanos::from_micros(300), Nanos::from_micros(100)];
 
-/// None is sent so shortly before a departure, nor when it would take a good part of what is left.
+/// None is sent so shortly before a departure, nor when the one before it took a good part of what is
+/// left.
 const QUIET: Nanos = Nanos::from_micros(30);
 const MARGIN: i64 = 2;
 
@@ -31,8 +32,6 @@ pub(super) struct Warmth {
     sink: Option<warmth::Warmth>,
     /// What leads trains: of their flow, with a number that no packet of a train has.
     lead: [u8; Mark::LEN],
-    /// How long it took to send the last.
-    took: Nanos,
 }
 
 impl Warmth {
@@ -41,7 +40,7 @@ impl Warmth {
     pub(super) fn new(local: SocketAddr, flow: u32) -> Self {
         let mut lead = [0; Mark::LEN];
         Mark { flow, seq: LEAD }.emit(&mut lead);
-        Self { sink: warmth::Warmth::at(local).ok(), lead, took: Nanos::ZERO }
+        Self { sink: warmth::Warmth::at(local).ok(), lead }
     }
 
     /// Sends some to ourselves, and of some trains to the target, before the departure at `due`, which is waited for in this manner, if there
@@ -56,7 +55,7 @@ impl Warmth {
         mut knock: impl FnMut(),
     ) {
         let Some(sink) = &self.sink else { return };
-        let mut manner = manner;
+        let (mut manner, mut took) = (manner, Nanos::ZERO);
         for ahead in AHEAD {
             if due - monotonic() < ahead {
                 continue;
@@ -67,7 +66,7 @@ impl Warmth {
             // So shortly before it, a sleep may outlast the rest.
             manner = Manner::Spin;
             let begun = monotonic();
-            if due - begun < QUIET.max(Nanos(self.took.0 * MARGIN)) {
+            if due - begun < QUIET.max(Nanos(took.0 * MARGIN)) {
                 return;
             }
             match sink.send_by(&port.link.fd, memory) {
@@ -80,7 +79,7 @@ impl Warmth {
                 let _ = port.send(&self.lead);
             }
             knock();
-            self.took = monotonic() - begun;
+            took = monotonic() - begun;
         }
     }
 }
