@@ -285,10 +285,13 @@ pub(crate) fn run(
     let off = median(seen.iter().zip(&told).map(|(seen, told)| (seen - told).abs()));
     assert!(off < 30_000, "half of the gaps differ by {off} ns or more from what is told of them");
     let late = |n: usize| left[n].kernel.or(left[n].app).unwrap().as_nanos() - due[n];
-    let mut late: Vec<_> = (0..packets).map(late).collect();
-    late.sort_unstable();
-    assert!(late[0] >= 0, "a packet left {} ns before it was due", -late[0]);
-    assert!(late[packets / 20] < 30_000, "nineteen of twenty packets are late: {late:?}");
+    let late: Vec<_> = (0..packets).map(late).collect();
+    let least = *late.iter().min().unwrap();
+    assert!(least >= 0, "a packet left {} ns before it was due", -least);
+    assert!(least < 30_000, "no packet was punctual: {late:?}");
+    // What holds one up moves those that follow, so that a stall of the machine counts once.
+    let held_up = late.windows(2).filter(|pair| pair[1] - pair[0] >= 30_000).count();
+    assert!(held_up <= packets / 20, "more than one of twenty packets was held up: {late:?}");
     Some(Told { left, came })
 }
 
