@@ -357,6 +357,18 @@ impl StoredSeries {
 }
 
 impl StoredBin {
+    /// Of a row of the catalogue: from, to, lost, min, max, histogram.
+    pub(crate) fn of_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            from: row.get(0)?,
+            to: row.get(1)?,
+            lost: row.get::<_, i64>(2)?.max(0) as u64,
+            min: row.get(3)?,
+            max: row.get(4)?,
+            histogram: row.get(5)?,
+        })
+    }
+
     fn time_bin(&self) -> Option<TimeBin> {
         joined(std::slice::from_ref(self))
     }

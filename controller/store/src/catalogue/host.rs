@@ -67,16 +67,7 @@ impl Store {
              WHERE series_id = (SELECT id FROM series WHERE trial_id = ?1 AND metric = ?2)
              ORDER BY bin",
         )?;
-        let bins = select.query_map(rusqlite::params![trial.id, metric], |row| {
-            Ok(StoredBin {
-                from: row.get(0)?,
-                to: row.get(1)?,
-                lost: row.get::<_, i64>(2)?.max(0) as u64,
-                min: row.get(3)?,
-                max: row.get(4)?,
-                histogram: row.get(5)?,
-            })
-        })?;
+        let bins = select.query_map(rusqlite::params![trial.id, metric], StoredBin::of_row)?;
         let bins: Vec<StoredBin> = bins.collect::<Result<_, _>>()?;
         let width = bins.first().map_or(1, |bin| bin.to.saturating_sub(bin.from).max(1));
         let together = (least_ns.max(1) as u64).div_ceil(width as u64) as usize;

@@ -120,16 +120,7 @@ impl Store {
                 histogram: row.get(2)?,
                 below: row.get(3)?,
                 bins: bins
-                    .query_map([row.get::<_, i64>(0)?], |row| {
-                        Ok(StoredBin {
-                            from: row.get(0)?,
-                            to: row.get(1)?,
-                            lost: row.get::<_, i64>(2)?.max(0) as u64,
-                            min: row.get(3)?,
-                            max: row.get(4)?,
-                            histogram: row.get(5)?,
-                        })
-                    })?
+                    .query_map([row.get::<_, i64>(0)?], StoredBin::of_row)?
                     .collect::<Result<_, _>>()?,
                 points: json(&row.get::<_, String>(4)?, "points", of)?,
                 hampel: hampel.map(|text| json(&text, "hampel", of)).transpose()?,
