@@ -1,10 +1,17 @@
 //! epoll(7): waiting for many sockets at once.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use dwell_units::Nanos;
 
 use crate::port::Wait;
 use crate::socket::check;
+
+/// The token of the timer; no socket has it.
+const TICK: u64 = u64::MAX - 1;
 
 /// Waits for sockets, level-triggered. One that is closed is forgotten, unless another table of
 /// descriptors has it too.
@@ -13,6 +20,7 @@ pub struct Poller {
     fd: OwnedFd,
     events: Vec<libc::epoll_event>,
     came: usize,
+    timer: Option<File>,
 }
 
 /// A socket that something happened to.
@@ -33,10 +41,30 @@ impl Poller {
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         // SAFETY: `fd` was just made and belongs to nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; most.max(1)], came: 0 })
+        let events = vec![libc::epoll_event { events: 0, u64: 0 }; most.max(1)];
+        Ok(Self { fd, events, came: 0, timer: None })
     }
 
-    /// From now on tells when `socket` has something to receive or an error.
+    /// From now on every wait ends at least this often: one timer for all waits, where a wait that ends
+    /// by itself sets one each time and cancels it when something happens, on the way of what came.
+    pub fn tick(&mut self, every: Nanos) -> io::Result<()> {
+        let kind = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        // SAFETY: takes plain integers.
+        let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, kind) })?;
+        // SAFETY: `fd` was just made and belongs to nobody else.
+        let timer = unsafe { OwnedFd::from_raw_fd(fd) };
+        let every =
+            libc::timespec { tv_sec: every.0 / 1_000_000_000, tv_nsec: every.0 % 1_000_000_000 };
+        let times = libc::itimerspec { it_interval: every, it_value: every };
+        // SAFETY: the kernel reads `times`, which outlives the call, and writes nothing.
+        check(unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &times, ptr::null_mut()) })?;
+        self.add(&timer, TICK)?;
+        self.timer = Some(timer.into());
+        Ok(())
+    }
+
+    /// From now on tells when `socket` has something to receive or an error. `token` is any below
+    /// `u64::MAX - 1`, or `u64::MAX`.
     pub fn add(&mut self, socket: &impl AsFd, token: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
         let (poller, socket) = (self.fd.as_raw_fd(), socket.as_fd().as_raw_fd());
@@ -44,7 +72,7 @@ impl Poller {
         check(unsafe { libc::epoll_ctl(poller, libc::EPOLL_CTL_ADD, socket, &mut event) }).map(drop)
     }
 
-    /// Waits until something happened to a socket; returns to how many. A signal ends it early.
+    /// Waits until something happened to a socket; returns to how many. A signal or a tick ends it early.
     pub fn wait(&mut self, wait: Wait) -> io::Result<usize> {
         let millis = match wait {
             Wait::No => 0,
@@ -61,6 +89,13 @@ impl Poller {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             Err(error) => return Err(error),
         };
+        let tick = self.events[..self.came].iter().position(|event| event.u64 == TICK);
+        if let (Some(tick), Some(timer)) = (tick, &mut self.timer) {
+            // Until it is read it goes on telling; how many ticks there were does not matter.
+            let _ = timer.read(&mut [0; 8]);
+            self.came -= 1;
+            self.events.swap(tick, self.came);
+        }
         Ok(self.came)
     }
 
@@ -76,5 +111,29 @@ impl Poller {
             readable: has(libc::EPOLLIN | libc::EPOLLHUP),
             error: has(libc::EPOLLERR),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_for_ever_ends_with_every_tick_and_tells_of_no_socket() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut poller = Poller::new(4).unwrap();
+        poller.add(&socket, u64::MAX).unwrap();
+        poller.tick(Nanos::from_millis(1)).unwrap();
+        for _ in 0..3 {
+            assert_eq!(poller.wait(Wait::Forever).unwrap(), 0);
+        }
+        socket.send_to(&[1], socket.local_addr().unwrap()).unwrap();
+        // Whatever ticks there are, the socket is told of.
+        let told = (0..1_000).find(|_| poller.wait(Wait::Forever).unwrap() > 0);
+        assert!(told.is_some());
+        assert_eq!(poller.ready(0).token, u64::MAX);
+        assert!(poller.ready(0).readable && !poller.ready(0).error);
     }
 }

@@ -116,6 +116,7 @@ impl<'a> Relay<'a> {
         let listener = UdpEnd::listen(plan.listen, options(works[1].grows()))?;
         let mut poller = Poller::new(BURST)?;
         poller.add(&listener, LISTENER)?;
+        poller.tick(TICK)?;
         let now = monotonic();
         Ok(Self {
             plan,
@@ -208,7 +209,7 @@ impl<'a> Relay<'a> {
 
     /// Waits for something to happen, and takes the packets of sockets that have some.
     fn turn(&mut self, burst: usize, take: &mut Take<'a, '_>) -> io::Result<()> {
-        let wait = if self.prepare() || self.busy { Wait::No } else { Wait::AtMost(TICK) };
+        let wait = if self.prepare() || self.busy { Wait::No } else { Wait::Forever };
         let ready = self.poller.wait(wait)?;
         self.look_at_the_clock();
         for n in 0..ready {
