@@ -16,7 +16,7 @@ const LONGEST: usize = 65_507;
 
 /// Where datagrams go that warm the way.
 pub struct Warmth {
-    sink: UdpSocket,
+    sink: OwnedFd,
     address: RawAddress,
 }
 
@@ -28,23 +28,54 @@ impl Warmth {
     pub fn at(mut local: SocketAddr) -> io::Result<Self> {
         local.set_port(0);
         let sink = UdpSocket::bind(local)?;
-        sink.set_nonblocking(true)?;
         let address = RawAddress::from(sink.local_addr()?);
-        Ok(Self { sink, address })
+        Ok(Self { sink: sink.into(), address })
     }
 
     /// Sends what fits into a datagram to it by another socket.
     pub(crate) fn send_by(&self, fd: &OwnedFd, memory: &[u8]) -> io::Result<usize> {
         // What was sent before: its buffer is never full.
-        while self.sink.recv(&mut []).is_ok() {}
+        while self.receive(&mut []).is_ok() {}
         calls::send_to(fd, &memory[..memory.len().min(LONGEST)], &self.address)
     }
 
     /// Sends what fits into a datagram to it by itself, and receives it to the same memory.
     pub fn stir(&self, memory: &mut [u8]) {
-        let fits = memory.len().min(LONGEST);
-        let sent = self.sink.local_addr().and_then(|own| self.sink.send_to(&memory[..fits], own));
         // A datagram that failed or got lost has warmed what it passed.
-        let _ = sent.and_then(|_| self.sink.recv(&mut memory[..fits]));
+        let _ = self.send_by(&self.sink, memory).and_then(|_| self.receive(memory));
+    }
+
+    fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
+        calls::receive(&self.sink, memory, libc::MSG_DONTWAIT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stirred_is_as_it_was_and_nothing_of_it_waits() {
+        let warmth = Warmth::at("127.0.0.1:0".parse().unwrap()).unwrap();
+        for len in [0, 1, 1_472, LONGEST, LONGEST + 100] {
+            let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let mut memory = bytes.clone();
+            warmth.stir(&mut memory);
+            assert_eq!(memory, bytes);
+            assert!(warmth.receive(&mut memory).is_err(), "{len} B: something waits");
+        }
+    }
+
+    #[test]
+    fn its_buffer_never_fills() {
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let warmth = Warmth::at(other.local_addr().unwrap()).unwrap();
+        let other = OwnedFd::from(other);
+        for _ in 0..1_000 {
+            warmth.send_by(&other, &[1; LONGEST]).unwrap();
+        }
+        // The last one is the only one.
+        assert!(warmth.receive(&mut [0; 2]).is_ok());
+        assert!(warmth.receive(&mut [0; 2]).is_err());
     }
 }
