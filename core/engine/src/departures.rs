@@ -3,6 +3,7 @@
 //! only waits and sends.
 
 mod gaps;
+mod leads;
 
 use std::ops::Range;
 
@@ -10,6 +11,7 @@ use dwell_units::Nanos;
 use thiserror::Error;
 
 pub use gaps::{GapsLineError, read_gaps};
+pub use leads::{LEADS, leads, leads_of};
 
 use crate::schedule::{Gaps, Schedule};
 

@@ -1,5 +1,6 @@
 //! What a plan will cost, before any of it is run.
 
+use dwell_engine::departures::leads_of;
 use dwell_units::{Nanos, Rate};
 
 use crate::error::PlanError;
@@ -76,11 +77,15 @@ impl Estimate {
         let warm_up = u64::from(pace.warm_up).saturating_mul(count);
         let warming = train.saturating_mul(i64::from(pace.warm_up));
         let all = packets.saturating_add(warm_up);
+        // They are sent too, and count for nothing else.
+        let lead = leads_of(count as usize, pace.gap_ns().unwrap_or(0.0)) as u64;
+        let lead = lead.saturating_mul(trains.saturating_add(pace.warm_up.into()));
+        let sent = all.saturating_add(lead);
         Self {
             time: Nanos(time.0.saturating_add(warming)),
             sending: time,
             probes: Some(all),
-            bytes: pace.packet_size().map(|size| all.saturating_mul(size.ip().0)),
+            bytes: pace.packet_size().map(|size| sent.saturating_mul(size.ip().0)),
             ..Self::default()
         }
     }

@@ -127,6 +127,33 @@ fn a_sink_that_leaves_takes_nothing_with_it() {
 }
 
 #[test]
+fn packets_lead_trains_whose_gaps_are_short_and_are_counted_nowhere() {
+    const LEAD: u64 = u64::MAX;
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("udp://{}", far.local_addr().unwrap());
+    far.set_nonblocking(true).unwrap();
+    let came = || {
+        let mut buffer = [0; 2_000];
+        let one = || far.recv(&mut buffer).ok().map(|len| Mark::parse(&buffer[..len]).unwrap().seq);
+        std::iter::from_fn(one).collect::<Vec<_>>()
+    };
+    let train = ["--size", "200B", "--count", "3", "--repeat", "2", "--warm-up", "0", "--rate"];
+    for engine in ["spin", "sleep-spin", "sendmmsg"] {
+        let of = |rate| pace(&url, &[&train[..], &[rate, "--engine", engine]].concat());
+        let found = of("10Mbit/s");
+        assert_eq!(came(), [LEAD, LEAD, LEAD, 0, 1, 2, LEAD, LEAD, LEAD, 4, 5, 6], "{engine}");
+        let [leads, sent] = [&found["parameters"]["leads_per_train"], &found["values"]["packets"]];
+        assert_eq!((leads, sent), (&value!(3), &value!(6)), "{found:#}");
+        assert_eq!(found["metrics"]["gap_ns"]["count"], value!(4));
+        let found = of("1Mbit/s");
+        assert_eq!(came(), [0, 1, 2, 4, 5, 6], "{engine}");
+        assert_eq!(found["parameters"]["leads_per_train"], value!(0));
+    }
+    pace(&url, &["--pattern", "pair", "--pairs", "2", "--warm-up", "0", "--engine", "spin"]);
+    assert_eq!(came(), [0, 1, 3, 4]);
+}
+
+#[test]
 fn pairs_say_which_capacity_their_gap_measures() {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let found = pace(&url, &["--pattern", "pair", "--frame-size", "1514B", "--engine", "spin"]);

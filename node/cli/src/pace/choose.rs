@@ -26,7 +26,7 @@ use crate::Failure;
 
 /// Every engine has at least so many turns, and more while all of it stays below [`BUDGET`].
 const LEAST_ROUNDS: usize = 3;
-const MOST_ROUNDS: usize = 9;
+const MOST_ROUNDS: usize = 15;
 
 /// See [`LEAST_ROUNDS`].
 const BUDGET: Nanos = Nanos::from_millis(1_500);
@@ -41,9 +41,9 @@ const LONGEST: Nanos = Nanos::from_millis(50);
 const PAIRS: u32 = 8;
 const PAIR_GAP: Nanos = Nanos::from_millis(10);
 
-/// The engine that is taken of those that are as good as the best: what asks less of the machine and
-/// is told of by stamps that are nearer. Spinning is a little more punctual where a processor that
-/// sleeps wakes slowly, and then wins by its figure.
+/// The engine that is taken of those that no other beats: what asks less of the machine and is told of by
+/// stamps that are nearer. Where a processor that sleeps has lost what a packet's way needs, as between
+/// packets that are a millisecond apart, spinning wins by its figures.
 const PREFERENCE: [PaceEngine; 8] = [
     PaceEngine::SleepSpin,
     PaceEngine::Spin,
@@ -55,10 +55,12 @@ const PREFERENCE: [PaceEngine; 8] = [
     PaceEngine::Xsk,
 ];
 
-/// An engine is as good as the best if its figure is not larger by more than this share and so many
-/// nanoseconds: of so few trains, nearer ones are in an order by chance.
+/// An engine beats another in a turn if its figure is smaller by more than this share and so many
+/// nanoseconds, and beats it if it does so in more than so many of the turns that they have had one after
+/// the other: of so few packets, nearer ones are in an order by chance.
 const SHARE: f64 = 0.1;
 const NEAR: f64 = 50.0;
+const MOSTLY: f64 = 0.75;
 
 /// An engine that can be used.
 pub(super) struct Opened {
@@ -132,14 +134,13 @@ pub(super) fn best(
         let name = engine.name();
         let turns = turns.iter().filter(|turn| turn.engine == place);
         let errors: Vec<_> = turns
-            .filter_map(|turn| {
-                turn.figure(plan, &departures, sink.unwrap_or(*own), arrivals.as_ref())
-            })
+            .map(|turn| turn.figure(plan, &departures, sink.unwrap_or(*own), arrivals.as_ref()))
             .collect();
-        match figure_of(&errors, plan.is_pairs()) {
+        let known: Vec<f64> = errors.iter().copied().flatten().collect();
+        match figure_of(&known, plan.is_pairs()) {
             Some(error) => {
                 said.push(format!("{name} {:.2} us", error / 1e3));
-                figures.push((*engine, error));
+                figures.push((*engine, errors));
             }
             None => said.push(format!("{name}: its packets had no stamps")),
         }
@@ -156,9 +157,10 @@ pub(super) fn best(
     let what = if plan.is_pairs() { "median gap" } else { "lower quartile of the gap errors' p95" };
     let by = if sink.is_some() { ", by the sink's stamps" } else { "" };
     let why = format!(
-        "of those as good as the best (to {:.0} % and {NEAR} ns) the first by preference; \
-         {what}{by}: {said}",
-        SHARE * 100.0
+        "the first by preference that no other beats, by {:.0} % and {NEAR} ns, in more than {:.0} % of their \
+         turns; {what}{by}: {said}",
+        SHARE * 100.0,
+        MOSTLY * 100.0
     );
     let place = engines.iter().position(|(other, _)| *other == engine).expect("it was measured");
     Ok(Opened { engine, why: Some(why), sender: senders.swap_remove(place) })
@@ -175,13 +177,29 @@ fn figure_of(errors: &[f64], pairs: bool) -> Option<f64> {
     sorted.get(sorted.len().div_ceil(4).checked_sub(1)?).copied()
 }
 
-/// The first by [`PREFERENCE`] of those that are as good as the best.
-fn chosen(figures: &[(PaceEngine, f64)]) -> Option<PaceEngine> {
-    let best = figures.iter().map(|(_, error)| *error).min_by(f64::total_cmp)?;
-    let enough = best * (1.0 + SHARE) + NEAR;
-    let is_good =
-        |engine: &PaceEngine| figures.iter().any(|(e, error)| e == engine && *error <= enough);
-    PREFERENCE.into_iter().find(is_good)
+/// The figures of an engine's turns, in order.
+type Figures = (PaceEngine, Vec<Option<f64>>);
+
+/// The first by [`PREFERENCE`] that no other beats; of engines that all are beaten, the one with the best
+/// single turn.
+fn chosen(figures: &[Figures]) -> Option<PaceEngine> {
+    let preferred =
+        PREFERENCE.iter().filter_map(|e| figures.iter().find(|(engine, _)| engine == e));
+    let mut preferred = preferred.filter(|own| !figures.iter().any(|other| beats(other, own)));
+    let best = |(_, turns): &&Figures| {
+        turns.iter().flatten().copied().min_by(f64::total_cmp).unwrap_or(f64::INFINITY)
+    };
+    let unbeaten = preferred.next();
+    let any = || figures.iter().min_by(|a, b| best(a).total_cmp(&best(b)));
+    unbeaten.or_else(any).map(|(engine, _)| *engine)
+}
+
+/// Whether one engine was better than another in most of the turns of which both have a figure.
+fn beats((_, own): &Figures, (_, other): &Figures) -> bool {
+    let both: Vec<_> =
+        own.iter().zip(other).filter_map(|(own, other)| (*own).zip(*other)).collect();
+    let won = both.iter().filter(|(own, other)| own * (1.0 + SHARE) + NEAR < *other).count();
+    won as f64 > MOSTLY * both.len() as f64
 }
 
 /// The pattern with one train of fewer packets, or with fewer pairs.
@@ -306,14 +324,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_engines_that_are_about_as_good_the_preferred_one_is_taken() {
+    fn of_engines_that_do_not_beat_each_other_the_preferred_one_is_taken() {
         use PaceEngine::{Gso, PacketRing, Sendmmsg, SleepSpin, Spin};
-        let of = |figures: &[(PaceEngine, f64)]| chosen(figures);
-        assert_eq!(of(&[(PacketRing, 20.0), (Spin, 60.0), (SleepSpin, 72.0)]), Some(SleepSpin));
-        assert_eq!(of(&[(Sendmmsg, 1_000.0), (SleepSpin, 1_150.0)]), Some(SleepSpin));
-        assert_eq!(of(&[(Sendmmsg, 1_000.0), (SleepSpin, 1_151.0), (Spin, 1_050.0)]), Some(Spin));
-        assert_eq!(of(&[(Spin, 900.0), (Gso, 90.0), (Sendmmsg, 400.0)]), Some(Gso));
+        let of = |figures: &[(PaceEngine, [f64; 4])]| {
+            let some = |(engine, turns): &(_, [f64; 4])| (*engine, turns.map(Some).to_vec());
+            chosen(&figures.iter().map(some).collect::<Vec<_>>())
+        };
+        // Better in three of four turns, and in all but by too little.
+        let by_chance = (Spin, [300.0, 300.0, 300.0, 900.0]);
+        let by_little = (PacketRing, [410.0, 410.0, 410.0, 410.0]);
+        let first = (SleepSpin, [500.0, 500.0, 500.0, 500.0]);
+        assert_eq!(of(&[by_little, by_chance, first]), Some(SleepSpin));
+        let better = (Sendmmsg, [409.0, 400.0, 400.0, 400.0]);
+        assert_eq!(of(&[better, (SleepSpin, [501.0; 4]), (Spin, [495.0; 4])]), Some(Spin));
+        assert_eq!(of(&[(Spin, [900.0; 4]), (Gso, [90.0; 4]), (Sendmmsg, [400.0; 4])]), Some(Gso));
+        // Everybody is beaten by somebody.
+        let (a, b, c) = ([100.0, 900.0, 500.0], [500.0, 100.0, 900.0], [900.0, 500.0, 90.0]);
+        let round =
+            [(Spin, a), (Sendmmsg, b), (Gso, c)].map(|(e, turns)| (e, turns.map(Some).to_vec()));
+        assert!(chosen(&round).is_some());
         assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn turns_without_a_figure_are_not_compared() {
+        let spin = (PaceEngine::Spin, vec![Some(500.0), None, Some(500.0)]);
+        let ring = (PaceEngine::PacketRing, vec![Some(100.0), Some(1.0), None]);
+        assert_eq!(chosen(&[spin, ring]), Some(PaceEngine::PacketRing));
+        let never = (PaceEngine::Spin, vec![None, None]);
+        let gso = (PaceEngine::Gso, vec![Some(1.0), Some(1.0)]);
+        assert!(!beats(&gso, &never), "there is no turn to beat it in");
     }
 
     #[test]

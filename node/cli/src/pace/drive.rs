@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use dwell_engine::departures::Departures;
+use dwell_engine::departures::{Departures, leads};
 use dwell_io::clock::{self, monotonic};
 use dwell_io::pacer::{NAP, sleep_until};
-use dwell_io::train::{Course, Departure, TrainSender};
+use dwell_io::train::{Course, Departure, Numbers, TrainSender};
 use dwell_stats::departures::Sent;
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
@@ -123,12 +123,15 @@ impl Driver<'_> {
             let enough = at.iter().take(WARM_PACKETS).take_while(|due| **due - at[0] <= WARM_TIME);
             at = &at[..enough.count()];
         }
-        self.sender.prepare(first, at.len());
-        let mut left = vec![Departure::default(); at.len()];
-        let mut due = Vec::with_capacity(at.len());
+        let leads = leads(at);
+        let numbers = Numbers::new(first, at.len()).led_by(leads.len());
+        self.sender.prepare(numbers);
+        let mut left = vec![Departure::default(); numbers.len()];
+        let mut due = Vec::with_capacity(numbers.len());
         let bridge = clock::pair();
-        let start = planned.max(monotonic() + LEAD);
-        due.extend(at.iter().map(|due| start + (*due - at[0])));
+        let ahead = leads.first().map_or(Nanos::ZERO, |first| at[0] - *first);
+        let start = planned.max(monotonic() + LEAD + ahead);
+        due.extend(leads.iter().chain(at).map(|due| start + (*due - at[0])));
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return None;
@@ -145,6 +148,7 @@ impl Driver<'_> {
             left.truncate(sent);
         }
         self.sender.collect(&mut left, PATIENCE);
+        left.drain(..leads.len().min(left.len()));
         let stepped = bridge.step_until(&clock::pair()).is_some();
         // Nobody listens any more where the recorder has failed.
         self.told.send(Train { number, start, bridge, stepped, left }).is_ok().then_some(start)

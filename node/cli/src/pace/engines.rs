@@ -1,9 +1,11 @@
 //! The engines that send trains: each opened where it works here, and the reason where it does not.
 
+use dwell_engine::departures::LEADS;
 use dwell_io::pacer::Manner;
 use dwell_io::port::{PortOptions, StampRequest};
 use dwell_io::train::{
-    Gso, PacketRing, Payloads, Sendmmsg, SocketSender, TrainSender, Txtime, Unavailable, Uring, Xsk,
+    Gso, Numbers, PacketRing, Payloads, Sendmmsg, SocketSender, TrainSender, Txtime, Unavailable,
+    Uring, Xsk,
 };
 use dwell_plan::{PaceEngine, PaceJob, Stamps};
 use rand::{Rng, SeedableRng};
@@ -23,10 +25,10 @@ pub(super) fn open(
 ) -> Result<Box<dyn TrainSender>, Unavailable> {
     let mut fill = vec![0; plan.size.payload().0 as usize];
     Xoshiro256PlusPlus::seed_from_u64(FILL).fill_bytes(&mut fill);
-    let longest = plan.longest();
+    let longest = plan.longest() + LEADS;
     let mut payloads = Payloads::new(flow, fill.len(), fill);
     // So that building a train takes no memory later.
-    payloads.prepare(0, longest);
+    payloads.prepare(Numbers::new(0, longest));
     let stamps = match job.stamps {
         Stamps::User => StampRequest::User,
         Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dwell_engine::departures::Pattern;
+use dwell_engine::departures::leads;
 use dwell_plan::{PaceEngine, PaceJob};
 use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
 use dwell_stats::Resolution;
@@ -172,6 +173,10 @@ fn parameters(
         ("gap_ns", json!((!plan.is_pairs()).then(|| plan.pattern.mean_gap()))),
         ("trains", json!(trains)),
         ("packets_per_train", json!(packets)),
+        (
+            "leads_per_train",
+            json!(plan.departures.by_train().next().map_or(0, |at| leads(at).len())),
+        ),
         ("pause_ns", json!(plan.pattern.pause().0)),
         ("seed", seed),
         ("late_ns", json!(plan.asked(true).deadline_ns())),

@@ -13,6 +13,7 @@ use dwell_engine::stamps::Rung;
 use dwell_io::clock::monotonic;
 use dwell_io::cpu;
 use dwell_io::port::{StampRequest, Wait};
+use dwell_io::train::LEAD;
 use dwell_io::udp::{ServerOptions, UdpServer};
 use dwell_plan::PaceSinkJob;
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
@@ -40,6 +41,8 @@ type Kept = HashMap<u32, Vec<(u64, Instant<Realtime>)>>;
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     packets: u64,
+    /// What led trains, besides those.
+    leads: u64,
     /// Of no flow that anybody asked for, or beyond what is kept of one.
     unasked: u64,
     stamped: bool,
@@ -124,11 +127,15 @@ fn receive(
     let wait = if busy_poll { Wait::No } else { Wait::AtMost(Nanos::from_millis(20)) };
     while !stop.load(Ordering::Relaxed) {
         let Some(request) = server.receive(&mut buffer, wait)? else { continue };
+        let mark = Mark::parse(&buffer[..request.len]).ok();
+        if mark.is_some_and(|mark| mark.seq == LEAD) {
+            counts.leads += 1;
+            continue;
+        }
         counts.packets += 1;
         let kernel = request.rx.and_then(|rx| rx.kernel);
         counts.stamped |= kernel.is_some();
         let at = if rung == Rung::User { Some(dwell_io::clock::realtime()) } else { kernel };
-        let mark = Mark::parse(&buffer[..request.len]).ok();
         let mut kept = lock(kept);
         let flow = mark.and_then(|mark| Some((mark.seq, kept.get_mut(&mark.flow)?)));
         // A stamp that did not come is none: the packet is not told.
@@ -211,7 +218,7 @@ fn summary(
     counts: Counts,
     placement: dwell_record::Placement,
 ) -> Summary {
-    let Counts { packets, unasked, stamped, overflowed } = counts;
+    let Counts { packets, leads, unasked, stamped, overflowed } = counts;
     let rung = if stamped { Rung::KernelSw } else { Rung::User };
     Summary {
         kind: Kind::Pace,
@@ -223,6 +230,7 @@ fn summary(
         metrics: [].into(),
         values: [
             ("packets", Some(Scalar::Count(packets))),
+            ("lead_packets", Some(Scalar::Count(leads))),
             ("unasked_packets", Some(Scalar::Count(unasked))),
             ("overflowed_packets", overflowed.map(Scalar::Count)),
         ]

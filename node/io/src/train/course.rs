@@ -43,12 +43,6 @@ impl<'a> Course<'a> {
         Self { due: &self.due[..self.due.len().min(packets)], ..self }
     }
 
-    /// Whether none has left yet of packets that are to follow each other faster than every `gap`. Two
-    /// are no train.
-    pub(super) fn starts_faster_than(&self, gap: Nanos) -> bool {
-        self.next == 0 && self.packets() > 2 && self.mean_gap < gap
-    }
-
     /// How many packets it has.
     pub(super) fn packets(&self) -> usize {
         self.due.len()

@@ -10,7 +10,7 @@ use dwell_units::Nanos;
 
 use super::outlet::Outlet;
 use super::witness::Witness;
-use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable, outgoing};
+use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable, outgoing};
 use crate::calls;
 use crate::clock::realtime;
 use crate::interface::UDP_SEGMENTATION;
@@ -30,7 +30,7 @@ pub struct Gso {
     outlet: Outlet,
     payloads: Payloads,
     witness: Option<Witness>,
-    first: u64,
+    numbers: Numbers,
 }
 
 impl Gso {
@@ -61,10 +61,10 @@ impl Gso {
                 )));
             }
         }
-        let outlet = Outlet::silent(target, options, payloads.flow)?;
-        let watch = || Witness::open(interface.index, outlet.local(), target, payloads.flow);
+        let outlet = Outlet::silent(target, options)?;
+        let watch = || Witness::open(interface.index, outlet.local(), target, payloads.flow());
         let witness = (options.stamps != StampRequest::User).then(watch).transpose()?;
-        Ok(Self { outlet, payloads, witness, first: 0 })
+        Ok(Self { outlet, payloads, witness, numbers: Numbers::new(0, 0) })
     }
 
     fn hand_over(&mut self, mut rest: Range<usize>, left: &mut [Departure]) {
@@ -111,10 +111,10 @@ impl Gso {
 }
 
 impl TrainSender for Gso {
-    fn prepare(&mut self, first: u64, packets: usize) {
-        self.first = first;
-        self.payloads.prepare(first, packets);
-        self.outlet.begin(packets);
+    fn prepare(&mut self, numbers: Numbers) {
+        self.numbers = numbers;
+        self.payloads.prepare(numbers);
+        self.outlet.begin(numbers.len());
         if let Some(witness) = &mut self.witness {
             witness.begin();
         }
@@ -132,7 +132,7 @@ impl TrainSender for Gso {
     fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
         self.outlet.collect(left, Nanos::ZERO);
         if let Some(witness) = &mut self.witness {
-            witness.collect(self.first, left, patience);
+            witness.collect(self.numbers, left, patience);
         }
     }
 

@@ -11,15 +11,32 @@ use crate::port::Notice;
 /// Entries taken from the error queue at a time.
 const NOTICES: usize = 32;
 
+/// Taking a stamp takes no longer than this, until one was taken, nor less time than that.
+const SLOW: Nanos = Nanos::from_micros(5);
+const FAST: Nanos = Nanos(300);
+
+/// Stamps are taken before a departure as far as there is time for so many times as many, and so many
+/// more.
+const MARGIN: i64 = 2;
+const SPARE: i64 = 3;
+
 /// How often stamps that have yet to come are looked for.
 pub(super) const LOOK: Nanos = Nanos::from_micros(200);
 
 /// Which packet of a train took which of the kernel's keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Keys {
     /// A key and its packet, in the order in which keys were taken, which is theirs but that they wrap.
     taken: Vec<(u32, usize)>,
     refused: u64,
+    /// The least time that a stamp has taken to take: more only tells what else the machine did.
+    each: Nanos,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self { taken: Vec::new(), refused: 0, each: SLOW }
+    }
 }
 
 impl Keys {
@@ -55,6 +72,18 @@ impl Keys {
         }
     }
 
+    /// Takes as many as fit into `room`, the time until a departure.
+    pub(super) fn take_within(
+        &mut self,
+        room: Nanos,
+        left: &mut [Departure],
+        notices: &mut impl FnMut(usize, &mut dyn FnMut(Notice)),
+    ) {
+        if let Ok(most @ 1..) = usize::try_from((room.0 / self.each.0 - SPARE) / MARGIN) {
+            self.take(most, left, notices);
+        }
+    }
+
     /// ICMP errors and the like that were among the entries so far.
     pub(super) fn refused(&self) -> u64 {
         self.refused
@@ -67,6 +96,7 @@ impl Keys {
         left: &mut [Departure],
         notices: &mut impl FnMut(usize, &mut dyn FnMut(Notice)),
     ) -> usize {
+        let begun = monotonic();
         let mut taken = 0;
         notices(most.min(NOTICES), &mut |notice| {
             taken += 1;
@@ -85,6 +115,10 @@ impl Keys {
                 Notice::Error { .. } => self.refused += 1,
             }
         });
+        if taken > 0 {
+            let each = Nanos((monotonic() - begun).0 / taken as i64);
+            self.each = self.each.min(each).max(FAST);
+        }
         taken
     }
 

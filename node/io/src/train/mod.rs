@@ -8,6 +8,7 @@ mod keys;
 mod mapping;
 mod outlet;
 mod packet_ring;
+mod payloads;
 mod sendmmsg;
 mod socket;
 mod txtime;
@@ -24,6 +25,7 @@ mod xsk;
 pub use course::Course;
 pub use gso::Gso;
 pub use packet_ring::PacketRing;
+pub use payloads::{LEAD, Numbers, Payloads};
 pub use sendmmsg::Sendmmsg;
 pub use socket::SocketSender;
 pub use txtime::Txtime;
@@ -32,10 +34,8 @@ pub use xsk::Xsk;
 
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
 
 use dwell_units::{Instant, Nanos, Realtime};
-use dwell_wire::traffic::Mark;
 
 use crate::interface::{self, Interface};
 use crate::port::PortOptions;
@@ -53,9 +53,6 @@ pub struct Departure {
     pub kernel: Option<Instant<Realtime>>,
 }
 
-/// The number of what leads a train, which is no packet of it.
-pub const LEAD: u64 = u64::MAX;
-
 /// Where stamps of departures come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamping {
@@ -69,8 +66,8 @@ pub enum Stamping {
 
 /// Sends trains to one peer.
 pub trait TrainSender: Send {
-    /// Builds the packets of the next train, which carry these numbers from `first` on.
-    fn prepare(&mut self, first: u64, packets: usize);
+    /// Builds the packets of the next train, which carry these numbers.
+    fn prepare(&mut self, numbers: Numbers);
 
     /// Hands over every prepared packet when it is due and never earlier, and says in `left` (as many
     /// as are due) how that went. Packets due at the same instant leave together where the engine can.
@@ -108,62 +105,6 @@ impl Unavailable {
     /// What was being done when the kernel said no.
     fn failed(what: &str, error: &io::Error) -> Self {
         Self { why: format!("{what}: {error}") }
-    }
-}
-
-/// The payloads of a train, built ahead: a [`Mark`] and then one random series.
-pub struct Payloads {
-    flow: u32,
-    len: usize,
-    bytes: Vec<u8>,
-}
-
-impl Payloads {
-    /// Payloads of `len` bytes (at least [`Mark::LEN`]) of flow `flow`; `fill` goes behind the mark.
-    pub fn new(flow: u32, len: usize, fill: Vec<u8>) -> Self {
-        let mut bytes = fill;
-        bytes.resize(len.max(Mark::LEN), 0);
-        Self { flow, len: len.max(Mark::LEN), bytes }
-    }
-
-    /// Their length.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Never: a payload holds its mark.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Builds so many, with these numbers from `first` on.
-    pub fn prepare(&mut self, first: u64, packets: usize) {
-        let known = self.bytes.len() / self.len;
-        if known < packets {
-            self.bytes.reserve_exact((packets - known) * self.len);
-            for _ in known..packets {
-                self.bytes.extend_from_within(..self.len);
-            }
-        }
-        for (n, payload) in self.bytes.chunks_exact_mut(self.len).take(packets).enumerate() {
-            Mark { flow: self.flow, seq: first + n as u64 }.emit(payload);
-        }
-    }
-
-    /// The `n`th of the train.
-    ///
-    /// # Panics
-    /// Fewer were prepared.
-    pub fn at(&self, n: usize) -> &[u8] {
-        self.span(n..n + 1)
-    }
-
-    /// Several of the train, one behind the other.
-    ///
-    /// # Panics
-    /// Fewer were prepared.
-    pub fn span(&self, which: Range<usize>) -> &[u8] {
-        &self.bytes[which.start * self.len..which.end * self.len]
     }
 }
 

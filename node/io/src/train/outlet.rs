@@ -21,11 +21,7 @@ use crate::udp::UdpPort;
 /// Asked of the kernel: more than any train holds, so that only a queueing discipline drops.
 const BUFFER: c_int = 32 << 20;
 
-/// Stamps are only taken with so much time to spare, and as many as the rest has room for.
-const TAKING: Nanos = Nanos::from_micros(10);
-const EACH: Nanos = Nanos::from_micros(2);
-
-/// And reading a packet below this.
+/// Reading a packet takes no longer than this.
 const READING: Nanos = Nanos::from_micros(1);
 
 /// A cache holds lines of at least so many bytes, and the nearest one at least so many of them.
@@ -46,12 +42,8 @@ pub(super) struct Outlet {
 }
 
 impl Outlet {
-    /// A socket that sends trains of a flow to `target`.
-    pub(super) fn open(
-        target: SocketAddr,
-        options: &PortOptions,
-        flow: u32,
-    ) -> Result<Self, Unavailable> {
+    /// A socket that sends to `target`.
+    pub(super) fn open(target: SocketAddr, options: &PortOptions) -> Result<Self, Unavailable> {
         let port = UdpPort::connect(target, options)
             .map_err(|error| Unavailable::failed("a UDP socket to the target", &error))?;
         for (force, ask) in
@@ -63,19 +55,15 @@ impl Outlet {
             }
         }
         let stamped = options.stamps != StampRequest::User;
-        let warmth = Warmth::new(port.local_addr(), flow);
+        let warmth = Warmth::new(port.local_addr());
         let request = (options.stamps, options.sched_stamps);
         let keys = Keys::default();
         Ok(Self { port, keys, stamped, request, astray: false, failure: None, warmth })
     }
 
     /// One that carries no packets itself: it asks for no stamps.
-    pub(super) fn silent(
-        target: SocketAddr,
-        options: &PortOptions,
-        flow: u32,
-    ) -> Result<Self, Unavailable> {
-        Self::open(target, &PortOptions { stamps: StampRequest::User, ..options.clone() }, flow)
+    pub(super) fn silent(target: SocketAddr, options: &PortOptions) -> Result<Self, Unavailable> {
+        Self::open(target, &PortOptions { stamps: StampRequest::User, ..options.clone() })
     }
 
     /// The address that packets leave from.
@@ -116,11 +104,10 @@ impl Outlet {
             return;
         }
         let Self { port, keys, warmth, .. } = self;
-        let most = ((room - TAKING).0 / EACH.0).max(0) as usize;
-        if self.stamped && most > 0 {
-            // Of a long train the kernel keeps not all stamps, and what is taken soon is written again
-            // while it is at hand.
-            keys.take(most, left, &mut |limit, each| port.notices(limit, each));
+        if self.stamped {
+            // Of a long train the kernel keeps not all stamps, and a packet whose stamp is taken leaves its
+            // memory to the next: where none were taken, one packet in ten was late by two microseconds.
+            keys.take_within(room, left, &mut |limit, each| port.notices(limit, each));
         }
         warmth.before(due, manner, course, port, memory, knock);
         for line in memory.chunks(LINE).take(LINES) {

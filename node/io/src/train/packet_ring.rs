@@ -17,7 +17,7 @@ use super::mapping::Mapping;
 use super::outlet::Outlet;
 use super::way::Way;
 use super::witness::{bind, open};
-use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable};
+use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
 use crate::calls;
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
@@ -86,7 +86,7 @@ impl PacketRing {
         let failed =
             |error| Unavailable::failed("a packet socket (needs root or CAP_NET_RAW)", &error);
         let fd = open(libc::SOCK_RAW).map_err(failed)?;
-        let outlet = Outlet::silent(target, options, payloads.flow)?;
+        let outlet = Outlet::silent(target, options)?;
         let way = Way::find(outlet.local(), target, options, payloads.len())?;
         if bypass {
             socket::set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1 as c_int).map_err(
@@ -179,11 +179,12 @@ impl PacketRing {
 }
 
 impl TrainSender for PacketRing {
-    fn prepare(&mut self, first: u64, packets: usize) {
+    fn prepare(&mut self, numbers: Numbers) {
         self.first += self.packets - self.given_up;
         self.given_up = 0;
         self.packets = 0;
-        self.payloads.prepare(first, packets);
+        self.payloads.prepare(numbers);
+        let packets = numbers.len();
         self.keys.begin(packets);
         self.outlet.keys.begin(0);
         if packets > self.longest {

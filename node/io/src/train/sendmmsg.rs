@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use dwell_units::Nanos;
 
 use super::outlet::Outlet;
-use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable};
+use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
 use crate::calls;
 use crate::clock::realtime;
 use crate::pacer::Manner;
@@ -37,7 +37,7 @@ impl Sendmmsg {
         options: &PortOptions,
         payloads: Payloads,
     ) -> Result<Self, Unavailable> {
-        let outlet = Outlet::open(target, options, payloads.flow)?;
+        let outlet = Outlet::open(target, options)?;
         Ok(Self { outlet, payloads, iovs: Vec::new(), headers: Vec::new() })
     }
 
@@ -80,11 +80,11 @@ impl Sendmmsg {
 }
 
 impl TrainSender for Sendmmsg {
-    fn prepare(&mut self, first: u64, packets: usize) {
-        self.payloads.prepare(first, packets);
-        self.outlet.begin(packets);
+    fn prepare(&mut self, numbers: Numbers) {
+        self.payloads.prepare(numbers);
+        self.outlet.begin(numbers.len());
         self.iovs.clear();
-        self.iovs.extend((0..packets).map(|n| {
+        self.iovs.extend((0..numbers.len()).map(|n| {
             let payload = self.payloads.at(n);
             libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() }
         }));

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use dwell_units::Nanos;
 
 use super::outlet::Outlet;
-use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable};
+use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
 use crate::pacer::Manner;
 use crate::port::PortOptions;
 
@@ -29,14 +29,14 @@ impl SocketSender {
         payloads: Payloads,
         manner: Option<Manner>,
     ) -> Result<Self, Unavailable> {
-        Ok(Self { outlet: Outlet::open(target, options, payloads.flow)?, payloads, manner })
+        Ok(Self { outlet: Outlet::open(target, options)?, payloads, manner })
     }
 }
 
 impl TrainSender for SocketSender {
-    fn prepare(&mut self, first: u64, packets: usize) {
-        self.payloads.prepare(first, packets);
-        self.outlet.begin(packets);
+    fn prepare(&mut self, numbers: Numbers) {
+        self.payloads.prepare(numbers);
+        self.outlet.begin(numbers.len());
     }
 
     fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {

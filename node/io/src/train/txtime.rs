@@ -10,7 +10,7 @@ use dwell_engine::stamps::TxStamp;
 use dwell_units::{Instant, Nanos, Realtime};
 
 use super::outlet::Outlet;
-use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable, outgoing};
+use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable, outgoing};
 use crate::address::DISCARD;
 use crate::calls;
 use crate::clock::{self, monotonic, realtime};
@@ -76,7 +76,7 @@ impl Txtime {
                 ),
             }));
         };
-        let outlet = Outlet::open(target, options, payloads.flow)?;
+        let outlet = Outlet::open(target, options)?;
         ask(&outlet.port, timebase)
             .map_err(|error| Unavailable::failed("a socket with SO_TXTIME", &error))?;
         Ok(Self { outlet, payloads, timebase })
@@ -103,9 +103,9 @@ impl Txtime {
 }
 
 impl TrainSender for Txtime {
-    fn prepare(&mut self, first: u64, packets: usize) {
-        self.payloads.prepare(first, packets);
-        self.outlet.begin(packets);
+    fn prepare(&mut self, numbers: Numbers) {
+        self.payloads.prepare(numbers);
+        self.outlet.begin(numbers.len());
     }
 
     fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {

@@ -9,7 +9,7 @@ use dwell_units::Nanos;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
 use super::outlet::Outlet;
-use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable};
+use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
 use crate::calls;
 use crate::clock::realtime;
 use crate::pacer::Manner;
@@ -55,7 +55,7 @@ impl Uring {
                 "io_uring of this kernel cannot send (5.6 and later can)",
             ));
         }
-        let outlet = Outlet::open(target, options, payloads.flow)?;
+        let outlet = Outlet::open(target, options)?;
         let again = Vec::with_capacity(ENTRIES);
         Ok(Self { ring, outlet, payloads, requests: Vec::new(), again, stuck: false })
     }
@@ -109,12 +109,13 @@ impl Uring {
 }
 
 impl TrainSender for Uring {
-    fn prepare(&mut self, first: u64, packets: usize) {
+    fn prepare(&mut self, numbers: Numbers) {
         self.requests.clear();
         if self.stuck {
             return;
         }
-        self.payloads.prepare(first, packets);
+        self.payloads.prepare(numbers);
+        let packets = numbers.len();
         self.outlet.begin(packets);
         let fd = types::Fd(self.outlet.port.link.fd.as_raw_fd());
         self.requests.extend((0..packets).map(|n| {

@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 
-use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_units::Nanos;
 
-use super::{Departure, Payloads, Stamping, TrainSender, Unavailable};
+use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
 use crate::port::PortOptions;
 
 /// A sender that cannot be had here.
@@ -21,11 +21,11 @@ impl Uring {
 }
 
 impl TrainSender for Uring {
-    fn prepare(&mut self, _: u64, _: usize) {
+    fn prepare(&mut self, _: Numbers) {
         match self.0 {}
     }
 
-    fn send(&mut self, _: &[Instant<Monotonic>], _: &mut [Departure]) {
+    fn send(&mut self, _: Course<'_>, _: &mut [Departure]) {
         match self.0 {}
     }
 

@@ -11,7 +11,7 @@ use dwell_wire::traffic::Mark;
 use libc::c_int;
 
 use super::keys::LOOK;
-use super::{Departure, Unavailable};
+use super::{Departure, Numbers, Unavailable};
 use crate::clock::monotonic;
 use crate::message::{self, Control};
 use crate::pacer::sleep_until;
@@ -73,15 +73,15 @@ impl Witness {
         while self.next().is_some() {}
     }
 
-    /// Adds when they passed to the departures of packets number `first` and on, waiting for them up
-    /// to `patience`.
-    pub(super) fn collect(&mut self, first: u64, left: &mut [Departure], patience: Nanos) {
+    /// Adds when they passed to the departures of packets with these numbers, waiting for them up to
+    /// `patience`; of those that lead a train nobody wants to know.
+    pub(super) fn collect(&mut self, numbers: Numbers, left: &mut [Departure], patience: Nanos) {
         let until = monotonic() + patience;
+        let left = left.get_mut(numbers.leads()..).unwrap_or_default();
         loop {
             while let Some(passed) = self.next() {
                 let Some((seq, at)) = passed else { continue };
-                let place = seq.checked_sub(first).and_then(|n| usize::try_from(n).ok());
-                if let Some(left) = place.and_then(|n| left.get_mut(n)) {
+                if let Some(left) = numbers.place(seq).and_then(|n| left.get_mut(n)) {
                     left.kernel = left.kernel.or(Some(at));
                 }
             }

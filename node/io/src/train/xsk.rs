@@ -15,7 +15,7 @@ use libc::c_int;
 use super::mapping::Mapping;
 use super::outlet::Outlet;
 use super::way::Way;
-use super::{Course, Departure, Payloads, Stamping, TrainSender, Unavailable};
+use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
 use crate::calls;
 use crate::clock::{monotonic, realtime};
 use crate::pacer::{Manner, sleep_until};
@@ -78,7 +78,7 @@ impl Xsk {
         }
         let failed = |what: &'static str| move |error| Unavailable::failed(what, &error);
         let fd = open().map_err(failed("an AF_XDP socket (needs root or CAP_NET_RAW)"))?;
-        let outlet = Outlet::silent(target, options, payloads.flow)?;
+        let outlet = Outlet::silent(target, options)?;
         let way = Way::find(outlet.local(), target, options, payloads.len())?;
         let frame = way.frame.overhead() + payloads.len();
         let chunk = CHUNKS.into_iter().find(|chunk| frame <= *chunk).ok_or_else(|| {
@@ -166,8 +166,9 @@ impl Xsk {
 }
 
 impl TrainSender for Xsk {
-    fn prepare(&mut self, first: u64, packets: usize) {
-        self.payloads.prepare(first, packets);
+    fn prepare(&mut self, numbers: Numbers) {
+        self.payloads.prepare(numbers);
+        let packets = numbers.len();
         self.outlet.keys.begin(0);
         self.completed.consume_all();
         (self.packets, self.taken) = (0, 0);

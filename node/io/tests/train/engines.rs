@@ -7,12 +7,12 @@ use dwell_io::interface::switch_udp_segmentation;
 use dwell_io::pacer::Manner;
 use dwell_io::port::{PortOptions, StampRequest};
 use dwell_io::train::{
-    Course, Departure, Gso, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender, Txtime,
-    Uring, Xsk,
+    Course, Departure, Gso, Numbers, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender,
+    Txtime, Uring, Xsk,
 };
 use dwell_units::Nanos;
 
-use crate::fixture::{ALONE, Ends, PORT, payloads, run, skip};
+use crate::fixture::{ALONE, Ends, LONGEST, PORT, payloads, run, skip};
 
 const LEN: usize = 200;
 
@@ -54,7 +54,7 @@ fn a_train_of_more_packets_than_the_kernel_keeps_stamps_of_has_them_all() {
     for (name, open) in engines {
         let left = ends.near(|| {
             let mut engine = open();
-            engine.prepare(0, PACKETS);
+            engine.prepare(Numbers::new(0, PACKETS));
             let mut left = vec![Departure::default(); PACKETS];
             let start = monotonic() + Nanos::from_millis(1);
             let due: Vec<_> =
@@ -124,7 +124,7 @@ fn frames_from_a_ring_are_whole_packets_with_and_without_the_queueing_discipline
         for bypass in [false, true] {
             let told = run(&ends, LEN, || {
                 let engine =
-                    PacketRing::new(target, &stamped(), payloads(LEN), 80, bypass).unwrap();
+                    PacketRing::new(target, &stamped(), payloads(LEN), LONGEST, bypass).unwrap();
                 Box::new(engine)
             });
             let Some(told) = told else { return };
@@ -139,7 +139,7 @@ fn frames_by_af_xdp_are_whole_packets_and_nobody_at_this_end_stamps_them() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
         let told = run(&ends, LEN, || {
-            let engine = Xsk::new(target, &stamped(), payloads(LEN), 80).unwrap();
+            let engine = Xsk::new(target, &stamped(), payloads(LEN), LONGEST).unwrap();
             assert_eq!(engine.stamping(), Stamping::FarEnd);
             Box::new(engine)
         });
@@ -230,7 +230,7 @@ fn packets_that_a_full_queue_drops_are_told_as_not_sent_and_all_others_arrive() 
             let mut engine = open();
             // Bursts of five, then a few that find room.
             for (first, slots, gap) in [(0_u64, 60, 200), (100, 3, 10_000)] {
-                engine.prepare(first, slots);
+                engine.prepare(Numbers::new(first, slots));
                 let start = monotonic() + Nanos::from_millis(200);
                 let due = |n: usize| start + Nanos::from_micros(n as i64 / 5 * 5 * gap);
                 let due: Vec<_> = (0..slots).map(due).collect();
@@ -299,7 +299,7 @@ fn frames_over_loopback_arrive_by_ipv6_and_are_refused_by_ipv4() {
             Box::new(Xsk::new(target, &stamped(), payloads(LEN), 8).unwrap()),
         ];
         for engine in &mut engines {
-            engine.prepare(0, 1);
+            engine.prepare(Numbers::new(0, 1));
             let mut left = [Departure::default()];
             engine.send(Course::unstopped(&[monotonic() + Nanos::from_millis(1)]), &mut left);
             assert_eq!(sink.recv(&mut [0; 2_000]).unwrap(), LEN);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use dwell_io::clock::{self, monotonic};
 use dwell_io::netns;
-use dwell_io::train::{Course, Departure, LEAD, Payloads, TrainSender};
+use dwell_io::train::{Course, Departure, LEAD, Numbers, Payloads, TrainSender};
 use dwell_units::Nanos;
 use dwell_wire::traffic::Mark;
 
@@ -94,8 +94,7 @@ impl Ends {
         while numbers.len() < packets && since.elapsed() < PATIENCE {
             for sink in &self.sinks {
                 while let Ok(len) = sink.recv(&mut buffer) {
-                    let seq = Mark::parse(&buffer[..len]).expect("a mark").seq;
-                    numbers.extend(Some(seq).filter(|seq| *seq != LEAD));
+                    numbers.push(Mark::parse(&buffer[..len]).expect("a mark").seq);
                 }
             }
         }
@@ -233,11 +232,17 @@ pub(crate) struct Told {
 pub(crate) const ALONE: usize = 40;
 pub(crate) const PAIRS: usize = 20;
 
+/// So many lead them, which nobody counts.
+const LEADS: usize = 2;
+
+/// The longest train of [`run`].
+pub(crate) const LONGEST: usize = LEADS + ALONE + 2 * PAIRS;
+
 /// From one to the next.
 pub(crate) const GAP: Nanos = Nanos::from_micros(300);
 
-/// Sends two trains, of which the second has [`ALONE`] packets by themselves and then [`PAIRS`] due
-/// together, and captures both. Whatever every engine must keep is asserted here.
+/// Sends two trains, of which the second is led by others, has [`ALONE`] packets by themselves and then
+/// [`PAIRS`] due together, and captures both. Whatever every engine must keep is asserted here.
 pub(crate) fn run(
     ends: &Ends,
     len: usize,
@@ -245,11 +250,11 @@ pub(crate) fn run(
 ) -> Option<Told> {
     const FIRST: usize = 5;
     let packets = ALONE + 2 * PAIRS;
-    let capture = Capture::start(ends, FIRST + packets)?;
+    let capture = Capture::start(ends, FIRST + LEADS + packets)?;
     let (due, before, left) = ends.near(|| {
         let mut engine = open();
-        let mut train = |first: usize, slots: &[i64]| {
-            engine.prepare(first as u64, slots.len());
+        let mut train = |leads: usize, first: usize, slots: &[i64]| {
+            engine.prepare(Numbers::new(first as u64, slots.len() - leads).led_by(leads));
             let start = monotonic() + Nanos::from_millis(2);
             let due: Vec<_> = slots.iter().map(|slot| start + Nanos(GAP.0 * slot)).collect();
             let mut left = vec![Departure::default(); slots.len()];
@@ -257,25 +262,27 @@ pub(crate) fn run(
             engine.collect(&mut left, Nanos::from_secs(2));
             assert_eq!(engine.failure().map(|error| error.to_string()), None);
             assert_eq!(engine.refused(), 0);
-            (due, left)
+            (due[leads..].to_vec(), left[leads..].to_vec())
         };
-        let (_, before) = train(1_000, &(0..FIRST as i64).collect::<Vec<_>>());
-        let alone = 0..ALONE as i64;
-        let pairs = (ALONE as i64..).take(PAIRS).flat_map(|slot| [slot, slot]);
-        let (due, left) = train(0, &alone.chain(pairs).collect::<Vec<_>>());
+        let (_, before) = train(0, 1_000, &(0..FIRST as i64).collect::<Vec<_>>());
+        let alone = 0..(LEADS + ALONE) as i64;
+        let pairs = (alone.end..).take(PAIRS).flat_map(|slot| [slot, slot]);
+        let (due, left) = train(LEADS, 0, &alone.chain(pairs).collect::<Vec<_>>());
         let pairing = clock::pair();
         let to_real = pairing.real.as_nanos() - pairing.mono.as_nanos();
         let due: Vec<_> = due.iter().map(|due| due.as_nanos() + to_real).collect();
         (due, before, left)
     });
     let came = capture.end();
-    let numbers: Vec<_> = came.iter().map(|packet| packet.mark.seq as usize).collect();
-    let expected: Vec<_> = (1_000..1_000 + FIRST).chain(0..packets).collect();
+    let numbers: Vec<_> = came.iter().map(|packet| packet.mark.seq).collect();
+    let leads = std::iter::repeat_n(LEAD, LEADS);
+    let expected: Vec<_> =
+        (1_000..1_000 + FIRST as u64).chain(leads).chain(0..packets as u64).collect();
     assert_eq!(numbers, expected, "count and order");
-    assert_eq!(ends.arrived(), FIRST + packets, "checksums");
+    assert_eq!(ends.arrived(), FIRST + LEADS + packets, "checksums");
     assert!(came.iter().all(|packet| packet.len == len && packet.mark.flow == FLOW));
     assert!(before.iter().chain(&left).all(|left| left.app.is_some() && left.app <= left.done));
-    let came = came[FIRST..].to_vec();
+    let came = came[FIRST + LEADS..].to_vec();
 
     let gaps =
         |at: &dyn Fn(usize) -> i64| (1..ALONE).map(|n| at(n) - at(n - 1)).collect::<Vec<_>>();

@@ -3,7 +3,7 @@
 use dwell_io::clock::{self, monotonic};
 use dwell_io::pacer::{Manner, sleep_until};
 use dwell_io::port::{Port, PortOptions, StampRequest};
-use dwell_io::train::{Course, Departure, SocketSender, TrainSender};
+use dwell_io::train::{Course, Departure, Numbers, SocketSender, TrainSender};
 use dwell_io::udp::UdpPort;
 use dwell_units::{Instant, Monotonic, Nanos};
 
@@ -74,7 +74,7 @@ impl Plain {
 }
 
 fn by_engine(engine: &mut SocketSender, due: &[Instant<Monotonic>]) -> Option<Vec<i64>> {
-    engine.prepare(0, due.len());
+    engine.prepare(Numbers::new(0, due.len()));
     let mut left = vec![Departure::default(); due.len()];
     engine.send(Course::unstopped(due), &mut left);
     engine.collect(&mut left, Nanos::from_secs(1));
