@@ -77,7 +77,7 @@ bench-data: setup build target/release/echo.bpf.o ## import, figures, reports be
 bench-relay: setup build target/release/crelay target/release/event.bpf.o target/release/echo.bpf.o ## relays beside the kernel, socat and C; says which goals are missed
 	@target/release/relay $(ARGS)
 
-bench-pace: setup build target/release/cpace ## trains beside iperf, D-ITG, mgen, trafgen and C; says which goals are missed
+bench-pace: setup build target/release/cpace target/release/catch.bpf.o ## trains beside iperf, D-ITG, mgen, trafgen and C; says which goals are missed
 	@target/release/pace $(ARGS)
 
 target/release/cpace: bench/c/pace.c

@@ -6,22 +6,16 @@
  *   pace sleep ADDRESS PORT PAYLOAD GAP COUNT
  *   pace pair ADDRESS PORT PAYLOAD GAP COUNT
  *   pace hole PORT...
- *   pace catch PORT
  *
  * `spin` reads the clock until a packet is due and sends it: one send(2) each on a connected socket,
  * packet i at start + i * GAP picoseconds, whatever happened before. `sleep` sleeps until 100 us
  * before the instant and spins from there. `pair` sends two packets one after the other when `spin`
  * sends one. None of them warms up.
- * `hole` opens ports and reads nothing, so that nobody is told that they are closed. `catch` opens one
- * and keeps what comes until it is asked to end; only then it prints of each packet when the kernel got
- * it, in nanoseconds since 1970, and its payload's bytes, and at last how many found no room. Nothing
- * but the kernel's receive path runs between two packets.
+ * `hole` opens ports and reads nothing, so that nobody is told that they are closed.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <linux/sock_diag.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -117,64 +111,19 @@ static void hole(int count, char **ports)
 		pause();
 }
 
-static void catch(const char *port)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(atoi(port)) };
-	uint32_t memory[SK_MEMINFO_VARS] = { 0 };
-	socklen_t size = sizeof memory;
-	int fd = udp(), one = 1, room = 64 << 20, which;
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(struct timespec))];
-	} beside;
-	struct iovec in = { packet, sizeof packet };
-	sigset_t ends;
-	ssize_t len;
-
-	sigemptyset(&ends);
-	sigaddset(&ends, SIGINT);
-	sigaddset(&ends, SIGTERM);
-	sigprocmask(SIG_BLOCK, &ends, NULL);
-	if (bind(fd, (struct sockaddr *)&a, sizeof a))
-		die("bind");
-	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room) ||
-	    setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one))
-		die("setsockopt");
-	puts("listening on it");
-	fflush(stdout);
-	sigwait(&ends, &which);
-	for (;;) {
-		struct msghdr m = { .msg_iov = &in, .msg_iovlen = 1, .msg_control = &beside,
-				    .msg_controllen = sizeof beside };
-		struct timespec t = { 0 };
-
-		len = recvmsg(fd, &m, MSG_DONTWAIT);
-		if (len < 0)
-			break;
-		if (CMSG_FIRSTHDR(&m) && CMSG_FIRSTHDR(&m)->cmsg_type == SCM_TIMESTAMPNS)
-			memcpy(&t, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof t);
-		printf("%lld %zd\n", t.tv_sec * SECOND + t.tv_nsec, len);
-	}
-	if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, memory, &size))
-		die("SO_MEMINFO");
-	printf("%u dropped\n", memory[SK_MEMINFO_DROPS]);
-}
-
 int main(int argc, char **argv)
 {
 	const char *role = argc > 1 ? argv[1] : "";
 
 	if (!strcmp(role, "hole") && argc > 2) {
 		hole(argc - 2, argv + 2);
-	} else if (!strcmp(role, "catch") && argc == 3) {
-		catch(argv[2]);
 	} else if (argc == 7 && atoi(argv[4]) > 0 && atoi(argv[4]) <= MOST) {
 		bool pair = !strcmp(role, "pair");
 
 		train(connected(argv[2], argv[3]), atoi(argv[4]), atoll(argv[5]), atoll(argv[6]),
 		      pair ? 2 : 1, !strcmp(role, "sleep"));
 	} else {
-		fprintf(stderr, "usage: pace spin|sleep|pair|hole|catch ...\n");
+		fprintf(stderr, "usage: pace spin|sleep|pair|hole ...\n");
 		return 2;
 	}
 	return 0;

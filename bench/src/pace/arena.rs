@@ -1,6 +1,7 @@
 //! Where senders are measured: a line of two nodes, the sender on one core, everything else on the
 //! other.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Seek};
 use std::process::Command;
 
@@ -9,7 +10,7 @@ use serde::Deserialize;
 
 use super::contestant::{Contestant, Ends, HOLE, Program, words};
 use super::grid::Cell;
-use super::witness::{Catcher, Seen, Witness, now};
+use super::witness::{CAUGHT, Catcher, Seen, Witness, now};
 use crate::lab::sibling;
 use crate::{Interrupt, Lab, Node, Server, finish};
 
@@ -24,9 +25,6 @@ const LONGEST: &str = "20";
 /// Interfaces of a lab are called after the node they lead to.
 const TO_FAR: &str = "n2";
 const TO_SENDER: &str = "n1";
-
-/// The port of pairs.
-const CAUGHT: u16 = 5_002;
 
 /// Pairs that are sent in one turn, and from one to the next.
 pub(super) const PAIRS: u64 = 100;
@@ -46,31 +44,35 @@ pub(super) struct Turn {
     from: i64,
     until: i64,
     size: u32,
-    /// Warm-up may come before so many packets.
-    last: Option<u64>,
-    /// How many streams they are.
-    streams: usize,
+    /// Packets of each train, of dwell's, which numbers them.
+    train: Option<u64>,
 }
 
-impl Turn {
-    /// The stamps of the packets of each stream.
-    pub(super) fn streams(&self, seen: &Seen) -> Vec<Vec<i64>> {
-        let stamps = self.stamps(seen);
-        let each = (stamps.len() / self.streams).max(1);
-        stamps.chunks(each).take(self.streams).map(<[i64]>::to_vec).collect()
-    }
+/// What warms up, leads a train or is sent to choose an engine has larger numbers (docs/pace.md).
+const UNCOUNTED: u64 = 1 << 63;
 
-    /// The stamps of its packets.
-    pub(super) fn stamps(&self, seen: &Seen) -> Vec<i64> {
+impl Turn {
+    /// The stamps of the packets of each stream: of dwell's by their numbers, of which one is left out
+    /// between two trains; all others send one stream in a turn.
+    pub(super) fn streams(&self, seen: &Seen) -> Vec<Vec<i64>> {
         let from = seen.arrivals.partition_point(|arrival| arrival.at < self.from);
         let until = seen.arrivals.partition_point(|arrival| arrival.at <= self.until);
         let within = seen.arrivals[from..until.max(from)].iter();
-        let mut stamps: Vec<i64> =
-            within.filter(|arrival| arrival.size == self.size).map(|arrival| arrival.at).collect();
-        if let Some(last) = self.last {
-            stamps.drain(..stamps.len().saturating_sub(last as usize));
+        let of_size = within.filter(|arrival| arrival.size == self.size);
+        let mut streams = BTreeMap::<u64, Vec<i64>>::new();
+        for arrival in of_size {
+            let stream = match self.train {
+                None => Some(0),
+                Some(packets) => {
+                    let own = arrival.seq.filter(|seq| *seq < UNCOUNTED);
+                    own.map(|seq| seq / (packets + 1))
+                }
+            };
+            if let Some(stream) = stream {
+                streams.entry(stream).or_default().push(arrival.at);
+            }
         }
-        stamps
+        streams.into_values().collect()
     }
 }
 
@@ -118,22 +120,19 @@ impl Arena {
     ) -> Result<Vec<Turn>> {
         let streams = contestant.streams();
         let (program, words) = words(contestant.program, cell, streams, &self.ends);
-        let send = |last, streams| {
+        let send = |train| {
             let command = self.sender(program, &words)?;
-            let turn = turn(command, contestant.name, cell.ip_size, last, interrupt)?;
-            Ok(Turn { streams, ..turn })
+            turn(command, contestant.name, cell.ip_size, train, interrupt)
         };
         match contestant.program {
-            Program::Dwell { .. } => Ok(vec![send(Some(cell.count() * streams as u64), streams)?]),
-            _ => (0..streams).map(|_| send(None, 1)).collect(),
+            Program::Dwell { .. } => Ok(vec![send(Some(cell.count()))?]),
+            _ => (0..streams).map(|_| send(None)).collect(),
         }
     }
 
     /// Catches what comes to the port of pairs.
     pub(super) fn catcher(&self) -> Result<Catcher> {
-        let mut command = self.lab.on(Node::N2, "taskset");
-        command.args(["-c", FAR]).arg(sibling("cpace")?);
-        Catcher::start(command, CAUGHT)
+        Catcher::start(&self.lab)
     }
 
     /// Two packets one after the other, by dwell's `engine` or by two sends in C.
@@ -160,7 +159,7 @@ impl Arena {
             words.extend(["--switch-offloads", "--stamps", "user"]);
         }
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-        turn(self.sender("dwell", &words)?, engine, ip_size, Some(2 * PAIRS), interrupt)
+        turn(self.sender("dwell", &words)?, engine, ip_size, Some(2), interrupt)
     }
 
     /// A command on the sender's core. dwell has threads besides the one that sends, and is told
@@ -186,7 +185,7 @@ fn turn(
     mut command: Command,
     name: &str,
     size: u32,
-    last: Option<u64>,
+    train: Option<u64>,
     interrupt: &Interrupt,
 ) -> Result<Turn> {
     // It talks of what it does; only why it failed is of interest.
@@ -202,7 +201,7 @@ fn turn(
         let word = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         bail!("{name}: {}: {word}", finished.status);
     }
-    Ok(Turn { from, until: now()?, size, last, streams: 1 })
+    Ok(Turn { from, until: now()?, size, train })
 }
 
 #[derive(Deserialize)]
@@ -225,29 +224,33 @@ mod tests {
     use super::super::witness::Arrival;
     use super::*;
 
-    fn seen() -> Seen {
-        let arrival = |(at, size)| Arrival { at, size };
-        let arrivals = [(1, 200), (2, 200), (3, 60), (4, 200), (5, 200), (9, 200)];
-        Seen { arrivals: arrivals.map(arrival).to_vec(), dropped: 0 }
+    /// Of a size; with numbers, if they are dwell's.
+    fn seen(packets: &[(i64, u32, Option<u64>)]) -> Seen {
+        let arrival = |&(at, size, seq): &_| Arrival { at, size, seq };
+        Seen { arrivals: packets.iter().map(arrival).collect(), dropped: 0 }
     }
 
     #[test]
     fn what_talks_about_a_stream_and_what_came_at_another_time_is_not_of_it() {
-        let turn = Turn { from: 2, until: 5, size: 200, last: None, streams: 1 };
-        assert_eq!(turn.stamps(&seen()), [2, 4, 5]);
+        let seen = seen(&[(1, 200, None), (2, 200, None), (3, 60, None), (5, 200, None)]);
+        let turn = Turn { from: 2, until: 5, size: 200, train: None };
+        assert_eq!(turn.streams(&seen), [[2, 5]]);
+        assert!(Turn { from: 6, until: 7, ..turn }.streams(&seen).is_empty());
     }
 
     #[test]
-    fn warm_up_before_a_train_is_not_of_it() {
-        let turn = Turn { from: 1, until: 5, size: 200, last: Some(2), streams: 1 };
-        assert_eq!(turn.stamps(&seen()), [4, 5]);
-    }
-
-    #[test]
-    fn streams_of_one_run_are_told_apart() {
-        let turn = Turn { from: 1, until: 9, size: 200, last: Some(4), streams: 2 };
-        assert_eq!(turn.streams(&seen()), [[2, 4], [5, 9]]);
-        let none = Turn { from: 6, until: 7, ..turn };
-        assert!(none.streams(&seen()).is_empty());
+    fn streams_of_one_run_are_told_apart_and_what_leads_them_is_of_none() {
+        let train = |at: i64, first: u64| {
+            [u64::MAX, first, first + 1, first + 2]
+                .map(|seq| (at + (seq as i64 & 15), 200, Some(seq)))
+        };
+        let warm_up = [(1, 200, Some(UNCOUNTED)), (2, 200, Some(UNCOUNTED + 1))];
+        let all =
+            [&warm_up[..], &[(3, 200, Some(u64::MAX))], &train(10, 0)[1..], &train(30, 4)[1..]];
+        // A packet that was lost leaves its train shorter, and the others as they are.
+        let mut all = all.concat();
+        all.remove(4);
+        let turn = Turn { from: 1, until: 99, size: 200, train: Some(3) };
+        assert_eq!(turn.streams(&seen(&all)), [vec![10, 12], vec![34, 35, 36]]);
     }
 }

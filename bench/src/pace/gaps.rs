@@ -38,11 +38,15 @@ impl Gaps {
     }
 }
 
-/// The median gap within pairs that came one after the other.
-pub(super) fn pair_gap(stamps: &[i64]) -> Result<f64> {
-    let gap = |pair: &[i64]| (pair[1] - pair[0]) as f64;
-    let gaps: Vec<f64> = stamps.chunks_exact(2).map(gap).collect();
-    ensure!(!gaps.is_empty(), "no pair arrived");
+/// The median gap within so many pairs: of each pair a stream, or all in one.
+///
+/// # Errors
+/// A packet lacks: whose pair it was, nobody knows.
+pub(super) fn pair_gap(streams: &[Vec<i64>], pairs: u64) -> Result<f64> {
+    let whole = streams.iter().all(|stream| stream.len() % 2 == 0);
+    let stamps = streams.concat();
+    ensure!(whole && stamps.len() as u64 == 2 * pairs, "{} packets of {pairs} pairs", stamps.len());
+    let gaps: Vec<f64> = stamps.chunks_exact(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
     Ok(nearest_rank(&gaps, 0.5))
 }
 
@@ -84,8 +88,11 @@ mod tests {
     #[test]
     fn gaps_between_pairs_are_not_gaps_of_pairs() {
         let stamps = [0, 900, 1_000_000, 1_000_950, 2_000_000, 2_000_910];
-        assert_eq!(pair_gap(&stamps).unwrap(), 910.0);
-        assert!(pair_gap(&[]).is_err());
+        assert_eq!(pair_gap(&[stamps.to_vec()], 3).unwrap(), 910.0);
+        let each: Vec<_> = stamps.chunks(2).map(<[i64]>::to_vec).collect();
+        assert_eq!(pair_gap(&each, 3).unwrap(), 910.0);
+        assert!(pair_gap(&each, 4).is_err());
+        assert!(pair_gap(&[vec![0, 900, 1_000_950], vec![5]], 2).is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// Headers of IPv4 and UDP.
-pub(super) const HEADERS: u32 = 28;
+const HEADERS: u32 = 28;
 /// Header of Ethernet.
 const ETHERNET: u32 = 14;
 

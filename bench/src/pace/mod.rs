@@ -20,7 +20,7 @@ use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
 use crate::{Interrupt, Lab, Machine};
-use arena::{Arena, Turn};
+use arena::{Arena, PAIRS, Turn};
 use contestant::{CONTESTANTS, Contestant};
 use gaps::{Gaps, pair_gap};
 use goals::{Measured, PAIR_SIZES, Part, TWO_SENDS, judge};
@@ -201,7 +201,7 @@ fn compare_pairs(
     let seen = catcher.stop()?;
     measured.unseen += seen.dropped;
     for (name, size, turn) in turns {
-        match turn.and_then(|turn| pair_gap(&turn.stamps(&seen)).context(name)) {
+        match turn.and_then(|turn| pair_gap(&turn.streams(&seen), PAIRS).context(name)) {
             Ok(gap) => {
                 let sizes = measured.pairs_ns.entry(name).or_default();
                 sizes.entry(size).or_default().push(gap);

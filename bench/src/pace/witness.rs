@@ -1,16 +1,21 @@
 //! The one witness by which all senders of a part are judged, at the far end of the link: a capture of
-//! trains, a socket that keeps pairs. Their stamps are the kernel's. They sit on the other core than the
-//! sender.
+//! trains, on the other core than the sender, and of pairs a program in the kernel that drops them. Their
+//! stamps are the kernel's.
 
 use std::fs;
-use std::process::Command;
+use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use dwell_io::netns;
+use dwell_io::port::StampRequest;
+use dwell_io::udp::{ServerOptions, UdpServer};
+use dwell_wire::traffic::Mark;
+use libbpf_rs::{Link, MapCore as _, NetfilterOpts, Object, ObjectBuilder, RingBufferBuilder};
 use tempfile::TempDir;
 
-use super::grid::HEADERS;
+use crate::lab::sibling;
 use crate::{Lab, Node, Server};
 
 /// Nanosecond stamps, the order of bytes of the machine that wrote it.
@@ -19,6 +24,18 @@ const FILE_HEADER: usize = 24;
 const PACKET_HEADER: usize = 16;
 /// Where an Ethernet frame has the length of its IP packet.
 const IP_LENGTH: usize = 16;
+/// And the payload of UDP over IPv4.
+const PAYLOAD: usize = 42;
+
+/// Of linux/netfilter.h.
+const IPV4: i32 = 2;
+const PRE_ROUTING: i32 = 0;
+
+/// The port of pairs: catch.bpf.c's.
+pub(super) const CAUGHT: u16 = 5_002;
+
+/// Switching stamps on is asynchronous (net/core/dev.c, `net_enable_timestamp`).
+const SWITCHED_ON: Duration = Duration::from_millis(20);
 
 /// tcpdump is handed what came at the latest after a second; only then may it be stopped.
 const HANDED_ON: Duration = Duration::from_millis(1_200);
@@ -36,6 +53,8 @@ pub(super) struct Arrival {
     pub(super) at: i64,
     /// Bytes of the IP packet.
     pub(super) size: u32,
+    /// Its number, if it is dwell's.
+    pub(super) seq: Option<u64>,
 }
 
 /// What was seen.
@@ -78,34 +97,54 @@ impl Witness {
     }
 }
 
-/// A socket that keeps what comes.
-pub(super) struct Catcher(Server);
+/// catch.bpf.c at the far end, which drops what it has seen.
+pub(super) struct Catcher {
+    object: Object,
+    _link: Link,
+    /// The kernel stamps what arrives as long as somebody asks for it.
+    _asks: UdpServer,
+}
 
 impl Catcher {
-    /// `cpace` is the C program, to be run at n2.
-    pub(super) fn start(mut cpace: Command, port: u16) -> Result<Self> {
-        cpace.args(["catch", &port.to_string()]);
-        Ok(Self(Server::start(cpace, Some("listening on"))?))
+    /// Catches what comes to [`CAUGHT`] at n2.
+    pub(super) fn start(lab: &Lab) -> Result<Self> {
+        let program = fs::read(sibling("catch.bpf.o")?).context("cannot read the catcher")?;
+        let object = ObjectBuilder::default().open_memory(&program)?.load()?;
+        let link = netns::within(&lab.netns(Node::N2)?, || {
+            let program = object.progs_mut().find(|program| program.name() == "catch_all");
+            let place =
+                NetfilterOpts { protocol_family: IPV4, hooknum: PRE_ROUTING, ..Default::default() };
+            let link = program.context("no program catch_all")?.attach_netfilter_with_opts(place);
+            link.context("cannot attach to PRE_ROUTING")
+        })??;
+        let options = ServerOptions { stamps: StampRequest::Kernel, metadata: false };
+        let asks = UdpServer::bind((Ipv4Addr::LOCALHOST, 0).into(), options);
+        let asks = asks.context("cannot ask for stamps of arrivals")?;
+        thread::sleep(SWITCHED_ON);
+        Ok(Self { object, _link: link, _asks: asks })
     }
 
-    /// Ends it and takes what it says.
+    /// Ends it and takes what it saw.
     pub(super) fn stop(self) -> Result<Seen> {
-        let said = self.0.stop()?;
-        caught(&said).with_context(|| format!("cpace catch said: {said}"))
+        let mut arrivals = Vec::new();
+        let map = self.object.maps().find(|map| map.name() == "caught");
+        let map = map.context("no ring of what was caught")?;
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&map, |event: &[u8]| {
+            arrivals.extend(caught(event));
+            0
+        })?;
+        builder.build()?.consume()?;
+        Ok(Seen { arrivals, dropped: 0 })
     }
 }
 
-/// A line for each packet, its stamp and the bytes of its payload, and at last `0 dropped`.
-fn caught(said: &str) -> Option<Seen> {
-    let mut lines = said.lines().filter(|line| !line.starts_with("listening")).rev();
-    let dropped = lines.next()?.strip_suffix(" dropped")?.parse().ok()?;
-    let arrival = |line: &str| {
-        let (at, payload) = line.split_once(' ')?;
-        let size = payload.parse::<u32>().ok()?.checked_add(HEADERS)?;
-        Some(Arrival { at: at.parse().ok()?, size })
-    };
-    let arrivals: Option<Vec<_>> = lines.rev().map(arrival).collect();
-    Some(Seen { arrivals: arrivals?, dropped })
+/// `struct arrival` of catch.bpf.c.
+fn caught(event: &[u8]) -> Option<Arrival> {
+    let (stamp, rest) = event.split_first_chunk()?;
+    let (at, size) = (i64::from_ne_bytes(*stamp), u32::from_ne_bytes(*rest.first_chunk()?));
+    let seq = Mark::parse(rest.get(8..)?).ok().map(|mark| mark.seq);
+    (at > 0).then_some(Arrival { at, size, seq })
 }
 
 /// `12 packets dropped by kernel`.
@@ -133,7 +172,9 @@ fn parse(capture: &[u8]) -> Result<Vec<Arrival>> {
         if let Some(&[high, low]) = frame.get(IP_LENGTH..IP_LENGTH + 2) {
             let size = u32::from(u16::from_be_bytes([high, low]));
             let stamp = i64::from(seconds) * 1_000_000_000 + i64::from(nanos);
-            arrivals.push(Arrival { at: stamp, size });
+            let mark = frame.get(PAYLOAD..).map(Mark::parse);
+            let seq = mark.and_then(Result::ok).map(|mark| mark.seq);
+            arrivals.push(Arrival { at: stamp, size, seq });
         }
     }
     Ok(arrivals)
@@ -143,6 +184,7 @@ fn parse(capture: &[u8]) -> Result<Vec<Arrival>> {
 mod tests {
     use super::*;
 
+    /// Packets with number 9 of a flow.
     fn capture(magic: u32, packets: &[(u32, u32, u16)]) -> Vec<u8> {
         let mut bytes = magic.to_ne_bytes().to_vec();
         bytes.resize(FILE_HEADER, 0);
@@ -152,6 +194,7 @@ mod tests {
             }
             let mut frame = [0; 64];
             frame[IP_LENGTH..IP_LENGTH + 2].copy_from_slice(&size.to_be_bytes());
+            Mark { flow: 1, seq: 9 }.emit(&mut frame[PAYLOAD..]);
             bytes.extend(frame);
         }
         bytes
@@ -160,8 +203,8 @@ mod tests {
     #[test]
     fn a_capture_says_when_packets_came_and_how_long_they_were() {
         let bytes = capture(MAGIC, &[(2, 5, 200), (3, 0, 1_500)]);
-        let first = Arrival { at: 2_000_000_005, size: 200 };
-        let second = Arrival { at: 3_000_000_000, size: 1_500 };
+        let first = Arrival { at: 2_000_000_005, size: 200, seq: Some(9) };
+        let second = Arrival { at: 3_000_000_000, size: 1_500, seq: Some(9) };
         assert_eq!(parse(&bytes).unwrap(), [first, second]);
     }
 
@@ -174,13 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_were_kept_have_their_stamps_and_whole_sizes() {
-        let seen = caught("listening on it\n5 172\n7 1472\n3 dropped\n").unwrap();
-        let arrival = |(at, size)| Arrival { at, size };
-        assert_eq!(seen.arrivals, [(5, 200), (7, 1_500)].map(arrival));
-        assert_eq!(seen.dropped, 3);
-        assert!(caught("listening on it\n5 172\n").is_none());
-        assert!(caught("5 x\n0 dropped\n").is_none());
+    fn what_was_caught_has_its_time_and_size() {
+        let event = [&7_i64.to_ne_bytes()[..], &1_500_u32.to_ne_bytes(), &[0; 20]].concat();
+        assert_eq!(caught(&event), Some(Arrival { at: 7, size: 1_500, seq: None }));
+        assert_eq!(caught(&event[..11]), None);
+        assert_eq!(caught(&[0; 32]), None, "it was not stamped");
+        let mut marked = event;
+        Mark { flow: 1, seq: 4 }.emit(&mut marked[16..]);
+        assert_eq!(caught(&marked).and_then(|arrival| arrival.seq), Some(4));
     }
 
     #[test]

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT
+/*
+ * Writes down when each UDP packet to a port came, by the kernel's stamp, how long it is and how it
+ * begins, and drops it: the least that a far end can do. What it did more would lie between two packets of a pair, because the softirq that
+ * receives the first runs on the sender's processor before the second is sent.
+ */
+#include "dwell.bpf.h"
+
+#define NF_DROP 0
+#define NF_ACCEPT 1
+#define CAUGHT 5002
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} caught SEC(".maps");
+
+struct start {
+	struct ipv4 ip;
+	struct udp udp;
+	__u64 mark[2];	/* how dwell begins payloads */
+} __attribute__((packed, aligned(4)));
+
+/* What of it is looked at besides what dwell.bpf.h has. */
+struct sk_buff___stamped {
+	long long tstamp;
+} __attribute__((preserve_access_index));
+
+struct arrival {
+	__u64 stamp;	/* CLOCK_REALTIME, ns; 0: nobody asks the kernel for stamps */
+	__u32 length;	/* bytes of the IP packet */
+	__u32 spare;
+	__u64 mark[2];
+};
+
+SEC("netfilter")
+int catch_all(struct bpf_nf_ctx *context)
+{
+	const struct start *start;
+	struct arrival *arrival;
+	struct bpf_dynptr packet;
+	struct start buffer;
+
+	if (bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))
+		return NF_ACCEPT;
+	start = bpf_dynptr_slice(&packet, 0, &buffer, sizeof(buffer));
+	if (!start || start->ip.protocol != UDP || start->udp.destination != htons(CAUGHT))
+		return NF_ACCEPT;
+	arrival = bpf_ringbuf_reserve(&caught, sizeof(*arrival), 0);
+	/* No room: a packet is missed, and its turn has too few. */
+	if (!arrival)
+		return NF_DROP;
+	arrival->stamp = ((struct sk_buff___stamped *)context->skb)->tstamp;
+	arrival->length = ntohs(start->ip.total);
+	arrival->spare = 0;
+	arrival->mark[0] = start->mark[0];
+	arrival->mark[1] = start->mark[1];
+	bpf_ringbuf_submit(arrival, BPF_RB_NO_WAKEUP);
+	return NF_DROP;
+}
+
+char licence[] SEC("license") = "Dual MIT/GPL";
