@@ -9,6 +9,7 @@ use dwell_plan::{
     RelayPlan, Relaying, Source,
 };
 use dwell_record::{Kind, Summary};
+use dwell_units::Nanos;
 use serde::Serialize;
 
 use crate::data::{Axis, PlanData, RunData};
@@ -204,10 +205,14 @@ fn trains(run: &RunData, pace: &PacePlan) -> String {
 fn cross(run: &RunData, cross: &CrossPlan) -> String {
     let flows = value(run, &["flows", "cross.flows"], || cross.flows.to_string());
     format!(
-        "cross traffic from the same node: {flows} flows of {} each, {} packets, gaps {} by seed {}{}",
+        "cross traffic from the same node: {flows} flows of {} each, {} packets, gaps {}{} by seed {}{}",
         spaced(cross.rate),
         spaced(cross.size),
         cross.distribution,
+        cross
+            .pareto()
+            .map(|(_, scale)| format!(" of scale {}", Nanos(scale as i64)))
+            .unwrap_or_default(),
         cross.seed,
         match cross.generator {
             Generator::Dwell => "",

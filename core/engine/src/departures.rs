@@ -131,6 +131,11 @@ impl Pattern {
         }
     }
 
+    /// How many packets lead each train ([`leads`]).
+    pub fn leads(&self) -> usize {
+        leads_of(self.shape().1, self.mean_gap())
+    }
+
     /// From the last packet of a train to the first of the next.
     pub fn pause(&self) -> Nanos {
         match self {

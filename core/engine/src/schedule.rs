@@ -72,6 +72,21 @@ pub struct Schedule {
     at: f64,
 }
 
+/// A Pareto distribution of scale x has the mean x shape / (shape - 1).
+fn pareto_scale(shape: f64, mean: f64) -> f64 {
+    mean * (shape - 1.0) / shape
+}
+
+impl Gaps {
+    /// Shape and scale of gaps that have this mean, where they have those: the scale is the shortest gap.
+    pub fn pareto(&self, mean: f64) -> Option<(f64, f64)> {
+        match self {
+            Self::Pareto(shape) => Some((*shape, pareto_scale(*shape, mean))),
+            _ => None,
+        }
+    }
+}
+
 impl Schedule {
     /// A schedule whose gaps have this mean; the first departure is at `phase`.
     pub fn new(gaps: Gaps, mean: f64, phase: Nanos, seed: u64) -> Self {
@@ -88,8 +103,7 @@ impl Schedule {
                 unit * self.mean
             }
             Gaps::Pareto(shape) => {
-                // A Pareto distribution of scale x has the mean x shape / (shape - 1).
-                let scale = self.mean * (shape - 1.0) / shape;
+                let scale = pareto_scale(shape, self.mean);
                 Pareto::new(scale, shape).map_or(self.mean, |pareto| pareto.sample(&mut self.rng))
             }
         }

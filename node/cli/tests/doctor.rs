@@ -156,7 +156,7 @@ fn a_reader_that_has_had_enough_of_the_findings_is_success() {
 #[test]
 fn a_burner_burns_the_level_asked_within_three_points() {
     let _alone = alone();
-    for level in [1, 20, 50, 80] {
+    for level in [1, 20, 50, 80, 90] {
         let text = format!("{level}%");
         let arguments =
             ["load", "cpu", "--level", &text, "--cpu", "0", "--duration", "2s", "--json"];

@@ -8,6 +8,9 @@ use dwell_units::{Instant, Monotonic, Nanos};
 /// late, and a spinning one is not.
 pub const SPIN: Nanos = Nanos::from_micros(150);
 
+/// Nobody else's processor matters so shortly before a departure.
+const NEAR: Nanos = Nanos::from_micros(2);
+
 /// Never asleep for longer than this, so that a stop is obeyed.
 pub const NAP: Nanos = Nanos::from_millis(100);
 
@@ -72,6 +75,8 @@ pub fn wait(
         let now = monotonic();
         match manner.rest(now, due) {
             Rest::Due => return Some(now),
+            // The hint takes some tens of nanoseconds, by which a departure would be late.
+            Rest::Spin if due - now < NEAR => {}
             Rest::Spin => std::hint::spin_loop(),
             Rest::Sleep(until) => sleep_until(until),
         }

@@ -13,6 +13,9 @@ const SHORT: Nanos = Nanos::from_micros(300);
 /// The first of them leaves at least so long before the others: it may be late by that.
 const AHEAD: Nanos = Nanos::from_micros(100);
 
+/// They are at least so far apart.
+const LEAST: Nanos = Nanos::from_micros(1);
+
 /// How many lead a train of so many packets that are so many nanoseconds apart on average: two packets
 /// are no train.
 #[must_use]
@@ -23,13 +26,10 @@ pub fn leads_of(packets: usize, mean_gap: f64) -> usize {
 /// When the packets leave that lead a train whose own leave at these instants: at its mean gap before its
 /// first packet, so that they ask no more of the way than the train does.
 #[must_use]
-pub fn leads(at: &[Nanos]) -> Vec<Nanos> {
-    let [first, .., last] = at else { return Vec::new() };
-    let gap = Nanos((*last - *first).0 / (at.len() as i64 - 1));
-    if leads_of(at.len(), gap.0 as f64) == 0 {
-        return Vec::new();
-    }
-    [gap + gap + gap.max(AHEAD), gap + gap, gap].map(|before| *first - before).to_vec()
+pub fn leads(at: &[Nanos]) -> [Nanos; LEADS] {
+    let (first, last) = at.first().copied().zip(at.last().copied()).unwrap_or_default();
+    let gap = Nanos((last - first).0 / (at.len().max(2) as i64 - 1)).max(LEAST);
+    [gap + gap + gap.max(AHEAD), gap + gap, gap].map(|before| first - before)
 }
 
 #[cfg(test)]
@@ -40,18 +40,18 @@ mod tests {
     fn what_leads_a_train_asks_no_more_of_the_way_than_the_train() {
         let train =
             |gap: i64, count: i64| (0..count).map(|n| Nanos(7 + n * gap)).collect::<Vec<_>>();
-        let before =
-            |gap, count| leads(&train(gap, count)).iter().map(|at| at.0).collect::<Vec<_>>();
-        assert_eq!(before(12_000, 50), [7 - 124_000, 7 - 24_000, 7 - 12_000]);
-        assert_eq!(before(240_000, 3), [7 - 720_000, 7 - 480_000, 7 - 240_000]);
-        assert_eq!(before(12_000, 50).len(), LEADS);
+        let before = |gap, count| leads(&train(gap, count)).map(|at| at.0 - 7);
+        assert_eq!(before(12_000, 50), [-124_000, -24_000, -12_000]);
+        assert_eq!(before(240_000, 3), [-720_000, -480_000, -240_000]);
+        // They are never due with what they lead.
+        assert_eq!(before(0, 9), [-102_000, -2_000, -1_000]);
     }
 
     #[test]
     fn slow_trains_and_pairs_are_led_by_nothing() {
-        let train = |gap: i64, count: i64| (0..count).map(|n| Nanos(n * gap)).collect::<Vec<_>>();
-        for (gap, count) in [(300_001, 50), (0, 2), (12_000, 2), (0, 1), (0, 0)] {
-            assert_eq!(leads(&train(gap, count)), [], "{count} packets, {gap} ns apart");
+        assert_eq!([leads_of(3, 0.0), leads_of(50, 300_000.0)], [LEADS; 2]);
+        for (packets, gap) in [(50, 300_001.0), (2, 0.0), (2, 12_000.0), (1, 0.0), (0, 0.0)] {
+            assert_eq!(leads_of(packets, gap), 0, "{packets} packets, {gap} ns apart");
         }
     }
 }

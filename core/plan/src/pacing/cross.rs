@@ -44,6 +44,9 @@ pub struct CrossPlan {
     pub to: Option<String>,
 }
 
+/// Headers of UDP over IPv4.
+const IPV4_UDP: u64 = 28;
+
 const fn megabit() -> Rate {
     Rate::Bits(BitRate(1_000_000))
 }
@@ -72,6 +75,16 @@ impl CrossPlan {
                 Rate::Packets(PacketRate::from_millipps(millipps.saturating_mul(flows)))
             }
         }
+    }
+
+    /// Shape and scale of the gaps of each flow, in nanoseconds, if they are Pareto's; over IPv4 where the
+    /// rate counts bits.
+    pub fn pareto(&self) -> Option<(f64, f64)> {
+        let mean = match self.rate {
+            Rate::Bits(rate) => (self.size.0 + IPV4_UDP) as f64 * 8e9 / rate.0 as f64,
+            Rate::Packets(rate) => 1e9 / rate.as_f64(),
+        };
+        self.distribution.parse::<Gaps>().ok()?.pareto(mean)
     }
 
     pub(super) fn check(

@@ -30,6 +30,9 @@ pub struct TrainFigures {
     pub missed: Option<u64>,
     /// Runs of packets that left too close together.
     pub bursts: Bursts,
+    /// Gaps of 0 between packets that were not due together: an offload merged them, or the clock of the
+    /// stamps is too coarse.
+    pub merged: u64,
     /// Gaps that are longer than scheduled by more than one nominal gap.
     pub holes: u64,
     /// What the train says of accuracy, between what is possible where stamps did not come.
@@ -81,6 +84,7 @@ impl TrainFigures {
             first_schedule_error,
             missed: asked.same_clock.then_some(missed),
             bursts: Bursts::of(train.gaps()),
+            merged: train.gaps().filter(|(due, gap)| *due > 0 && *gap == Some(0)).count() as u64,
             holes: holes(train, asked.gap),
             accuracy,
         })
@@ -184,6 +188,13 @@ mod tests {
         let left: Vec<_> =
             (0..).zip(late).map(|(n, late)| Some((n * 10 + (*late)?) * 1_000_000)).collect();
         figures_of(&due(late.len() as i64), &left)
+    }
+
+    #[test]
+    fn packets_with_the_same_stamp_are_told_unless_they_were_due_together() {
+        let due = [0, 0, 10, 20, 30].map(|n| Nanos(n * 1_000_000));
+        let left = [0, 0, 10, 10, 30].map(|at| Some(at * 1_000_000));
+        assert_eq!(figures_of(&due, &left).merged, 1);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub struct Trains {
     missed: u64,
     bursts: Bursts,
     holed: u64,
+    merged: u64,
     discarded: u64,
 }
 
@@ -46,6 +47,7 @@ impl Trains {
             missed: 0,
             bursts: Bursts::default(),
             holed: 0,
+            merged: 0,
             discarded: 0,
         }
     }
@@ -74,6 +76,7 @@ impl Trains {
         self.bursts.count += figures.bursts.count;
         self.bursts.longest = self.bursts.longest.max(figures.bursts.longest);
         self.holed += u64::from(figures.holed());
+        self.merged += figures.merged;
         Some(figures)
     }
 
@@ -91,6 +94,11 @@ impl Trains {
     /// How many trains have a hole.
     pub fn holed(&self) -> u64 {
         self.holed
+    }
+
+    /// Gaps of 0 between packets that were not due together.
+    pub fn merged(&self) -> u64 {
+        self.merged
     }
 
     /// How many trains were left out because a clock was stepped.
@@ -124,7 +132,7 @@ impl Trains {
     /// The scalar results by name; `None` where not to be had. The rate is the median of the trains
     /// whose every stamp came (nearest rank; that of a single train is its own), each j the mean over
     /// trains.
-    pub fn values(&self) -> [(&'static str, Option<f64>); 13] {
+    pub fn values(&self) -> [(&'static str, Option<f64>); 14] {
         let count = |n: u64| Some(n as f64);
         let j = Variability::EXPLAINED.map(|(name, _)| name);
         let j_of = |n: usize| {
@@ -142,6 +150,7 @@ impl Trains {
             ("longest_burst_packets", count(self.bursts.longest)),
             ("trains", count(self.accuracies.len() as u64)),
             ("holed_trains", count(self.holed)),
+            ("merged_gaps", count(self.merged)),
             ("discarded_trains", count(self.discarded)),
             ("packets", count(self.packets)),
             ("unstamped_packets", count(self.unstamped)),
@@ -175,6 +184,7 @@ mod tests {
             ("trains", 3.0),
             ("discarded_trains", 1.0),
             ("holed_trains", 1.0),
+            ("merged_gaps", 0.0),
             ("unstamped_packets", 1.0),
             ("packets", 9.0),
             ("missed_deadlines", 1.0),

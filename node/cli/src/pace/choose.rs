@@ -20,7 +20,7 @@ use super::LONGEST_FIRST;
 use super::drive::{Driver, Train, WARM_UP, first_id};
 use super::engines;
 use super::far_end::{Arrivals, FarEnd};
-use super::plan::{Plan, train_time};
+use super::plan::{Plan, longest, train_time};
 use super::recorder::Source;
 use crate::Failure;
 
@@ -92,7 +92,9 @@ pub(super) fn best(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Opened, Failure> {
-    let departures = short(&plan.pattern)
+    let pattern = short(&plan.pattern);
+    let leads = pattern.leads();
+    let departures = pattern
         .departures()
         .map_err(|error| Failure::usage(format!("invalid pattern: {error}")))?;
     let mut engines = Vec::new();
@@ -102,7 +104,9 @@ pub(super) fn best(
     let mut sink = None;
     for engine in PREFERENCE {
         let name = engine.name();
-        let opened = engines::open(engine, job, plan, flow).map_err(|why| why.to_string());
+        // All are open at the same time: for trains as short as those.
+        let longest = longest(&departures) + leads;
+        let opened = engines::open(engine, job, plan, flow, longest).map_err(|why| why.to_string());
         let source = opened.and_then(|sender| {
             let rung = far.as_ref().map(|far| far.rung);
             match super::source(job, sender.stamping(), rung) {
@@ -119,7 +123,8 @@ pub(super) fn best(
             Err(why) => left_out.push(format!("{name}: {why}")),
         }
     }
-    let (turns, mut senders) = take_turns(job, plan, senders, &departures, stop, progress)?;
+    let (turns, mut senders) =
+        take_turns(job, plan, senders, (&departures, leads), stop, progress)?;
     if stop.load(Ordering::Relaxed) && !senders.is_empty() {
         let why = Some("stopped while engines were measured: none was chosen".to_owned());
         return Ok(Opened { engine: PaceEngine::Auto, why, sender: senders.swap_remove(0) });
@@ -137,20 +142,25 @@ pub(super) fn best(
             .map(|turn| turn.figure(plan, &departures, sink.unwrap_or(*own), arrivals.as_ref()))
             .collect();
         let known: Vec<f64> = errors.iter().copied().flatten().collect();
-        match figure_of(&known, plan.is_pairs()) {
+        match figure_of(&known, plan.is_pairs()).filter(|_| 2 * known.len() >= errors.len()) {
             Some(error) => {
                 said.push(format!("{name} {:.2} us", error / 1e3));
                 figures.push((*engine, errors));
             }
-            None => said.push(format!("{name}: its packets had no stamps")),
+            None => said.push(format!("{name}: most of its packets had no stamps")),
         }
     }
     said.extend(left_out);
     let said = said.join(", ");
+    // Nothing else can have what one of them holds, and the chosen one has to be made for whole trains.
+    drop(senders);
+    let open = |engine| {
+        engines::open(engine, job, plan, flow, plan.longest())
+            .map_err(|why| Failure::unsupported(format!("no engine works here: {why}")))
+    };
     let Some(engine) = chosen(&figures) else {
         // Nothing can be compared without stamps.
-        let sender = engines::open(PaceEngine::SleepSpin, job, plan, flow)
-            .map_err(|why| Failure::unsupported(format!("no engine works here: {why}")))?;
+        let sender = open(PaceEngine::SleepSpin)?;
         let why = format!("no engine's departures are stamped: {said}");
         return Ok(Opened { engine: PaceEngine::SleepSpin, why: Some(why), sender });
     };
@@ -162,8 +172,7 @@ pub(super) fn best(
         SHARE * 100.0,
         MOSTLY * 100.0
     );
-    let place = engines.iter().position(|(other, _)| *other == engine).expect("it was measured");
-    Ok(Opened { engine, why: Some(why), sender: senders.swap_remove(place) })
+    Ok(Opened { engine, why: Some(why), sender: open(engine)? })
 }
 
 /// An engine's figure of those of its trains or pairs. Of trains the lower quartile: what else the machine
@@ -199,7 +208,7 @@ fn beats((_, own): &Figures, (_, other): &Figures) -> bool {
     let both: Vec<_> =
         own.iter().zip(other).filter_map(|(own, other)| (*own).zip(*other)).collect();
     let won = both.iter().filter(|(own, other)| own * (1.0 + SHARE) + NEAR < *other).count();
-    won as f64 > MOSTLY * both.len() as f64
+    both.len() >= LEAST_ROUNDS && won as f64 > MOSTLY * both.len() as f64
 }
 
 /// The pattern with one train of fewer packets, or with fewer pairs.
@@ -236,7 +245,7 @@ fn take_turns(
     job: &PaceJob,
     plan: &Plan,
     senders: Senders,
-    departures: &Departures,
+    (departures, leads): (&Departures, usize),
     stop: &AtomicBool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<(Vec<Turn>, Senders), Failure> {
@@ -257,7 +266,8 @@ fn take_turns(
                     let (left, trains) = mpsc::channel();
                     let sender = senders.remove(0);
                     let warm_up = u32::from(round == 0);
-                    let driver = Driver { sender, departures, first, warm_up, stop, told: left };
+                    let driver =
+                        Driver { sender, departures, leads, first, warm_up, stop, told: left };
                     senders.push(driver.run());
                     let trains = trains.into_iter().filter(|train| train.number.is_some());
                     let turns = trains.map(|train| Turn { engine, first, train }).collect();
@@ -348,12 +358,13 @@ mod tests {
 
     #[test]
     fn turns_without_a_figure_are_not_compared() {
-        let spin = (PaceEngine::Spin, vec![Some(500.0), None, Some(500.0)]);
-        let ring = (PaceEngine::PacketRing, vec![Some(100.0), Some(1.0), None]);
-        assert_eq!(chosen(&[spin, ring]), Some(PaceEngine::PacketRing));
-        let never = (PaceEngine::Spin, vec![None, None]);
-        let gso = (PaceEngine::Gso, vec![Some(1.0), Some(1.0)]);
-        assert!(!beats(&gso, &never), "there is no turn to beat it in");
+        let spin = [Some(500.0), None, Some(500.0), Some(500.0), Some(500.0)];
+        let ring = [Some(100.0), Some(1.0), None, Some(100.0), Some(100.0)];
+        let of = |engine, turns: &[_]| (engine, turns.to_vec());
+        let both = [of(PaceEngine::Spin, &spin), of(PaceEngine::PacketRing, &ring)];
+        assert_eq!(chosen(&both), Some(PaceEngine::PacketRing));
+        let few = [of(PaceEngine::Spin, &spin[..3]), of(PaceEngine::PacketRing, &ring[..3])];
+        assert_eq!(chosen(&few), Some(PaceEngine::Spin), "one turn is chance");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use dwell_engine::departures::{Departures, leads};
+use dwell_engine::departures::{Departures, LEADS, leads};
 use dwell_io::clock::{self, monotonic};
 use dwell_io::pacer::{NAP, sleep_until};
 use dwell_io::train::{Course, Departure, Numbers, TrainSender};
@@ -72,6 +72,8 @@ impl Train {
 pub(super) struct Driver<'a> {
     pub(super) sender: Box<dyn TrainSender>,
     pub(super) departures: &'a Departures,
+    /// Each train is led by so many.
+    pub(super) leads: usize,
     /// The number that its first packet carries.
     pub(super) first: u64,
     pub(super) warm_up: u32,
@@ -124,6 +126,7 @@ impl Driver<'_> {
             at = &at[..enough.count()];
         }
         let leads = leads(at);
+        let leads = &leads[LEADS - self.leads..];
         let numbers = Numbers::new(first, at.len()).led_by(leads.len());
         self.sender.prepare(numbers);
         let mut left = vec![Departure::default(); numbers.len()];
@@ -141,7 +144,7 @@ impl Driver<'_> {
             }
             sleep_until((start - NAP).min(monotonic() + NAP));
         }
-        self.sender.send(Course::new(&due, self.stop), &mut left);
+        self.sender.send(Course::new(&due, self.stop).led_by(leads.len()), &mut left);
         if self.stop.load(Ordering::Relaxed) {
             // Of a train that was cut short, what had left is a train.
             let sent = left.iter().rposition(|left| left.app.is_some()).map_or(0, |last| last + 1);

@@ -1,6 +1,5 @@
 //! The engines that send trains: each opened where it works here, and the reason where it does not.
 
-use dwell_engine::departures::LEADS;
 use dwell_io::pacer::Manner;
 use dwell_io::port::{PortOptions, StampRequest};
 use dwell_io::train::{
@@ -16,16 +15,17 @@ use super::plan::Plan;
 /// What fills payloads is the same series in every run.
 const FILL: u64 = 1;
 
-/// Opens an engine, whose packets are of the flow of this number; or says why it cannot be used.
+/// Opens an engine for trains of up to so many packets, with those that lead them, of the flow of this
+/// number; or says why it cannot be used.
 pub(super) fn open(
     engine: PaceEngine,
     job: &PaceJob,
     plan: &Plan,
     flow: u32,
+    longest: usize,
 ) -> Result<Box<dyn TrainSender>, Unavailable> {
     let mut fill = vec![0; plan.size.payload().0 as usize];
     Xoshiro256PlusPlus::seed_from_u64(FILL).fill_bytes(&mut fill);
-    let longest = plan.longest() + LEADS;
     let mut payloads = Payloads::new(flow, fill.len(), fill);
     // So that building a train takes no memory later.
     payloads.prepare(Numbers::new(0, longest));

@@ -116,10 +116,11 @@ pub(crate) fn perform(
             choose::best(job, &plan, flow, far.as_mut(), stop, turns)?
         }
         engine => {
-            let sender = engines::open(engine, job, &plan, flow).map_err(|why| {
-                let name = engine.name();
-                Failure::unsupported(format!("--engine {name} is not to be had here: {why}"))
-            })?;
+            let sender =
+                engines::open(engine, job, &plan, flow, plan.longest()).map_err(|why| {
+                    let name = engine.name();
+                    Failure::unsupported(format!("--engine {name} is not to be had here: {why}"))
+                })?;
             Opened { engine, why: None, sender }
         }
     };
@@ -167,6 +168,7 @@ fn send(
         let driver = Driver {
             sender,
             departures: &plan.departures,
+            leads: plan.pattern.leads(),
             first: 0,
             warm_up: job.warm_up,
             stop,

@@ -74,13 +74,13 @@ impl Plan {
                 departures.at().len()
             )));
         }
-        let longest = departures.trains().iter().map(std::iter::ExactSizeIterator::len).max();
-        let bytes = longest.unwrap_or(0) as u64 * size.payload().0;
+        let longest = longest(&departures);
+        let bytes = longest as u64 * size.payload().0;
         if bytes > MOST_BYTES {
             return Err(Failure::usage(format!(
                 "a train of {} packets takes {bytes} B, and is built before it leaves: at most \
                  {MOST_BYTES} B; send shorter trains, --repeat of them",
-                longest.unwrap_or(0)
+                longest
             )));
         }
         if let Some(late) = job.late.filter(|late| *late < Nanos::ZERO) {
@@ -109,10 +109,15 @@ impl Plan {
         matches!(self.pattern, Pattern::Pair { .. })
     }
 
-    /// The longest train.
+    /// The longest train, with what leads it.
     pub(super) fn longest(&self) -> usize {
-        self.departures.trains().iter().map(std::iter::ExactSizeIterator::len).max().unwrap_or(0)
+        longest(&self.departures) + self.pattern.leads()
     }
+}
+
+/// Packets of the longest train.
+pub(super) fn longest(departures: &Departures) -> usize {
+    departures.trains().iter().map(std::iter::ExactSizeIterator::len).max().unwrap_or(0)
 }
 
 /// How long the longest train takes.

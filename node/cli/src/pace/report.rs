@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dwell_engine::departures::Pattern;
-use dwell_engine::departures::leads;
 use dwell_plan::{PaceEngine, PaceJob};
 use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
 use dwell_stats::Resolution;
@@ -173,10 +172,7 @@ fn parameters(
         ("gap_ns", json!((!plan.is_pairs()).then(|| plan.pattern.mean_gap()))),
         ("trains", json!(trains)),
         ("packets_per_train", json!(packets)),
-        (
-            "leads_per_train",
-            json!(plan.departures.by_train().next().map_or(0, |at| leads(at).len())),
-        ),
+        ("leads_per_train", json!(plan.pattern.leads())),
         ("pause_ns", json!(plan.pattern.pause().0)),
         ("seed", seed),
         ("late_ns", json!(plan.asked(true).deadline_ns())),
@@ -243,6 +239,13 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
             "{} pairs have one stamp for both packets: an offload merged them; their gap is not 0, \
              it is not known",
             pairs.merged
+        ));
+    }
+    if recorder.pairs.is_none() && trains.merged() > 0 {
+        warnings.push(format!(
+            "{} gaps are 0: both packets have one stamp, because an offload merged them or the stamps' clock is \
+             too coarse; errors of these gaps are not known",
+            trains.merged()
         ));
     }
     if trains.holed() > 0 {

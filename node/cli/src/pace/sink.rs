@@ -128,7 +128,7 @@ fn receive(
     while !stop.load(Ordering::Relaxed) {
         let Some(request) = server.receive(&mut buffer, wait)? else { continue };
         let mark = Mark::parse(&buffer[..request.len]).ok();
-        if mark.is_some_and(|mark| mark.seq == LEAD) {
+        if mark.is_some_and(|mark| mark.seq >= LEAD) {
             counts.leads += 1;
             continue;
         }

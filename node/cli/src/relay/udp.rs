@@ -50,6 +50,10 @@ const FEW: usize = 4;
 /// takes a few microseconds, so that few packets come meanwhile, and then wait for less than that.
 const WARM: Nanos = Nanos::from_micros(100);
 
+/// After so many rounds in each of which a packet came, stamps are taken and the time is looked at all the
+/// same.
+const FULL: u64 = 64;
+
 /// Flows that are forgotten in one tick.
 const EXPIRED: usize = 256;
 
@@ -86,6 +90,10 @@ pub(super) struct Relay<'a> {
     warmth: Option<Warmth>,
     warmed: Instant<Monotonic>,
     usual: usize,
+    /// Which socket was ready the last time, and how often it was asked then.
+    crowded: (u64, usize),
+    /// Rounds one after the other in which a packet came.
+    full: u64,
     next_number: u32,
     buffer: Box<[u8]>,
     /// The clock as it was a moment ago: flows need no better.
@@ -139,6 +147,8 @@ impl<'a> Relay<'a> {
                 .filter(|_| job.place.busy_poll && job.hold.is_none()),
             warmed: now,
             usual: 0,
+            full: 0,
+            crowded: (LISTENER, 1),
             next_number: 0,
             buffer: vec![0; HEADROOM + LONGEST].into_boxed_slice(),
             now,
@@ -177,7 +187,8 @@ impl<'a> Relay<'a> {
         Ended { counts: self.end(), failure }
     }
 
-    /// Asks every socket in turn.
+    /// Asks every socket in turn. What is due from time to time waits for a round in which nothing came,
+    /// but not for ever.
     fn round(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
         let mut came = take(self, LISTENER)?;
         for n in 0..self.few.len() {
@@ -185,15 +196,19 @@ impl<'a> Relay<'a> {
             let Some(id) = self.few.get(n).copied() else { break };
             came |= take(self, id.to_u64())?;
         }
-        if came {
-            self.warmed = self.now;
+        self.full = if came { self.full + 1 } else { 0 };
+        if came && !self.full.is_multiple_of(FULL) {
             return Ok(());
         }
         if self.departures.are_awaited() {
             self.drain_all();
         }
-        if !self.prepare() {
+        if came || !self.prepare() {
             self.look_at_the_clock();
+        }
+        if came {
+            self.warmed = self.now;
+        } else {
             self.keep_warm();
         }
         Ok(())
@@ -217,16 +232,27 @@ impl<'a> Relay<'a> {
             if ready.readable {
                 let burst = if self.holds(HoldAt::Socket) { 1 } else { burst };
                 self.spin_since(self.now, HoldAt::Socket);
-                for _ in 0..burst {
-                    if !take(self, ready.token)? {
-                        break;
-                    }
-                }
+                self.take_some(burst, ready.token, take)?;
             }
             // After the packets: nobody waits for stamps. An error that is not in the queue is
             // cleared by receiving; it would be told for ever.
             if ready.error && !self.drain(ready.token) && !ready.readable {
                 take(self, ready.token)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what a socket has, up to `burst` times. Of one that had something the last time too, there may
+    /// be more; to ask any other for more than one would only hold up the reply that is on its way.
+    fn take_some(&mut self, burst: usize, token: u64, take: &mut Take<'a, '_>) -> io::Result<()> {
+        let (last, times) = self.crowded;
+        let times = if last == token { (2 * times).min(burst) } else { 1 };
+        self.crowded = (token, times);
+        for _ in 0..times {
+            if !take(self, token)? {
+                self.crowded.1 = 1;
+                break;
             }
         }
         Ok(())

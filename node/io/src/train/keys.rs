@@ -11,9 +11,14 @@ use crate::port::Notice;
 /// Entries taken from the error queue at a time.
 const NOTICES: usize = 32;
 
-/// Taking a stamp takes no longer than this, until one was taken, nor less time than that.
-const SLOW: Nanos = Nanos::from_micros(5);
+/// Taking a stamp takes so long, until one was taken, and never less than that.
+const EACH: Nanos = Nanos::from_micros(1);
 const FAST: Nanos = Nanos(300);
+
+/// One that took longer than expected counts for so many times as long at most, and by this part: what else
+/// the machine did makes the next ones no dearer.
+const DEARER: i64 = 4;
+const WEIGHT: i64 = 16;
 
 /// Stamps are taken before a departure as far as there is time for so many times as many, and so many
 /// more.
@@ -24,19 +29,13 @@ const SPARE: i64 = 3;
 pub(super) const LOOK: Nanos = Nanos::from_micros(200);
 
 /// Which packet of a train took which of the kernel's keys.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Keys {
     /// A key and its packet, in the order in which keys were taken, which is theirs but that they wrap.
     taken: Vec<(u32, usize)>,
     refused: u64,
-    /// The least time that a stamp has taken to take: more only tells what else the machine did.
-    each: Nanos,
-}
-
-impl Default for Keys {
-    fn default() -> Self {
-        Self { taken: Vec::new(), refused: 0, each: SLOW }
-    }
+    /// How long a stamp takes to take; `None` before one was.
+    each: Option<Nanos>,
 }
 
 impl Keys {
@@ -79,7 +78,8 @@ impl Keys {
         left: &mut [Departure],
         notices: &mut impl FnMut(usize, &mut dyn FnMut(Notice)),
     ) {
-        if let Ok(most @ 1..) = usize::try_from((room.0 / self.each.0 - SPARE) / MARGIN) {
+        let each = self.each.unwrap_or(EACH);
+        if let Ok(most @ 1..) = usize::try_from((room.0 / each.0 - SPARE) / MARGIN) {
             self.take(most, left, notices);
         }
     }
@@ -116,10 +116,16 @@ impl Keys {
             }
         });
         if taken > 0 {
-            let each = Nanos((monotonic() - begun).0 / taken as i64);
-            self.each = self.each.min(each).max(FAST);
+            self.learn(Nanos((monotonic() - begun).0 / taken as i64));
         }
         taken
+    }
+
+    /// Taking a stamp took so long.
+    fn learn(&mut self, took: Nanos) {
+        let known = self.each.unwrap_or(took);
+        let dearer = (took.0.min(known.0 * DEARER) - known.0) / WEIGHT;
+        self.each = Some(took.min(known + Nanos(dearer.max(0))).max(FAST));
     }
 
     /// Which packet took `key`.
@@ -135,6 +141,32 @@ impl Keys {
 mod tests {
     use super::*;
     use dwell_units::{Instant, Realtime};
+
+    #[test]
+    fn what_taking_a_stamp_costs_is_learned_and_a_stall_hardly_counts() {
+        let mut keys = Keys::default();
+        let mut after = |took| {
+            keys.learn(Nanos(took));
+            keys.each.unwrap().0
+        };
+        assert_eq!(after(6_000), 6_000, "a slow machine");
+        assert_eq!([after(800), after(10)], [800, FAST.0]);
+        assert_eq!(after(3_000_000), FAST.0 + FAST.0 * 3 / 16);
+        let dearer = (0..100).map(|_| after(1_000)).last().unwrap();
+        assert!((900..=1_000).contains(&dearer), "{dearer}");
+    }
+
+    #[test]
+    fn stamps_are_taken_as_far_as_there_is_time() {
+        let mut keys = Keys { each: Some(Nanos(1_000)), ..Keys::default() };
+        let mut asked = |room| {
+            let mut most = 0;
+            keys.take_within(Nanos(room), &mut [], &mut |limit, _| most = limit);
+            most
+        };
+        assert_eq!([-5, 0, 3_000, 4_999, 5_000, 9_000].map(&mut asked), [0, 0, 0, 0, 1, 3]);
+        assert_eq!(asked(9_000_000), NOTICES);
+    }
 
     #[test]
     fn stamps_find_their_packets_where_keys_jump_and_strangers_are_left_out() {

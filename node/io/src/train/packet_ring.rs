@@ -207,10 +207,15 @@ impl TrainSender for PacketRing {
         // What is not sent leaves no gap in the ring.
         self.packets = course.packets();
         while let Some((which, _)) = course.due_together() {
-            let Self { outlet, ring, fd, .. } = self;
+            let Self { outlet, ring, fd, control, keys, stamped, .. } = self;
             // A call that finds nothing to send.
             let knock = || drop(calls::send(fd, &[], libc::MSG_DONTWAIT));
             let memory = ring.frame(self.first + which.start);
+            if *stamped && let Some((_, due)) = course.due_together() {
+                keys.take_within(due - monotonic(), left, &mut |limit, each| {
+                    message::notices(fd, control, limit, each);
+                });
+            }
             outlet.get_ready(Manner::SleepSpin, &course, memory, left, knock);
             let Some(which) = course.next(Manner::SleepSpin) else { return };
             self.hand_over(which, left);

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use dwell_wire::traffic::Mark;
 
-/// The number of packets that lead a train and are not of it.
-pub const LEAD: u64 = u64::MAX;
+/// Packets that lead trains, and are not of them, have numbers from here on.
+pub const LEAD: u64 = u64::MAX - u32::MAX as u64;
 
 /// The numbers that the packets of a train carry: those that lead it first, then its own, one after the
 /// other.
@@ -22,7 +22,8 @@ impl Numbers {
         Self { leads: 0, first, packets }
     }
 
-    /// The same behind so many packets that all have the number [`LEAD`].
+    /// The same behind so many packets that lead them: [`LEAD`] and the train's own first numbers, modulo
+    /// 2^32, so that nobody who joins them by number takes one for another.
     #[must_use]
     pub const fn led_by(self, leads: usize) -> Self {
         Self { leads, ..self }
@@ -41,7 +42,8 @@ impl Numbers {
     /// All, in the order in which their packets leave.
     pub fn all(&self) -> impl Iterator<Item = u64> + use<> {
         let own = self.first..self.first.saturating_add(self.packets as u64);
-        std::iter::repeat_n(LEAD, self.leads).chain(own)
+        let first = self.first as u32;
+        (0..self.leads as u32).map(move |n| LEAD | u64::from(first.wrapping_add(n))).chain(own)
     }
 
     /// How many lead the train.
@@ -124,9 +126,9 @@ mod tests {
     #[test]
     fn what_leads_a_train_has_no_place_in_it() {
         let numbers = Numbers::new(7, 3).led_by(2);
-        assert_eq!(numbers.all().collect::<Vec<_>>(), [LEAD, LEAD, 7, 8, 9]);
+        assert_eq!(numbers.all().collect::<Vec<_>>(), [LEAD + 7, LEAD + 8, 7, 8, 9]);
         assert_eq!(
-            [6, 7, 9, 10, LEAD].map(|n| numbers.place(n)),
+            [6, 7, 9, 10, LEAD + 7].map(|n| numbers.place(n)),
             [None, Some(0), Some(2), None, None]
         );
         let mut payloads = Payloads::new(5, 20, vec![1; 20]);

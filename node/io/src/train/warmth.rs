@@ -61,6 +61,7 @@ impl Warmth {
         mut knock: impl FnMut(),
     ) {
         let Self { sink, naps } = self;
+        let recent = due - monotonic() < EARLY;
         // Sends one to ourselves unless the last one took a good part of what is left; returns how long
         // it took.
         let mut stir = |ahead: Nanos, last: Nanos, manner: Manner| {
@@ -80,7 +81,6 @@ impl Warmth {
             monotonic() - begun
         };
         let took = stir(EARLY, Nanos::ZERO, manner);
-        let recent = took == Nanos::ZERO;
         if recent && manner == Manner::SleepSpin && naps.are_short() {
             naps.take(due, course);
         } else {

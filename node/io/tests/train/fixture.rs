@@ -275,7 +275,7 @@ pub(crate) fn run(
     });
     let came = capture.end();
     let numbers: Vec<_> = came.iter().map(|packet| packet.mark.seq).collect();
-    let leads = std::iter::repeat_n(LEAD, LEADS);
+    let leads = (0..LEADS as u64).map(|n| LEAD | n);
     let expected: Vec<_> =
         (1_000..1_000 + FIRST as u64).chain(leads).chain(0..packets as u64).collect();
     assert_eq!(numbers, expected, "count and order");

@@ -69,8 +69,9 @@ pub(super) fn read(mut from: impl Read) -> io::Result<Left> {
         let known = left.flows.len();
         let flow = left.flows.entry(word(0)).or_insert(Flow { packets: 0, first: at, took: 0.0 });
         flow.packets += 1;
-        // Of a log over midnight the times begin again.
-        flow.took = flow.took.max((at - flow.first).rem_euclid(DAY_S));
+        // Of a log over midnight the times begin again; a clock that was stepped back a little is no day on.
+        let since = (at - flow.first).rem_euclid(DAY_S);
+        flow.took = flow.took.max(if since < DAY_S / 2.0 { since } else { 0.0 });
         if known > MOST_FLOWS {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "too many flows"));
         }
@@ -103,6 +104,13 @@ mod tests {
         let left = read(log.as_slice()).unwrap();
         assert_eq!((left.packets(), left.flows()), (14, 2));
         assert!((left.rate_pps() - 12.0).abs() < 1e-9, "{}", left.rate_pps());
+    }
+
+    #[test]
+    fn a_clock_that_was_stepped_back_makes_no_day_of_a_flow() {
+        let times = [5.0, 4.999_999, 5.5, 6.0];
+        let log: Vec<u8> = times.iter().flat_map(|second| record(1, (10, 0, *second))).collect();
+        assert!((read(log.as_slice()).unwrap().rate_pps() - 3.0).abs() < 1e-9);
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub(super) fn summary(
     if job.header == TrafficHeader::Iperf {
         values.extend(server_values(heard.as_ref()));
     }
+    let pareto = plan.gaps.pareto(plan.mean * f64::from(job.flows));
     let parameters = [
         ("load", json!("traffic")),
         ("address", json!(plan.peer.to_string())),
@@ -52,6 +53,9 @@ pub(super) fn summary(
         ("rate_bps", json!(plan.ip_size as f64 * 8e9 / plan.mean)),
         ("payload_rate_bps", json!(plan.size as f64 * 8e9 / plan.mean)),
         ("distribution", json!(job.distribution)),
+        // Of each flow's gaps.
+        ("gap_shape", json!(pareto.map(|(shape, _)| shape))),
+        ("gap_scale_ns", json!(pareto.map(|(_, scale)| scale))),
         ("header", json!(job.header)),
         ("payload_bytes", json!(plan.size)),
         ("ip_bytes", json!(plan.ip_size)),
