@@ -23,10 +23,8 @@ const DEARER: i64 = 4;
 /// been so only once.
 const FORGETS: i64 = 128;
 
-/// Stamps are taken before a departure as far as there is time for so many times as many, and so many
-/// more.
-const MARGIN: i64 = 2;
-const SPARE: i64 = 3;
+/// Stamps are taken before a departure as far as this part of the time until then has room for them.
+const SHARE: (i64, i64) = (2, 3);
 
 /// How often stamps that have yet to come are looked for.
 pub(super) const LOOK: Nanos = Nanos::from_micros(200);
@@ -82,7 +80,7 @@ impl Keys {
         notices: &mut impl FnMut(usize, &mut dyn FnMut(Notice)),
     ) {
         let each = self.each.unwrap_or(EACH);
-        if let Ok(most @ 1..) = usize::try_from((room.0 / each.0 - SPARE) / MARGIN) {
+        if let Ok(most @ 1..) = usize::try_from(room.0 * SHARE.0 / SHARE.1 / each.0) {
             self.take(most, left, notices);
         } else if room > Nanos::ZERO {
             self.each = Some(Nanos(each.0 - each.0 / FORGETS).max(FAST));
@@ -159,7 +157,7 @@ mod tests {
         let mut taken = 0;
         let mut skipped = 0;
         while taken == 0 {
-            keys.take_within(Nanos(5_000), &mut [], &mut |_, _| taken += 1);
+            keys.take_within(Nanos(1_500), &mut [], &mut |_, _| taken += 1);
             skipped += 1;
         }
         assert!((10..40).contains(&skipped), "{skipped}");
@@ -173,7 +171,7 @@ mod tests {
             keys.take_within(Nanos(room), &mut [], &mut |limit, _| most = limit);
             most
         };
-        assert_eq!([-5, 0, 3_000, 4_999, 5_000, 9_000].map(asked), [0, 0, 0, 0, 1, 3]);
+        assert_eq!([-5, 0, 1_000, 1_499, 1_500, 9_000].map(asked), [0, 0, 0, 0, 1, 6]);
         assert_eq!(asked(9_000_000), NOTICES);
     }
 
