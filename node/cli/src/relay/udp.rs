@@ -197,8 +197,11 @@ impl<'a> Relay<'a> {
             came |= take(self, id.to_u64())?;
         }
         self.full = if came { self.full + 1 } else { 0 };
-        if came && !self.full.is_multiple_of(FULL) {
-            return Ok(());
+        if came {
+            self.warmed = self.now;
+            if !self.full.is_multiple_of(FULL) {
+                return Ok(());
+            }
         }
         if self.departures.are_awaited() {
             self.drain_all();
@@ -206,9 +209,7 @@ impl<'a> Relay<'a> {
         if came || !self.prepare() {
             self.look_at_the_clock();
         }
-        if came {
-            self.warmed = self.now;
-        } else {
+        if !came {
             self.keep_warm();
         }
         Ok(())
