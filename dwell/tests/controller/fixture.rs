@@ -60,8 +60,13 @@ impl Place {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(DWELL);
-        command.args(arguments).env("DWELL_DATA", self.data()).stdin(Stdio::null());
+        // Whoever started the tests may have had signals ignored, as nohup does.
+        let mut command = Command::new("env");
+        command
+            .args(["--default-signal", DWELL])
+            .args(arguments)
+            .env("DWELL_DATA", self.data())
+            .stdin(Stdio::null());
         command
     }
 
