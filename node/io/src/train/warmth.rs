@@ -25,8 +25,8 @@ const QUIET: Nanos = Nanos::from_micros(30);
 const MARGIN: i64 = 2;
 
 /// Where the last departure was a moment ago, who may sleep takes a nap instead, so long before the next
-/// and for this long. The processor stays awake for so short a sleep, and what the kernel had put off until
-/// it is idle is then done: packets after a nap were a fifth to a half less off than after spinning alone.
+/// and for this long, for which a processor stays awake (halt polling). Packets after a nap were a fifth to
+/// a half less off than after spinning alone, over a veth of a virtual machine; why is not known.
 const NAP_AT: Nanos = Nanos::from_micros(110);
 const NAP: Nanos = Nanos::from_micros(40);
 
