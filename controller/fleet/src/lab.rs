@@ -1,7 +1,7 @@
 //! Nodes of a lab on this machine.
 
 use std::collections::BTreeMap;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -17,6 +17,9 @@ use crate::{Fleet, FromNode, LinkMade, Routes};
 
 /// Times that a lab of our name is found in the way and taken down: a dead runner leaves one.
 const LEFTOVERS: usize = 3;
+
+/// SIGINT, everywhere on Linux.
+const INTERRUPT: i32 = 2;
 
 /// The nodes of one lab.
 #[derive(Debug)]
@@ -59,7 +62,7 @@ impl LabFleet {
     /// # Errors
     /// There is one, and it stays.
     pub fn clear(&mut self) -> Result<(), FleetError> {
-        if self.is_there()? { self.down() } else { Ok(()) }
+        if self.is_there()? { self.down_left() } else { Ok(()) }
     }
 
     /// What `dwell lab list --json` prints.
@@ -85,7 +88,7 @@ impl LabFleet {
             if made.is_ok() || !self.is_there()? {
                 break;
             }
-            self.down()?;
+            self.down_left()?;
             output = self.dwell(&arguments)?;
             made = succeeded(FleetError::MAKING, &output);
         }
@@ -98,10 +101,25 @@ impl LabFleet {
         succeeded("take the lab down", &output)
     }
 
+    /// Takes down what a dead runner left. The program that it had begun to do so may outlive it
+    /// and be faster: gone is gone.
+    fn down_left(&mut self) -> Result<(), FleetError> {
+        match self.down() {
+            Err(_) if !self.is_there()? => Ok(()),
+            taken => taken,
+        }
+    }
+
+    /// What our program did. One that ^C met before it had a group of its own did nothing yet, and
+    /// is begun again.
     fn dwell(&self, arguments: &[&str]) -> Result<Output, FleetError> {
-        self.command().args(arguments).stdin(Stdio::null()).output().map_err(|source| {
-            FleetError::Start { program: self.program.display().to_string(), source }
-        })
+        let output = || self.command().args(arguments).stdin(Stdio::null()).output();
+        let done = match output() {
+            Ok(done) if done.status.signal() == Some(INTERRUPT) => output(),
+            done => done,
+        };
+        let program = || self.program.display().to_string();
+        done.map_err(|source| FleetError::Start { program: program(), source })
     }
 
     /// Our program, in a process group of its own: ^C on a terminal reaches the whole group of the
@@ -252,7 +270,49 @@ impl Drop for LabFleet {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Mutex;
+
+    use tempfile::TempDir;
+
     use super::*;
+
+    /// A script that is open for writing in a child just forked cannot be started.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    /// A fleet whose `dwell` is this script; `$log` is a file of its own.
+    fn fleet_of(dir: &TempDir, script: &str) -> LabFleet {
+        let program = dir.path().join("dwell");
+        let log = dir.path().join("log");
+        fs::write(&program, format!("#!/bin/sh\nlog={}\n{script}", log.display())).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+        LabFleet::new(program, "x".into())
+    }
+
+    #[test]
+    fn what_a_dead_runner_left_and_its_own_program_takes_down_meanwhile_is_taken_down() {
+        let _alone = ALONE.lock().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let gone = "case $2 in\n\
+            list) [ -e $log ] && echo '{\"labs\":[]}' || echo '{\"labs\":[{\"name\":\"x\"}]}' ;;\n\
+            down) touch $log; echo \"there is no lab 'x'\" >&2; exit 2 ;;\nesac\n";
+        fleet_of(&dir, gone).clear().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let stays = gone.replace("touch $log; ", "");
+        let error = fleet_of(&dir, &stays).clear().unwrap_err();
+        assert_eq!(error.to_string(), "take the lab down: there is no lab 'x'");
+    }
+
+    #[test]
+    fn an_interrupt_that_meets_a_program_before_it_began_is_the_runners() {
+        let _alone = ALONE.lock().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let interrupted = "echo $2 >> $log\n[ $(wc -l < $log) -gt 1 ] && exit\n\
+            exec env --default-signal=INT sh -c 'kill -INT $$'\n";
+        fleet_of(&dir, interrupted).down().unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "down\ndown\n");
+    }
 
     #[test]
     fn a_lab_is_asked_for_with_every_wish_of_its_links() {
