@@ -68,6 +68,9 @@ pub(super) const DELAYED: [Contestant; 7] = [
     contestant("C busy", Program::C, Wait::Busy),
 ];
 
+/// Those of them that differ by little: both wait for the same processor to wake.
+pub(super) const NARROW: [&str; 2] = ["dwell blocking", "socat"];
+
 /// Whose delay is measured with S0's largest packets: what enciphering costs.
 pub(super) const ENCIPHERED: [Contestant; 4] = [
     contestant("dwell busy, 1400 B", SOCKET, Wait::Busy),

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{Interrupt, Lab, Machine, Table};
 use arena::{Arena, Blast, Trip};
-use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, RATED, TRACED};
+use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, NARROW, RATED, TRACED};
 use goals::{Measured, Part, Verdict, judge, median};
 
 /// S0's medium packets, whose delay is compared.
@@ -40,8 +40,8 @@ const COMPARED_PPS: u64 = 100_000;
 /// A rate that is kept loses at most this.
 const KEPT: f64 = 0.001;
 
-/// Turns of measuring delay in each round.
-const TURNS: u64 = 4;
+/// What is nearly the same and compared narrowly has so many turns for one of the others.
+const TIMES: usize = 3;
 
 /// Rates that are tried: from 20,000 per second, each an eighth above the one before.
 const RATES: i32 = 34;
@@ -54,13 +54,20 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     rounds: u64,
-    /// Round trips per turn, at 200 per second; a round has four turns
-    #[arg(long, value_name = "N", default_value_t = 100,
+    /// Turns of measuring delay in each round
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    turns: u64,
+    /// Round trips per turn, at 200 per second
+    #[arg(long, value_name = "N", default_value_t = 50,
           value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
     count: u64,
     /// Measure only this; other goals are not judged
     #[arg(long, value_name = "PART", value_enum)]
     only: Option<Part>,
+    /// Of delays, measure only contestants whose name begins with NAME; other goals are missed
+    #[arg(long, value_name = "NAME")]
+    who: Vec<String>,
     /// Print one JSON object instead of the tables
     #[arg(long)]
     json: bool,
@@ -69,6 +76,10 @@ pub struct Args {
 impl Args {
     fn measures(&self, part: Part) -> bool {
         self.only.is_none_or(|only| only == part)
+    }
+
+    fn compares(&self, contestant: &Contestant) -> bool {
+        self.who.is_empty() || self.who.iter().any(|who| contestant.name.starts_with(who))
     }
 }
 
@@ -117,8 +128,8 @@ fn fill(measured: &mut Measured, arena: &Arena, args: &Args, interrupt: &Interru
     for round in 1..=args.rounds {
         eprintln!("round {round} of {}", args.rounds);
         if args.measures(Part::Delay) {
-            for turn in 0..TURNS {
-                compare_delays(measured, arena, round + turn, args.count, interrupt)?;
+            for turn in 0..args.turns {
+                compare_delays(measured, arena, round + turn, args, interrupt)?;
             }
         }
         if args.measures(Part::Flood) {
@@ -163,13 +174,15 @@ fn compare_delays(
     measured: &mut Measured,
     arena: &Arena,
     turn: u64,
-    count: u64,
+    args: &Args,
     interrupt: &Interrupt,
 ) -> Result<()> {
     for (size, contestants) in [(MEDIUM, &DELAYED[..]), (LARGE, &ENCIPHERED[..])] {
-        let trip = |of| arena.round_trip(of, size, count, interrupt);
+        let trip = |of| arena.round_trip(of, size, args.count, interrupt);
         let mut before = trip(&DIRECT)?.rtt_ns;
-        for contestant in turned(contestants, turn) {
+        let narrow = || turned(contestants, turn).filter(|one| NARROW.contains(&one.name));
+        let all = turned(contestants, turn).chain((1..TIMES).flat_map(|_| narrow()));
+        for contestant in all.filter(|one| args.compares(one)) {
             let Trip { rtt_ns, processing_ns } = trip(contestant)?;
             let after = trip(&DIRECT)?.rtt_ns;
             let direct = f64::midpoint(before, after);

@@ -438,7 +438,8 @@ mod tests {
 
     #[test]
     fn what_is_to_be_stamped_is_sent_one_by_one() {
-        let options = EndOptions { stamps: StampRequest::Kernel, merge: true, whole: false };
+        let options =
+            EndOptions { stamps: StampRequest::Kernel, merge: true, ..EndOptions::default() };
         let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
         let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
         let mut batch = Batch::new(3, HEADROOM);

@@ -35,6 +35,8 @@ pub struct EndOptions {
     /// Let packets of one length leave as one that the kernel cuts (UDP_SEGMENT), where they are sent
     /// together and not stamped: what is cut is stamped once.
     pub merge: bool,
+    /// A client may get a socket of its own, if this one listens at one address ([`UdpEnd::own`]).
+    pub own: bool,
 }
 
 /// Who sent a packet, and which address of ours it was sent to: all that a reply needs.
@@ -89,6 +91,8 @@ pub struct UdpEnd {
     pub(crate) beside: bool,
     stamped: bool,
     pub(crate) connected: bool,
+    /// A client may have a socket of its own at its port.
+    shares: bool,
     /// Payloads up to this long may leave it as one that the kernel cuts, as far as is known.
     pub(crate) cuts: usize,
     /// The kernel's OPT_ID counter; see [`crate::udp`].
@@ -119,8 +123,58 @@ impl UdpEnd {
             }
             SocketAddr::V4(_) => {}
         }
-        socket::bind(&fd, address)?;
-        Self::new(fd, false, everywhere, options)
+        // What is bound to one address would get what goes to all of them, until it is connected.
+        let shares = options.own && !everywhere && Self::may_share(&fd)?;
+        if shares {
+            Self::bind_alone(&fd, address)?;
+        } else {
+            socket::bind(&fd, address)?;
+        }
+        Ok(Self { shares, ..Self::new(fd, false, everywhere, options)? })
+    }
+
+    /// Whether others of ours may be bound to its port and get nothing of what is its own. An old kernel
+    /// cannot.
+    fn may_share(fd: &OwnedFd) -> io::Result<bool> {
+        let may = socket::share_port(fd, true).and_then(|()| socket::first_takes_all(fd)).is_ok();
+        if !may {
+            socket::share_port(fd, false)?;
+        }
+        Ok(may)
+    }
+
+    /// Binds what may share a port to one that is nobody's, and shares it no longer.
+    fn bind_alone(fd: &OwnedFd, mut address: SocketAddr) -> io::Result<()> {
+        let free = socket::open(address.ip(), libc::SOCK_DGRAM, 0)?;
+        socket::bind(&free, address)?;
+        address.set_port(socket::local_addr(&free)?.port());
+        drop(free);
+        socket::bind(fd, address)?;
+        socket::share_port(fd, false)
+    }
+
+    /// A socket of the port of `listener`, which was opened for such a one ([`EndOptions::own`]), for what
+    /// `peer` alone sends to it and is sent by it: the kernel need not find the way for every reply. What the
+    /// peer sent before lies at the listener. There may be one at a time: while a second is not connected yet,
+    /// the kernel would give it what others send (seen with Linux 6.18).
+    ///
+    /// # Errors
+    /// Any, as of a listener of all addresses; it goes on as before.
+    pub fn own(listener: &Self, peer: &Peer, options: EndOptions) -> io::Result<Self> {
+        if !listener.shares {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let fd = Self::open(listener.local.ip(), options)?;
+        // For this moment only: nobody else shall get the port.
+        let share = |shared| {
+            [&listener.fd, &fd].into_iter().try_for_each(|fd| socket::share_port(fd, shared))
+        };
+        let made = share(true)
+            .and_then(|()| socket::bind(&fd, listener.local))
+            .and_then(|()| socket::connect(&fd, peer.address));
+        share(false)?;
+        made?;
+        Self::new(fd, false, false, options)
     }
 
     /// A socket that exchanges packets with `peer` only.
@@ -172,6 +226,7 @@ impl UdpEnd {
             beside: stamped || everywhere,
             stamped,
             connected,
+            shares: false,
             cuts: if options.merge && !stamped { usize::MAX } else { 0 },
             next_key: 0,
             stamps: options.stamps,
@@ -407,6 +462,54 @@ mod tests {
             let came = take(&mut client, &mut buffer);
             assert_eq!(&buffer[..came.len], b"back", "{listen}");
         }
+    }
+
+    #[test]
+    fn a_client_with_a_socket_of_its_own_is_served_by_it_and_others_by_the_listener() {
+        for listen in ["127.0.0.1", "::1"] {
+            let options = EndOptions { own: true, ..EndOptions::default() };
+            let mut listener =
+                UdpEnd::listen(SocketAddr::new(listen.parse().unwrap(), 0), options).unwrap();
+            let to = listener.local_addr();
+            let mut client = UdpEnd::connect(to, options).unwrap();
+            let mut other = UdpEnd::connect(to, options).unwrap();
+            let mut buffer = [0; 100];
+            client.send(b"first", None).unwrap();
+            let peer = take(&mut listener, &mut buffer).from.unwrap();
+            {
+                // Until it is connected, it gets nobody's packets.
+                let fd = UdpEnd::open(to.ip(), options).unwrap();
+                [&fd, &listener.fd].iter().for_each(|fd| socket::share_port(fd, true).unwrap());
+                socket::bind(&fd, to).unwrap();
+                for _ in 0..9 {
+                    UdpEnd::connect(to, options).unwrap().send(b"?", None).unwrap();
+                    take(&mut listener, &mut buffer);
+                }
+                socket::share_port(&listener.fd, false).unwrap();
+            }
+            let mut own = UdpEnd::own(&listener, &peer, options).unwrap();
+            for (end, at) in [(&mut client, &mut own), (&mut other, &mut listener)] {
+                end.send(b"there", None).unwrap();
+                let from = take(at, &mut buffer).from.unwrap();
+                assert_eq!(from.address(), end.local_addr(), "{listen}");
+                assert_eq!(from.sent_to(), peer.sent_to(), "{listen}");
+            }
+            own.send(b"back", None).unwrap();
+            let came = take(&mut client, &mut buffer);
+            assert_eq!(&buffer[..came.len], b"back", "{listen}");
+            assert!(own.receive(&mut buffer).unwrap().is_none());
+            // Nobody else gets the port, not even who would share it.
+            let fd = UdpEnd::open(to.ip(), options).unwrap();
+            socket::share_port(&fd, true).unwrap();
+            assert!(socket::bind(&fd, to).is_err(), "{listen}");
+            assert!(UdpEnd::listen(to, options).is_err(), "{listen}");
+        }
+        let options = EndOptions { own: true, ..EndOptions::default() };
+        let mut everywhere = UdpEnd::listen("0.0.0.0:0".parse().unwrap(), options).unwrap();
+        let to = loopback(everywhere.local_addr().port());
+        UdpEnd::connect(to, options).unwrap().send(b"?", None).unwrap();
+        let peer = take(&mut everywhere, &mut [0; 1]).from.unwrap();
+        assert!(UdpEnd::own(&everywhere, &peer, options).is_err());
     }
 
     #[test]

@@ -57,6 +57,20 @@ pub(crate) fn bind(fd: &OwnedFd, to: SocketAddr) -> io::Result<()> {
     check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len) }).map(drop)
 }
 
+/// Lets sockets of this user be bound to the same port, or no longer (SO_REUSEPORT).
+pub(crate) fn share_port(fd: &OwnedFd, shared: bool) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, c_int::from(shared))
+}
+
+/// Of sockets that share a port, the first to be bound, which is this, gets what no other is connected for:
+/// a program that chooses the first of them (SO_ATTACH_REUSEPORT_CBPF, socket(7)).
+pub(crate) fn first_takes_all(fd: &OwnedFd) -> io::Result<()> {
+    let mut first =
+        libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut first };
+    set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, program)
+}
+
 pub(crate) fn connect(fd: &OwnedFd, to: SocketAddr) -> io::Result<()> {
     let raw = RawAddress::from(to);
     // SAFETY: `raw` holds an address of `raw.len` bytes and outlives the call.

@@ -14,7 +14,8 @@ use dwell_plan::HoldAt;
 
 use super::counts::Ended;
 use super::plan::Way;
-use super::udp::{Came, LISTENER, Relay};
+use super::sockets::Socket;
+use super::udp::{Came, Relay};
 
 /// Packets of one batch.
 const MOST: usize = 64;
@@ -30,7 +31,7 @@ pub(super) fn run(relay: Relay<'_>, stop: &AtomicBool) -> Ended {
         parcels: Vec::with_capacity(MOST),
         outcomes: Vec::with_capacity(MOST),
     };
-    relay.run_by(BURST, &mut |relay, token| batches.take(relay, token), stop)
+    relay.run_by(BURST, &mut |relay, socket| batches.take(relay, socket), stop)
 }
 
 /// See the module's documentation.
@@ -44,17 +45,16 @@ struct Batches {
 
 impl Batches {
     /// Takes a batch from a socket and sends it on; says whether there may be more.
-    fn take(&mut self, relay: &mut Relay<'_>, token: u64) -> io::Result<bool> {
+    fn take(&mut self, relay: &mut Relay<'_>, socket: Socket) -> io::Result<bool> {
         self.came.clear();
-        let taken = if token == LISTENER {
-            self.take_forward(relay)?
-        } else {
-            self.take_backward(relay, FlowId::from_u64(token))?
+        let taken = match socket {
+            Socket::Listener | Socket::Own(_) => self.take_forward(relay, socket)?,
+            Socket::Out(flow) => self.take_backward(relay, flow)?,
         };
         if taken == 0 {
             return Ok(false);
         }
-        if token == LISTENER {
+        if socket == Socket::Listener {
             // Packets of one flow leave by one call, in their order.
             self.came.sort_unstable_by_key(|(n, came, _)| (came.flow.to_u64(), *n));
         }
@@ -66,13 +66,16 @@ impl Batches {
         Ok(true)
     }
 
-    fn take_forward(&mut self, relay: &mut Relay<'_>) -> io::Result<usize> {
-        let taken = self.batch.receive(&relay.listener)?;
+    fn take_forward(&mut self, relay: &mut Relay<'_>, socket: Socket) -> io::Result<usize> {
+        // One whose flow left meanwhile.
+        let Some(near) = relay.socket(socket) else { return Ok(0) };
+        let taken = self.batch.receive(near)?;
         if taken > 0 {
             relay.spin(HoldAt::Program);
         }
         for n in 0..taken {
-            let (datagram, buffer) = self.batch.datagram(n, &relay.listener);
+            let Some(near) = relay.socket(socket) else { break };
+            let (datagram, buffer) = self.batch.datagram(n, near);
             let flow = datagram.from.and_then(|peer| relay.flow_of(peer));
             let worked = flow
                 .and_then(|flow| relay.work(Way::Forward, flow, datagram.rx, buffer, datagram.len));
@@ -109,12 +112,12 @@ impl Batches {
             packets.iter().for_each(|(_, came, _)| relay.not_sent(came, SendError::Closed));
             return;
         };
-        let to = (way == Way::Backward).then_some(flow.peer);
+        let to = (way == Way::Backward && flow.own.is_none()).then_some(flow.peer);
         self.parcels.clear();
         self.parcels.extend(packets.iter().map(|(n, _, at)| Parcel { n: *n, at: at.clone(), to }));
         let through = match way {
             Way::Forward => &mut flow.out,
-            Way::Backward => &mut relay.listener,
+            Way::Backward => flow.own.as_mut().unwrap_or(&mut relay.listener),
         };
         self.outcomes.clear();
         let outcomes = &mut self.outcomes;

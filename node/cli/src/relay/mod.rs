@@ -12,6 +12,7 @@ mod counts;
 mod plan;
 mod record;
 mod report;
+mod sockets;
 mod stamps;
 mod tcp;
 mod telemetry;

@@ -24,6 +24,7 @@ use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use super::counts::{Counts, Ended};
 use super::plan::{Plan, Way};
 use super::record::{NewFlow, News, Teller};
+use super::sockets::Socket;
 use super::stamps::Departures;
 use super::telemetry::Telemetry;
 
@@ -54,29 +55,58 @@ const WARM: Nanos = Nanos::from_micros(100);
 /// same.
 const FULL: u64 = 64;
 
+/// Where answers are not there at once, that is looked at again after more and more packets, up to so many.
+const UNASKED: u64 = 64;
+
+/// Times that the listener is asked, at most, for what a client sent before it had a socket of its own.
+const QUEUED: usize = 1 << 12;
+
 /// Flows that are forgotten in one tick.
 const EXPIRED: usize = 256;
-
-/// The listening socket among the tokens of flows.
-pub(super) const LISTENER: u64 = u64::MAX;
 
 /// One client.
 pub(super) struct Flow {
     pub(super) out: UdpEnd,
+    /// What the client sends to, and is answered by, instead of the listener: of one that came alone.
+    pub(super) own: Option<UdpEnd>,
     pub(super) peer: Peer,
     number: u32,
     ids: [Ids; 2],
+}
+
+impl Flow {
+    /// Packets of it that came and found no room, as far as the kernel tells.
+    fn overflowed(&self) -> u64 {
+        let own = self.own.as_ref().and_then(UdpEnd::overflowed);
+        self.out.overflowed().unwrap_or(0) + own.unwrap_or(0)
+    }
+}
+
+/// The socket of that name; `None` when its flow left.
+fn end_of<'s>(
+    socket: Socket,
+    listener: &'s mut UdpEnd,
+    flows: &'s mut Flows<Flow>,
+) -> Option<&'s mut UdpEnd> {
+    match socket {
+        Socket::Listener => Some(listener),
+        Socket::Own(flow) => flows.find(flow)?.own.as_mut(),
+        Socket::Out(flow) => Some(&mut flows.find(flow)?.out),
+    }
 }
 
 /// See the module's documentation.
 pub(super) struct Relay<'a> {
     plan: &'a Plan,
     pub(super) listener: UdpEnd,
+    near: EndOptions,
     out: EndOptions,
     poller: Poller,
     pub(super) flows: Flows<Flow>,
-    /// All flows, while they are few.
-    few: Vec<FlowId>,
+    /// All sockets of flows, while those are few.
+    few: Vec<Socket>,
+    /// A flow whose client gets a socket of its own, once its first packet was sent on.
+    fresh: Option<FlowId>,
     /// Who sent the last packet: the next one is often of the same client.
     last: Option<(SocketAddr, FlowId)>,
     works: [Work; 2],
@@ -91,9 +121,12 @@ pub(super) struct Relay<'a> {
     warmed: Instant<Monotonic>,
     usual: usize,
     /// Which socket was ready the last time, and how often it was asked then.
-    crowded: (u64, usize),
+    crowded: (Socket, usize),
     /// Rounds one after the other in which a packet came.
     full: u64,
+    /// How often clients' packets are still to be sent on without looking for an answer at once, and how
+    /// often after the next look for one that is not there.
+    unasked: (u64, u64),
     next_number: u32,
     buffer: Box<[u8]>,
     /// The clock as it was a moment ago: flows need no better.
@@ -101,8 +134,8 @@ pub(super) struct Relay<'a> {
     tick: Instant<Monotonic>,
 }
 
-/// See [`Relay::run_by`]; a socket is named by its token.
-pub(super) type Take<'a, 't> = dyn FnMut(&mut Relay<'a>, u64) -> io::Result<bool> + 't;
+/// See [`Relay::run_by`].
+pub(super) type Take<'a, 't> = dyn FnMut(&mut Relay<'a>, Socket) -> io::Result<bool> + 't;
 
 /// A packet that was received and is about to be sent on.
 pub(super) struct Came {
@@ -120,19 +153,21 @@ impl<'a> Relay<'a> {
         teller: Teller<'a>,
     ) -> io::Result<Self> {
         let works = [plan.work(Way::Forward), plan.work(Way::Backward)];
-        let options = |grows| EndOptions { stamps, whole: grows, merge: job.merges() };
+        let options = |grows| EndOptions { stamps, whole: grows, merge: job.merges(), own: true };
         let listener = UdpEnd::listen(plan.listen, options(works[1].grows()))?;
         let mut poller = Poller::new(BURST)?;
-        poller.add(&listener, LISTENER)?;
+        poller.add(&listener, Socket::Listener.token())?;
         poller.tick(TICK)?;
         let now = monotonic();
         Ok(Self {
             plan,
             listener,
+            near: options(works[1].grows()),
             out: options(works[0].grows()),
             poller,
             flows: Flows::new(plan.flows as usize, plan.idle),
-            few: Vec::with_capacity(FEW),
+            few: Vec::with_capacity(FEW + 1),
+            fresh: None,
             last: None,
             works,
             departures: Departures::new(),
@@ -148,7 +183,8 @@ impl<'a> Relay<'a> {
             warmed: now,
             usual: 0,
             full: 0,
-            crowded: (LISTENER, 1),
+            crowded: (Socket::Listener, 1),
+            unasked: (0, 1),
             next_number: 0,
             buffer: vec![0; HEADROOM + LONGEST].into_boxed_slice(),
             now,
@@ -190,12 +226,13 @@ impl<'a> Relay<'a> {
     /// Asks every socket in turn. What is due from time to time waits for a round in which nothing came,
     /// but not for ever.
     fn round(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
-        let mut came = take(self, LISTENER)?;
+        let mut came = take(self, Socket::Listener)?;
         for n in 0..self.few.len() {
             // Whoever was the last to make room took others with it.
-            let Some(id) = self.few.get(n).copied() else { break };
-            came |= take(self, id.to_u64())?;
+            let Some(socket) = self.few.get(n).copied() else { break };
+            came |= take(self, socket)?;
         }
+        self.settle_the_fresh(take)?;
         self.full = if came { self.full + 1 } else { 0 };
         if came {
             self.warmed = self.now;
@@ -230,48 +267,77 @@ impl<'a> Relay<'a> {
         self.look_at_the_clock();
         for n in 0..ready {
             let ready = self.poller.ready(n);
+            let socket = Socket::of(ready.token);
             if ready.readable {
                 let burst = if self.holds(HoldAt::Socket) { 1 } else { burst };
                 self.spin_since(self.now, HoldAt::Socket);
-                self.take_some(burst, ready.token, take)?;
+                self.take_some(burst, socket, take)?;
             }
             // After the packets: nobody waits for stamps. An error that is not in the queue is
             // cleared by receiving; it would be told for ever.
-            if ready.error && !self.drain(ready.token) && !ready.readable {
-                take(self, ready.token)?;
+            if ready.error && !self.drain(socket) && !ready.readable {
+                take(self, socket)?;
             }
         }
-        Ok(())
+        self.settle_the_fresh(take)
     }
 
     /// Takes what a socket has, up to `burst` times. Of one that had something the last time too, there may
     /// be more; to ask any other for more than one would only hold up the reply that is on its way.
-    fn take_some(&mut self, burst: usize, token: u64, take: &mut Take<'a, '_>) -> io::Result<()> {
+    fn take_some(
+        &mut self,
+        burst: usize,
+        socket: Socket,
+        take: &mut Take<'a, '_>,
+    ) -> io::Result<()> {
         let (last, times) = self.crowded;
-        let times = if last == token { (2 * times).min(burst) } else { 1 };
-        self.crowded = (token, times);
-        for _ in 0..times {
-            if !take(self, token)? {
+        let times = if last == socket { (2 * times).min(burst) } else { 1 };
+        self.crowded = (socket, times);
+        for n in 0..times {
+            if !take(self, socket)? {
                 self.crowded.1 = 1;
                 break;
+            }
+            if n == 0 {
+                self.take_answer(socket, take)?;
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, token: u64) -> io::Result<bool> {
-        if token == LISTENER {
-            self.take_forward()
-        } else {
-            self.take_backward(FlowId::from_u64(token))
+    /// Takes the answer to what `socket` had, which was just sent on, if answers are there at once, as of
+    /// a program or a node on the same machine: the call that waits for it would only hold it up.
+    fn take_answer(&mut self, socket: Socket, take: &mut Take<'a, '_>) -> io::Result<()> {
+        let Some((_, flow)) = self.last else { return Ok(()) };
+        if matches!(socket, Socket::Out(_)) || self.holds(HoldAt::Socket) {
+            return Ok(());
+        }
+        let (still, next) = self.unasked;
+        self.unasked = match still.checked_sub(1) {
+            Some(still) => (still, next),
+            None if take(self, Socket::Out(flow))? => (0, 1),
+            None => (next, (2 * next).min(UNASKED)),
+        };
+        Ok(())
+    }
+
+    fn take(&mut self, socket: Socket) -> io::Result<bool> {
+        match socket {
+            Socket::Listener | Socket::Own(_) => self.take_forward(socket),
+            Socket::Out(flow) => self.take_backward(flow),
         }
     }
 
+    /// The socket of that name; `None` when its flow left.
+    pub(super) fn socket(&mut self, socket: Socket) -> Option<&mut UdpEnd> {
+        end_of(socket, &mut self.listener, &mut self.flows)
+    }
+
     /// Takes a packet of a client, if there is one.
-    fn take_forward(&mut self) -> io::Result<bool> {
-        let Some(came) = self.listener.receive(&mut self.buffer[HEADROOM..])? else {
-            return Ok(false);
-        };
+    fn take_forward(&mut self, socket: Socket) -> io::Result<bool> {
+        let near = end_of(socket, &mut self.listener, &mut self.flows);
+        let Some(near) = near else { return Ok(false) };
+        let Some(came) = near.receive(&mut self.buffer[HEADROOM..])? else { return Ok(false) };
         let Some(flow) = came.from.and_then(|peer| self.flow_of(peer)) else { return Ok(true) };
         self.pass(Way::Forward, flow, came.rx, came.len);
         Ok(true)
@@ -296,7 +362,10 @@ impl<'a> Relay<'a> {
             let message = &buffer[at];
             let sent = match way {
                 Way::Forward => flow.out.send(message, None),
-                Way::Backward => self.listener.send(message, Some(&flow.peer)),
+                Way::Backward => match &mut flow.own {
+                    Some(own) => own.send(message, None),
+                    None => self.listener.send(message, Some(&flow.peer)),
+                },
             };
             match sent {
                 Ok(sent) => {
@@ -385,11 +454,15 @@ impl<'a> Relay<'a> {
         let mut tell = |passage| teller.tell(News::Passage(passage));
         match key {
             Some(key) => {
+                let has_own = |flow: &mut Flow| flow.own.is_some();
                 let socket = match came.way {
-                    Way::Forward => came.flow.to_u64(),
-                    Way::Backward => LISTENER,
+                    Way::Forward => Socket::Out(came.flow),
+                    Way::Backward if self.flows.find(came.flow).is_some_and(has_own) => {
+                        Socket::Own(came.flow)
+                    }
+                    Way::Backward => Socket::Listener,
                 };
-                self.departures.note(socket, key, came.passage, self.now, &mut tell);
+                self.departures.note(socket.token(), key, came.passage, self.now, &mut tell);
             }
             None => tell(came.passage),
         }
@@ -445,37 +518,66 @@ impl<'a> Relay<'a> {
         let (client, to) = (peer.address(), self.plan.to);
         let news = NewFlow { number, client, listen, out: out.local_addr(), to };
         let ids = [self.plan.ids(); 2];
-        let (id, evicted) = self.flows.insert(client, Flow { out, peer, number, ids }, self.now);
+        let (id, evicted) =
+            self.flows.insert(client, Flow { out, own: None, peer, number, ids }, self.now);
         if let Some(gone) = evicted {
             self.forget(gone);
         }
-        let added = self.flows.find(id).map(|flow| self.poller.add(&flow.out, id.to_u64()));
+        let added =
+            self.flows.find(id).map(|flow| self.poller.add(&flow.out, Socket::Out(id).token()));
         if let Some(Err(error)) = added {
             // What comes back is not heard of.
             self.counts.unserved.here.note(error);
         }
         self.teller.tell(News::Flow(news));
         self.note_few();
+        // Where one has to make room for the next, it would take what lies in its own socket with it.
+        let alone = self.flows.len() == 1 && self.plan.flows > 1;
+        self.fresh = (alone && !self.holds(HoldAt::Socket)).then_some(id);
         Some(id)
     }
 
-    fn forget(&mut self, flow: Flow) {
-        self.counts.overflowed += flow.out.overflowed().unwrap_or(0);
+    /// Gives a client that came a moment ago, and is the only one, a socket of its own.
+    fn settle_the_fresh(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
+        let Some(id) = self.fresh.take() else { return Ok(()) };
+        let Some(flow) = self.flows.find(id) else { return Ok(()) };
+        // Without one, the listener serves it as before.
+        let Ok(own) = UdpEnd::own(&self.listener, &flow.peer, self.near) else { return Ok(()) };
+        if self.poller.add(&own, Socket::Own(id).token()).is_err() {
+            return Ok(());
+        }
+        flow.own = Some(own);
+        self.note_few();
+        // What it sent before lies at the listener, and goes first.
+        for _ in 0..QUEUED {
+            if !take(self, Socket::Listener)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
-    /// Which flows there are, if they are few.
+    fn forget(&mut self, flow: Flow) {
+        self.counts.overflowed += flow.overflowed();
+    }
+
+    /// Which sockets of flows there are, if those are few.
     fn note_few(&mut self) {
         self.few.clear();
         if self.flows.len() <= FEW {
-            self.few.extend(self.flows.iter_mut().map(|(id, _)| id));
+            for (id, flow) in self.flows.iter_mut() {
+                self.few.extend(flow.own.is_some().then_some(Socket::Own(id)));
+                self.few.push(Socket::Out(id));
+            }
         }
     }
 
     /// Takes the stamps and errors of one socket; returns whether there were any.
-    fn drain(&mut self, token: u64) -> bool {
+    fn drain(&mut self, socket: Socket) -> bool {
         let mut any = false;
         let (departures, teller) = (&mut self.departures, &mut self.teller);
         let errors = &mut self.counts.icmp_errors;
+        let token = socket.token();
         let mut each = |notice| {
             any = true;
             match notice {
@@ -485,18 +587,16 @@ impl<'a> Relay<'a> {
                 Notice::Error { icmp, .. } => *errors += u64::from(icmp),
             }
         };
-        if token == LISTENER {
-            self.listener.notices(NOTICES, &mut each);
-        } else if let Some(flow) = self.flows.find(FlowId::from_u64(token)) {
-            flow.out.notices(NOTICES, &mut each);
+        if let Some(end) = end_of(socket, &mut self.listener, &mut self.flows) {
+            end.notices(NOTICES, &mut each);
         }
         any
     }
 
     /// Takes all that there are: a burst leaves more behind than one look takes.
-    fn drain_wholly(&mut self, token: u64) {
+    fn drain_wholly(&mut self, socket: Socket) {
         for _ in 0..LOOKS {
-            if !self.drain(token) {
+            if !self.drain(socket) {
                 return;
             }
         }
@@ -504,9 +604,9 @@ impl<'a> Relay<'a> {
 
     /// Takes those of all sockets, while they are few.
     fn drain_all(&mut self) {
-        self.drain(LISTENER);
+        self.drain(Socket::Listener);
         for n in 0..self.few.len() {
-            self.drain(self.few[n].to_u64());
+            self.drain(self.few[n]);
         }
     }
 
@@ -524,9 +624,9 @@ impl<'a> Relay<'a> {
         self.tick = self.now + TICK;
         // Before any packet is given up: after a stall, many stamps may have waited.
         if self.flows.len() <= FEW {
-            self.drain_wholly(LISTENER);
+            self.drain_wholly(Socket::Listener);
             for n in 0..self.few.len() {
-                self.drain_wholly(self.few[n].to_u64());
+                self.drain_wholly(self.few[n]);
             }
         }
         let teller = &mut self.teller;
@@ -561,12 +661,12 @@ impl<'a> Relay<'a> {
 
     /// Takes what stamps have come, gives up on the others, and counts up.
     fn end(mut self) -> Counts {
-        self.drain_wholly(LISTENER);
+        self.drain_wholly(Socket::Listener);
         let ids: Vec<_> = self.flows.iter_mut().map(|(id, _)| id).collect();
         for id in ids {
-            self.drain_wholly(id.to_u64());
-            let overflowed = self.flows.find(id).and_then(|flow| flow.out.overflowed());
-            self.counts.overflowed += overflowed.unwrap_or(0);
+            self.drain_wholly(Socket::Own(id));
+            self.drain_wholly(Socket::Out(id));
+            self.counts.overflowed += self.flows.find(id).map_or(0, |flow| flow.overflowed());
         }
         self.counts.overflowed += self.listener.overflowed().unwrap_or(0);
         let teller = &mut self.teller;
@@ -601,9 +701,9 @@ mod tests {
         (0..3).for_each(|_| {
             client.send_to(b"counted", relay.listener.local_addr()).unwrap();
         });
-        let mut fail_at_last = |relay: &mut Relay<'_>, token| match relay.take(token)? {
-            true => Ok(true),
-            false => Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
+        let mut fail_at_last = |relay: &mut Relay<'_>, socket| match relay.take(socket)? {
+            came if came || socket != Socket::Listener => Ok(came),
+            _ => Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
         };
         let ended = relay.run_by(BURST, &mut fail_at_last, &AtomicBool::new(false));
         let failure = ended.failure.expect("its socket failed");

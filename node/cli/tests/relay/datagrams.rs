@@ -199,6 +199,25 @@ fn batches_are_merged_where_nobody_asks_for_stamps_by_the_kernel_unless_told_not
 }
 
 #[test]
+fn what_a_client_sends_at_once_from_the_first_packet_on_is_sent_on_in_order() {
+    let _machine = beside_others();
+    for engine in [&[][..], &["--busy-poll"], &["--engine", "batch"]] {
+        let far = socket();
+        let relay = Relay::to_socket(&far, engine);
+        // More than a relay gives a socket of their own, and each sends as much as a buffer holds.
+        for client in 0..6_u8 {
+            let near = socket();
+            (0..90_u8)
+                .for_each(|n| assert_eq!(near.send_to(&[client, n], &relay.listen).unwrap(), 2));
+            for n in 0..90 {
+                assert_eq!(receive(&far).0, [client, n], "{engine:?}");
+            }
+        }
+        assert_eq!(value(&relay.end(), "relayed_forward"), 540);
+    }
+}
+
+#[test]
 fn a_flood_of_clients_is_bounded_and_whoever_comes_last_is_served() {
     let _machine = beside_others();
     let far = socket();
