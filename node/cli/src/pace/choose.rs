@@ -55,9 +55,11 @@ const PREFERENCE: [PaceEngine; 8] = [
     PaceEngine::Xsk,
 ];
 
-/// An engine beats another in a turn if its figure is smaller by more than this share and so many
-/// nanoseconds, and beats it if it does so in more than so many of the turns that they have had one after
-/// the other: of so few packets, nearer ones are in an order by chance.
+/// An engine is better than another in a turn if its figure is smaller by more than this share and so many
+/// nanoseconds, and it is better if it is so in more than so many of the turns that they have had one after
+/// the other: of so few packets, nearer ones are in an order by chance. It beats the other if it is better by
+/// the median or by the 95th percentile, and the other is not by the other one: the percentile of a short train is
+/// the second largest error, in which what else the machine does hides how an engine paces.
 const SHARE: f64 = 0.1;
 const NEAR: f64 = 50.0;
 const MOSTLY: f64 = 0.75;
@@ -141,10 +143,14 @@ pub(super) fn best(
         let errors: Vec<_> = turns
             .map(|turn| turn.figure(plan, &departures, sink.unwrap_or(*own), arrivals.as_ref()))
             .collect();
-        let known: Vec<f64> = errors.iter().copied().flatten().collect();
-        match figure_of(&known, plan.is_pairs()).filter(|_| 2 * known.len() >= errors.len()) {
-            Some(error) => {
-                said.push(format!("{name} {:.2} us", error / 1e3));
+        let known: Vec<Figure> = errors.iter().copied().flatten().collect();
+        let told = figure_of(&known, plan.is_pairs()).filter(|_| 2 * known.len() >= errors.len());
+        match told.map(|told| [told.middle, told.tail].map(|ns| ns / 1e3)) {
+            Some([middle, tail]) => {
+                said.push(match plan.is_pairs() {
+                    true => format!("{name} {middle:.2} us"),
+                    false => format!("{name} {middle:.2} and {tail:.2} us"),
+                });
                 figures.push((*engine, errors));
             }
             None => said.push(format!("{name}: most of its packets had no stamps")),
@@ -164,7 +170,10 @@ pub(super) fn best(
         let why = format!("no engine's departures are stamped: {said}");
         return Ok(Opened { engine: PaceEngine::SleepSpin, why: Some(why), sender });
     };
-    let what = if plan.is_pairs() { "median gap" } else { "lower quartile of the gap errors' p95" };
+    let what = match plan.is_pairs() {
+        true => "median gap",
+        false => "lower quartiles of its trains' median and p95 of gap errors",
+    };
     let by = if sink.is_some() { ", by the sink's stamps" } else { "" };
     let why = format!(
         "the first by preference that no other beats, by {:.0} % and {NEAR} ns, in more than {:.0} % of their \
@@ -175,19 +184,31 @@ pub(super) fn best(
     Ok(Opened { engine, why: Some(why), sender: open(engine)? })
 }
 
-/// An engine's figure of those of its trains or pairs. Of trains the lower quartile: what else the machine
+/// What a turn tells of its engine, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Figure {
+    /// The median of a train's |gap - scheduled gap|, or a pair's gap.
+    middle: f64,
+    /// Their 95th percentile, the largest where they are too few, or a pair's gap.
+    tail: f64,
+}
+
+/// An engine's figure of those of its trains or pairs. Of trains the lower quartiles: what else the machine
 /// does can only add to gap errors, and of so few trains a busy machine would spoil half.
-fn figure_of(errors: &[f64], pairs: bool) -> Option<f64> {
-    if pairs {
-        return median(errors);
-    }
-    let mut sorted = errors.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().div_ceil(4).checked_sub(1)?).copied()
+fn figure_of(turns: &[Figure], pairs: bool) -> Option<Figure> {
+    let of = |part: fn(&Figure) -> f64| {
+        let mut sorted: Vec<f64> = turns.iter().map(part).collect();
+        if pairs {
+            return median(&sorted);
+        }
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len().div_ceil(4).checked_sub(1)?).copied()
+    };
+    Some(Figure { middle: of(|turn| turn.middle)?, tail: of(|turn| turn.tail)? })
 }
 
 /// The figures of an engine's turns, in order.
-type Figures = (PaceEngine, Vec<Option<f64>>);
+type Figures = (PaceEngine, Vec<Option<Figure>>);
 
 /// The first by [`PREFERENCE`] that no other beats; of engines that all are beaten, the one with the best
 /// single turn.
@@ -196,17 +217,28 @@ fn chosen(figures: &[Figures]) -> Option<PaceEngine> {
         PREFERENCE.iter().filter_map(|e| figures.iter().find(|(engine, _)| engine == e));
     let mut preferred = preferred.filter(|own| !figures.iter().any(|other| beats(other, own)));
     let best = |(_, turns): &&Figures| {
-        turns.iter().flatten().copied().min_by(f64::total_cmp).unwrap_or(f64::INFINITY)
+        let tails = turns.iter().flatten().map(|turn| turn.tail);
+        tails.min_by(f64::total_cmp).unwrap_or(f64::INFINITY)
     };
     let unbeaten = preferred.next();
     let any = || figures.iter().min_by(|a, b| best(a).total_cmp(&best(b)));
     unbeaten.or_else(any).map(|(engine, _)| *engine)
 }
 
+/// See [`SHARE`].
+fn beats(own: &Figures, other: &Figures) -> bool {
+    let [middle, tail]: [fn(&Figure) -> f64; 2] = [|turn| turn.middle, |turn| turn.tail];
+    let over = |part, against| is_better(own, other, part) && !is_better(other, own, against);
+    over(middle, tail) || over(tail, middle)
+}
+
 /// Whether one engine was better than another in most of the turns of which both have a figure.
-fn beats((_, own): &Figures, (_, other): &Figures) -> bool {
-    let both: Vec<_> =
-        own.iter().zip(other).filter_map(|(own, other)| (*own).zip(*other)).collect();
+fn is_better((_, own): &Figures, (_, other): &Figures, part: fn(&Figure) -> f64) -> bool {
+    let both: Vec<_> = own
+        .iter()
+        .zip(other)
+        .filter_map(|(own, other)| Some((part(own.as_ref()?), part(other.as_ref()?))))
+        .collect();
     let won = both.iter().filter(|(own, other)| own * (1.0 + SHARE) + NEAR < *other).count();
     both.len() >= LEAST_ROUNDS && won as f64 > MOSTLY * both.len() as f64
 }
@@ -301,15 +333,14 @@ fn arrivals(far: &mut FarEnd, turns: &[Turn]) -> anyhow::Result<Arrivals> {
 }
 
 impl Turn {
-    /// The 95th percentile of a train's |gap - scheduled gap|, the largest where they are too few, or
-    /// a pair's gap, in nanoseconds; `None` where stamps do not tell.
+    /// `None` where stamps do not tell.
     fn figure(
         &self,
         plan: &Plan,
         departures: &Departures,
         source: Source,
         arrivals: Option<&Arrivals>,
-    ) -> Option<f64> {
+    ) -> Option<Figure> {
         let first = self.first + first_id(departures, self.train.number?);
         let on_schedule = self.train.on_schedule(departures, |place, departure| {
             let id = first + place as u64;
@@ -319,13 +350,15 @@ impl Turn {
         if plan.is_pairs() {
             return match sent.left[..] {
                 [Some(first), Some(second)] if second > first && !sent.stepped => {
-                    Some((second - first).0 as f64)
+                    let gap = (second - first).0 as f64;
+                    Some(Figure { middle: gap, tail: gap })
                 }
                 _ => None,
             };
         }
         let figures = TrainFigures::of(&sent, &plan.asked(false))?.gap_error;
-        figures.p95.or(figures.max).map(|error| error.0 as f64)
+        let [middle, tail] = [figures.p50.or(figures.max)?, figures.p95.or(figures.max)?];
+        Some(Figure { middle: middle.0 as f64, tail: tail.0 as f64 })
     }
 }
 
@@ -333,11 +366,29 @@ impl Turn {
 mod tests {
     use super::*;
 
+    /// A turn in which median and percentile are the same.
+    fn both(error: f64) -> Option<Figure> {
+        Some(Figure { middle: error, tail: error })
+    }
+
+    #[test]
+    fn an_engine_that_paces_better_beats_one_whose_worst_packets_only_chance_made_better() {
+        use PaceEngine::{SleepSpin, Spin};
+        let of = |engine, middle, tails: [f64; 4]| {
+            (engine, tails.map(|tail| Some(Figure { middle, tail })).to_vec())
+        };
+        let spin = of(Spin, 100.0, [5_000.0, 400.0, 5_000.0, 600.0]);
+        let sleeping = of(SleepSpin, 300.0, [500.0, 5_000.0, 700.0, 5_000.0]);
+        assert_eq!(chosen(&[sleeping, spin.clone()]), Some(Spin));
+        let sleeping = of(SleepSpin, 300.0, [300.0; 4]);
+        assert_eq!(chosen(&[sleeping, spin]), Some(SleepSpin), "each is better by one of them");
+    }
+
     #[test]
     fn of_engines_that_do_not_beat_each_other_the_preferred_one_is_taken() {
         use PaceEngine::{Gso, PacketRing, Sendmmsg, SleepSpin, Spin};
         let of = |figures: &[(PaceEngine, [f64; 4])]| {
-            let some = |(engine, turns): &(_, [f64; 4])| (*engine, turns.map(Some).to_vec());
+            let some = |(engine, turns): &(_, [f64; 4])| (*engine, turns.map(both).to_vec());
             chosen(&figures.iter().map(some).collect::<Vec<_>>())
         };
         // Better in three of four turns, and in all but by too little.
@@ -351,7 +402,7 @@ mod tests {
         // Everybody is beaten by somebody.
         let (a, b, c) = ([100.0, 900.0, 500.0], [500.0, 100.0, 900.0], [900.0, 500.0, 90.0]);
         let round =
-            [(Spin, a), (Sendmmsg, b), (Gso, c)].map(|(e, turns)| (e, turns.map(Some).to_vec()));
+            [(Spin, a), (Sendmmsg, b), (Gso, c)].map(|(e, turns)| (e, turns.map(both).to_vec()));
         assert!(chosen(&round).is_some());
         assert_eq!(of(&[]), None);
     }
@@ -360,7 +411,9 @@ mod tests {
     fn turns_without_a_figure_are_not_compared() {
         let spin = [Some(500.0), None, Some(500.0), Some(500.0), Some(500.0)];
         let ring = [Some(100.0), Some(1.0), None, Some(100.0), Some(100.0)];
-        let of = |engine, turns: &[_]| (engine, turns.to_vec());
+        let of = |engine, turns: &[Option<f64>]| {
+            (engine, turns.iter().map(|turn| turn.and_then(both)).collect::<Vec<_>>())
+        };
         let both = [of(PaceEngine::Spin, &spin), of(PaceEngine::PacketRing, &ring)];
         assert_eq!(chosen(&both), Some(PaceEngine::PacketRing));
         let few = [of(PaceEngine::Spin, &spin[..3]), of(PaceEngine::PacketRing, &ring[..3])];
@@ -369,8 +422,11 @@ mod tests {
 
     #[test]
     fn trains_that_a_busy_machine_spoils_do_not_count_against_their_engine() {
-        assert_eq!(figure_of(&[9.0, 80.0, 3.0, 4.0, 70.0, 2.0, 60.0, 50.0, 5.0], false), Some(4.0));
-        assert_eq!(figure_of(&[9.0, 1.0, 3.0], true), Some(3.0));
+        let of = |turns: &[f64], pairs| {
+            figure_of(&turns.iter().copied().filter_map(both).collect::<Vec<_>>(), pairs)
+        };
+        assert_eq!(of(&[9.0, 80.0, 3.0, 4.0, 70.0, 2.0, 60.0, 50.0, 5.0], false), both(4.0));
+        assert_eq!(of(&[9.0, 1.0, 3.0], true), both(3.0));
         assert_eq!(figure_of(&[], false), None);
     }
 
