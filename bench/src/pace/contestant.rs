@@ -67,7 +67,12 @@ const STREAMS: usize = 3;
 impl Contestant {
     /// How many streams it sends in a turn.
     pub(super) fn streams(&self) -> usize {
-        if [JUDGED, FLOOR, SLEEPER].contains(&self.name) { STREAMS } else { 1 }
+        if self.is_narrow() { STREAMS } else { 1 }
+    }
+
+    /// What is judged of it is compared narrowly.
+    pub(super) fn is_narrow(&self) -> bool {
+        [JUDGED, FLOOR, SLEEPER].contains(&self.name)
     }
 
     /// A program of somebody else's that people send with.

@@ -1,10 +1,12 @@
-//! What dwell's trains have to reach, and whether they did: medians over rounds, in the worst cell
-//! of the grid.
+//! What dwell's trains have to reach, and whether they did: medians over turns, in the worst cell of
+//! the grid. Where two contestants are nearly the same, the worst of fifteen cells is chance: what is above a
+//! limit there and not shown to be is not told apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::apart::at_least;
 use super::contestant::{CONTESTANTS, FLOOR, JUDGED, SLEEPER};
 use super::gaps::Gaps;
 use super::grid::Cell;
@@ -25,8 +27,8 @@ pub(super) const TWO_SENDS: &str = "two sends in C";
 /// Everything that was measured; rounds in order.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Measured {
-    /// By contestant and cell.
-    pub(super) streams: BTreeMap<&'static str, BTreeMap<String, Vec<Gaps>>>,
+    /// By contestant and cell; streams of each turn.
+    pub(super) streams: BTreeMap<&'static str, BTreeMap<String, Vec<Vec<Gaps>>>>,
     /// Median gap within pairs in nanoseconds, by sender and size.
     pub(super) pairs_ns: BTreeMap<&'static str, BTreeMap<u32, Vec<f64>>>,
     /// Verdicts of runs behind limits and without one, run by run.
@@ -64,16 +66,40 @@ pub(super) struct Verdict {
     pub(super) value: Option<f64>,
     /// At most this.
     pub(super) limit: f64,
-    pub(super) reached: bool,
+    pub(super) outcome: Outcome,
     /// Where the value comes from: the worst of all.
     pub(super) worst: Option<String>,
+    /// What the largest value of any cell is shown to be at least, where contestants are nearly the same.
+    pub(super) shown: Option<f64>,
+}
+
+/// How a value lies to its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Outcome {
+    Reached,
+    Missed,
+    /// Above it in the worst cell, and shown to be above it in none, nor in the middle of all.
+    CannotTell,
 }
 
 impl Measured {
     /// The median over rounds of a figure of a contestant's streams of a cell.
     pub(super) fn figure(&self, name: &str, cell: Cell, of: fn(&Gaps) -> f64) -> Option<f64> {
-        let rounds = self.streams.get(name)?.get(&cell.name())?;
-        median(&rounds.iter().map(of).collect::<Vec<_>>())
+        let turns = self.streams.get(name)?.get(&cell.name())?;
+        median(&turns.iter().flatten().map(of).collect::<Vec<_>>())
+    }
+
+    /// By which factor dwell's figure of a cell exceeds another's at least. Streams of one turn are of one
+    /// process, so that they are alike: turns count.
+    fn exceeds(&self, name: &str, cell: Cell, of: fn(&Gaps) -> f64) -> Option<f64> {
+        let turns = |name: &str| -> Option<Vec<f64>> {
+            let turns = self.streams.get(name)?.get(&cell.name())?.iter();
+            turns
+                .map(|turn| Some(median(&turn.iter().map(of).collect::<Vec<_>>())?.max(1.0)))
+                .collect()
+        };
+        at_least(&turns(JUDGED)?, &turns(name)?)
     }
 
     /// Whether a contestant kept the rate of a cell.
@@ -96,7 +122,7 @@ impl Measured {
         for cell in cells {
             let rounds = self.streams.get(JUDGED)?.get(&cell.name())?;
             let ratio = |gaps: &Gaps| gaps.first_ns / (2.0 * gaps.others_ns + PUNCTUAL_NS);
-            ratios.extend(rounds.iter().map(ratio));
+            ratios.extend(rounds.iter().flatten().map(ratio));
         }
         median(&ratios)
     }
@@ -114,11 +140,13 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     let slow = || all.iter().copied().filter(|cell| *cell != Cell::FASTEST);
     let fast = || slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
     let dwell = |cell, of| measured.figure(JUDGED, cell, of);
-    let against = |name: &'static str, of: fn(&Gaps) -> f64| {
-        worst(
-            slow()
-                .map(|cell| (cell.name(), ratio(dwell(cell, of), measured.figure(name, cell, of)))),
-        )
+    let against = |goal, name: &'static str, of: fn(&Gaps) -> f64, limit| {
+        let of_cell = |cell| (ratio(dwell(cell, of), measured.figure(name, cell, of)), cell);
+        let ratios: Vec<_> = slow().map(of_cell).collect();
+        let shown: Option<Vec<f64>> = slow().map(|cell| measured.exceeds(name, cell, of)).collect();
+        let known: Vec<f64> = ratios.iter().filter_map(|(ratio, _)| *ratio).collect();
+        let found = worst(ratios.iter().map(|(ratio, cell)| (cell.name(), *ratio)));
+        told_apart(verdict(Part::Trains, goal, found, limit), median(&known), shown)
     };
     // Where no peer kept the rate, none was better.
     let with_peers = slow().filter_map(|cell| match dwell(cell, median_error) {
@@ -136,17 +164,17 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     let verdicts = |goal, place, limited| {
         let found = misplaced(&measured.found, measured.runs, place, limited);
         let (value, worst) = found.unzip();
-        let reached = value == Some(0.0);
+        let outcome = if value == Some(0.0) { Outcome::Reached } else { Outcome::Missed };
         let part = Part::Verdicts;
-        Verdict { goal, part, value, limit: 0.0, reached, worst: worst.flatten() }
+        Verdict { goal, part, value, limit: 0.0, outcome, worst: worst.flatten(), shown: None }
     };
     let trains = |goal, found, limit| verdict(Part::Trains, goal, found, limit);
     vec![
-        trains("median |gap error|: dwell / C spin", against(FLOOR, median_error), 1.2),
+        against("median |gap error|: dwell / C spin", FLOOR, median_error, 1.2),
         trains("the same: dwell / best peer that kept the rate", worst(with_peers), 1.0),
-        trains("the same: dwell / C sleep-spin", against(SLEEPER, median_error), 1.0),
+        against("the same: dwell / C sleep-spin", SLEEPER, median_error, 1.0),
         trains("median |gap error| at 50 and 100 Mbit/s, us", worst(punctual), PUNCTUAL_NS / 1e3),
-        trains("p95 |gap error|: dwell / C spin", against(FLOOR, |gaps| gaps.p95_ns), 1.2),
+        against("p95 |gap error|: dwell / C spin", FLOOR, |gaps| gaps.p95_ns, 1.2),
         trains(
             "1000 Mbit/s: how far off the rate is",
             fastest(dwell(Cell::FASTEST, |gaps| gaps.rate_ratio).map(|r| (r - 1.0).abs())),
@@ -199,7 +227,21 @@ fn worst(values: impl IntoIterator<Item = (String, Option<f64>)>) -> Option<(f64
 fn verdict(part: Part, goal: &'static str, found: Option<(f64, String)>, limit: f64) -> Verdict {
     let (value, worst) = found.unzip();
     let reached = value.is_some_and(|value| value <= limit);
-    Verdict { goal, part, value, limit, reached, worst }
+    let outcome = if reached { Outcome::Reached } else { Outcome::Missed };
+    Verdict { goal, part, value, limit, outcome, worst, shown: None }
+}
+
+/// A verdict of cells in which two are nearly the same: above the limit if one cell is shown to be, or if
+/// the cells in the `middle` are.
+fn told_apart(verdict: Verdict, middle: Option<f64>, shown: Option<Vec<f64>>) -> Verdict {
+    let shown = shown.and_then(|shown| shown.into_iter().max_by(f64::total_cmp));
+    let below = |value: Option<f64>| value.is_some_and(|value| value <= verdict.limit);
+    let open = verdict.outcome == Outcome::Missed && verdict.value.is_some();
+    let outcome = match open && below(middle) && below(shown) {
+        true => Outcome::CannotTell,
+        false => verdict.outcome,
+    };
+    Verdict { outcome, shown, ..verdict }
 }
 
 /// The middle of `values`; of an even number, the lower of the two.
@@ -223,7 +265,7 @@ mod tests {
     fn measured(like: &[(&'static str, Gaps)]) -> Measured {
         let mut measured = Measured::default();
         for (name, gaps) in like {
-            let cells = Cell::all().into_iter().map(|cell| (cell.name(), vec![*gaps]));
+            let cells = Cell::all().into_iter().map(|cell| (cell.name(), vec![vec![*gaps]]));
             measured.streams.insert(name, cells.collect());
         }
         measured
@@ -236,19 +278,40 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_a_miss_of_every_goal() {
-        assert!(judge(&Measured::default()).iter().all(|verdict| !verdict.reached));
+        let missed = |verdict: &Verdict| verdict.outcome == Outcome::Missed;
+        assert!(judge(&Measured::default()).iter().all(missed));
     }
 
     #[test]
     fn the_worst_cell_decides_and_is_named() {
         let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), (FLOOR, gaps(50.0, 1.0))]);
         let goal = "median |gap error|: dwell / C spin";
-        assert!(verdict_of(&measured, goal).reached);
+        assert_eq!(verdict_of(&measured, goal).outcome, Outcome::Reached);
         let cells = measured.streams.get_mut(JUDGED).unwrap();
-        cells.insert("576 B, 10 Mbit/s".to_owned(), vec![gaps(70.0, 1.0)]);
+        cells.insert("576 B, 10 Mbit/s".to_owned(), vec![vec![gaps(70.0, 1.0)]]);
         let verdict = verdict_of(&measured, goal);
-        assert_eq!((verdict.value, verdict.reached), (Some(1.4), false));
+        assert_eq!((verdict.value, verdict.outcome), (Some(1.4), Outcome::Missed));
         assert_eq!(verdict.worst.as_deref(), Some("576 B, 10 Mbit/s"));
+    }
+
+    #[test]
+    fn of_nearly_the_same_the_worst_cell_decides_only_if_it_is_shown_to_be_above() {
+        let turns = |first: f64| -> Vec<Vec<Gaps>> {
+            (0..20).map(|n| vec![gaps(first * 1.1_f64.powi(n * 7 % 20), 1.0)]).collect()
+        };
+        let all = |first| Cell::all().into_iter().map(move |cell| (cell.name(), turns(first)));
+        let mut measured = Measured::default();
+        measured.streams.insert(FLOOR, all(50.0).collect());
+        measured.streams.insert(JUDGED, all(50.0).collect());
+        let cell = "576 B, 10 Mbit/s".to_owned();
+        let goal = "median |gap error|: dwell / C spin";
+        for (first, outcome) in [(70.0, Outcome::CannotTell), (300.0, Outcome::Missed)] {
+            measured.streams.get_mut(JUDGED).unwrap().insert(cell.clone(), turns(first));
+            assert_eq!(verdict_of(&measured, goal).outcome, outcome, "{first}");
+        }
+        // All of them a little, of which each by itself may be chance.
+        measured.streams.insert(JUDGED, all(70.0).collect());
+        assert_eq!(verdict_of(&measured, goal).outcome, Outcome::Missed);
     }
 
     #[test]
@@ -265,7 +328,7 @@ mod tests {
         let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), ("mgen", gaps(10.0, 0.5))]);
         assert_eq!(verdict_of(&measured, "best peer").value, None);
         let cells = measured.streams.get_mut("mgen").unwrap();
-        cells.insert("200 B, 1 Mbit/s".to_owned(), vec![gaps(100.0, 1.0)]);
+        cells.insert("200 B, 1 Mbit/s".to_owned(), vec![vec![gaps(100.0, 1.0)]]);
         assert_eq!(verdict_of(&measured, "best peer").value, Some(0.5));
     }
 
@@ -283,8 +346,9 @@ mod tests {
     #[test]
     fn a_first_packet_that_leaves_late_is_a_miss() {
         let late = Gaps { first_ns: 20_000.0, ..gaps(50.0, 1.0) };
-        assert!(!verdict_of(&measured(&[(JUDGED, late)]), "first gap").reached);
-        assert!(verdict_of(&measured(&[(JUDGED, gaps(50.0, 1.0))]), "first gap").reached);
+        let outcome = |gaps| verdict_of(&measured(&[(JUDGED, gaps)]), "first gap").outcome;
+        assert_eq!(outcome(late), Outcome::Missed);
+        assert_eq!(outcome(gaps(50.0, 1.0)), Outcome::Reached);
     }
 
     #[test]

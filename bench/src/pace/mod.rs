@@ -3,6 +3,7 @@
 //! send every cell of the grid in every round, and medians over rounds are compared. And the verdicts
 //! that `dwell run` comes to where the truth is known.
 
+mod apart;
 mod arena;
 mod contestant;
 mod gaps;
@@ -23,7 +24,7 @@ use crate::{Interrupt, Lab, Machine};
 use arena::{Arena, PAIRS, Turn};
 use contestant::{CONTESTANTS, Contestant};
 use gaps::{Gaps, pair_gap};
-use goals::{Measured, PAIR_SIZES, Part, TWO_SENDS, judge};
+use goals::{Measured, Outcome, PAIR_SIZES, Part, TWO_SENDS, judge};
 use grid::Cell;
 use limits::Experiment;
 
@@ -38,8 +39,8 @@ const PAIR_TURNS: usize = 3;
 #[derive(Debug, clap::Parser)]
 #[command(name = "pace", version)]
 pub struct Args {
-    /// Rounds; each runs every contestant once at every size and rate, and the plans of verdicts
-    /// four times
+    /// Rounds; each runs every contestant once at every size and rate, those that are compared narrowly
+    /// four times, and the plans of verdicts four times
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     rounds: u64,
@@ -50,6 +51,9 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 }
+
+/// Turns of a round of what is compared narrowly, for one of the others.
+const TIMES: usize = 4;
 
 /// Five rounds make twenty.
 const RUNS_OF_A_ROUND: u64 = 4;
@@ -104,7 +108,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     }
     outcome?;
-    let missed: Vec<&str> = verdicts.iter().filter(|v| !v.reached).map(|v| v.goal).collect();
+    let missed = verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Missed);
+    let missed: Vec<&str> = missed.map(|verdict| verdict.goal).collect();
     if missed.is_empty() {
         return Ok(Exit::Measured);
     }
@@ -149,7 +154,9 @@ fn compare_trains(
     let witness = arena.witness()?;
     let mut turns = Vec::new();
     for (place, cell) in Cell::all().into_iter().enumerate() {
-        for contestant in turned(contestants, round as usize + place) {
+        let all = || turned(contestants, round as usize + place);
+        let narrow = || all().filter(|contestant| contestant.is_narrow());
+        for contestant in all().chain((1..TIMES).flat_map(|_| narrow())) {
             let sent = arena.streams(contestant, cell, interrupt);
             if interrupt.came() {
                 break;
@@ -169,7 +176,7 @@ fn compare_trains(
         match sent.and_then(gaps) {
             Ok(gaps) => {
                 let cells = measured.streams.entry(name).or_default();
-                cells.entry(cell.name()).or_default().extend(gaps);
+                cells.entry(cell.name()).or_default().push(gaps);
             }
             Err(error) => drop(measured.failures.insert(format!("{error:#}"))),
         }

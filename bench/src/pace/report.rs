@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::arena::PAIRS;
 use super::contestant::CONTESTANTS;
 use super::gaps::Gaps;
-use super::goals::{Measured, PAIR_SIZES, Verdict, median, median_error};
+use super::goals::{Measured, Outcome, PAIR_SIZES, Verdict, median, median_error};
 use super::grid::Cell;
 use super::limits::{Found, Place};
 use crate::{Machine, Table};
@@ -21,13 +21,18 @@ pub(super) fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]
         }
         None => println!("{machine}\n"),
     }
-    let mut table = Table::new(["goal", "value", "limit", "", "worst"]);
+    let mut table = Table::new(["goal", "value", "limit", "", "worst", "any shown to be"]);
     for verdict in verdicts {
         let value = verdict.value.map_or("not measured".to_owned(), |value| format!("{value:.3}"));
-        let word = if verdict.reached { "reached" } else { "missed" };
+        let word = match verdict.outcome {
+            Outcome::Reached => "reached",
+            Outcome::Missed => "missed",
+            Outcome::CannotTell => "cannot tell",
+        };
         let limit = format!("at most {}", verdict.limit);
         let worst = verdict.worst.clone().unwrap_or_default();
-        table.row([verdict.goal.into(), value, limit, word.into(), worst]);
+        let shown = verdict.shown.map_or(String::new(), |shown| format!("at least {shown:.2}"));
+        table.row([verdict.goal.into(), value, limit, word.into(), worst, shown]);
     }
     println!("{table}");
     let micros = |ns: f64| format!("{:.3}", ns / 1e3);
