@@ -40,8 +40,8 @@ from = "n1"
 to = "n2"
 engine = "spin"
 count = 50
-repeat = 40
-pause = "3ms"
+repeat = 100
+pause = "2ms"
 
 [matrix]
 "topology.link.rate" = ["10Mbit/s", "50Mbit/s", "100Mbit/s"]
@@ -79,8 +79,8 @@ from = "n1"
 to = "n2"
 engine = "spin"
 count = 50
-repeat = 100
-pause = "3ms"
+repeat = 400
+pause = "2ms"
 
 [matrix]
 size = ["200B", "576B", "1500B"]

@@ -27,8 +27,8 @@ pub struct Planned {
     pub role: Role,
     /// Whether its samples are kept and pulled.
     pub samples: bool,
-    /// Whether the trial goes on without it, when the node cannot do it.
-    pub optional: bool,
+    /// What is not known without it, if the trial goes on where the node cannot do it.
+    pub without: Option<&'static str>,
 }
 
 /// The jobs of a trial, in the order in which they begin.
@@ -74,7 +74,7 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan) -> Servers {
         }),
         role: Role::Server,
         samples: false,
-        optional: false,
+        without: None,
     };
     let Loads { sinks, loads } = loads(plan, ping.ipv6);
     let probe = PingJob {
@@ -107,7 +107,7 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan) -> Servers {
             job: Job::Ping(Box::new(probe)),
             role: Role::Measurement,
             samples: true,
-            optional: false,
+            without: None,
         },
         // A ping waits for its replies itself.
         settle: Nanos::ZERO,
@@ -138,21 +138,21 @@ fn loads(plan: &Plan, ipv6: bool) -> Loads {
         },
         role: Role::Server,
         samples: false,
-        optional: false,
+        without: None,
     });
     let burners = load.cpu.iter().map(|cpu| Planned {
         node: cpu.on.clone(),
         job: Job::Cpu(CpuJob { level: cpu.level, cpus: cpu.cpus.clone(), duration: None }),
         role: Role::Load,
         samples: false,
-        optional: false,
+        without: None,
     });
     let sources = traffic.iter().map(|traffic| Planned {
         node: traffic.from.clone(),
         job: source(plan, traffic, ipv6),
         role: Role::Load,
         samples: false,
-        optional: false,
+        without: None,
     });
     Loads { sinks: sinks.collect(), loads: burners.chain(sources).collect() }
 }

@@ -38,12 +38,14 @@ impl Runner<'_> {
         for (job, planned) in &outcome.pulled {
             match incoming.remove(job).map(Incoming::finish).transpose()?.flatten() {
                 Some(segment) => segments.push((planned, segment)),
-                None if planned.optional => outcome.refused.push(format!(
-                    "{} on {}: {DAMAGED}",
-                    planned.job.name(),
-                    planned.node
-                )),
-                None => failure = failure.or(Some(DAMAGED.into())),
+                None => match planned.without {
+                    Some(without) => outcome.refused.push(format!(
+                        "{} on {}: {DAMAGED}; {without}",
+                        planned.job.name(),
+                        planned.node
+                    )),
+                    None => failure = failure.or(Some(DAMAGED.into())),
+                },
             }
         }
         let mut ingested = None;
@@ -173,10 +175,8 @@ impl Runner<'_> {
                 planned.job.name(),
                 planned.node
             );
-            if !planned.optional {
-                return Ok((None, Some(why)));
-            }
-            refused.push(why);
+            let Some(without) = planned.without else { return Ok((None, Some(why))) };
+            refused.push(format!("{why}; {without}"));
         }
         let told = || outcome.told.iter().filter(|(role, ..)| *role != Role::Load);
         let mut join = join.without_first(flow.warm_up as usize);

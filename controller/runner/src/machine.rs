@@ -156,14 +156,16 @@ impl Machine {
                 self.waiting.remove(&job);
                 let clearing = self.step == Step::Clearing;
                 let why = format!("{} on {node} ended by itself", planned.job.name());
-                let optional = planned.optional;
+                let without = planned.without;
                 if !clearing {
                     self.outcome.told.push((planned.role, node.to_owned(), *summary));
                     self.kept.extend(planned.samples.then_some((job, planned)));
                 }
-                match (ended_early, optional) {
-                    (true, false) => return self.give_up(why, now),
-                    (true, true) => self.outcome.refused.push(why),
+                match (ended_early, without) {
+                    (true, None) => return self.give_up(why, now),
+                    (true, Some(without)) => {
+                        self.outcome.refused.push(format!("{why}; {without}"));
+                    }
                     (false, _) => {}
                 }
             }
@@ -179,13 +181,13 @@ impl Machine {
                     && !matches!(self.step, Step::GivingUp | Step::Clearing)
                 {
                     let why = format!("{what} on {node}: {reason}");
-                    if !planned.optional {
+                    let Some(without) = planned.without else {
                         self.outcome.unsupported |= unsupported
                             && self.outcome.failure.is_none()
                             && Some(job) == self.measurement;
                         return self.give_up(why, now);
-                    }
-                    self.outcome.refused.push(why);
+                    };
+                    self.outcome.refused.push(format!("{why}; {without}"));
                 }
             }
             Event::Pulled { job, .. } | Event::Alive { job } => {

@@ -308,12 +308,22 @@ fn a_trace_that_is_refused_costs_its_figures_and_a_warning_and_not_the_trial() {
     let way = &store.told(&trials[1]).unwrap()[0].2;
     assert_eq!(way.metrics["node_delay_ns"].p50, Some(320));
     assert!(!way.metrics.contains_key("node_delay_netfilter_ns"));
-    let warning = "went on without trace on n2: eBPF needs root";
-    assert!(way.trust.warnings.iter().any(|text| text == warning), "{:?}", way.trust.warnings);
+    let warning = |lacks: &str| {
+        let text = "went on without trace on n2: eBPF needs root; not known therefore: ";
+        format!("{text}{lacks}")
+    };
+    let warned = |warnings: &[String], lacks: &str| {
+        assert!(warnings.iter().any(|text| text.starts_with(&warning(lacks))), "{warnings:?}");
+    };
+    warned(
+        &way.trust.warnings,
+        "the delay between the kernel's hooks (pre_routing to post_routing",
+    );
     let route = &store.told(&trials[0]).unwrap()[0].2;
     assert_eq!(route.metrics["end_to_end_ns"].p50, Some(560));
     assert!(!route.metrics.contains_key("link_in_ns"));
     assert!(!route.metrics.contains_key("link_delay_ns"), "the node would be in it");
+    warned(&route.trust.warnings, "the node's delay, and that of its links");
     let warns = |text: &String| text.starts_with("n2: no two stamps of one rung");
     assert!(route.trust.warnings.iter().any(warns), "{:?}", route.trust.warnings);
 }

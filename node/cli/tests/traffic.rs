@@ -58,6 +58,15 @@ fn sink(more: &[&str]) -> (Server, String) {
     (Server::ready(command, "listening on", 1), url)
 }
 
+/// A relay of `mode` in front of `to`, with its URL.
+fn relay(to: &str, mode: &[&str]) -> (Server, String) {
+    let listen = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let mut relay = Command::new(DWELL);
+    relay.args(["relay", "--listen", &listen, "--to", to, "--json", "--mode"]).args(mode);
+    relay.env("DWELL_KEY", "000102030405060708090a0b0c0d0e0f");
+    (Server::ready(relay, "relaying", 1), listen)
+}
+
 /// The figures that an iperf server prints: jitter in ms, lost, total.
 fn printed(text: &str) -> Vec<(f64, u64, u64)> {
     let row = |line: &str| {
@@ -172,9 +181,13 @@ fn the_real_server_counts_our_traffic_as_we_do() {
     if !has_iperf(TEST) {
         return;
     }
-    for size in ["1000B", "100B", "60B", "20B"] {
+    for (size, relayed) in
+        [("1000B", false), ("100B", false), ("60B", false), ("20B", false), ("1000B", true)]
+    {
         let server = Iperf::serve(&[]);
         let url = format!("udp://127.0.0.1:{}", server.port);
+        let relay = relayed.then(|| relay(&url, &["translate"]));
+        let url = relay.as_ref().map_or(url, |(_, listen)| listen.clone());
         let traffic = ["load", "traffic", &url, "--rate", "1000pps", "--count", "200", "--json"];
         let result = json(&dwell(&[&traffic[..], &["--size", size, "--header", "iperf"]].concat()));
         let text = server.stop();
@@ -186,6 +199,9 @@ fn the_real_server_counts_our_traffic_as_we_do() {
         assert!((value("server_jitter_ns") / 1e6 - jitter).abs() <= 0.001_001, "{size}: {text}");
         assert_eq!(result["packets"]["received"], 200);
         assert!(!text.contains("out-of-order"), "{size}: {text}");
+        let passed =
+            relay.map(|(relay, _)| json(&relay.stop())["values"]["relayed_forward"].clone());
+        assert!(passed.is_none_or(|passed| passed.as_u64() >= Some(200)), "through the relay");
     }
 }
 
@@ -195,15 +211,18 @@ fn the_real_client_prints_our_figures_as_the_servers_report() {
     if !has_iperf(TEST) {
         return;
     }
-    for options in [
-        &["-e", "-b", "500pps", "-l", "1000"][..],
-        &["-e", "-b", "500pps", "-l", "100"],
-        &["-e", "-b", "500pps", "-l", "60"],
-        &["-C", "-b", "500pps", "-l", "300"],
-        &["-e", "--trip-times", "-b", "500pps", "-l", "300"],
-        &["-e", "--isochronous=100:500k,0", "-l", "300"],
+    for (options, relayed) in [
+        (&["-e", "-b", "500pps", "-l", "1000"][..], false),
+        (&["-e", "-b", "500pps", "-l", "1000"], true),
+        (&["-e", "-b", "500pps", "-l", "100"], false),
+        (&["-e", "-b", "500pps", "-l", "60"], false),
+        (&["-C", "-b", "500pps", "-l", "300"], false),
+        (&["-e", "--trip-times", "-b", "500pps", "-l", "300"], false),
+        (&["-e", "--isochronous=100:500k,0", "-l", "300"], false),
     ] {
         let (sink, url) = sink(&[]);
+        let relay = relayed.then(|| relay(&url, &["translate"]));
+        let url = relay.as_ref().map_or(url, |(_, listen)| listen.clone());
         let (_, port) = url.rsplit_once(':').unwrap();
         let client = ["-c", "127.0.0.1", "-u", "-p", port, "-t", "0.4"];
         let output = Command::new("iperf").args(client).args(options).output().unwrap();
@@ -330,11 +349,7 @@ fn what_finds_no_room_at_the_sink_is_told_apart_from_what_the_network_lost() {
 fn behind_a_relay_that_enciphers_all_but_12_bytes_every_packet_has_its_id() {
     let (left, came) = (TemporaryFile::named("left-12"), TemporaryFile::named("came-12"));
     let (sink, to) = sink(&["--samples", came.path()]);
-    let listen = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
-    let mut relay = Command::new(DWELL);
-    relay.args(["relay", "--listen", &listen, "--to", &to, "--mode", "encrypt", "--clear", "12"]);
-    relay.arg("--json").env("DWELL_KEY", "000102030405060708090a0b0c0d0e0f");
-    let relay = Server::ready(relay, "relaying", 1);
+    let (relay, listen) = relay(&to, &["encrypt", "--clear", "12"]);
     let traffic = ["load", "traffic", &listen, "--rate", "500pps", "--count", "100", "--json"];
     let more = ["--size", "400B", "--header", "iperf", "--samples", left.path()];
     assert!(dwell(&[&traffic[..], &more].concat()).status.success());

@@ -9,6 +9,13 @@ use dwell_units::{Nanos, Rate};
 
 use super::{Loads, Planned, Servers, everywhere, loads, place};
 
+/// What is not known of a node where the kernel routes, without the stamps of its hooks.
+const AT_A_ROUTER: &str = "not known therefore: the node's delay, and that of its links";
+
+/// The same where a program relays.
+const BESIDE_A_PROGRAM: &str = "not known therefore: the delay between the kernel's hooks (pre_routing to \
+                                post_routing, rx_driver to tx_tcx); stamps of sockets stand";
+
 pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
     let port = flow.port;
     let listen = format!("udp://{}:{port}", everywhere(flow.ipv6));
@@ -17,7 +24,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
         job,
         role: Role::Server,
         samples: true,
-        optional: false,
+        without: None,
     };
     let receiver = SinkJob {
         urls: vec![listen.clone()],
@@ -43,6 +50,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
         sinks.push(kept(&relay.on, Job::Relay(Box::new(job))));
     }
     let traced = plan.traced();
+    let without = if program.is_some() { BESIDE_A_PROGRAM } else { AT_A_ROUTER };
     let traces = traced.on.iter().map(|node| {
         let job = TraceJob {
             flow: format!("udp port {port}"),
@@ -51,7 +59,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
             interfaces: Vec::new(),
             duration: None,
         };
-        Planned { optional: true, ..kept(node, Job::Trace(job)) }
+        Planned { without: Some(without), ..kept(node, Job::Trace(job)) }
     });
     sinks.extend(traces);
     let Loads { sinks: more, loads } = loads(plan, flow.ipv6);
@@ -131,7 +139,7 @@ mod tests {
         let needed = needed("route");
         let names: Vec<_> = needed.sinks.iter().map(|one| one.job.name()).collect();
         assert_eq!((names.as_slice(), to(&needed)), (&["load sink", "trace"][..], "udp://n3:5001"));
-        assert!(needed.sinks[1].optional && !needed.sinks[0].optional);
+        assert_eq!([needed.sinks[0].without, needed.sinks[1].without], [None, Some(AT_A_ROUTER)]);
         let Job::Traffic(sender) = &needed.measurement.job else { panic!("a sender") };
         assert!(!sender.unreported, "the receiver's report comes back as it is");
     }

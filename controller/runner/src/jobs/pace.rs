@@ -18,7 +18,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan) -> Servers {
         role: Role::Server,
         // It tells the sender, whose samples have its stamps.
         samples: false,
-        optional: false,
+        without: None,
     };
     let Loads { sinks: counting, loads } = loads(plan, pace.ipv6);
     let mut sinks = if pace.sink { vec![sink] } else { Vec::new() };
@@ -52,7 +52,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan) -> Servers {
             job: Job::Pace(Box::new(sender)),
             role: Role::Measurement,
             samples: true,
-            optional: false,
+            without: None,
         },
         // The sender asks the sink itself.
         settle: Nanos::ZERO,

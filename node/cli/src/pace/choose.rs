@@ -42,8 +42,7 @@ const PAIRS: u32 = 8;
 const PAIR_GAP: Nanos = Nanos::from_millis(10);
 
 /// The engine that is taken of those that no other beats: what asks less of the machine and is told of by
-/// stamps that are nearer. Where a processor that sleeps has lost what a packet's way needs, as between
-/// packets that are a millisecond apart, spinning wins by its figures.
+/// stamps that are nearer.
 const PREFERENCE: [PaceEngine; 8] = [
     PaceEngine::SleepSpin,
     PaceEngine::Spin,
@@ -54,6 +53,10 @@ const PREFERENCE: [PaceEngine; 8] = [
     PaceEngine::Txtime,
     PaceEngine::Xsk,
 ];
+
+/// Where no train takes longer, spinning comes first: a processor that slept has lost what a packet's way needs,
+/// which a few short trains do not always tell.
+const SPUN: Nanos = Nanos::from_secs(1);
 
 /// An engine is better than another in a turn if its figure is smaller by more than this share and so many
 /// nanoseconds, and it is better if it is so in more than so many of the turns that they have had one after
@@ -104,7 +107,8 @@ pub(super) fn best(
     let mut left_out = Vec::new();
     // Where one has no stamps but the sink's, all are compared by those.
     let mut sink = None;
-    for engine in PREFERENCE {
+    let preference = preference(train_time(&plan.departures) <= SPUN);
+    for engine in preference {
         let name = engine.name();
         // All are open at the same time: for trains as short as those.
         let longest = longest(&departures) + leads;
@@ -164,7 +168,7 @@ pub(super) fn best(
         engines::open(engine, job, plan, flow, plan.longest())
             .map_err(|why| Failure::unsupported(format!("no engine works here: {why}")))
     };
-    let Some(engine) = chosen(&figures) else {
+    let Some(engine) = chosen(&figures, &preference) else {
         // Nothing can be compared without stamps.
         let sender = open(PaceEngine::SleepSpin)?;
         let why = format!("no engine's departures are stamped: {said}");
@@ -210,11 +214,20 @@ fn figure_of(turns: &[Figure], pairs: bool) -> Option<Figure> {
 /// The figures of an engine's turns, in order.
 type Figures = (PaceEngine, Vec<Option<Figure>>);
 
-/// The first by [`PREFERENCE`] that no other beats; of engines that all are beaten, the one with the best
+/// See [`PREFERENCE`] and [`SPUN`].
+fn preference(spins: bool) -> [PaceEngine; 8] {
+    let mut preference = PREFERENCE;
+    if spins {
+        preference.swap(0, 1);
+    }
+    preference
+}
+
+/// The first by preference that no other beats; of engines that all are beaten, the one with the best
 /// single turn.
-fn chosen(figures: &[Figures]) -> Option<PaceEngine> {
+fn chosen(figures: &[Figures], preference: &[PaceEngine]) -> Option<PaceEngine> {
     let preferred =
-        PREFERENCE.iter().filter_map(|e| figures.iter().find(|(engine, _)| engine == e));
+        preference.iter().filter_map(|e| figures.iter().find(|(engine, _)| engine == e));
     let mut preferred = preferred.filter(|own| !figures.iter().any(|other| beats(other, own)));
     let best = |(_, turns): &&Figures| {
         let tails = turns.iter().flatten().map(|turn| turn.tail);
@@ -379,9 +392,15 @@ mod tests {
         };
         let spin = of(Spin, 100.0, [5_000.0, 400.0, 5_000.0, 600.0]);
         let sleeping = of(SleepSpin, 300.0, [500.0, 5_000.0, 700.0, 5_000.0]);
-        assert_eq!(chosen(&[sleeping, spin.clone()]), Some(Spin));
+        assert_eq!(chosen(&[sleeping, spin.clone()], &PREFERENCE), Some(Spin));
         let sleeping = of(SleepSpin, 300.0, [300.0; 4]);
-        assert_eq!(chosen(&[sleeping, spin]), Some(SleepSpin), "each is better by one of them");
+        assert_eq!(
+            chosen(&[sleeping, spin.clone()], &PREFERENCE),
+            Some(SleepSpin),
+            "each is better by one of them"
+        );
+        let same = of(SleepSpin, 100.0, [500.0; 4]);
+        assert_eq!(chosen(&[same, spin], &preference(true)), Some(Spin));
     }
 
     #[test]
@@ -389,7 +408,7 @@ mod tests {
         use PaceEngine::{Gso, PacketRing, Sendmmsg, SleepSpin, Spin};
         let of = |figures: &[(PaceEngine, [f64; 4])]| {
             let some = |(engine, turns): &(_, [f64; 4])| (*engine, turns.map(both).to_vec());
-            chosen(&figures.iter().map(some).collect::<Vec<_>>())
+            chosen(&figures.iter().map(some).collect::<Vec<_>>(), &PREFERENCE)
         };
         // Better in three of four turns, and in all but by too little.
         let by_chance = (Spin, [300.0, 300.0, 300.0, 900.0]);
@@ -403,7 +422,7 @@ mod tests {
         let (a, b, c) = ([100.0, 900.0, 500.0], [500.0, 100.0, 900.0], [900.0, 500.0, 90.0]);
         let round =
             [(Spin, a), (Sendmmsg, b), (Gso, c)].map(|(e, turns)| (e, turns.map(both).to_vec()));
-        assert!(chosen(&round).is_some());
+        assert!(chosen(&round, &PREFERENCE).is_some());
         assert_eq!(of(&[]), None);
     }
 
@@ -415,9 +434,9 @@ mod tests {
             (engine, turns.iter().map(|turn| turn.and_then(both)).collect::<Vec<_>>())
         };
         let both = [of(PaceEngine::Spin, &spin), of(PaceEngine::PacketRing, &ring)];
-        assert_eq!(chosen(&both), Some(PaceEngine::PacketRing));
+        assert_eq!(chosen(&both, &PREFERENCE), Some(PaceEngine::PacketRing));
         let few = [of(PaceEngine::Spin, &spin[..3]), of(PaceEngine::PacketRing, &ring[..3])];
-        assert_eq!(chosen(&few), Some(PaceEngine::Spin), "one turn is chance");
+        assert_eq!(chosen(&few, &PREFERENCE), Some(PaceEngine::Spin), "one turn is chance");
     }
 
     #[test]
