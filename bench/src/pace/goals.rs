@@ -79,7 +79,7 @@ pub(super) struct Verdict {
 pub(super) enum Outcome {
     Reached,
     Missed,
-    /// Above it in the worst cell, and shown to be above it in none, nor in the middle of all.
+    /// Above it in the worst cell, and shown to be above it in none, nor in more of them than by chance.
     CannotTell,
 }
 
@@ -146,7 +146,7 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         let shown: Option<Vec<f64>> = slow().map(|cell| measured.exceeds(name, cell, of)).collect();
         let known: Vec<f64> = ratios.iter().filter_map(|(ratio, _)| *ratio).collect();
         let found = worst(ratios.iter().map(|(ratio, cell)| (cell.name(), *ratio)));
-        told_apart(verdict(Part::Trains, goal, found, limit), median(&known), shown)
+        told_apart(verdict(Part::Trains, goal, found, limit), &known, shown)
     };
     // Where no peer kept the rate, none was better.
     let with_peers = slow().filter_map(|cell| match dwell(cell, median_error) {
@@ -232,16 +232,28 @@ fn verdict(part: Part, goal: &'static str, found: Option<(f64, String)>, limit: 
 }
 
 /// A verdict of cells in which two are nearly the same: above the limit if one cell is shown to be, or if
-/// the cells in the `middle` are.
-fn told_apart(verdict: Verdict, middle: Option<f64>, shown: Option<Vec<f64>>) -> Verdict {
+/// more of them are than chance puts there.
+fn told_apart(verdict: Verdict, cells: &[f64], shown: Option<Vec<f64>>) -> Verdict {
     let shown = shown.and_then(|shown| shown.into_iter().max_by(f64::total_cmp));
-    let below = |value: Option<f64>| value.is_some_and(|value| value <= verdict.limit);
+    let above = cells.iter().filter(|value| **value > verdict.limit).count();
     let open = verdict.outcome == Outcome::Missed && verdict.value.is_some();
-    let outcome = match open && below(middle) && below(shown) {
+    let none_shown = shown.is_some_and(|shown| shown <= verdict.limit);
+    let outcome = match open && none_shown && !mostly(above, cells.len()) {
         true => Outcome::CannotTell,
         false => verdict.outcome,
     };
     Verdict { outcome, shown, ..verdict }
+}
+
+/// Whether so many of `n` are too many for chance that puts each to either side alike (sign test,
+/// one-sided, 5 %).
+fn mostly(many: usize, n: usize) -> bool {
+    let (mut ways, mut tail) = (1.0, 0.0);
+    for k in 0..=n {
+        tail += if k >= many { ways } else { 0.0 };
+        ways *= (n - k) as f64 / (k + 1) as f64;
+    }
+    tail / 2_f64.powi(n as i32) < 0.05
 }
 
 /// The middle of `values`; of an even number, the lower of the two.
@@ -312,6 +324,12 @@ mod tests {
         // All of them a little, of which each by itself may be chance.
         measured.streams.insert(JUDGED, all(70.0).collect());
         assert_eq!(verdict_of(&measured, goal).outcome, Outcome::Missed);
+    }
+
+    #[test]
+    fn twelve_of_fifteen_are_more_than_chance() {
+        assert_eq!([11, 12, 15].map(|many| mostly(many, 15)), [false, true, true]);
+        assert!(!mostly(0, 0));
     }
 
     #[test]

@@ -108,6 +108,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     }
     outcome?;
+    for open in verdicts.iter().filter(|verdict| verdict.outcome == Outcome::CannotTell) {
+        eprintln!("cannot be told from the limit: {}", open.goal);
+    }
     let missed = verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Missed);
     let missed: Vec<&str> = missed.map(|verdict| verdict.goal).collect();
     if missed.is_empty() {

@@ -41,7 +41,7 @@ const COMPARED_PPS: u64 = 100_000;
 const KEPT: f64 = 0.001;
 
 /// What is nearly the same and compared narrowly has so many turns for one of the others.
-const TIMES: usize = 3;
+const TIMES: u64 = 3;
 
 /// Rates that are tried: from 20,000 per second, each an eighth above the one before.
 const RATES: i32 = 34;
@@ -180,8 +180,11 @@ fn compare_delays(
     for (size, contestants) in [(MEDIUM, &DELAYED[..]), (LARGE, &ENCIPHERED[..])] {
         let trip = |of| arena.round_trip(of, size, args.count, interrupt);
         let mut before = trip(&DIRECT)?.rtt_ns;
-        let narrow = || turned(contestants, turn).filter(|one| NARROW.contains(&one.name));
-        let all = turned(contestants, turn).chain((1..TIMES).flat_map(|_| narrow()));
+        let narrow: Vec<Contestant> =
+            contestants.iter().filter(|one| NARROW.contains(&one.name)).copied().collect();
+        let again =
+            |time| if narrow.is_empty() { None } else { Some(turned(&narrow, turn + time)) };
+        let all = turned(contestants, turn).chain((1..TIMES).filter_map(again).flatten());
         for contestant in all.filter(|one| args.compares(one)) {
             let Trip { rtt_ns, processing_ns } = trip(contestant)?;
             let after = trip(&DIRECT)?.rtt_ns;

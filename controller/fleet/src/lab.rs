@@ -18,6 +18,9 @@ use crate::{Fleet, FromNode, LinkMade, Routes};
 /// Times that a lab of our name is found in the way and taken down: a dead runner leaves one.
 const LEFTOVERS: usize = 3;
 
+/// What tells which labs there are.
+const LIST: &[&str] = &["lab", "list", "--json"];
+
 /// SIGINT, everywhere on Linux.
 const INTERRUPT: i32 = 2;
 
@@ -67,14 +70,22 @@ impl LabFleet {
 
     /// What `dwell lab list --json` prints.
     fn list(&self) -> Result<serde_json::Value, FleetError> {
-        let list = self.dwell(&["lab", "list", "--json"])?;
+        let list = self.dwell(LIST)?;
         Ok(serde_json::from_slice(&list.stdout).unwrap_or_default())
     }
 
     fn is_there(&self) -> Result<bool, FleetError> {
-        let list = self.list()?;
-        let labs = list["labs"].as_array();
-        Ok(labs.is_some_and(|labs| labs.iter().any(|lab| lab["name"] == self.name.as_str())))
+        const WHAT: &str = "list the labs";
+        let output = self.dwell(LIST)?;
+        succeeded(WHAT, &output)?;
+        let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let unreadable = || FleetError::Lab {
+            what: WHAT,
+            said: "what it prints cannot be read".into(),
+            code: output.status.code(),
+        };
+        let labs = list["labs"].as_array().ok_or_else(unreadable)?;
+        Ok(labs.iter().any(|lab| lab["name"] == self.name.as_str()))
     }
 
     /// Makes the lab. What a dead runner began to make may be finished only now, under the name that
@@ -302,6 +313,13 @@ mod tests {
         let stays = gone.replace("touch $log; ", "");
         let error = fleet_of(&dir, &stays).clear().unwrap_err();
         assert_eq!(error.to_string(), "take the lab down: there is no lab 'x'");
+        // Where nobody can tell, it is not said to be gone.
+        let dir = tempfile::tempdir().unwrap();
+        let dumb = "[ -e $log ] && exit 1\ncase $2 in\n\
+            list) echo '{\"labs\":[{\"name\":\"x\"}]}' ;;\n\
+            down) touch $log; echo busy >&2; exit 1 ;;\nesac\n";
+        let error = fleet_of(&dir, dumb).clear().unwrap_err();
+        assert!(error.to_string().starts_with("list the labs"), "{error}");
     }
 
     #[test]

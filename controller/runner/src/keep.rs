@@ -175,8 +175,10 @@ impl Runner<'_> {
                 planned.job.name(),
                 planned.node
             );
-            let Some(without) = planned.without else { return Ok((None, Some(why))) };
-            refused.push(format!("{why}; {without}"));
+            if planned.without.is_none() {
+                return Ok((None, Some(why)));
+            }
+            refused.push(why);
         }
         let told = || outcome.told.iter().filter(|(role, ..)| *role != Role::Load);
         let mut join = join.without_first(flow.warm_up as usize);

@@ -163,9 +163,8 @@ impl Machine {
                 }
                 match (ended_early, without) {
                     (true, None) => return self.give_up(why, now),
-                    (true, Some(without)) => {
-                        self.outcome.refused.push(format!("{why}; {without}"));
-                    }
+                    // What it saw until then is known.
+                    (true, Some(_)) => self.outcome.refused.push(why),
                     (false, _) => {}
                 }
             }

@@ -24,8 +24,11 @@ use super::plan::{Plan, longest, train_time};
 use super::recorder::Source;
 use crate::Failure;
 
+/// No engine beats another by fewer turns than that: of three, it takes chance little to win all.
+const TELLING: usize = 4;
+
 /// Every engine has at least so many turns, and more while all of it stays below [`BUDGET`].
-const LEAST_ROUNDS: usize = 3;
+const LEAST_ROUNDS: usize = 4;
 const MOST_ROUNDS: usize = 15;
 
 /// See [`LEAST_ROUNDS`].
@@ -253,7 +256,7 @@ fn is_better((_, own): &Figures, (_, other): &Figures, part: fn(&Figure) -> f64)
         .filter_map(|(own, other)| Some((part(own.as_ref()?), part(other.as_ref()?))))
         .collect();
     let won = both.iter().filter(|(own, other)| own * (1.0 + SHARE) + NEAR < *other).count();
-    both.len() >= LEAST_ROUNDS && won as f64 > MOSTLY * both.len() as f64
+    both.len() >= TELLING && won as f64 > MOSTLY * both.len() as f64
 }
 
 /// The pattern with one train of fewer packets, or with fewer pairs.
@@ -428,8 +431,8 @@ mod tests {
 
     #[test]
     fn turns_without_a_figure_are_not_compared() {
-        let spin = [Some(500.0), None, Some(500.0), Some(500.0), Some(500.0)];
-        let ring = [Some(100.0), Some(1.0), None, Some(100.0), Some(100.0)];
+        let spin = [Some(500.0), None, Some(500.0), Some(500.0), Some(500.0), Some(500.0)];
+        let ring = [Some(100.0), Some(1.0), None, Some(100.0), Some(100.0), Some(100.0)];
         let of = |engine, turns: &[Option<f64>]| {
             (engine, turns.iter().map(|turn| turn.and_then(both)).collect::<Vec<_>>())
         };

@@ -58,9 +58,6 @@ const FULL: u64 = 64;
 /// Where answers are not there at once, that is looked at again after more and more packets, up to so many.
 const UNASKED: u64 = 64;
 
-/// Times that the listener is asked, at most, for what a client sent before it had a socket of its own.
-const QUEUED: usize = 1 << 12;
-
 /// Flows that are forgotten in one tick.
 const EXPIRED: usize = 256;
 
@@ -107,6 +104,10 @@ pub(super) struct Relay<'a> {
     few: Vec<Socket>,
     /// A flow whose client gets a socket of its own, once its first packet was sent on.
     fresh: Option<FlowId>,
+    /// One whose client has it, and may have something at the listener still, which goes first.
+    behind: Option<FlowId>,
+    /// The one whose client has it.
+    owner: Option<FlowId>,
     /// Who sent the last packet: the next one is often of the same client.
     last: Option<(SocketAddr, FlowId)>,
     works: [Work; 2],
@@ -168,6 +169,8 @@ impl<'a> Relay<'a> {
             flows: Flows::new(plan.flows as usize, plan.idle),
             few: Vec::with_capacity(FEW + 1),
             fresh: None,
+            behind: None,
+            owner: None,
             last: None,
             works,
             departures: Departures::new(),
@@ -244,7 +247,8 @@ impl<'a> Relay<'a> {
             self.drain_all();
         }
         if came || !self.prepare() {
-            self.look_at_the_clock();
+            self.now = monotonic();
+            self.upkeep();
         }
         if !came {
             self.keep_warm();
@@ -262,9 +266,9 @@ impl<'a> Relay<'a> {
 
     /// Waits for something to happen, and takes the packets of sockets that have some.
     fn turn(&mut self, burst: usize, take: &mut Take<'a, '_>) -> io::Result<()> {
-        let wait = if self.prepare() || self.busy { Wait::No } else { Wait::Forever };
-        let ready = self.poller.wait(wait)?;
-        self.look_at_the_clock();
+        let waits = !self.prepare() && !self.busy && self.behind.is_none();
+        let ready = self.poller.wait(if waits { Wait::Forever } else { Wait::No })?;
+        self.now = monotonic();
         for n in 0..ready {
             let ready = self.poller.ready(n);
             let socket = Socket::of(ready.token);
@@ -279,7 +283,10 @@ impl<'a> Relay<'a> {
                 take(self, socket)?;
             }
         }
-        self.settle_the_fresh(take)
+        self.settle_the_fresh(take)?;
+        // After the packets: a flow of which one just came does not expire.
+        self.upkeep();
+        Ok(())
     }
 
     /// Takes what a socket has, up to `burst` times. Of one that had something the last time too, there may
@@ -493,6 +500,12 @@ impl<'a> Relay<'a> {
     }
 
     fn admit(&mut self, peer: Peer) -> Option<FlowId> {
+        if self.flows.len() >= self.plan.flows as usize
+            && let Some(owner) = self.owner
+        {
+            // What lies in its own socket would go with it: others make room.
+            self.flows.touch(owner, self.now);
+        }
         let mut opened = UdpEnd::connect(self.plan.to, self.out);
         if opened.as_ref().is_err_and(is_short)
             && let Some(gone) = self.flows.evict()
@@ -531,30 +544,42 @@ impl<'a> Relay<'a> {
         }
         self.teller.tell(News::Flow(news));
         self.note_few();
-        // Where one has to make room for the next, it would take what lies in its own socket with it.
         let alone = self.flows.len() == 1 && self.plan.flows > 1;
         self.fresh = (alone && !self.holds(HoldAt::Socket)).then_some(id);
         Some(id)
     }
 
-    /// Gives a client that came a moment ago, and is the only one, a socket of its own.
+    /// Gives a client that came a moment ago, and is the only one, a socket of its own. What it sent before
+    /// lies at the listener and goes first: until that is empty, nothing is taken from its own.
     fn settle_the_fresh(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
-        let Some(id) = self.fresh.take() else { return Ok(()) };
-        let Some(flow) = self.flows.find(id) else { return Ok(()) };
-        // Without one, the listener serves it as before.
-        let Ok(own) = UdpEnd::own(&self.listener, &flow.peer, self.near) else { return Ok(()) };
-        if self.poller.add(&own, Socket::Own(id).token()).is_err() {
-            return Ok(());
+        if let Some(id) = self.fresh.take()
+            && let Some(flow) = self.flows.find(id)
+        {
+            // Without one, the listener serves it as before.
+            flow.own = UdpEnd::own(&self.listener, &flow.peer, self.near).ok();
+            self.behind = flow.own.is_some().then_some(id);
+            self.owner = self.behind;
         }
-        flow.own = Some(own);
-        self.note_few();
-        // What it sent before lies at the listener, and goes first.
-        for _ in 0..QUEUED {
+        let Some(id) = self.behind else { return Ok(()) };
+        for _ in 0..BURST {
             if !take(self, Socket::Listener)? {
+                self.behind = None;
+                self.hear(id);
                 break;
             }
         }
         Ok(())
+    }
+
+    /// From now on takes what comes to a client's own socket.
+    fn hear(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.find(id) else { return };
+        let Some(own) = &flow.own else { return };
+        if self.poller.add(own, Socket::Own(id).token()).is_err() {
+            flow.own = None;
+            return;
+        }
+        self.note_few();
     }
 
     fn forget(&mut self, flow: Flow) {
@@ -566,7 +591,8 @@ impl<'a> Relay<'a> {
         self.few.clear();
         if self.flows.len() <= FEW {
             for (id, flow) in self.flows.iter_mut() {
-                self.few.extend(flow.own.is_some().then_some(Socket::Own(id)));
+                let is_heard = flow.own.is_some() && self.behind != Some(id);
+                self.few.extend(is_heard.then_some(Socket::Own(id)));
                 self.few.push(Socket::Out(id));
             }
         }
@@ -615,9 +641,8 @@ impl<'a> Relay<'a> {
         self.works.iter_mut().any(Work::prepare)
     }
 
-    /// What is due from time to time.
-    fn look_at_the_clock(&mut self) {
-        self.now = monotonic();
+    /// Does what is due from time to time.
+    fn upkeep(&mut self) {
         if self.now < self.tick {
             return;
         }

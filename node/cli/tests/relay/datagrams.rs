@@ -236,6 +236,69 @@ fn a_flood_of_clients_is_bounded_and_whoever_comes_last_is_served() {
     assert_eq!((value(&summary, "flows"), value(&summary, "flows_evicted")), (100, 92));
 }
 
+/// The clients that a UDP port of ours is connected to, as the kernel has them (/proc/net/udp).
+fn connected_to(listen: &str) -> Vec<u16> {
+    let (_, port) = listen.rsplit_once(':').unwrap();
+    let local = format!("0300007F:{:04X}", port.parse::<u16>().unwrap());
+    let table = std::fs::read_to_string("/proc/net/udp").unwrap();
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let of_port = rows.filter(|row| row.get(1) == Some(&local.as_str()));
+    let remote = |row: Vec<&str>| u16::from_str_radix(row[2].rsplit_once(':')?.1, 16).ok();
+    of_port.filter_map(remote).filter(|port| *port > 0).collect()
+}
+
+#[test]
+fn a_client_that_came_alone_has_a_socket_of_its_own_and_loses_nothing_to_who_comes_later() {
+    let _machine = beside_others();
+    let far = socket();
+    let relay = Relay::to_socket(&far, &["--flows", "2"]);
+    let (first, second, third) = (socket(), socket(), socket());
+    let round_trip = |client: &UdpSocket, text: &[u8]| {
+        client.send_to(text, &relay.listen).unwrap();
+        let (message, from) = receive(&far);
+        assert_eq!(message, text);
+        far.send_to(text, from).unwrap();
+        assert_eq!(receive(client).1.to_string(), relay.listen);
+    };
+    round_trip(&first, b"alone");
+    let port = first.local_addr().unwrap().port();
+    let start = Instant::now();
+    while connected_to(&relay.listen) != [port] {
+        assert!(start.elapsed() < PATIENCE, "{:?}", connected_to(&relay.listen));
+    }
+    // There is room for two.
+    for _ in 0..10 {
+        (0..3).for_each(|_| assert_eq!(first.send_to(b"first", &relay.listen).unwrap(), 5));
+        round_trip_of_others(&relay, &far, [&second, &third], 3);
+    }
+    round_trip(&first, b"still");
+    let summary = relay.end();
+    let came: u64 = 1 + 10 * (3 + 2) + 1;
+    assert_eq!(value(&summary, "relayed_forward"), came, "{summary}");
+    assert!(value(&summary, "flows_evicted") >= 9, "{summary}");
+}
+
+/// Each of these clients sends one packet, while `waiting` others are on their way.
+fn round_trip_of_others(relay: &Relay, far: &UdpSocket, clients: [&UdpSocket; 2], waiting: usize) {
+    clients.iter().for_each(|client| drop(client.send_to(b"other", &relay.listen)));
+    (0..waiting + clients.len()).for_each(|_| drop(receive(far)));
+}
+
+#[test]
+fn a_client_whose_packets_come_just_as_its_flow_expires_loses_none() {
+    let _machine = beside_others();
+    let far = socket();
+    let relay = Relay::to_socket(&far, &["--idle", "100ms"]);
+    let client = socket();
+    for n in 0..20_u8 {
+        client.send_to(&[n], &relay.listen).unwrap();
+        assert_eq!(receive(&far).0, [n]);
+        // Longer than it is remembered, by more and more of a tick.
+        std::thread::sleep(Duration::from_millis(100 + 5 * u64::from(n)));
+    }
+    assert_eq!(value(&relay.end(), "relayed_forward"), 20);
+}
+
 #[test]
 fn an_idle_client_is_forgotten_and_welcome_again() {
     let _machine = beside_others();
