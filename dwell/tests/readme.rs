@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::{env, fs};
 
-#[path = "support/stolen.rs"]
+#[path = "../../tests/support/stolen.rs"]
 mod stolen;
 
 const TEST: &str = "the_examples_of_the_readme_work_as_typed";

@@ -17,7 +17,7 @@ mod resume;
 mod rootless;
 mod samples;
 mod schemas;
-#[path = "../support/stolen.rs"]
+#[path = "../../../tests/support/stolen.rs"]
 mod stolen;
 mod upkeep;
 mod verdicts;

@@ -4,4 +4,6 @@
 mod batch;
 mod engines;
 mod fixture;
+#[path = "../../../../tests/support/stolen.rs"]
+mod stolen;
 mod warm;
