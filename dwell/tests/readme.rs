@@ -5,9 +5,6 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::{env, fs};
 
-#[path = "../../tests/support/stolen.rs"]
-mod stolen;
-
 const TEST: &str = "the_examples_of_the_readme_work_as_typed";
 
 #[test]
@@ -21,15 +18,9 @@ fn the_examples_of_the_readme_work_as_typed() {
     }
     let directory = tempfile::tempdir().unwrap();
     for example in &examples {
-        let host = stolen::Host::now();
         let (status, printed) = typed(example, directory.path());
         if !status.success() {
             remove_labs(example);
-            // One of them has a threshold.
-            if let (Some(3), Some(why)) = (status.code(), host.took_too_much()) {
-                println!("SKIP {TEST}: {why}");
-                return;
-            }
             panic!("{status}:\n{example}\n--- it printed:\n{printed}");
         }
     }

@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     for open in verdicts.iter().filter(|verdict| verdict.outcome == Outcome::CannotTell) {
         eprintln!("cannot be told from the limit: {}", open.goal);
     }
-    let missed = verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Missed);
+    let missed = verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Reached);
     let missed: Vec<&str> = missed.map(|verdict| verdict.goal).collect();
     if missed.is_empty() {
         return Ok(Exit::Measured);

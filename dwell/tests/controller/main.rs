@@ -17,7 +17,5 @@ mod resume;
 mod rootless;
 mod samples;
 mod schemas;
-#[path = "../../../tests/support/stolen.rs"]
-mod stolen;
 mod upkeep;
 mod verdicts;

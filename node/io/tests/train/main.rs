@@ -4,6 +4,4 @@
 mod batch;
 mod engines;
 mod fixture;
-#[path = "../../../../tests/support/stolen.rs"]
-mod stolen;
 mod warm;
