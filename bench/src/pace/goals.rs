@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::apart::at_least;
-use super::contestant::{CONTESTANTS, FLOOR, JUDGED, SLEEPER};
+use super::contestant::{CONTESTANTS, FLOOR, JUDGED, SLEEPER, TWIN};
 use super::gaps::Gaps;
 use super::grid::Cell;
 use super::limits::{Found, Place, misplaced};
@@ -83,23 +83,48 @@ pub(super) enum Outcome {
     CannotTell,
 }
 
+/// Which figure of a stream.
+type Figure = fn(&Gaps) -> f64;
+
+/// The rates that everybody can send at.
+fn slow() -> impl Iterator<Item = Cell> {
+    Cell::all().into_iter().filter(|cell| *cell != Cell::FASTEST)
+}
+
 impl Measured {
     /// The median over rounds of a figure of a contestant's streams of a cell.
-    pub(super) fn figure(&self, name: &str, cell: Cell, of: fn(&Gaps) -> f64) -> Option<f64> {
+    pub(super) fn figure(&self, name: &str, cell: Cell, of: Figure) -> Option<f64> {
         let turns = self.streams.get(name)?.get(&cell.name())?;
         median(&turns.iter().flatten().map(of).collect::<Vec<_>>())
     }
 
-    /// By which factor dwell's figure of a cell exceeds another's at least. Streams of one turn are of one
+    /// By which factor one's figure of a cell exceeds another's at least. Streams of one turn are of one
     /// process, so that they are alike: turns count.
-    fn exceeds(&self, name: &str, cell: Cell, of: fn(&Gaps) -> f64) -> Option<f64> {
+    fn exceeds(&self, own: &str, other: &str, cell: Cell, of: Figure) -> Option<f64> {
         let turns = |name: &str| -> Option<Vec<f64>> {
             let turns = self.streams.get(name)?.get(&cell.name())?.iter();
             turns
                 .map(|turn| Some(median(&turn.iter().map(of).collect::<Vec<_>>())?.max(1.0)))
                 .collect()
         };
-        at_least(&turns(JUDGED)?, &turns(name)?)
+        at_least(&turns(own)?, &turns(other)?)
+    }
+
+    /// A goal of somebody's figures beside another's, up to 100 Mbit/s.
+    fn against(
+        &self,
+        goal: &'static str,
+        own: &str,
+        other: &str,
+        of: Figure,
+        limit: f64,
+    ) -> Verdict {
+        let figure = |name: &str, cell| self.figure(name, cell, of);
+        let of_cell = |cell: Cell| (cell.name(), ratio(figure(own, cell), figure(other, cell)));
+        let ratios: Vec<_> = slow().map(of_cell).collect();
+        let shown = slow().map(|cell| self.exceeds(own, other, cell, of)).collect();
+        let known: Vec<f64> = ratios.iter().filter_map(|(_, ratio)| *ratio).collect();
+        told_apart(verdict(Part::Trains, goal, worst(ratios), limit), &known, shown)
     }
 
     /// Whether a contestant kept the rate of a cell.
@@ -137,17 +162,9 @@ impl Measured {
 /// Every goal.
 pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     let all = Cell::all();
-    let slow = || all.iter().copied().filter(|cell| *cell != Cell::FASTEST);
     let fast = || slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
     let dwell = |cell, of| measured.figure(JUDGED, cell, of);
-    let against = |goal, name: &'static str, of: fn(&Gaps) -> f64, limit| {
-        let of_cell = |cell| (ratio(dwell(cell, of), measured.figure(name, cell, of)), cell);
-        let ratios: Vec<_> = slow().map(of_cell).collect();
-        let shown: Option<Vec<f64>> = slow().map(|cell| measured.exceeds(name, cell, of)).collect();
-        let known: Vec<f64> = ratios.iter().filter_map(|(ratio, _)| *ratio).collect();
-        let found = worst(ratios.iter().map(|(ratio, cell)| (cell.name(), *ratio)));
-        told_apart(verdict(Part::Trains, goal, found, limit), &known, shown)
-    };
+    let against = |goal, other, of, limit| measured.against(goal, JUDGED, other, of, limit);
     // Where no peer kept the rate, none was better.
     let with_peers = slow().filter_map(|cell| match dwell(cell, median_error) {
         None => Some((cell.name(), None)),
@@ -174,7 +191,7 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         trains("the same: dwell / best peer that kept the rate", worst(with_peers), 1.0),
         against("the same: dwell / C sleep-spin", SLEEPER, median_error, 1.0),
         trains("median |gap error| at 50 and 100 Mbit/s, us", worst(punctual), PUNCTUAL_NS / 1e3),
-        against("p95 |gap error|: dwell / C spin", FLOOR, |gaps| gaps.p95_ns, 1.2),
+        against("p95 |gap error|: dwell / C spin", FLOOR, p95_error, 1.2),
         trains(
             "1000 Mbit/s: how far off the rate is",
             fastest(dwell(Cell::FASTEST, |gaps| gaps.rate_ratio).map(|r| (r - 1.0).abs())),
@@ -195,8 +212,31 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     ]
 }
 
+/// What the goals that compare senders say of the floor beside itself, and what it reaches of the others:
+/// where it does not, nothing can on this machine, or not be shown to.
+pub(super) fn controls(measured: &Measured) -> Vec<Verdict> {
+    let floor = |cell: Cell| measured.figure(FLOOR, cell, median_error).map(|ns| ns / 1e3);
+    let fast = slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
+    let punctual = worst(fast.map(|cell| (cell.name(), floor(cell))));
+    let again = |goal, of| measured.against(goal, TWIN, FLOOR, of, 1.2);
+    vec![
+        again("median |gap error|: C spin again / C spin", median_error),
+        again("p95 |gap error|: C spin again / C spin", p95_error),
+        verdict(
+            Part::Trains,
+            "median |gap error| of C spin at 50 and 100 Mbit/s, us",
+            punctual,
+            PUNCTUAL_NS / 1e3,
+        ),
+    ]
+}
+
 pub(super) fn median_error(gaps: &Gaps) -> f64 {
     gaps.median_ns
+}
+
+fn p95_error(gaps: &Gaps) -> f64 {
+    gaps.p95_ns
 }
 
 /// `None` when no peer was measured.

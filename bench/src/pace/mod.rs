@@ -24,7 +24,7 @@ use crate::{Interrupt, Lab, Machine};
 use arena::{Arena, PAIRS, Turn};
 use contestant::{CONTESTANTS, Contestant};
 use gaps::{Gaps, pair_gap};
-use goals::{Measured, Outcome, PAIR_SIZES, Part, TWO_SENDS, judge};
+use goals::{Measured, Outcome, PAIR_SIZES, Part, TWO_SENDS, controls, judge};
 use grid::Cell;
 use limits::Experiment;
 
@@ -95,14 +95,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let mut verdicts = judge(&measured);
     verdicts.retain(|verdict| args.measures(verdict.part));
+    let mut controls = controls(&measured);
+    controls.retain(|control| args.measures(control.part));
     if args.json {
         let schema = "dwell.bench-pace/1";
         let goals = &verdicts;
-        let all =
-            json!({"schema": schema, "machine": machine, "measured": measured, "goals": goals});
+        let all = json!({"schema": schema, "machine": machine, "measured": measured, "goals": goals,
+                   "controls": controls});
         println!("{all:#}");
     } else {
-        report::print(&machine, &measured, &verdicts);
+        report::print(&machine, &measured, &verdicts, &controls);
     }
     if interrupt.came() {
         return Ok(Exit::Interrupted);

@@ -12,7 +12,12 @@ use super::limits::{Found, Place};
 use crate::{Machine, Table};
 
 /// Prints all tables.
-pub(super) fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]) {
+pub(super) fn print(
+    machine: &Machine,
+    measured: &Measured,
+    verdicts: &[Verdict],
+    controls: &[Verdict],
+) {
     match median(&measured.load) {
         Some(load) => {
             println!("{machine}; load before a round {load:.2}");
@@ -21,20 +26,10 @@ pub(super) fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]
         }
         None => println!("{machine}\n"),
     }
-    let mut table = Table::new(["goal", "value", "limit", "", "worst", "any shown to be"]);
-    for verdict in verdicts {
-        let value = verdict.value.map_or("not measured".to_owned(), |value| format!("{value:.3}"));
-        let word = match verdict.outcome {
-            Outcome::Reached => "reached",
-            Outcome::Missed => "missed",
-            Outcome::CannotTell => "cannot tell",
-        };
-        let limit = format!("at most {}", verdict.limit);
-        let worst = verdict.worst.clone().unwrap_or_default();
-        let shown = verdict.shown.map_or(String::new(), |shown| format!("at least {shown:.2}"));
-        table.row([verdict.goal.into(), value, limit, word.into(), worst, shown]);
+    judged("goal", verdicts);
+    if !controls.is_empty() {
+        judged("the same of the floor", controls);
     }
-    println!("{table}");
     let micros = |ns: f64| format!("{:.3}", ns / 1e3);
     if !measured.streams.is_empty() {
         grid(measured, "median |gap error|, us (* rate not kept)", median_error, micros, true);
@@ -68,6 +63,24 @@ pub(super) fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]
     for failure in &measured.failures {
         println!("not measured: {failure}");
     }
+}
+
+/// A row for each that was judged.
+fn judged(heading: &str, verdicts: &[Verdict]) {
+    let mut table = Table::new([heading, "value", "limit", "", "worst", "any shown to be"]);
+    for verdict in verdicts {
+        let value = verdict.value.map_or("not measured".to_owned(), |value| format!("{value:.3}"));
+        let word = match verdict.outcome {
+            Outcome::Reached => "reached",
+            Outcome::Missed => "missed",
+            Outcome::CannotTell => "cannot tell",
+        };
+        let limit = format!("at most {}", verdict.limit);
+        let worst = verdict.worst.clone().unwrap_or_default();
+        let shown = verdict.shown.map_or(String::new(), |shown| format!("at least {shown:.2}"));
+        table.row([verdict.goal.into(), value, limit, word.into(), worst, shown]);
+    }
+    println!("{table}");
 }
 
 /// A row for each limit and size and whatever was found there; then why what is wrong was found.

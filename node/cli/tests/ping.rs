@@ -485,7 +485,8 @@ fn exact_loss(name: &str) {
         let before = events().len();
         let csv = env::temp_dir().join(format!("{name}{family}.csv"));
         let ping = ["ping", family, "roundtrip://n2:7100", "-c", "1000", "-i", "0.002"];
-        let rows = ["-W", "0.3", "--warm-up", "0", "--json", "--csv", csv.to_str().unwrap()];
+        // Longer than a machine whose host is busy holds anything up.
+        let rows = ["-W", "3", "--warm-up", "0", "--json", "--csv", csv.to_str().unwrap()];
         let result = json(&dwell(&[&exec("n1")[..], &ping, &rows].concat()));
         let reported: BTreeSet<u32> = fs::read_to_string(&csv)
             .unwrap()
@@ -506,8 +507,9 @@ fn exact_loss(name: &str) {
         assert!(dropped.len() > 20, "{family}: 5 % both ways of 1,000: {}", dropped.len());
         assert_eq!(reported, dropped, "{family}");
         assert_eq!(result["packets"]["lost"], dropped.len());
-        let median = result["metrics"]["rtt_ns"]["p50"].as_f64().unwrap();
-        assert!((median / 10e6 - 1.0).abs() < 0.05, "10 ms of delay, {median} ns measured");
+        // A busy machine only adds to the link's delay.
+        let least = result["metrics"]["rtt_ns"]["min"].as_f64().unwrap();
+        assert!((10e6..10.5e6).contains(&least), "10 ms of delay, at least {least} ns measured");
     }
 }
 

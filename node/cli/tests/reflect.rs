@@ -67,9 +67,10 @@ fn a_stream_that_stalls_gives_every_message_back_and_none_to_another_probe() {
     assert_eq!(packets("received") + packets("late"), packets("sent"), "{}", result["packets"]);
     assert_eq!((packets("duplicate"), packets("reordered")), (0, 0));
     assert!(packets("late") > 0, "what was under way when it stalled came after its time-out");
-    // Sending waits for nobody: the worst departure is a matter of this machine, not of the stall.
+    // Sending waits for nobody: the worst departure is a matter of this machine, not of the stall of
+    // one and a half seconds.
     let worst = result["metrics"]["schedule_error_ns"]["max"].as_i64().unwrap();
-    assert!(worst < 500_000_000, "{worst} ns late");
+    assert!(worst < 1_000_000_000, "{worst} ns late");
 }
 
 #[test]

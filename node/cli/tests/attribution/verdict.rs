@@ -20,13 +20,29 @@ const MOST_WONDER: i64 = 8_000;
 /// it should be has not got another's time.
 const FAR: i64 = 10_000;
 
-/// The rise of one part where packets were held, in nanoseconds: of its median, one of each cycle.
+/// What one part of a delay took in a round, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Took {
+    pub(crate) median: i64,
+    /// A tenth of the packets took less. What holds up most packets for milliseconds, as a host does
+    /// that takes its processors away, lengthens the median and not this; where packets spend their
+    /// time lengthens both.
+    pub(crate) decile: i64,
+}
+
+/// The rise of one part where packets were held.
 #[derive(Clone, Debug)]
 pub(crate) struct Rise {
     expected: i64,
-    /// The medians of the rounds without holding.
+    medians: Differences,
+    deciles: Differences,
+}
+
+/// By how much the rounds that held were longer, one of each cycle, in nanoseconds.
+#[derive(Clone, Debug, Default)]
+struct Differences {
+    /// The rounds without holding.
     bases: Vec<i64>,
-    /// By how much those of the rounds that held were longer.
     seen: Vec<i64>,
 }
 
@@ -41,25 +57,26 @@ pub(crate) enum Judged {
 impl Rise {
     /// Of a part that should rise by this time; by none if packets are held elsewhere.
     pub(crate) fn expected(expected: i64) -> Self {
-        Self { expected, bases: Vec::new(), seen: Vec::new() }
+        Self { expected, medians: Differences::default(), deciles: Differences::default() }
     }
 
-    /// Takes the medians of a cycle's round without holding and of the one that held.
-    pub(crate) fn note(&mut self, base: i64, held: i64) {
-        self.bases.push(base);
-        self.bases.sort_unstable();
-        self.seen.push(held - base);
-        self.seen.sort_unstable();
+    /// Takes a cycle's round without holding and the one that held.
+    pub(crate) fn note(&mut self, base: Took, held: Took) {
+        self.medians.note(base.median, held.median);
+        self.deciles.note(base.decile, held.decile);
     }
 
     /// Right where the whole interval is within the limit; wrong where none of one is within what
     /// this machine does by itself that noise can hardly ever move.
     pub(crate) fn judge(&self) -> Judged {
         let limit = self.limit();
-        let right = interval(&self.seen, USUALLY)
+        let right = interval(&self.medians.seen, USUALLY)
             .is_some_and(|(low, high)| !self.falls_by(low, limit) && !self.rises_by(high, limit));
-        let wrong = interval(&self.seen, SURELY).is_some_and(|interval| self.is_beyond(interval));
-        match (right, wrong) {
+        let is_beyond = |differences: &Differences| {
+            interval(&differences.seen, SURELY)
+                .is_some_and(|interval| self.is_beyond(differences, interval))
+        };
+        match (right, is_beyond(&self.medians) && is_beyond(&self.deciles)) {
             (true, _) => Judged::Right,
             (false, true) => Judged::Wrong,
             (false, false) => Judged::CannotTell,
@@ -70,19 +87,19 @@ impl Rise {
     /// held is missing or too much.
     pub(crate) fn is_settled(&self) -> bool {
         let far = self.limit().max(FAR);
-        let is_near = interval(&self.seen, USUALLY)
+        let is_near = interval(&self.medians.seen, USUALLY)
             .is_some_and(|(low, high)| !self.falls_by(low, far) && !self.rises_by(high, far));
-        self.judge() == Judged::Wrong || is_near && !self.is_beyond((self.median(), self.median()))
+        self.judge() == Judged::Wrong || is_near && !self.seems_wrong()
     }
 
     /// Whether what was seen most is wrong, and more cycles may make it sure.
     pub(crate) fn leans_to_wrong(&self) -> bool {
-        self.judge() != Judged::Wrong && self.is_beyond((self.median(), self.median()))
+        self.judge() != Judged::Wrong && self.seems_wrong()
     }
 
     /// Whether the median of the cycles seen is within the limit.
     pub(crate) fn median_is_within(&self) -> bool {
-        let (median, limit) = (self.median(), self.limit());
+        let (median, limit) = (self.medians.middle(), self.limit());
         !self.falls_by(median, limit) && !self.rises_by(median, limit)
     }
 
@@ -91,20 +108,16 @@ impl Rise {
         (self.expected / 20).max(2_000)
     }
 
-    /// What is no wonder on this machine: by how much rounds differ that hold nothing. A busy
-    /// neighbour cools caches, so that a part is longer after a long hold; not by what is held.
-    fn wonder(&self) -> i64 {
-        let all = || Some((*self.bases.first()?, *self.bases.last()?));
-        let (low, high) = interval(&self.bases, SURELY).or_else(all).unwrap_or_default();
-        (high - low).min(MOST_WONDER).max(self.limit())
+    fn seems_wrong(&self) -> bool {
+        [&self.medians, &self.deciles].into_iter().all(|differences| {
+            let middle = differences.middle();
+            self.is_beyond(differences, (middle, middle))
+        })
     }
 
-    fn median(&self) -> i64 {
-        self.seen[self.seen.len() / 2]
-    }
-
-    fn is_beyond(&self, (low, high): (i64, i64)) -> bool {
-        let wonder = self.wonder();
+    /// Whether all of an interval is beyond what is no wonder.
+    fn is_beyond(&self, differences: &Differences, (low, high): (i64, i64)) -> bool {
+        let wonder = differences.wonder().max(self.limit());
         self.rises_by(low, wonder) || self.falls_by(high, wonder)
     }
 
@@ -116,6 +129,27 @@ impl Rise {
     /// parts become shorter.
     fn falls_by(&self, rise: i64, limit: i64) -> bool {
         self.expected > 0 && self.expected - rise >= limit
+    }
+}
+
+impl Differences {
+    fn note(&mut self, base: i64, held: i64) {
+        self.bases.push(base);
+        self.bases.sort_unstable();
+        self.seen.push(held - base);
+        self.seen.sort_unstable();
+    }
+
+    fn middle(&self) -> i64 {
+        self.seen[self.seen.len() / 2]
+    }
+
+    /// What is no wonder on this machine: by how much rounds differ that hold nothing. A busy
+    /// neighbour cools caches, so that a part is longer after a long hold; not by what is held.
+    fn wonder(&self) -> i64 {
+        let all = || Some((*self.bases.first()?, *self.bases.last()?));
+        let (low, high) = interval(&self.bases, SURELY).or_else(all).unwrap_or_default();
+        (high - low).min(MOST_WONDER)
     }
 }
 
@@ -141,10 +175,11 @@ fn interval(sorted: &[i64], beyond: f64) -> Option<(i64, i64)> {
 impl fmt::Display for Rise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = |nanos: i64| nanos as f64 / 1e3;
-        write!(f, "{:+.2}", micros(self.median()))?;
-        if let Some((low, high)) = interval(&self.seen, USUALLY) {
+        write!(f, "{:+.2}", micros(self.medians.middle()))?;
+        if let Some((low, high)) = interval(&self.medians.seen, USUALLY) {
             write!(f, " [{:+.2} {:+.2}]", micros(low), micros(high))?;
         }
-        write!(f, " us {:?}", self.judge())
+        let decile = micros(self.deciles.middle());
+        write!(f, " us (the first decile {decile:+.2}) {:?}", self.judge())
     }
 }

@@ -10,6 +10,8 @@ use dwell_record::segment::{FlowEntry, Record, read};
 use dwell_stats::{Leg, Rungs, Slice, Way};
 use serde_json::Value;
 
+use crate::verdict::Took;
+
 /// The first packets of a round: caches are cold, and stamps are being switched on.
 const WARM_UP: u64 = 20;
 
@@ -112,14 +114,18 @@ impl Round {
 
     /// The medians of all parts in packet order, in microseconds.
     pub(crate) fn line(&self) -> String {
-        self.rungs.sum().iter().map(|s| format!("{:>9.2}", self.median(*s) as f64 / 1e3)).collect()
+        self.rungs
+            .sum()
+            .iter()
+            .map(|s| format!("{:>9.2}", self.took(*s).median as f64 / 1e3))
+            .collect()
     }
 
-    /// The median of one part, in nanoseconds.
-    pub(crate) fn median(&self, slice: Slice) -> i64 {
+    /// What one part took.
+    pub(crate) fn took(&self, slice: Slice) -> Took {
         let mut delays: Vec<i64> =
             self.ways.iter().filter_map(|way| slice.of(way, &self.rungs)).map(|ns| ns.0).collect();
         delays.sort_unstable();
-        delays[delays.len() / 2]
+        Took { median: delays[delays.len() / 2], decile: delays[delays.len() / 10] }
     }
 }

@@ -111,27 +111,25 @@ fn a_link_of_our_own_adds_its_delay_and_each_packets_own_transmission_time() {
     );
     let far = lab.socket("n2", "198.19.0.2:7000");
     let near = lab.socket("n1", "198.19.0.1:0");
-    let median_rtt = |size: usize| {
+    let least_rtt = |size: usize| {
         let message = vec![0; size];
         let mut buffer = [0; 2_000];
-        let mut times: Vec<Duration> = (0..21)
-            .map(|_| {
-                let sent = Instant::now();
-                near.send_to(&message, "198.19.0.2:7000").unwrap();
-                let (len, from) = far.recv_from(&mut buffer).unwrap();
-                far.send_to(&buffer[..len], from).unwrap();
-                near.recv(&mut buffer).unwrap();
-                sent.elapsed()
-            })
-            .collect();
-        times.sort();
-        times[times.len() / 2].as_secs_f64()
+        let times = (0..61).map(|_| {
+            let sent = Instant::now();
+            near.send_to(&message, "198.19.0.2:7000").unwrap();
+            let (len, from) = far.recv_from(&mut buffer).unwrap();
+            far.send_to(&buffer[..len], from).unwrap();
+            near.recv(&mut buffer).unwrap();
+            sent.elapsed()
+        });
+        times.min().unwrap().as_secs_f64()
     };
     for size in [58, 1_208] {
         // 42 bytes of Ethernet, IPv4 and UDP headers; there and back.
         let expected = 2.0 * (0.005 + (size + 42) as f64 * 8.0 / 1e6);
-        let median = median_rtt(size);
-        assert!((0.95..1.10).contains(&(median / expected)), "{size} B: {median} not {expected}");
+        // A busy machine only adds to what the link itself takes.
+        let least = least_rtt(size);
+        assert!((1.0..1.1).contains(&(least / expected)), "{size} B: {least} not {expected}");
     }
 }
 
@@ -142,9 +140,9 @@ fn nothing_waits_in_the_queueing_discipline_before_a_link_of_our_own() {
     if !as_root() {
         return;
     }
-    // As many as the link's own queue holds, nearly; a second of what it carries.
+    // As many as the link's own queue holds, nearly; four seconds of what it carries.
     const COUNT: u64 = 95;
-    let options = ["line:2", "--rate", "1Mbit/s", "--mechanism", "tap"];
+    let options = ["line:2", "--rate", "200kbit/s", "--mechanism", "tap"];
     let lab = TestLab::up("ahead", &options);
     let near = lab.socket("n1", "198.19.0.1:0");
     for _ in 0..COUNT {

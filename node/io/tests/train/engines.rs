@@ -12,7 +12,7 @@ use dwell_io::train::{
 };
 use dwell_units::Nanos;
 
-use crate::fixture::{ALONE, Ends, LONGEST, PORT, payloads, run, skip};
+use crate::fixture::{Ends, LONGEST, PORT, payloads, run, skip};
 
 const LEN: usize = 200;
 
@@ -79,8 +79,7 @@ fn what_is_due_together_leaves_by_one_call_and_every_packet_is_stamped() {
         });
         let Some(told) = told else { return };
         told.assert_stamped();
-        let pairs = told.left[ALONE..].chunks(2);
-        assert!(pairs.clone().all(|pair| pair[0].app == pair[1].app), "one call");
+        told.assert_pairs_left_by_one_call();
         assert!(told.pair_gap() < 100_000, "{}", told.pair_gap());
     }
 }
@@ -110,7 +109,7 @@ fn what_is_due_together_leaves_as_one_message_that_is_cut_before_the_driver() {
             if options.stamps == StampRequest::Kernel {
                 told.assert_stamped();
             } else {
-                assert!(told.left.iter().all(|left| left.kernel.is_none()));
+                assert!(told.left().all(|left| left.kernel.is_none()));
             }
             assert!((1..50_000).contains(&told.pair_gap()), "{}", told.pair_gap());
         }
@@ -144,9 +143,8 @@ fn frames_by_af_xdp_are_whole_packets_and_nobody_at_this_end_stamps_them() {
             Box::new(engine)
         });
         let Some(told) = told else { return };
-        assert!(told.left.iter().all(|left| left.kernel.is_none()));
-        let pairs = told.left[ALONE..].chunks(2);
-        assert!(pairs.clone().all(|pair| pair[0].app == pair[1].app), "one call");
+        assert!(told.left().all(|left| left.kernel.is_none()));
+        told.assert_pairs_left_by_one_call();
     }
 }
 
@@ -166,8 +164,7 @@ fn requests_by_io_uring_leave_by_one_call_and_every_packet_is_stamped() {
         });
         let Some(told) = told else { return };
         told.assert_stamped();
-        let pairs = told.left[ALONE..].chunks(2);
-        assert!(pairs.clone().all(|pair| pair[0].app == pair[1].app), "one call");
+        told.assert_pairs_left_by_one_call();
     }
 }
 
@@ -211,7 +208,7 @@ fn a_queue_for_af_xdp_is_free_again_when_its_engine_has_ended_and_not_before() {
 #[test]
 fn packets_that_a_full_queue_drops_are_told_as_not_sent_and_all_others_arrive() {
     let Some(ends) = Ends::up() else { return };
-    // Room for some ten packets, and a rate at which one in ten has left when the next comes.
+    // Room for some ten packets, and a rate at which none has left when the next ones come.
     ends.qdisc(&["tbf", "rate", "1mbit", "burst", "1600", "limit", "3000"]).unwrap();
     let target = targets()[0];
     let engines: [(&str, Open); 4] = [
@@ -229,7 +226,7 @@ fn packets_that_a_full_queue_drops_are_told_as_not_sent_and_all_others_arrive() 
         ends.near(|| {
             let mut engine = open();
             // Bursts of five, then a few that find room.
-            for (first, slots, gap) in [(0_u64, 60, 200), (100, 3, 10_000)] {
+            for (first, slots, gap) in [(0_u64, 60, 20), (100, 3, 10_000)] {
                 engine.prepare(Numbers::new(first, slots));
                 let start = monotonic() + Nanos::from_millis(200);
                 let due = |n: usize| start + Nanos::from_micros(n as i64 / 5 * 5 * gap);

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dwell_io::clock::{self, monotonic};
 use dwell_io::netns;
 use dwell_io::train::{Course, Departure, LEAD, Numbers, Payloads, TrainSender};
-use dwell_units::{Monotonic, Nanos};
+use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 
 /// Nothing here takes that long.
@@ -90,7 +90,7 @@ impl Ends {
     pub(crate) fn numbers(&self, packets: usize) -> Vec<u64> {
         let mut numbers = Vec::new();
         let mut buffer = [0; 2_000];
-        let since = Instant::now();
+        let since = std::time::Instant::now();
         while numbers.len() < packets && since.elapsed() < PATIENCE {
             for sink in &self.sinks {
                 while let Ok(len) = sink.recv(&mut buffer) {
@@ -167,7 +167,7 @@ impl Capture {
 
     /// What was captured, once all has come.
     pub(crate) fn end(mut self) -> Vec<Captured> {
-        let since = Instant::now();
+        let since = std::time::Instant::now();
         while self.child.try_wait().unwrap().is_none() {
             if since.elapsed() > PATIENCE {
                 self.child.kill().unwrap();
@@ -222,115 +222,227 @@ pub(crate) fn payloads(len: usize) -> Payloads {
     Payloads::new(FLOW, len, vec![FILL; len])
 }
 
-/// What an engine said of a train, and what the far end saw of it.
+/// What an engine said of its trains, and what the far end saw of them.
 pub(crate) struct Told {
-    pub(crate) left: Vec<Departure>,
-    pub(crate) came: Vec<Captured>,
+    trains: Vec<(Vec<Departure>, Vec<Captured>)>,
 }
 
-/// Packets of a train in [`run`]: so many alone, then so many pairs.
-pub(crate) const ALONE: usize = 40;
-pub(crate) const PAIRS: usize = 20;
+/// Trains of [`run`] of which the engine's punctuality is judged.
+const TRAINS: usize = 11;
+
+/// Packets of each: so many alone, then so many pairs.
+const ALONE: usize = 40;
+const PAIRS: usize = 20;
+const PACKETS: usize = ALONE + 2 * PAIRS;
 
 /// So many lead them, which nobody counts.
 const LEADS: usize = 2;
 
+/// Packets of the train before them, which nobody leads.
+const FIRST: usize = 5;
+
 /// The longest train of [`run`].
-pub(crate) const LONGEST: usize = LEADS + ALONE + 2 * PAIRS;
+pub(crate) const LONGEST: usize = LEADS + PACKETS;
 
 /// From one to the next.
 pub(crate) const GAP: Nanos = Nanos::from_micros(300);
 
-/// Sends two trains, of which the second is led by others, has [`ALONE`] packets by themselves and then
-/// [`PAIRS`] due together, and captures both. Whatever every engine must keep is asserted here.
+/// A packet that left later than this was not punctual.
+const LATE: i64 = 30_000;
+
+/// How late the packets of a train were, in nanoseconds; of those due together, the first.
+type Lateness = Vec<i64>;
+
+/// Sends a short train and then several that are led by others, have [`ALONE`] packets by themselves
+/// and then [`PAIRS`] due together, and captures all. Whatever every engine must keep is asserted here.
 pub(crate) fn run(
     ends: &Ends,
     len: usize,
     open: impl FnOnce() -> Box<dyn TrainSender> + Send,
 ) -> Option<Told> {
-    const FIRST: usize = 5;
-    let packets = ALONE + 2 * PAIRS;
-    let capture = Capture::start(ends, FIRST + LEADS + packets)?;
-    let (first, due, before, left) = ends.near(|| {
+    let all = FIRST + TRAINS * LONGEST;
+    let capture = Capture::start(ends, all)?;
+    let alone = 0..(LEADS + ALONE) as i64;
+    let pairs = (alone.end..).take(PAIRS).flat_map(|slot| [slot, slot]);
+    let slots: Vec<_> = alone.chain(pairs).collect();
+    let (before, sent, watched, arrived) = ends.near(|| {
         let mut engine = open();
         let mut train = |leads: usize, first: usize, slots: &[i64]| {
             engine.prepare(Numbers::new(first as u64, slots.len() - leads).led_by(leads));
-            let start = monotonic() + Nanos::from_millis(2);
-            let due: Vec<_> = slots.iter().map(|slot| start + Nanos(GAP.0 * slot)).collect();
+            let due = schedule(slots);
             let mut left = vec![Departure::default(); slots.len()];
             engine.send(Course::unstopped(&due), &mut left);
             engine.collect(&mut left, Nanos::from_secs(2));
             assert_eq!(engine.failure().map(|error| error.to_string()), None);
             assert_eq!(engine.refused(), 0);
-            (due[leads..].to_vec(), left[leads..].to_vec())
+            let left = left[leads..].to_vec();
+            let late = lateness(&due[leads..], left.iter().map(|left| left.kernel.or(left.app)));
+            (left, late)
         };
-        let (first, before) = train(0, 1_000, &(0..FIRST as i64).collect::<Vec<_>>());
-        let alone = 0..(LEADS + ALONE) as i64;
-        let pairs = (alone.end..).take(PAIRS).flat_map(|slot| [slot, slot]);
-        let (due, left) = train(LEADS, 0, &alone.chain(pairs).collect::<Vec<_>>());
-        let pairing = clock::pair();
-        let to_real = pairing.real.as_nanos() - pairing.mono.as_nanos();
-        let real = |due: Vec<dwell_units::Instant<Monotonic>>| {
-            due.iter().map(|due| due.as_nanos() + to_real).collect::<Vec<_>>()
-        };
-        (real(first), real(due), before, left)
+        let before = train(0, 0, &(0..FIRST as i64).collect::<Vec<_>>());
+        let (mut sent, mut watched, mut arrived) = (Vec::new(), Vec::new(), 0);
+        for n in 0..TRAINS {
+            // A socket has not room for all.
+            arrived += ends.arrived();
+            // One after the other, so that both have the same machine.
+            watched.push(watch(&schedule(&(0..(ALONE + PAIRS) as i64).collect::<Vec<_>>())));
+            sent.push(train(LEADS, FIRST + n * PACKETS, &slots));
+        }
+        (before, sent, watched, arrived)
     });
     let came = capture.end();
     let numbers: Vec<_> = came.iter().map(|packet| packet.mark.seq).collect();
-    let leads = (0..LEADS as u64).map(|n| LEAD | n);
-    let expected: Vec<_> =
-        (1_000..1_000 + FIRST as u64).chain(leads).chain(0..packets as u64).collect();
-    assert_eq!(numbers, expected, "count and order");
-    assert_eq!(ends.arrived(), FIRST + LEADS + packets, "checksums");
-    assert!(came.iter().all(|packet| packet.len == len && packet.mark.flow == FLOW));
-    assert!(before.iter().chain(&left).all(|left| left.app.is_some() && left.app <= left.done));
-    let came = came[FIRST + LEADS..].to_vec();
-
-    let gaps =
-        |at: &dyn Fn(usize) -> i64| (1..ALONE).map(|n| at(n) - at(n - 1)).collect::<Vec<_>>();
-    let seen = gaps(&|n| came[n].at);
-    let told = gaps(&|n| left[n].kernel.or(left[n].app).unwrap().as_nanos());
-    // On a busy machine many packets are late; what is told of them is right all the same.
-    let off = median(seen.iter().zip(&told).map(|(seen, told)| (seen - told).abs()));
-    assert!(off < 30_000, "half of the gaps differ by {off} ns or more from what is told of them");
-    let late = |left: &[Departure], due: &[i64]| {
-        let of =
-            |(left, due): (&Departure, &i64)| left.kernel.or(left.app).unwrap().as_nanos() - *due;
-        left.iter().zip(due).map(of).collect::<Vec<_>>()
+    let of_a_train = |first: usize| {
+        let leads = (first..first + LEADS).map(|n| LEAD | n as u64);
+        leads.chain((first..first + PACKETS).map(|n| n as u64))
     };
-    let (first, late) = (late(&before, &first), late(&left, &due));
-    // A stall before a train's first packet moves all of it.
-    let least = *first.iter().chain(&late).min().unwrap();
-    assert!(least >= 0, "a packet left {} ns before it was due", -least);
-    assert!(least < 30_000, "no packet was punctual: {first:?}, {late:?}");
+    let trains = (0..TRAINS).flat_map(|n| of_a_train(FIRST + n * PACKETS));
+    let expected: Vec<_> = (0..FIRST as u64).chain(trains).collect();
+    assert_eq!(numbers, expected, "count and order");
+    assert_eq!(arrived + ends.arrived(), all, "checksums");
+    assert!(came.iter().all(|packet| packet.len == len && packet.mark.flow == FLOW));
+    let left = || sent.iter().chain([&before]).flat_map(|(left, _)| left);
+    assert!(left().all(|left| left.app.is_some() && left.app <= left.done));
+    let (left, late): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
+    assert_punctual(&late, &watched);
+    let came = came[FIRST..].chunks(LONGEST).map(|train| train[LEADS..].to_vec());
+    let told = Told { trains: left.into_iter().zip(came).collect() };
+    told.assert_gaps();
+    Some(told)
+}
+
+/// When these slots are due, from soon on.
+fn schedule(slots: &[i64]) -> Vec<Instant<Monotonic>> {
+    let start = monotonic() + Nanos::from_millis(2);
+    slots.iter().map(|slot| start + Nanos(GAP.0 * slot)).collect()
+}
+
+/// By how much what is due is late where nothing is sent: what the machine does by itself, whose host
+/// may take its processors for milliseconds.
+fn watch(due: &[Instant<Monotonic>]) -> Lateness {
+    let mut behind = Nanos::ZERO;
+    let late = |due: &Instant<Monotonic>| {
+        let rest = (*due + behind - monotonic()).0 - 100_000;
+        if let Ok(rest @ 1..) = u64::try_from(rest) {
+            std::thread::sleep(Duration::from_nanos(rest));
+        }
+        let mut now = monotonic();
+        while now < *due + behind {
+            now = monotonic();
+        }
+        let late = now - *due;
+        if late - behind > GAP {
+            behind = late;
+        }
+        late.0
+    };
+    due.iter().map(late).collect()
+}
+
+/// What leaves a hole moves all that follows: how late packets were by the schedule as it was moved
+/// before.
+fn moved(late: &Lateness) -> Lateness {
+    let mut behind = 0;
+    let moved = |late: &i64| {
+        let by = late - behind;
+        if by > GAP.0 {
+            behind = *late;
+        }
+        by
+    };
+    late.iter().map(moved).collect()
+}
+
+fn lateness(
+    due: &[Instant<Monotonic>],
+    left: impl Iterator<Item = Option<Instant<Realtime>>>,
+) -> Lateness {
+    let pairing = clock::pair();
+    let to_real = pairing.real.as_nanos() - pairing.mono.as_nanos();
+    let late: Vec<_> = due
+        .iter()
+        .zip(left)
+        .map(|(due, left)| (due, left.unwrap().as_nanos() - due.as_nanos() - to_real))
+        .collect();
+    assert!(late.iter().all(|(_, late)| *late >= 0), "packets left before they were due: {late:?}");
+    late.chunk_by(|(a, _), (b, _)| a == b).map(|together| together[0].1).collect()
+}
+
+/// Trains of an engine, and beside each what the machine did where nothing was sent: the engine itself
+/// holds up no more than one of twenty packets, and makes no more packets late than half.
+fn assert_punctual(sent: &[Lateness], watched: &[Lateness]) {
+    let least = *sent.iter().flatten().min().unwrap();
+    assert!(least < LATE, "no packet was punctual: {sent:?}");
     // What holds one up moves those that follow, so that a stall of the machine counts once.
-    let held_up = late.windows(2).filter(|pair| pair[1] - pair[0] >= 30_000).count();
-    assert!(held_up <= packets / 20, "more than one of twenty packets was held up: {late:?}");
-    Some(Told { left, came })
+    let held_up =
+        |late: &Lateness| late.windows(2).filter(|pair| pair[1] - pair[0] >= LATE).count() as i64;
+    let more = median(sent.iter().zip(watched).map(|(s, w)| held_up(s) - held_up(w)));
+    assert!(
+        more <= ((ALONE + PAIRS) / 20) as i64,
+        "half of the trains were held up {more} times more often than the machine itself was: \
+         {sent:?}, {watched:?}"
+    );
+    let punctual =
+        |trains: &[Lateness]| trains.iter().flat_map(moved).filter(|late| *late < LATE).count();
+    let (of_sent, of_watched) = (punctual(sent), punctual(watched));
+    assert!(
+        2 * of_sent >= of_watched,
+        "{of_sent} packets were punctual, {of_watched} where nothing was sent: {sent:?}"
+    );
 }
 
 impl Told {
+    /// Everything told of a packet that was sent, and what came of it.
+    fn packets(&self) -> impl Iterator<Item = (&Departure, &Captured)> {
+        self.trains.iter().flat_map(|(left, came)| left.iter().zip(came))
+    }
+
+    /// What was told of the packets that were sent.
+    pub(crate) fn left(&self) -> impl Iterator<Item = &Departure> {
+        self.packets().map(|(left, _)| left)
+    }
+
+    /// On a busy machine many packets are late; what is told of them is right all the same.
+    fn assert_gaps(&self) {
+        let off = self.trains.iter().flat_map(|(left, came)| {
+            let told = |n: usize| left[n].kernel.or(left[n].app).unwrap().as_nanos();
+            (1..ALONE).map(move |n| (came[n].at - came[n - 1].at - (told(n) - told(n - 1))).abs())
+        });
+        let off = median(off);
+        assert!(
+            off < LATE,
+            "half of the gaps differ by {off} ns or more from what is told of them"
+        );
+    }
+
     /// The middle gap between two packets that were due together.
     pub(crate) fn pair_gap(&self) -> i64 {
-        median(self.came[ALONE..].chunks(2).map(|pair| pair[1].at - pair[0].at))
+        let pairs = self.trains.iter().flat_map(|(_, came)| came[ALONE..].chunks(2));
+        median(pairs.map(|pair| pair[1].at - pair[0].at))
+    }
+
+    /// Packets that were due together left by one call.
+    pub(crate) fn assert_pairs_left_by_one_call(&self) {
+        let pairs = self.trains.iter().flat_map(|(left, _)| left[ALONE..].chunks(2));
+        pairs.for_each(|pair| assert_eq!(pair[0].app, pair[1].app));
     }
 
     /// Every packet has a stamp by the kernel, between the call that sent it and when it came, and
     /// near the latter.
     pub(crate) fn assert_stamped(&self) {
-        for (n, (left, came)) in self.left.iter().zip(&self.came).enumerate() {
-            let kernel = left.kernel.unwrap_or_else(|| panic!("a stamp of {n}: {:?}", self.left));
+        for (n, (left, came)) in self.packets().enumerate() {
+            let kernel = left.kernel.unwrap_or_else(|| panic!("a stamp of {n}: {left:?}"));
             assert!(left.app <= Some(kernel), "{n}: {left:?}");
             assert!(kernel.as_nanos() <= came.at, "{n}: {left:?} came at {}", came.at);
         }
-        let way = self.left.iter().zip(&self.came);
-        let way = median(way.map(|(left, came)| came.at - left.kernel.unwrap().as_nanos()));
+        let way = self.packets().map(|(left, came)| came.at - left.kernel.unwrap().as_nanos());
+        let way = median(way);
         assert!(way < 50_000, "half of the packets took {way} ns or more from stamp to capture");
     }
 }
 
 /// Nearest rank.
-pub(crate) fn median(values: impl IntoIterator<Item = i64>) -> i64 {
+fn median(values: impl IntoIterator<Item = i64>) -> i64 {
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort_unstable();
     values[(values.len() - 1) / 2]
@@ -344,4 +456,21 @@ pub(crate) fn skip(reason: &str) {
 fn ip(arguments: &[&str]) {
     let output = Command::new("ip").args(arguments).output().unwrap();
     assert!(output.status.success(), "ip {arguments:?}: {output:?}");
+}
+
+#[test]
+fn trains_that_an_engine_makes_late_are_not_punctual_and_those_that_the_machine_does_are() {
+    let train = |late: &dyn Fn(usize) -> i64| vec![(0..ALONE + PAIRS).map(late).collect(); TRAINS];
+    let calm: Vec<Lateness> = train(&|_| 1_000);
+    let stalled = train(&|n| if n < 20 { 1_000 } else { 5_000_000 });
+    assert_punctual(&calm, &calm);
+    assert_punctual(&stalled, &calm);
+    assert_punctual(&stalled, &stalled);
+    let late = train(&|_| 40_000);
+    let every_other = train(&|n| if n % 2 == 0 { 1_000 } else { 40_000 });
+    let the_last_ones = train(&|n| if n < 20 { 1_000 } else { 100_000 });
+    for sent in [late, every_other, the_last_ones] {
+        let judged = std::panic::catch_unwind(|| assert_punctual(&sent, &calm));
+        assert!(judged.is_err(), "{:?}", sent[0]);
+    }
 }

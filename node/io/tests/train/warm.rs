@@ -7,7 +7,7 @@ use dwell_io::train::{Course, Departure, Numbers, SocketSender, TrainSender};
 use dwell_io::udp::UdpPort;
 use dwell_units::{Instant, Monotonic, Nanos};
 
-use crate::fixture::{Ends, PORT, median, payloads};
+use crate::fixture::{Ends, PORT, payloads};
 
 const LEN: usize = 1_472;
 const PACKETS: usize = 5;
@@ -36,11 +36,18 @@ fn the_first_packet_of_a_train_is_less_late_than_one_that_is_sent_after_a_pause_
         }
         (warm, cold)
     });
-    let first = |trains: &[Vec<i64>]| median(trains.iter().map(|late| late[0]));
-    let others = median(warm.iter().flat_map(|late| late[1..].to_vec()));
+    let first = |trains: &[Vec<i64>]| decile(trains.iter().map(|late| late[0]).collect());
+    let others = decile(warm.iter().flat_map(|late| late[1..].to_vec()).collect());
     let (warm, cold) = (first(&warm), first(&cold));
-    println!("late by (ns, medians): the first {warm}, as it is {cold}, the others {others}");
+    println!("late by (ns, first deciles): the first {warm}, as it is {cold}, the others {others}");
     assert!(warm < cold, "the first packet is {warm} ns late, and {cold} ns without warming up");
+}
+
+/// What a tenth of them does not exceed: a host that takes the processors for most of the time makes most
+/// packets late, and not these.
+fn decile(mut late: Vec<i64>) -> i64 {
+    late.sort_unstable();
+    late[(late.len() - 1) / 10]
 }
 
 /// Sends as an engine would that does nothing before the first packet.
