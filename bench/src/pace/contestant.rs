@@ -52,10 +52,11 @@ pub(super) const CONTESTANTS: [Contestant; 12] = [
     contestant("dwell sleep-spin", dwell("sleep-spin", "auto")),
     contestant("dwell spin", dwell("spin", "auto")),
     contestant(FLOOR, Program::C { role: "spin" }),
-    contestant(TWIN, Program::C { role: "spin" }),
     contestant(SLEEPER, Program::C { role: "sleep" }),
     contestant("iperf3", Program::Iperf3),
     contestant("iperf2", Program::Iperf2),
+    // As far from the floor as the judged one is.
+    contestant(TWIN, Program::C { role: "spin" }),
     contestant("D-ITG", Program::Ditg),
     contestant("mgen", Program::Mgen),
     contestant("trafgen", Program::Trafgen),

@@ -7,8 +7,8 @@ const HEADERS: u32 = 28;
 /// Header of Ethernet.
 const ETHERNET: u32 = 14;
 
-/// A stream lasts at least so long: longer than the peers' timers, and not so long that most streams are
-/// held up by the machine. Who does not catch up after that has a lower rate, whatever the sender.
+/// A stream lasts at least so long: longer than the peers' timers, and where packets are fast not so long
+/// that most streams are held up by the machine, after which who does not catch up has a lower rate.
 const SHORTEST_PS: u64 = 20_000_000_000;
 /// And has at least as many packets as S2's trains.
 const FEWEST: u64 = 50;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::TRACED_PPS;
+
 /// Everything that was measured, by contestant; rounds and their turns in order.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Measured {
@@ -20,6 +22,8 @@ pub(super) struct Measured {
     /// Delivered of 200,000 packets per second, without tracing and with it.
     pub(super) untraced: Vec<f64>,
     pub(super) traced: Vec<f64>,
+    /// Packets that were sent per second meanwhile.
+    pub(super) traced_pps: Vec<f64>,
     /// Events of tracing, and those that found no room.
     pub(super) events: Vec<u64>,
     pub(super) lost_events: Vec<u64>,
@@ -79,8 +83,11 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     let cipher = enciphering(&measured.rtt_ns).map(|both| both / 2.0 / 1e3);
     // The relay's stamps around its work: round trips differ by more from turn to turn.
     let cipher_told = enciphering(&measured.processing_ns).map(|more| more / 1e3);
-    // Of nothing seen, nothing was lost.
-    let saw_all = !measured.events.is_empty() && measured.events.iter().all(|events| *events > 0);
+    // Two hooks see each packet that was delivered; of nothing seen, nothing was lost.
+    let mut seen = measured.events.iter().zip(&measured.traced);
+    let saw_all = !measured.events.is_empty()
+        && measured.events.len() == measured.traced.len()
+        && seen.all(|(events, delivered)| *events > 0 && *events as f64 >= 2.0 * delivered);
     let lost = saw_all.then(|| measured.lost_events.iter().sum::<u64>() as f64);
     vec![
         at_most(
@@ -156,6 +163,12 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
             "200,000 packets/s traced: delivered with / without",
             ratio(median(&measured.traced), median(&measured.untraced)),
             0.9,
+        ),
+        at_least(
+            Part::Flood,
+            "200,000 packets/s traced: sent / asked",
+            ratio(median(&measured.traced_pps), Some(TRACED_PPS as f64)),
+            0.95,
         ),
         at_most(Part::Flood, "200,000 packets/s traced: events lost", lost, 0.0),
         at_most(
@@ -241,14 +254,18 @@ mod tests {
     }
 
     #[test]
-    fn tracing_that_saw_nothing_is_a_miss() {
-        let seen = |events| Measured { events, lost_events: vec![0, 0], ..Measured::default() };
+    fn tracing_that_saw_nothing_or_less_than_was_delivered_is_a_miss() {
+        let seen = |events| {
+            let (traced, lost_events) = (vec![45.0; 2], vec![0; 2]);
+            Measured { events, traced, lost_events, ..Measured::default() }
+        };
         let lost = |measured: &Measured| {
             let verdicts = judge(measured);
             let lost = |verdict: &&Verdict| verdict.goal.ends_with("events lost");
             verdicts.iter().find(lost).map(|verdict| verdict.reached)
         };
         assert_eq!(lost(&seen(vec![100, 0])), Some(false));
+        assert_eq!(lost(&seen(vec![100, 89])), Some(false));
         assert_eq!(lost(&seen(vec![100, 90])), Some(true));
     }
 

@@ -163,6 +163,7 @@ fn compare_floods(
     let traced = arena.traced_flood(&TRACED, with, interrupt)?;
     measured.untraced.push(bare.delivered as f64);
     measured.traced.push(traced.flood.delivered as f64);
+    measured.traced_pps.push(traced.flood.rate);
     measured.events.push(traced.events);
     measured.lost_events.push(traced.lost_events);
     Ok(())

@@ -14,7 +14,7 @@ static MACHINE: Mutex<()> = Mutex::new(());
 
 const MBIT: u64 = 1_000_000;
 
-/// Runs of each test, all of which are judged. While its host takes its processors away a machine
+/// Runs, or pairs of them, of each test, all of which are judged. While its host takes its processors away a machine
 /// measures nothing, and its verdict says so: what must never be is asked of every run, what a machine
 /// can do of the best.
 const RUNS: usize = 4;
@@ -46,15 +46,18 @@ fn behind_a_limit_of_10_mbit_no_size_is_found_to_measure_more() {
          [matrix]\nsize = [\"200B\", \"576B\", \"1500B\"]\n\
          rate = [\"5Mbit/s\", \"10Mbit/s\", \"50Mbit/s\"]\n",
     );
-    let mut best = None;
+    let mut best = [None; 3];
     for _ in 0..RUNS {
         let found = verdicts(&place, &plan);
         let sizes: Vec<u64> = found.iter().map(|(size, _)| *size).collect();
         assert_eq!(sizes, [200, 576, 1_500]);
         assert!(found.iter().all(|(_, rate)| *rate <= Some(10 * MBIT)), "{found:?}");
-        best = best.max(found.iter().filter_map(|(_, rate)| *rate).max());
+        for (best, (_, rate)) in best.iter_mut().zip(found) {
+            *best = rate.max(*best);
+        }
     }
-    assert!(best >= Some(5 * MBIT), "the best verdict is {best:?}");
+    // The limit or, as a limit counts whole frames, the step below it.
+    assert!(best.iter().all(|rate| *rate >= Some(5 * MBIT)), "the best verdicts are {best:?}");
     place.assert_nothing_is_left();
 }
 

@@ -24,6 +24,28 @@ pub fn monotonic() -> Instant<Monotonic> {
     Instant::from_parts(sec, nsec)
 }
 
+/// Sleeps until `until`, or a little longer. The kernel is told the instant and not how long it is until
+/// then, so that who is held up before the call does not sleep the longer.
+pub fn sleep_until(until: Instant<Monotonic>) {
+    let nanos = until.as_nanos().max(0);
+    let until = libc::timespec {
+        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: the kernel only reads one valid timespec, and is told to write none.
+    let sleep = || unsafe {
+        let id = libc::CLOCK_MONOTONIC;
+        libc::clock_nanosleep(id, libc::TIMER_ABSTIME, &until, std::ptr::null_mut())
+    };
+    let rc = loop {
+        match sleep() {
+            libc::EINTR => {}
+            rc => break rc,
+        }
+    };
+    debug_assert_eq!(rc, 0, "CLOCK_MONOTONIC exists and the instant is valid");
+}
+
 /// The same moment on both clocks: the tightest of 1,000 reads of CLOCK_REALTIME bracketed by two
 /// of CLOCK_MONOTONIC. Takes about 60 us.
 pub fn pair() -> Pairing {
@@ -66,6 +88,17 @@ pub fn tai_offset() -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sleep_never_ends_early_and_one_until_what_is_past_at_once() {
+        let due = monotonic() + Nanos::from_millis(2);
+        sleep_until(due);
+        assert!(monotonic() >= due);
+        let before = monotonic();
+        sleep_until(due - Nanos::from_secs(3_600));
+        sleep_until(Instant::from_nanos(-1));
+        assert!(monotonic() - before < Nanos::from_secs(60));
+    }
 
     #[test]
     fn two_pairings_agree_while_nobody_steps_the_clock() {

@@ -239,6 +239,14 @@ impl UdpEnd {
         self.local
     }
 
+    /// Whether a datagram waits to be received.
+    pub fn has_unread(&self) -> bool {
+        let mut one = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one pollfd, exclusively borrowed; the call returns at once.
+        let ready = unsafe { libc::poll(&mut one, 1, 0) };
+        ready == 1 && one.revents & libc::POLLIN != 0
+    }
+
     /// Whether stamps of packets that leave it will come, by [`UdpEnd::notices`].
     pub fn is_stamped(&self) -> bool {
         self.stamped

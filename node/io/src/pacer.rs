@@ -1,7 +1,7 @@
 //! Pacing on absolute schedules (DESIGN section 4): sleep until shortly before a departure, then
 //! spin. Shared by all timing loops; each decides itself what it does meanwhile.
 
-use crate::clock::monotonic;
+use crate::clock::{self, monotonic};
 use dwell_units::{Instant, Monotonic, Nanos};
 
 /// Sleep until this long before a departure, then spin: a sleeping thread is woken 50 to 100 us
@@ -86,10 +86,7 @@ pub fn wait(
     }
 }
 
-/// Sleeps until `until`, or a little longer.
-pub fn sleep_until(until: Instant<Monotonic>) {
-    std::thread::sleep((until - monotonic()).max(Nanos::ZERO).to_std());
-}
+pub use clock::sleep_until;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,8 @@
 //! What sender and sink say to each other, over TCP on the sink's port, while no train is under way.
 //!
 //! The sender: `dwell-pace/1 FLOW`, a line. The sink: `dwell-pace/1 BOOT-ID RUNG`, a line, and from then on
-//! it keeps the stamps of that flow's packets, which are of that rung. The sender, as often as it likes:
+//! it keeps the stamps of that flow's packets, which are of that rung; or `dwell-pace/1 refused WHY`, a line,
+//! and the end. The sender, as often as it likes:
 //! `stamps`, a line. The sink: their number, a line, then number and time (nanoseconds since 1970) of each
 //! packet, big-endian, in the order in which they came.
 
@@ -20,8 +21,11 @@ use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 /// The first word of both.
 const GREETING: &str = "dwell-pace/1";
 
+/// The second word of a sink that will not stamp.
+const REFUSED: &str = "refused";
+
 /// A line is no longer.
-const LINE: usize = 128;
+const LINE: usize = 256;
 
 /// Bytes of a stamp.
 const STAMP: usize = 16;
@@ -108,6 +112,10 @@ impl FarEnd {
         let mut stream = BufReader::new(Timed { stream, until });
         writeln!(stream.get_mut(), "{GREETING} {flow}")?;
         let answer = line(&mut stream)?;
+        if let Some(why) = answer.strip_prefix(&format!("{GREETING} {REFUSED} ")) {
+            let text = format!("the sink at {peer} refuses: {}", crate::terminal::escaped(why));
+            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, text));
+        }
         let mut words = answer.split(' ');
         let said = (words.next(), words.next(), words.next().and_then(Rung::named));
         let (Some(GREETING), Some(boot_id), Some(rung)) = said else {
@@ -184,6 +192,11 @@ pub(super) fn wish(from: &mut impl Read) -> Option<Wish> {
 pub(super) fn greet(to: &mut impl Write, rung: Rung) -> io::Result<()> {
     let boot_id = machine::boot_id().map_or("-".to_owned(), hex);
     writeln!(to, "{GREETING} {boot_id} {}", rung.name())
+}
+
+/// The same where it would not stamp each packet by itself.
+pub(super) fn refuse(to: &mut impl Write, why: &str) -> io::Result<()> {
+    writeln!(to, "{GREETING} {REFUSED} {why}")
 }
 
 /// The sink's answer to [`Wish::Stamps`]: so many, of which `some` are copied at a time.

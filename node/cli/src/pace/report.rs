@@ -21,8 +21,8 @@ use crate::ping::unit;
 /// A rate that is missed by more than this is told.
 const MISSED: f64 = 0.05;
 
-/// Names of queueing disciplines that limit a rate.
-const LIMITERS: [&str; 4] = ["tbf", "htb", "hfsc", "cake"];
+/// Names of queueing disciplines that limit a rate, or may.
+const LIMITERS: [&str; 5] = ["tbf", "htb", "hfsc", "cake", "netem"];
 
 /// What is about to be sent, in a line.
 pub(super) fn opening(job: &PaceJob, plan: &Plan, engine: PaceEngine, source: Source) -> String {
@@ -218,7 +218,7 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
     }
     if let Some(limiter) = bypassed(job, plan, outcome) {
         warnings.push(format!(
-            "{limiter} on the way out limits the rate, and this engine goes past it: the limit is \
+            "{limiter} on the way out limits what leaves, and this engine goes past it: the limit is \
              not seen"
         ));
     }
@@ -232,37 +232,44 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
         ));
     }
     let trains = &recorder.trains;
-    if let Some(pairs) = recorder.pairs.as_ref().map(dwell_stats::departures::Pairs::figures)
-        && pairs.merged > 0
-    {
-        warnings.push(format!(
-            "{} pairs have one stamp for both packets: an offload merged them; their gap is not 0, \
-             it is not known",
-            pairs.merged
-        ));
-    }
-    if recorder.pairs.is_none() && trains.merged() > 0 {
-        warnings.push(format!(
-            "{} gaps are 0: both packets have one stamp, because an offload merged them or the stamps' clock is \
-             too coarse; errors of these gaps are not known",
-            trains.merged()
-        ));
-    }
-    if trains.holed() > 0 {
-        warnings.push(format!(
-            "{} trains have a hole longer than a gap: the machine was elsewhere, and nothing was \
-             made up for it",
-            trains.holed()
-        ));
-    }
-    if trains.unstamped() > 0 {
-        warnings.push(format!("{} packets have no stamp of their departure", trains.unstamped()));
-    }
-    if trains.discarded() > 0 {
-        warnings.push(format!(
-            "a clock was stepped: {} trains are discarded, whose stamps cannot be compared",
-            trains.discarded()
-        ));
+    match recorder.pairs.as_ref().map(dwell_stats::departures::Pairs::figures) {
+        Some(pairs) => {
+            let told = [
+                (
+                    pairs.merged,
+                    "have one stamp for both packets: an offload merged them; their gap is not 0, it is \
+                     not known",
+                ),
+                (pairs.reordered, "left in the other order"),
+                (pairs.unstamped, "lack the stamp of a departure"),
+            ];
+            let told = told.into_iter().filter(|(count, _)| *count > 0);
+            warnings.extend(told.map(|(count, what)| format!("{count} pairs {what}")));
+            warnings.extend(stepped(pairs.discarded, "pairs"));
+        }
+        None => {
+            if trains.merged() > 0 {
+                warnings.push(format!(
+                    "{} gaps are 0: both packets have one stamp, because an offload merged them or the \
+                     stamps' clock is too coarse; errors of these gaps are not known",
+                    trains.merged()
+                ));
+            }
+            if trains.holed() > 0 {
+                warnings.push(format!(
+                    "{} trains have a hole longer than a gap: the machine was elsewhere, and nothing was \
+                     made up for it",
+                    trains.holed()
+                ));
+            }
+            if trains.unstamped() > 0 {
+                warnings.push(format!(
+                    "{} packets have no stamp of their departure",
+                    trains.unstamped()
+                ));
+            }
+            warnings.extend(stepped(trains.discarded(), "trains"));
+        }
     }
     let reached = trains.values().into_iter().find(|(name, _)| *name == "rate_bps");
     // Gaps that vary have a rate of their own in every train.
@@ -278,6 +285,15 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
         ));
     }
     warnings
+}
+
+/// That so many are discarded.
+fn stepped(discarded: u64, what: &str) -> Option<String> {
+    (discarded > 0).then(|| {
+        format!(
+            "a clock was stepped: {discarded} {what} are discarded, whose stamps cannot be compared"
+        )
+    })
 }
 
 /// Rows of the table, and what stands before them.

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use dwell_engine::stamps::Rung;
 use dwell_io::clock::monotonic;
-use dwell_io::cpu;
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::train::LEAD;
 use dwell_io::udp::{ServerOptions, UdpServer};
+use dwell_io::{cpu, interface};
 use dwell_plan::PaceSinkJob;
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
 use dwell_units::{Instant, Nanos, Realtime};
@@ -185,6 +185,9 @@ fn converse(
         timed.until = monotonic() + PATIENCE;
         match far_end::wish(&mut timed) {
             Some(Wish::Keep(flow)) if flows.is_empty() => {
+                if let Some(why) = merging(&timed.stream) {
+                    return far_end::refuse(&mut timed, &why);
+                }
                 let mut kept = lock(kept);
                 // Somebody else's stays his.
                 if kept.contains_key(&flow) {
@@ -205,6 +208,16 @@ fn converse(
             _ => return Ok(()),
         }
     }
+}
+
+/// Why packets that come from there would be stamped together: gaps between them would be 0.
+fn merging(from: &TcpStream) -> Option<String> {
+    let interface = interface::towards(from.peer_addr().ok()?).ok()??;
+    let merging = interface.merges_received()?;
+    let off: String = merging.iter().map(|offload| format!(" {offload} off")).collect();
+    (!merging.is_empty()).then(|| {
+        format!("{} merges packets before they are stamped: ethtool -K {0}{off}", interface.name)
+    })
 }
 
 fn is_nothing_yet(error: &io::Error) -> bool {

@@ -502,8 +502,10 @@ impl<'a> Relay<'a> {
     fn admit(&mut self, peer: Peer) -> Option<FlowId> {
         if self.flows.len() >= self.plan.flows as usize
             && let Some(owner) = self.owner
+            && let Some(flow) = self.flows.find(owner)
+            && flow.own.as_ref().is_some_and(UdpEnd::has_unread)
         {
-            // What lies in its own socket would go with it: others make room.
+            // It is not idle, and what lies in its own socket would go with it: others make room.
             self.flows.touch(owner, self.now);
         }
         let mut opened = UdpEnd::connect(self.plan.to, self.out);

@@ -33,7 +33,13 @@ const LEAST: usize = 5;
 const MOST: usize = 49;
 
 /// So long what is not yet settled has further cycles; then only what seems to be wrong.
-const PATIENCE: Duration = Duration::from_secs(75);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// And at the longest, once there are [`ENOUGH`] of them.
+const LONGEST: Duration = Duration::from_secs(150);
+
+/// So many cycles can tell that a part is wrong which is so in each of them (`verdict::SURELY`).
+const ENOUGH: usize = 17;
 
 /// Only one of these tests measures at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -70,12 +76,12 @@ fn proves(manner: Manner, places: &[Place]) {
     for cycle in 0..MOST {
         proof.cycle(&labs, cycle);
         if cycle + 1 >= LEAST {
-            let in_time = since.elapsed() < PATIENCE;
+            let took = since.elapsed();
             proof.undecided.retain(|hold| {
-                proof.rises[hold].iter().any(|(_, rise)| match (strict, in_time) {
-                    (true, _) => rise.judge() == Judged::CannotTell,
-                    (false, true) => !rise.is_settled(),
-                    (false, false) => rise.leans_to_wrong(),
+                proof.rises[hold].iter().any(|(_, rise)| match strict {
+                    true => rise.judge() == Judged::CannotTell,
+                    false if took < PATIENCE => !rise.is_settled(),
+                    false => (cycle + 1 < ENOUGH || took < LONGEST) && rise.leans_to_wrong(),
                 })
             });
         }

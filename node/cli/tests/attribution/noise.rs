@@ -4,7 +4,8 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::MOST;
-use crate::verdict::{Judged, Rise, Took};
+use crate::verdict::{Judged, Rise};
+use crate::ways::Took;
 
 /// Medians of rounds without holding, in microseconds, as they were on a machine of two processors
 /// with twenty compilers waiting for them: in each part that one processor is spent on.

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::ways::Took;
+
 /// How often at most the median of all cycles is above the interval that is shown, and how often
 /// below; what five cycles can tell.
 const USUALLY: f64 = 0.035;
@@ -19,16 +21,6 @@ const MOST_WONDER: i64 = 8_000;
 /// Half of the shortest time that packets are held: a part that is surely nearer than this to where
 /// it should be has not got another's time.
 const FAR: i64 = 10_000;
-
-/// What one part of a delay took in a round, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Took {
-    pub(crate) median: i64,
-    /// A tenth of the packets took less. What holds up most packets for milliseconds, as a host does
-    /// that takes its processors away, lengthens the median and not this; where packets spend their
-    /// time lengthens both.
-    pub(crate) decile: i64,
-}
 
 /// The rise of one part where packets were held.
 #[derive(Clone, Debug)]
@@ -66,8 +58,9 @@ impl Rise {
         self.deciles.note(base.decile, held.decile);
     }
 
-    /// Right where the whole interval is within the limit; wrong where none of one is within what
-    /// this machine does by itself that noise can hardly ever move.
+    /// Right where the whole interval of the medians is within the limit; wrong where none of one, of
+    /// the medians and of the first deciles, is within what this machine does by itself that noise can
+    /// hardly ever move.
     pub(crate) fn judge(&self) -> Judged {
         let limit = self.limit();
         let right = interval(&self.medians.seen, USUALLY)

@@ -10,8 +10,6 @@ use dwell_record::segment::{FlowEntry, Record, read};
 use dwell_stats::{Leg, Rungs, Slice, Way};
 use serde_json::Value;
 
-use crate::verdict::Took;
-
 /// The first packets of a round: caches are cold, and stamps are being switched on.
 const WARM_UP: u64 = 20;
 
@@ -54,6 +52,16 @@ impl Told {
             assert_eq!(counted, missing as u64, "{} {summary}", point.name());
         }
     }
+}
+
+/// What one part of a delay took in a round, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Took {
+    pub(crate) median: i64,
+    /// A tenth of the packets took less. What holds up most packets for milliseconds, as a host does
+    /// that takes its processors away, lengthens the median and not this; where all packets spend their
+    /// time lengthens both. (What only some of them spend, the medians of `make attribution` tell.)
+    pub(crate) decile: i64,
 }
 
 /// The packets of a round.

@@ -197,3 +197,47 @@ fn until_taken(lab: &TestLab) {
         listener.is_some_and(|line| line.contains(":00000000 "))
     });
 }
+
+#[test]
+fn an_enciphered_packet_that_exceeds_the_mtu_is_counted_here_or_told_from_further_on() {
+    if !as_root() {
+        return;
+    }
+    let lab = line("icmp-mtu");
+    let far = lab.socket("n3", "[::]:7001");
+    let client = lab.socket("n1", "127.0.0.1:0");
+    let send = |len: usize| client.send_to(&vec![0; len], "127.0.0.1:7001").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key");
+    std::fs::write(&key, "000102030405060708090a0b0c0d0e0f\n").unwrap();
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let encrypt = ["--mode", "encrypt", "--key-file", key.to_str().unwrap()];
+    let lens_that_pass = [("198.19.0.3", 1_460), ("fd64:7765:6c6c:ffff::3", 1_440)];
+    for (host, most) in lens_that_pass {
+        for engine in ["socket", "batch"] {
+            let how = [&encrypt[..], &["--engine", engine]].concat();
+            let relay = relay(&lab, &url("udp", host), &how);
+            send(most + 1);
+            send(most);
+            assert_eq!(receive(&far).len(), most + 12, "{host} {engine}");
+            let summary = relay.end();
+            let counts = |name| value(&summary, name);
+            assert_eq!((counts("too_long"), counts("relayed_forward")), (1, 1), "{summary}");
+        }
+    }
+    // The last link takes less, of which the node before it tells.
+    let narrow = lab.exec("n2", &["ip", "link", "set", "dev", "n3", "mtu", "1400"]);
+    assert!(narrow.status.success(), "{}", said(&narrow));
+    let relay = relay(&lab, &url("udp", "198.19.0.3"), &encrypt);
+    for _ in 0..5 {
+        send(1_460);
+        until_taken(&lab);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    send(1_300);
+    assert_eq!(receive(&far).len(), 1_312);
+    let summary = relay.end();
+    let counts = |name| value(&summary, name);
+    assert_eq!(counts("too_long") + counts("relayed_forward"), 6, "{summary}");
+    assert!(counts("too_long") + counts("icmp_errors") > 0, "{summary}");
+}

@@ -278,6 +278,35 @@ fn a_client_that_came_alone_has_a_socket_of_its_own_and_loses_nothing_to_who_com
     assert!(value(&summary, "flows_evicted") >= 9, "{summary}");
 }
 
+#[test]
+fn a_client_that_came_alone_makes_room_when_it_was_idle_for_longest() {
+    let _machine = beside_others();
+    let far = socket();
+    let relay = Relay::to_socket(&far, &["--flows", "2"]);
+    let (first, second, third) = (socket(), socket(), socket());
+    let round_trip = |client: &UdpSocket| {
+        client.send_to(b"one", &relay.listen).unwrap();
+        let (_, from) = receive(&far);
+        far.send_to(b"back", from).unwrap();
+        assert_eq!(receive(client).1.to_string(), relay.listen);
+        from
+    };
+    let await_own = |ports: &[u16]| {
+        let start = Instant::now();
+        while connected_to(&relay.listen) != ports {
+            assert!(start.elapsed() < PATIENCE, "{:?}", connected_to(&relay.listen));
+        }
+    };
+    round_trip(&first);
+    await_own(&[first.local_addr().unwrap().port()]);
+    let before = round_trip(&second);
+    round_trip(&third);
+    await_own(&[]);
+    assert_eq!(round_trip(&second), before, "the second one was not forgotten");
+    round_trip(&first);
+    assert_eq!(value(&relay.end(), "flows_evicted"), 2);
+}
+
 /// Each of these clients sends one packet, while `waiting` others are on their way.
 fn round_trip_of_others(relay: &Relay, far: &UdpSocket, clients: [&UdpSocket; 2], waiting: usize) {
     clients.iter().for_each(|client| drop(client.send_to(b"other", &relay.listen)));

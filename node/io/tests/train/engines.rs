@@ -12,7 +12,7 @@ use dwell_io::train::{
 };
 use dwell_units::Nanos;
 
-use crate::fixture::{Ends, LONGEST, PORT, payloads, run, skip};
+use crate::fixture::{Ends, LONGEST, PORT, payloads, run, send, skip};
 
 const LEN: usize = 200;
 
@@ -35,6 +35,22 @@ fn the_plainest_engine_keeps_its_schedule_and_every_packet_is_stamped() {
             Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
         });
         let Some(told) = told else { return };
+        told.assert_stamped();
+    }
+}
+
+#[test]
+fn who_never_sleeps_is_punctual_and_who_sleeps_for_each_gap_says_how_late() {
+    let Some(ends) = Ends::up() else { return };
+    for target in targets() {
+        let open = |manner| {
+            move || -> Box<dyn TrainSender> {
+                Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
+            }
+        };
+        let Some(told) = run(&ends, LEN, open(Some(Manner::Spin))) else { return };
+        told.assert_stamped();
+        let Some(told) = send(&ends, LEN, open(None)) else { return };
         told.assert_stamped();
     }
 }

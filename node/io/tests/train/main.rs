@@ -4,4 +4,5 @@
 mod batch;
 mod engines;
 mod fixture;
+mod punctual;
 mod warm;
