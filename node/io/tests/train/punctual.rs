@@ -35,7 +35,7 @@ fn moved(late: &Lateness) -> Lateness {
     let mut behind = 0;
     let moved = |late: &i64| {
         let by = late - behind;
-        if by > GAP.0 || by < 0 {
+        if !(0..=GAP.0).contains(&by) {
             behind = if *late < LATE { 0 } else { *late };
         }
         by
