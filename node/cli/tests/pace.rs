@@ -13,9 +13,10 @@ use std::net::{TcpListener, UdpSocket};
 use std::process::Command;
 
 use dwell_engine::stamps::{Sample, State};
+use dwell_io::{interface, netns};
 use dwell_record::segment::{self, Record};
 use dwell_wire::traffic::Mark;
-use fixture::{TestLab, as_root};
+use fixture::{Running, TestLab, as_root};
 use serde_json::{Value, json as value};
 use support::{DWELL, Server, dwell, free_port, json, said};
 
@@ -292,6 +293,29 @@ fn a_limit_that_an_engine_goes_past_is_named_and_one_that_it_meets_is_kept() {
     assert!(said(&meeting).contains("the rate was missed: 50 Mbit/s asked"), "{meeting:#}");
     let rate = meeting["values"]["rate_bps"].as_f64().unwrap();
     assert!(rate < 10.5e6, "{rate}");
+}
+
+#[test]
+fn a_sink_whose_interface_merges_packets_refuses_and_names_the_offload() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("merging", &["line:2"]);
+    let merge = |on: bool| {
+        let switch = || interface::switch_offload("n1", "rx-gro-list", on);
+        netns::within(&lab.netns("n2"), switch).unwrap().unwrap();
+    };
+    let sink = Running::start(&lab, "n2", "stamping", &["pace", "sink", "udp://0.0.0.0:5001"]);
+    let train =
+        ["pace", "udp://198.19.0.2:5001", "--rate", "10Mbit/s", "--sink", "--engine", "spin", "-q"];
+    let send = || lab.exec("n1", &[&[DWELL][..], &train].concat());
+    merge(true);
+    let refused = send();
+    assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
+    assert!(said(&refused).contains("ethtool -K n1 rx-gro-list off"), "{}", said(&refused));
+    merge(false);
+    assert_eq!(send().status.code(), Some(0));
+    sink.end();
 }
 
 #[test]

@@ -89,13 +89,21 @@ const MERGES_RECEIVED: [&str; 4] = ["rx-lro", "rx-gro-hw", "rx-gro-list", "rx-ud
 /// CAP_NET_ADMIN.
 ///
 /// # Errors
-/// Not allowed, no such interface, or the driver leaves it as it is.
+/// See [`switch_offload`].
 pub fn switch_udp_segmentation(name: &str, on: bool) -> io::Result<bool> {
-    let is_on =
-        || Ok::<_, io::Error>(ethtool::offloads(name)?.iter().any(|o| o == UDP_SEGMENTATION));
+    switch_offload(name, UDP_SEGMENTATION, on)
+}
+
+/// Switches an offload, by the name that ethtool gives it, of the interface `name` on or off; returns what
+/// it was. Needs CAP_NET_ADMIN.
+///
+/// # Errors
+/// Not allowed, no such interface, or the driver leaves it as it is.
+pub fn switch_offload(name: &str, offload: &str, on: bool) -> io::Result<bool> {
+    let is_on = || Ok::<_, io::Error>(ethtool::offloads(name)?.iter().any(|o| o == offload));
     let was = is_on()?;
     if was != on {
-        ethtool::switch(name, UDP_SEGMENTATION, on)?;
+        ethtool::switch(name, offload, on)?;
         if is_on()? != on {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }

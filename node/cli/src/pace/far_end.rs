@@ -114,7 +114,7 @@ impl FarEnd {
         let answer = line(&mut stream)?;
         if let Some(why) = answer.strip_prefix(&format!("{GREETING} {REFUSED} ")) {
             let text = format!("the sink at {peer} refuses: {}", crate::terminal::escaped(why));
-            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, text));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         let mut words = answer.split(' ');
         let said = (words.next(), words.next(), words.next().and_then(Rung::named));
@@ -197,6 +197,11 @@ pub(super) fn greet(to: &mut impl Write, rung: Rung) -> io::Result<()> {
 /// The same where it would not stamp each packet by itself.
 pub(super) fn refuse(to: &mut impl Write, why: &str) -> io::Result<()> {
     writeln!(to, "{GREETING} {REFUSED} {why}")
+}
+
+/// Whether a sink said so.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported
 }
 
 /// The sink's answer to [`Wish::Stamps`]: so many, of which `some` are copied at a time.

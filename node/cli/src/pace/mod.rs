@@ -224,6 +224,9 @@ fn switch_offloads(plan: &Plan) -> Result<Option<Uncut>, Failure> {
 
 fn far_end(job: &PaceJob, plan: &Plan, flow: u32) -> Result<FarEnd, Failure> {
     FarEnd::connect(plan.peer, flow).map_err(|error| {
+        if far_end::is_refusal(&error) {
+            return Failure::unsupported(format!("--sink: {error}"));
+        }
         Failure::from(anyhow::anyhow!(
             "--sink: nobody answers at {} by TCP ({error}); start one there: dwell pace sink \
              udp://{}",
