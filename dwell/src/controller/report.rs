@@ -12,6 +12,7 @@ use super::packets;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The run, or last for the newest
+    #[arg(default_value = "last")]
     run: String,
 
     /// The file to write [default: RUN.html in the data directory]

@@ -17,6 +17,7 @@ use super::witness::print_metrics;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The run, or last for the newest
+    #[arg(default_value = "last")]
     run: String,
 
     /// Print all of it as one JSON object (dwell.run/1)

@@ -72,7 +72,7 @@ fn trains_are_judged_pairs_measured_and_an_engine_without_its_qdisc_is_not_run()
     let wrong = place.dwell(&["show", "last", "--accurate", "gap 5"]);
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
     let page = place.path("paces.html").display().to_string();
-    assert!(place.dwell(&["report", "last", "-o", &page]).status.success());
+    assert!(place.dwell(&["report", "-o", &page]).status.success());
     assert!(std::fs::read_to_string(page).unwrap().contains("data-figure=\"rates-2\""));
 }
 
