@@ -14,7 +14,7 @@ mod verdict;
 mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dwell_stats::{Leg, Part, Rungs, Slice};
@@ -41,8 +41,12 @@ const LONGEST: Duration = Duration::from_secs(150);
 /// So many cycles can tell that a part is wrong which is so in each of them (`verdict::SURELY`).
 const ENOUGH: usize = 17;
 
-/// Only one of these tests measures at a time.
+/// One test at a time: this process goes before all others, and so does whatever it computes.
 static MACHINE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Where the time must show that was spent at `place`.
 fn matching(place: Place, manner: Manner) -> Slice {
@@ -64,11 +68,11 @@ fn proves(manner: Manner, places: &[Place]) {
         skip("needs two processors: one for the relay, one for the ends");
         return;
     }
+    let _alone = alone();
     if !rig::go_first() {
         skip("needs real-time scheduling (SCHED_FIFO), which is not allowed here");
         return;
     }
-    let _alone = MACHINE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let strict = std::env::var("DWELL_ATTRIBUTION").is_ok_and(|how| how == "strict");
     let labs = Labs::up(manner, &TIMES);
     let mut proof = Proof::new(manner, places);

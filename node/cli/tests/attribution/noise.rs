@@ -3,9 +3,9 @@
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::MOST;
 use crate::verdict::{Judged, Rise};
 use crate::ways::Took;
+use crate::{MOST, alone};
 
 /// Medians of rounds without holding, in microseconds, as they were on a machine of two processors
 /// with twenty compilers waiting for them: in each part that one processor is spent on.
@@ -41,6 +41,7 @@ fn drawn(rounds: &[f64], expected: i64, really: i64, random: &mut Xoshiro256Plus
 
 #[test]
 fn twenty_microseconds_at_the_wrong_place_are_always_found_in_the_noise_recorded() {
+    let _alone = alone();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(20);
     for rounds in ROUNDS_US {
         for _ in 0..200 {
@@ -55,6 +56,7 @@ fn twenty_microseconds_at_the_wrong_place_are_always_found_in_the_noise_recorded
 
 #[test]
 fn noise_alone_is_never_wrong() {
+    let _alone = alone();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(21);
     for rounds in ROUNDS_US {
         for held in [0, HELD, 200_000, 2_000_000] {
@@ -68,6 +70,7 @@ fn noise_alone_is_never_wrong() {
 
 #[test]
 fn a_quiet_machine_finds_three_microseconds_and_a_fall_of_other_parts_is_no_misattribution() {
+    let _alone = alone();
     let of = |expected: i64, really: i64| {
         let mut rise = Rise::expected(expected);
         for n in 0..MOST as i64 {
@@ -88,6 +91,7 @@ fn a_quiet_machine_finds_three_microseconds_and_a_fall_of_other_parts_is_no_misa
 /// long are held up besides, and few of those that are not.
 #[test]
 fn what_holds_up_most_packets_and_not_all_is_the_machines_and_not_wrong() {
+    let _alone = alone();
     let of = |decile: i64| {
         let mut rise = Rise::expected(0);
         for n in 0..MOST as i64 {
