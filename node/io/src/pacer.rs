@@ -1,7 +1,9 @@
 //! Pacing on absolute schedules (DESIGN section 4): sleep until shortly before a departure, then
 //! spin. Shared by all timing loops; each decides itself what it does meanwhile.
 
-use crate::clock::{self, monotonic};
+pub use crate::clock::sleep_until;
+
+use crate::clock::monotonic;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 /// Sleep until this long before a departure, then spin: a sleeping thread is woken 50 to 100 us
@@ -85,8 +87,6 @@ pub fn wait(
         }
     }
 }
-
-pub use clock::sleep_until;
 
 #[cfg(test)]
 mod tests {
