@@ -49,6 +49,8 @@ fn a_board_like_that_of_s0_shows_what_s0_found() {
     );
     let ratio = self::verdict(&run, "S0.18").value.unwrap();
     assert!((17.0..18.5).contains(&ratio), "{ratio}");
+    let text = self::verdict(&run, "S0.27").text;
+    assert!(text.contains(" Why: under no stress a packet waits "), "{text}");
     let more = self::verdict(&run, "S0.23").value.unwrap();
     assert!((520e3..545e3).contains(&more), "{more}");
 }
@@ -73,7 +75,7 @@ fn a_fast_machine_fails_what_only_a_slow_one_shows_and_says_why() {
         ],
     );
     assert!(verdict(&run, "S0.25").text.contains("keeps up"));
-    for id in ["S0.18", "S0.20", "S0.22-order", "S0.23"] {
+    for id in ["S0.18", "S0.20", "S0.21-translate-load", "S0.22-order", "S0.23"] {
         let text = verdict(&run, id).text;
         assert!(text.contains(" Why: "), "{id}: {text}");
     }

@@ -46,21 +46,23 @@ pub fn sleep_until(until: Instant<Monotonic>) {
     debug_assert_eq!(rc, 0, "CLOCK_MONOTONIC exists and the instant is valid");
 }
 
-/// The same moment on both clocks: the tightest of 1,000 reads of CLOCK_REALTIME bracketed by two
-/// of CLOCK_MONOTONIC. Takes about 60 us.
+/// The same moment on both clocks: the tightest of 1,000 [`glance`]s. Takes about 60 us.
 pub fn pair() -> Pairing {
-    let bracket = || {
-        let before = monotonic();
-        let real = realtime();
-        let width = monotonic() - before;
-        Pairing { real, mono: before + Nanos(width.0 / 2), width }
-    };
-    (1..1_000).map(|_| bracket()).fold(
-        bracket(),
+    (1..1_000).map(|_| glance()).fold(
+        glance(),
         |best, next| {
             if next.width < best.width { next } else { best }
         },
     )
+}
+
+/// The same moment on both clocks, as closely as one read of CLOCK_REALTIME between two of
+/// CLOCK_MONOTONIC tells: within its width, which whoever is interrupted meanwhile makes long.
+pub fn glance() -> Pairing {
+    let before = monotonic();
+    let real = realtime();
+    let width = monotonic() - before;
+    Pairing { real, mono: before + Nanos(width.0 / 2), width }
 }
 
 /// How far CLOCK_REALTIME may be from UTC, as whoever disciplines it (NTP, PTP) told the kernel;

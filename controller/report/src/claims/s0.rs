@@ -330,21 +330,22 @@ fn flat(trials: &Evidence, axis: &str) -> Found {
     let Some(spread) = bare.spread(axis, p95(metric), DOUBT) else {
         return Found::cannot_tell("Here: one value only.").without(&[&bare]);
     };
-    let ends = spread.ends.map(|ends| {
+    let (ends, spread) = (spread.ends, spread.factor);
+    let said = ends.as_ref().map(|ends| {
         let [from, to] = ends.levels.map(delay);
         let [first, last] = &ends.values;
         format!("{from} at {axis} {first} against {to} at {last}, ")
     });
-    let spread = spread.factor;
     let words = format!(
         "Here: {}a factor of {}{} ({}, 95th percentile).",
-        ends.unwrap_or_default(),
+        said.unwrap_or_default(),
         three_digits(spread.value),
         between(spread, three_digits),
         metric::words(metric)
     );
-    let found = Found::new(spread.at_most(FLAT), spread.value, words);
-    found.resting_on(spread, &[&bare])
+    Found::new(spread.at_most(FLAT), spread.value, words)
+        .resting_on(spread, &[&bare])
+        .because(|| why::by_axis(&bare, axis, &ends?.values))
 }
 
 fn linear(encrypt: &Evidence) -> Found {
@@ -484,5 +485,7 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
         Bound { high, .. } if high <= NO_MORE => ClaimVerdict::Fail,
         _ => ClaimVerdict::CannotTell,
     };
-    Found::new(verdict, factor.value, words).resting_on(factor, &[&idle.and(busy)])
+    Found::new(verdict, factor.value, words)
+        .resting_on(factor, &[&idle.clone().and(busy.clone())])
+        .because(|| why::compared([("under no stress", &idle), ("under the most", &busy)]))
 }

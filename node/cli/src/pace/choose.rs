@@ -12,7 +12,7 @@ use dwell_io::clock::monotonic;
 use dwell_io::cpu;
 use dwell_io::train::TrainSender;
 use dwell_plan::{PaceEngine, PaceJob};
-use dwell_stats::departures::TrainFigures;
+use dwell_stats::departures::{Sent, TrainFigures};
 use dwell_stats::median;
 use dwell_units::Nanos;
 
@@ -360,9 +360,11 @@ impl Turn {
         let first = self.first + first_id(departures, self.train.number?);
         let on_schedule = self.train.on_schedule(departures, |place, departure| {
             let id = first + place as u64;
-            source.of(departure, arrivals.and_then(|arrivals| arrivals.get(&id).copied()))
+            source.of(departure, arrivals.and_then(|arrivals| arrivals.at(id)))
         })?;
         let sent = on_schedule.sent();
+        let ids = first..first + sent.due.len() as u64;
+        let sent = Sent { stepped: sent.stepped || source.stepped_during(&ids, arrivals), ..sent };
         if plan.is_pairs() {
             return match sent.left[..] {
                 [Some(first), Some(second)] if second > first && !sent.stepped => {

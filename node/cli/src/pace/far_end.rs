@@ -4,7 +4,8 @@
 //! it keeps the stamps of that flow's packets, which are of that rung; or `dwell-pace/1 refused WHY`, a line,
 //! and the end. The sender, as often as it likes:
 //! `stamps`, a line. The sink: their number, a line, then number and time (nanoseconds since 1970) of each
-//! packet, big-endian, in the order in which they came.
+//! packet, big-endian, in the order in which they came. In place of a packet, [`STEPPED`] says that the
+//! sink's clock was stepped about then.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
@@ -46,8 +47,56 @@ const SETTLED: Nanos = Nanos::from_millis(150);
 /// All is over after this time, come what may.
 const LATEST: Nanos = Nanos::from_secs(3);
 
-/// When a packet came to the sink, by its number.
-pub(super) type Arrivals = HashMap<u64, Instant<Realtime>>;
+/// In place of a packet's number: the clock was stepped. No packet has it that a sink tells of
+/// ([`dwell_io::train::LEAD`]).
+pub(super) const STEPPED: u64 = u64::MAX;
+
+/// What came to the sink, by numbers of packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrivals {
+    at: HashMap<u64, Instant<Realtime>>,
+    /// The last before a step of the sink's clock, and the first after one.
+    beside_steps: Vec<u64>,
+}
+
+impl Arrivals {
+    /// When a packet came.
+    pub(super) fn at(&self, id: u64) -> Option<Instant<Realtime>> {
+        self.at.get(&id).copied()
+    }
+
+    /// Whether the sink's clock was stepped while packets of these numbers came, or about then.
+    pub(super) fn stepped_during(&self, ids: &Range<u64>) -> bool {
+        self.beside_steps.iter().any(|id| ids.contains(id))
+    }
+
+    /// What a sink told, as far as it is of these numbers.
+    fn of(
+        ids: &Range<u64>,
+        told: impl Iterator<Item = io::Result<(u64, Instant<Realtime>)>>,
+    ) -> io::Result<Self> {
+        let mut found = Self::default();
+        let (mut last, mut is_after_step) = (None, false);
+        for one in told {
+            let (id, at) = one?;
+            if id == STEPPED {
+                found.beside_steps.extend(last);
+                is_after_step = true;
+                continue;
+            }
+            if is_after_step {
+                found.beside_steps.push(id);
+                is_after_step = false;
+            }
+            last = Some(id);
+            if ids.contains(&id) {
+                // A packet that came twice came first when it came first.
+                found.at.entry(id).or_insert(at);
+            }
+        }
+        Ok(found)
+    }
+}
 
 /// A connection that ends at an instant, and before if the other side is silent for too long.
 #[derive(Debug)]
@@ -134,8 +183,8 @@ impl FarEnd {
         loop {
             let found = self.ask(&of)?;
             let now = monotonic();
-            if found.len() > last {
-                (last, news) = (found.len(), now);
+            if found.at.len() > last {
+                (last, news) = (found.at.len(), now);
             }
             if last >= expected || now - news > SETTLED || now - start > LATEST {
                 return Ok(found);
@@ -151,17 +200,9 @@ impl FarEnd {
         if count > MOST {
             return Err(wrong());
         }
-        let mut found = Arrivals::with_capacity(count);
         let mut stamp = [0; STAMP];
-        for _ in 0..count {
-            self.stream.read_exact(&mut stamp)?;
-            let (id, at) = parse(stamp);
-            if of.contains(&id) {
-                // A packet that came twice came first when it came first.
-                found.entry(id).or_insert(at);
-            }
-        }
-        Ok(found)
+        let told = (0..count).map(|_| self.stream.read_exact(&mut stamp).map(|()| parse(stamp)));
+        Arrivals::of(of, told)
     }
 }
 
@@ -269,6 +310,23 @@ mod tests {
             assert_eq!(parse(bytes), stamp);
         }
         assert!(told.is_empty());
+    }
+
+    #[test]
+    fn what_came_about_when_the_sinks_clock_was_stepped_is_known() {
+        let at = Instant::from_nanos;
+        let told = [(7, at(1)), (8, at(2)), (STEPPED, at(0)), (20, at(900)), (7, at(901))];
+        let of = |told: &[(u64, _)]| Arrivals::of(&(0..10), told.iter().copied().map(Ok)).unwrap();
+        let found = of(&told);
+        assert_eq!([7, 8, 20].map(|id| found.at(id)), [Some(at(1)), Some(at(2)), None]);
+        let stepped = [0..8, 8..9, 9..20, 20..21].map(|ids| found.stepped_during(&ids));
+        assert_eq!(stepped, [false, true, false, true]);
+        // Before the first packet, after the last, and twice between two.
+        assert!(of(&[(STEPPED, at(0)), (1, at(1)), (2, at(2))]).stepped_during(&(1..2)));
+        assert!(of(&[(1, at(1)), (2, at(2)), (STEPPED, at(0))]).stepped_during(&(2..3)));
+        let twice = of(&[(1, at(1)), (STEPPED, at(0)), (STEPPED, at(0)), (2, at(2))]);
+        assert!(twice.stepped_during(&(1..2)) && twice.stepped_during(&(2..3)));
+        assert!(!of(&[(1, at(1)), (2, at(2))]).stepped_during(&(0..u64::MAX)));
     }
 
     #[test]

@@ -2,13 +2,14 @@
 //! that has told.
 
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use dwell_engine::stamps::{Remote, Rung, Sample, State, TxStamps};
 use dwell_io::train::{Departure, Stamping};
 use dwell_record::segment::{Header, SegmentWriter};
-use dwell_stats::departures::{Pairs, Trains};
+use dwell_stats::departures::{Pairs, Sent, Trains};
 use dwell_units::{Instant, Pairing, Realtime};
 
 use super::drive::{Train, first_id};
@@ -60,6 +61,13 @@ impl Source {
             Self::Sink(_) => arrival,
             Self::User => left.app,
         }
+    }
+
+    /// Whether the clock of these stamps, where it is the sink's, was stepped about when packets of these
+    /// numbers came.
+    pub(super) fn stepped_during(self, ids: &Range<u64>, arrivals: Option<&Arrivals>) -> bool {
+        matches!(self, Self::Sink(_))
+            && arrivals.is_some_and(|arrivals| arrivals.stepped_during(ids))
     }
 }
 
@@ -142,18 +150,21 @@ impl<'a> Recorder<'a> {
         };
         self.counts.heard |= arrivals.is_some();
         let first = first_id(&self.plan.departures, number);
-        let arrival = |place: usize| arrivals?.get(&(first + place as u64)).copied();
+        let arrival = |place: usize| arrivals?.at(first + place as u64);
         let source = self.source;
         let on_schedule = train.on_schedule(&self.plan.departures, |place, departure| {
             source.of(departure, arrival(place))
         });
         let Some(on_schedule) = on_schedule else { return };
         let sent = on_schedule.sent();
+        let ids = first..first + train.left.len() as u64;
+        let sent = Sent { stepped: sent.stepped || source.stepped_during(&ids, arrivals), ..sent };
         for (place, (departure, due)) in train.left.iter().zip(sent.due).enumerate() {
             let (id, arrival) = (first + place as u64, arrival(place));
-            self.count(departure, arrival, arrivals.is_some());
+            self.count(departure, arrival, arrivals.is_some(), sent.stepped);
             let state = state(departure, arrivals.map(|_| arrival));
-            self.keep(train, id, state, train.start + *due, departure, arrival);
+            let bridge = (!sent.stepped).then_some(&train.bridge);
+            self.keep((train, bridge), id, state, train.start + *due, departure, arrival);
         }
         if let Some(pairs) = &mut self.pairs {
             pairs.record(&sent);
@@ -172,13 +183,21 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    fn count(&mut self, left: &Departure, arrival: Option<Instant<Realtime>>, has_sink: bool) {
+    fn count(
+        &mut self,
+        left: &Departure,
+        arrival: Option<Instant<Realtime>>,
+        has_sink: bool,
+        stepped: bool,
+    ) {
         match left.app {
             Some(_) => self.counts.sent += 1,
             None => self.counts.failed += 1,
         }
         if has_sink && let Some(at) = arrival {
             self.counts.arrived += 1;
+            // Which of two came first, stamps before and after a step do not tell.
+            self.newest = self.newest.filter(|_| !stepped);
             self.counts.reordered += u64::from(self.newest.is_some_and(|newest| at < newest));
             self.newest = self.newest.max(Some(at));
         }
@@ -186,7 +205,7 @@ impl<'a> Recorder<'a> {
 
     fn keep(
         &mut self,
-        train: &Train,
+        (train, bridge): (&Train, Option<&Pairing>),
         id: u64,
         state: State,
         intended: Instant<dwell_units::Monotonic>,
@@ -204,7 +223,6 @@ impl<'a> Recorder<'a> {
             same_clock: self.far == Some(true),
         });
         let sample = Sample { id, state, reordered: false, intended, tx, rx: None, remote };
-        let bridge = (!train.stepped).then_some(&train.bridge);
         writer.push(&sample, bridge, self.source.rung());
     }
 

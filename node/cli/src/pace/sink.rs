@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use dwell_engine::stamps::Rung;
-use dwell_io::clock::monotonic;
+use dwell_io::clock::{self, monotonic};
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::train::LEAD;
 use dwell_io::udp::{ServerOptions, UdpServer};
@@ -21,7 +21,7 @@ use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 use serde_json::json;
 
-use super::far_end::{self, EXCHANGE, MOST, PATIENCE, Timed, Wish};
+use super::far_end::{self, EXCHANGE, MOST, PATIENCE, STEPPED, Timed, Wish};
 use crate::environment::environment;
 use crate::{Failure, PlaceArgs};
 
@@ -46,6 +46,8 @@ struct Counts {
     /// Of no flow that anybody asked for, or beyond what is kept of one.
     unasked: u64,
     stamped: bool,
+    /// Of the clock.
+    steps: u64,
     overflowed: Option<u64>,
 }
 
@@ -125,7 +127,13 @@ fn receive(
     let mut counts = Counts::default();
     let mut buffer = vec![0; 65_535];
     let wait = if busy_poll { Wait::No } else { Wait::AtMost(Nanos::from_millis(20)) };
+    let mut clocks = clock::pair();
     while !stop.load(Ordering::Relaxed) {
+        if clocks.step_until(&clock::glance()).is_some() {
+            clocks = clock::pair();
+            counts.steps += 1;
+            lock(kept).values_mut().for_each(|stamps| keep(stamps, STEPPED, clocks.real));
+        }
         let Some(request) = server.receive(&mut buffer, wait)? else { continue };
         let mark = Mark::parse(&buffer[..request.len]).ok();
         if mark.is_some_and(|mark| mark.seq >= LEAD) {
@@ -135,22 +143,28 @@ fn receive(
         counts.packets += 1;
         let kernel = request.rx.and_then(|rx| rx.kernel);
         counts.stamped |= kernel.is_some();
-        let at = if rung == Rung::User { Some(dwell_io::clock::realtime()) } else { kernel };
+        let at = if rung == Rung::User { Some(clock::realtime()) } else { kernel };
         let mut kept = lock(kept);
         let flow = mark.and_then(|mark| Some((mark.seq, kept.get_mut(&mark.flow)?)));
         // A stamp that did not come is none: the packet is not told.
         match flow.zip(at) {
-            Some(((seq, stamps), at)) if stamps.len() < MOST => {
-                if stamps.len() == stamps.capacity() {
-                    stamps.reserve_exact(MORE.min(MOST - stamps.len()));
-                }
-                stamps.push((seq, at));
-            }
+            Some(((seq, stamps), at)) if stamps.len() < MOST => keep(stamps, seq, at),
             _ => counts.unasked += 1,
         }
     }
     counts.overflowed = server.overflowed();
     Ok(counts)
+}
+
+/// Takes one more, where there is room.
+fn keep(stamps: &mut Vec<(u64, Instant<Realtime>)>, number: u64, at: Instant<Realtime>) {
+    if stamps.len() == MOST {
+        return;
+    }
+    if stamps.len() == stamps.capacity() {
+        stamps.reserve_exact(MORE.min(MOST - stamps.len()));
+    }
+    stamps.push((number, at));
 }
 
 /// Serves one sender until it leaves; what was kept for it goes then.
@@ -231,7 +245,7 @@ fn summary(
     counts: Counts,
     placement: dwell_record::Placement,
 ) -> Summary {
-    let Counts { packets, leads, unasked, stamped, overflowed } = counts;
+    let Counts { packets, leads, unasked, stamped, steps, overflowed } = counts;
     let rung = if stamped { Rung::KernelSw } else { Rung::User };
     Summary {
         kind: Kind::Pace,
@@ -245,6 +259,7 @@ fn summary(
             ("packets", Some(Scalar::Count(packets))),
             ("lead_packets", Some(Scalar::Count(leads))),
             ("unasked_packets", Some(Scalar::Count(unasked))),
+            ("clock_steps", Some(Scalar::Count(steps))),
             ("overflowed_packets", overflowed.map(Scalar::Count)),
         ]
         .map(|(name, value)| (name.to_owned(), value))

@@ -82,7 +82,7 @@ fn proves(manner: Manner, places: &[Place]) {
         if cycle + 1 >= LEAST {
             let took = since.elapsed();
             proof.undecided.retain(|hold| {
-                proof.rises[hold].iter().any(|(_, rise)| match strict {
+                judged(&proof.rises[hold]).any(|(_, rise)| match strict {
                     true => rise.judge() == Judged::CannotTell,
                     false if took < PATIENCE => !rise.is_settled(),
                     false => (cycle + 1 < ENOUGH || took < LONGEST) && rise.leans_to_wrong(),
@@ -96,6 +96,11 @@ fn proves(manner: Manner, places: &[Place]) {
     proof.print();
     let wrong = proof.wrong(strict);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// All but the whole: that it rises too is no more than the sum of the others.
+fn judged(rises: &[(Slice, Rise)]) -> impl Iterator<Item = &(Slice, Rise)> {
+    rises.iter().filter(|(slice, _)| *slice != Slice::Leg(Leg::EndToEnd))
 }
 
 /// What is known of every hold.
@@ -152,16 +157,14 @@ impl Proof {
 
     /// The parts that are not what they should be; if `strict`, those too whose medians are not.
     fn wrong(&self, strict: bool) -> Vec<String> {
-        let all = self.rises.iter().flat_map(|(hold, rises)| rises.iter().map(move |r| (hold, r)));
-        // That the whole rises too is no more than the sum of the others.
-        all.filter(|(_, (slice, _))| *slice != Slice::Leg(Leg::EndToEnd))
-            .filter(|(_, (_, rise))| {
-                rise.judge() == Judged::Wrong || strict && !rise.median_is_within()
-            })
-            .map(|(hold, (slice, rise))| {
-                format!("{:?}, held {hold}: {} {rise}", self.manner, slice.name())
-            })
-            .collect()
+        let all = self.rises.iter().flat_map(|(hold, rises)| judged(rises).map(move |r| (hold, r)));
+        all.filter(|(_, (_, rise))| {
+            rise.judge() == Judged::Wrong || strict && !rise.median_is_within()
+        })
+        .map(|(hold, (slice, rise))| {
+            format!("{:?}, held {hold}: {} {rise}", self.manner, slice.name())
+        })
+        .collect()
     }
 }
 

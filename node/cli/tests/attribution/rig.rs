@@ -27,8 +27,11 @@ const RATE: &str = "200pps";
 const FIRST: &str = "0";
 const SECOND: &str = "1";
 
-/// Real-time priorities: others that compute here must not be taken for a part of a delay.
-const POLLING: &str = "1";
+/// Others that compute here must not be taken for a part of a delay. Who polls is no real-time thread, which
+/// would keep the kernel's own threads from their work, and whoever waits for that with them, for as long as
+/// the kernel lets it (sched(7): 950 ms of every second).
+const POLLING: &str = "-20";
+/// Real-time priorities.
 const PUNCTUAL: &str = "2";
 const TEST: &str = "3";
 
@@ -146,10 +149,11 @@ impl Labs {
         let sink = ["load", "sink", "udp://198.19.0.3:5001", "--json", "--cpu", spare];
         let sink_samples = samples("sink");
         let sink = [&sink[..], &["--busy-poll", "--samples", &sink_samples]].concat();
-        let sink = Running::start(lab, "n3", "listening", &sink);
-        sink.let_others_go_before_who_polls(spare);
+        let sink = Running::start(lab, "n3", &sink);
         let node_samples = samples("node");
-        let node = self.node(lab, hold, &node_samples);
+        let (node, is_ready, polls) = self.node(lab, hold, &node_samples);
+        let sink = sink.once("listening", Some(spare));
+        let node = node.once(is_ready, polls);
         let to = if self.manner == Manner::Route { "3" } else { "2" };
         let to = format!("udp://198.19.0.{to}:5001");
         let sender_samples = samples("sender");
@@ -160,6 +164,8 @@ impl Labs {
         let sent = [&chrt[..], &traffic, &more, &["--samples", &sender_samples]].concat();
         let sent = lab.exec("n1", &sent);
         assert!(sent.status.success(), "{sent:?}");
+        node.interrupt();
+        sink.interrupt();
         let (node, sink) = (node.end(), sink.end());
         if hold.place == Place::Qdisc {
             remove_filter(lab);
@@ -175,16 +181,18 @@ impl Labs {
         round
     }
 
-    fn node(&self, lab: &TestLab, hold: Hold, samples: &str) -> Running {
+    /// What stamps in the middle; what it says when it is ready, and the processor that it polls on.
+    fn node(
+        &self,
+        lab: &TestLab,
+        hold: Hold,
+        samples: &str,
+    ) -> (Running, &'static str, Option<&'static str>) {
         let mode = match self.manner {
             Manner::Route => {
                 let trace = ["trace", "--flow", "udp port 5001", "--hooks", "netfilter", "--json"];
-                return Running::start(
-                    lab,
-                    "n2",
-                    "tracing",
-                    &[&trace[..], &["--samples", samples]].concat(),
-                );
+                let arguments = [&trace[..], &["--samples", samples]].concat();
+                return (Running::start(lab, "n2", &arguments), "tracing", None);
             }
             Manner::Translate => &["--mode", "translate"][..],
             Manner::Encrypt => &["--mode", "encrypt", "--clear", CLEAR],
@@ -202,9 +210,7 @@ impl Labs {
             Place::Qdisc | Place::Wire => format!("program:{}ns", nanos(0)),
         };
         let arguments = [&relay[..], &place, mode, &["--hold", &hold]].concat();
-        let relay = Running::start(lab, "n2", "relaying", &arguments);
-        relay.let_others_go_before_who_polls(SECOND);
-        relay
+        (Running::start(lab, "n2", &arguments), "relaying", Some(SECOND))
     }
 }
 
@@ -254,8 +260,8 @@ fn run(program: &str, arguments: &[&str]) {
 struct Running(Child);
 
 impl Running {
-    fn start(lab: &TestLab, node: &str, ready: &str, arguments: &[&str]) -> Self {
-        let mut child = Command::new("chrt")
+    fn start(lab: &TestLab, node: &str, arguments: &[&str]) -> Self {
+        let child = Command::new("chrt")
             .args(["-f", PUNCTUAL, DWELL, "lab", "exec", "--lab", &lab.name, node, "--", DWELL])
             .args(arguments)
             .env("DWELL_KEY", KEY)
@@ -264,10 +270,18 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let talk = BufReader::new(child.stderr.take().unwrap());
-        let mut lines = talk.lines().map_while(Result::ok);
-        assert!(lines.any(|line| line.contains(ready)), "{arguments:?} is ready");
         Self(child)
+    }
+
+    /// Waits until it says that it is ready, and, if it polls on a processor, lets others go before.
+    fn once(mut self, ready: &str, polls: Option<&str>) -> Self {
+        let talk = BufReader::new(self.0.stderr.take().unwrap());
+        let mut lines = talk.lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains(ready)), "{ready}");
+        if let Some(cpu) = polls {
+            self.let_others_go_before_who_polls(cpu);
+        }
+        self
     }
 
     /// Who polls must not keep other threads of its own from their work, nor the sender from its.
@@ -282,14 +296,19 @@ impl Running {
             let all = std::fs::read_dir(&tasks).unwrap().flatten();
             let mut names = all.map(|task| task.file_name().into_string().unwrap());
             let Some(task) = names.find(|task| polls(task)) else { return false };
-            run("chrt", &["-f", "-p", POLLING, &task]);
+            run("chrt", &["-o", "-p", "0", &task]);
+            run("renice", &["-n", POLLING, "-p", &task]);
             true
         });
     }
 
-    /// Stops it as ^C does; returns its summary.
-    fn end(self) -> Value {
+    /// Stops it as ^C does.
+    fn interrupt(&self) {
         Handle::open(self.0.id()).unwrap().signal(Signal::Interrupt).unwrap();
+    }
+
+    /// Its summary, once it has ended.
+    fn end(self) -> Value {
         let output = self.0.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()

@@ -1,14 +1,91 @@
-//! Pacing over links that are not Ethernet's usual ones.
+//! Pacing over links: of every engine what a capture at the far end saw, and links that are not
+//! Ethernet's usual ones.
 
+use std::fs;
+
+use dwell_record::segment::{self, Record};
+use dwell_wire::traffic::Mark;
 use serde_json::{Value, json};
 
-use crate::fixture::{DWELL, TestLab, as_root};
+use crate::capture::{Capture, Captured};
+use crate::fixture::{DWELL, Running, TestLab, as_root, has};
 
 fn pace(lab: &TestLab, more: &[&str]) -> Value {
     let command = ["pace", "udp://198.19.0.2:9", "--rate", "50Mbit/s", "--repeat", "2", "--json"];
     let output = lab.exec("n1", &[&[DWELL], &command[..], more].concat());
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Numbers of packets from here on are of those that lead or warm up.
+const UNCOUNTED: u64 = 1 << 63;
+
+/// The counted packets of a capture: number, when it came, and length of its payload.
+fn counted(captured: &[Captured]) -> Vec<(u64, i64, usize)> {
+    let of = |packet: &Captured| {
+        let mark = Mark::parse(&packet.payload).expect("a mark");
+        (mark.seq < UNCOUNTED).then_some((mark.seq, packet.at, packet.payload.len()))
+    };
+    captured.iter().filter_map(of).collect()
+}
+
+/// What a segment says of packets: number, when the sink saw it.
+fn recorded(file: &str) -> Vec<(u64, i64)> {
+    let mut packets = Vec::new();
+    segment::read(&mut fs::File::open(file).unwrap(), &mut |record| {
+        if let Record::Sample(sample, ..) = record {
+            packets.push((sample.id, sample.remote.expect("it arrived").rx.as_nanos()));
+        }
+    })
+    .unwrap();
+    packets
+}
+
+/// The capture's stamps are those of the very packets that the sink stamped, so they are the same to the
+/// nanosecond, and so are the gaps.
+#[test]
+fn what_is_recorded_of_every_engine_is_what_a_capture_at_the_far_end_saw() {
+    if !as_root() || !has("tcpdump") {
+        return;
+    }
+    let lab = TestLab::up("pacecap", &["line:2"]);
+    let sink = Running::start(&lab, "n2", "stamping", &["pace", "sink", "udp://0.0.0.0:5001"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pace.segment");
+    let file = file.to_str().unwrap();
+    let engines: [&[&str]; 9] = [
+        &["sleep"],
+        &["spin"],
+        &["sleep-spin"],
+        &["sendmmsg"],
+        &["gso", "--switch-offloads"],
+        &["packet-ring"],
+        &["packet-ring", "--bypass"],
+        &["xsk"],
+        &["uring"],
+    ];
+    let train = ["--rate", "20Mbit/s", "--count", "20", "--repeat", "4"];
+    let pairs = ["--pattern", "pair", "--pairs", "40", "--gap", "300us"];
+    for (engine, pattern) in engines.iter().flat_map(|e| [(e, &train[..]), (e, &pairs[..])]) {
+        let capture = Capture::start(&lab, "n2", "n1", "udp and dst port 5001");
+        let how = ["pace", "udp://198.19.0.2:5001", "--size", "300B", "--sink", "--stamps", "user"];
+        let tell = ["--json", "-q", "--samples", file, "--engine"];
+        let output = lab.exec("n1", &[&[DWELL], &how[..], &tell, engine, pattern].concat());
+        assert!(output.status.success(), "{engine:?}: {output:?}");
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let captured = counted(&capture.end(|packets| counted(packets).len() >= 80));
+        assert!(captured.iter().all(|(_, _, len)| *len == 300 - 28), "{engine:?}: bytes");
+        assert!(captured.is_sorted_by_key(|(number, ..)| *number), "{engine:?}: order");
+        let seen: Vec<_> = captured.iter().map(|(number, at, _)| (*number, *at)).collect();
+        assert_eq!(seen, recorded(file), "{engine:?} {pattern:?}: count and stamps");
+        let neighbours = seen.windows(2).filter(|pair| pair[1].0 == pair[0].0 + 1);
+        let gaps: Vec<i64> = neighbours.map(|pair| pair[1].1 - pair[0].1).collect();
+        let told = &found["metrics"]["gap_ns"];
+        assert_eq!(told["count"], json!(gaps.len()), "{engine:?}: {found:#}");
+        assert_eq!(told["min"], json!(gaps.iter().min()), "{engine:?}: {found:#}");
+        assert_eq!(told["max"], json!(gaps.iter().max()), "{engine:?}: {found:#}");
+    }
+    sink.end();
 }
 
 #[test]

@@ -4,11 +4,11 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::fixture::{HOST, Relay, alone, value};
+use crate::fixture::{HOST, PATIENCE, Relay, alone, value};
 use crate::support::free_port;
 
 const IPERF: &str = "/usr/bin/iperf";
@@ -22,6 +22,8 @@ const NONCE: usize = 12;
 /// Notes every message of one client that it passes on, there and back.
 struct Tap {
     address: SocketAddr,
+    /// How many it has passed on, there and back.
+    passed: Arc<[AtomicUsize; 2]>,
     ended: Arc<AtomicBool>,
     passing: JoinHandle<[Vec<Vec<u8>>; 2]>,
 }
@@ -34,9 +36,14 @@ impl Tap {
         near.set_nonblocking(true).unwrap();
         far.set_nonblocking(true).unwrap();
         let (address, ended) = (near.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
-        let stop = Arc::clone(&ended);
-        let passing = std::thread::spawn(move || pass(&near, &far, &stop));
-        Self { address, ended, passing }
+        let passed = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let (stop, count) = (Arc::clone(&ended), Arc::clone(&passed));
+        let passing = std::thread::spawn(move || pass(&near, &far, &count, &stop));
+        Self { address, passed, ended, passing }
+    }
+
+    fn passed(&self) -> [usize; 2] {
+        [0, 1].map(|way| self.passed[way].load(Ordering::Acquire))
     }
 
     fn end(self) -> [Vec<Vec<u8>>; 2] {
@@ -45,7 +52,12 @@ impl Tap {
     }
 }
 
-fn pass(near: &UdpSocket, far: &UdpSocket, stop: &AtomicBool) -> [Vec<Vec<u8>>; 2] {
+fn pass(
+    near: &UdpSocket,
+    far: &UdpSocket,
+    passed: &[AtomicUsize; 2],
+    stop: &AtomicBool,
+) -> [Vec<Vec<u8>>; 2] {
     let (mut there, mut back) = (Vec::new(), Vec::new());
     let (mut client, mut buffer) = (None, [0; 4_096]);
     while !stop.load(Ordering::Relaxed) {
@@ -54,11 +66,13 @@ fn pass(near: &UdpSocket, far: &UdpSocket, stop: &AtomicBool) -> [Vec<Vec<u8>>; 
             client = Some(from);
             far.send(&buffer[..len]).unwrap();
             there.push(buffer[..len].to_vec());
+            passed[0].fetch_add(1, Ordering::Release);
             was_idle = false;
         }
         if let (Ok(len), Some(client)) = (far.recv(&mut buffer), client) {
             near.send_to(&buffer[..len], client).unwrap();
             back.push(buffer[..len].to_vec());
+            passed[1].fetch_add(1, Ordering::Release);
             was_idle = false;
         }
         if was_idle {
@@ -88,9 +102,20 @@ fn what_iperf_sends_into_the_tunnel_comes_out_byte_by_byte_and_so_does_its_repor
     let encrypt = Relay::to(wire.address, &["--mode", "encrypt"]);
     let into = Tap::before(&encrypt.listen);
     let port = into.address.port().to_string();
-    // So slow that no buffer of the taps is full soon, however busy the machine.
-    let transfer = ["-c", HOST, "-u", "-p", &port, "-l", "1000", "-b", "3m", "-t", "2"];
+    // So slow that no buffer is full before a second is over, however busy the machine.
+    let transfer = ["-c", HOST, "-u", "-p", &port, "-l", "400", "-b", "480k", "-t", "4"];
     let output = Command::new(IPERF).args(transfer).output().unwrap();
+    // Who hears no report soon ends again and again: the last of it may still be on its way, to a
+    // server that answers each.
+    let start = Instant::now();
+    let all_came = || {
+        let [(sent, answered), (_, on_wire), (came, answers)] =
+            [&into, &wire, &out].map(|tap| tap.passed().into());
+        sent == came && answers == on_wire && on_wire == answered && answers > 0
+    };
+    while !all_came() && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     iperf.kill().unwrap();
     iperf.wait().unwrap();
     let (encrypt, decrypt) = (encrypt.end(), decrypt.end());

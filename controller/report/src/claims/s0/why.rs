@@ -30,22 +30,34 @@ pub(super) fn wait(programs: &Evidence) -> Option<String> {
     ))
 }
 
-/// How long packets wait for a program at the lowest rate and at the highest.
+/// Where programs spend the time in two conditions, each with its name.
+pub(super) fn compared([first, second]: [(&str, &Evidence); 2]) -> Option<String> {
+    let parts = |programs: &Evidence| {
+        Some([delay(typical(programs, "queueing_in_ns")?), delay(typical(programs, PROCESSING)?)])
+    };
+    let ([waits, takes], [then_waits, then_takes]) = (parts(first.1)?, parts(second.1)?);
+    Some(format!(
+        "{} a packet waits {waits} in the socket until the program runs, and {takes} in the \
+         program; {} {then_waits} and {then_takes} (95th percentiles)",
+        first.0, second.0
+    ))
+}
+
+/// The same of the lowest packet rate and the highest.
 pub(super) fn by_rate(trials: &Evidence) -> Option<String> {
     let rates = || trials.trials.iter().filter_map(|trial| number(trial, "rate_pps"));
-    let (low, high) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
-    let at = |rate: f64| {
-        let alike = trials.filter(|trial| number(trial, "rate_pps") == Some(rate));
-        typical(&alike, "queueing_in_ns").map(delay)
-    };
-    Some(format!(
-        "a packet waits {} in the socket until a program runs at {} packets/s, and {} at {} (95th \
-         percentiles)",
-        at(low)?,
-        three_digits(low),
-        at(high)?,
-        three_digits(high)
-    ))
+    let ends = [rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)];
+    let names = ends.map(|rate| format!("at {} packets/s", three_digits(rate)));
+    let alike = ends.map(|rate| trials.filter(|t| number(t, "rate_pps") == Some(rate)));
+    compared([0, 1].map(|n| (names[n].as_str(), &alike[n])))
+}
+
+/// The same of two values of an axis; of a node without a program, that nothing tells.
+pub(super) fn by_axis(trials: &Evidence, axis: &str, values: &[String; 2]) -> Option<String> {
+    let names = values.each_ref().map(|value| format!("at {axis} {value}"));
+    let alike = values.each_ref().map(|v| trials.filter(|t| t.parameters.get(axis) == Some(v)));
+    compared([0, 1].map(|n| (names[n].as_str(), &alike[n])))
+        .or_else(|| Some("no stamp divides the time that a packet is in the node".to_owned()))
 }
 
 /// The same of a program that enciphers, and by which instructions it does.
