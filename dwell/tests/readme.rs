@@ -60,7 +60,7 @@ fn typed(example: &str, directory: &Path) -> (ExitStatus, String) {
     let log = directory.join("log");
     let file = File::create(&log).unwrap();
     let mut shell = Command::new("timeout")
-        .args(["--kill-after=5", "60", "sh", "-ec", example])
+        .args(["--kill-after=5", "240", "sh", "-ec", example])
         .current_dir(directory)
         .env("PATH", path.unwrap())
         .stdin(Stdio::null())

@@ -75,7 +75,9 @@ fn a_fast_machine_fails_what_only_a_slow_one_shows_and_says_why() {
         ],
     );
     assert!(verdict(&run, "S0.25").text.contains("keeps up"));
-    for id in ["S0.18", "S0.20", "S0.21-translate-load", "S0.22-order", "S0.23"] {
+    let flat = verdict(&run, "S0.21-translate-load").text;
+    assert!(flat.contains(" Why: at load ") && flat.contains("us in the socket until"), "{flat}");
+    for id in ["S0.18", "S0.20", "S0.22-order", "S0.23"] {
         let text = verdict(&run, id).text;
         assert!(text.contains(" Why: "), "{id}: {text}");
     }
@@ -119,6 +121,7 @@ fn a_factor_comes_with_the_two_levels_that_it_is_of_and_with_no_guessed_cause() 
     let claim = verdict(&run, "S0.21-route-rate");
     assert_eq!(claim.verdict, ClaimVerdict::Fail, "{claim:?}");
     assert!(claim.text.contains("50 us at rate 1200pps against 150 us at 200pps"), "{claim:?}");
+    assert!(claim.text.contains(" Why: no stamp divides the time"), "{claim:?}");
     assert!((claim.value.unwrap() - 3.0).abs() < 1e-6, "{claim:?}");
     assert!(!claim.text.contains("likely"), "{claim:?}");
 }

@@ -202,7 +202,7 @@ impl<C: Clock> Sub<Nanos> for Instant<C> {
     }
 }
 
-/// The same moment read on both clocks: the tightest of many bracketed reads.
+/// The same moment read on both clocks: bracketed reads, the tightest of many where it is to be exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pairing {
     /// The moment on CLOCK_REALTIME.

@@ -119,7 +119,7 @@ fn a_second_runner_on_one_data_directory_is_told_and_touches_nothing() {
         return;
     }
     let place = Place::new();
-    let plan = place.plan(12);
+    let plan = place.plan(60);
     let mut first = place.start(&mut place.command(&["run", &plan, "--quiet"]));
     until("the first is at work", || !place.serving().is_empty());
     let runs = place.query("SELECT run FROM runs");
@@ -132,7 +132,7 @@ fn a_second_runner_on_one_data_directory_is_told_and_touches_nothing() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(ended(&mut first).success(), "{}", place.said());
     assert_eq!(place.query("SELECT run FROM runs"), runs);
-    assert_eq!(place.states("last"), ["finished"; 12]);
+    assert_eq!(place.states("last"), ["finished"; 60]);
     place.assert_nothing_is_left();
 }
 

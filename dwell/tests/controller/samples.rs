@@ -152,8 +152,7 @@ fn the_passages_of_one_machine_are_imported_as_what_they_are_or_refused_with_the
         assert_ne!(talk.read_line(&mut line).unwrap(), 0, "it ended");
     }
     std::thread::spawn(move || talk.lines().map_while(Result::ok).for_each(drop));
-    let send =
-        ["load", "traffic", &url, "--rate", "2kpps", "--size", "100B", "--duration", "200ms"];
+    let send = ["load", "traffic", &url, "--rate", "2kpps", "--size", "100B", "--duration", "2s"];
     let sent = place.dwell(&[&send[..], &["--samples", left.to_str().unwrap()]].concat());
     assert!(sent.status.success(), "{sent:?}");
     Handle::open(sink.id()).unwrap().signal(Signal::Interrupt).unwrap();

@@ -14,6 +14,14 @@ static MACHINE: Mutex<()> = Mutex::new(());
 
 const MBIT: u64 = 1_000_000;
 
+/// Trains so short that most of them meet no stall of a busy host, five milliseconds at the longest, and so
+/// many that a third of them may meet one and the median is known all the same.
+const TRAINS: &str = "count = 21\nrepeat = 60\npause = \"3ms\"\n";
+
+/// Both limits and loads are found by the rate; gaps of 100 us are off by a tenth on a machine that does
+/// anything else.
+const ACCURATE: &str = "[accurate]\ngap = \"50%\"\n";
+
 /// Runs, or pairs of them, of each test, all of which are judged. While its host takes its processors away a machine
 /// measures nothing, and its verdict says so: what must never be is asked of every run, what a machine
 /// can do of the best.
@@ -32,7 +40,7 @@ fn verdicts(place: &Place, plan: &str) -> Vec<(u64, Option<u64>)> {
 }
 
 #[test]
-fn behind_a_limit_of_10_mbit_no_size_is_found_to_measure_more() {
+fn behind_a_limit_of_100_mbit_no_size_is_found_to_measure_more() {
     if !as_root() {
         return;
     }
@@ -40,24 +48,26 @@ fn behind_a_limit_of_10_mbit_no_size_is_found_to_measure_more() {
     let place = Place::new();
     let plan = place.write(
         "limit.toml",
-        "version = 1\nname = \"limit\"\n\
-         [topology]\nlab = \"line:2\"\nlink = { rate = \"10Mbit/s\", mechanism = \"tbf\" }\n\
-         [pace]\nfrom = \"n1\"\nto = \"n2\"\nengine = \"sleep-spin\"\ncount = 21\npause = \"3ms\"\n\
-         [matrix]\nsize = [\"200B\", \"576B\", \"1500B\"]\n\
-         rate = [\"5Mbit/s\", \"10Mbit/s\", \"50Mbit/s\"]\n",
+        &format!(
+            "version = 1\nname = \"limit\"\n\
+             [topology]\nlab = \"line:2\"\nlink = {{ rate = \"100Mbit/s\", mechanism = \"tbf\" }}\n\
+             [pace]\nfrom = \"n1\"\nto = \"n2\"\nengine = \"sleep-spin\"\n{TRAINS}\
+             [matrix]\nsize = [\"200B\", \"576B\", \"1500B\"]\n\
+             rate = [\"50Mbit/s\", \"100Mbit/s\", \"500Mbit/s\"]\n{ACCURATE}"
+        ),
     );
     let mut best = [None; 3];
     for _ in 0..RUNS {
         let found = verdicts(&place, &plan);
         let sizes: Vec<u64> = found.iter().map(|(size, _)| *size).collect();
         assert_eq!(sizes, [200, 576, 1_500]);
-        assert!(found.iter().all(|(_, rate)| *rate <= Some(10 * MBIT)), "{found:?}");
+        assert!(found.iter().all(|(_, rate)| *rate <= Some(100 * MBIT)), "{found:?}");
         for (best, (_, rate)) in best.iter_mut().zip(found) {
             *best = rate.max(*best);
         }
     }
     // The limit or, as a limit counts whole frames, the step below it.
-    assert!(best.iter().all(|rate| *rate >= Some(5 * MBIT)), "the best verdicts are {best:?}");
+    assert!(best.iter().all(|rate| *rate >= Some(50 * MBIT)), "the best verdicts are {best:?}");
     place.assert_nothing_is_left();
 }
 
@@ -90,8 +100,8 @@ const CPU: &str = "0";
 
 /// The sender has real-time priority, so that what else this machine does does not reach it, and runs
 /// without load are without load. What reaches it has to come at a higher priority. A train of
-/// 1500 B at 10 Mbit/s takes 24 ms, so that every train, wherever it begins, is held up more than
-/// twice: two of 20 gaps are what a 95th percentile cannot pass over.
+/// 1500 B at 50 Mbit/s takes 4.8 ms, so that nine of ten trains, wherever they begin, are held up for more
+/// than the twentieth of that by which their rate may be off.
 #[test]
 fn a_loaded_machine_is_found_to_measure_less_and_never_more() {
     if !as_root() {
@@ -104,8 +114,8 @@ fn a_loaded_machine_is_found_to_measure_less_and_never_more() {
         &format!(
             "version = 1\nname = \"load\"\n[topology]\nlab = \"line:2\"\n[nodes.n1]\ncpu = {CPU}\n\
              [pace]\nfrom = \"n1\"\nto = \"n2\"\nengine = \"sleep-spin\"\nsize = \"1500B\"\n\
-             scheduling = \"fifo\"\ncount = 21\npause = \"3ms\"\n\
-             [matrix]\nrate = [\"10Mbit/s\", \"100Mbit/s\", \"1Gbit/s\"]\n"
+             scheduling = \"fifo\"\n{TRAINS}\
+             [matrix]\nrate = [\"50Mbit/s\", \"100Mbit/s\", \"1Gbit/s\"]\n{ACCURATE}"
         ),
     );
     let Some(burner) = Burner::start() else {

@@ -37,8 +37,9 @@ fn samples_carry_what_the_machine_did_between_the_first_and_the_last_probe() {
     );
     let (Some(first), Some(last)) = (probes.first(), probes.last()) else { panic!("{ping:?}") };
     let within = host.iter().filter(|at| (first..=last).contains(at)).count();
-    // Five a second in 0.95 s, and fewer where the machine is busy.
-    assert!((2..=6).contains(&within), "{within} of {host:?} between {first} and {last}");
+    // Five a second, and fewer where the machine is busy.
+    let most = usize::try_from((last - first) / 200_000_000).unwrap() + 2;
+    assert!((2..=most).contains(&within), "{within} of {host:?} between {first} and {last}");
     assert!(host.is_sorted());
     for name in ["cpu0_busy_ratio", "interrupts_per_s", "context_switches_per_s"] {
         assert!(names.contains(name), "{names:?}");

@@ -66,10 +66,10 @@ fn trains_leave_on_time_by_the_kernels_stamps_and_nobody_has_to_listen() {
         let median = metrics["gap_error_ns"]["p50"].as_i64().unwrap();
         let most = if engine == "sleep" { 400_000 } else { 20_000 };
         assert!(median < most, "{engine}: {metrics:#}");
-        let rate = values["rate_bps"].as_f64().unwrap();
         // Gaps are right, as far as most of them go; what holds up the machine for milliseconds moves the
         // rest of a train, which takes 23 ms.
-        assert!((0.3..1.1).contains(&(rate / 1e7)), "{engine}: {rate}");
+        let rate = values["rate_bps"].as_f64().unwrap();
+        assert!(rate < 1.1e7, "{engine}: {rate}");
         let least = if engine == "sleep" { 0.3 } else { 0.9 };
         for train in found["trains"].as_array().unwrap().iter().filter(|t| t["holed"] == false) {
             let rate = train["rate_bps"].as_f64().unwrap();
@@ -101,6 +101,7 @@ fn what_a_sink_stamps_stands_for_departures_where_there_are_no_others() {
     let saw = json(&printed);
     // Both runs, and a train to warm up in each.
     assert_eq!(saw["values"]["packets"], value!(2 * 250), "{saw:#}");
+    assert_eq!(saw["values"]["clock_steps"], value!(0), "{saw:#}");
     let samples = samples(file);
     assert_eq!(samples.len(), 200);
     assert!(samples.iter().all(|sample| sample.state == State::Received));
@@ -137,37 +138,49 @@ fn a_sink_that_leaves_takes_nothing_with_it() {
     assert_eq!(found["packets"], Value::Null, "nobody knows what arrived");
 }
 
+/// The sink of another machine, whose clock is stepped back by years within the second of three trains of
+/// 50 packets.
+fn stepped_sink(far: &TcpListener) {
+    let stamp = |number: u64, at: u64| [number.to_be_bytes(), at.to_be_bytes()].concat();
+    let at = |id: u64| 120_000 * id + if id < 51 + 20 { 1 << 60 } else { 1 << 50 };
+    let ids = (0..3).flat_map(|train| (0..50).map(move |n| 51 * train + n));
+    let stamps = ids.flat_map(|id| match id {
+        71 => [stamp(u64::MAX, 0), stamp(id, at(id))].concat(),
+        _ => stamp(id, at(id)),
+    });
+    let told = [b"151\n".to_vec(), stamps.collect()].concat();
+    let (mut sender, _) = far.accept().unwrap();
+    let asked = BufReader::new(sender.try_clone().unwrap()).lines();
+    let mut answers = [b"dwell-pace/1 - kernel-sw\n".to_vec()].into_iter();
+    for _ in asked.map_while(Result::ok) {
+        sender.write_all(&answers.next().unwrap_or_else(|| told.clone())).unwrap();
+    }
+}
+
 #[test]
 fn a_train_during_which_the_sinks_clock_was_stepped_is_discarded_and_counted() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://{}", far.local_addr().unwrap());
-    let telling = std::thread::spawn(move || {
-        let (mut sender, _) = far.accept().unwrap();
-        let asked = BufReader::new(sender.try_clone().unwrap()).lines();
-        // Another machine, whose clock is stepped within the second of three trains.
-        let mut answers = ["dwell-pace/1 - kernel-sw\n".as_bytes().to_vec()].into_iter();
-        let gap = 120_000;
-        let stamp = |number: u64, at: u64| [number.to_be_bytes(), at.to_be_bytes()].concat();
-        let at = |id: u64| gap * id + if id < 51 + 20 { 1 << 60 } else { 1 << 50 };
-        let ids = (0..3).flat_map(|train| (0..50).map(move |n| 51 * train + n));
-        let stamps = ids.flat_map(|id| match id {
-            71 => [stamp(u64::MAX, 0), stamp(id, at(id))].concat(),
-            _ => stamp(id, at(id)),
-        });
-        let told = [b"151\n".to_vec(), stamps.collect()].concat();
-        for _ in asked.map_while(Result::ok) {
-            sender.write_all(&answers.next().unwrap_or_else(|| told.clone())).unwrap();
-        }
-    });
-    let more = ["--rate", "20Mbit/s", "--size", "300B", "--repeat", "3", "--engine", "spin"];
-    let found = pace(&url, &[&more[..], &["--sink", "--stamps", "user"]].concat());
-    telling.join().unwrap();
-    assert_eq!(found["metrics"]["gap_ns"]["count"], value!(2 * 49), "{found:#}");
-    assert_eq!(found["metrics"]["gap_ns"]["max"], value!(120_000), "{found:#}");
+    let send = |more: &[&str]| {
+        std::thread::scope(|scope| {
+            let telling = scope.spawn(|| stepped_sink(&far));
+            let train = ["--rate", "20Mbit/s", "--size", "300B", "--repeat", "3", "--sink"];
+            let found = pace(&url, &[&train[..], &["--engine", "spin"], more].concat());
+            telling.join().unwrap();
+            found
+        })
+    };
+    let found = send(&["--stamps", "user"]);
+    let gaps = &found["metrics"]["gap_ns"];
+    assert_eq!((&gaps["count"], &gaps["max"]), (&value!(2 * 49), &value!(120_000)), "{found:#}");
     let said = found["trust"]["warnings"].to_string();
     assert!(said.contains("a clock was stepped: 1 trains are discarded"), "{said}");
-    let packets = &found["packets"];
-    assert_eq!((&packets["received"], &packets["reordered"]), (&value!(150), &value!(0)));
+    // Of departures that the kernel stamps here it is no matter, and nothing was overtaken either way.
+    let own = send(&[]);
+    assert_eq!(own["metrics"]["gap_ns"]["count"], value!(3 * 49), "{own:#}");
+    for packets in [&found["packets"], &own["packets"]] {
+        assert_eq!((&packets["received"], &packets["reordered"]), (&value!(150), &value!(0)));
+    }
 }
 
 #[test]
@@ -309,6 +322,16 @@ fn a_rate_that_no_engine_reaches_is_missed_and_the_most_that_was_reached_is_told
     let (told, rest) = told.split_once(' ').unwrap();
     assert!(rest.starts_with("Gbit/s reached, and no more is to be had"), "{said}");
     assert!((told.parse::<f64>().unwrap() * 1e9 / reached - 1.0).abs() < 0.01, "{said} {reached}");
+    // Gaps that vary have a rate of their own in every train.
+    let directory = tempfile::tempdir().unwrap();
+    let gaps = directory.path().join("gaps");
+    fs::write(&gaps, "10\n20\n30\n".repeat(20)).unwrap();
+    let poisson = ["--pattern", "poisson", "--rate", "1000Gbit/s"];
+    for pattern in [&["--from", gaps.to_str().unwrap()][..], &poisson] {
+        let size = ["--size", "1500B", "--engine", "sendmmsg"];
+        let said = pace(&url, &[pattern, &size].concat())["trust"]["warnings"].to_string();
+        assert!(said.contains("the rate was missed: "), "{pattern:?}: {said}");
+    }
 }
 
 #[test]

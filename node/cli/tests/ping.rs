@@ -57,13 +57,13 @@ fn authenticated_mode_needs_the_same_key_at_both_ends() {
     let [good, wrong, open] = [&good, &wrong, &open].map(|path| path.to_str().unwrap());
     let (_server, urls) = Server::reflect(&["stamp"], "127.0.0.1", &["--key-file", good]);
     let ping = |more: &[&str]| {
-        let base = ["ping", &urls[0], "-c", "5", "-i", "0.01", "-W", "0.2", "--json"];
+        let base = ["ping", &urls[0], "-c", "5", "-i", "0.01", "--json"];
         dwell(&[&base[..], more].concat())
     };
-    let measured = ping(&["--key-file", good]);
+    let measured = ping(&["--key-file", good, "-W", "5"]);
     assert_eq!(measured.status.code(), Some(0), "{}", said(&measured));
     assert_eq!(json(&measured)["metrics"]["one_way_forward_ns"]["count"], 5);
-    for refused in [ping(&[]), ping(&["--key-file", wrong])] {
+    for refused in [ping(&["-W", "0.2"]), ping(&["--key-file", wrong, "-W", "0.2"])] {
         assert_eq!(refused.status.code(), Some(1));
         assert_eq!(json(&refused)["packets"]["lost"], 5, "the result is printed all the same");
     }
@@ -102,7 +102,7 @@ fn late_reply(socket: UdpSocket) {
         }
     });
     let arguments =
-        ["ping", &url, "-c", "20", "--closed-loop", "-W", "0.1", "--warm-up", "1", "--json"];
+        ["ping", &url, "-c", "20", "--closed-loop", "-W", "2", "--warm-up", "1", "--json"];
     let output = dwell(&arguments);
     slave.join().unwrap();
     let packets = &json(&output)["packets"];
@@ -164,7 +164,7 @@ fn probes_under_way_on_a_connection_that_breaks_are_lost() {
         stream.write_all(&probes[..3 * 64]).unwrap();
         stream.read_exact(&mut probes[3 * 64..]).unwrap();
     });
-    let probes = ["-s", "64", "-c", "100", "-i", "0.05", "-W", "5", "--warm-up", "0"];
+    let probes = ["-s", "64", "-c", "100", "-i", "0.5", "-W", "5", "--warm-up", "0"];
     let output = dwell(&[&["ping", &url, "--json"], &probes[..]].concat());
     peer.join().unwrap();
     let packets = &json(&output)["packets"];
@@ -324,8 +324,8 @@ fn socat_is_measured_as_a_udp_and_a_tcp_echo() {
             let one = ["ping", &url, "-c", "1", "-W", "0.2", "--warm-up", "0", "-q"];
             let ready = (0..100).any(|_| dwell(&one).status.success());
             assert!(ready, "{url} answers");
-            let arguments = ["ping", &url, "-c", "20", "-i", "0.02", "--warm-up", "1", "--json"];
-            let output = dwell(&arguments);
+            let arguments = ["ping", &url, "-c", "20", "-i", "0.02", "--warm-up", "1", "-W", "10"];
+            let output = dwell(&[&arguments[..], &["--json"]].concat());
             assert_eq!(json(&output)["packets"]["received"], 20, "{url} {}", said(&output));
         }
     }

@@ -53,11 +53,11 @@ fn a_stream_that_stalls_gives_every_message_back_and_none_to_another_probe() {
             let before = echoed;
             echoed += len;
             if before < 2_000_000 && echoed >= 2_000_000 {
-                thread::sleep(Duration::from_millis(1_500));
+                thread::sleep(Duration::from_millis(3_000));
             }
         }
     });
-    let probes = ["-s", LARGE, "-c", "2000", "-i", "1ms", "-W", "500ms", "--warm-up", "0"];
+    let probes = ["-s", LARGE, "-c", "2000", "-i", "2ms", "-W", "1500ms", "--warm-up", "0"];
     let output = dwell(&[&["ping", &url, "--json"], &probes[..]].concat());
     echo.join().unwrap();
     let result = json(&output);
@@ -68,9 +68,9 @@ fn a_stream_that_stalls_gives_every_message_back_and_none_to_another_probe() {
     assert_eq!((packets("duplicate"), packets("reordered")), (0, 0));
     assert!(packets("late") > 0, "what was under way when it stalled came after its time-out");
     // Sending waits for nobody: the worst departure is a matter of this machine, not of the stall of
-    // one and a half seconds.
+    // three seconds.
     let worst = result["metrics"]["schedule_error_ns"]["max"].as_i64().unwrap();
-    assert!(worst < 1_000_000_000, "{worst} ns late");
+    assert!(worst < 2_000_000_000, "{worst} ns late");
 }
 
 #[test]
@@ -166,11 +166,12 @@ fn connections_beyond_the_most_are_counted_and_an_idle_one_makes_room() {
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         stream
     };
-    let is_served = |mut stream: &TcpStream| {
-        stream.write_all(b"ping").is_ok() && stream.read_exact(&mut [0; 4]).is_ok()
-    };
+    let asks = |mut stream: &TcpStream| stream.write_all(b"ping").is_ok();
+    let is_answered = |mut stream: &TcpStream| stream.read_exact(&mut [0; 4]).is_ok();
+    let is_served = |stream: &TcpStream| asks(stream) && is_answered(stream);
     let crowd: Vec<_> = (0..256).map(|_| connect()).collect();
-    assert!(crowd.iter().all(is_served));
+    // All at once: none may have been idle for a second before the last one was served.
+    assert!(crowd.iter().all(asks) && crowd.iter().all(is_answered));
     assert!(!is_served(&connect()), "all seats are taken, and all were used a moment ago");
     thread::sleep(Duration::from_millis(1_200));
     assert!(is_served(&connect()), "somebody who is idle makes room");

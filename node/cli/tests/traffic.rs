@@ -141,7 +141,8 @@ fn both_ends_tell_of_every_packet_and_their_stamps_lie_in_packet_order() {
     }
     assert_eq!(sent["values"]["server_packets"], 300);
     assert_eq!(sent["values"]["server_payload_bytes"], 300 * 400);
-    assert_eq!(received["values"]["iperf_reports"], 2);
+    // Who hears none for a while asks again.
+    assert!(received["values"]["iperf_reports"].as_u64() >= Some(2), "{received}");
     assert_eq!(received["metrics"]["one_way_forward_ns"]["count"], 298, "loopback is one clock");
     // A busy machine sends several late and then together, but never the last before its time.
     assert!(sent["metrics"]["gap_ns"]["mean"].as_f64().unwrap() > 3.6e6, "{sent}");
@@ -188,24 +189,25 @@ fn the_real_server_counts_our_traffic_as_we_do() {
     for (size, relayed) in
         [("1000B", false), ("100B", false), ("60B", false), ("20B", false), ("1000B", true)]
     {
-        let server = Iperf::serve(&[]);
+        // Room for all of them, should it be held up.
+        let server = Iperf::serve(&["-w", "208K"]);
         let url = format!("udp://127.0.0.1:{}", server.port);
         let relay = relayed.then(|| relay(&url, &["translate"]));
         let url = relay.as_ref().map_or(url, |(_, listen)| listen.clone());
-        let traffic = ["load", "traffic", &url, "--rate", "1000pps", "--count", "200", "--json"];
+        let traffic = ["load", "traffic", &url, "--rate", "1000pps", "--count", "80", "--json"];
         let result = json(&dwell(&[&traffic[..], &["--size", size, "--header", "iperf"]].concat()));
         let text = server.stop();
         let [(jitter, lost, total)] = printed(&text)[..] else { panic!("{size}: {text}") };
-        assert_eq!((lost, total), (0, 200), "{size}: {text}");
+        assert_eq!((lost, total), (0, 80), "{size}: {text}");
         let value = |name: &str| result["values"][name].as_f64().unwrap();
-        assert_eq!((value("server_lost"), value("server_packets")), (0.0, 200.0), "{size}");
+        assert_eq!((value("server_lost"), value("server_packets")), (0.0, 80.0), "{size}");
         // It prints and reports whole microseconds.
         assert!((value("server_jitter_ns") / 1e6 - jitter).abs() <= 0.001_001, "{size}: {text}");
-        assert_eq!(result["packets"]["received"], 200);
+        assert_eq!(result["packets"]["received"], 80);
         assert!(!text.contains("out-of-order"), "{size}: {text}");
         let passed =
             relay.map(|(relay, _)| json(&relay.stop())["values"]["relayed_forward"].clone());
-        assert!(passed.is_none_or(|passed| passed.as_u64() >= Some(200)), "through the relay");
+        assert!(passed.is_none_or(|passed| passed.as_u64() >= Some(80)), "through the relay");
     }
 }
 
@@ -239,7 +241,7 @@ fn the_real_client_prints_our_figures_as_the_servers_report() {
         assert!(received > 30, "{options:?}: {text}");
         let ours = result["values"]["jitter_rfc3550_ns"].as_f64().unwrap() / 1e6;
         assert!((jitter - ours).abs() < 0.001_1, "{options:?}: {jitter} and {ours} ms\n{text}");
-        assert_eq!(result["values"]["iperf_reports"], 1);
+        assert!(result["values"]["iperf_reports"].as_u64() >= Some(1), "{result}");
     }
 }
 

@@ -5,17 +5,19 @@ use dwell_units::Nanos;
 
 use super::train::{Bursts, TrainFigures, gap_errors};
 use super::variability::{Variability, mean};
-use super::{Asked, Sent};
+use super::{Asked, Sent, rate};
 use crate::accuracy::TrainAccuracy;
 use crate::distribution::{Distribution, Figures};
 use crate::percentile::median;
 
-/// Trains, taken in one by one. Memory is 250 B a train, and bounded for packets.
+/// Trains, taken in one by one. Memory is 260 B a train, and bounded for packets.
 #[derive(Clone, Debug)]
 pub struct Trains {
     asked: Asked,
     accuracies: Vec<TrainAccuracy>,
     rates: Vec<f64>,
+    /// What the schedules of the same trains had.
+    scheduled_rates: Vec<f64>,
     variabilities: Vec<Variability>,
     gap: Distribution,
     gap_error: Distribution,
@@ -37,6 +39,7 @@ impl Trains {
             asked,
             accuracies: Vec::new(),
             rates: Vec::new(),
+            scheduled_rates: Vec::new(),
             variabilities: Vec::new(),
             gap: Distribution::new(),
             gap_error: Distribution::new(),
@@ -68,7 +71,10 @@ impl Trains {
             distribution.record(Nanos(error));
         }
         self.accuracies.push(figures.accuracy);
-        self.rates.extend(figures.rate_bps);
+        if let Some(reached) = figures.rate_bps {
+            self.rates.push(reached);
+            self.scheduled_rates.extend(scheduled_rate(train, self.asked.bits));
+        }
         self.variabilities.push(figures.variability);
         self.packets += figures.packets;
         self.unstamped += figures.unstamped;
@@ -89,6 +95,12 @@ impl Trains {
     /// What was asked of them.
     pub fn asked(&self) -> &Asked {
         &self.asked
+    }
+
+    /// The rate that the schedules of those trains have whose own is known: their median, as of
+    /// `rate_bps`. With gaps that vary it is not the one asked for.
+    pub fn scheduled_rate_bps(&self) -> Option<f64> {
+        median(&self.scheduled_rates)
     }
 
     /// How many trains have a hole.
@@ -158,6 +170,12 @@ impl Trains {
     }
 }
 
+/// Equation (1) of when packets were due.
+fn scheduled_rate(train: &Sent, bits: f64) -> Option<f64> {
+    let (first, last) = (train.due.first()?, train.due.last()?);
+    rate(bits * (train.due.len() - 1) as f64, (*last - *first).0 as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -203,6 +221,20 @@ mod tests {
         assert_eq!(metrics["schedule_error_ns"].count, 5);
         assert_eq!(metrics["gap_error_ns"].max, Some(Nanos(30_002)));
         assert_eq!(trains.accuracies().len(), 3);
+        assert_eq!(trains.scheduled_rate_bps(), Some(2e3 * 1e9 / 20_000.0));
+    }
+
+    #[test]
+    fn gaps_that_vary_have_the_rate_of_their_schedule_and_not_the_one_asked_for() {
+        let mut trains = Trains::new(ASKED);
+        for gap in [40_000, 60_000, 50_000].map(Nanos) {
+            let due = [Nanos(0), Nanos(1_000), gap];
+            let left = due.map(|at| Some(at + Nanos(7)));
+            trains.record(&Sent { due: &due, left: &left, stepped: false });
+        }
+        let values: BTreeMap<_, _> = trains.values().into_iter().collect();
+        assert_eq!(trains.scheduled_rate_bps(), Some(2e3 * 1e9 / 50_000.0));
+        assert_eq!(values["rate_bps"], trains.scheduled_rate_bps());
     }
 
     #[test]
@@ -211,5 +243,6 @@ mod tests {
         assert_eq!(trains.metrics().count(), 0);
         let values: BTreeMap<_, _> = trains.values().into_iter().collect();
         assert_eq!((values["rate_bps"], values["trains"]), (None, Some(0.0)));
+        assert_eq!(trains.scheduled_rate_bps(), None);
     }
 }

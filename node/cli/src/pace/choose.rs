@@ -360,11 +360,14 @@ impl Turn {
         let first = self.first + first_id(departures, self.train.number?);
         let on_schedule = self.train.on_schedule(departures, |place, departure| {
             let id = first + place as u64;
-            source.of(departure, arrivals.and_then(|arrivals| arrivals.at(id)))
+            source.of(
+                departure,
+                arrivals.and_then(|arrivals| arrivals.of(id)).map(|arrival| arrival.at),
+            )
         })?;
         let sent = on_schedule.sent();
         let ids = first..first + sent.due.len() as u64;
-        let sent = Sent { stepped: sent.stepped || source.stepped_during(&ids, arrivals), ..sent };
+        let sent = Sent { stepped: sent.stepped || source.stepped_during(ids, arrivals), ..sent };
         if plan.is_pairs() {
             return match sent.left[..] {
                 [Some(first), Some(second)] if second > first && !sent.stepped => {

@@ -4,8 +4,8 @@
 //! it keeps the stamps of that flow's packets, which are of that rung; or `dwell-pace/1 refused WHY`, a line,
 //! and the end. The sender, as often as it likes:
 //! `stamps`, a line. The sink: their number, a line, then number and time (nanoseconds since 1970) of each
-//! packet, big-endian, in the order in which they came. In place of a packet, [`STEPPED`] says that the
-//! sink's clock was stepped about then.
+//! packet, big-endian, in the order in which they came. [`STEPPED`] in place of a packet, with the time 0, says
+//! that the sink's clock may have been stepped between the stamps of the packet before and the one after.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
@@ -47,54 +47,51 @@ const SETTLED: Nanos = Nanos::from_millis(150);
 /// All is over after this time, come what may.
 const LATEST: Nanos = Nanos::from_secs(3);
 
-/// In place of a packet's number: the clock was stepped. No packet has it that a sink tells of
+/// In place of a packet's number: the clock may have been stepped. No packet has it that a sink tells of
 /// ([`dwell_io::train::LEAD`]).
 pub(super) const STEPPED: u64 = u64::MAX;
 
-/// What came to the sink, by numbers of packets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Arrivals {
-    at: HashMap<u64, Instant<Realtime>>,
-    /// The last before a step of the sink's clock, and the first after one.
-    beside_steps: Vec<u64>,
+/// When a packet came to the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub(super) at: Instant<Realtime>,
+    /// What came in another epoch cannot be compared with it: the sink's clock was stepped.
+    pub(super) epoch: u64,
 }
 
+/// What came to the sink, by numbers of packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrivals(HashMap<u64, Arrival>);
+
 impl Arrivals {
-    /// When a packet came.
-    pub(super) fn at(&self, id: u64) -> Option<Instant<Realtime>> {
-        self.at.get(&id).copied()
+    /// One packet's.
+    pub(super) fn of(&self, id: u64) -> Option<Arrival> {
+        self.0.get(&id).copied()
     }
 
-    /// Whether the sink's clock was stepped while packets of these numbers came, or about then.
-    pub(super) fn stepped_during(&self, ids: &Range<u64>) -> bool {
-        self.beside_steps.iter().any(|id| ids.contains(id))
+    /// Whether the sink's clock may have been stepped between any two of these packets.
+    pub(super) fn stepped_during(&self, mut ids: Range<u64>) -> bool {
+        let first = ids.find_map(|id| self.of(id));
+        ids.filter_map(|id| self.of(id)).any(|other| first.is_some_and(|f| f.epoch != other.epoch))
     }
 
-    /// What a sink told, as far as it is of these numbers.
-    fn of(
+    /// What a sink tells, as far as it is of these numbers.
+    fn read(
         ids: &Range<u64>,
         told: impl Iterator<Item = io::Result<(u64, Instant<Realtime>)>>,
     ) -> io::Result<Self> {
-        let mut found = Self::default();
-        let (mut last, mut is_after_step) = (None, false);
+        let (mut found, mut epoch) = (HashMap::new(), 0);
         for one in told {
-            let (id, at) = one?;
-            if id == STEPPED {
-                found.beside_steps.extend(last);
-                is_after_step = true;
-                continue;
-            }
-            if is_after_step {
-                found.beside_steps.push(id);
-                is_after_step = false;
-            }
-            last = Some(id);
-            if ids.contains(&id) {
+            match one? {
+                (STEPPED, _) => epoch += 1,
                 // A packet that came twice came first when it came first.
-                found.at.entry(id).or_insert(at);
+                (id, at) if ids.contains(&id) => {
+                    found.entry(id).or_insert(Arrival { at, epoch });
+                }
+                _ => {}
             }
         }
-        Ok(found)
+        Ok(Self(found))
     }
 }
 
@@ -183,8 +180,8 @@ impl FarEnd {
         loop {
             let found = self.ask(&of)?;
             let now = monotonic();
-            if found.at.len() > last {
-                (last, news) = (found.at.len(), now);
+            if found.0.len() > last {
+                (last, news) = (found.0.len(), now);
             }
             if last >= expected || now - news > SETTLED || now - start > LATEST {
                 return Ok(found);
@@ -202,7 +199,7 @@ impl FarEnd {
         }
         let mut stamp = [0; STAMP];
         let told = (0..count).map(|_| self.stream.read_exact(&mut stamp).map(|()| parse(stamp)));
-        Arrivals::of(of, told)
+        Arrivals::read(of, told)
     }
 }
 
@@ -313,20 +310,18 @@ mod tests {
     }
 
     #[test]
-    fn what_came_about_when_the_sinks_clock_was_stepped_is_known() {
+    fn trains_within_which_the_sinks_clock_may_have_been_stepped_are_known() {
         let at = Instant::from_nanos;
-        let told = [(7, at(1)), (8, at(2)), (STEPPED, at(0)), (20, at(900)), (7, at(901))];
-        let of = |told: &[(u64, _)]| Arrivals::of(&(0..10), told.iter().copied().map(Ok)).unwrap();
-        let found = of(&told);
-        assert_eq!([7, 8, 20].map(|id| found.at(id)), [Some(at(1)), Some(at(2)), None]);
-        let stepped = [0..8, 8..9, 9..20, 20..21].map(|ids| found.stepped_during(&ids));
-        assert_eq!(stepped, [false, true, false, true]);
-        // Before the first packet, after the last, and twice between two.
-        assert!(of(&[(STEPPED, at(0)), (1, at(1)), (2, at(2))]).stepped_during(&(1..2)));
-        assert!(of(&[(1, at(1)), (2, at(2)), (STEPPED, at(0))]).stepped_during(&(2..3)));
-        let twice = of(&[(1, at(1)), (STEPPED, at(0)), (STEPPED, at(0)), (2, at(2))]);
-        assert!(twice.stepped_during(&(1..2)) && twice.stepped_during(&(2..3)));
-        assert!(!of(&[(1, at(1)), (2, at(2))]).stepped_during(&(0..u64::MAX)));
+        let step = (STEPPED, at(0));
+        let told = [(7, at(1)), (8, at(2)), step, (9, at(8)), (20, at(9)), (7, at(9)), step];
+        let found = Arrivals::read(&(0..10), told.into_iter().map(Ok)).unwrap();
+        let came = [7, 9, 20].map(|id| found.of(id));
+        let known = |at, epoch| Some(Arrival { at, epoch });
+        assert_eq!(came, [known(at(1), 0), known(at(8), 1), None]);
+        // Before, across, without the second of three, after, and of nothing known.
+        let stepped = [0..9, 8..10, 7..10, 9..30, 30..40];
+        let stepped = stepped.map(|ids| found.stepped_during(ids));
+        assert_eq!(stepped, [false, true, true, false, false]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod plan;
 mod recorder;
 mod report;
 mod sink;
+mod steps;
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -13,7 +13,7 @@ use dwell_stats::departures::{Pairs, Sent, Trains};
 use dwell_units::{Instant, Pairing, Realtime};
 
 use super::drive::{Train, first_id};
-use super::far_end::Arrivals;
+use super::far_end::{Arrival, Arrivals};
 use super::plan::Plan;
 use crate::Failure;
 use crate::host::HostSampler;
@@ -63,9 +63,9 @@ impl Source {
         }
     }
 
-    /// Whether the clock of these stamps, where it is the sink's, was stepped about when packets of these
-    /// numbers came.
-    pub(super) fn stepped_during(self, ids: &Range<u64>, arrivals: Option<&Arrivals>) -> bool {
+    /// Whether the clock of these stamps, where it is the sink's, may have been stepped between packets of
+    /// these numbers.
+    pub(super) fn stepped_during(self, ids: Range<u64>, arrivals: Option<&Arrivals>) -> bool {
         matches!(self, Self::Sink(_))
             && arrivals.is_some_and(|arrivals| arrivals.stepped_during(ids))
     }
@@ -97,7 +97,7 @@ pub(super) struct Recorder<'a> {
     pub(super) end: Pairing,
     /// The sink tells, on this clock or another.
     far: Option<bool>,
-    newest: Option<Instant<Realtime>>,
+    newest: Option<Arrival>,
     segment: Option<(SegmentWriter<Box<dyn Write>>, PathBuf)>,
     host: Option<HostSampler>,
     pub(super) failure: Option<anyhow::Error>,
@@ -150,18 +150,19 @@ impl<'a> Recorder<'a> {
         };
         self.counts.heard |= arrivals.is_some();
         let first = first_id(&self.plan.departures, number);
-        let arrival = |place: usize| arrivals?.at(first + place as u64);
+        let arrival = |place: usize| arrivals?.of(first + place as u64);
         let source = self.source;
         let on_schedule = train.on_schedule(&self.plan.departures, |place, departure| {
-            source.of(departure, arrival(place))
+            source.of(departure, arrival(place).map(|arrival| arrival.at))
         });
         let Some(on_schedule) = on_schedule else { return };
         let sent = on_schedule.sent();
         let ids = first..first + train.left.len() as u64;
-        let sent = Sent { stepped: sent.stepped || source.stepped_during(&ids, arrivals), ..sent };
+        let sent = Sent { stepped: sent.stepped || source.stepped_during(ids, arrivals), ..sent };
         for (place, (departure, due)) in train.left.iter().zip(sent.due).enumerate() {
             let (id, arrival) = (first + place as u64, arrival(place));
-            self.count(departure, arrival, arrivals.is_some(), sent.stepped);
+            self.count(departure, arrival);
+            let arrival = arrival.map(|arrival| arrival.at);
             let state = state(departure, arrivals.map(|_| arrival));
             let bridge = (!sent.stepped).then_some(&train.bridge);
             self.keep((train, bridge), id, state, train.start + *due, departure, arrival);
@@ -183,23 +184,19 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    fn count(
-        &mut self,
-        left: &Departure,
-        arrival: Option<Instant<Realtime>>,
-        has_sink: bool,
-        stepped: bool,
-    ) {
+    fn count(&mut self, left: &Departure, arrival: Option<Arrival>) {
         match left.app {
             Some(_) => self.counts.sent += 1,
             None => self.counts.failed += 1,
         }
-        if has_sink && let Some(at) = arrival {
-            self.counts.arrived += 1;
-            // Which of two came first, stamps before and after a step do not tell.
-            self.newest = self.newest.filter(|_| !stepped);
-            self.counts.reordered += u64::from(self.newest.is_some_and(|newest| at < newest));
-            self.newest = self.newest.max(Some(at));
+        let Some(arrival) = arrival else { return };
+        self.counts.arrived += 1;
+        // Which of two came first, stamps before and after a step do not tell.
+        let newest = self.newest.filter(|newest| newest.epoch == arrival.epoch);
+        let is_overtaken = newest.is_some_and(|newest| arrival.at < newest.at);
+        self.counts.reordered += u64::from(is_overtaken);
+        if !is_overtaken {
+            self.newest = Some(arrival);
         }
     }
 

@@ -272,10 +272,7 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
         }
     }
     let reached = trains.values().into_iter().find(|(name, _)| *name == "rate_bps");
-    // Gaps that vary have a rate of their own in every train.
-    let is_constant = matches!(plan.pattern, Pattern::Train { .. });
-    if let (Some((_, Some(reached))), Some(asked)) = (reached, trains.asked().rate_bps())
-        && is_constant
+    if let (Some((_, Some(reached))), Some(asked)) = (reached, trains.scheduled_rate_bps())
         && reached < asked * (1.0 - MISSED)
     {
         warnings.push(format!(

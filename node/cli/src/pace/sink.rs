@@ -1,10 +1,10 @@
 //! `dwell pace sink`: stamps what arrives, and tells whoever sent it ([`super::far_end`]). The kernel
-//! stamps, so nothing here has to be punctual.
+//! stamps, so nothing here has to be punctual; [`super::steps`] tells where its clock was stepped.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use dwell_wire::traffic::Mark;
 use serde_json::json;
 
 use super::far_end::{self, EXCHANGE, MOST, PATIENCE, STEPPED, Timed, Wish};
+use super::steps::Steps;
 use crate::environment::environment;
 use crate::{Failure, PlaceArgs};
 
@@ -31,11 +32,50 @@ const SENDERS: usize = 8;
 /// Room for so many stamps more is made at a time.
 const MORE: usize = 1 << 16;
 
+/// What had come is waited for at most for this time before it is told.
+const CATCH_UP: Nanos = Nanos::from_secs(1);
+
 /// A stop is obeyed, and senders are looked for, this often.
 const TICK: Duration = Duration::from_millis(20);
 
 /// What came of each flow that somebody asked for, by its number.
-type Kept = HashMap<u32, Vec<(u64, Instant<Realtime>)>>;
+type Kept = HashMap<u32, Flow>;
+
+/// What came of a flow.
+#[derive(Debug, Default)]
+struct Flow {
+    /// As it is told.
+    stamps: Vec<(u64, Instant<Realtime>)>,
+    /// That of the last packet ([`Steps::packet`]).
+    epoch: u64,
+}
+
+impl Flow {
+    /// Takes a packet's stamp, and before it, where the clock may have been stepped since the last one, that
+    /// it may; `false` where there is no room.
+    fn keep(&mut self, number: u64, at: Instant<Realtime>, epoch: u64) -> bool {
+        if self.stamps.len() + 2 > MOST {
+            return false;
+        }
+        if self.stamps.len() + 2 > self.stamps.capacity() {
+            self.stamps.reserve_exact(MORE.min(MOST - self.stamps.len()));
+        }
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            self.stamps.push((STEPPED, Instant::from_nanos(0)));
+        }
+        self.stamps.push((number, at));
+        true
+    }
+}
+
+/// What those who serve senders share with the one that receives.
+#[derive(Debug, Default)]
+struct Shared {
+    kept: Mutex<Kept>,
+    /// How often nothing was left to receive.
+    emptied: AtomicU64,
+}
 
 /// What came in all.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,12 +120,12 @@ pub(crate) fn perform(
     listener.set_nonblocking(true).map_err(|error| failed("TCP", error))?;
     let local = server.local_addr();
     ready(&format!("stamping what arrives at udp://{local}"));
-    let kept = Mutex::new(Kept::new());
+    let shared = Shared::default();
     let (counts, placement) = thread::scope(|scope| {
-        let kept = &kept;
+        let shared = &shared;
         let receiving = scope.spawn(move || -> io::Result<_> {
             let placement = cpu::settle(job.place.cpu, place.real_time(false))?;
-            Ok((receive(server, rung, job.place.busy_poll, kept, stop)?, placement))
+            Ok((receive(server, rung, job.place.busy_poll, shared, stop)?, placement))
         });
         let mut senders: Vec<(thread::ScopedJoinHandle<'_, ()>, TcpStream)> = Vec::new();
         while !stop.load(Ordering::Relaxed) && !receiving.is_finished() {
@@ -94,7 +134,7 @@ pub(crate) fn perform(
                 Ok((stream, _)) if senders.len() < SENDERS => {
                     // By which it is cut off if it does not end.
                     let Ok(other) = stream.try_clone() else { continue };
-                    senders.push((scope.spawn(move || serve(stream, rung, kept, stop)), other));
+                    senders.push((scope.spawn(move || serve(stream, rung, shared, stop)), other));
                 }
                 // One too many, or none: either way a moment later.
                 _ => thread::sleep(TICK),
@@ -113,28 +153,44 @@ pub(crate) fn perform(
     Ok(summary(job, &local.to_string(), counts, place.record(placement)))
 }
 
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
+impl Shared {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until what had come was received: whoever receives may be held up, and what waits for it
+    /// meanwhile is not lost. Not for ever, because others' packets may come all the time.
+    fn catch_up(&self, stop: &AtomicBool) {
+        let before = self.emptied.load(Ordering::Acquire);
+        let until = monotonic() + CATCH_UP;
+        while self.emptied.load(Ordering::Acquire) == before
+            && monotonic() < until
+            && !stop.load(Ordering::Relaxed)
+        {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 fn receive(
     mut server: UdpServer,
     rung: Rung,
     busy_poll: bool,
-    kept: &Mutex<Kept>,
+    shared: &Shared,
     stop: &AtomicBool,
 ) -> io::Result<Counts> {
     let mut counts = Counts::default();
     let mut buffer = vec![0; 65_535];
     let wait = if busy_poll { Wait::No } else { Wait::AtMost(Nanos::from_millis(20)) };
-    let mut clocks = clock::pair();
+    let mut steps = Steps::since(clock::pair());
     while !stop.load(Ordering::Relaxed) {
-        if clocks.step_until(&clock::glance()).is_some() {
-            clocks = clock::pair();
-            counts.steps += 1;
-            lock(kept).values_mut().for_each(|stamps| keep(stamps, STEPPED, clocks.real));
+        let request = server.receive(&mut buffer, wait)?;
+        if request.is_none() {
+            steps.empty();
+            shared.emptied.fetch_add(1, Ordering::Release);
         }
-        let Some(request) = server.receive(&mut buffer, wait)? else { continue };
+        steps.look(&clock::glance(), clock::pair);
+        let Some(request) = request else { continue };
         let mark = Mark::parse(&buffer[..request.len]).ok();
         if mark.is_some_and(|mark| mark.seq >= LEAD) {
             counts.leads += 1;
@@ -144,34 +200,23 @@ fn receive(
         let kernel = request.rx.and_then(|rx| rx.kernel);
         counts.stamped |= kernel.is_some();
         let at = if rung == Rung::User { Some(clock::realtime()) } else { kernel };
-        let mut kept = lock(kept);
+        let epoch = steps.packet();
+        let mut kept = shared.kept();
         let flow = mark.and_then(|mark| Some((mark.seq, kept.get_mut(&mark.flow)?)));
         // A stamp that did not come is none: the packet is not told.
-        match flow.zip(at) {
-            Some(((seq, stamps), at)) if stamps.len() < MOST => keep(stamps, seq, at),
-            _ => counts.unasked += 1,
-        }
+        let is_kept = flow.zip(at).is_some_and(|((seq, flow), at)| flow.keep(seq, at, epoch));
+        counts.unasked += u64::from(!is_kept);
     }
     counts.overflowed = server.overflowed();
+    counts.steps = steps.noticed();
     Ok(counts)
 }
 
-/// Takes one more, where there is room.
-fn keep(stamps: &mut Vec<(u64, Instant<Realtime>)>, number: u64, at: Instant<Realtime>) {
-    if stamps.len() == MOST {
-        return;
-    }
-    if stamps.len() == stamps.capacity() {
-        stamps.reserve_exact(MORE.min(MOST - stamps.len()));
-    }
-    stamps.push((number, at));
-}
-
 /// Serves one sender until it leaves; what was kept for it goes then.
-fn serve(stream: TcpStream, rung: Rung, kept: &Mutex<Kept>, stop: &AtomicBool) {
+fn serve(stream: TcpStream, rung: Rung, shared: &Shared, stop: &AtomicBool) {
     let mut flows = Vec::new();
-    let _ = converse(stream, rung, kept, stop, &mut flows);
-    let mut kept = lock(kept);
+    let _ = converse(stream, rung, shared, stop, &mut flows);
+    let mut kept = shared.kept();
     for flow in flows {
         kept.remove(&flow);
     }
@@ -180,7 +225,7 @@ fn serve(stream: TcpStream, rung: Rung, kept: &Mutex<Kept>, stop: &AtomicBool) {
 fn converse(
     stream: TcpStream,
     rung: Rung,
-    kept: &Mutex<Kept>,
+    shared: &Shared,
     stop: &AtomicBool,
     flows: &mut Vec<u32>,
 ) -> io::Result<()> {
@@ -202,22 +247,25 @@ fn converse(
                 if let Some(why) = merging(&timed.stream) {
                     return far_end::refuse(&mut timed, &why);
                 }
-                let mut kept = lock(kept);
+                let mut kept = shared.kept();
                 // Somebody else's stays his.
                 if kept.contains_key(&flow) {
                     return Ok(());
                 }
-                kept.insert(flow, Vec::new());
+                kept.insert(flow, Flow::default());
                 drop(kept);
                 flows.push(flow);
                 far_end::greet(&mut timed, rung)?;
             }
             Some(Wish::Stamps) if !flows.is_empty() => {
                 let flow = flows[0];
-                let count = lock(kept).get(&flow).map_or(0, Vec::len);
+                shared.catch_up(stop);
+                let count = shared.kept().get(&flow).map_or(0, |flow| flow.stamps.len());
                 timed.until = monotonic() + EXCHANGE;
                 // None is ever taken away again while its sender is here.
-                far_end::tell(&mut timed, count, |some| lock(kept)[&flow][some].to_vec())?;
+                far_end::tell(&mut timed, count, |some| {
+                    shared.kept()[&flow].stamps[some].to_vec()
+                })?;
             }
             _ => return Ok(()),
         }
@@ -247,6 +295,9 @@ fn summary(
 ) -> Summary {
     let Counts { packets, leads, unasked, stamped, steps, overflowed } = counts;
     let rung = if stamped { Rung::KernelSw } else { Rung::User };
+    let stepped = (steps > 0).then(|| {
+        format!("the clock was stepped {steps} times: senders discard trains that came meanwhile")
+    });
     Summary {
         kind: Kind::Pace,
         target: job.url.clone(),
@@ -267,7 +318,7 @@ fn summary(
         stamps: Stamps { tx: None, rx: (packets > 0).then_some(rung), near: None },
         engine: "udp".to_owned(),
         trains: Vec::new(),
-        trust: Trust::default(),
+        trust: Trust { warnings: stepped.into_iter().collect(), ..Trust::default() },
         environment: environment(None, placement),
     }
 }

@@ -61,7 +61,7 @@ fn matching(place: Place, manner: Manner) -> Slice {
 }
 
 fn proves(manner: Manner, places: &[Place]) {
-    if !as_root() || ["tc", "taskset", "chrt"].into_iter().any(|program| !has(program)) {
+    if !as_root() || ["tc", "taskset", "chrt", "renice"].into_iter().any(|program| !has(program)) {
         return;
     }
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {

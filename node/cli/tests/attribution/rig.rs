@@ -29,7 +29,8 @@ const SECOND: &str = "1";
 
 /// Others that compute here must not be taken for a part of a delay. Who polls is no real-time thread, which
 /// would keep the kernel's own threads from their work, and whoever waits for that with them, for as long as
-/// the kernel lets it (sched(7): 950 ms of every second).
+/// the kernel lets it (sched(7): 950 ms of every second). It goes before others of this session; those of
+/// another one may have as much of a processor (sched(7), autogroups), and rounds are noisier then.
 const POLLING: &str = "-20";
 /// Real-time priorities.
 const PUNCTUAL: &str = "2";

@@ -24,7 +24,7 @@ fn up(test: &str, arguments: &[&str]) -> Option<TestLab> {
 
 /// The hops left of the reply to a ping, `None` without one.
 fn ttl(lab: &TestLab, from: &str, to: &str) -> Option<u8> {
-    let ping = lab.exec(from, &["ping", "-4", "-c", "1", "-W", "1", to]);
+    let ping = lab.exec(from, &["ping", "-4", "-c", "1", "-W", "3", to]);
     let text = String::from_utf8_lossy(&ping.stdout).into_owned();
     let (_, rest) = text.split_once("ttl=")?;
     rest.split(' ').next()?.parse().ok()

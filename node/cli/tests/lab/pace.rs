@@ -1,4 +1,4 @@
-//! Pacing over links: of every engine what a capture at the far end saw, and links that are not
+//! Pacing over links: what a capture at the far end saw of what engines sent, and links that are not
 //! Ethernet's usual ones.
 
 use std::fs;
@@ -8,7 +8,7 @@ use dwell_wire::traffic::Mark;
 use serde_json::{Value, json};
 
 use crate::capture::{Capture, Captured};
-use crate::fixture::{DWELL, Running, TestLab, as_root, has};
+use crate::fixture::{DWELL, Running, TestLab, as_root, has, said, skip};
 
 fn pace(lab: &TestLab, more: &[&str]) -> Value {
     let command = ["pace", "udp://198.19.0.2:9", "--rate", "50Mbit/s", "--repeat", "2", "--json"];
@@ -44,7 +44,7 @@ fn recorded(file: &str) -> Vec<(u64, i64)> {
 /// The capture's stamps are those of the very packets that the sink stamped, so they are the same to the
 /// nanosecond, and so are the gaps.
 #[test]
-fn what_is_recorded_of_every_engine_is_what_a_capture_at_the_far_end_saw() {
+fn what_is_recorded_of_engines_is_what_a_capture_at_the_far_end_saw() {
     if !as_root() || !has("tcpdump") {
         return;
     }
@@ -53,6 +53,7 @@ fn what_is_recorded_of_every_engine_is_what_a_capture_at_the_far_end_saw() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pace.segment");
     let file = file.to_str().unwrap();
+    // All but txtime, for which labs have no queueing discipline.
     let engines: [&[&str]; 9] = [
         &["sleep"],
         &["spin"],
@@ -67,10 +68,14 @@ fn what_is_recorded_of_every_engine_is_what_a_capture_at_the_far_end_saw() {
     let train = ["--rate", "20Mbit/s", "--count", "20", "--repeat", "4"];
     let pairs = ["--pattern", "pair", "--pairs", "40", "--gap", "300us"];
     for (engine, pattern) in engines.iter().flat_map(|e| [(e, &train[..]), (e, &pairs[..])]) {
-        let capture = Capture::start(&lab, "n2", "n1", "udp and dst port 5001");
+        let capture = Capture::start(&lab.netns("n2"), "n1", "udp and dst port 5001");
         let how = ["pace", "udp://198.19.0.2:5001", "--size", "300B", "--sink", "--stamps", "user"];
         let tell = ["--json", "-q", "--samples", file, "--engine"];
         let output = lab.exec("n1", &[&[DWELL], &how[..], &tell, engine, pattern].concat());
+        if engine[0] == "uring" && output.status.code() == Some(4) {
+            skip(&said(&output));
+            continue;
+        }
         assert!(output.status.success(), "{engine:?}: {output:?}");
         let found: Value = serde_json::from_slice(&output.stdout).unwrap();
         let captured = counted(&capture.end(|packets| counted(packets).len() >= 80));

@@ -127,10 +127,13 @@ fn a_far_end_that_is_not_there_is_counted_and_the_relay_stays_up() {
     let far = UdpSocket::bind(address).unwrap();
     far.set_read_timeout(Some(PATIENCE)).unwrap();
     client.send_to(b"and now?", &relay.listen).unwrap();
-    assert_eq!(receive(&far).0, b"and now?");
+    // A relay that was held up may have sent the last ones on only now.
+    let late = std::iter::from_fn(|| Some(receive(&far).0)).take_while(|came| came != b"and now?");
+    let late = late.count() as u64;
+    assert!(late < 5, "{late} of 5 came before anybody was there");
     let summary = relay.end();
     assert_eq!(value(&summary, "relayed_forward"), 6, "{summary}");
-    assert_eq!(value(&summary, "icmp_errors"), 5, "{summary}");
+    assert_eq!(value(&summary, "icmp_errors") + late, 5, "{summary}");
 }
 
 #[test]

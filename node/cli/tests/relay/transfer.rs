@@ -16,6 +16,9 @@ const IPERF: &str = "/usr/bin/iperf";
 /// Bytes that the relays leave readable: iperf's own first ones.
 const CLEAR: usize = 12;
 
+/// iperf ends again after a quarter of a second without an answer; after so long without a packet, it is over.
+const QUIET: Duration = Duration::from_millis(500);
+
 /// How much longer a packet is on the wire between the relays.
 const NONCE: usize = 12;
 
@@ -105,16 +108,18 @@ fn what_iperf_sends_into_the_tunnel_comes_out_byte_by_byte_and_so_does_its_repor
     // So slow that no buffer is full before a second is over, however busy the machine.
     let transfer = ["-c", HOST, "-u", "-p", &port, "-l", "400", "-b", "480k", "-t", "4"];
     let output = Command::new(IPERF).args(transfer).output().unwrap();
-    // Who hears no report soon ends again and again: the last of it may still be on its way, to a
-    // server that answers each.
+    // Who hears no report soon, ends again and again, and is answered each time: the last of it may still
+    // be on its way.
     let start = Instant::now();
-    let all_came = || {
-        let [(sent, answered), (_, on_wire), (came, answers)] =
-            [&into, &wire, &out].map(|tap| tap.passed().into());
-        sent == came && answers == on_wire && on_wire == answered && answers > 0
-    };
-    while !all_came() && start.elapsed() < PATIENCE {
+    let passed = || [&into, &wire, &out].map(Tap::passed);
+    let (mut seen, mut since) = (passed(), Instant::now());
+    let all_came = |[into, wire, out]: [[usize; 2]; 3]| into == wire && wire == out && out[1] > 0;
+    while !(all_came(seen) && since.elapsed() > QUIET) && start.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(1));
+        let now = passed();
+        if now != seen {
+            (seen, since) = (now, Instant::now());
+        }
     }
     iperf.kill().unwrap();
     iperf.wait().unwrap();

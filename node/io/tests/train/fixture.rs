@@ -1,10 +1,9 @@
 //! Two network namespaces joined by a veth pair, and a capture at the far end: the witness of what an
 //! engine says of itself.
 
-use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use dwell_io::train::{Course, Departure, LEAD, Numbers, Payloads, TrainSender};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 
+use crate::capture::{self, Capture};
 use crate::punctual::{LATE, Lateness, assert_punctual, watch};
 
 /// Nothing here takes that long.
@@ -120,12 +120,6 @@ impl Drop for Ends {
     }
 }
 
-/// tcpdump at the far end.
-pub(crate) struct Capture {
-    child: Child,
-    file: tempfile::TempPath,
-}
-
 /// A packet as it was captured: when, in nanoseconds, its mark, and the length of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Captured {
@@ -134,94 +128,25 @@ pub(crate) struct Captured {
     pub(crate) len: usize,
 }
 
-impl Capture {
-    /// Captures all UDP that comes, until so many packets have come; `None`, and said why, without
-    /// tcpdump.
-    pub(crate) fn start(ends: &Ends, packets: usize) -> Option<Self> {
-        if Command::new("tcpdump").arg("--version").output().is_err() {
-            skip("needs the program tcpdump");
-            return None;
-        }
-        let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-        let net = format!("--net={}", ends.far.display());
-        let mut child = Command::new("nsenter")
-            .args([&net, "tcpdump", "-i", "far", "-Q", "in", "-Z", "root", "-n", "-U"])
-            .args(["--immediate-mode", "--time-stamp-precision=nano", "-c", &packets.to_string()])
-            // Else its buffer has room for eight packets.
-            .args(["-s", "2048", "-B", "8192"])
-            .arg("-w")
-            .arg(&file)
-            // All but what asks for neighbours: nothing else may leave.
-            .args(["udp", "and", "not", "dst", "port", "9"])
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut talk = BufReader::new(child.stderr.take().unwrap()).lines();
-        let is_ready = |line: &std::io::Result<String>| {
-            line.as_ref().is_ok_and(|line| line.contains("listening on"))
-        };
-        assert!(talk.any(|line| is_ready(&line)), "tcpdump listens");
-        // It tells of its end; nobody may be told that nobody listens.
-        std::thread::spawn(move || talk.for_each(drop));
-        Some(Self { child, file })
+/// Captures all UDP that comes to the far end; `None`, and said why, without tcpdump.
+pub(crate) fn capture(ends: &Ends) -> Option<Capture> {
+    if Command::new("tcpdump").arg("--version").output().is_err() {
+        skip("needs the program tcpdump");
+        return None;
     }
-
-    /// What was captured, once all has come.
-    pub(crate) fn end(mut self) -> Vec<Captured> {
-        let since = std::time::Instant::now();
-        while self.child.try_wait().unwrap().is_none() {
-            if since.elapsed() > PATIENCE {
-                self.child.kill().unwrap();
-                self.child.wait().unwrap();
-                let came = parse(&std::fs::read(&self.file).unwrap());
-                panic!("too few packets came: {} {came:?}", came.len());
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        parse(&std::fs::read(&self.file).unwrap())
-    }
+    // All but what asks for neighbours: nothing else may leave.
+    Some(Capture::start(&ends.far, "far", "udp and not dst port 9"))
 }
 
-impl Drop for Capture {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Reads a capture of Ethernet frames in libpcap's format, nanoseconds, in this machine's order; every
-/// packet's checksums are right, and behind its mark its payload is what [`payloads`] filled in.
-fn parse(capture: &[u8]) -> Vec<Captured> {
-    let word = |at: usize| u32::from_ne_bytes(capture[at..at + 4].try_into().unwrap());
-    assert_eq!((word(0), word(20) & 0xffff), (0xa1b2_3c4d, 1));
-    let mut packets = Vec::new();
-    let mut at = 24;
-    while at < capture.len() {
-        let (captured, len) = (word(at + 8) as usize, word(at + 12) as usize);
-        let frame = &capture[at + 16..][..captured];
-        assert_eq!(captured, len, "the packet is whole");
-        let (header, ip) = match u16::from_be_bytes([frame[12], frame[13]]) {
-            0x0800 => {
-                let len = u16::from_be_bytes([frame[16], frame[17]]);
-                assert_eq!(usize::from(len), frame.len() - 14);
-                (20, 4)
-            }
-            0x86dd => (40, 6),
-            other => panic!("a frame of type {other:#x}"),
-        };
-        let udp = &frame[14 + header..];
-        assert_eq!(usize::from(u16::from_be_bytes([udp[4], udp[5]])), udp.len(), "IPv{ip}");
-        let payload = &udp[8..];
+/// What was captured, once so many packets have come; behind its mark each one's payload is what
+/// [`payloads`] filled in.
+pub(crate) fn captured(capture: Capture, packets: usize) -> Vec<Captured> {
+    let came = capture.end(|came| came.len() >= packets);
+    let marked = came.into_iter().map(|capture::Captured { at, payload }| {
         assert!(payload[Mark::LEN..].iter().all(|byte| *byte == FILL));
-        packets.push(Captured {
-            at: i64::from(word(at)) * 1_000_000_000 + i64::from(word(at + 4)),
-            mark: Mark::parse(payload).expect("a mark"),
-            len: payload.len(),
-        });
-        at += 16 + captured;
-    }
-    packets
+        Captured { at, mark: Mark::parse(&payload).expect("a mark"), len: payload.len() }
+    });
+    marked.collect()
 }
 
 const FILL: u8 = 0x5a;
@@ -282,7 +207,7 @@ pub(crate) fn send(
     open: impl FnOnce() -> Box<dyn TrainSender> + Send,
 ) -> Option<Told> {
     let all = FIRST + TRAINS * LONGEST;
-    let capture = Capture::start(ends, all)?;
+    let capture = capture(ends)?;
     let alone = 0..(LEADS + ALONE) as i64;
     let pairs = (alone.end..).take(PAIRS).flat_map(|slot| [slot, slot]);
     let slots: Vec<_> = alone.chain(pairs).collect();
@@ -317,7 +242,7 @@ pub(crate) fn send(
         }
         (before, sent, watched, arrived)
     });
-    let came = capture.end();
+    let came = captured(capture, all);
     let numbers: Vec<_> = came.iter().map(|packet| packet.mark.seq).collect();
     let of_a_train = |first: usize| {
         let leads = (first..first + LEADS).map(|n| LEAD | n as u64);

@@ -2,6 +2,7 @@
 //! independent witness of what left, in which order, and when.
 
 mod batch;
+mod capture;
 mod engines;
 mod fixture;
 mod punctual;

@@ -56,8 +56,10 @@ pub(super) fn by_rate(trials: &Evidence) -> Option<String> {
 pub(super) fn by_axis(trials: &Evidence, axis: &str, values: &[String; 2]) -> Option<String> {
     let names = values.each_ref().map(|value| format!("at {axis} {value}"));
     let alike = values.each_ref().map(|v| trials.filter(|t| t.parameters.get(axis) == Some(v)));
+    if typical(trials, "queueing_in_ns").is_none() {
+        return Some("no stamp divides the time that a packet is in the node".to_owned());
+    }
     compared([0, 1].map(|n| (names[n].as_str(), &alike[n])))
-        .or_else(|| Some("no stamp divides the time that a packet is in the node".to_owned()))
 }
 
 /// The same of a program that enciphers, and by which instructions it does.

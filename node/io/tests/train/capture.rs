@@ -1,13 +1,15 @@
-//! tcpdump in a node, before whoever receives: by stamps of the kernel, which no program can make late.
+//! tcpdump before whoever receives: by stamps of the kernel, which no program can make late.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempPath;
 
-use crate::fixture::{DWELL, PATIENCE, TestLab, kill};
+/// Nothing here takes that long.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A capture that goes on until it is ended, with its test at the latest.
 pub(crate) struct Capture {
@@ -15,26 +17,24 @@ pub(crate) struct Capture {
     file: TempPath,
 }
 
-/// A datagram over IPv4: when it came by CLOCK_REALTIME, in nanoseconds, and its payload.
+/// A datagram: when it came by CLOCK_REALTIME, in nanoseconds, and its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Captured {
     pub(crate) at: i64,
     pub(crate) payload: Vec<u8>,
 }
 
-/// Of Ethernet, of IPv4 without options, and of UDP.
-const HEADERS: usize = 14 + 20 + 8;
-
 impl Capture {
-    /// What comes into a node through one of its interfaces and passes a filter of pcap's, which lets
+    /// What comes into a namespace through one of its interfaces and passes a filter of pcap's, which lets
     /// only datagrams through.
-    pub(crate) fn start(lab: &TestLab, node: &str, interface: &str, filter: &str) -> Self {
+    pub(crate) fn start(netns: &Path, interface: &str, filter: &str) -> Self {
         let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-        let mut tcpdump = Command::new(DWELL)
-            .args(["lab", "exec", "--lab", &lab.name, node, "--", "tcpdump", "-i", interface])
-            .args(["-Q", "in", "-Z", "root", "-n", "-U", "--immediate-mode"])
+        let mut tcpdump = Command::new("nsenter")
+            .arg(format!("--net={}", netns.display()))
+            .args(["tcpdump", "-i", interface, "-Q", "in", "-Z", "root", "-n", "-U"])
             // Else its buffer has room for eight packets.
-            .args(["--time-stamp-precision=nano", "-s", "2048", "-B", "8192", "-w"])
+            .args(["--immediate-mode", "--time-stamp-precision=nano", "-s", "2048", "-B", "8192"])
+            .arg("-w")
             .arg(&file)
             .arg(filter)
             .stdin(Stdio::null())
@@ -66,23 +66,42 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        kill(&mut self.tcpdump);
+        let _ = self.tcpdump.kill();
+        let _ = self.tcpdump.wait();
     }
 }
 
-/// Reads libpcap's format with nanoseconds, in this machine's order; the last packet may not yet be
+/// Reads Ethernet frames in libpcap's format, nanoseconds, in this machine's order; the last may not yet be
 /// whole.
 fn parse(capture: &[u8]) -> Vec<Captured> {
     let word = |at: usize| Some(u32::from_ne_bytes(capture.get(at..at + 4)?.try_into().unwrap()));
-    assert!(word(0).is_none_or(|magic| magic == 0xa1b2_3c4d), "nanoseconds");
+    let head = word(0).zip(word(20)).map(|(magic, link)| (magic, link & 0xffff));
+    assert!(head.is_none_or(|head| head == (0xa1b2_3c4d, 1)), "nanoseconds, Ethernet");
     let (mut at, mut packets) = (24, Vec::new());
     while let (Some(seconds), Some(nanos), Some(len)) = (word(at), word(at + 4), word(at + 8)) {
         let Some(frame) = capture.get(at + 16..at + 16 + len as usize) else { break };
+        assert_eq!(word(at + 12), Some(len), "the packet is captured whole");
         packets.push(Captured {
             at: 1_000_000_000 * i64::from(seconds) + i64::from(nanos),
-            payload: frame[HEADERS..].to_vec(),
+            payload: payload(frame).to_vec(),
         });
         at += 16 + len as usize;
     }
     packets
+}
+
+/// That of a datagram over IPv4 without options or IPv6 without extension headers, whose lengths are right.
+fn payload(frame: &[u8]) -> &[u8] {
+    let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let header = match word(12) {
+        0x0800 => {
+            assert_eq!(usize::from(word(16)), frame.len() - 14);
+            20
+        }
+        0x86dd => 40,
+        other => panic!("a frame of type {other:#x}"),
+    };
+    let udp = 14 + header;
+    assert_eq!(usize::from(word(udp + 4)), frame.len() - udp);
+    &frame[udp + 8..]
 }
