@@ -168,7 +168,10 @@ fn a_burner_burns_the_level_asked_within_three_points() {
         let taken = (100.0 * busy / all - burnt).max(0.0);
         println!("{level} % asked, {burnt} % burnt, {taken} % taken");
         let least = level * (1.0 - taken / 100.0) - 3.0;
-        assert!(burnt > least && burnt < level + 3.0, "{level} % asked, {burnt} % burnt, {taken} %");
+        assert!(
+            burnt > least && burnt < level + 3.0,
+            "{level} % asked, {burnt} % burnt, {taken} %"
+        );
         let warned = result["trust"]["warnings"].to_string().contains("3 points");
         assert_eq!((burnt - level).abs() > 3.0, warned, "{result}");
     }
