@@ -10,6 +10,7 @@ mod interrupt;
 mod lab;
 mod machine;
 mod process;
+mod stolen;
 mod summary;
 mod table;
 
@@ -23,5 +24,6 @@ pub use interrupt::Interrupt;
 pub use lab::{Lab, Node};
 pub use machine::Machine;
 pub use process::{Finished, Server, finish};
+pub use stolen::Patience;
 pub use summary::{RoundTrips, Summary};
 pub use table::Table;

@@ -33,11 +33,21 @@ fn alone() -> MutexGuard<'static, ()> {
     MACHINE.lock().unwrap_or_else(|failed| failed.into_inner())
 }
 
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
+fn until(what: &str, condition: impl FnMut() -> bool) {
+    until_within(Duration::from_secs(60), Duration::from_millis(10), what, condition);
+}
+
+/// Looks each `pause`, as looking takes time from what is waited for.
+fn until_within(
+    patience: Duration,
+    pause: Duration,
+    what: &str,
+    mut condition: impl FnMut() -> bool,
+) {
     let since = Instant::now();
     while !condition() {
-        assert!(since.elapsed() < Duration::from_secs(30), "waited too long: {what}");
-        std::thread::sleep(Duration::from_millis(10));
+        assert!(since.elapsed() < patience, "waited too long: {what}");
+        std::thread::sleep(pause);
     }
 }
 
@@ -145,7 +155,8 @@ fn every_case_ends_in_the_table_the_cycles_and_a_report_and_leaves_no_lab() {
     let _alone = alone();
     dwell();
     let home = tempfile::tempdir().unwrap();
-    let output = roundtrip(Path::new(PROGRAM), &["--cycles", "300"], home.path()).output().unwrap();
+    let output =
+        roundtrip(Path::new(PROGRAM), &["--cycles", "3000"], home.path()).output().unwrap();
     let talk = talk(&output);
     let test = "every_case_ends_in_the_table_the_cycles_and_a_report_and_leaves_no_lab";
     if skipped(test, output.status.code(), &talk) {
@@ -169,7 +180,7 @@ fn every_case_ends_in_the_table_the_cycles_and_a_report_and_leaves_no_lab() {
     show.args(["show", "last", "--json", "--data"]).arg(home.path().join("data"));
     let shown: Value = serde_json::from_slice(&show.output().unwrap().stdout).unwrap();
     assert_eq!((&shown["run"], &shown["state"]), (&combined["run"], &json!("finished")));
-    assert_eq!(shown["settings"], json!(["ping.count=100"]), "in each of three trials");
+    assert_eq!(shown["settings"], json!(["ping.count=1000"]), "in each of three trials");
     assert!(shown["seed"].is_u64(), "{}", shown["seed"]);
     let trials = shown["trials"].as_array().unwrap();
     let of_network = trials.iter().filter(|trial| trial["parameters"]["load"] == "network");
@@ -180,7 +191,7 @@ fn every_case_ends_in_the_table_the_cycles_and_a_report_and_leaves_no_lab() {
     let csv = fs::read_to_string(home.path().join("results/roundtrip.csv")).unwrap();
     let rows: Vec<&str> = csv.lines().collect();
     assert!(rows[0].starts_with("trial,repetition,load,id,state"), "{}", rows[0]);
-    assert_eq!(rows.len(), 1 + 3 * 300);
+    assert_eq!(rows.len(), 1 + 3 * 3_000);
     let page = fs::read_to_string(home.path().join("results/roundtrip.html")).unwrap();
     assert!(page.contains("<html") && page.contains(combined["run"].as_str().unwrap()));
 
@@ -245,7 +256,8 @@ fn an_interrupt_keeps_the_cases_that_were_measured_and_says_that_it_is_not_all()
     let mut command = roundtrip(Path::new(PROGRAM), &["--cycles", "300000"], home.path());
     let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut ended = false;
-    until("the second case begins", || {
+    let (patience, pause) = (Duration::from_secs(240), Duration::from_millis(200));
+    until_within(patience, pause, "the second case begins", || {
         ended = running.try_wait().unwrap().is_some();
         ended || second_has_begun(home.path())
     });

@@ -11,6 +11,7 @@ use super::contestant::{CONTESTANTS, FLOOR, JUDGED, SLEEPER, TWIN};
 use super::gaps::Gaps;
 use super::grid::Cell;
 use super::limits::{Found, Place, misplaced};
+use crate::Patience;
 
 /// A rate that is kept is off by at most this.
 const KEPT: f64 = 0.01;
@@ -25,7 +26,7 @@ pub(super) const PAIR_SIZES: [u32; 2] = [200, 1_500];
 pub(super) const TWO_SENDS: &str = "two sends in C";
 
 /// Everything that was measured; rounds in order.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Measured {
     /// By contestant and cell; streams of each turn.
     pub(super) streams: BTreeMap<&'static str, BTreeMap<String, Vec<Vec<Gaps>>>>,
@@ -33,6 +34,8 @@ pub(super) struct Measured {
     pub(super) pairs_ns: BTreeMap<&'static str, BTreeMap<u32, Vec<f64>>>,
     /// Verdicts of runs behind limits and without one, run by run.
     pub(super) found: Vec<Found>,
+    /// Of these runs.
+    pub(super) patience: Patience,
     /// Runs that had to be.
     pub(super) runs: u64,
     /// Peers that are not installed.

@@ -58,11 +58,11 @@ matrix = { rate = ["50Mbit/s", "100Mbit/s", "1Gbit/s"] }
 
 [[constraint]]
 when = { rate = "10Mbit/s" }
-matrix = { repeat = [25] }
+matrix = { count = [21], repeat = [60] }
 
 [[constraint]]
 when = { "topology.link.rate" = "10Mbit/s" }
-matrix = { count = [21], repeat = [25] }
+matrix = { count = [21], repeat = [60] }
 "#;
 
 /// S2 has no rate between 100 and 1000 Mbit/s, and a gap of 200 B at the latter, 1.6 us, is what one

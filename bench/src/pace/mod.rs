@@ -20,7 +20,7 @@ use anyhow::{Context, Result, ensure};
 use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
-use crate::{Interrupt, Lab, Machine};
+use crate::{Interrupt, Lab, Machine, Patience};
 use arena::{Arena, PAIRS, Turn};
 use contestant::{CONTESTANTS, Contestant};
 use gaps::{Gaps, pair_gap};
@@ -84,7 +84,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let interrupt = Interrupt::catch()?;
     let runs = args.rounds * RUNS_OF_A_ROUND;
-    let mut measured = Measured { missing, runs, ..Measured::default() };
+    let patience = Patience::new(runs);
+    let mut measured = Measured { missing, runs, patience, ..Measured::default() };
     let mut outcome = Ok(());
     if args.measures(Part::Trains) || args.measures(Part::Pairs) {
         let arena = Arena::new(Lab::line(2)?, &present)?;
@@ -224,7 +225,8 @@ fn compare_pairs(
     Ok(())
 }
 
-/// Has the plans of verdicts run, each in labs of its own.
+/// Has the plans of verdicts run, each in labs of its own. What a machine can measure that the host takes
+/// away is another question, and such runs are repeated.
 fn find_limits(measured: &mut Measured, interrupt: &Interrupt) -> Result<()> {
     let experiment = Experiment::new(interrupt)?;
     for run in 1..=measured.runs {
@@ -232,7 +234,7 @@ fn find_limits(measured: &mut Measured, interrupt: &Interrupt) -> Result<()> {
             break;
         }
         eprintln!("verdicts, run {run} of {}", measured.runs);
-        match experiment.verdicts() {
+        match measured.patience.measure(|| experiment.verdicts()) {
             Ok(found) => measured.found.extend(found),
             Err(_) if interrupt.came() => break,
             Err(error) => drop(measured.failures.insert(format!("verdicts: {error:#}"))),

@@ -100,7 +100,7 @@ fn print_found(measured: &Measured) {
         };
         table.row([found.cell(), found.rate(), times.to_string(), word.to_owned()]);
     }
-    println!("{table}");
+    println!("{table}\n{}", measured.patience);
     for found in measured.found.iter().filter(|found| found.place() != Place::Right) {
         let reason = found.reason.as_deref().unwrap_or("all rates are accurate");
         println!("{}: {}: {reason}", found.cell(), found.rate());

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::TRACED_PPS;
+use crate::Patience;
 
 /// Everything that was measured, by contestant; rounds and their turns in order.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Measured {
+    /// Of the delays.
+    pub(super) patience: Patience,
     /// Median round trip without any relay, around each of those through the contestant, in nanoseconds.
     pub(super) direct_ns: BTreeMap<&'static str, Vec<f64>>,
     /// Median round trip through each, in nanoseconds.

@@ -17,15 +17,17 @@ const NAME: &str = "runner.lock";
 
 impl RunnerLock {
     pub(crate) fn take(dir: &Path) -> Result<Self, StoreError> {
-        // Whoever only looks whether there is a runner holds it for a moment.
-        const LOOKS: u32 = 20;
         const MOMENT: Duration = Duration::from_millis(5);
+        // Ten seconds: whoever looks may have been stopped while it does.
+        const LOOKS: u32 = 2_000;
         let path = dir.join(NAME);
         let file = File::create(&path).map_err(StoreError::file("make", &path))?;
         for _ in 0..LOOKS {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { _file: file }),
-                Err(TryLockError::WouldBlock) => thread::sleep(MOMENT),
+                // Whoever only looks for a runner shares it for a moment; a runner shares it with nobody.
+                Err(TryLockError::WouldBlock) if !has_runner(dir) => thread::sleep(MOMENT),
+                Err(TryLockError::WouldBlock) => break,
                 Err(TryLockError::Error(source)) => {
                     return Err(StoreError::file("lock", &path)(source));
                 }

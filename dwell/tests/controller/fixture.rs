@@ -15,7 +15,7 @@ use tempfile::TempDir;
 pub(crate) const DWELL: &str = env!("CARGO_BIN_EXE_dwell");
 
 /// Longer than anything here takes; a hang is a failure, not a wait.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A data directory of a test's own. Every process that dwell starts for it has its path in the
 /// environment, so that whoever is left behind is found.

@@ -90,6 +90,9 @@ fn cross_traffic_of_the_real_itg_tells_what_it_achieved() {
         "matrix={flows=[3],engine=[\"sleep-spin\"],pattern=[\"train\",\"pair\"],rate=[\"20Mbit/s\"]}",
         "--set",
         "cross={rate=\"2Mbit/s\",generator=\"itg\",seed=7}",
+        // ITGSend tells of ten packets at a time, and each flow has to have sent that many.
+        "--set",
+        "pace.pause=50ms",
     ];
     let output = place.dwell(&[&["run", &plan(&place), "--quiet"], &set[..]].concat());
     assert!(output.status.success(), "{output:?}");

@@ -12,6 +12,10 @@ use support::{dwell, json};
 /// `rtt_kernel`, which begins later. It prints whole microseconds.
 const LIMIT_US: f64 = 25.0;
 
+/// By so much the program's may be the longer: it has more code to fetch after each pause than ping, and while
+/// others keep the host busy all of it from memory.
+const LONGER_US: f64 = 50.0;
+
 /// Turns of both. Of their sorted differences those from the second to the last but one enclose the
 /// median of all possible turns: it is beyond them in 1 of 1,000 such tests (the sign test's
 /// interval), on either side.
@@ -36,12 +40,12 @@ const NOISE_US: [f64; TURNS] =
     [1.3, 11.3, 8.7, 9.1, 4.9, -2.8, 6.9, 0.2, 14.6, -0.6, 16.8, 5.8, 28.7, -0.3, 13.7];
 
 #[test]
-fn a_median_that_differs_by_45_us_is_noticed() {
+fn a_median_that_is_45_us_too_short_or_70_us_too_long_is_noticed() {
     let shifted = |program: f64, kernel: f64| -> Vec<[f64; 2]> {
         NOISE_US.iter().map(|noise| [noise + program, noise + kernel]).collect()
     };
     assert!(agree(&shifted(0.0, 0.0)));
-    assert!(!agree(&shifted(45.0, 0.0)), "the program's is too long");
+    assert!(!agree(&shifted(70.0, 0.0)), "the program's is too long");
     assert!(!agree(&shifted(-45.0, 0.0)), "the program's is too short");
     assert!(!agree(&shifted(0.0, 45.0)), "the kernel's is too long");
 }
@@ -50,7 +54,7 @@ fn a_median_that_differs_by_45_us_is_noticed() {
 fn agree(turns: &[[f64; 2]]) -> bool {
     let of = |which: usize| interval(turns.iter().map(|turn| turn[which]).collect());
     let (program, kernel) = (of(0), of(1));
-    program.0 <= LIMIT_US && program.1 >= -LIMIT_US && kernel.0 <= LIMIT_US
+    program.0 <= LONGER_US && program.1 >= -LIMIT_US && kernel.0 <= LIMIT_US
 }
 
 /// Where the median of all possible turns lies, in microseconds.

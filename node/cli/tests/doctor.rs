@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{DWELL, Server, dwell};
@@ -158,14 +159,14 @@ fn a_burner_burns_the_level_asked_within_three_points() {
         let text = format!("{level}%");
         let arguments =
             ["load", "cpu", "--level", &text, "--cpu", "0", "--duration", "2s", "--json"];
-        let before = processor();
+        let (before, since) = (busy(), Instant::now());
         let output = dwell(&arguments);
-        let [all, busy] = [0, 1].map(|n| processor()[n] - before[n]);
+        let busy = (busy() - before).as_secs_f64() / since.elapsed().as_secs_f64();
         let result: Value = serde_json::from_slice(&output.stdout).unwrap();
         let burnt = result["values"]["burnt_ratio"].as_f64().unwrap() * 100.0;
         // What others have of the processor, and the host of a virtual one, cannot be burnt: of what they
         // leave, its share is.
-        let taken = (100.0 * busy / all - burnt).max(0.0);
+        let taken = (100.0 * busy - burnt).max(0.0);
         println!("{level} % asked, {burnt} % burnt, {taken} % taken");
         let least = level * (1.0 - taken / 100.0) - 3.0;
         assert!(
@@ -177,13 +178,15 @@ fn a_burner_burns_the_level_asked_within_three_points() {
     }
 }
 
-/// Time of the first processor until now, and how much of it was not idle (proc_stat(5)).
-fn processor() -> [f64; 2] {
+/// How long the first processor has not been idle until now (proc_stat(5)). What a host took while nothing
+/// ran is both idle and stolen there, so that all of a line's times are more than has passed.
+fn busy() -> Duration {
     let stat = fs::read_to_string("/proc/stat").unwrap();
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu0 ")).unwrap();
-    let ticks: Vec<f64> = line.split_whitespace().map(|ticks| ticks.parse().unwrap()).collect();
-    let all: f64 = ticks[..8].iter().sum();
-    [all, all - ticks[3] - ticks[4]]
+    let ticks: Vec<u64> = line.split_whitespace().map(|ticks| ticks.parse().unwrap()).collect();
+    let all: u64 = ticks[..8].iter().sum();
+    // USER_HZ is 100 on all that this runs on.
+    Duration::from_millis((all - ticks[3] - ticks[4]) * 10)
 }
 
 #[test]

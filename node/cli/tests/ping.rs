@@ -317,7 +317,11 @@ fn socat_is_measured_as_a_udp_and_a_tcp_echo() {
         for (scheme, port, listen, echo) in listeners {
             let mut command = Command::new("socat");
             // -dd says when it listens.
-            command.args(["-dd", &listen, echo]).stdin(Stdio::null()).stdout(Stdio::null());
+            // A request that ends is answered all the same, however long that takes.
+            command
+                .args(["-dd", "-t", "10", &listen, echo])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null());
             command.stderr(Stdio::null());
             let _server = Server { child: command.spawn().unwrap() };
             let url = format!("{scheme}://{host}:{port}");

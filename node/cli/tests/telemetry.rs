@@ -156,8 +156,9 @@ fn slots_say_what_the_relays_own_passages_say_of_the_same_packet() {
                 "{engine} {:?} place {place}: {decile} ns before the passage's own tx_app",
                 modes[0]
             );
-            // Packets are interrupted between the two clock reads, on a busy machine many.
-            assert!(decile < 20_000, "{engine} {modes:?} {place}: {differences:?}");
+            // Packets are interrupted between the two clock reads, on a busy machine many. A slot that was
+            // filled before the hold is 50 us away.
+            assert!(decile < 40_000, "{engine} {modes:?} {place}: {differences:?}");
         }
     }
 }

@@ -144,8 +144,8 @@ fn both_ends_tell_of_every_packet_and_their_stamps_lie_in_packet_order() {
     // Who hears none for a while asks again.
     assert!(received["values"]["iperf_reports"].as_u64() >= Some(2), "{received}");
     assert_eq!(received["metrics"]["one_way_forward_ns"]["count"], 298, "loopback is one clock");
-    // A busy machine sends several late and then together, but never the last before its time.
-    assert!(sent["metrics"]["gap_ns"]["mean"].as_f64().unwrap() > 3.6e6, "{sent}");
+    // A busy machine sends several late and then together, but none before its time.
+    assert!(sent["metrics"]["schedule_error_ns"]["min"].as_i64().unwrap() >= 0, "{sent}");
     let (left_flows, left) = passages(left.path());
     let (came_flows, came) = passages(came.path());
     let ends = |flow: &FlowEntry| (flow.from, flow.to);
@@ -230,7 +230,7 @@ fn the_real_client_prints_our_figures_as_the_servers_report() {
         let relay = relayed.then(|| relay(&url, &["translate"]));
         let url = relay.as_ref().map_or(url, |(_, listen)| listen.clone());
         let (_, port) = url.rsplit_once(':').unwrap();
-        let client = ["-c", "127.0.0.1", "-u", "-p", port, "-t", "0.4"];
+        let client = ["-c", "127.0.0.1", "-u", "-p", port, "-t", "1"];
         let output = Command::new("iperf").args(client).args(options).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let result = json(&sink.stop());

@@ -42,7 +42,7 @@ pub(super) const EXCHANGE: Nanos = Nanos::from_secs(60);
 const SOME: usize = 4_096;
 
 /// After so long without news, what has not arrived will not.
-const SETTLED: Nanos = Nanos::from_millis(150);
+const SETTLED: Nanos = Nanos::from_millis(250);
 
 /// All is over after this time, come what may.
 const LATEST: Nanos = Nanos::from_secs(3);

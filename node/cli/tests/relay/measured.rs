@@ -75,8 +75,8 @@ fn stopped(engine: &[&str]) {
     let metrics = &summary["metrics"];
     let max = |name: &str| metrics[name]["max"].as_i64().unwrap();
     assert!(max("queueing_in_ns") >= 1_900_000_000, "{engine:?} {metrics}");
-    assert!(max("processing_ns") < 200_000_000, "{engine:?} {metrics}");
-    assert!(max("queueing_out_ns") < 200_000_000, "{engine:?} {metrics}");
+    assert!(max("processing_ns") < 1_000_000_000, "{engine:?} {metrics}");
+    assert!(max("queueing_out_ns") < 1_000_000_000, "{engine:?} {metrics}");
 }
 
 #[test]

@@ -100,8 +100,25 @@ impl Receiver<'_> {
                 self.take(&mut counted, &request, &buffer[..request.len], now);
             }
         }
+        if self.stop.load(Ordering::Relaxed) {
+            self.take_what_came(&mut counted, &mut buffer)?;
+        }
         counted.overflowed = self.server.overflowed();
         Ok(counted)
+    }
+
+    /// What had come before the stop and was not read yet, however far behind this thread is.
+    fn take_what_came(&mut self, counted: &mut Counted, buffer: &mut [u8]) -> io::Result<()> {
+        let (stopped, until) = (realtime(), monotonic() + Nanos::from_secs(1));
+        while let Some(request) = self.server.receive(buffer, Wait::No)? {
+            let now = monotonic();
+            let came = request.rx.and_then(|rx| rx.kernel);
+            if now >= until || came.is_some_and(|came| came > stopped) {
+                break;
+            }
+            self.take(counted, &request, &buffer[..request.len], now);
+        }
+        Ok(())
     }
 
     fn take(

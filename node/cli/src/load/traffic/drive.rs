@@ -35,7 +35,7 @@ const LOOK: Nanos = Nanos::from_micros(20);
 const NOTICES: usize = 32;
 
 /// Stamps that have not come so long after the last packet do not come.
-const PATIENCE: Nanos = Nanos::from_millis(100);
+const PATIENCE: Nanos = Nanos::from_millis(500);
 
 /// What leaves the timing loop.
 pub(super) enum Told {

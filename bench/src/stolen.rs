@@ -1,0 +1,96 @@
+//! What a hypervisor takes from this machine. What is measured meanwhile tells of its other guests.
+
+use std::{fmt, fs};
+
+use anyhow::{Context, Result};
+use dwell_host::{CpuTimes, stat};
+use serde::Serialize;
+
+/// Where the host took more of the processors than this, what was measured meanwhile is put aside.
+const BEARABLE: f64 = 0.05;
+
+/// How often something was measured again because of the host, and may yet be.
+#[derive(Debug, Default, Serialize)]
+pub struct Patience {
+    #[serde(skip)]
+    left: u64,
+    /// Measurements that were put aside.
+    aside: u64,
+    /// Those that count although the host took too much, because patience was at its end.
+    kept: u64,
+}
+
+impl Patience {
+    /// For so many measurements more than are needed.
+    pub fn new(most: u64) -> Self {
+        Self { left: most, ..Self::default() }
+    }
+
+    /// Measures until the host leaves us the processors meanwhile, whatever comes of it.
+    pub fn measure<T>(&mut self, mut measure: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            let before = processors()?;
+            let measured = measure()?;
+            if stolen(&before, &processors()?) <= BEARABLE {
+                return Ok(measured);
+            }
+            if self.left == 0 {
+                self.kept += 1;
+                return Ok(measured);
+            }
+            self.left -= 1;
+            self.aside += 1;
+        }
+    }
+}
+
+impl fmt::Display for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { aside, kept, .. } = self;
+        let most = BEARABLE * 100.0;
+        write!(
+            f,
+            "measured again because the host took more than {most} % of the processors: {aside}; \
+             kept although it did: {kept}"
+        )
+    }
+}
+
+fn processors() -> Result<Vec<CpuTimes>> {
+    let text = fs::read_to_string("/proc/stat").context("cannot read what the processors did")?;
+    Ok(stat(&text).cpus)
+}
+
+/// The share of the processors' time that the host took.
+fn stolen(before: &[CpuTimes], after: &[CpuTimes]) -> f64 {
+    let sum = |cpus: &[CpuTimes], of: fn(&CpuTimes) -> u64| cpus.iter().map(of).sum::<u64>();
+    let grew = |of| sum(after, of).saturating_sub(sum(before, of));
+    let stolen = grew(|cpu| cpu.stolen);
+    let all = stolen + grew(|cpu| cpu.busy) + grew(|cpu| cpu.idle);
+    stolen as f64 / all.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_judged_by_what_it_took_of_all_processors_meanwhile() {
+        let cpu = |busy, idle, stolen| CpuTimes { cpu: 0, busy, idle, stolen };
+        let before = [cpu(100, 100, 100), cpu(5, 5, 5)];
+        assert_eq!(stolen(&before, &before), 0.0);
+        assert_eq!(stolen(&before, &[cpu(130, 160, 110), cpu(105, 5, 5)]), 0.05);
+    }
+
+    #[test]
+    fn what_fails_is_not_measured_again() {
+        let mut patience = Patience::new(1);
+        let mut times = 0;
+        let failed: Result<()> = patience.measure(|| {
+            times += 1;
+            anyhow::bail!("no")
+        });
+        assert!(failed.is_err());
+        assert_eq!((times, patience.aside, patience.kept), (1, 0, 0));
+    }
+}
