@@ -77,6 +77,15 @@ impl Work {
             Self::Open(opener) => opener.prepare(),
         }
     }
+
+    /// Keeps what the next payload needs in the caches; for who looks for it all the time.
+    pub fn keep_warm(&self) {
+        match self {
+            Self::Pass => {}
+            Self::Seal(sealer) => sealer.keep_warm(),
+            Self::Open(opener) => opener.keep_warm(),
+        }
+    }
 }
 
 /// Whether what is sent to `to` comes back to a relay that listens on `listen`. `is_ours` tells

@@ -6,6 +6,7 @@
 //! process and direction, and again before the packet counter would wrap.
 
 use std::fmt;
+use std::hint::black_box;
 use std::ops::Range;
 
 use super::cipher::{BLOCK, Key, Keystream};
@@ -21,6 +22,9 @@ const AHEAD: usize = 32;
 /// The longest keystream that is prepared: a packet of Ethernet's MTU. What lies beyond is made
 /// when the packet comes.
 const LONGEST: usize = 1_536;
+
+/// Bytes that come into a cache at once; on machines where it is more, some are asked for twice.
+const CACHE_LINE: usize = 64;
 
 /// Times a salt is drawn again when the receiver would take it for a part of the header. One in
 /// many is; a source that never gives another is broken.
@@ -127,6 +131,11 @@ impl Sealer {
         self.ahead.prepare(&self.key)
     }
 
+    /// Keeps what the next packet needs in the caches.
+    pub fn keep_warm(&self) {
+        self.ahead.keep_warm();
+    }
+
     /// A nonce that looks like a part of a header must not mislead the receiver.
     fn is_understood(&self, sealed: &[u8], clear: usize) -> bool {
         matches!(self.prefix, Prefix::Fixed(_)) || self.prefix.of(sealed) == clear
@@ -190,6 +199,11 @@ impl Opener {
     pub fn prepare(&mut self) -> bool {
         self.heard && self.ahead.prepare(&self.key)
     }
+
+    /// Keeps what the next packet needs in the caches.
+    pub fn keep_warm(&self) {
+        self.ahead.keep_warm();
+    }
 }
 
 /// Keystreams of the packets after the last of one salt, made before they come.
@@ -243,6 +257,15 @@ impl Ahead {
         if counter >= self.next {
             self.next = counter.saturating_add(1);
             self.until = self.until.max(self.next);
+        }
+    }
+
+    /// A keystream was made [`AHEAD`] packets before its own comes, and at slow rates has left the caches by then.
+    fn keep_warm(&self) {
+        if self.next < self.until {
+            let slot = &self.slots[self.next as usize % AHEAD];
+            let lines = slot.bytes[..slot.len].iter().step_by(CACHE_LINE);
+            black_box(lines.fold(0, |all, byte| all ^ byte));
         }
     }
 

@@ -261,6 +261,7 @@ impl<'a> Relay<'a> {
             return;
         };
         warmth.stir(&mut self.buffer[HEADROOM..HEADROOM + self.usual]);
+        self.works.iter().for_each(Work::keep_warm);
         self.warmed = self.now;
     }
 

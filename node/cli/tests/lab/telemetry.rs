@@ -98,6 +98,8 @@ fn ping_tells_the_delay_of_every_relay_each_way_as_the_relays_themselves_do() {
         delays.sort_unstable();
         let own = delays[delays.len().div_ceil(2) - 1];
         println!("{place}: {told} ns by ping, {own} ns by the relay itself");
-        assert!(told >= hold && (told - own).abs() < 10_000 + own / 100, "{place}: {told} {own}");
+        // A slot is filled a little before the relay's own stamp, on a busy machine up to 20 us; one filled before
+        // the hold would be 100 us away.
+        assert!(told >= hold && (told - own).abs() < 40_000 + own / 100, "{place}: {told} {own}");
     }
 }
