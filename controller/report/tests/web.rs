@@ -14,7 +14,9 @@ use dwell_report::{comparison_page, findings, page};
 
 /// Whether the packages of controller/web are there, or why not.
 static PACKAGES: LazyLock<Result<(), String>> = LazyLock::new(|| {
-    let ran = Command::new("npm").arg("ci").current_dir(web()).stdin(Stdio::null()).output();
+    // What was fetched before need not be asked for, and a registry that is busy is asked again.
+    let ci = ["ci", "--prefer-offline", "--no-audit", "--no-fund", "--fetch-retries=5"];
+    let ran = Command::new("npm").args(ci).current_dir(web()).stdin(Stdio::null()).output();
     match ran {
         Err(_) => Err("npm is not installed (make setup)".to_owned()),
         Ok(output) if !output.status.success() => {
