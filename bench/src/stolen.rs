@@ -31,16 +31,21 @@ impl Patience {
         loop {
             let before = processors()?;
             let measured = measure()?;
-            if stolen(&before, &processors()?) <= BEARABLE {
+            if self.counts(stolen(&before, &processors()?)) {
                 return Ok(measured);
             }
-            if self.left == 0 {
-                self.kept += 1;
-                return Ok(measured);
-            }
-            self.left -= 1;
-            self.aside += 1;
         }
+    }
+
+    /// Whether what was measured counts while the host took this share.
+    fn counts(&mut self, stolen: f64) -> bool {
+        if stolen <= BEARABLE {
+            return true;
+        }
+        let at_its_end = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        *(if at_its_end { &mut self.kept } else { &mut self.aside }) += 1;
+        at_its_end
     }
 }
 
@@ -80,6 +85,14 @@ mod tests {
         let before = [cpu(100, 100, 100), cpu(5, 5, 5)];
         assert_eq!(stolen(&before, &before), 0.0);
         assert_eq!(stolen(&before, &[cpu(130, 160, 110), cpu(105, 5, 5)]), 0.05);
+    }
+
+    #[test]
+    fn what_the_host_disturbed_is_put_aside_until_patience_is_at_its_end_and_all_is_counted() {
+        let mut patience = Patience::new(2);
+        let counts = [0.0, 0.06, 0.05, 1.0, 0.06, 0.0].map(|stolen| patience.counts(stolen));
+        assert_eq!(counts, [true, false, true, false, true, true]);
+        assert_eq!((patience.aside, patience.kept), (2, 1));
     }
 
     #[test]

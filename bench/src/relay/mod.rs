@@ -43,9 +43,6 @@ const KEPT: f64 = 0.001;
 /// What is nearly the same and compared narrowly has so many turns for one of the others.
 const TIMES: u64 = 3;
 
-/// So many measurements of delay a turn may be repeated for the host's sake: about as many as there are.
-const MEASURED_AGAIN: u64 = 15;
-
 /// Rates that are tried: from 20,000 per second, each an eighth above the one before.
 const RATES: i32 = 34;
 
@@ -81,6 +78,12 @@ impl Args {
         self.only.is_none_or(|only| only == part)
     }
 
+    /// Measurements of delay in each turn.
+    fn delays_of_a_turn(&self) -> u64 {
+        let all = DELAYED.iter().chain(&ENCIPHERED).filter(|one| self.compares(one));
+        all.map(|one| if NARROW.contains(&one.name) { TIMES } else { 1 }).sum()
+    }
+
     fn compares(&self, contestant: &Contestant) -> bool {
         self.who.is_empty() || self.who.iter().any(|who| contestant.name.starts_with(who))
     }
@@ -101,7 +104,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let interrupt = Interrupt::catch()?;
     let arena = Arena::new(Lab::line(3)?)?;
-    let patience = Patience::new(args.rounds * args.turns * MEASURED_AGAIN);
+    let patience = Patience::new(args.rounds * args.turns * args.delays_of_a_turn());
     let mut measured = Measured { patience, ..Measured::default() };
     let outcome = fill(&mut measured, &arena, args, &interrupt);
     drop(arena);
@@ -192,16 +195,15 @@ fn compare_delays(
             |time| if narrow.is_empty() { None } else { Some(turned(&narrow, turn + time)) };
         let all = turned(contestants, turn).chain((1..TIMES).filter_map(again).flatten());
         for contestant in all.filter(|one| args.compares(one)) {
-            let mut before = latest.take();
-            let (direct_before, Trip { rtt_ns, processing_ns }, after) =
+            let (before, Trip { rtt_ns, processing_ns }, after) =
                 measured.patience.measure(|| {
-                    let before = match before.take() {
+                    let before = match latest.take() {
                         Some(before) => before,
                         None => trip(&DIRECT)?.rtt_ns,
                     };
                     Ok((before, trip(contestant)?, trip(&DIRECT)?.rtt_ns))
                 })?;
-            let direct = f64::midpoint(direct_before, after);
+            let direct = f64::midpoint(before, after);
             measured.rtt_ns.entry(contestant.name).or_default().push(rtt_ns);
             measured.direct_ns.entry(contestant.name).or_default().push(direct);
             measured.processing_ns.entry(contestant.name).or_default().extend(processing_ns);

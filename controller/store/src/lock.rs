@@ -98,7 +98,7 @@ mod tests {
         let looking = File::open(dir.path().join(NAME)).unwrap();
         looking.try_lock_shared().unwrap();
         let later = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(300));
             drop(looking);
         });
         RunnerLock::take(dir.path()).unwrap();

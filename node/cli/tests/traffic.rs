@@ -6,6 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -438,6 +439,28 @@ fn what_cannot_be_sent_is_refused_with_what_would_be_right() {
     let output = dwell(&["load", "sink", "udp://127.0.0.1:0", "--clock-error=-1us"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(said(&output).contains("0s or more"), "{}", said(&output));
+}
+
+#[test]
+fn a_sink_that_is_stopped_before_it_could_read_still_counts_what_had_come() {
+    const COUNT: usize = 100;
+    let (mut sink, url) = sink(&[]);
+    let kill = |how: &str| {
+        let pid = sink.child.id().to_string();
+        assert!(Command::new("kill").args([how, &pid]).status().unwrap().success());
+    };
+    kill("-STOP");
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..COUNT {
+        sender.send_to(&[0; 100], url.strip_prefix("udp://").unwrap()).unwrap();
+    }
+    // It finds the stop as soon as it may go on.
+    kill("-INT");
+    kill("-CONT");
+    let mut printed = String::new();
+    sink.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+    let result: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(result["values"]["packets"], COUNT, "{result}");
 }
 
 #[test]
