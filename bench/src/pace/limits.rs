@@ -84,7 +84,7 @@ pause = "2ms"
 
 [matrix]
 size = ["200B", "576B", "1500B"]
-rate = ["100Mbit/s", "125Mbit/s", "1Gbit/s"]
+rate = ["100Mbit/s", "110Mbit/s", "125Mbit/s", "1Gbit/s"]
 "#;
 
 /// A verdict of one run.

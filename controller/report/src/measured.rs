@@ -151,8 +151,9 @@ fn departures(run: &RunData, pace: &PacePlan) -> String {
     let engines = varied(run, &["engine", "pace.engine"])
         .map_or_else(|| pace.engine.name().to_owned(), |axis| axis.values.join(", "));
     let stamped = match pace.sink {
-        true => "which stamps what arrives",
-        false => "where nobody listens",
+        None => "which stamps what arrives of engines that have no stamps of their own",
+        Some(true) => "which stamps what arrives",
+        Some(false) => "where nobody listens",
     };
     format!(
         "Departures of packets that are to leave on time: {} sends to {}, {stamped}. Engines: {engines}.",

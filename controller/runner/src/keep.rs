@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use dwell_plan::{FlowPlan, Job, PacePlan, Plan, Scheduling as Asked};
+use dwell_plan::{FlowPlan, Job, Plan, Scheduling as Asked};
 use dwell_protocol::JobId;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting};
@@ -225,7 +225,7 @@ fn nothing_came(plan: &Plan, measured: Option<&Summary>) -> Option<&'static str>
     let sent = packets.map_or(left.map_or(0.0, Scalar::as_f64), |packets| packets.sent as f64);
     match (&plan.flow, &plan.pace) {
         (Some(_), _) => (came == 0).then_some("no packet arrived"),
-        (None, Some(PacePlan { sink: true, .. })) if sent > 0.0 => {
+        (None, Some(_)) if packets.is_some() && sent > 0.0 => {
             (came == 0).then_some("no packet arrived at the sink")
         }
         (None, Some(_)) => (sent == 0.0).then_some("no packet left"),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
-pub use pace::{PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
+pub use pace::{FarStamps, PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
 pub use relay::{Clear, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
 pub use trace::{TraceHook, TraceJob};
 
@@ -457,7 +457,7 @@ mod tests {
             pause: None,
             late: None,
             warm_up: 1,
-            sink: true,
+            sink: FarStamps::Needed,
             stamps: Stamps::default(),
             ipv4: false,
             ipv6: false,

@@ -68,9 +68,9 @@ pub struct PacePlan {
     /// The engine, which must be the packet ring, goes past the queueing discipline.
     #[serde(default)]
     pub bypass: bool,
-    /// The far end stamps the packets, and tells what was lost.
-    #[serde(default = "yes")]
-    pub sink: bool,
+    /// The far end stamps the packets, and tells what was lost; `None`: where the sender has no stamps.
+    #[serde(default)]
+    pub sink: Option<bool>,
     /// Port of the far end.
     #[serde(default = "port")]
     pub port: u16,
@@ -134,10 +134,6 @@ const fn twenty_five() -> u32 {
 
 const fn millisecond() -> Nanos {
     Nanos::from_millis(1)
-}
-
-const fn yes() -> bool {
-    true
 }
 
 const fn port() -> u16 {

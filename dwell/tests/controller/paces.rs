@@ -77,6 +77,39 @@ fn trains_are_judged_pairs_measured_and_an_engine_without_its_qdisc_is_not_run()
 }
 
 #[test]
+fn the_far_end_stamps_what_the_sender_does_not_and_drops_what_it_does() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let set = [
+        "--set",
+        "matrix={stamps=[\"auto\",\"user\"],rate=[\"20Mbit/s\"]}",
+        "--set",
+        "pace.engine=\"spin\"",
+        "--set",
+        "constraint=[]",
+    ];
+    let output = place.dwell(&[&["run", &plan(&place), "--quiet"], &set[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let shown = place.json(&["show", "last"]);
+    let trials = shown["trials"].as_array().unwrap();
+    // 20 trains of 21, and one to warm up.
+    let expected = [("auto", "tx_kernel", false, 0, 441), ("user", "sink", true, 441, 0)];
+    assert_eq!(trials.len(), expected.len());
+    for (trial, (stamps, departures, asked, read, unread)) in trials.iter().zip(expected) {
+        let told = &trial["measurement"]["parameters"];
+        assert_eq!(told["stamps"], stamps, "{trial:#}");
+        assert_eq!((&told["departures"], &told["sink"]), (&departures.into(), &asked.into()));
+        assert_eq!(trial["packets"].is_null(), !asked, "{trial:#}");
+        assert!(!trial["trust"]["warnings"].to_string().contains("listens"));
+        let sink = &trial["machines"][0]["summary"]["values"];
+        let saw = (&sink["packets"], &sink["unread_packets"]);
+        assert_eq!(saw, (&read.into(), &unread.into()), "{trial:#}");
+    }
+}
+
+#[test]
 fn cross_traffic_of_the_real_itg_tells_what_it_achieved() {
     if !as_root() {
         return;

@@ -123,6 +123,25 @@ fn what_a_sink_stamps_stands_for_departures_where_there_are_no_others() {
 }
 
 #[test]
+fn what_comes_to_a_sink_that_nobody_asked_is_not_refused_and_not_kept() {
+    let (server, url) = sink();
+    let more = ["--rate", "20Mbit/s", "--size", "300B", "--repeat", "4", "--engine", "spin"];
+    let kept = ["--sink", "--stamps", "user"];
+    for asks in [false, true, false] {
+        let found = pace(&url, &[&more[..], if asks { &kept } else { &[] }].concat());
+        assert_eq!(found["values"]["icmp_errors"], value!(0), "{found:#}");
+        assert_eq!(found["parameters"]["sink"], value!(asks));
+        assert_eq!(found["packets"]["received"], if asks { value!(200) } else { Value::Null });
+    }
+    let saw = json(&server.stop());
+    let count = |name: &str| saw["values"][name].as_u64().unwrap();
+    // Five trains of 50 a run, one of them to warm up, each led by three packets.
+    assert_eq!((count("packets"), count("lead_packets")), (250, 15), "{saw:#}");
+    assert_eq!((count("unread_packets"), count("overflowed_packets")), (2 * 265, 0), "{saw:#}");
+    assert_eq!(count("unasked_packets"), 0, "{saw:#}");
+}
+
+#[test]
 fn a_sink_that_leaves_takes_nothing_with_it() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://{}", far.local_addr().unwrap());

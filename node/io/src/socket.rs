@@ -65,10 +65,24 @@ pub(crate) fn share_port(fd: &OwnedFd, shared: bool) -> io::Result<()> {
 /// Of sockets that share a port, the first to be bound, which is this, gets what no other is connected for:
 /// a program that chooses the first of them (SO_ATTACH_REUSEPORT_CBPF, socket(7)).
 pub(crate) fn first_takes_all(fd: &OwnedFd) -> io::Result<()> {
-    let mut first =
+    attach_zero(fd, libc::SO_ATTACH_REUSEPORT_CBPF)
+}
+
+/// Drops what comes before it is queued, none of its bytes being wanted, or no longer (SO_ATTACH_FILTER,
+/// socket(7)).
+pub(crate) fn drop_all(fd: &OwnedFd, dropped: bool) -> io::Result<()> {
+    match dropped {
+        true => attach_zero(fd, libc::SO_ATTACH_FILTER),
+        false => set(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0 as c_int),
+    }
+}
+
+/// Attaches a program that returns 0 whatever comes.
+fn attach_zero(fd: &OwnedFd, option: c_int) -> io::Result<()> {
+    let mut zero =
         libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
-    let program = libc::sock_fprog { len: 1, filter: &raw mut first };
-    set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, program)
+    let program = libc::sock_fprog { len: 1, filter: &raw mut zero };
+    set(fd, libc::SOL_SOCKET, option, program)
 }
 
 pub(crate) fn connect(fd: &OwnedFd, to: SocketAddr) -> io::Result<()> {

@@ -261,12 +261,17 @@ impl UdpServer {
         self.fd.try_clone().map(Shutter)
     }
 
+    /// What lets packets in or not, for another thread. It is open.
+    pub fn gate(&self) -> io::Result<Gate> {
+        self.fd.try_clone().map(|fd| Gate { fd, shut_at: None, unread: 0 })
+    }
+
     /// The address it is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Packets that came and found no room here, as far as the kernel tells.
+    /// Packets that came and found no room here, or a shut [`Gate`], as far as the kernel tells.
     pub fn overflowed(&self) -> Option<u64> {
         datagram::overflowed(&self.fd)
     }
@@ -335,6 +340,44 @@ impl Shutter {
         // SAFETY: takes plain integers. Linux shuts an unconnected socket too, though it then
         // says ENOTCONN (net/ipv4/af_inet.c, inet_shutdown).
         unsafe { libc::shutdown(self.0.as_raw_fd(), libc::SHUT_RD) };
+    }
+}
+
+/// Where packets to a [`UdpServer`] get in. While it is shut they are dropped before they are queued: on a machine
+/// that sends them too, that costs the sender next to nothing, while packets that are kept take memory that is
+/// not in its caches, and whoever reads them takes some of its time.
+#[derive(Debug)]
+pub struct Gate {
+    fd: OwnedFd,
+    /// What the kernel had dropped when it was shut.
+    shut_at: Option<u64>,
+    unread: u64,
+}
+
+impl Gate {
+    /// Shuts it, as far as the kernel counts what it drops then.
+    pub fn shut(&mut self) {
+        if self.shut_at.is_none() {
+            let dropped = datagram::overflowed(&self.fd);
+            self.shut_at = dropped.filter(|_| socket::drop_all(&self.fd, true).is_ok());
+        }
+    }
+
+    /// Opens it again.
+    pub fn open(&mut self) -> io::Result<()> {
+        if self.shut_at.is_some() {
+            socket::drop_all(&self.fd, false)?;
+            self.unread = self.unread();
+            self.shut_at = None;
+        }
+        Ok(())
+    }
+
+    /// Packets that came while it was shut.
+    pub fn unread(&self) -> u64 {
+        let now = self.shut_at.and_then(|_| datagram::overflowed(&self.fd));
+        let since = now.zip(self.shut_at).map_or(0, |(now, then)| now.saturating_sub(then));
+        self.unread + since
     }
 }
 
@@ -461,6 +504,34 @@ mod tests {
             });
         }
         stamp
+    }
+
+    #[test]
+    fn what_comes_to_a_shut_gate_is_counted_and_not_kept() {
+        for address in ["127.0.0.1", "::1"] {
+            let (mut port, mut server) = pair(address, StampRequest::User);
+            let mut gate = server.gate().unwrap();
+            let mut buffer = [0; 8];
+            let mut came = |server: &mut UdpServer| {
+                let came = server.receive(&mut buffer, Wait::No).unwrap();
+                came.map(|request| request.len)
+            };
+            // Over loopback a packet has arrived when it has been sent.
+            let mut send = |len| port.send(&[7; 8][..len]).unwrap();
+            send(1);
+            gate.shut();
+            gate.shut();
+            send(2);
+            send(3);
+            assert_eq!((came(&mut server), came(&mut server)), (Some(1), None), "{address}");
+            assert_eq!((gate.unread(), server.overflowed()), (2, Some(2)));
+            gate.open().unwrap();
+            send(4);
+            assert_eq!((came(&mut server), gate.unread()), (Some(4), 2));
+            gate.shut();
+            send(5);
+            assert_eq!((came(&mut server), gate.unread()), (None, 3));
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Jobs of packets that leave on time: their sender, which is judged, the far end that stamps them,
 //! and traffic from the same node.
 
-use dwell_plan::{Job, PaceEngine, PaceJob, PacePlan, PaceSinkJob, Place, Plan};
+use dwell_plan::{FarStamps, Job, PaceEngine, PaceJob, PacePlan, PaceSinkJob, Place, Plan};
 use dwell_store::Role;
 use dwell_units::Nanos;
 
@@ -21,7 +21,8 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan) -> Servers {
         without: None,
     };
     let Loads { sinks: counting, loads } = loads(plan, pace.ipv6);
-    let mut sinks = if pace.sink { vec![sink] } else { Vec::new() };
+    // It listens where it is not asked for stamps too: nobody is refused.
+    let mut sinks = if pace.sink == Some(false) { Vec::new() } else { vec![sink] };
     sinks.extend(counting);
     let (Some(pattern), Some(size)) = (pace.job_pattern(), pace.named_size()) else {
         unreachable!("values of a cell that was read go together")
@@ -37,7 +38,11 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan) -> Servers {
         pause: pace.pause,
         late: pace.late,
         warm_up: pace.warm_up,
-        sink: pace.sink,
+        sink: match pace.sink {
+            None => FarStamps::Needed,
+            Some(true) => FarStamps::Always,
+            Some(false) => FarStamps::Never,
+        },
         stamps: pace.stamps,
         ipv4: !pace.ipv6,
         ipv6: pace.ipv6,
@@ -86,7 +91,7 @@ mod tests {
         assert_eq!(sender.size, Some(PaceSize::Frame(Bytes(1_514))));
         let rate = BitRate(10_000_000);
         assert_eq!(sender.pattern, PacePattern::Train { rate, count: 50, repeat: 20 });
-        assert!(needed.measurement.samples && sender.sink);
+        assert!(needed.measurement.samples && sender.sink == FarStamps::Needed);
         let [cross] = needed.loads.as_slice() else { panic!("one source") };
         let Job::Traffic(traffic) = &cross.job else { panic!("traffic") };
         assert_eq!((cross.node.as_str(), cross.role, traffic.flows), ("n1", Role::Load, 15));

@@ -37,10 +37,10 @@ pub struct PaceJob {
     /// Trains to send first, not counted.
     #[serde(default = "one")]
     pub warm_up: u32,
-    /// `dwell pace sink` listens at the target, and its stamps are those of departures where the
-    /// sender has none.
+    /// Whether `dwell pace sink` listens at the target and stamps: its stamps are those of departures
+    /// where the sender has none.
     #[serde(default)]
-    pub sink: bool,
+    pub sink: FarStamps,
     /// Which stamps to use.
     #[serde(default)]
     pub stamps: Stamps,
@@ -53,6 +53,20 @@ pub struct PaceJob {
     /// Where and how the timing loop runs. On which CPU the others do is not said.
     #[serde(default)]
     pub place: Place,
+}
+
+/// When the far end is asked to stamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FarStamps {
+    /// Nobody listens there, or it does not matter.
+    #[default]
+    Never,
+    /// Where the sender has no stamps of departures, or may choose an engine that has none: a far end that
+    /// keeps packets takes part in what they meet if it is on the same machine.
+    Needed,
+    /// In any case, which tells what was lost as well.
+    Always,
 }
 
 /// When packets leave.

@@ -22,7 +22,7 @@ fn read(text: &str) -> Result<Plan, PlanError> {
 fn a_plan_of_departures_says_what_is_left_out() {
     let plan = read(PLAN).unwrap();
     let pace = plan.pace.as_ref().unwrap();
-    assert_eq!((pace.count, pace.repeat, pace.pairs, pace.sink), (50, 20, 25, true));
+    assert_eq!((pace.count, pace.repeat, pace.pairs, pace.sink), (50, 20, 25, None));
     assert_eq!(pace.named_size(), Some(PaceSize::Ip(Bytes(576))));
     let rate = BitRate(10_000_000);
     assert_eq!(pace.job_pattern(), Some(PacePattern::Train { rate, count: 50, repeat: 20 }));

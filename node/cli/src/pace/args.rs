@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use dwell_engine::departures::read_gaps;
-use dwell_plan::{PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
+use dwell_plan::{FarStamps, PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
 use dwell_units::{BitRate, Bytes, Nanos};
 
 use crate::ping::StampChoice;
@@ -221,7 +221,7 @@ impl Args {
             pause: self.pause,
             late: self.late,
             warm_up: self.warm_up,
-            sink: self.sink,
+            sink: if self.sink { FarStamps::Always } else { FarStamps::Never },
             stamps: self.stamps.into(),
             ipv4: self.ipv4,
             ipv6: self.ipv6,

@@ -29,7 +29,7 @@ use dwell_engine::stamps::Rung;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::interface::Uncut;
 use dwell_io::train::{Stamping, TrainSender};
-use dwell_plan::{PaceEngine, PaceJob, Stamps};
+use dwell_plan::{FarStamps, PaceEngine, PaceJob, Stamps};
 use dwell_record::{NicDropped, Summary};
 use dwell_units::Nanos;
 
@@ -108,8 +108,14 @@ pub(crate) fn perform(
     let plan = Plan::new(job)?;
     // Distinct per run is enough; nothing here is secret.
     let flow = RandomState::new().build_hasher().finish() as u32;
-    let mut far = job.sink.then(|| far_end(job, &plan, flow)).transpose()?;
-    let same_clock = far.as_ref().map(|far| far.same_clock);
+    let ask_far_end = || far_end(job, &plan, flow);
+    // Who chooses among engines may find some that have no stamps.
+    let ahead = match job.sink {
+        FarStamps::Never => false,
+        FarStamps::Needed => job.engine == PaceEngine::Auto,
+        FarStamps::Always => true,
+    };
+    let mut far = ahead.then(ask_far_end).transpose()?;
     let _uncut = job.switch_offloads.then(|| switch_offloads(&plan)).transpose()?.flatten();
     let Opened { engine, why, sender } = match job.engine {
         PaceEngine::Auto => {
@@ -125,6 +131,10 @@ pub(crate) fn perform(
             Opened { engine, why: None, sender }
         }
     };
+    if far.is_none() && job.sink == FarStamps::Needed && !has_stamps(job, sender.stamping()) {
+        far = Some(ask_far_end()?);
+    }
+    let same_clock = far.as_ref().map(|far| far.same_clock);
     let far_rung = far.as_ref().map(|far| far.rung);
     let source = source(job, sender.stamping(), far_rung)?;
     let mut recorder = Recorder::begin(&plan, &job.target, source, same_clock, samples)?;
@@ -237,13 +247,16 @@ fn far_end(job: &PaceJob, plan: &Plan, flow: u32) -> Result<FarEnd, Failure> {
     })
 }
 
+/// Whether the kernel stamps departures on this machine, and may.
+fn has_stamps(job: &PaceJob, stamping: Stamping) -> bool {
+    stamping != Stamping::FarEnd && job.stamps != Stamps::User
+}
+
 /// Which stamps say when packets left: those nearest to the wire.
 fn source(job: &PaceJob, stamping: Stamping, far: Option<Rung>) -> Result<Source, Failure> {
-    match (stamping, far) {
-        (Stamping::Socket | Stamping::Tap, _) if job.stamps != Stamps::User => {
-            Ok(Source::Kernel(stamping))
-        }
-        (_, Some(rung)) => Ok(Source::Sink(rung)),
+    match far {
+        _ if has_stamps(job, stamping) => Ok(Source::Kernel(stamping)),
+        Some(rung) => Ok(Source::Sink(rung)),
         _ if job.stamps == Stamps::Kernel => Err(Failure::unsupported(
             "--stamps kernel: this engine's packets are not stamped on this machine; --sink takes \
              the stamps of the far end",

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use dwell_engine::departures::{Departures, Pattern};
 use dwell_io::interface::{self, Interface};
-use dwell_plan::{PaceEngine, PaceJob, PacePattern, PaceSize};
+use dwell_plan::{FarStamps, PaceEngine, PaceJob, PacePattern, PaceSize};
 use dwell_stats::departures::Asked;
 use dwell_units::{BitRate, Bytes, Nanos, Rate};
 use dwell_wire::icmp::Family;
@@ -68,7 +68,7 @@ impl Plan {
         let departures = pattern
             .departures()
             .map_err(|error| Failure::usage(format!("invalid pattern: {error}")))?;
-        if job.sink && departures.at().len() > MOST_WITH_SINK {
+        if job.sink != FarStamps::Never && departures.at().len() > MOST_WITH_SINK {
             return Err(Failure::usage(format!(
                 "{} packets are too many for --sink: at most {MOST_WITH_SINK}",
                 departures.at().len()

@@ -177,7 +177,7 @@ fn parameters(
         ("seed", seed),
         ("late_ns", json!(plan.asked(true).deadline_ns())),
         ("warm_up", json!(job.warm_up)),
-        ("sink", json!(job.sink)),
+        ("sink", json!(outcome.far_rung.is_some())),
         ("departures", json!(recorder.source.name())),
         ("stamps", json!(job.stamps)),
     ];

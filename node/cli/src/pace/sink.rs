@@ -13,7 +13,7 @@ use dwell_engine::stamps::Rung;
 use dwell_io::clock::{self, monotonic};
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::train::LEAD;
-use dwell_io::udp::{ServerOptions, UdpServer};
+use dwell_io::udp::{Gate, ServerOptions, UdpServer};
 use dwell_io::{cpu, interface};
 use dwell_plan::PaceSinkJob;
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
@@ -38,8 +38,39 @@ const CATCH_UP: Nanos = Nanos::from_secs(1);
 /// A stop is obeyed, and senders are looked for, this often.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What came of each flow that somebody asked for, by its number.
-type Kept = HashMap<u32, Flow>;
+/// What came of the flows that somebody asked for.
+#[derive(Debug)]
+struct Kept {
+    /// By their numbers.
+    flows: HashMap<u32, Flow>,
+    /// Shut while there are none.
+    gate: Gate,
+}
+
+impl Kept {
+    fn new(mut gate: Gate) -> Self {
+        gate.shut();
+        Self { flows: HashMap::new(), gate }
+    }
+
+    /// Keeps a flow from now on; `false` of one that is kept already.
+    fn begin(&mut self, flow: u32) -> io::Result<bool> {
+        // Somebody else's stays his.
+        if self.flows.contains_key(&flow) {
+            return Ok(false);
+        }
+        self.gate.open()?;
+        self.flows.insert(flow, Flow::default());
+        Ok(true)
+    }
+
+    fn end(&mut self, flow: u32) {
+        self.flows.remove(&flow);
+        if self.flows.is_empty() {
+            self.gate.shut();
+        }
+    }
+}
 
 /// What came of a flow.
 #[derive(Debug, Default)]
@@ -70,7 +101,7 @@ impl Flow {
 }
 
 /// What those who serve senders share with the one that receives.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     kept: Mutex<Kept>,
     /// How often nothing was left to receive.
@@ -88,7 +119,8 @@ struct Counts {
     stamped: bool,
     /// Of the clock.
     steps: u64,
-    overflowed: Option<u64>,
+    /// Dropped by the kernel, for want of room or of anybody who asked.
+    dropped: Option<u64>,
 }
 
 /// Stamps until stopped. `ready` hears when it listens.
@@ -120,7 +152,8 @@ pub(crate) fn perform(
     listener.set_nonblocking(true).map_err(|error| failed("TCP", error))?;
     let local = server.local_addr();
     ready(&format!("stamping what arrives at udp://{local}"));
-    let shared = Shared::default();
+    let gate = server.gate().map_err(|error| failed("UDP", error))?;
+    let shared = Shared { kept: Mutex::new(Kept::new(gate)), emptied: AtomicU64::new(0) };
     let (counts, placement) = thread::scope(|scope| {
         let shared = &shared;
         let receiving = scope.spawn(move || -> io::Result<_> {
@@ -150,7 +183,8 @@ pub(crate) fn perform(
         }
         receiving.join().expect("receiving does not panic")
     })?;
-    Ok(summary(job, &local.to_string(), counts, place.record(placement)))
+    let unread = shared.kept().gate.unread();
+    Ok(summary(job, &local.to_string(), counts, unread, place.record(placement)))
 }
 
 impl Shared {
@@ -202,12 +236,12 @@ fn receive(
         let at = if rung == Rung::User { Some(clock::realtime()) } else { kernel };
         let epoch = steps.packet();
         let mut kept = shared.kept();
-        let flow = mark.and_then(|mark| Some((mark.seq, kept.get_mut(&mark.flow)?)));
+        let flow = mark.and_then(|mark| Some((mark.seq, kept.flows.get_mut(&mark.flow)?)));
         // A stamp that did not come is none: the packet is not told.
         let is_kept = flow.zip(at).is_some_and(|((seq, flow), at)| flow.keep(seq, at, epoch));
         counts.unasked += u64::from(!is_kept);
     }
-    counts.overflowed = server.overflowed();
+    counts.dropped = server.overflowed();
     counts.steps = steps.noticed();
     Ok(counts)
 }
@@ -217,9 +251,7 @@ fn serve(stream: TcpStream, rung: Rung, shared: &Shared, stop: &AtomicBool) {
     let mut flows = Vec::new();
     let _ = converse(stream, rung, shared, stop, &mut flows);
     let mut kept = shared.kept();
-    for flow in flows {
-        kept.remove(&flow);
-    }
+    flows.into_iter().for_each(|flow| kept.end(flow));
 }
 
 fn converse(
@@ -247,24 +279,20 @@ fn converse(
                 if let Some(why) = merging(&timed.stream) {
                     return far_end::refuse(&mut timed, &why);
                 }
-                let mut kept = shared.kept();
-                // Somebody else's stays his.
-                if kept.contains_key(&flow) {
+                if !shared.kept().begin(flow)? {
                     return Ok(());
                 }
-                kept.insert(flow, Flow::default());
-                drop(kept);
                 flows.push(flow);
                 far_end::greet(&mut timed, rung)?;
             }
             Some(Wish::Stamps) if !flows.is_empty() => {
                 let flow = flows[0];
                 shared.catch_up(stop);
-                let count = shared.kept().get(&flow).map_or(0, |flow| flow.stamps.len());
+                let count = shared.kept().flows.get(&flow).map_or(0, |flow| flow.stamps.len());
                 timed.until = monotonic() + EXCHANGE;
                 // None is ever taken away again while its sender is here.
                 far_end::tell(&mut timed, count, |some| {
-                    shared.kept()[&flow].stamps[some].to_vec()
+                    shared.kept().flows[&flow].stamps[some].to_vec()
                 })?;
             }
             _ => return Ok(()),
@@ -291,9 +319,11 @@ fn summary(
     job: &PaceSinkJob,
     local: &str,
     counts: Counts,
+    unread: u64,
     placement: dwell_record::Placement,
 ) -> Summary {
-    let Counts { packets, leads, unasked, stamped, steps, overflowed } = counts;
+    let Counts { packets, leads, unasked, stamped, steps, dropped } = counts;
+    let overflowed = dropped.map(|dropped| dropped.saturating_sub(unread));
     let rung = if stamped { Rung::KernelSw } else { Rung::User };
     let stepped = (steps > 0).then(|| {
         format!("the clock was stepped {steps} times: senders discard trains that came meanwhile")
@@ -310,6 +340,7 @@ fn summary(
             ("packets", Some(Scalar::Count(packets))),
             ("lead_packets", Some(Scalar::Count(leads))),
             ("unasked_packets", Some(Scalar::Count(unasked))),
+            ("unread_packets", Some(Scalar::Count(unread))),
             ("clock_steps", Some(Scalar::Count(steps))),
             ("overflowed_packets", overflowed.map(Scalar::Count)),
         ]
