@@ -376,8 +376,9 @@ impl Gate {
     /// Packets that came while it was shut.
     pub fn unread(&self) -> u64 {
         let now = self.shut_at.and_then(|_| datagram::overflowed(&self.fd));
-        let since = now.zip(self.shut_at).map_or(0, |(now, then)| now.saturating_sub(then));
-        self.unread + since
+        // The kernel counts in 32 bits.
+        let since = |(now, then): (u64, u64)| u64::from((now as u32).wrapping_sub(then as u32));
+        self.unread + now.zip(self.shut_at).map_or(0, since)
     }
 }
 

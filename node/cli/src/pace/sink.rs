@@ -151,9 +151,9 @@ pub(crate) fn perform(
     let listener = TcpListener::bind(server.local_addr()).map_err(|error| failed("TCP", error))?;
     listener.set_nonblocking(true).map_err(|error| failed("TCP", error))?;
     let local = server.local_addr();
-    ready(&format!("stamping what arrives at udp://{local}"));
     let gate = server.gate().map_err(|error| failed("UDP", error))?;
     let shared = Shared { kept: Mutex::new(Kept::new(gate)), emptied: AtomicU64::new(0) };
+    ready(&format!("stamping what arrives at udp://{local}"));
     let (counts, placement) = thread::scope(|scope| {
         let shared = &shared;
         let receiving = scope.spawn(move || -> io::Result<_> {
