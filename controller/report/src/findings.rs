@@ -148,7 +148,15 @@ fn losses(run: &RunData) -> Option<String> {
         return None;
     }
     if gone == 0 {
-        return Some(format!("None of {} was lost or late.", things(packets.sent, fate.probe)));
+        let told = all.trials.iter().filter_map(|trial| trial.summary.as_ref()?.packets).count();
+        let sent = things(packets.sent, fate.probe);
+        return Some(match all.trials.len() {
+            all if told < all => format!(
+                "None of {sent} was lost or late in {told} of {all} trials; in the others nobody \
+                 counted what came."
+            ),
+            _ => format!("None of {sent} was lost or late."),
+        });
     }
     let text = format!(
         "{} of {} {} ({}): {} lost, {} late.",

@@ -150,10 +150,20 @@ fn of_file(run: &RunData) -> Option<String> {
 fn departures(run: &RunData, pace: &PacePlan) -> String {
     let engines = varied(run, &["engine", "pace.engine"])
         .map_or_else(|| pace.engine.name().to_owned(), |axis| axis.values.join(", "));
+    let asked = |summary: &Summary| summary.parameters.get("sink").is_some_and(|sink| sink == true);
+    let mut paced = summaries(run).filter(|summary| summary.kind == Kind::Pace).peekable();
+    let is_known = paced.peek().is_some();
+    let [some, not_all] = paced.fold([false; 2], |[some, not_all], summary| {
+        [some | asked(summary), not_all | !asked(summary)]
+    });
     let stamped = match pace.sink {
-        None => "which stamps what arrives of engines that have no stamps of their own",
-        Some(true) => "which stamps what arrives",
         Some(false) => "where nobody listens",
+        Some(true) => "which stamps what arrives",
+        None if is_known && !not_all => "which stamps what arrives",
+        None if is_known && !some => "which drops what arrives",
+        None => {
+            "which stamps what arrives of senders that have no stamps of their own, and drops the rest"
+        }
     };
     format!(
         "Departures of packets that are to leave on time: {} sends to {}, {stamped}. Engines: {engines}.",

@@ -91,7 +91,7 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     );
     fact(
         "Dropped by the sender",
-        dropped_by_sender(run, &summaries),
+        dropped_by_sender(&summaries),
         "Probes that the sender's kernel did not take: they never left.",
     );
     fact(
@@ -198,12 +198,12 @@ fn offloads(names: &[String]) -> String {
 }
 
 /// What the sender meant to send and did not.
-fn dropped_by_sender(run: &RunData, summaries: &[&Summary]) -> Option<String> {
+fn dropped_by_sender(summaries: &[&Summary]) -> Option<String> {
     if !summaries.iter().all(|summary| watched(summary)) {
         return None;
     }
-    let all = Group::new(String::new(), group::finished(run).collect(), "");
-    Some(format!("{} at the socket", count(all.packets()?.send_failed)))
+    let failed = sum(summaries, |summary| Some(summary.packets?.send_failed));
+    failed.map(|failed| format!("{} at the socket", count(failed)))
 }
 
 /// What interfaces dropped in all trials, by machine and interface.
@@ -464,7 +464,10 @@ fn watched(summary: &Summary) -> bool {
 fn probes(run: &RunData, summaries: &[&Summary]) -> Option<String> {
     let all = Group::new(String::new(), group::finished(run).collect(), "");
     let packets = all.packets()?;
-    let planned = sum(summaries, planned);
+    // Of the others nobody knows what became of their packets.
+    let told: Vec<&Summary> =
+        summaries.iter().copied().filter(|summary| summary.packets.is_some()).collect();
+    let planned = sum(&told, planned);
     let planned = planned.map_or_else(
         || "how many were planned is not known".to_owned(),
         |n| format!("{} planned", count(n)),
@@ -484,7 +487,13 @@ fn probes(run: &RunData, summaries: &[&Summary]) -> Option<String> {
     parts.extend(
         others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(n))),
     );
-    Some(listed(&parts))
+    let (told, all) = (told.len(), summaries.len());
+    let of = if told < all {
+        format!(" (of the {told} trials of {all} in which somebody counted what came)")
+    } else {
+        String::new()
+    };
+    Some(listed(&parts) + &of)
 }
 
 /// How many probes a trial was to send: as stated, or as its interval and its time allow.

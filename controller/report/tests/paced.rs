@@ -200,3 +200,44 @@ fn a_report_has_the_table_with_s2s_boards_and_no_delay_that_nobody_measured() {
     assert!(verdicts(&other).is_empty() && verdict_words(&other).is_empty());
     assert!(verdict_table(&other).rows.is_empty());
 }
+
+#[test]
+fn what_became_of_packets_is_told_of_the_trials_in_which_somebody_counted_them() {
+    let mut run = paces(&[]);
+    let lost = |run: &RunData| findings(run).into_iter().find(|finding| finding.id == "loss");
+    let said = lost(&run).unwrap().text;
+    assert!(said.ends_with(" was lost or late."), "{said}");
+    assert!(page(&run).contains("which drops what arrives."), "nobody asked the far end");
+    let mut told = (0, 0, 0);
+    for trial in &mut run.trials {
+        let Some(summary) = &mut trial.summary else { continue };
+        let asked = summary.engine == "spin";
+        summary.parameters.insert("sink".to_owned(), asked.into());
+        summary.trust.planned = summary.packets.map(|packets| packets.sent);
+        told.0 += u64::from(asked);
+        told.1 += 1;
+        match asked {
+            true => told.2 += summary.packets.unwrap().sent,
+            false => summary.packets = None,
+        }
+    }
+    let (some, all, sent) = told;
+    let said = lost(&run).unwrap().text;
+    assert!(said.contains(&format!("lost or late in {some} of {all} trials")), "{said}");
+    let html = page(&run);
+    let digits = |n: u64| {
+        let text = n.to_string();
+        if n < 1_000 {
+            text
+        } else {
+            format!("{},{}", &text[..text.len() - 3], &text[text.len() - 3..])
+        }
+    };
+    let said = format!(
+        "{0} planned, {0} sent and {0} received (of the {some} trials of {all} in which somebody counted what came)",
+        digits(sent)
+    );
+    assert!(html.contains(&said), "{said}");
+    assert!(html.contains("<dt>Dropped by the sender</dt><dd>not known"));
+    assert!(html.contains("which stamps what arrives of senders that have no stamps of their own"));
+}

@@ -18,6 +18,8 @@ use crate::machine::Outcome;
 use crate::runner::{Runner, RunnerError, TrialEnd};
 use crate::way::{self, Around};
 
+const NOTHING_ARRIVED: &str = "no packet arrived at the sink";
+
 const DAMAGED: &str = "its samples were damaged on their way";
 
 impl Runner<'_> {
@@ -91,7 +93,7 @@ impl Runner<'_> {
         let measured = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
         if failure.is_none() {
             let summary = measured.map(|(_, _, summary)| summary);
-            failure = nothing_came(plan, summary).map(str::to_owned);
+            failure = nothing_came(plan, summary, &outcome.told).map(str::to_owned);
         }
         let Some(reason) = failure else {
             self.store.end_trial(trial, Ok(()), &outcome.told, ingested.as_ref())?;
@@ -217,7 +219,11 @@ impl Runner<'_> {
 }
 
 /// Why a trial without any packet that counts has failed; `None` where there is one.
-fn nothing_came(plan: &Plan, measured: Option<&Summary>) -> Option<&'static str> {
+fn nothing_came(
+    plan: &Plan,
+    measured: Option<&Summary>,
+    told: &[(Role, String, Summary)],
+) -> Option<&'static str> {
     let packets = measured.and_then(|summary| summary.packets);
     let came = packets.map_or(0, |packets| packets.received + packets.late);
     // Without a sink nobody knows what became of packets, only that they left.
@@ -225,12 +231,30 @@ fn nothing_came(plan: &Plan, measured: Option<&Summary>) -> Option<&'static str>
     let sent = packets.map_or(left.map_or(0.0, Scalar::as_f64), |packets| packets.sent as f64);
     match (&plan.flow, &plan.pace) {
         (Some(_), _) => (came == 0).then_some("no packet arrived"),
-        (None, Some(_)) if packets.is_some() && sent > 0.0 => {
-            (came == 0).then_some("no packet arrived at the sink")
+        (None, Some(_)) if sent == 0.0 => Some("no packet left"),
+        (None, Some(_)) if packets.is_some() => (came == 0).then_some(NOTHING_ARRIVED),
+        (None, Some(_)) if measured.is_some_and(asked_a_sink) => {
+            Some("the far end did not tell what had come")
         }
-        (None, Some(_)) => (sent == 0.0).then_some("no packet left"),
+        // Nobody asked it, and it counts what comes all the same.
+        (None, Some(_)) => {
+            told.iter().any(|(.., summary)| saw_nothing(summary)).then_some(NOTHING_ARRIVED)
+        }
         (None, None) => (came == 0).then_some("no reply came"),
     }
+}
+
+/// Whether a sender's departures were to be stamped by its sink.
+fn asked_a_sink(sender: &Summary) -> bool {
+    sender.parameters.get("sink").is_some_and(|sink| sink == true)
+}
+
+/// Whether this is a sink of paced packets to which nothing came, as far as its kernel counts what it drops.
+fn saw_nothing(summary: &Summary) -> bool {
+    let count = |name: &str| summary.values.get(name).copied().flatten().map(Scalar::as_f64);
+    let is_sink = summary.parameters.get("role").is_some_and(|role| role == "sink");
+    let all = ["packets", "lead_packets", "unread_packets", "overflowed_packets"].map(count);
+    summary.kind == Kind::Pace && is_sink && all.iter().all(|count| *count == Some(0.0))
 }
 
 /// Takes what machines did out of segments. Several jobs of one node tell the same; the first counts.

@@ -28,6 +28,7 @@ const PLAN: &str = "version = 1\nname = \"paces\"\ntopology = { lab = \"line:2\"
 const GAP: i64 = 100_000;
 
 /// A node that can spin and nothing else. Every second packet leaves 3 us late.
+#[derive(Default)]
 struct MadeUp {
     told: VecDeque<(String, FromNode)>,
     asked: Vec<String>,
@@ -35,6 +36,11 @@ struct MadeUp {
     mute: bool,
     /// No traffic can be sent.
     no_traffic: bool,
+    /// The sender asked a sink for stamps.
+    sink_asked: bool,
+    /// So many packets came to the sink.
+    unread: u64,
+    sinks: Vec<JobId>,
 }
 
 impl MadeUp {
@@ -50,7 +56,16 @@ impl MadeUp {
             // Nobody tells what arrived.
             summary.packets = None;
             summary.values = [("packets".to_owned(), Some(Scalar::Count(sent)))].into();
+            summary.parameters = [("sink".to_owned(), self.sink_asked.into())].into();
             summary.stamps = Stamps { tx: Some(Rung::KernelSw), rx: None, near: None };
+        }
+        if self.sinks.contains(&job) {
+            summary.kind = Kind::Pace;
+            summary.parameters = [("role".to_owned(), "sink".into())].into();
+            let counts = ["packets", "lead_packets", "overflowed_packets"].map(|name| (name, 0));
+            let counts = counts.into_iter().chain([("unread_packets", self.unread)]);
+            let counts = counts.map(|(name, n)| (name.to_owned(), Some(Scalar::Count(n))));
+            summary.values = counts.collect();
         }
         self.tell(node, Event::Finished { job, summary, segment_bytes: None });
     }
@@ -80,7 +95,10 @@ impl Fleet for MadeUp {
                         self.tell(node, Event::Ready { job: *job });
                         self.finished(node, *job, true);
                     }
-                    _ => self.tell(node, Event::Ready { job: *job }),
+                    _ => {
+                        self.sinks.extend(matches!(what, Job::PaceSink(_)).then_some(*job));
+                        self.tell(node, Event::Ready { job: *job });
+                    }
                 }
             }
             Request::Stop { job } => self.finished(node, *job, false),
@@ -148,13 +166,13 @@ struct Ran {
 }
 
 fn run(mute: bool) -> Ran {
-    run_on(MadeUp { told: VecDeque::new(), asked: Vec::new(), mute, no_traffic: false })
+    run_on(MadeUp { mute, ..MadeUp::default() }, PLAN)
 }
 
-fn run_on(mut fleet: MadeUp) -> Ran {
+fn run_on(mut fleet: MadeUp, plan: &str) -> Ran {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path()).unwrap();
-    let expansion = expand(&Source::parse(PLAN).unwrap(), 1).unwrap();
+    let expansion = expand(&Source::parse(plan).unwrap(), 1).unwrap();
     let trials = expansion.trials().iter().map(|trial| NewTrial {
         number: trial.number,
         cell: trial.cell,
@@ -165,7 +183,7 @@ fn run_on(mut fleet: MadeUp) -> Ran {
         kind: RunKind::Run,
         name: "paces".into(),
         title: None,
-        plan: Some(PLAN.into()),
+        plan: Some(plan.into()),
         lab_files: None,
         settings: vec![],
         seed: 1,
@@ -212,8 +230,7 @@ fn an_engine_that_a_node_does_not_have_is_not_run_and_fails_nothing() {
 
 #[test]
 fn a_load_that_a_node_cannot_put_is_an_error_with_its_reason_and_never_not_run() {
-    let ran =
-        run_on(MadeUp { told: VecDeque::new(), asked: Vec::new(), mute: false, no_traffic: true });
+    let ran = run_on(MadeUp { no_traffic: true, ..MadeUp::default() }, PLAN);
     // Without flows the trials are as ever; the first with flows ends the plan.
     assert!(matches!(
         ran.ends[..3],
@@ -261,4 +278,19 @@ fn a_trial_in_which_nothing_left_has_failed() {
     let failed = TrialEnd::Failed("no packet left".into());
     assert_eq!((ran.ends.len(), &ran.ends[2]), (3, &failed), "and the plan ends at one failure");
     assert!(matches!(ran.end, End::Stopped(_)));
+}
+
+#[test]
+fn a_trial_of_which_nothing_came_to_the_far_end_has_failed_whoever_stamped() {
+    let plan = PLAN.replace("sink = false\n", "").replace("[0, 5]", "[0]");
+    for (sink_asked, unread, expected) in [
+        (false, 420, None),
+        (false, 0, Some("no packet arrived at the sink")),
+        (true, 0, Some("the far end did not tell what had come")),
+    ] {
+        let ran = run_on(MadeUp { sink_asked, unread, ..MadeUp::default() }, &plan);
+        let expected =
+            expected.map_or(TrialEnd::Finished, |reason| TrialEnd::Failed(reason.into()));
+        assert_eq!(ran.ends[2], expected);
+    }
 }

@@ -82,6 +82,9 @@ fn recompute(store: &Store, run: &RunRow, data: &mut RunData) -> Result<usize, S
             summary.values.extend(values);
             // What nobody knew of the packets, rows do not tell either.
             summary.packets = summary.packets.and(Some(packets));
+            if summary.packets.is_none() {
+                summary.values.insert("loss_ratio".into(), None);
+            }
         }
     }
     Ok(left_out)

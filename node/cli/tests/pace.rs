@@ -135,10 +135,12 @@ fn what_comes_to_a_sink_that_nobody_asked_is_not_refused_and_not_kept() {
     }
     let saw = json(&server.stop());
     let count = |name: &str| saw["values"][name].as_u64().unwrap();
-    // Five trains of 50 a run, one of them to warm up, each led by three packets.
-    assert_eq!((count("packets"), count("lead_packets")), (250, 15), "{saw:#}");
-    assert_eq!((count("unread_packets"), count("overflowed_packets")), (2 * 265, 0), "{saw:#}");
-    assert_eq!(count("unasked_packets"), 0, "{saw:#}");
+    // Five trains of 50 a run, one of them to warm up, each led by three packets. When the second sender has gone,
+    // the sink may see that a moment after the third has begun.
+    let read = count("packets") + count("lead_packets");
+    assert_eq!((read + count("unread_packets"), count("overflowed_packets")), (3 * 265, 0));
+    assert_eq!(count("packets") - count("unasked_packets"), 250, "{saw:#}");
+    assert!((265..=530).contains(&count("unread_packets")), "{saw:#}");
 }
 
 #[test]

@@ -232,7 +232,12 @@ fn trial_row(run: &RunData, trial: &TrialData, subject: Option<&Subject>) -> Vec
     row.push(state.to_owned());
     let packets = trial.summary.as_ref().and_then(|summary| summary.packets);
     let counted = packets.map(|p| [p.sent, p.received, p.lost.saturating_add(p.late)].map(count));
-    row.extend(counted.unwrap_or_else(|| ["-"; 3].map(str::to_owned)));
+    row.extend(counted.unwrap_or_else(|| {
+        // Who sends one way and has no far end that tells knows that much.
+        let left = trial.summary.as_ref().and_then(|summary| *summary.values.get("packets")?);
+        let left = left.map_or("-".to_owned(), |left| count(left.as_f64() as u64));
+        [left, "-".to_owned(), "-".to_owned()]
+    }));
     if let Some(subject) = subject {
         let group = Group::new(String::new(), vec![trial], subject.metric);
         row.extend([Quantile::P50, Quantile::P99].map(|q| group.cell(subject.unit, q)));

@@ -59,7 +59,7 @@ pub struct PaceJob {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FarStamps {
-    /// Nobody listens there, or it does not matter.
+    /// It is not asked, and nobody has to listen there.
     #[default]
     Never,
     /// Where the sender has no stamps of departures, or may choose an engine that has none: a far end that

@@ -109,10 +109,12 @@ pub(crate) fn perform(
     // Distinct per run is enough; nothing here is secret.
     let flow = RandomState::new().build_hasher().finish() as u32;
     let ask_far_end = || far_end(job, &plan, flow);
-    // Who chooses among engines may find some that have no stamps.
     let ahead = match job.sink {
         FarStamps::Never => false,
-        FarStamps::Needed => job.engine == PaceEngine::Auto,
+        // Who chooses among engines compares some that have no stamps.
+        FarStamps::Needed => {
+            matches!(job.engine, PaceEngine::Auto | PaceEngine::Xsk) || job.stamps == Stamps::User
+        }
         FarStamps::Always => true,
     };
     let mut far = ahead.then(ask_far_end).transpose()?;
@@ -131,8 +133,13 @@ pub(crate) fn perform(
             Opened { engine, why: None, sender }
         }
     };
-    if far.is_none() && job.sink == FarStamps::Needed && !has_stamps(job, sender.stamping()) {
-        far = Some(ask_far_end()?);
+    if job.sink == FarStamps::Needed {
+        far = match far {
+            // It keeps packets no longer.
+            _ if has_stamps(job, sender.stamping()) => None,
+            Some(far) => Some(far),
+            None => Some(ask_far_end()?),
+        };
     }
     let same_clock = far.as_ref().map(|far| far.same_clock);
     let far_rung = far.as_ref().map(|far| far.rung);
@@ -234,6 +241,7 @@ fn switch_offloads(plan: &Plan) -> Result<Option<Uncut>, Failure> {
 }
 
 fn far_end(job: &PaceJob, plan: &Plan, flow: u32) -> Result<FarEnd, Failure> {
+    plan::fits_a_sink(&plan.departures)?;
     FarEnd::connect(plan.peer, flow).map_err(|error| {
         if far_end::is_refusal(&error) {
             return Failure::unsupported(format!("--sink: {error}"));

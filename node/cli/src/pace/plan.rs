@@ -17,7 +17,7 @@ use crate::{Failure, PlaceArgs};
 const MTU: u64 = 1_500;
 
 /// So many packets the far end keeps stamps of, for one sender.
-pub(super) const MOST_WITH_SINK: usize = 1_000_000;
+const MOST_WITH_SINK: usize = 1_000_000;
 
 /// A train is built before its first packet leaves, and takes no more memory than this.
 const MOST_BYTES: u64 = 1 << 30;
@@ -68,11 +68,8 @@ impl Plan {
         let departures = pattern
             .departures()
             .map_err(|error| Failure::usage(format!("invalid pattern: {error}")))?;
-        if job.sink != FarStamps::Never && departures.at().len() > MOST_WITH_SINK {
-            return Err(Failure::usage(format!(
-                "{} packets are too many for --sink: at most {MOST_WITH_SINK}",
-                departures.at().len()
-            )));
+        if job.sink == FarStamps::Always {
+            fits_a_sink(&departures)?;
         }
         let longest = longest(&departures);
         let bytes = longest as u64 * size.payload().0;
@@ -112,6 +109,16 @@ impl Plan {
     /// The longest train, with what leads it.
     pub(super) fn longest(&self) -> usize {
         longest(&self.departures) + self.pattern.leads()
+    }
+}
+
+/// Whether a far end can keep all stamps of these.
+pub(super) fn fits_a_sink(departures: &Departures) -> Result<(), Failure> {
+    match departures.at().len() {
+        ..=MOST_WITH_SINK => Ok(()),
+        n => Err(Failure::usage(format!(
+            "{n} packets are too many for --sink: at most {MOST_WITH_SINK}"
+        ))),
     }
 }
 

@@ -1,5 +1,5 @@
-//! `dwell pace sink`: stamps what arrives, and tells whoever sent it ([`super::far_end`]). The kernel
-//! stamps, so nothing here has to be punctual; [`super::steps`] tells where its clock was stepped.
+//! `dwell pace sink`: stamps what arrives, and tells whoever sent it ([`super::far_end`]); while nobody has asked
+//! for that, what arrives is dropped. The kernel stamps, so nothing here has to be punctual; [`super::steps`] tells where its clock was stepped.
 
 use std::collections::HashMap;
 use std::io;
@@ -119,8 +119,9 @@ struct Counts {
     stamped: bool,
     /// Of the clock.
     steps: u64,
-    /// Dropped by the kernel, for want of room or of anybody who asked.
-    dropped: Option<u64>,
+    /// Came while nobody had asked.
+    unread: u64,
+    overflowed: Option<u64>,
 }
 
 /// Stamps until stopped. `ready` hears when it listens.
@@ -183,8 +184,7 @@ pub(crate) fn perform(
         }
         receiving.join().expect("receiving does not panic")
     })?;
-    let unread = shared.kept().gate.unread();
-    Ok(summary(job, &local.to_string(), counts, unread, place.record(placement)))
+    Ok(summary(job, &local.to_string(), counts, place.record(placement)))
 }
 
 impl Shared {
@@ -241,7 +241,11 @@ fn receive(
         let is_kept = flow.zip(at).is_some_and(|((seq, flow), at)| flow.keep(seq, at, epoch));
         counts.unasked += u64::from(!is_kept);
     }
-    counts.dropped = server.overflowed();
+    let kept = shared.kept();
+    counts.unread = kept.gate.unread();
+    // The kernel counts both together, in 32 bits; of what is dropped between the two looks it says that there was no room.
+    let overflowed = |dropped: u64| u64::from((dropped as u32).wrapping_sub(counts.unread as u32));
+    counts.overflowed = server.overflowed().map(overflowed);
     counts.steps = steps.noticed();
     Ok(counts)
 }
@@ -279,8 +283,11 @@ fn converse(
                 if let Some(why) = merging(&timed.stream) {
                     return far_end::refuse(&mut timed, &why);
                 }
-                if !shared.kept().begin(flow)? {
-                    return Ok(());
+                let begun = shared.kept().begin(flow);
+                match begun {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(()),
+                    Err(error) => return far_end::refuse(&mut timed, &error.to_string()),
                 }
                 flows.push(flow);
                 far_end::greet(&mut timed, rung)?;
@@ -319,11 +326,9 @@ fn summary(
     job: &PaceSinkJob,
     local: &str,
     counts: Counts,
-    unread: u64,
     placement: dwell_record::Placement,
 ) -> Summary {
-    let Counts { packets, leads, unasked, stamped, steps, dropped } = counts;
-    let overflowed = dropped.map(|dropped| dropped.saturating_sub(unread));
+    let Counts { packets, leads, unasked, stamped, steps, unread, overflowed } = counts;
     let rung = if stamped { Rung::KernelSw } else { Rung::User };
     let stepped = (steps > 0).then(|| {
         format!("the clock was stepped {steps} times: senders discard trains that came meanwhile")
