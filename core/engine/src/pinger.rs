@@ -248,7 +248,8 @@ impl<P: Protocol> Pinger<P> {
         self.skip_resolved();
     }
 
-    /// A message arrived. Returns the id of the probe it answers, or why it answers none.
+    /// A message arrived. Returns the id of the probe it answers, or why it answers none. Whether it came
+    /// in time is decided by the kernel's stamp, if it has one, and else by `now`.
     pub fn receive(
         &mut self,
         message: &[u8],
@@ -275,10 +276,13 @@ impl<P: Protocol> Pinger<P> {
         }
         let remote = reply.remote.filter(|remote| self.is_plausible(id, remote, &rx));
         self.counts.remote_implausible += u64::from(remote.is_none() && reply.remote.is_some());
-        let in_time = now <= self.slot(id).deadline;
+        // Whoever is held up sees late what came in time: the kernel's stamp tells.
+        let waited = rx.kernel.map_or(Nanos::ZERO, |kernel| rx.app - kernel);
+        let arrived = now - waited.max(Nanos::ZERO);
+        let in_time = arrived <= self.slot(id).deadline;
         match self.slot(id).fate {
             Fate::InFlight if in_time => {
-                self.reply_in_time(id, rx, remote, now, out);
+                self.reply_in_time(id, rx, remote, (arrived, now), out);
                 self.skip_resolved();
                 if self.next_departure.is_none() && self.oldest == self.next_id && !self.stopped {
                     self.linger = Some(now.saturating_add(self.lingering()));
@@ -323,6 +327,11 @@ impl<P: Protocol> Pinger<P> {
         if slot.fate == Fate::Stamping && awaited.is_none_or(|point| point == stamp.point()) {
             self.told(id, out);
         }
+    }
+
+    /// Whether [`Pinger::expire`] would call a probe lost: what has come already is to be handed in first.
+    pub fn is_timing_out(&self, now: Instant<Monotonic>) -> bool {
+        self.oldest != self.next_id && self.slot(self.oldest).deadline <= now
     }
 
     /// Time has passed: time-outs and missing stamps.
@@ -538,11 +547,11 @@ impl<P: Protocol> Pinger<P> {
         id: u64,
         rx: RxStamps,
         remote: Option<Remote>,
-        now: Instant<Monotonic>,
+        (arrived, now): (Instant<Monotonic>, Instant<Monotonic>),
         out: &mut impl FnMut(Sample),
     ) {
         self.counts.received += 1;
-        let left = self.slot(id).deadline - now;
+        let left = self.slot(id).deadline - arrived;
         self.longest = self.longest.max(self.config.timeout - left);
         let reordered = self.highest_received.is_some_and(|highest| id < highest);
         self.counts.reordered += u64::from(reordered);

@@ -9,14 +9,14 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
 use dwell_engine::stamps::{Sample, State};
 use dwell_io::{interface, netns};
 use dwell_record::segment::{self, Record};
 use dwell_wire::traffic::Mark;
-use fixture::{Running, TestLab, as_root};
+use fixture::{Running, TestLab, as_root, until};
 use serde_json::{Value, json as value};
 use support::{DWELL, Server, dwell, free_port, json, said};
 
@@ -141,6 +141,23 @@ fn what_comes_to_a_sink_that_nobody_asked_is_not_refused_and_not_kept() {
     assert_eq!((read + count("unread_packets"), count("overflowed_packets")), (3 * 265, 0));
     assert_eq!(count("packets") - count("unasked_packets"), 250, "{saw:#}");
     assert!((265..=530).contains(&count("unread_packets")), "{saw:#}");
+}
+
+#[test]
+fn a_sink_asks_whether_a_silent_sender_is_still_there() {
+    let (server, url) = sink();
+    let address = url.strip_prefix("udp://").unwrap();
+    let sender = TcpStream::connect(address).unwrap();
+    // Its own kernel would say that it has left; that it vanished, nobody would.
+    let asked = || {
+        let port = address.rsplit_once(':').unwrap().1;
+        let mut ss = Command::new("ss");
+        let output = ss.args(["-Htno", "sport", "=", &format!(":{port}")]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().contains("timer:(keepalive,")
+    };
+    until("the sink's kernel asks", asked);
+    drop(sender);
+    server.stop();
 }
 
 #[test]

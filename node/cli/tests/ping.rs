@@ -13,7 +13,10 @@ use std::{env, fs};
 use dwell_io::process::Signal;
 use serde_json::Value;
 
+#[path = "support/pause.rs"]
+mod pause;
 mod support;
+use pause::{go_on, pause};
 use support::{DWELL, Server, dwell, free_port, json, said, signal};
 
 const KEY: &str = "00112233445566778899aabbccddeeff";
@@ -108,6 +111,53 @@ fn late_reply(socket: UdpSocket) {
     let packets = &json(&output)["packets"];
     assert_eq!(packets["received"], 19, "{packets}");
     assert_eq!((&packets["late"], &packets["lost"]), (&Value::from(1), &Value::from(0)));
+}
+
+#[test]
+fn a_reply_that_came_while_the_pinger_was_stopped_is_late_only_if_nobody_stamped_it() {
+    for stamps in ["kernel", "user"] {
+        for waiting in [&[][..], &["--busy-poll"]] {
+            let in_time = stamps == "kernel";
+            let packets = stopped_pinger(&[&["--stamps", stamps], waiting].concat());
+            let expected = if in_time { (20, 0, 0) } else { (19, 1, 0) };
+            let count = |name: &str| packets[name].as_i64().unwrap();
+            assert_eq!((count("received"), count("late"), count("lost")), expected, "{stamps}");
+        }
+    }
+}
+
+/// The pinger stops for two time-outs before the reply to its tenth probe comes; the packets that it counts.
+fn stopped_pinger(more: &[&str]) -> Value {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let url = format!("udp://{}", socket.local_addr().unwrap());
+    let mut command = Command::new(DWELL);
+    command.args([
+        "ping",
+        &url,
+        "-c",
+        "20",
+        "--closed-loop",
+        "-W",
+        "1",
+        "--warm-up",
+        "0",
+        "--json",
+    ]);
+    let pinger = command.args(more).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut buffer = [0; 2_048];
+    for n in 0..20 {
+        let (len, from) = socket.recv_from(&mut buffer).unwrap();
+        if n == 10 {
+            pause(&pinger);
+        }
+        socket.send_to(&buffer[..len], from).unwrap();
+        if n == 10 {
+            thread::sleep(Duration::from_secs(2));
+            go_on(&pinger);
+        }
+    }
+    json(&pinger.wait_with_output().unwrap())["packets"].clone()
 }
 
 #[test]

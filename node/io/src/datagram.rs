@@ -177,6 +177,13 @@ impl UdpEnd {
         Self::new(fd, false, false, options)
     }
 
+    /// From now on what the peer of a socket that is [`UdpEnd::own`] sends goes to the listener again, as if
+    /// there was none; what came before can still be received here. Nothing is sent from it any more.
+    pub fn turn_away(&self) -> io::Result<()> {
+        // Whoever is connected hears only its peer, and nobody but itself has its address.
+        socket::connect(&self.fd, self.local)
+    }
+
     /// A socket that exchanges packets with `peer` only.
     pub fn connect(peer: SocketAddr, options: EndOptions) -> io::Result<Self> {
         let fd = Self::open(peer.ip(), options)?;

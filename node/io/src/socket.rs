@@ -32,7 +32,12 @@ pub(crate) fn open(like: IpAddr, kind: c_int, protocol: c_int) -> io::Result<Own
 }
 
 /// Sets an option whose value is plain data.
-pub(crate) fn set<T: Copy>(fd: &OwnedFd, level: c_int, name: c_int, value: T) -> io::Result<()> {
+pub(crate) fn set<T: Copy>(
+    fd: &impl AsRawFd,
+    level: c_int,
+    name: c_int,
+    value: T,
+) -> io::Result<()> {
     let size = mem::size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel reads `size` bytes of `value`, which outlives the call.
     let result =

@@ -143,6 +143,28 @@ fn lost_probes_are_states_and_not_missing_rows() {
 }
 
 #[test]
+fn a_reply_that_the_kernel_had_in_time_is_in_time_whenever_it_is_looked_at() {
+    for (kernel, state) in
+        [(Some(80), State::Received), (Some(101), State::Late), (None, State::Late)]
+    {
+        let mut pinger = Pinger::new(Plain, open(1, MS, 100 * MS), Instant::from_nanos(0));
+        let (mono, real) = (Instant::from_nanos(0), Instant::from_nanos(OFFSET));
+        let token = pinger.transmit(mono, real, &mut |_| ()).unwrap();
+        pinger.sent(token, real, None);
+        // The program is held up for three time-outs.
+        let (mono, real) = (mono + Nanos(300 * MS), real + Nanos(300 * MS));
+        let kernel = kernel.map(|ms: i64| Instant::from_nanos(OFFSET + ms * MS));
+        let mut states = Vec::new();
+        assert!(pinger.is_timing_out(mono));
+        let rx = RxStamps { hw: None, kernel, app: real };
+        pinger.receive(&[0; 4], 0, rx, mono, &mut |sample| states.push(sample.state)).unwrap();
+        pinger.expire(mono, &mut |_| panic!("it has its fate"));
+        assert_eq!(states.last(), Some(&state));
+        assert_eq!(states.contains(&State::Lost), state == State::Late);
+    }
+}
+
+#[test]
 fn a_late_reply_is_late_and_disturbs_no_later_probe() {
     // S4's master reads the late reply of cycle 5 as that of cycle 6, and so on for ever.
     let fates: Fates = |id, _| if id == 5 { vec![120 * MS] } else { vec![MS] };

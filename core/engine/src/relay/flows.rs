@@ -157,14 +157,20 @@ impl<T> Flows<T> {
         Some(held)
     }
 
-    /// The flow that was idle for longest, if that is too long.
-    pub fn expire(&mut self, now: Instant<Monotonic>) -> Option<T> {
-        let held = self.slots.get(self.oldest as usize)?.held.as_ref()?;
-        if now - held.used <= self.idle {
+    /// The flow that was idle for longest, if that is too long: it may expire.
+    pub fn overdue(&self, now: Instant<Monotonic>) -> Option<FlowId> {
+        let slot = self.slots.get(self.oldest as usize)?;
+        let idle = now - slot.held.as_ref()?.used;
+        (idle > self.idle).then_some(FlowId { slot: self.oldest, tenant: slot.tenant })
+    }
+
+    /// Ends a flow, if it is the one that is [`Flows::overdue`] still.
+    pub fn expire(&mut self, id: FlowId, now: Instant<Monotonic>) -> Option<T> {
+        if self.overdue(now) != Some(id) {
             return None;
         }
         self.counts.expired += 1;
-        self.remove(self.oldest)
+        self.remove(id.slot)
     }
 
     /// Every flow, in no order.
@@ -238,7 +244,8 @@ mod tests {
                 now += passed;
                 if expires {
                     let expected = model.pop_front_if(|(_, used)| now - *used > idle);
-                    prop_assert_eq!(flows.expire(at(now)), expected.map(|(port, _)| port));
+                    let expired = flows.overdue(at(now)).and_then(|id| flows.expire(id, at(now)));
+                    prop_assert_eq!(expired, expected.map(|(port, _)| port));
                     continue;
                 }
                 match flows.of(&client(port)) {
@@ -274,6 +281,17 @@ mod tests {
         assert_eq!((flows.len(), flows.slots.len()), (100, 100));
         let counts = flows.counts();
         assert_eq!(counts, FlowCounts { opened: 65_535, evicted: 65_435, expired: 0 });
+    }
+
+    #[test]
+    fn a_flow_that_was_used_since_it_was_overdue_does_not_expire() {
+        let mut flows = Flows::new(2, Nanos(10));
+        let (first, _) = flows.insert(client(1), 1, at(0));
+        flows.insert(client(2), 2, at(5));
+        assert_eq!(flows.overdue(at(20)), Some(first));
+        flows.touch(first, at(20));
+        assert_eq!(flows.expire(first, at(20)), None);
+        assert_eq!((flows.len(), flows.counts().expired), (2, 0));
     }
 
     #[test]

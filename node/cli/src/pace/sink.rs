@@ -14,7 +14,7 @@ use dwell_io::clock::{self, monotonic};
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::train::LEAD;
 use dwell_io::udp::{Gate, ServerOptions, UdpServer};
-use dwell_io::{cpu, interface};
+use dwell_io::{cpu, interface, tcp};
 use dwell_plan::PaceSinkJob;
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
 use dwell_units::{Instant, Nanos, Realtime};
@@ -267,6 +267,8 @@ fn converse(
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
+    // Its flow is kept, and everybody's packets are, until it is known to be gone.
+    tcp::notice_loss(&stream)?;
     let mut timed = Timed { stream, until: monotonic() };
     loop {
         // A sender says nothing while its trains are under way.

@@ -24,6 +24,9 @@ const STOP_GRACE: Nanos = Nanos::from_millis(200);
 /// Receive calls between two looks at the clock while spinning.
 const SPINS: usize = 8;
 
+/// Messages that are taken at most before a probe is lost: a flood of others' must not hold up everything.
+const BEFORE_LOSS: usize = 65_536;
+
 /// Without replies, the error queue is looked at this often.
 const DRAIN: Nanos = Nanos::from_millis(1);
 
@@ -142,6 +145,10 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         let mut give_up = None;
         loop {
             let now = monotonic();
+            if let Err(error) = self.take_what_came(now, buffer) {
+                ended.broken = Some(error.raw_os_error().unwrap_or(0));
+                break;
+            }
             self.pinger.expire(now, &mut deliver(&mut self.samples, self.shared));
             // Just before the first counted probe is due, so that it leaves as punctually as all.
             let soon = Some(now + SPIN);
@@ -227,6 +234,19 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
                 self.heard.send_failures += 1;
             }
         }
+    }
+
+    /// Takes what has come before a probe is called lost: this program may have been held up, and the reply
+    /// may have been in time.
+    fn take_what_came(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<()> {
+        for _ in 0..BEFORE_LOSS {
+            if !self.pinger.is_timing_out(now) {
+                break;
+            }
+            let Some(arrival) = self.port.receive(buffer, Wait::No)? else { break };
+            self.hand_in(&arrival, buffer);
+        }
+        Ok(())
     }
 
     /// Waits for a reply, at most until something else is to be done, and takes it. Returns

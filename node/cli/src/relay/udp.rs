@@ -248,7 +248,7 @@ impl<'a> Relay<'a> {
         }
         if came || !self.prepare() {
             self.now = monotonic();
-            self.upkeep();
+            self.upkeep(take)?;
         }
         if !came {
             self.keep_warm();
@@ -286,8 +286,7 @@ impl<'a> Relay<'a> {
         }
         self.settle_the_fresh(take)?;
         // After the packets: a flow of which one just came does not expire.
-        self.upkeep();
-        Ok(())
+        self.upkeep(take)
     }
 
     /// Takes what a socket has, up to `burst` times. Of one that had something the last time too, there may
@@ -645,9 +644,9 @@ impl<'a> Relay<'a> {
     }
 
     /// Does what is due from time to time.
-    fn upkeep(&mut self) {
+    fn upkeep(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
         if self.now < self.tick {
-            return;
+            return Ok(());
         }
         self.tick = self.now + TICK;
         // Before any packet is given up: after a stall, many stamps may have waited.
@@ -661,13 +660,32 @@ impl<'a> Relay<'a> {
         self.departures.overdue(self.now, &mut |p| teller.tell(News::Passage(p)));
         let mut expired = false;
         for _ in 0..EXPIRED {
-            let Some(flow) = self.flows.expire(self.now) else { break };
+            let Some(id) = self.flows.overdue(self.now) else { break };
+            self.dispossess(id, take)?;
+            let Some(flow) = self.flows.expire(id, self.now) else { continue };
             self.forget(flow);
             expired = true;
         }
         if expired {
             self.note_few();
         }
+        Ok(())
+    }
+
+    /// Takes a client's own socket away, and what it had sent there before: if that is anything, its flow goes on,
+    /// by the listener.
+    fn dispossess(&mut self, id: FlowId, take: &mut Take<'a, '_>) -> io::Result<()> {
+        let own = self.flows.find(id).and_then(|flow| flow.own.as_ref());
+        if own.is_some_and(|own| own.turn_away().is_ok()) {
+            // This ends: nothing more comes there.
+            while take(self, Socket::Own(id))? {}
+        }
+        let own = self.flows.find(id).and_then(|flow| flow.own.take());
+        if let Some(own) = own {
+            self.counts.overflowed += own.overflowed().unwrap_or(0);
+            self.note_few();
+        }
+        Ok(())
     }
 
     fn holds(&self, at: HoldAt) -> bool {
@@ -709,17 +727,75 @@ impl<'a> Relay<'a> {
 mod tests {
     use std::net::UdpSocket;
     use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
 
     use super::*;
     use crate::relay::record::RING;
+
+    /// A URL at a port that was free a moment ago.
+    fn free(host: &str) -> String {
+        let address = UdpSocket::bind((host, 0)).and_then(|socket| socket.local_addr());
+        format!("udp://{}", address.unwrap())
+    }
+
+    #[test]
+    fn what_lies_in_a_clients_own_socket_as_its_flow_expires_is_sent_on() {
+        own_socket_expires("127.0.0.6", "127.0.0.1:0");
+        own_socket_expires("::1", "[::1]:0");
+    }
+
+    fn own_socket_expires(listen: &str, other: &str) {
+        let far = UdpSocket::bind(other).unwrap();
+        far.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let to = format!("udp://{}", far.local_addr().unwrap());
+        let job = RelayJob::translate(free(listen), to);
+        let plan = Plan::new(&job).map_err(|failure| failure.error).unwrap();
+        let dropped = AtomicU64::new(0);
+        let (ring, _news) = rtrb::RingBuffer::new(RING);
+        let teller = Teller { ring, dropped: &dropped };
+        let mut relay = Relay::open(&plan, &job, StampRequest::User, teller).unwrap();
+        let client = UdpSocket::bind(other).unwrap();
+        client.connect(relay.listener.local_addr()).unwrap();
+        let mut buffer = [0; 9];
+        let mut hear = |expected: &[u8]| {
+            let (len, from) = far.recv_from(&mut buffer).unwrap();
+            assert_eq!(&buffer[..len], expected);
+            from
+        };
+        client.send(b"first").unwrap();
+        while relay.owner.is_none() || relay.behind.is_some() {
+            relay.turn(BURST, &mut Relay::take).unwrap();
+        }
+        let before = hear(b"first");
+        // The next one comes after the relay has last looked, and before the flow expires.
+        client.send(b"second").unwrap();
+        let idle = |relay: &Relay<'_>| monotonic() + relay.plan.idle + Nanos::from_secs(1);
+        relay.now = idle(&relay);
+        relay.upkeep(&mut Relay::take).unwrap();
+        assert_eq!((hear(b"second"), relay.flows.len()), (before, 1));
+        // Both ways go on by the listener.
+        far.send_to(b"back", before).unwrap();
+        client.send(b"third").unwrap();
+        while relay.counts.ways.iter().any(|way| way.relayed < 1)
+            || relay.counts.ways[0].relayed < 3
+        {
+            relay.turn(BURST, &mut Relay::take).unwrap();
+        }
+        assert_eq!(hear(b"third"), before);
+        assert_eq!(client.recv(&mut [0; 9]).unwrap(), 4);
+        // Once nothing comes, it expires.
+        relay.tick = relay.now;
+        relay.now = idle(&relay) + relay.plan.idle;
+        relay.upkeep(&mut Relay::take).unwrap();
+        assert_eq!((relay.flows.len(), relay.counts.flows.expired), (0, 0), "counted at the end");
+        assert_eq!(relay.end().flows.expired, 1);
+    }
 
     #[test]
     fn what_was_counted_survives_a_socket_that_fails() {
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = format!("udp://{}", far.local_addr().unwrap());
-        // A port that was free a moment ago.
-        let free = UdpSocket::bind("127.0.0.5:0").and_then(|socket| socket.local_addr()).unwrap();
-        let job = RelayJob::translate(format!("udp://{free}"), to);
+        let job = RelayJob::translate(free("127.0.0.5"), to);
         let plan = Plan::new(&job).map_err(|failure| failure.error).unwrap();
         let dropped = AtomicU64::new(0);
         let (ring, _news) = rtrb::RingBuffer::new(RING);

@@ -4,6 +4,9 @@
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod support;
 
+#[path = "../support/pause.rs"]
+mod pause;
+
 mod datagrams;
 mod fixture;
 mod measured;

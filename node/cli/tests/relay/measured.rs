@@ -1,14 +1,13 @@
 //! What relays measure: a delay shows where it was made.
 
 use std::fs;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dwell_record::segment::{self, Record};
 use serde_json::Value;
 
-use crate::fixture::{PATIENCE, Relay, alone, beside_others, payload, receive, socket};
-use crate::support::Server;
+use crate::fixture::{Relay, alone, beside_others, payload, receive, socket};
+use crate::pause::{go_on, pause};
 
 /// Sends packets one by one; returns the relay's summary.
 fn measured(more: &[&str], packets: u32) -> Value {
@@ -20,20 +19,6 @@ fn measured(more: &[&str], packets: u32) -> Value {
         receive(&far);
     }
     relay.end()
-}
-
-/// A signal that was sent has not yet stopped anything.
-fn wait_until_stopped(pid: u32) {
-    let is_stopped = |task: fs::DirEntry| {
-        let stat = fs::read_to_string(task.path().join("stat")).unwrap();
-        stat.rsplit_once(") ").unwrap().1.starts_with('T')
-    };
-    let start = Instant::now();
-    let tasks = || fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(Result::unwrap);
-    while !tasks().all(is_stopped) {
-        assert!(start.elapsed() < PATIENCE, "it does not stop");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -48,24 +33,19 @@ fn a_relay_that_was_stopped_for_two_seconds_shows_it_as_queueing_and_not_as_proc
 
 fn stopped(engine: &[&str]) {
     const CLIENTS: usize = 6;
-    let kill = |server: &Server, how: &str| {
-        let pid = server.child.id().to_string();
-        assert!(Command::new("kill").args([how, &pid]).status().unwrap().success());
-    };
     let far = socket();
     let relay = Relay::to_socket(&far, engine);
     let clients: Vec<_> = (0..CLIENTS).map(|_| socket()).collect();
     for n in 0..20 {
         if n == 10 {
-            kill(&relay.server, "-STOP");
-            wait_until_stopped(relay.server.child.id());
+            pause(&relay.server.child);
         }
         for client in &clients {
             client.send_to(&payload(0, 200), &relay.listen).unwrap();
         }
         if n == 10 {
             std::thread::sleep(Duration::from_secs(2));
-            kill(&relay.server, "-CONT");
+            go_on(&relay.server.child);
         }
         for _ in &clients {
             receive(&far);
