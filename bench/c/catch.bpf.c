@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT
 /*
- * Writes down when each UDP packet to a port came, by the kernel's stamp, how long it is and how it
- * begins, and drops it: the least that a far end can do. What it did more would lie between two packets of a pair, because the softirq that
- * receives the first runs on the sender's processor before the second is sent.
+ * Writes down when each UDP packet of a stream came, by the kernel's stamp, how long it is and how it
+ * begins, and drops it: the least that a far end can do. Over a veth the softirq that receives a packet
+ * runs on the sender's processor before the next one is sent, so what it did more would lie between two
+ * packets of a pair, and memory that it kept would not be in the sender's caches any more.
  */
 #include "dwell.bpf.h"
 
 #define NF_DROP 0
 #define NF_ACCEPT 1
-#define CAUGHT 5002
+/* IP packets of streams are as long at least; shorter ones are what programs say to each other. */
+#define SHORTEST 200
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 16 << 20);
+	__uint(max_entries, 64 << 20);
 } caught SEC(".maps");
+
+/* Packets for which there was no room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} missed SEC(".maps");
 
 struct start {
 	struct ipv4 ip;
@@ -44,12 +54,16 @@ int catch_all(struct bpf_nf_ctx *context)
 	if (bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))
 		return NF_ACCEPT;
 	start = bpf_dynptr_slice(&packet, 0, &buffer, sizeof(buffer));
-	if (!start || start->ip.protocol != UDP || start->udp.destination != htons(CAUGHT))
+	if (!start || start->ip.protocol != UDP || ntohs(start->ip.total) < SHORTEST)
 		return NF_ACCEPT;
 	arrival = bpf_ringbuf_reserve(&caught, sizeof(*arrival), 0);
-	/* No room: a packet is missed, and its turn has too few. */
-	if (!arrival)
+	if (!arrival) {
+		__u64 *count = bpf_map_lookup_elem(&missed, &(__u32){ 0 });
+
+		if (count)
+			__sync_fetch_and_add(count, 1);
 		return NF_DROP;
+	}
 	arrival->stamp = ((struct sk_buff___stamped *)context->skb)->tstamp;
 	arrival->length = ntohs(start->ip.total);
 	arrival->spare = 0;

@@ -5,13 +5,11 @@
  *   pace spin ADDRESS PORT PAYLOAD GAP COUNT
  *   pace sleep ADDRESS PORT PAYLOAD GAP COUNT
  *   pace pair ADDRESS PORT PAYLOAD GAP COUNT
- *   pace hole PORT...
  *
  * `spin` reads the clock until a packet is due and sends it: one send(2) each on a connected socket,
  * packet i at start + i * GAP picoseconds, whatever happened before. `sleep` sleeps until 100 us
  * before the instant and spins from there. `pair` sends two packets one after the other when `spin`
  * sends one. None of them warms up.
- * `hole` opens ports and reads nothing, so that nobody is told that they are closed.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -23,7 +21,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #define MOST 65507
 #define SECOND 1000000000LL
@@ -95,35 +92,17 @@ static void train(int fd, size_t payload, int64_t gap, int64_t count, int each, 
 	}
 }
 
-static void hole(int count, char **ports)
-{
-	int i;
-
-	for (i = 0; i < count; i++) {
-		struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(atoi(ports[i])) };
-
-		if (bind(udp(), (struct sockaddr *)&a, sizeof a))
-			die("bind");
-	}
-	puts("listening on them");
-	fflush(stdout);
-	for (;;)
-		pause();
-}
-
 int main(int argc, char **argv)
 {
 	const char *role = argc > 1 ? argv[1] : "";
 
-	if (!strcmp(role, "hole") && argc > 2) {
-		hole(argc - 2, argv + 2);
-	} else if (argc == 7 && atoi(argv[4]) > 0 && atoi(argv[4]) <= MOST) {
+	if (argc == 7 && atoi(argv[4]) > 0 && atoi(argv[4]) <= MOST) {
 		bool pair = !strcmp(role, "pair");
 
 		train(connected(argv[2], argv[3]), atoi(argv[4]), atoll(argv[5]), atoll(argv[6]),
 		      pair ? 2 : 1, !strcmp(role, "sleep"));
 	} else {
-		fprintf(stderr, "usage: pace spin|sleep|pair|hole ...\n");
+		fprintf(stderr, "usage: pace spin|sleep|pair ...\n");
 		return 2;
 	}
 	return 0;

@@ -93,19 +93,14 @@ impl Server {
     }
 
     /// Asks the server to end and returns what it printed on its standard output.
-    pub fn stop(self) -> Result<String> {
-        self.conclude().map(|(stdout, _)| stdout)
-    }
-
-    /// The same, with what it said on its standard error.
-    pub fn conclude(mut self) -> Result<(String, String)> {
+    pub fn stop(mut self) -> Result<String> {
         if let Some(status) = self.child.0.try_wait()? {
             self.drain();
             bail!("{} ended before its time ({status}): {}", self.what, self.talk.trim());
         }
         self.child.end();
         self.drain();
-        Ok((std::mem::take(&mut self.stdout), std::mem::take(&mut self.talk)))
+        Ok(std::mem::take(&mut self.stdout))
     }
 
     fn await_line(&mut self, ready: &str) -> Result<()> {

@@ -8,15 +8,15 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::contestant::{Contestant, Ends, HOLE, Program, words};
+use super::contestant::{Contestant, Ends, PORT, Program, words};
 use super::grid::Cell;
-use super::witness::{CAUGHT, Catcher, Seen, Witness, now};
+use super::witness::{Seen, Witness, now};
 use crate::lab::sibling;
 use crate::{Interrupt, Lab, Node, Server, finish};
 
 /// Core of the sender.
 const SENDER: &str = "0";
-/// Core of the receivers and of the witness.
+/// Core of the receivers.
 const FAR: &str = "1";
 
 /// No stream takes so long, in seconds.
@@ -30,8 +30,9 @@ const TO_SENDER: &str = "n1";
 pub(super) const PAIRS: u64 = 100;
 const PAIR_GAP_US: u64 = 1_000;
 
-/// A lab that is up, with everybody's receivers.
+/// A lab that is up, with a witness, and with the receivers of those who do not send without.
 pub(super) struct Arena {
+    witness: Witness,
     /// They end before their nodes do.
     _receivers: Vec<Server>,
     lab: Lab,
@@ -86,9 +87,6 @@ impl Arena {
             receivers.push(Server::start(command, Some(ready))?);
             anyhow::Ok(())
         };
-        let c_program = sibling("cpace")?;
-        let c_program = c_program.to_str().context("a path that is no text")?;
-        start(c_program, &["hole", &HOLE.to_string()], "listening on")?;
         for contestant in contestants {
             match contestant.program {
                 Program::Iperf3 => start("iperf3", &["-s", "--forceflush"], "listening on")?,
@@ -103,12 +101,12 @@ impl Arena {
             to_mac: mac(lab.on(Node::N2, "ip"), TO_SENDER)?,
             interface: TO_FAR.to_owned(),
         };
-        Ok(Self { _receivers: receivers, lab, ends })
+        Ok(Self { witness: Witness::start(&lab)?, _receivers: receivers, lab, ends })
     }
 
-    /// Watches the far end.
-    pub(super) fn witness(&self) -> Result<Witness> {
-        Witness::start(&self.lab, TO_SENDER, FAR)
+    /// What arrived since the last time.
+    pub(super) fn seen(&self) -> Result<Seen> {
+        self.witness.seen()
     }
 
     /// Has a contestant send its streams: dwell by one run of the program, others by one each.
@@ -130,11 +128,6 @@ impl Arena {
         }
     }
 
-    /// Catches what comes to the port of pairs.
-    pub(super) fn catcher(&self) -> Result<Catcher> {
-        Catcher::start(&self.lab)
-    }
-
     /// Two packets one after the other, by dwell's `engine` or by two sends in C.
     pub(super) fn pairs(
         &self,
@@ -145,12 +138,12 @@ impl Arena {
         let cell = Cell { mbits: 1, ip_size, of_frames: false };
         let (to, count) = (&self.ends.to, PAIRS.to_string());
         let Some(engine) = engine else {
-            let (port, payload) = (CAUGHT.to_string(), cell.payload().to_string());
+            let (port, payload) = (PORT.to_string(), cell.payload().to_string());
             let gap = (PAIR_GAP_US * 1_000_000).to_string();
             let words = ["pair", to, &port, &payload, &gap, &count].map(str::to_owned);
             return turn(self.sender("cpace", &words)?, "C", ip_size, None, interrupt);
         };
-        let (url, size) = (format!("udp://{to}:{CAUGHT}"), format!("{ip_size}B"));
+        let (url, size) = (format!("udp://{to}:{PORT}"), format!("{ip_size}B"));
         let gap = format!("{PAIR_GAP_US}us");
         let mut words = vec!["pace", &url, "--pattern", "pair", "--pairs", &count, "--gap", &gap];
         words.extend(["--size", &size, "--repeat", "1", "--engine", engine, "-q", "--json"]);
@@ -227,7 +220,7 @@ mod tests {
     /// Of a size; with numbers, if they are dwell's.
     fn seen(packets: &[(i64, u32, Option<u64>)]) -> Seen {
         let arrival = |&(at, size, seq): &_| Arrival { at, size, seq };
-        Seen { arrivals: packets.iter().map(arrival).collect(), dropped: 0 }
+        Seen { arrivals: packets.iter().map(arrival).collect(), missed: 0 }
     }
 
     #[test]

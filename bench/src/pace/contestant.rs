@@ -109,9 +109,9 @@ pub(super) struct Ends {
     pub(super) interface: String,
 }
 
-/// A port at which nobody answers.
-pub(super) const HOLE: u16 = 5_001;
-/// The same for D-ITG, whose receiver opens it itself.
+/// Whither everybody sends; nobody is there (witness.rs).
+pub(super) const PORT: u16 = 5_001;
+/// The same for D-ITG, whose receiver opens it.
 const DITG: u16 = 9_001;
 
 /// The program and what is to be said to it, so that it sends `cell`; only dwell can send it several
@@ -136,11 +136,11 @@ pub(super) fn words(
     let (payload, count) = (cell.payload().to_string(), cell.count().to_string());
     let (to, per_second) = (ends.to.clone(), cell.packets_per_second());
     let bits = cell.payload_bits_per_second().to_string();
-    let hole = HOLE.to_string();
+    let port = PORT.to_string();
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     match program {
         Program::Dwell { engine, stamps } => {
-            let url = format!("udp://{to}:{HOLE}");
+            let url = format!("udp://{to}:{PORT}");
             let rate = format!("{}Mbit/s", cell.mbits);
             let (flag, size) = match cell.of_frames {
                 true => ("--frame-size", format!("{}B", cell.frame())),
@@ -154,7 +154,7 @@ pub(super) fn words(
         }
         Program::C { role } => {
             let gap = cell.gap_ps().to_string();
-            ("cpace", words(&[role, &to, &hole, &payload, &gap, &count]))
+            ("cpace", words(&[role, &to, &port, &payload, &gap, &count]))
         }
         Program::Iperf3 => {
             let mut said = words(&["-c", &to, "-u", "-l", &payload, "-b", &bits, "-k", &count]);
@@ -163,7 +163,7 @@ pub(super) fn words(
         }
         Program::Iperf2 => {
             let seconds = format!("{:.6}", cell.duration_ps() as f64 / 1e12);
-            let mut said = words(&["-c", &to, "-p", &hole, "-u", "-l", &payload, "-b", &bits]);
+            let mut said = words(&["-c", &to, "-p", &port, "-u", "-l", &payload, "-b", &bits]);
             said.extend(words(&["-t", &seconds, "--no-udp-fin"]));
             ("iperf", said)
         }
@@ -175,7 +175,7 @@ pub(super) fn words(
         }
         Program::Mgen => {
             let pattern = format!("PERIODIC [{per_second} {payload}] COUNT {count}");
-            let event = format!("0.0 ON 1 UDP DST {to}/{HOLE} {pattern}");
+            let event = format!("0.0 ON 1 UDP DST {to}/{PORT} {pattern}");
             ("mgen", words(&["precise", "on", "event", &event]))
         }
         Program::Trafgen => {
@@ -183,7 +183,7 @@ pub(super) fn words(
             let Ends { from, from_mac, to_mac, interface, .. } = ends;
             let packet = format!(
                 "{{ eth(da={to_mac}, sa={from_mac}), ipv4(saddr={from}, daddr={to}, ttl=64), \
-                 udp(sport={HOLE}, dport={HOLE}), fill(0, {payload}) }}"
+                 udp(sport={PORT}, dport={PORT}), fill(0, {payload}) }}"
             );
             let mut said = words(&["-o", interface, "-n", &count, "-P", "1", "-q"]);
             said.extend(words(&["-t", &gap, &packet]));

@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if machine.cores < 2 {
         return Err(Failure::unsupported("the comparison needs two cores, and this is one"));
     }
-    for program in ["tcpdump", "taskset", "timeout", "stdbuf", "ip"] {
+    for program in ["taskset", "timeout", "stdbuf", "ip"] {
         if !is_installed(program) {
             return Err(Failure::unsupported(format!("{program} is not installed: make setup")));
         }
@@ -149,7 +149,7 @@ fn fill(
     Ok(())
 }
 
-/// Everybody sends a stream of every cell while the witness watches.
+/// Everybody sends a stream of every cell.
 fn compare_trains(
     measured: &mut Measured,
     arena: &Arena,
@@ -157,7 +157,6 @@ fn compare_trains(
     round: u64,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    let witness = arena.witness()?;
     let mut turns = Vec::new();
     for (place, cell) in Cell::all().into_iter().enumerate() {
         let all = || turned(contestants, round as usize + place);
@@ -170,8 +169,8 @@ fn compare_trains(
             turns.push((contestant.name, cell, sent));
         }
     }
-    let seen = witness.stop()?;
-    measured.unseen += seen.dropped;
+    let seen = arena.seen()?;
+    measured.unseen = seen.missed;
     for (name, cell, sent) in turns {
         let gaps = |turns: Vec<Turn>| -> Result<Vec<Gaps>> {
             let streams: Vec<_> = turns.iter().flat_map(|turn| turn.streams(&seen)).collect();
@@ -197,8 +196,6 @@ fn compare_pairs(
     round: u64,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    // A capture of each packet would take a good part of the time between two.
-    let catcher = arena.catcher()?;
     let mut turns = Vec::new();
     for (size, turn) in
         PAIR_SIZES.into_iter().flat_map(|size| (0..PAIR_TURNS).map(move |t| (size, t)))
@@ -211,8 +208,8 @@ fn compare_pairs(
             turns.push((name, size, turn));
         }
     }
-    let seen = catcher.stop()?;
-    measured.unseen += seen.dropped;
+    let seen = arena.seen()?;
+    measured.unseen = seen.missed;
     for (name, size, turn) in turns {
         match turn.and_then(|turn| pair_gap(&turn.streams(&seen), PAIRS).context(name)) {
             Ok(gap) => {
