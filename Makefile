@@ -19,7 +19,9 @@ help: ## print this list
 run: setup-run build ## run plans/quick.toml: round trips in a lab, idle and loaded, with a report (ARGS="--cycles 500000")
 	@target/release/roundtrip $(ARGS)
 
-test: setup peers lint ## everything CI runs
+# Compilers wait for one another most of the time: the peers are built beside the lint.
+test: setup ## everything CI runs
+	@$(MAKE) --no-print-directory -j2 peers lint
 	tests/run
 
 test-web: setup ## the pages of reports in a browser; screenshots in target/tmp/report-pages

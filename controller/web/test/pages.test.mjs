@@ -62,13 +62,15 @@ for (const name of pages) {
         const { context, page } = await open(browser, file, { colorScheme, bypassCSP: true });
         await drawn(page);
         await page.addScriptTag({ content: axe.source });
-        for (const unfolded of [false, true]) {
-          await page.evaluate((unfolded) => {
-            for (const details of document.querySelectorAll("details")) details.open = unfolded;
-          }, unfolded);
-          const { violations } = await page.evaluate(() =>
-            window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }),
-          );
+        // Menus lie over figures: they are opened, and looked at, when the rest was.
+        const menus = ".chart details";
+        for (const [unfolded, where] of [[`details:not(${menus})`, "html"], [menus, menus]]) {
+          const { violations } = await page.evaluate(async ([unfolded, where]) => {
+            for (const details of document.querySelectorAll(unfolded)) details.open = true;
+            if (!document.querySelector(where)) return { violations: [] };
+            const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+            return window.axe.run(where, { runOnly: rules });
+          }, [unfolded, where]);
           const serious = violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
           const short = serious.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 200)).join(" | ")}`);
           assert.deepEqual(short, []);
