@@ -1,15 +1,18 @@
 //! What a node is found to measure: no more than a limit lets through, and no more under load than
 //! without it.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use dwell_host::CpuTimes;
 use serde_json::Value;
 
 use crate::fixture::{Place, as_root, skip};
 
-/// One test's load is not for the other test's sender.
+/// One test's load is not for the other test's sender. Both senders have real-time priority, so that what else this
+/// machine does does not reach them.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 const MBIT: u64 = 1_000_000;
@@ -22,10 +25,42 @@ const TRAINS: &str = "count = 21\nrepeat = 60\npause = \"3ms\"\n";
 /// anything else.
 const ACCURATE: &str = "[accurate]\ngap = \"50%\"\n";
 
-/// Runs, or pairs of them, of each test, all of which are judged. While its host takes its processors away a machine
-/// measures nothing, and its verdict says so: what must never be is asked of every run, what a machine
-/// can do of the best.
+/// Runs of each test at least, all of which are judged: what must never be is asked of each. What a machine can do is
+/// asked of the best, for while its host takes its processors away it measures nothing, and its verdict says so.
 const RUNS: usize = 4;
+
+/// Runs in which the best has to be found.
+const MOST: usize = 12;
+
+/// Of the time in which this machine had something to do, what its host may take from it: beyond that, nothing is known of
+/// what it can do.
+const TAKEN: f64 = 0.1;
+
+/// Runs until `run` has seen what the machine can do. Else the test fails, or is skipped where the host shows why.
+fn until_seen(mut run: impl FnMut(usize) -> bool) {
+    let mut taken = Vec::new();
+    let mut seen = false;
+    for n in 0..MOST {
+        let before = processors();
+        seen |= run(n);
+        let after = processors();
+        taken.push((after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64);
+        if seen && n + 1 >= RUNS {
+            return;
+        }
+    }
+    println!("of its busy time the host took {taken:.2?}");
+    let least = taken.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(least > TAKEN, "in none of {MOST} runs this machine did what it can");
+    skip(&format!("the host took at least {:.0} % of the time of processors", least * 100.0));
+}
+
+/// The time that the host took since this machine began, and all in which this machine had something to do; in ticks.
+fn processors() -> (u64, u64) {
+    let cpus = dwell_host::stat(&fs::read_to_string("/proc/stat").unwrap()).cpus;
+    let sum = |of: fn(&CpuTimes) -> u64| cpus.iter().map(of).sum();
+    (sum(|cpu| cpu.stolen), sum(|cpu| cpu.stolen + cpu.busy))
+}
 
 /// The size and the verdict of every sender of a run, in bit/s.
 fn verdicts(place: &Place, plan: &str) -> Vec<(u64, Option<u64>)> {
@@ -51,13 +86,13 @@ fn behind_a_limit_of_200_mbit_no_size_is_found_to_measure_more() {
         &format!(
             "version = 1\nname = \"limit\"\n\
              [topology]\nlab = \"line:2\"\nlink = {{ rate = \"200Mbit/s\", mechanism = \"tbf\" }}\n\
-             [pace]\nfrom = \"n1\"\nto = \"n2\"\nengine = \"sleep-spin\"\n{TRAINS}\
+             [pace]\nfrom = \"n1\"\nto = \"n2\"\nengine = \"sleep-spin\"\nscheduling = \"fifo\"\n{TRAINS}\
              [matrix]\nsize = [\"200B\", \"576B\", \"1500B\"]\n\
              rate = [\"100Mbit/s\", \"200Mbit/s\", \"500Mbit/s\"]\n{ACCURATE}"
         ),
     );
     let mut best = [None; 3];
-    for _ in 0..RUNS {
+    until_seen(|_| {
         let found = verdicts(&place, &plan);
         let sizes: Vec<u64> = found.iter().map(|(size, _)| *size).collect();
         assert_eq!(sizes, [200, 576, 1_500]);
@@ -65,9 +100,9 @@ fn behind_a_limit_of_200_mbit_no_size_is_found_to_measure_more() {
         for (best, (_, rate)) in best.iter_mut().zip(found) {
             *best = rate.max(*best);
         }
-    }
-    // The limit or, as a limit counts whole frames, the step below it.
-    assert!(best.iter().all(|rate| *rate >= Some(100 * MBIT)), "the best verdicts are {best:?}");
+        // The limit or, as a limit counts whole frames, the step below it.
+        best.iter().all(|rate| *rate >= Some(100 * MBIT))
+    });
     place.assert_nothing_is_left();
 }
 
@@ -105,10 +140,9 @@ impl Drop for Burner {
 /// Where the sender is.
 const CPU: &str = "0";
 
-/// The sender has real-time priority, so that what else this machine does does not reach it, and runs
-/// without load are without load. What reaches it has to come at a higher priority. A train of
-/// 1500 B at 100 Mbit/s takes 2.4 ms, so that all trains, wherever they begin, are held up for more
-/// than the twentieth of that by which their rate may be off.
+/// What reaches the sender has to come at a higher priority. A train of 1500 B at 100 Mbit/s takes 2.4 ms, so
+/// that all trains, wherever they begin, are held up for more than the twentieth of that by which their
+/// rate may be off.
 #[test]
 fn a_loaded_machine_is_found_to_measure_less_and_never_more() {
     if !as_root() {
@@ -129,23 +163,20 @@ fn a_loaded_machine_is_found_to_measure_less_and_never_more() {
         return skip("no load ahead of real-time threads is allowed here");
     };
     drop(burner);
-    let mut pairs = Vec::new();
-    for pair in 0..RUNS {
+    until_seen(|n| {
         let measure = |loaded: bool| {
             let _burner = loaded.then(|| Burner::start().unwrap());
             let found = verdicts(&place, &plan);
             assert_eq!(found.len(), 1, "{found:?}");
-            found[0].1
+            // No verdict is below every rate, and none of the rates is no more than that.
+            let rate = found[0].1.unwrap_or(0);
+            assert!(!loaded || rate < 100 * MBIT, "under load it is found to measure {rate} bit/s");
+            rate
         };
         // Each comes first in turn.
-        let first = measure(pair % 2 == 0);
-        let second = measure(pair % 2 != 0);
-        pairs.push(if pair % 2 == 0 { (second, first) } else { (first, second) });
-    }
-    // No verdict is below every rate, and none of the rates is no more than that.
-    let at_least = |rate: &Option<u64>| rate.unwrap_or(0);
-    let never_more = pairs.iter().all(|(idle, loaded)| at_least(loaded) <= at_least(idle));
-    let once_less = pairs.iter().any(|(idle, loaded)| at_least(loaded) < at_least(idle));
-    assert!(never_more && once_less, "idle and loaded: {pairs:?}");
+        let first = measure(n % 2 == 0);
+        let second = measure(n % 2 != 0);
+        first.max(second) >= 100 * MBIT
+    });
     place.assert_nothing_is_left();
 }
