@@ -8,7 +8,7 @@ use dwell_units::Nanos;
 pub const LEADS: usize = 3;
 
 /// Gaps are short up to this.
-const SHORT: Nanos = Nanos::from_micros(300);
+const SHORT: Nanos = Nanos::from_millis(1);
 
 /// The first of them leaves at least so long before the others: it may be late by that.
 const AHEAD: Nanos = Nanos::from_micros(100);
@@ -49,8 +49,8 @@ mod tests {
 
     #[test]
     fn slow_trains_and_pairs_are_led_by_nothing() {
-        assert_eq!([leads_of(3, 0.0), leads_of(50, 300_000.0)], [LEADS; 2]);
-        for (packets, gap) in [(50, 300_001.0), (2, 0.0), (2, 12_000.0), (1, 0.0), (0, 0.0)] {
+        assert_eq!([leads_of(3, 0.0), leads_of(50, 1_000_000.0)], [LEADS; 2]);
+        for (packets, gap) in [(50, 1_000_001.0), (2, 0.0), (2, 12_000.0), (1, 0.0), (0, 0.0)] {
             assert_eq!(leads_of(packets, gap), 0, "{packets} packets, {gap} ns apart");
         }
     }
