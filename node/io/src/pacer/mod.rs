@@ -69,8 +69,8 @@ impl Manner {
     }
 }
 
-/// From now on [`wait`] is exact to some nanoseconds, where a look at the clock takes some tens of them. Takes about
-/// 100 us the first time: to be called before a schedule begins.
+/// From now on [`wait`] is exact to some nanoseconds, where a look at the clock takes some tens of them. Counts
+/// 200,000 turns the first time: to be called before a schedule begins.
 pub fn measure() {
     Fine::measure();
 }
