@@ -1,0 +1,90 @@
+//! The relay of datagrams by itself, turn by turn, over loopback.
+
+use std::net::UdpSocket;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use super::*;
+use crate::relay::record::RING;
+
+/// A URL at a port that was free a moment ago.
+fn free(host: &str) -> String {
+    let address = UdpSocket::bind((host, 0)).and_then(|socket| socket.local_addr());
+    format!("udp://{}", address.unwrap())
+}
+
+#[test]
+fn what_lies_in_a_clients_own_socket_as_its_flow_expires_is_sent_on() {
+    own_socket_expires("127.0.0.6", "127.0.0.1:0");
+    own_socket_expires("::1", "[::1]:0");
+}
+
+fn own_socket_expires(listen: &str, other: &str) {
+    let far = UdpSocket::bind(other).unwrap();
+    far.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let to = format!("udp://{}", far.local_addr().unwrap());
+    let job = RelayJob::translate(free(listen), to);
+    let plan = Plan::new(&job).map_err(|failure| failure.error).unwrap();
+    let dropped = AtomicU64::new(0);
+    let (ring, _news) = rtrb::RingBuffer::new(RING);
+    let teller = Teller { ring, dropped: &dropped };
+    let mut relay = Relay::open(&plan, &job, StampRequest::User, teller).unwrap();
+    let client = UdpSocket::bind(other).unwrap();
+    client.connect(relay.listener.local_addr()).unwrap();
+    let mut buffer = [0; 9];
+    let mut hear = |expected: &[u8]| {
+        let (len, from) = far.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], expected);
+        from
+    };
+    client.send(b"first").unwrap();
+    while relay.owner.is_none() || relay.behind.is_some() {
+        relay.turn(BURST, &mut Relay::take).unwrap();
+    }
+    let before = hear(b"first");
+    // The next one comes after the relay has last looked, and before the flow expires.
+    client.send(b"second").unwrap();
+    let idle = |relay: &Relay<'_>| monotonic() + relay.plan.idle + Nanos::from_secs(1);
+    relay.now = idle(&relay);
+    relay.upkeep(&mut Relay::take).unwrap();
+    assert_eq!((hear(b"second"), relay.flows.len()), (before, 1));
+    // Both ways go on by the listener.
+    far.send_to(b"back", before).unwrap();
+    client.send(b"third").unwrap();
+    while relay.counts.ways.iter().any(|way| way.relayed < 1) || relay.counts.ways[0].relayed < 3 {
+        relay.turn(BURST, &mut Relay::take).unwrap();
+    }
+    assert_eq!(hear(b"third"), before);
+    assert_eq!(client.recv(&mut [0; 9]).unwrap(), 4);
+    // Once nothing comes, it expires.
+    relay.tick = relay.now;
+    relay.now = idle(&relay) + relay.plan.idle;
+    relay.upkeep(&mut Relay::take).unwrap();
+    assert_eq!((relay.flows.len(), relay.counts.flows.expired), (0, 0), "counted at the end");
+    assert_eq!(relay.end().flows.expired, 1);
+}
+
+#[test]
+fn what_was_counted_survives_a_socket_that_fails() {
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = format!("udp://{}", far.local_addr().unwrap());
+    let job = RelayJob::translate(free("127.0.0.5"), to);
+    let plan = Plan::new(&job).map_err(|failure| failure.error).unwrap();
+    let dropped = AtomicU64::new(0);
+    let (ring, _news) = rtrb::RingBuffer::new(RING);
+    let teller = Teller { ring, dropped: &dropped };
+    let relay = Relay::open(&plan, &job, StampRequest::User, teller).unwrap();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    (0..3).for_each(|_| {
+        client.send_to(b"counted", relay.listener.local_addr()).unwrap();
+    });
+    let mut fail_at_last = |relay: &mut Relay<'_>, socket| match relay.take(socket)? {
+        came if came || socket != Socket::Listener => Ok(came),
+        _ => Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
+    };
+    let ended = relay.run_by(BURST, &mut fail_at_last, &AtomicBool::new(false));
+    let failure = ended.failure.expect("its socket failed");
+    assert_eq!(failure.kind(), io::ErrorKind::ConnectionAborted);
+    let [there, _] = ended.counts.ways;
+    assert_eq!((there.received, there.relayed, ended.counts.flows.opened), (3, 3, 1));
+}
