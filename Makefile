@@ -61,7 +61,7 @@ completions: ## regenerate docs/completions from the command definition
 	$(CARGO) run --quiet --locked -p dwell -- generate completions docs/completions
 
 attribution: setup ## holds packets at known places and says which part of their delay rose (docs/anatomy.md)
-	DWELL_ATTRIBUTION=strict $(CARGO) test --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
+	DWELL_ATTRIBUTION=strict $(CARGO) test --release --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
 
 bpf: setup ## recompile node/bpf, the programs that `dwell trace` loads
 	node/bpf/build node/bpf

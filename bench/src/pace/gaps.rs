@@ -9,6 +9,9 @@ pub(super) struct Gaps {
     pub(super) packets: u64,
     /// The rate of the whole stream over the rate asked for.
     pub(super) rate_ratio: f64,
+    /// The share of the time by which gaps were longer than two should be: a sender that does not catch up
+    /// is behind for good by it.
+    pub(super) held_up: f64,
     pub(super) median_ns: f64,
     pub(super) p95_ns: f64,
     /// Error of the gap after the first packet.
@@ -27,9 +30,11 @@ impl Gaps {
         let error = |pair: &[i64]| ((pair[1] - pair[0]) as f64 - nominal_ns).abs();
         let errors: Vec<f64> = stamps.windows(2).map(error).collect();
         let span = (stamps[stamps.len() - 1] - stamps[0]) as f64;
+        let holes = errors.iter().filter(|error| **error > nominal_ns);
         Ok(Self {
             packets: stamps.len() as u64,
             rate_ratio: nominal_ns * errors.len() as f64 / span.max(1.0),
+            held_up: holes.sum::<f64>() / span.max(1.0),
             median_ns: nearest_rank(&errors, 0.5),
             p95_ns: nearest_rank(&errors, 0.95),
             first_ns: errors[0],
@@ -83,6 +88,17 @@ mod tests {
         let stamps: Vec<i64> = (0..50).map(|i| i * 2_000).collect();
         let gaps = Gaps::of(&stamps, 1_000.0).unwrap();
         assert_eq!((gaps.rate_ratio, gaps.median_ns), (0.5, 1_000.0));
+    }
+
+    #[test]
+    fn who_catches_up_was_held_up_all_the_same() {
+        // Nothing for three gaps, then three packets at once.
+        let stamps: Vec<i64> =
+            (0..50).map(|i| if (20..23).contains(&i) { 23 } else { i } * 1_000).collect();
+        let gaps = Gaps::of(&stamps, 1_000.0).unwrap();
+        assert_eq!((gaps.rate_ratio, gaps.held_up), (1.0, 3.0 / 49.0));
+        let even: Vec<i64> = (0..50).map(|i| i * 1_900).collect();
+        assert_eq!(Gaps::of(&even, 1_000.0).unwrap().held_up, 0.0);
     }
 
     #[test]

@@ -113,21 +113,44 @@ impl Measured {
         at_least(&turns(own)?, &turns(other)?)
     }
 
-    /// A goal of somebody's figures beside another's, up to 100 Mbit/s.
+    /// A goal of somebody's figures beside those of another, who may differ from cell to cell, up to 100 Mbit/s.
+    /// Cells that nobody else has are left out.
     fn against(
         &self,
         goal: &'static str,
         own: &str,
-        other: &str,
+        other: impl Fn(Cell) -> Option<&'static str>,
         of: Figure,
         limit: f64,
     ) -> Verdict {
-        let figure = |name: &str, cell| self.figure(name, cell, of);
-        let of_cell = |cell: Cell| (cell.name(), ratio(figure(own, cell), figure(other, cell)));
-        let ratios: Vec<_> = slow().map(of_cell).collect();
-        let shown = slow().map(|cell| self.exceeds(own, other, cell, of)).collect();
+        let cells: Vec<_> = slow()
+            .map(|cell| (cell, self.figure(own, cell, of), other(cell)))
+            .filter(|(_, own, other)| own.is_none() || other.is_some())
+            .collect();
+        let ratios: Vec<_> = cells
+            .iter()
+            .map(|(cell, own, other)| {
+                (cell.name(), ratio(*own, other.and_then(|other| self.figure(other, *cell, of))))
+            })
+            .collect();
+        let shown = cells.iter().map(|(cell, _, other)| self.exceeds(own, (*other)?, *cell, of));
         let known: Vec<f64> = ratios.iter().filter_map(|(_, ratio)| *ratio).collect();
-        told_apart(verdict(Part::Trains, goal, worst(ratios), limit), &known, shown)
+        told_apart(verdict(Part::Trains, goal, worst(ratios), limit), &known, shown.collect())
+    }
+
+    /// How far off the fastest rate is. Who does not catch up is behind for good by what holds it up: where the
+    /// floor was held up for longer than the limit, and that is why, nobody could have kept the rate.
+    fn fastest_rate(&self, goal: &'static str) -> Verdict {
+        let off = self.figure(JUDGED, Cell::FASTEST, |gaps| (gaps.rate_ratio - 1.0).abs());
+        let verdict = verdict(Part::Trains, goal, fastest(off), KEPT);
+        let both = off.zip(self.held_up().filter(|share| *share > KEPT));
+        let excused = both.is_some_and(|(off, held_up)| off > KEPT && off <= held_up + KEPT);
+        if excused { Verdict { outcome: Outcome::CannotTell, ..verdict } } else { verdict }
+    }
+
+    /// For which share of the fastest streams the floor was held up.
+    fn held_up(&self) -> Option<f64> {
+        self.figure(FLOOR, Cell::FASTEST, |gaps| gaps.held_up)
     }
 
     /// Whether a contestant kept the rate of a cell.
@@ -136,11 +159,13 @@ impl Measured {
         Some((ratio - 1.0).abs() <= KEPT)
     }
 
-    /// The median |gap error| of the best peer that kept the rate of a cell.
-    fn best_peer(&self, cell: Cell) -> Option<f64> {
+    /// The peer with the least median |gap error| of those that kept the rate of a cell.
+    fn best_peer(&self, cell: Cell) -> Option<&'static str> {
         let peers = CONTESTANTS.iter().filter(|contestant| contestant.is_peer());
         let kept = peers.filter(|peer| self.kept_rate(peer.name, cell) == Some(true));
-        kept.filter_map(|peer| self.figure(peer.name, cell, median_error)).min_by(f64::total_cmp)
+        let errors =
+            kept.filter_map(|peer| Some((self.figure(peer.name, cell, median_error)?, peer.name)));
+        errors.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
     }
 
     /// How much later than the others first gaps are: their error over twice the others' and 0.1 us.
@@ -167,14 +192,10 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     let all = Cell::all();
     let fast = || slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
     let dwell = |cell, of| measured.figure(JUDGED, cell, of);
-    let against = |goal, other, of, limit| measured.against(goal, JUDGED, other, of, limit);
-    // Where no peer kept the rate, none was better.
-    let with_peers = slow().filter_map(|cell| match dwell(cell, median_error) {
-        None => Some((cell.name(), None)),
-        own => Some((cell.name(), ratio(own, Some(measured.best_peer(cell)?)))),
-    });
+    let against =
+        |goal, other, of, limit| measured.against(goal, JUDGED, |_| Some(other), of, limit);
+    let best = |cell| measured.best_peer(cell);
     let punctual = fast().map(|cell| (cell.name(), dwell(cell, median_error).map(|ns| ns / 1e3)));
-    let fastest = |value: Option<f64>| value.map(|value| (value, Cell::FASTEST.name()));
     let rates: BTreeSet<u32> = all.iter().map(|cell| cell.mbits).collect();
     let first =
         rates.into_iter().map(|mbits| (format!("{mbits} Mbit/s"), measured.first_gaps(mbits)));
@@ -191,15 +212,17 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     let trains = |goal, found, limit| verdict(Part::Trains, goal, found, limit);
     vec![
         against("median |gap error|: dwell / C spin", FLOOR, median_error, 1.2),
-        trains("the same: dwell / best peer that kept the rate", worst(with_peers), 1.0),
+        measured.against(
+            "the same: dwell / best peer that kept the rate",
+            JUDGED,
+            best,
+            median_error,
+            1.0,
+        ),
         against("the same: dwell / C sleep-spin", SLEEPER, median_error, 1.0),
         trains("median |gap error| at 50 and 100 Mbit/s, us", worst(punctual), PUNCTUAL_NS / 1e3),
         against("p95 |gap error|: dwell / C spin", FLOOR, p95_error, 1.2),
-        trains(
-            "1000 Mbit/s: how far off the rate is",
-            fastest(dwell(Cell::FASTEST, |gaps| gaps.rate_ratio).map(|r| (r - 1.0).abs())),
-            KEPT,
-        ),
+        measured.fastest_rate("1000 Mbit/s: how far off the rate is"),
         trains(
             "1000 Mbit/s: median |gap error|, us",
             fastest(dwell(Cell::FASTEST, median_error).map(|ns| ns / 1e3)),
@@ -221,7 +244,7 @@ pub(super) fn controls(measured: &Measured) -> Vec<Verdict> {
     let floor = |cell: Cell| measured.figure(FLOOR, cell, median_error).map(|ns| ns / 1e3);
     let fast = slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
     let punctual = worst(fast.map(|cell| (cell.name(), floor(cell))));
-    let again = |goal, of| measured.against(goal, TWIN, FLOOR, of, 1.2);
+    let again = |goal, of| measured.against(goal, TWIN, |_| Some(FLOOR), of, 1.2);
     vec![
         again("median |gap error|: C spin again / C spin", median_error),
         again("p95 |gap error|: C spin again / C spin", p95_error),
@@ -231,7 +254,17 @@ pub(super) fn controls(measured: &Measured) -> Vec<Verdict> {
             punctual,
             PUNCTUAL_NS / 1e3,
         ),
+        verdict(
+            Part::Trains,
+            "1000 Mbit/s: share of the time for which C spin was held up",
+            fastest(measured.held_up()),
+            KEPT,
+        ),
     ]
+}
+
+fn fastest(value: Option<f64>) -> Option<(f64, String)> {
+    value.map(|value| (value, Cell::FASTEST.name()))
 }
 
 pub(super) fn median_error(gaps: &Gaps) -> f64 {
@@ -313,7 +346,7 @@ mod tests {
     fn gaps(median_ns: f64, rate_ratio: f64) -> Gaps {
         let p95_ns = 2.0 * median_ns;
         let (first_ns, others_ns) = (median_ns, median_ns);
-        Gaps { packets: 50, rate_ratio, median_ns, p95_ns, first_ns, others_ns }
+        Gaps { packets: 50, rate_ratio, held_up: 0.0, median_ns, p95_ns, first_ns, others_ns }
     }
 
     /// Everybody who is named sends all cells like this.
@@ -402,6 +435,20 @@ mod tests {
         };
         assert_eq!(verdict_of(&with(0.8), goal).value, Some(0.5));
         assert_eq!(verdict_of(&with(0.995), goal).value, Some(4.0));
+    }
+
+    #[test]
+    fn a_fastest_rate_that_is_off_is_a_miss_unless_the_floor_was_held_up_too() {
+        let off = gaps(10.0, 0.985);
+        let outcome = |held_up| {
+            let floor = Gaps { held_up, ..gaps(10.0, 1.0) };
+            verdict_of(&measured(&[(JUDGED, off), (FLOOR, floor)]), "how far off").outcome
+        };
+        assert_eq!([0.009, 0.013].map(outcome), [Outcome::Missed, Outcome::CannotTell]);
+        assert_eq!(verdict_of(&measured(&[(JUDGED, off)]), "how far off").outcome, Outcome::Missed);
+        let [slow, floor] = [gaps(10.0, 0.9), Gaps { held_up: 0.013, ..gaps(10.0, 1.0) }];
+        let much = measured(&[(JUDGED, slow), (FLOOR, floor)]);
+        assert_eq!(verdict_of(&much, "how far off").outcome, Outcome::Missed);
     }
 
     #[test]

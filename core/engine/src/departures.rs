@@ -11,7 +11,7 @@ use dwell_units::Nanos;
 use thiserror::Error;
 
 pub use gaps::{GapsLineError, read_gaps};
-pub use leads::{LEADS, leads, leads_of};
+pub use leads::{LEADS, lead_time, leads, leads_of};
 
 use crate::schedule::{Gaps, Schedule};
 

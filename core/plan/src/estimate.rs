@@ -1,6 +1,6 @@
 //! What a plan will cost, before any of it is run.
 
-use dwell_engine::departures::leads_of;
+use dwell_engine::departures::{lead_time, leads_of};
 use dwell_units::{Nanos, Rate};
 
 use crate::error::PlanError;
@@ -77,12 +77,14 @@ impl Estimate {
         let warm_up = u64::from(pace.warm_up).saturating_mul(count);
         let warming = train.saturating_mul(i64::from(pace.warm_up));
         let all = packets.saturating_add(warm_up);
-        // They are sent too, and count for nothing else.
-        let lead = leads_of(count as usize, pace.gap_ns().unwrap_or(0.0)) as u64;
-        let lead = lead.saturating_mul(trains.saturating_add(pace.warm_up.into()));
-        let sent = all.saturating_add(lead);
+        // They are sent too, in the pause before a train or longer, and count for nothing else.
+        let (gap, times) =
+            (pace.gap_ns().unwrap_or(0.0), trains.saturating_add(pace.warm_up.into()));
+        let sent = all.saturating_add(times.saturating_mul(leads_of(count as usize, gap) as u64));
+        let ahead = (lead_time(count as usize, gap) - pace.pause()).max(Nanos::ZERO);
+        let leading = ahead.0.saturating_mul(i64::try_from(times).unwrap_or(i64::MAX));
         Self {
-            time: Nanos(time.0.saturating_add(warming)),
+            time: Nanos(time.0.saturating_add(warming).saturating_add(leading)),
             sending: time,
             probes: Some(all),
             bytes: pace.packet_size().map(|size| sent.saturating_mul(size.ip().0)),

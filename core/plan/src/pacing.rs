@@ -267,17 +267,26 @@ impl PacePlan {
 
     /// Packets of a trial without its warm-up, and how long they take.
     pub(crate) fn extent(&self) -> (u64, Nanos) {
-        let (trains, packets, gap, pause) = match self.pattern {
-            PaceKind::Pair => (self.pairs, 2, 0.0, self.gap),
+        let (trains, packets, gap) = match self.pattern {
+            PaceKind::Pair => (self.pairs, 2, 0.0),
             PaceKind::Train | PaceKind::Poisson => {
-                let gap = self.gap_ns().unwrap_or(0.0);
-                let usual = || dwell_engine::departures::default_pause(gap);
-                (self.repeat, self.count, gap, self.pause.unwrap_or_else(usual))
+                (self.repeat, self.count, self.gap_ns().unwrap_or(0.0))
             }
         };
-        let train = gap * f64::from(packets.saturating_sub(1)) + pause.0 as f64;
+        let train = gap * f64::from(packets.saturating_sub(1)) + self.pause().0 as f64;
         let all = u64::from(trains) * u64::from(packets);
         (all, Nanos((train * f64::from(trains)) as i64))
+    }
+
+    /// From the last packet of a train to the first of the next.
+    pub(crate) fn pause(&self) -> Nanos {
+        match self.pattern {
+            PaceKind::Pair => self.gap,
+            PaceKind::Train | PaceKind::Poisson => {
+                let usual = dwell_engine::departures::default_pause;
+                self.pause.unwrap_or_else(|| usual(self.gap_ns().unwrap_or(0.0)))
+            }
+        }
     }
 }
 

@@ -77,13 +77,17 @@ fn pairs_have_no_rate_and_slow_rates_may_have_shorter_trains() {
 fn time_packets_and_bytes_are_those_of_all_trains_with_the_warm_up() {
     let of = |text: &str| Estimate::of(&read(text).unwrap());
     let all = of(PLAN);
-    // Gaps up to a millisecond are led by three packets.
+    // Gaps up to 20 ms are led by three packets.
     assert_eq!((all.probes, all.bytes), (Some(1_050), Some((1_050 + 21 * 3) * 576)));
     // 20 trains of 49 gaps of 460.8 us, and 10 ms behind each.
     assert_eq!(all.sending, Nanos(20 * (49 * 460_800 + 10_000_000)));
     assert_eq!(all.time, Nanos(21 * (49 * 460_800 + 10_000_000) + 70_000_000));
     let slow = of(&PLAN.replace("10Mbit/s", "1Mbit/s"));
-    assert_eq!((slow.probes, slow.bytes), (Some(1_050), Some(1_050 * 576)));
+    // Three gaps of 4,608 us are longer than the pause.
+    assert_eq!(slow.bytes, all.bytes);
+    assert_eq!(slow.time, Nanos(21 * (49 * 4_608_000 + 3 * 4_608_000) + 70_000_000));
+    let slower = of(&PLAN.replace("10Mbit/s", "100kbit/s"));
+    assert_eq!((slower.probes, slower.bytes), (Some(1_050), Some(1_050 * 576)));
     let pairs = of(&PLAN.replace("rate =", "pattern = \"pair\"\nrate ="));
     assert_eq!((pairs.probes, pairs.sending), (Some(52), Nanos::from_millis(25)));
     let crossed = of(&format!("{PLAN}[cross]\nflows = 10\nrate = \"1kpps\"\nsize = \"472B\"\n"));

@@ -51,6 +51,9 @@ const FEW: usize = 4;
 /// takes a few microseconds, so that few packets come meanwhile, and then wait for less than that.
 const WARM: Nanos = Nanos::from_micros(100);
 
+/// Before a packet leaves that was held, there is always time for one.
+const LEFT_COLD: Nanos = Nanos::from_micros(50);
+
 /// After so many rounds in each of which a packet came, stamps are taken and the time is looked at all the
 /// same.
 const FULL: u64 = 64;
@@ -179,10 +182,7 @@ impl<'a> Relay<'a> {
             hold: job.hold.filter(|hold| hold.time.is_positive()),
             telemetry: job.telemetry.then_some(Telemetry { node: job.node_id }),
             busy: job.place.busy_poll,
-            // Who holds packets compares what is held with what is not: nothing else shall differ.
-            warmth: Warmth::at(plan.listen)
-                .ok()
-                .filter(|_| job.place.busy_poll && job.hold.is_none()),
+            warmth: Warmth::at(plan.listen).ok().filter(|_| job.place.busy_poll),
             warmed: now,
             usual: 0,
             full: 0,
@@ -251,18 +251,18 @@ impl<'a> Relay<'a> {
             self.upkeep(take)?;
         }
         if !came {
-            self.keep_warm();
+            self.keep_warm(self.now);
         }
         Ok(())
     }
 
-    fn keep_warm(&mut self) {
-        let Some(warmth) = self.warmth.as_ref().filter(|_| self.now - self.warmed >= WARM) else {
+    fn keep_warm(&mut self, now: Instant<Monotonic>) {
+        let Some(warmth) = self.warmth.as_ref().filter(|_| now - self.warmed >= WARM) else {
             return;
         };
         warmth.stir(&mut self.buffer[HEADROOM..HEADROOM + self.usual]);
         self.works.iter().for_each(Work::keep_warm);
-        self.warmed = self.now;
+        self.warmed = now;
     }
 
     /// Waits for something to happen, and takes the packets of sockets that have some.
@@ -286,7 +286,13 @@ impl<'a> Relay<'a> {
         }
         self.settle_the_fresh(take)?;
         // After the packets: a flow of which one just came does not expire.
-        self.upkeep(take)
+        self.upkeep(take)?;
+        if ready > 0 {
+            self.warmed = self.now;
+        } else {
+            self.keep_warm(self.now);
+        }
+        Ok(())
     }
 
     /// Takes what a socket has, up to `burst` times. Of one that had something the last time too, there may
@@ -361,8 +367,8 @@ impl<'a> Relay<'a> {
 
     /// Sends on what lies in the buffer.
     fn pass(&mut self, way: Way, flow: FlowId, rx: RxStamps, len: usize) {
-        let mut buffer = std::mem::take(&mut self.buffer);
         self.spin(HoldAt::Program);
+        let mut buffer = std::mem::take(&mut self.buffer);
         if let Some((mut came, at)) = self.work(way, flow, rx, &mut buffer, len) {
             self.say(&came, &mut buffer[at.clone()]);
             let Some(flow) = self.flows.find(flow) else { unreachable!("it was just found") };
@@ -693,16 +699,21 @@ impl<'a> Relay<'a> {
     }
 
     /// Holds a packet on purpose.
-    pub(super) fn spin(&self, at: HoldAt) {
+    pub(super) fn spin(&mut self, at: HoldAt) {
         if self.holds(at) {
             self.spin_since(monotonic(), at);
         }
     }
 
-    /// Holds what was known to be there at `start`.
-    fn spin_since(&self, start: Instant<Monotonic>, at: HoldAt) {
+    /// Holds what was known to be there at `start`. What is held differs from what is not by that alone: its
+    /// way is no colder.
+    fn spin_since(&mut self, start: Instant<Monotonic>, at: HoldAt) {
         let Some(hold) = self.hold.filter(|hold| hold.at == at) else { return };
-        let _ = pacer::wait(Manner::Spin, start + hold.time, || false);
+        let until = start + hold.time;
+        while until - monotonic() > LEFT_COLD {
+            self.keep_warm(monotonic());
+        }
+        let _ = pacer::wait(Manner::Spin, until, || false);
     }
 
     /// Takes what stamps have come, gives up on the others, and counts up.
