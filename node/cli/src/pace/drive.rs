@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use dwell_engine::departures::{Departures, LEADS, leads};
 use dwell_io::clock::{self, monotonic};
-use dwell_io::pacer::{NAP, sleep_until};
+use dwell_io::pacer::{self, NAP, sleep_until};
 use dwell_io::train::{Course, Departure, Numbers, TrainSender};
 use dwell_stats::departures::Sent;
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
@@ -90,6 +90,7 @@ pub(super) fn first_id(departures: &Departures, train: usize) -> u64 {
 impl Driver<'_> {
     /// Sends until all is sent, or a stop between two trains.
     pub(super) fn run(mut self) -> Box<dyn TrainSender> {
+        pacer::measure();
         let trains = self.departures.trains();
         for n in 0..self.warm_up {
             let packets = trains.first().map_or(0, std::iter::ExactSizeIterator::len);

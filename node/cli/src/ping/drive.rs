@@ -144,12 +144,19 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         let mut warm = true;
         let mut give_up = None;
         loop {
-            let now = monotonic();
-            if let Err(error) = self.take_what_came(now, buffer) {
-                ended.broken = Some(error.raw_os_error().unwrap_or(0));
-                break;
-            }
+            let mut now = monotonic();
+            let came = match self.take_what_came(now, buffer) {
+                Ok(came) => came,
+                Err(error) => {
+                    ended.broken = Some(error.raw_os_error().unwrap_or(0));
+                    break;
+                }
+            };
             self.pinger.expire(now, &mut deliver(&mut self.samples, self.shared));
+            if came {
+                // It may have been much, and what is sent next has all of its time.
+                now = monotonic();
+            }
             // Just before the first counted probe is due, so that it leaves as punctually as all.
             let soon = Some(now + SPIN);
             if warm && !self.pinger.is_warming_up() && self.pinger.departure() <= soon {
@@ -237,16 +244,23 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
     }
 
     /// Takes what has come before a probe is called lost: this program may have been held up, and the reply
-    /// may have been in time.
-    fn take_what_came(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<()> {
+    /// may have been in time. Returns whether anything had.
+    fn take_what_came(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<bool> {
+        let mut came = false;
         for _ in 0..BEFORE_LOSS {
             if !self.pinger.is_timing_out(now) {
                 break;
             }
-            let Some(arrival) = self.port.receive(buffer, Wait::No)? else { break };
+            // An ICMP error that was pending is all that a call tells of.
+            let arrival = match self.port.receive(buffer, Wait::No)? {
+                None => self.port.receive(buffer, Wait::No)?,
+                first => first,
+            };
+            let Some(arrival) = arrival else { break };
             self.hand_in(&arrival, buffer);
+            came = true;
         }
-        Ok(())
+        Ok(came)
     }
 
     /// Waits for a reply, at most until something else is to be done, and takes it. Returns

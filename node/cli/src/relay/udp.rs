@@ -58,6 +58,9 @@ const LEFT_COLD: Nanos = Nanos::from_micros(50);
 /// same.
 const FULL: u64 = 64;
 
+/// What lies in a socket that is closed is taken if it is no more packets than this.
+const MOST_UNREAD: usize = 4_096;
+
 /// Where answers are not there at once, that is looked at again after more and more packets, up to so many.
 const UNASKED: u64 = 64;
 
@@ -506,21 +509,14 @@ impl<'a> Relay<'a> {
     }
 
     fn admit(&mut self, peer: Peer) -> Option<FlowId> {
-        if self.flows.len() >= self.plan.flows as usize
-            && let Some(owner) = self.owner
-            && let Some(flow) = self.flows.find(owner)
-            && flow.own.as_ref().is_some_and(UdpEnd::has_unread)
-        {
-            // It is not idle, and what lies in its own socket would go with it: others make room.
-            self.flows.touch(owner, self.now);
-        }
         let mut opened = UdpEnd::connect(self.plan.to, self.out);
-        if opened.as_ref().is_err_and(is_short)
-            && let Some(gone) = self.flows.evict()
-        {
-            // The flow that was idle for longest gives its own.
-            self.forget(gone);
-            opened = UdpEnd::connect(self.plan.to, self.out);
+        if opened.as_ref().is_err_and(is_short) {
+            self.spare_who_has_unread();
+            if let Some(gone) = self.flows.evict() {
+                // The flow that was idle for longest gives its own.
+                self.forget(gone);
+                opened = UdpEnd::connect(self.plan.to, self.out);
+            }
         }
         let out = match opened {
             Ok(out) => out,
@@ -539,6 +535,9 @@ impl<'a> Relay<'a> {
         let (client, to) = (peer.address(), self.plan.to);
         let news = NewFlow { number, client, listen, out: out.local_addr(), to };
         let ids = [self.plan.ids(); 2];
+        if self.flows.len() >= self.plan.flows as usize {
+            self.spare_who_has_unread();
+        }
         let (id, evicted) =
             self.flows.insert(client, Flow { out, own: None, peer, number, ids }, self.now);
         if let Some(gone) = evicted {
@@ -555,6 +554,16 @@ impl<'a> Relay<'a> {
         let alone = self.flows.len() == 1 && self.plan.flows > 1;
         self.fresh = (alone && !self.holds(HoldAt::Socket)).then_some(id);
         Some(id)
+    }
+
+    /// A client in whose own socket something lies is not idle, and that would go with it: others make room.
+    fn spare_who_has_unread(&mut self) {
+        if let Some(owner) = self.owner
+            && let Some(flow) = self.flows.find(owner)
+            && flow.own.as_ref().is_some_and(UdpEnd::has_unread)
+        {
+            self.flows.touch(owner, self.now);
+        }
     }
 
     /// Gives a client that came a moment ago, and is the only one, a socket of its own. What it sent before
@@ -682,9 +691,13 @@ impl<'a> Relay<'a> {
     /// by the listener.
     fn dispossess(&mut self, id: FlowId, take: &mut Take<'a, '_>) -> io::Result<()> {
         let own = self.flows.find(id).and_then(|flow| flow.own.as_ref());
-        if own.is_some_and(|own| own.turn_away().is_ok()) {
-            // This ends: nothing more comes there.
-            while take(self, Socket::Own(id))? {}
+        let Some(own) = own else { return Ok(()) };
+        // Nothing more comes there then; where it cannot be turned away, what there is is taken within reason.
+        let most = if own.turn_away().is_ok() { usize::MAX } else { MOST_UNREAD };
+        for _ in 0..most {
+            if !take(self, Socket::Own(id))? {
+                break;
+            }
         }
         let own = self.flows.find(id).and_then(|flow| flow.own.take());
         if let Some(own) = own {

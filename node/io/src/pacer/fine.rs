@@ -2,8 +2,8 @@
 //! looks is late by anything up to that, and gaps differ by it. What is left is known from the look
 //! before, and is spent by counting.
 
+use std::cell::Cell;
 use std::hint::black_box;
-use std::sync::OnceLock;
 
 use dwell_units::Nanos;
 
@@ -22,7 +22,10 @@ const WITHIN: f64 = 1.5;
 /// Never more, however long looks take: counting is as precise as the processor's clock rate is constant.
 const MOST: Nanos = Nanos::from_micros(1);
 
-static FINE: OnceLock<Fine> = OnceLock::new();
+thread_local! {
+    // Of the processor that this thread is on, at the clock rate that it has by now.
+    static FINE: Cell<Option<Fine>> = const { Cell::new(None) };
+}
 
 /// How long this processor takes.
 #[derive(Clone, Copy, Debug)]
@@ -32,18 +35,16 @@ pub(super) struct Fine {
 }
 
 impl Fine {
-    /// Counts 200,000 turns the first time.
+    /// Counts 200,000 turns.
     pub(super) fn measure() {
-        FINE.get_or_init(|| {
-            let least = (0..TRIES).map(|_| count_timed()).min().unwrap_or(Nanos(1));
-            let mut looks = [Nanos::ZERO; LOOKS];
-            let mut before = monotonic();
-            for look in &mut looks {
-                let now = monotonic();
-                (*look, before) = (now - before, now);
-            }
-            Self::of(least, looks)
-        });
+        let least = (0..TRIES).map(|_| count_timed()).min().unwrap_or(Nanos(1));
+        let mut looks = [Nanos::ZERO; LOOKS];
+        let mut before = monotonic();
+        for look in &mut looks {
+            let now = monotonic();
+            (*look, before) = (now - before, now);
+        }
+        FINE.set(Some(Self::of(least, looks)));
     }
 
     fn of(counting: Nanos, mut looks: [Nanos; LOOKS]) -> Self {
@@ -53,7 +54,7 @@ impl Fine {
     }
 
     /// Spends `left` if that is so little that another look would be too coarse; whether it was. Never, before
-    /// it was measured how long this takes.
+    /// this thread measured how long this takes.
     pub(super) fn spend(left: Nanos) -> bool {
         let Some(fine) = FINE.get().filter(|fine| left <= fine.within) else { return false };
         count((left.0 as f64 * fine.turns_per_nano) as u32);

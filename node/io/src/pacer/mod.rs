@@ -69,8 +69,8 @@ impl Manner {
     }
 }
 
-/// From now on [`wait`] is exact to some nanoseconds, where a look at the clock takes some tens of them. Counts
-/// 200,000 turns the first time: to be called before a schedule begins.
+/// From now on [`wait`] is exact to some nanoseconds in this thread, where a look at the clock takes some tens of
+/// them. Counts 200,000 turns: to be called before a schedule begins, on the processor that will keep it.
 pub fn measure() {
     Fine::measure();
 }

@@ -13,7 +13,7 @@ use super::keys::Keys;
 use super::warmth::Warmth;
 use super::{Course, Departure, Stamping, Unavailable};
 use crate::clock::{monotonic, realtime};
-use crate::pacer::{self, Manner};
+use crate::pacer::Manner;
 use crate::port::{Port, PortOptions, SendError, StampRequest};
 use crate::socket;
 use crate::udp::UdpPort;
@@ -54,7 +54,6 @@ impl Outlet {
                 let _ = socket::set(&port.link.fd, libc::SOL_SOCKET, ask, BUFFER);
             }
         }
-        pacer::measure();
         let stamped = options.stamps != StampRequest::User;
         let warmth = Warmth::new(port.local_addr());
         let request = (options.stamps, options.sched_stamps);
