@@ -131,22 +131,23 @@ impl Batch {
             }
             self.headers.push(header);
         }
-        // SAFETY: `ask` headers were just filled in with pointers to memory that this value owns,
-        // of the stated lengths; none of it is moved or borrowed until the call returns.
-        let came = unsafe {
-            libc::syscall(
-                libc::SYS_recvmmsg,
-                c_long::from(from.fd.as_raw_fd()),
-                self.headers.as_mut_ptr(),
-                ask,
-                c_long::from(libc::MSG_DONTWAIT),
-                std::ptr::null_mut::<libc::timespec>(),
-            )
-        };
-        self.came = match usize::try_from(came) {
-            Ok(came) => came,
-            Err(_) => pending::nothing(io::Error::last_os_error())?.unwrap_or(0),
-        };
+        let came = pending::receive(|_| {
+            // SAFETY: `ask` headers were just filled in with pointers to memory that this value owns,
+            // of the stated lengths; none of it is moved or borrowed until the call returns. A call that
+            // failed has changed none of them.
+            let came = unsafe {
+                libc::syscall(
+                    libc::SYS_recvmmsg,
+                    c_long::from(from.fd.as_raw_fd()),
+                    self.headers.as_mut_ptr(),
+                    ask,
+                    c_long::from(libc::MSG_DONTWAIT),
+                    std::ptr::null_mut::<libc::timespec>(),
+                )
+            };
+            usize::try_from(came).map_err(|_| io::Error::last_os_error())
+        });
+        self.came = came?.unwrap_or(0);
         self.at = realtime();
         // Twice as many as came, should more be coming; a full batch soon asks for all.
         self.ask = (2 * self.came).max(8);

@@ -262,28 +262,22 @@ impl UdpEnd {
     /// Takes one packet; `None` when none is there. A pending ICMP error is noted (see
     /// [`UdpEnd::notices`]) and not an error.
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
-        let mut raw = RawAddress::empty();
-        if self.beside {
-            let from = (!self.connected).then_some(&mut raw);
-            let came = match message::receive(&self.fd, buffer, &mut self.control, from, 0) {
-                Ok(came) => came,
-                Err(error) => return pending::nothing(error),
-            };
-            let from = self.peer(raw, came.beside.to);
-            return Ok(Some(Datagram { len: came.len, rx: came.rx(), from }));
-        }
-        let len = if self.connected {
-            calls::receive(&self.fd, buffer, 0)
-        } else {
-            calls::receive_from(&self.fd, buffer, &mut raw, 0)
-        };
-        match len {
-            Ok(len) => {
-                let rx = RxStamps { hw: None, kernel: None, app: realtime() };
-                Ok(Some(Datagram { len, rx, from: self.peer(raw, None) }))
+        pending::receive(|_| {
+            let mut raw = RawAddress::empty();
+            if self.beside {
+                let from = (!self.connected).then_some(&mut raw);
+                let came = message::receive(&self.fd, buffer, &mut self.control, from, 0)?;
+                let from = self.peer(raw, came.beside.to);
+                return Ok(Datagram { len: came.len, rx: came.rx(), from });
             }
-            Err(error) => pending::nothing(error),
-        }
+            let len = if self.connected {
+                calls::receive(&self.fd, buffer, 0)?
+            } else {
+                calls::receive_from(&self.fd, buffer, &mut raw, 0)?
+            };
+            let rx = RxStamps { hw: None, kernel: None, app: realtime() };
+            Ok(Datagram { len, rx, from: self.peer(raw, None) })
+        })
     }
 
     pub(crate) fn peer(&self, raw: RawAddress, source: Option<IpAddr>) -> Option<Peer> {

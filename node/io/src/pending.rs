@@ -1,13 +1,13 @@
 //! ICMP errors about earlier packets: a socket keeps one pending, and the next call on it fails with
 //! that instead of doing its work. The error itself waits in the error queue, where it names its
-//! packet; such a call is made again.
+//! packet; such a call is made again, for what it was to send or what has come lies behind it.
 
 use std::ffi::c_int;
 use std::io;
 
-/// Times that a send call is made again. ICMP errors come one by one, mostly long after each other:
+/// Times that a call is made again. ICMP errors come one by one, mostly long after each other:
 /// what comes so often is about this packet, and the kernel's own.
-const RESENDS: usize = 4;
+const AGAIN: usize = 4;
 
 /// Whether an ICMP error may have become this errno: `icmp_err_convert` in net/ipv4/icmp.c and what
 /// `__udp4_lib_err` makes of other types; `tab_unreach` and `icmpv6_err_convert` in net/ipv6/icmp.c.
@@ -33,7 +33,7 @@ pub(crate) fn is_to_be_sent_again(errno: c_int, before: usize) -> bool {
     match errno {
         // Of a packet that is too long, every call leaves an entry in the error queue.
         libc::EMSGSIZE => before == 0,
-        _ => before < RESENDS && is_icmp(errno),
+        _ => before < AGAIN && is_icmp(errno),
     }
 }
 
@@ -45,6 +45,19 @@ pub(crate) fn nothing<T>(error: io::Error) -> io::Result<Option<T>> {
         Some(errno) if is_icmp(errno) => Ok(None),
         _ => Err(error),
     }
+}
+
+/// Receives by `call`, which is told whether it is made again and must not wait then; `None` where no message
+/// is there.
+pub(crate) fn receive<T>(mut call: impl FnMut(bool) -> io::Result<T>) -> io::Result<Option<T>> {
+    for again in 0..=AGAIN {
+        match call(again > 0) {
+            Ok(came) => return Ok(Some(came)),
+            Err(error) if error.raw_os_error().is_some_and(is_icmp) => {}
+            Err(error) => return nothing(error),
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -154,9 +167,17 @@ mod tests {
                 let mut buffer = [0; 9];
                 let came = far.receive(&mut buffer).unwrap().expect("what was sent");
                 assert_eq!(&buffer[..came.len], sent, "{address} {which:?}");
+                far.send(sent, came.from.as_ref()).unwrap();
             }
-            assert_eq!(told(|each| near.notices(32, each)), 2, "{address} {which:?}");
-            assert_eq!(told(|each| relay.notices(32, each)), 2, "{address} {which:?}");
+            // What has come lies behind it.
+            tell(from, to);
+            let reply = near.receive(&mut [0; 9], Wait::No).unwrap();
+            assert_eq!(reply.map(|reply| reply.len), Some(5), "{address} {which:?}");
+            tell(relay_from, to);
+            let reply = relay.receive(&mut [0; 9]).unwrap();
+            assert_eq!(reply.map(|reply| reply.len), Some(7), "{address} {which:?}");
+            assert_eq!(told(|each| near.notices(32, each)), 3, "{address} {which:?}");
+            assert_eq!(told(|each| relay.notices(32, each)), 3, "{address} {which:?}");
         });
     }
 
@@ -168,8 +189,8 @@ mod tests {
         let mut near = UdpEnd::connect(far.local_addr(), options).unwrap();
         assert_eq!(near.send(&[0; 65_508], None), Err(SendError::TooLong));
         assert_eq!(near.send(b"fits", None).unwrap().key, Some(0));
-        assert!(is_to_be_sent_again(libc::ENETUNREACH, RESENDS - 1));
-        assert!(!is_to_be_sent_again(libc::ENETUNREACH, RESENDS));
+        assert!(is_to_be_sent_again(libc::ENETUNREACH, AGAIN - 1));
+        assert!(!is_to_be_sent_again(libc::ENETUNREACH, AGAIN));
         assert!(!is_to_be_sent_again(libc::ENOBUFS, 0), "a queue that is full stays full");
     }
 }

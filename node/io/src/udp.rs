@@ -14,7 +14,7 @@ use crate::calls;
 use crate::clock::realtime;
 use crate::datagram;
 use crate::message::{self, Control};
-use crate::pending::{is_to_be_sent_again, nothing};
+use crate::pending::{self, is_to_be_sent_again};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
 use crate::socket;
 
@@ -129,19 +129,16 @@ impl Link {
 
     pub(crate) fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
         let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
-        if !self.stamped {
-            return match calls::receive(&self.fd, buffer, flags) {
-                Ok(len) => {
-                    let rx = RxStamps { hw: None, kernel: None, app: realtime() };
-                    Ok(Some(Arrival { len, rx, channel: 0 }))
-                }
-                Err(error) => nothing(error),
-            };
-        }
-        match message::receive(&self.fd, buffer, &mut self.control, None, flags) {
-            Ok(came) => Ok(Some(Arrival { len: came.len, rx: came.rx(), channel: 0 })),
-            Err(error) => nothing(error),
-        }
+        pending::receive(|again| {
+            let flags = if again { flags | libc::MSG_DONTWAIT } else { flags };
+            if self.stamped {
+                let came = message::receive(&self.fd, buffer, &mut self.control, None, flags)?;
+                return Ok(Arrival { len: came.len, rx: came.rx(), channel: 0 });
+            }
+            let len = calls::receive(&self.fd, buffer, flags)?;
+            let rx = RxStamps { hw: None, kernel: None, app: realtime() };
+            Ok(Arrival { len, rx, channel: 0 })
+        })
     }
 
     pub(crate) fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
@@ -286,7 +283,7 @@ impl UdpServer {
         self.asker.len = RawAddress::ROOM;
         let came = match message::receive(&self.fd, buffer, control, Some(&mut self.asker), flags) {
             Ok(came) => came,
-            Err(error) => return nothing(error),
+            Err(error) => return pending::nothing(error),
         };
         let Some(from) = self.from() else { return Ok(None) };
         let rx = self.timed.then(|| came.rx());
@@ -317,7 +314,7 @@ impl UdpServer {
     fn receive_bare(&mut self, buffer: &mut [u8], flags: c_int) -> io::Result<Option<Request>> {
         let received = match calls::receive_from(&self.fd, buffer, &mut self.asker, flags) {
             Ok(received) => received,
-            Err(error) => return nothing(error),
+            Err(error) => return pending::nothing(error),
         };
         let Some(from) = self.from() else { return Ok(None) };
         let len = received;

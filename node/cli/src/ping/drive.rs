@@ -251,12 +251,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
             if !self.pinger.is_timing_out(now) {
                 break;
             }
-            // An ICMP error that was pending is all that a call tells of.
-            let arrival = match self.port.receive(buffer, Wait::No)? {
-                None => self.port.receive(buffer, Wait::No)?,
-                first => first,
-            };
-            let Some(arrival) = arrival else { break };
+            let Some(arrival) = self.port.receive(buffer, Wait::No)? else { break };
             self.hand_in(&arrival, buffer);
             came = true;
         }
