@@ -8,6 +8,8 @@ mod leads;
 use std::ops::Range;
 
 use dwell_units::Nanos;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use thiserror::Error;
 
 pub use gaps::{GapsLineError, read_gaps};
@@ -25,6 +27,9 @@ pub const LONGEST: Nanos = Nanos::from_secs(24 * 3_600);
 /// what a virtual link or a card's queue still held. A slower link needs a longer one, until its
 /// queue has drained.
 pub const PAUSE: Nanos = Nanos::from_millis(10);
+
+/// What the lengths of pauses are drawn by: no result depends on it.
+const PAUSES: u64 = 1;
 
 /// When packets are to leave, in short trains with pauses between them.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +49,8 @@ pub enum Pattern {
         repeat: u32,
         /// Between packets, in nanoseconds; fractions are kept.
         gap: f64,
-        /// From the last packet of a train to the first of the next; `None`: [`default_pause`].
+        /// From the last packet of a train to the first of the next, at least; up to as much is added, evenly
+        /// drawn. `None`: [`default_pause`].
         pause: Option<Nanos>,
     },
     /// Packets as by a Poisson process.
@@ -106,6 +112,11 @@ pub fn default_pause(gap: f64) -> Nanos {
     PAUSE.max(Nanos(gap.ceil() as i64))
 }
 
+/// How long the pauses are on average that are at least this long.
+pub fn mean_pause(pause: Nanos) -> Nanos {
+    pause.saturating_add(Nanos(pause.0 / 2))
+}
+
 impl Pattern {
     /// How many trains, and how many packets each of them has; a pair is a train of two.
     pub fn shape(&self) -> (u32, usize) {
@@ -136,7 +147,7 @@ impl Pattern {
         leads_of(self.shape().1, self.mean_gap())
     }
 
-    /// From the last packet of a train to the first of the next.
+    /// From the last packet of a train to the first of the next, at least; from one pair to the next.
     pub fn pause(&self) -> Nanos {
         match self {
             Self::Pair { gap, .. } => *gap,
@@ -146,7 +157,9 @@ impl Pattern {
         }
     }
 
-    /// The instants at which its packets are due.
+    /// The instants at which its packets are due. Where trains began at a constant interval, all of them could
+    /// be in step with something periodic, as a machine's timer ticks are, and tell nothing but how that one phase
+    /// is (RFC 2330, 11.1): 60 trains of 160 us gaps all met a tick of 4 ms every 25th packet, or none did.
     pub fn departures(&self) -> Result<Departures, PatternError> {
         self.check()?;
         let (repeat, count) = self.shape();
@@ -154,6 +167,7 @@ impl Pattern {
         let mut at = Vec::with_capacity(repeat as usize * count);
         let mut trains = Vec::with_capacity(repeat as usize);
         let mut start = Nanos::ZERO;
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(PAUSES);
         for train in 0..repeat {
             let first = at.len();
             self.append(train, start, &mut at);
@@ -163,7 +177,11 @@ impl Pattern {
             if last > LONGEST {
                 return Err(PatternError::TooLong);
             }
-            start = last.saturating_add(pause);
+            let more = match self {
+                Self::Pair { .. } => Nanos::ZERO,
+                _ => Nanos(random.random_range(0..=pause.0)),
+            };
+            start = last.saturating_add(pause).saturating_add(more);
         }
         Ok(Departures { at, trains })
     }
@@ -270,12 +288,33 @@ mod tests {
     #[test]
     fn trains_are_apart_by_the_pause_and_at_least_by_a_gap() {
         let fast = train(3, 2, 1_600.0).departures().unwrap();
-        let start = 2 * 1_600 + PAUSE.0;
+        let start = fast.at()[3].0;
+        assert!((PAUSE.0..=2 * PAUSE.0).contains(&(start - 2 * 1_600)), "{start}");
         assert_eq!(fast.at()[2..], [3_200, start, start + 1_600, start + 3_200].map(Nanos));
         assert_eq!(fast.trains(), [0..3, 3..6]);
         assert_eq!(train(2, 2, 12_112_000.0).pause(), Nanos(12_112_000));
         let told = Pattern::Train { count: 2, repeat: 2, gap: 10.0, pause: Some(Nanos::ZERO) };
         assert_eq!(told.departures().unwrap().at(), [0, 10, 10, 20].map(Nanos));
+    }
+
+    #[test]
+    fn trains_keep_in_step_with_nothing_that_is_periodic() {
+        const TICK: i64 = 4_000_000;
+        // 41 packets every 160 us and 9.6 ms are four ticks: with constant pauses, all trains begin at one
+        // instant between two of them.
+        let pause = Some(Nanos(4 * TICK - 40 * 160_000));
+        let pattern = Pattern::Train { count: 41, repeat: 200, gap: 160_000.0, pause };
+        let departures = pattern.departures().unwrap();
+        for period in [TICK, 160_000] {
+            let mut tenths = [0; 10];
+            for train in departures.by_train() {
+                tenths[(train[0].0 % period * 10 / period) as usize] += 1;
+            }
+            assert!(tenths.iter().all(|n| (8..=36).contains(n)), "{period}: {tenths:?}");
+        }
+        let mean = departures.duration().0 / 200 - 40 * 160_000;
+        let expected = mean_pause(pattern.pause()).0;
+        assert!((expected - mean).abs() < expected / 20, "{mean} {expected}");
     }
 
     #[test]
@@ -298,8 +337,8 @@ mod tests {
     #[test]
     fn replayed_gaps_are_the_gaps_of_every_train() {
         let gaps = [5, 0, 70].map(Nanos).to_vec();
-        let pattern = Pattern::Replay { gaps, repeat: 2, pause: Some(Nanos(100)) };
-        let at = [0, 5, 5, 75, 175, 180, 180, 250].map(Nanos);
+        let pattern = Pattern::Replay { gaps, repeat: 2, pause: Some(Nanos::ZERO) };
+        let at = [0, 5, 5, 75, 75, 80, 80, 150].map(Nanos);
         assert_eq!(pattern.departures().unwrap().at(), at);
         assert_eq!(pattern.mean_gap(), 25.0);
     }
@@ -344,15 +383,17 @@ mod tests {
             let gap = f64::from(size) * 8_000.0 / f64::from(mbit);
             let pattern = Pattern::Train { count, repeat, gap, pause: Some(Nanos(pause)) };
             let departures = pattern.departures().unwrap();
-            let mut start = 0;
+            let mut least = 0;
             for train in departures.by_train() {
+                let start = train[0].0;
+                prop_assert!(start == 0 || (least..=least + pause).contains(&start), "{start}");
                 for (n, at) in train.iter().enumerate() {
                     let exact = i128::from(size) * 8_000 * n as i128;
                     let off = i128::from(at.0 - start) * i128::from(mbit) - exact;
                     // Half a nanosecond, and what floating point adds.
                     prop_assert!(off.abs() * 1_000 <= i128::from(mbit) * 501, "{n}: {off}");
                 }
-                start = train[train.len() - 1].0 + pause;
+                least = train[train.len() - 1].0 + pause;
             }
             prop_assert!(departures.at().is_sorted());
         }

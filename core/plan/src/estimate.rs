@@ -81,7 +81,7 @@ impl Estimate {
         let (gap, times) =
             (pace.gap_ns().unwrap_or(0.0), trains.saturating_add(pace.warm_up.into()));
         let sent = all.saturating_add(times.saturating_mul(leads_of(count as usize, gap) as u64));
-        let ahead = (lead_time(count as usize, gap) - pace.pause()).max(Nanos::ZERO);
+        let ahead = (lead_time(count as usize, gap) - pace.mean_pause()).max(Nanos::ZERO);
         let leading = ahead.0.saturating_mul(i64::try_from(times).unwrap_or(i64::MAX));
         Self {
             time: Nanos(time.0.saturating_add(warming).saturating_add(leading)),

@@ -5,6 +5,7 @@ mod accurate;
 mod cross;
 mod size;
 
+use dwell_engine::departures::{default_pause, mean_pause};
 use dwell_units::{BitRate, Bytes, Nanos, Rate};
 use dwell_wire::size::PacketSize;
 use serde::{Deserialize, Deserializer, de};
@@ -273,18 +274,18 @@ impl PacePlan {
                 (self.repeat, self.count, self.gap_ns().unwrap_or(0.0))
             }
         };
-        let train = gap * f64::from(packets.saturating_sub(1)) + self.pause().0 as f64;
+        let train = gap * f64::from(packets.saturating_sub(1)) + self.mean_pause().0 as f64;
         let all = u64::from(trains) * u64::from(packets);
         (all, Nanos((train * f64::from(trains)) as i64))
     }
 
-    /// From the last packet of a train to the first of the next.
-    pub(crate) fn pause(&self) -> Nanos {
+    /// From the last packet of a train to the first of the next, on average.
+    pub(crate) fn mean_pause(&self) -> Nanos {
         match self.pattern {
             PaceKind::Pair => self.gap,
             PaceKind::Train | PaceKind::Poisson => {
-                let usual = dwell_engine::departures::default_pause;
-                self.pause.unwrap_or_else(|| usual(self.gap_ns().unwrap_or(0.0)))
+                let usual = || default_pause(self.gap_ns().unwrap_or(0.0));
+                mean_pause(self.pause.unwrap_or_else(usual))
             }
         }
     }

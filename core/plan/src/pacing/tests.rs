@@ -79,13 +79,13 @@ fn time_packets_and_bytes_are_those_of_all_trains_with_the_warm_up() {
     let all = of(PLAN);
     // Gaps up to 20 ms are led by three packets.
     assert_eq!((all.probes, all.bytes), (Some(1_050), Some((1_050 + 21 * 3) * 576)));
-    // 20 trains of 49 gaps of 460.8 us, and 10 ms behind each.
-    assert_eq!(all.sending, Nanos(20 * (49 * 460_800 + 10_000_000)));
-    assert_eq!(all.time, Nanos(21 * (49 * 460_800 + 10_000_000) + 70_000_000));
-    let slow = of(&PLAN.replace("10Mbit/s", "1Mbit/s"));
-    // Three gaps of 4,608 us are longer than the pause.
+    // 20 trains of 49 gaps of 460.8 us, and 10 to 20 ms behind each.
+    assert_eq!(all.sending, Nanos(20 * (49 * 460_800 + 15_000_000)));
+    assert_eq!(all.time, Nanos(21 * (49 * 460_800 + 15_000_000) + 70_000_000));
+    let slow = of(&PLAN.replace("10Mbit/s", "800kbit/s"));
+    // Three gaps of 5,760 us are longer than the pause.
     assert_eq!(slow.bytes, all.bytes);
-    assert_eq!(slow.time, Nanos(21 * (49 * 4_608_000 + 3 * 4_608_000) + 70_000_000));
+    assert_eq!(slow.time, Nanos(21 * (49 * 5_760_000 + 3 * 5_760_000) + 70_000_000));
     let slower = of(&PLAN.replace("10Mbit/s", "100kbit/s"));
     assert_eq!((slower.probes, slower.bytes), (Some(1_050), Some(1_050 * 576)));
     let pairs = of(&PLAN.replace("rate =", "pattern = \"pair\"\nrate ="));

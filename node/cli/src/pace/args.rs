@@ -77,7 +77,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 
-    /// From the last packet of a train to the first of the next [default: 10ms, or a gap if that is longer]
+    /// From the last packet of a train to the first of the next, at least: up to as much is added at random
+    /// [default: 10ms, or a gap if that is longer]
     #[arg(long, value_name = "TIME")]
     pause: Option<Nanos>,
 
