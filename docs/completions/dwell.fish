@@ -144,7 +144,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_su
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l rate -d 'Rate of a train\'s packets, like 10Mbit/s' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l count -d 'Packets of a train' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l repeat -d 'Trains to send' -r
-complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l pause -d 'From the last packet of a train to the first of the next [default: 10ms, or a gap if that is longer]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l pause -d 'From the last packet of a train to the first of the next, at least: up to as much is added at random [default: 10ms, or a gap if that is longer]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l seed -d 'Seed of Poisson gaps' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l engine -d 'What sends the packets: auto measures all that work here and takes the most punctual' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l late -d 'A packet that leaves later than this after it was due has missed its deadline [default: a gap]' -r
