@@ -27,7 +27,8 @@ const MBIT: u64 = 1_000_000;
 ///
 /// Behind each limit it, the step below and the step above it. Trains of the slow rates are as short
 /// as a 95th percentile allows that is to be blind to one packet that was held up, which is late for two gaps; those of
-/// the fast ones are many, as they take no time.
+/// the fast ones are many, as they take no time. Trains are sent in five blocks, for a disturbance of
+/// half a second, which is what all trains of one cell take, is not how a node sends.
 const BEHIND: &str = r#"
 version = 1
 name = "behind-limits"
@@ -41,8 +42,11 @@ from = "n1"
 to = "n2"
 engine = "spin"
 count = 50
-repeat = 100
+repeat = 20
 pause = "2ms"
+
+[trials]
+repetitions = 5
 
 [matrix]
 "topology.link.rate" = ["10Mbit/s", "50Mbit/s", "100Mbit/s"]
@@ -59,11 +63,11 @@ matrix = { rate = ["50Mbit/s", "100Mbit/s", "1Gbit/s"] }
 
 [[constraint]]
 when = { rate = "10Mbit/s" }
-matrix = { count = [41], repeat = [60] }
+matrix = { count = [41], repeat = [12] }
 
 [[constraint]]
 when = { "topology.link.rate" = "10Mbit/s" }
-matrix = { count = [41], repeat = [60] }
+matrix = { count = [41], repeat = [12] }
 "#;
 
 /// S2 has no rate between 100 and 1000 Mbit/s, and a gap of 200 B at the latter, 1.6 us, is what one
@@ -80,8 +84,11 @@ from = "n1"
 to = "n2"
 engine = "spin"
 count = 50
-repeat = 400
+repeat = 80
 pause = "2ms"
+
+[trials]
+repetitions = 5
 
 [matrix]
 size = ["200B", "576B", "1500B"]

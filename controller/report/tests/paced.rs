@@ -107,8 +107,8 @@ fn a_tolerance_comes_from_the_plan_or_from_whoever_shows_the_run() {
     assert_eq!(of(&run, "spin")[0], Some(1_000));
     let line = verdict_words(&run).pop().unwrap();
     assert!(line.contains("at least 15 trains") && line.contains("below 90 %"), "{line}");
-    run.accurate = Some("trains 51".parse().unwrap());
-    assert_eq!(of(&run, "spin"), [None; 4], "50 are too few");
+    run.accurate = Some("trains 61".parse().unwrap());
+    assert_eq!(of(&run, "spin"), [None; 4], "60 are too few");
 }
 
 #[test]
@@ -118,14 +118,16 @@ fn a_slow_rate_that_was_not_measured_is_not_skipped_and_repetitions_are_judged_t
         let is = |name: &str, value: &str| trial.parameters[name] == value;
         is("engine", "spin") && is("rate", "10Mbit/s") && is("size", "200B") && is("flows", "0")
     };
-    let trial = run.trials.iter_mut().find(slow).unwrap();
-    trial.state = TrialState::Failed;
-    trial.summary = None;
+    for trial in run.trials.iter_mut().filter(slow) {
+        trial.state = TrialState::Failed;
+        trial.summary = None;
+    }
     assert_eq!(of(&run, "spin"), [None, Some(1_000), Some(10), Some(100)]);
     // Ten trains, twice, are twenty.
     let halves = paces(&["pace.repeat=10", "trials.repetitions=2"]);
     assert_eq!(of(&halves, "spin"), [100, 1_000, 10, 100].map(Some));
-    assert_eq!(of(&paces(&["pace.repeat=10"]), "spin"), [None; 4]);
+    let once = paces(&["pace.repeat=10", "trials.repetitions=1"]);
+    assert_eq!(of(&once, "spin"), [None; 4]);
 }
 
 #[test]
