@@ -4,20 +4,27 @@
 //! same length to ourselves takes off 20 us and more: its way is the same but for the device, and nothing
 //! of it leaves the machine.
 
+use std::ffi::c_int;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 
 use crate::address::RawAddress;
 use crate::calls;
+use crate::port::StampRequest;
+use crate::socket;
 
 /// The longest datagram over IPv4.
 const LONGEST: usize = 65_507;
+
+/// What waits is thrown away so many at a time: strangers may send to its port too.
+const FEW: usize = 8;
 
 /// Where datagrams go that warm the way.
 pub struct Warmth {
     sink: OwnedFd,
     address: RawAddress,
+    stamped: bool,
 }
 
 impl Warmth {
@@ -29,24 +36,43 @@ impl Warmth {
         local.set_port(0);
         let sink = UdpSocket::bind(local)?;
         let address = RawAddress::from(sink.local_addr()?);
-        Ok(Self { sink: sink.into(), address })
+        Ok(Self { sink: sink.into(), address, stamped: false })
     }
 
-    /// Sends what fits into a datagram to it by another socket.
-    pub(crate) fn send_by(&self, fd: &OwnedFd, memory: &[u8]) -> io::Result<usize> {
-        // What was sent before: its buffer is never full.
-        while self.receive(&mut []).is_ok() {}
-        calls::send_to(fd, &memory[..memory.len().min(LONGEST)], &self.address)
+    /// The same, whose datagrams are stamped when they are sent, as those are whose way it is: what the
+    /// kernel does for that is warm then too.
+    pub fn stamped(self, request: StampRequest) -> Self {
+        let asked = socket::request_stamps(&self.sink, request, true, false);
+        Self { stamped: request != StampRequest::User && asked.is_ok(), ..self }
+    }
+
+    /// Sends what fits into a datagram to it by itself, and throws it away.
+    pub fn pass(&self, memory: &[u8]) {
+        // A datagram that failed or got lost has warmed what it passed.
+        let _ = self.send(memory);
+        self.empty();
     }
 
     /// Sends what fits into a datagram to it by itself, and receives it to the same memory.
     pub fn stir(&self, memory: &mut [u8]) {
-        // A datagram that failed or got lost has warmed what it passed.
-        let _ = self.send_by(&self.sink, memory).and_then(|_| self.receive(memory));
+        self.empty();
+        let _ = self.send(memory).and_then(|_| self.receive(memory, 0));
     }
 
-    fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
-        calls::receive(&self.sink, memory, libc::MSG_DONTWAIT)
+    fn send(&self, memory: &[u8]) -> io::Result<usize> {
+        calls::send_to(&self.sink, &memory[..memory.len().min(LONGEST)], &self.address)
+    }
+
+    /// Its buffers never fill.
+    fn empty(&self) {
+        let queues = if self.stamped { &[0, libc::MSG_ERRQUEUE][..] } else { &[0] };
+        for queue in queues {
+            (0..FEW).take_while(|_| self.receive(&mut [], *queue).is_ok()).for_each(drop);
+        }
+    }
+
+    fn receive(&self, memory: &mut [u8], queue: c_int) -> io::Result<usize> {
+        calls::receive(&self.sink, memory, libc::MSG_DONTWAIT | queue)
     }
 }
 
@@ -54,28 +80,59 @@ impl Warmth {
 mod tests {
     use super::*;
 
+    fn warmth() -> Warmth {
+        Warmth::at("127.0.0.1:0".parse().unwrap()).unwrap()
+    }
+
+    fn is_empty(warmth: &Warmth) -> bool {
+        [0, libc::MSG_ERRQUEUE].iter().all(|queue| warmth.receive(&mut [], *queue).is_err())
+    }
+
     #[test]
     fn what_is_stirred_is_as_it_was_and_nothing_of_it_waits() {
-        let warmth = Warmth::at("127.0.0.1:0".parse().unwrap()).unwrap();
+        let warmth = warmth();
         for len in [0, 1, 1_472, LONGEST, LONGEST + 100] {
             let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
             let mut memory = bytes.clone();
             warmth.stir(&mut memory);
             assert_eq!(memory, bytes);
-            assert!(warmth.receive(&mut memory).is_err(), "{len} B: something waits");
+            assert!(is_empty(&warmth), "{len} B: something waits");
         }
     }
 
     #[test]
-    fn its_buffer_never_fills() {
-        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let warmth = Warmth::at(other.local_addr().unwrap()).unwrap();
-        let other = OwnedFd::from(other);
-        for _ in 0..1_000 {
-            warmth.send_by(&other, &[1; LONGEST]).unwrap();
+    fn neither_what_was_passed_waits_nor_its_stamps() {
+        for request in [StampRequest::User, StampRequest::Kernel] {
+            let warmth = warmth().stamped(request);
+            warmth.send(&[1; 100]).unwrap();
+            assert!(!is_empty(&warmth));
+            for _ in 0..1_000 {
+                warmth.pass(&[1; LONGEST]);
+            }
+            assert!(is_empty(&warmth), "{request:?}: something waits");
         }
-        // The last one is the only one.
-        assert!(warmth.receive(&mut [0; 2]).is_ok());
-        assert!(warmth.receive(&mut [0; 2]).is_err());
+    }
+
+    #[test]
+    fn its_datagrams_are_stamped_if_it_is_to() {
+        let stamps = |warmth: Warmth| {
+            warmth.send(&[1; 100]).unwrap();
+            warmth.receive(&mut [], libc::MSG_ERRQUEUE).is_ok()
+        };
+        assert!(stamps(warmth().stamped(StampRequest::Kernel)));
+        assert!(!stamps(warmth().stamped(StampRequest::User)));
+        assert!(!stamps(warmth()));
+    }
+
+    #[test]
+    fn its_buffer_never_fills() {
+        let warmth = warmth();
+        for _ in 0..1_000 {
+            // As if it came only after somebody looked.
+            warmth.empty();
+            warmth.send(&[1; LONGEST]).unwrap();
+        }
+        assert!(warmth.receive(&mut [], 0).is_ok());
+        assert!(is_empty(&warmth), "the last one is the only one");
     }
 }

@@ -55,7 +55,7 @@ impl Outlet {
             }
         }
         let stamped = options.stamps != StampRequest::User;
-        let warmth = Warmth::new(port.local_addr());
+        let warmth = Warmth::new(port.local_addr(), options.stamps);
         let request = (options.stamps, options.sched_stamps);
         let keys = Keys::default();
         Ok(Self { port, keys, stamped, request, astray: false, failure: None, warmth })
@@ -109,7 +109,7 @@ impl Outlet {
             // memory to the next: where none were taken, one packet in ten was late by two microseconds.
             keys.take_within(room, left, &mut |limit, each| port.notices(limit, each));
         }
-        warmth.before(due, manner, course, port, memory, knock);
+        warmth.before(due, manner, course, memory, knock);
         for line in memory.chunks(LINE).take(LINES) {
             black_box(line[0]);
         }
