@@ -1,6 +1,7 @@
 //! What dwell's trains have to reach, and whether they did: medians over turns, in the worst cell of
 //! the grid. Where two contestants are nearly the same, the worst of fifteen cells is chance: what is above a
-//! limit there and not shown to be is not told apart.
+//! limit there and not shown to be is not told apart. And what exceeds a multiple of another's figure by no more
+//! than a step of the clock by which both were stamped is not above it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ const KEPT: f64 = 0.01;
 /// At these rates the floor is no excuse, nanoseconds.
 const PUNCTUAL_NS: f64 = 100.0;
 /// From this rate on, in Mbit/s.
-const PUNCTUAL_MBITS: u32 = 50;
+pub(super) const PUNCTUAL_MBITS: u32 = 50;
 
 /// Sizes of the pairs, bytes of the IP packet.
 pub(super) const PAIR_SIZES: [u32; 2] = [200, 1_500];
@@ -38,6 +39,8 @@ pub(super) struct Measured {
     pub(super) patience: Patience,
     /// Runs that had to be.
     pub(super) runs: u64,
+    /// Step of the clock by which all are stamped, nanoseconds.
+    pub(super) step_ns: f64,
     /// Peers that are not installed.
     pub(super) missing: Vec<&'static str>,
     /// Turns without a figure, and why.
@@ -81,6 +84,8 @@ pub(super) struct Verdict {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Outcome {
     Reached,
+    /// Above it by no more than a step of the clock, in every cell.
+    WithinAStep,
     Missed,
     /// Above it in the worst cell, and shown to be above it in none, nor in more of them than by chance.
     CannotTell,
@@ -92,6 +97,21 @@ type Figure = fn(&Gaps) -> f64;
 /// The rates that everybody can send at.
 fn slow() -> impl Iterator<Item = Cell> {
     Cell::all().into_iter().filter(|cell| *cell != Cell::FASTEST)
+}
+
+/// One's figure of a cell beside another's, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Beside {
+    cell: Cell,
+    own: Option<f64>,
+    by: Option<f64>,
+}
+
+impl Beside {
+    /// Whether one exceeds so many times the other by more than a step of the clock.
+    fn is_above(&self, limit: f64, step: f64) -> bool {
+        self.own.zip(self.by).is_some_and(|(own, by)| own > limit * by.max(1.0) + step)
+    }
 }
 
 impl Measured {
@@ -123,19 +143,29 @@ impl Measured {
         of: Figure,
         limit: f64,
     ) -> Verdict {
-        let cells: Vec<_> = slow()
-            .map(|cell| (cell, self.figure(own, cell, of), other(cell)))
-            .filter(|(_, own, other)| own.is_none() || other.is_some())
+        let pair = |cell| {
+            let by = other(cell).and_then(|other| self.figure(other, cell, of));
+            Beside { cell, own: self.figure(own, cell, of), by }
+        };
+        let all: Vec<_> = slow()
+            .map(pair)
+            .filter(|pair| pair.own.is_none() || other(pair.cell).is_some())
             .collect();
-        let ratios: Vec<_> = cells
-            .iter()
-            .map(|(cell, own, other)| {
-                (cell.name(), ratio(*own, other.and_then(|other| self.figure(other, *cell, of))))
-            })
-            .collect();
-        let shown = cells.iter().map(|(cell, _, other)| self.exceeds(own, (*other)?, *cell, of));
-        let known: Vec<f64> = ratios.iter().filter_map(|(_, ratio)| *ratio).collect();
-        told_apart(verdict(Part::Trains, goal, worst(ratios), limit), &known, shown.collect())
+        let verdict = |cells: &[Beside]| {
+            let ratios = cells.iter().map(|pair| (pair.cell.name(), ratio(pair.own, pair.by)));
+            verdict(Part::Trains, goal, worst(ratios), limit)
+        };
+        let found = verdict(&all);
+        if found.value.is_none() || found.outcome == Outcome::Reached {
+            return found;
+        }
+        let is_above = |pair: &&Beside| pair.is_above(limit, self.step_ns);
+        let above: Vec<Beside> = all.iter().filter(is_above).copied().collect();
+        if above.is_empty() {
+            return Verdict { outcome: Outcome::WithinAStep, ..found };
+        }
+        let shown = above.iter().map(|pair| self.exceeds(own, other(pair.cell)?, pair.cell, of));
+        told_apart(verdict(&above), above.len(), all.len(), shown.collect())
     }
 
     /// How far off the fastest rate is. Who does not catch up is behind for good by what holds it up: where the
@@ -309,15 +339,11 @@ fn verdict(part: Part, goal: &'static str, found: Option<(f64, String)>, limit: 
 
 /// A verdict of cells in which two are nearly the same: above the limit if one cell is shown to be, or if
 /// more of them are than chance puts there.
-fn told_apart(verdict: Verdict, cells: &[f64], shown: Option<Vec<f64>>) -> Verdict {
+fn told_apart(verdict: Verdict, above: usize, of: usize, shown: Option<Vec<f64>>) -> Verdict {
     let shown = shown.and_then(|shown| shown.into_iter().max_by(f64::total_cmp));
-    let above = cells.iter().filter(|value| **value > verdict.limit).count();
-    let open = verdict.outcome == Outcome::Missed && verdict.value.is_some();
     let none_shown = shown.is_some_and(|shown| shown <= verdict.limit);
-    let outcome = match open && none_shown && !mostly(above, cells.len()) {
-        true => Outcome::CannotTell,
-        false => verdict.outcome,
-    };
+    let chance = none_shown && !mostly(above, of);
+    let outcome = if chance { Outcome::CannotTell } else { verdict.outcome };
     Verdict { outcome, shown, ..verdict }
 }
 
@@ -400,6 +426,21 @@ mod tests {
         // All of them a little, of which each by itself may be chance.
         measured.streams.insert(JUDGED, all(70.0).collect());
         assert_eq!(verdict_of(&measured, goal).outcome, Outcome::Missed);
+    }
+
+    #[test]
+    fn what_is_above_by_no_more_than_a_step_of_the_clock_is_not_and_says_so() {
+        let goal = "median |gap error|: dwell / C spin";
+        let outcome = |own, floor, step_ns| {
+            let mut measured = measured(&[(JUDGED, gaps(own, 1.0)), (FLOOR, gaps(floor, 1.0))]);
+            measured.step_ns = step_ns;
+            verdict_of(&measured, goal).outcome
+        };
+        assert_eq!(outcome(12.0, 10.0, 10.0), Outcome::Reached);
+        assert_eq!(outcome(22.0, 10.0, 10.0), Outcome::WithinAStep);
+        assert_eq!([outcome(23.0, 10.0, 10.0), outcome(22.0, 10.0, 1.0)], [Outcome::Missed; 2]);
+        // Where there is something to tell, a step changes nothing.
+        assert_eq!(outcome(1_400.0, 1_000.0, 10.0), Outcome::Missed);
     }
 
     #[test]

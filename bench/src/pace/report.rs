@@ -22,7 +22,13 @@ pub(super) fn print(
         Some(load) => {
             println!("{machine}; load before a round {load:.2}");
             let rounds = measured.load.len();
-            println!("medians over {rounds} rounds; stamps of arrivals at the far end\n");
+            println!(
+                "medians over {rounds} rounds; stamps of arrivals at the far end, of a clock that"
+            );
+            println!(
+                "steps by {} ns: what is above a limit by less is reached to a step\n",
+                measured.step_ns
+            );
         }
         None => println!("{machine}\n"),
     }
@@ -72,6 +78,7 @@ fn judged(heading: &str, verdicts: &[Verdict]) {
         let value = verdict.value.map_or("not measured".to_owned(), |value| format!("{value:.3}"));
         let word = match verdict.outcome {
             Outcome::Reached => "reached",
+            Outcome::WithinAStep => "reached, to a step",
             Outcome::Missed => "missed",
             Outcome::CannotTell => "cannot tell",
         };
