@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::catch()?;
     let runs = args.rounds * RUNS_OF_A_ROUND;
     let patience = Patience::new(runs);
-    let step_ns = step::of_clock()? as f64;
+    let step_ns = step::of_clock()?.map(|step| step as f64);
     let mut measured = Measured { missing, runs, patience, step_ns, ..Measured::default() };
     let mut outcome = Ok(());
     if args.measures(Part::Trains) || args.measures(Part::Pairs) {

@@ -22,13 +22,9 @@ pub(super) fn print(
         Some(load) => {
             println!("{machine}; load before a round {load:.2}");
             let rounds = measured.load.len();
-            println!(
-                "medians over {rounds} rounds; stamps of arrivals at the far end, of a clock that"
-            );
-            println!(
-                "steps by {} ns: what is above a limit by less is reached to a step\n",
-                measured.step_ns
-            );
+            println!("medians over {rounds} rounds; stamps of arrivals at the far end");
+            let step = measured.step_ns.map_or("?".to_owned(), |step| step.to_string());
+            println!("step of their clock: {step} ns\n");
         }
         None => println!("{machine}\n"),
     }

@@ -10,15 +10,18 @@ use super::witness::now;
 /// Times that are measured.
 const TIMES: usize = 50_000;
 
-/// So many different ones, of some nanoseconds each, beside what a look at the clock takes.
-const SPREAD: usize = 32;
+/// So many different ones, of a nanosecond or less each, beside what a look at the clock takes.
+const SPREAD: usize = 256;
 
-/// How many a length of time has to come to beside the one that came most often: what the rate of the clock
-/// rounds to its neighbour comes much less often.
+/// Of those, the ones that exceed the shortest by at most so many nanoseconds: the longer one is, the more
+/// often the rate of the clock has it rounded to its neighbour.
+const WINDOW: i64 = 128;
+
+/// How many a length of time has to come to beside the one that came most often: neighbours are fewer.
 const SHARE: usize = 4;
 
-/// Nanoseconds, by the clock of the witness's stamps.
-pub(super) fn of_clock() -> Result<i64> {
+/// Nanoseconds, by the clock of the witness's stamps; `None` where that cannot be told.
+pub(super) fn of_clock() -> Result<Option<i64>> {
     let time = |turns| -> Result<i64> {
         let begun = now()?;
         for turn in 0..turns {
@@ -26,53 +29,58 @@ pub(super) fn of_clock() -> Result<i64> {
         }
         Ok(now()? - begun)
     };
-    let times: Result<_> = (0..TIMES).map(|n| time(n % SPREAD)).collect();
-    times.map(of)
+    let times: Result<Vec<i64>> = (0..TIMES).map(|n| time(n % SPREAD)).collect();
+    times.map(|times| of(&times))
 }
 
-/// By how much usual times differ at least; 1 where all are the same. Of the shorter half of them: the longer
-/// ones are, the more of them are rounded to the neighbour.
-fn of(mut times: Vec<i64>) -> i64 {
-    times.sort_unstable();
+/// By how much usual times differ at least. Of a clock whose step is no whole number of nanoseconds, that is one.
+fn of(times: &[i64]) -> Option<i64> {
+    let shortest = *times.iter().min()?;
     let mut counts = BTreeMap::<i64, usize>::new();
-    for time in &times[..times.len().div_ceil(2)] {
+    for time in times.iter().filter(|time| **time - shortest <= WINDOW) {
         *counts.entry(*time).or_default() += 1;
     }
-    let most = counts.values().copied().max().unwrap_or(0);
-    let usual: Vec<i64> = counts
-        .into_iter()
-        .filter(|(_, count)| count * SHARE >= most)
-        .map(|(time, _)| time)
-        .collect();
-    usual.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(1)
+    let most = counts.values().copied().max()?;
+    let usual = counts.into_iter().filter(|(_, count)| count * SHARE >= most);
+    let usual: Vec<i64> = usual.map(|(time, _)| time).collect();
+    usual.windows(2).map(|pair| pair[1] - pair[0]).min()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_clock_that_steps_by_ten_is_known_though_its_rate_is_not_quite_one() {
-        let read = |at: i64| (at / 10) as f64 * 9.9996;
-        let times = |read: &dyn Fn(i64) -> f64| -> Vec<i64> {
-            (0..40_000)
-                .map(|n| (n * 37, n % 64 + 25))
-                .map(|(at, took)| read(at + took) as i64 - read(at) as i64)
-                .collect()
+    /// What is measured of a clock that is read every `look` nanoseconds and steps by `step`, at a rate that is
+    /// not quite one; the longest time is so much longer.
+    fn measured(step: i64, look: i64, spread: i64) -> Option<i64> {
+        let read = |at: i64| ((at / step * step) as f64 * 1.0004) as i64;
+        let time = |n: i64| {
+            let (at, took) = (n * 1_237, look + n % SPREAD as i64 * spread / SPREAD as i64);
+            read(at + took) - read(at)
         };
-        assert_eq!(of(times(&read)), 10);
-        assert_eq!(of(times(&|at| at as f64)), 1);
+        of(&(0..TIMES as i64).map(time).collect::<Vec<_>>())
     }
 
     #[test]
-    fn a_clock_of_which_little_is_known_steps_by_one() {
-        assert_eq!((of(Vec::new()), of(vec![25; 9])), (1, 1));
+    fn a_step_is_known_however_long_looks_take() {
+        for (step, look) in
+            [1, 10, 20, 40].into_iter().flat_map(|step| (17..50).map(move |look| (step, look)))
+        {
+            for spread in [64, 128, 250] {
+                assert_eq!(measured(step, look, spread), Some(step), "{look} ns, {spread} ns");
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_clock_that_hardly_moved_nothing_is_known() {
+        assert_eq!((of(&[]), of(&[25; 9])), (None, None));
     }
 
     #[test]
     fn this_machines_clock_steps_by_less_than_a_microsecond() {
         let step = of_clock().unwrap();
-        println!("{step} ns");
-        assert!((1..1_000).contains(&step), "{step} ns");
+        println!("{step:?} ns");
+        assert!(step.is_some_and(|step| (1..1_000).contains(&step)), "{step:?} ns");
     }
 }

@@ -45,6 +45,22 @@ pub(crate) fn set<T: Copy>(
     check(result).map(drop)
 }
 
+/// The error that the next call would fail with; it is forgotten (SO_ERROR).
+pub(crate) fn take_error(fd: &impl AsRawFd) -> io::Result<c_int> {
+    let (mut error, mut size) = (0, mem::size_of::<c_int>() as libc::socklen_t);
+    // SAFETY: the kernel writes at most `size` bytes to `error`, and their number to `size`.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ERROR,
+            (&raw mut error).cast(),
+            &raw mut size,
+        )
+    };
+    check(result).map(|_| error)
+}
+
 /// Where probes to `peer` leave from: a link-local address by the interface that leads to the peer.
 pub(crate) fn source(options: &PortOptions, peer: SocketAddr) -> SocketAddr {
     let mut source = SocketAddr::new(options.source.unwrap_or_else(|| unspecified(peer.ip())), 0);

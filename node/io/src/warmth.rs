@@ -39,8 +39,8 @@ impl Warmth {
         Ok(Self { sink: sink.into(), address, stamped: false })
     }
 
-    /// The same, whose datagrams are stamped when they are sent, as those are whose way it is: what the
-    /// kernel does for that is warm then too.
+    /// The same, whose datagrams are stamped at the driver when they are sent, as those are whose way it is: what
+    /// the kernel does for that is warm then too.
     pub fn stamped(self, request: StampRequest) -> Self {
         let asked = socket::request_stamps(&self.sink, request, true, false);
         Self { stamped: request != StampRequest::User && asked.is_ok(), ..self }
@@ -53,7 +53,8 @@ impl Warmth {
         self.empty();
     }
 
-    /// Sends what fits into a datagram to it by itself, and receives it to the same memory.
+    /// Sends what fits into a datagram to it by itself, and receives to the same memory: that, or what
+    /// a stranger sent to its port.
     pub fn stir(&self, memory: &mut [u8]) {
         self.empty();
         let _ = self.send(memory).and_then(|_| self.receive(memory, 0));

@@ -96,7 +96,7 @@ impl Outlet {
         course: &Course<'_>,
         memory: &[u8],
         left: &mut [Departure],
-        knock: impl FnMut(),
+        mut knock: impl FnMut(),
     ) {
         let Some((_, due)) = course.due_together() else { return };
         let room = due - monotonic();
@@ -109,7 +109,11 @@ impl Outlet {
             // memory to the next: where none were taken, one packet in ten was late by two microseconds.
             keys.take_within(room, left, &mut |limit, each| port.notices(limit, each));
         }
-        warmth.before(due, manner, course, memory, knock);
+        warmth.before(due, manner, course, memory, || {
+            // An ICMP error about an earlier packet would fail the next send call. It stays in the queue.
+            let _ = socket::take_error(&port.link.fd);
+            knock();
+        });
         for line in memory.chunks(LINE).take(LINES) {
             black_box(line[0]);
         }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use super::Course;
+use super::cost::Cost;
 use crate::clock::monotonic;
 use crate::pacer::Manner;
 use crate::port::StampRequest;
@@ -25,7 +26,7 @@ const EVERY: Nanos = Nanos::from_micros(20);
 /// The last one goes so long before the departure,
 const LAST: Nanos = Nanos::from_micros(12);
 
-/// but none so shortly before, nor when the one before it took a good part of what is left,
+/// but none so shortly before, nor where they take a good part of what is left,
 const QUIET: Nanos = Nanos::from_micros(6);
 const MARGIN: i64 = 2;
 
@@ -37,19 +38,22 @@ const FRESH: Nanos = Nanos::from_micros(15);
 /// What a departure finds in the caches.
 pub(super) struct Warmth {
     sink: Option<warmth::Warmth>,
+    /// Of sending one.
+    each: Cost,
 }
 
 impl Warmth {
     /// For trains by the socket whose address is `local`, with the stamps that it asks for. Where nothing can
     /// be had that it can send to, nothing is warmed.
     pub(super) fn new(local: SocketAddr, stamps: StampRequest) -> Self {
-        Self { sink: warmth::Warmth::at(local).ok().map(|sink| sink.stamped(stamps)) }
+        let sink = warmth::Warmth::at(local).ok().map(|sink| sink.stamped(stamps));
+        Self { sink, each: Cost::default() }
     }
 
     /// Gets ready for the departure at `due`, which is waited for in this manner, as far as there is time.
     /// `knock` does what the engine can do of its own to warm its path.
     pub(super) fn before(
-        &self,
+        &mut self,
         due: Instant<Monotonic>,
         manner: Manner,
         course: &Course<'_>,
@@ -57,18 +61,19 @@ impl Warmth {
         mut knock: impl FnMut(),
     ) {
         let Some(sink) = &self.sink else { return };
-        let mut took = Nanos::ZERO;
         for ahead in steps(due - monotonic()) {
             if due - monotonic() < ahead {
                 continue;
             }
             let Some(begun) = course.wait(manner, due - ahead) else { return };
-            if due - begun < QUIET.max(Nanos(took.0 * MARGIN)) {
+            let needed = Nanos(self.each.or(Nanos::ZERO).0 * MARGIN);
+            if due - begun < QUIET.max(needed) {
+                self.each.forget();
                 return;
             }
             sink.pass(memory);
             knock();
-            took = monotonic() - begun;
+            self.each.learn(monotonic() - begun);
         }
     }
 }
