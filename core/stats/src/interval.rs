@@ -204,13 +204,23 @@ mod tests {
 
     /// The probability that between `low` and `high - 1` of `n` values lie below the quantile.
     fn covered(n: usize, share: f64, low: usize, high: usize) -> f64 {
-        let mut term = (1.0 - share).powi(n as i32);
+        // By logarithms: a share near 1 to the power of n is less than what a number can be.
+        let mut term = n as f64 * (1.0 - share).ln();
         let mut sum = 0.0;
         for k in 0..high {
-            sum += if k >= low { term } else { 0.0 };
-            term *= (n - k) as f64 / (k + 1) as f64 * share / (1.0 - share);
+            sum += if k >= low { term.exp() } else { 0.0 };
+            term += ((n - k) as f64 / (k + 1) as f64 * share / (1.0 - share)).ln();
         }
         sum
+    }
+
+    #[test]
+    fn what_is_covered_is_known_where_powers_are_too_small_for_a_number() {
+        // Summed with whole numbers.
+        let known = [(194, 0.978304, 189, 0.246898025), (199, 0.98, 195, 0.367209448)];
+        for (n, share, below, expected) in known {
+            assert!((covered(n, share, 0, below) - expected).abs() < 1e-6, "{n}, {share}");
+        }
     }
 
     #[test]

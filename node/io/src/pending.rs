@@ -62,15 +62,38 @@ pub(crate) fn receive<T>(mut call: impl FnMut(bool) -> io::Result<T>) -> io::Res
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, SocketAddr};
+    use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+    use dwell_units::Nanos;
 
     use super::*;
     use crate::address::RawAddress;
     use crate::calls;
+    use crate::clock::monotonic;
     use crate::datagram::{EndOptions, UdpEnd};
     use crate::port::{Notice, Port, PortOptions, SendError, StampRequest, Wait};
     use crate::socket;
     use crate::udp::UdpPort;
+
+    #[test]
+    fn an_error_that_is_taken_fails_no_call_and_stays_in_the_queue() {
+        let closed = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap();
+        let mut port = UdpPort::connect(closed, &PortOptions::default()).unwrap();
+        let refused = |port: &mut UdpPort| {
+            calls::send(&port.link.fd, b"nobody is there", 0)?;
+            port.sleep_until(monotonic() + Nanos::from_secs(10));
+            socket::take_error(&port.link.fd)
+        };
+        for _ in 0..3 {
+            assert_eq!(refused(&mut port).unwrap(), libc::ECONNREFUSED);
+            assert_eq!(socket::take_error(&port.link.fd).unwrap(), 0);
+            let mut told = 0;
+            port.notices(8, &mut |notice| {
+                told += u32::from(matches!(notice, Notice::Error { .. }))
+            });
+            assert_eq!(told, 1);
+        }
+    }
 
     /// ICMP errors by type and code that the kernel tells sockets of (RFC 792, 1122 3.2.2.1, 1812
     /// 5.2.7.1, 4443); without "too long", which would stay with this machine's loopback for minutes.
