@@ -1,7 +1,6 @@
 //! What dwell's trains have to reach, and whether they did: medians over turns, in the worst cell of
 //! the grid. Where two contestants are nearly the same, the worst of fifteen cells is chance: what is above a
-//! limit there and not shown to be is not told apart. And where no cell is above a limit by more than half a step of
-//! the clock by which both were stamped, which is what a figure may be off by, that is said.
+//! limit there and not shown to be is not told apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,8 +38,6 @@ pub(super) struct Measured {
     pub(super) patience: Patience,
     /// Runs that had to be.
     pub(super) runs: u64,
-    /// Step of the clock by which all are stamped, nanoseconds; `None` where it is not known.
-    pub(super) step_ns: Option<f64>,
     /// Peers that are not installed.
     pub(super) missing: Vec<&'static str>,
     /// Turns without a figure, and why.
@@ -84,8 +81,6 @@ pub(super) struct Verdict {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Outcome {
     Reached,
-    /// Above it by no more than half a step of the clock in every cell, and in no more of them than by chance.
-    WithinAStep,
     Missed,
     /// Above it in the worst cell, and shown to be above it in none, nor in more of them than by chance.
     CannotTell,
@@ -97,26 +92,6 @@ type Figure = fn(&Gaps) -> f64;
 /// The rates that everybody can send at.
 fn slow() -> impl Iterator<Item = Cell> {
     Cell::all().into_iter().filter(|cell| *cell != Cell::FASTEST)
-}
-
-/// One's figure of a cell beside another's, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-struct Beside {
-    cell: Cell,
-    own: Option<f64>,
-    by: Option<f64>,
-}
-
-impl Beside {
-    /// One over the other.
-    fn ratio(&self) -> Option<f64> {
-        ratio(self.own, self.by)
-    }
-
-    /// Whether one exceeds so many times the other by more than so many nanoseconds.
-    fn is_above(&self, limit: f64, by_more_than: f64) -> bool {
-        self.own.zip(self.by).is_some_and(|(own, by)| own > limit * by.max(1.0) + by_more_than)
-    }
 }
 
 impl Measured {
@@ -148,36 +123,19 @@ impl Measured {
         of: Figure,
         limit: f64,
     ) -> Verdict {
-        let pair = |cell| {
-            let by = other(cell).and_then(|other| self.figure(other, cell, of));
-            Beside { cell, own: self.figure(own, cell, of), by }
-        };
-        let all: Vec<_> = slow()
-            .map(pair)
-            .filter(|pair| pair.own.is_none() || other(pair.cell).is_some())
+        let cells: Vec<_> = slow()
+            .map(|cell| (cell, self.figure(own, cell, of), other(cell)))
+            .filter(|(_, own, other)| own.is_none() || other.is_some())
             .collect();
-        let ratios = all.iter().map(|pair| (pair.cell.name(), pair.ratio()));
-        let found = verdict(Part::Trains, goal, worst(ratios), limit);
-        let shown = |cells: &[Beside]| -> Option<f64> {
-            let least =
-                cells.iter().map(|pair| self.exceeds(own, other(pair.cell)?, pair.cell, of));
-            least.collect::<Option<Vec<f64>>>()?.into_iter().max_by(f64::total_cmp)
-        };
-        let found = Verdict { shown: shown(&all), ..found };
-        let over =
-            all.iter().filter(|pair| pair.ratio().is_some_and(|ratio| ratio > limit)).count();
-        if found.value.is_none() || found.outcome == Outcome::Reached || mostly(over, all.len()) {
-            return found;
-        }
-        let half = self.step_ns.unwrap_or(1.0) / 2.0;
-        let above: Vec<Beside> =
-            all.into_iter().filter(|pair| pair.is_above(limit, half)).collect();
-        let outcome = match shown(&above) {
-            _ if above.is_empty() => Outcome::WithinAStep,
-            Some(least) if least <= limit => Outcome::CannotTell,
-            _ => Outcome::Missed,
-        };
-        Verdict { outcome, ..found }
+        let ratios: Vec<_> = cells
+            .iter()
+            .map(|(cell, own, other)| {
+                (cell.name(), ratio(*own, other.and_then(|other| self.figure(other, *cell, of))))
+            })
+            .collect();
+        let shown = cells.iter().map(|(cell, _, other)| self.exceeds(own, (*other)?, *cell, of));
+        let known: Vec<f64> = ratios.iter().filter_map(|(_, ratio)| *ratio).collect();
+        told_apart(verdict(Part::Trains, goal, worst(ratios), limit), &known, shown.collect())
     }
 
     /// How far off the fastest rate is. Who does not catch up is behind for good by what holds it up: where the
@@ -349,6 +307,20 @@ fn verdict(part: Part, goal: &'static str, found: Option<(f64, String)>, limit: 
     Verdict { goal, part, value, limit, outcome, worst, shown: None }
 }
 
+/// A verdict of cells in which two are nearly the same: above the limit if one cell is shown to be, or if
+/// more of them are than chance puts there.
+fn told_apart(verdict: Verdict, cells: &[f64], shown: Option<Vec<f64>>) -> Verdict {
+    let shown = shown.and_then(|shown| shown.into_iter().max_by(f64::total_cmp));
+    let above = cells.iter().filter(|value| **value > verdict.limit).count();
+    let open = verdict.outcome == Outcome::Missed && verdict.value.is_some();
+    let none_shown = shown.is_some_and(|shown| shown <= verdict.limit);
+    let outcome = match open && none_shown && !mostly(above, cells.len()) {
+        true => Outcome::CannotTell,
+        false => verdict.outcome,
+    };
+    Verdict { outcome, shown, ..verdict }
+}
+
 /// Whether so many of `n` are too many for chance that puts each to either side alike (sign test,
 /// one-sided, 5 %).
 fn mostly(many: usize, n: usize) -> bool {
@@ -428,46 +400,6 @@ mod tests {
         // All of them a little, of which each by itself may be chance.
         measured.streams.insert(JUDGED, all(70.0).collect());
         assert_eq!(verdict_of(&measured, goal).outcome, Outcome::Missed);
-    }
-
-    #[test]
-    fn what_is_above_by_no_more_than_half_a_step_of_the_clock_is_not_and_says_so() {
-        let goal = "median |gap error|: dwell / C spin";
-        let outcome = |many: usize, own, floor, step_ns| {
-            let mut measured = measured(&[(JUDGED, gaps(floor, 1.0)), (FLOOR, gaps(floor, 1.0))]);
-            measured.step_ns = Some(step_ns);
-            for cell in slow().take(many) {
-                let cells = measured.streams.get_mut(JUDGED).unwrap();
-                cells.insert(cell.name(), vec![vec![gaps(own, 1.0)]]);
-            }
-            verdict_of(&measured, goal).outcome
-        };
-        assert_eq!(outcome(3, 12.0, 10.0, 10.0), Outcome::Reached);
-        assert_eq!(outcome(3, 17.0, 10.0, 10.0), Outcome::WithinAStep);
-        assert_eq!(outcome(3, 18.0, 10.0, 10.0), Outcome::Missed);
-        assert_eq!(outcome(3, 17.0, 10.0, 1.0), Outcome::Missed);
-        // Of so many it is not the clock.
-        assert_eq!(outcome(12, 17.0, 10.0, 10.0), Outcome::Missed);
-        // Where there is something to tell, a step changes nothing.
-        assert_eq!(outcome(3, 1_400.0, 1_000.0, 10.0), Outcome::Missed);
-    }
-
-    #[test]
-    fn one_cell_that_is_within_a_step_hides_none_that_is_not() {
-        let mut measured = measured(&[(JUDGED, gaps(500.0, 1.0)), (FLOOR, gaps(500.0, 1.0))]);
-        measured.step_ns = Some(10.0);
-        let mut insert = |name, cell: &str, ns| {
-            measured
-                .streams
-                .get_mut(name)
-                .unwrap()
-                .insert(cell.to_owned(), vec![vec![gaps(ns, 1.0)]]);
-        };
-        insert(JUDGED, "200 B, 50 Mbit/s", 17.0);
-        insert(FLOOR, "200 B, 50 Mbit/s", 10.0);
-        insert(JUDGED, "576 B, 50 Mbit/s", 700.0);
-        let verdict = verdict_of(&measured, "median |gap error|: dwell / C spin");
-        assert_eq!((verdict.value, verdict.outcome), (Some(1.7), Outcome::Missed));
     }
 
     #[test]

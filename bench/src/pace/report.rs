@@ -22,9 +22,7 @@ pub(super) fn print(
         Some(load) => {
             println!("{machine}; load before a round {load:.2}");
             let rounds = measured.load.len();
-            println!("medians over {rounds} rounds; stamps of arrivals at the far end");
-            let step = measured.step_ns.map_or("?".to_owned(), |step| step.to_string());
-            println!("step of their clock: {step} ns\n");
+            println!("medians over {rounds} rounds; stamps of arrivals at the far end\n");
         }
         None => println!("{machine}\n"),
     }
@@ -74,7 +72,6 @@ fn judged(heading: &str, verdicts: &[Verdict]) {
         let value = verdict.value.map_or("not measured".to_owned(), |value| format!("{value:.3}"));
         let word = match verdict.outcome {
             Outcome::Reached => "reached",
-            Outcome::WithinAStep => "reached, to a step",
             Outcome::Missed => "missed",
             Outcome::CannotTell => "cannot tell",
         };

@@ -4,7 +4,6 @@ use dwell_engine::stamps::TxStamp;
 use dwell_units::Nanos;
 
 use super::Departure;
-use super::cost::Cost;
 use crate::clock::monotonic;
 use crate::pacer::sleep_until;
 use crate::port::Notice;
@@ -12,8 +11,17 @@ use crate::port::Notice;
 /// Entries taken from the error queue at a time.
 const NOTICES: usize = 32;
 
-/// Taking a stamp takes so long, until one was taken.
+/// Taking a stamp takes so long, until one was taken, and never less than that.
 const EACH: Nanos = Nanos::from_micros(1);
+const FAST: Nanos = Nanos(300);
+
+/// One that took longer counts for so many times as long as the one before at most: the machine may have
+/// been elsewhere.
+const DEARER: i64 = 4;
+
+/// What is too dear for the time there is is thought to be cheaper by this part every time: it may have
+/// been so only once.
+const FORGETS: i64 = 128;
 
 /// Stamps are taken before a departure as far as this part of the time until then has room for them.
 const SHARE: (i64, i64) = (2, 3);
@@ -27,8 +35,8 @@ pub(super) struct Keys {
     /// A key and its packet, in the order in which keys were taken, which is theirs but that they wrap.
     taken: Vec<(u32, usize)>,
     refused: u64,
-    /// Of taking a stamp.
-    each: Cost,
+    /// How long a stamp takes to take; `None` before one was.
+    each: Option<Nanos>,
 }
 
 impl Keys {
@@ -71,11 +79,11 @@ impl Keys {
         left: &mut [Departure],
         notices: &mut impl FnMut(usize, &mut dyn FnMut(Notice)),
     ) {
-        let each = self.each.or(EACH);
+        let each = self.each.unwrap_or(EACH);
         if let Ok(most @ 1..) = usize::try_from(room.0 * SHARE.0 / SHARE.1 / each.0) {
             self.take(most, left, notices);
         } else if room > Nanos::ZERO {
-            self.each.forget();
+            self.each = Some(Nanos(each.0 - each.0 / FORGETS).max(FAST));
         }
     }
 
@@ -111,9 +119,15 @@ impl Keys {
             }
         });
         if taken > 0 {
-            self.each.learn(Nanos((monotonic() - begun).0 / taken as i64));
+            self.learn(Nanos((monotonic() - begun).0 / taken as i64));
         }
         taken
+    }
+
+    /// Taking a stamp took so long.
+    fn learn(&mut self, took: Nanos) {
+        let most = self.each.map_or(took, |each| Nanos(each.0 * DEARER));
+        self.each = Some(took.min(most).max(FAST));
     }
 
     /// Which packet took `key`.
@@ -131,9 +145,15 @@ mod tests {
     use dwell_units::{Instant, Realtime};
 
     #[test]
-    fn what_is_too_dear_is_tried_again_after_a_while() {
+    fn what_taking_a_stamp_costs_is_learned_and_a_stall_is_forgotten() {
         let mut keys = Keys::default();
-        keys.each.learn(Nanos(1_200));
+        let mut after = |took| {
+            keys.learn(Nanos(took));
+            keys.each.unwrap().0
+        };
+        assert_eq!(after(6_000), 6_000, "a slow machine");
+        assert_eq!([after(800), after(10)], [800, FAST.0]);
+        assert_eq!(after(3_000_000), 4 * FAST.0);
         let mut taken = 0;
         let mut skipped = 0;
         while taken == 0 {
@@ -146,8 +166,7 @@ mod tests {
     #[test]
     fn stamps_are_taken_as_far_as_there_is_time() {
         let asked = |room| {
-            let mut keys = Keys::default();
-            keys.each.learn(Nanos(1_000));
+            let mut keys = Keys { each: Some(Nanos(1_000)), ..Keys::default() };
             let mut most = 0;
             keys.take_within(Nanos(room), &mut [], &mut |limit, _| most = limit);
             most

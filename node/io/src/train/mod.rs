@@ -2,7 +2,6 @@
 //! are built before their train begins; a train is sent by one call, which allocates nothing and
 //! returns when its last packet has been handed over. Stamps are collected afterwards.
 
-mod cost;
 mod course;
 mod gso;
 mod keys;

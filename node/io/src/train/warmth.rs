@@ -7,14 +7,13 @@ use std::net::SocketAddr;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use super::Course;
-use super::cost::Cost;
 use crate::clock::monotonic;
 use crate::pacer::Manner;
 use crate::port::StampRequest;
 use crate::warmth;
 
-/// From so long before a departure on, datagrams are sent to ourselves, by a socket of its own: where it
-/// was the train's, what it stamped waited among the train's stamps, and gaps of 92 and 120 us were off by a third more,
+/// From so long before a departure on, datagrams are sent to ourselves, by a socket that is not the
+/// train's, among whose stamps theirs would wait,
 const EARLY: Nanos = Nanos::from_micros(300);
 
 /// this often: what one of them fetched, whoever shares the caches with this processor soon pushes out. Where
@@ -26,7 +25,7 @@ const EVERY: Nanos = Nanos::from_micros(20);
 /// The last one goes so long before the departure,
 const LAST: Nanos = Nanos::from_micros(12);
 
-/// but none so shortly before, nor where they take a good part of what is left,
+/// but none so shortly before, nor when the one before it took a good part of what is left,
 const QUIET: Nanos = Nanos::from_micros(6);
 const MARGIN: i64 = 2;
 
@@ -38,22 +37,19 @@ const FRESH: Nanos = Nanos::from_micros(15);
 /// What a departure finds in the caches.
 pub(super) struct Warmth {
     sink: Option<warmth::Warmth>,
-    /// Of sending one.
-    each: Cost,
 }
 
 impl Warmth {
     /// For trains by the socket whose address is `local`, with the stamps that it asks for. Where nothing can
     /// be had that it can send to, nothing is warmed.
     pub(super) fn new(local: SocketAddr, stamps: StampRequest) -> Self {
-        let sink = warmth::Warmth::at(local).ok().map(|sink| sink.stamped(stamps));
-        Self { sink, each: Cost::default() }
+        Self { sink: warmth::Warmth::at(local).ok().map(|sink| sink.stamped(stamps)) }
     }
 
     /// Gets ready for the departure at `due`, which is waited for in this manner, as far as there is time.
     /// `knock` does what the engine can do of its own to warm its path.
     pub(super) fn before(
-        &mut self,
+        &self,
         due: Instant<Monotonic>,
         manner: Manner,
         course: &Course<'_>,
@@ -61,19 +57,18 @@ impl Warmth {
         mut knock: impl FnMut(),
     ) {
         let Some(sink) = &self.sink else { return };
+        let mut took = Nanos::ZERO;
         for ahead in steps(due - monotonic()) {
             if due - monotonic() < ahead {
                 continue;
             }
             let Some(begun) = course.wait(manner, due - ahead) else { return };
-            let needed = Nanos(self.each.or(Nanos::ZERO).0 * MARGIN);
-            if due - begun < QUIET.max(needed) {
-                self.each.forget();
+            if due - begun < QUIET.max(Nanos(took.0 * MARGIN)) {
                 return;
             }
             sink.pass(memory);
             knock();
-            self.each.learn(monotonic() - begun);
+            took = monotonic() - begun;
         }
     }
 }
