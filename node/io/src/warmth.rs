@@ -25,6 +25,8 @@ pub struct Warmth {
     sink: OwnedFd,
     address: RawAddress,
     stamped: bool,
+    /// What comes is queued, and has to be read.
+    keeps: bool,
 }
 
 impl Warmth {
@@ -36,21 +38,28 @@ impl Warmth {
         local.set_port(0);
         let sink = UdpSocket::bind(local)?;
         let address = RawAddress::from(sink.local_addr()?);
-        Ok(Self { sink: sink.into(), address, stamped: false })
+        Ok(Self { sink: sink.into(), address, stamped: false, keeps: true })
     }
 
-    /// The same, whose datagrams are stamped at the driver when they are sent, as those are whose way it is: what
-    /// the kernel does for that is warm then too.
-    pub fn stamped(self, request: StampRequest) -> Self {
+    /// The same for a way that is only sent by: what comes is dropped before it is queued, as reading it takes
+    /// longer than sending it did, and pushes out what was warmed. Datagrams are stamped at the driver when they
+    /// are sent, as those are whose way it is: what the kernel does for that is warm then too.
+    pub fn one_way(self, request: StampRequest) -> Self {
         let asked = socket::request_stamps(&self.sink, request, true, false);
-        Self { stamped: request != StampRequest::User && asked.is_ok(), ..self }
+        let keeps = socket::drop_all(&self.sink, true).is_err();
+        Self { stamped: request != StampRequest::User && asked.is_ok(), keeps, ..self }
     }
 
     /// Sends what fits into a datagram to it by itself, and throws it away.
     pub fn pass(&self, memory: &[u8]) {
         // A datagram that failed or got lost has warmed what it passed.
         let _ = self.send(memory);
-        self.empty();
+        if self.keeps {
+            self.empty();
+        } else if self.stamped {
+            // Each has one stamp, which is there when it is sent: to look for another takes time.
+            let _ = self.receive(&mut [], libc::MSG_ERRQUEUE);
+        }
     }
 
     /// Sends what fits into a datagram to it by itself, and receives to the same memory: that, or what
@@ -104,14 +113,24 @@ mod tests {
     #[test]
     fn neither_what_was_passed_waits_nor_its_stamps() {
         for request in [StampRequest::User, StampRequest::Kernel] {
-            let warmth = warmth().stamped(request);
-            warmth.send(&[1; 100]).unwrap();
-            assert!(!is_empty(&warmth));
-            for _ in 0..1_000 {
-                warmth.pass(&[1; LONGEST]);
+            for sink in [warmth(), warmth().one_way(request)] {
+                for _ in 0..1_000 {
+                    sink.pass(&[1; LONGEST]);
+                }
+                assert!(is_empty(&sink), "{request:?}, kept: {}: something waits", sink.keeps);
             }
-            assert!(is_empty(&warmth), "{request:?}: something waits");
         }
+    }
+
+    #[test]
+    fn what_is_only_sent_is_not_even_queued() {
+        let sink = warmth().one_way(StampRequest::User);
+        sink.send(&[1; 100]).unwrap();
+        UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .send_to(&[1; 100], sink.address.to_std().unwrap())
+            .unwrap();
+        assert!(!sink.keeps && is_empty(&sink));
     }
 
     #[test]
@@ -120,8 +139,8 @@ mod tests {
             warmth.send(&[1; 100]).unwrap();
             warmth.receive(&mut [], libc::MSG_ERRQUEUE).is_ok()
         };
-        assert!(stamps(warmth().stamped(StampRequest::Kernel)));
-        assert!(!stamps(warmth().stamped(StampRequest::User)));
+        assert!(stamps(warmth().one_way(StampRequest::Kernel)));
+        assert!(!stamps(warmth().one_way(StampRequest::User)));
         assert!(!stamps(warmth()));
     }
 

@@ -88,6 +88,11 @@ impl<'a> Course<'a> {
         Some((self.next..self.next + together, due + self.behind))
     }
 
+    /// When the packet before those was due; `None` before the first.
+    pub(super) fn before(&self) -> Option<Instant<Monotonic>> {
+        Some(*self.due.get(self.next.checked_sub(1)?)? + self.behind)
+    }
+
     /// Packets that were due at `due` leave at `now`.
     fn left(&mut self, which: &Range<usize>, due: Instant<Monotonic>, now: Instant<Monotonic>) {
         self.next = which.end;
