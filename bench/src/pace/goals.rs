@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::apart::at_least;
+use super::beside::Factor;
 use super::contestant::{CONTESTANTS, FLOOR, JUDGED, SLEEPER, TWIN};
 use super::gaps::Gaps;
 use super::grid::Cell;
@@ -28,7 +28,7 @@ pub(super) const TWO_SENDS: &str = "two sends in C";
 /// Everything that was measured; rounds in order.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Measured {
-    /// By contestant and cell; streams of each turn.
+    /// By contestant and cell; streams of each turn, none of one that failed.
     pub(super) streams: BTreeMap<&'static str, BTreeMap<String, Vec<Vec<Gaps>>>>,
     /// Median gap within pairs in nanoseconds, by sender and size.
     pub(super) pairs_ns: BTreeMap<&'static str, BTreeMap<u32, Vec<f64>>>,
@@ -101,16 +101,18 @@ impl Measured {
         median(&turns.iter().flatten().map(of).collect::<Vec<_>>())
     }
 
-    /// By which factor one's figure of a cell exceeds another's at least. Streams of one turn are of one
-    /// process, so that they are alike: turns count.
-    fn exceeds(&self, own: &str, other: &str, cell: Cell, of: Figure) -> Option<f64> {
-        let turns = |name: &str| -> Option<Vec<f64>> {
-            let turns = self.streams.get(name)?.get(&cell.name())?.iter();
-            turns
-                .map(|turn| Some(median(&turn.iter().map(of).collect::<Vec<_>>())?.max(1.0)))
-                .collect()
-        };
-        at_least(&turns(own)?, &turns(other)?)
+    /// By which factor one's figure of a cell exceeds another's. Streams of one turn are of one process, so that
+    /// they are alike: turns count. Who has fewer of them had one where the other began as many.
+    fn beside(&self, own: &str, other: &str, cell: Cell, of: Figure) -> Option<Factor> {
+        let turns = |name: &str| self.streams.get(name)?.get(&cell.name());
+        let (own, other) = (turns(own)?, turns(other)?);
+        let figure =
+            |turn: &Vec<Gaps>| Some(median(&turn.iter().map(of).collect::<Vec<_>>())?.max(1.0));
+        let every = |count: usize| (count / own.len().min(other.len()).max(1)).max(1);
+        let own = own.iter().step_by(every(own.len()));
+        let both = own.zip(other.iter().step_by(every(other.len())));
+        let both = both.filter_map(|(own, other)| Some((figure(own)?, figure(other)?)));
+        Factor::of(&both.collect::<Vec<_>>())
     }
 
     /// A goal of somebody's figures beside those of another, who may differ from cell to cell, up to 100 Mbit/s.
@@ -126,16 +128,13 @@ impl Measured {
         let cells: Vec<_> = slow()
             .map(|cell| (cell, self.figure(own, cell, of), other(cell)))
             .filter(|(_, own, other)| own.is_none() || other.is_some())
+            .map(|(cell, _, other)| (cell, self.beside(own, other.unwrap_or_default(), cell, of)))
             .collect();
-        let ratios: Vec<_> = cells
-            .iter()
-            .map(|(cell, own, other)| {
-                (cell.name(), ratio(*own, other.and_then(|other| self.figure(other, *cell, of))))
-            })
-            .collect();
-        let shown = cells.iter().map(|(cell, _, other)| self.exceeds(own, (*other)?, *cell, of));
-        let known: Vec<f64> = ratios.iter().filter_map(|(_, ratio)| *ratio).collect();
-        told_apart(verdict(Part::Trains, goal, worst(ratios), limit), &known, shown.collect())
+        let typical = |factor: &Option<Factor>| Some(factor.as_ref()?.typical);
+        let known: Vec<f64> = cells.iter().filter_map(|(_, factor)| typical(factor)).collect();
+        let shown = cells.iter().map(|(_, factor)| factor.as_ref()?.at_least).collect();
+        let factors = cells.iter().map(|(cell, factor)| (cell.name(), typical(factor)));
+        told_apart(verdict(Part::Trains, goal, worst(factors), limit), &known, shown)
     }
 
     /// How far off the fastest rate is. Who does not catch up is behind for good by what holds it up: where the
@@ -384,22 +383,40 @@ mod tests {
 
     #[test]
     fn of_nearly_the_same_the_worst_cell_decides_only_if_it_is_shown_to_be_above() {
-        let turns = |first: f64| -> Vec<Vec<Gaps>> {
-            (0..20).map(|n| vec![gaps(first * 1.1_f64.powi(n * 7 % 20), 1.0)]).collect()
+        let turns = |first: f64, by: i32| -> Vec<Vec<Gaps>> {
+            (0..20).map(|n| vec![gaps(first * 1.1_f64.powi(n * by % 20), 1.0)]).collect()
         };
-        let all = |first| Cell::all().into_iter().map(move |cell| (cell.name(), turns(first)));
+        let all =
+            |first, by| Cell::all().into_iter().map(move |cell| (cell.name(), turns(first, by)));
         let mut measured = Measured::default();
-        measured.streams.insert(FLOOR, all(50.0).collect());
-        measured.streams.insert(JUDGED, all(50.0).collect());
+        measured.streams.insert(FLOOR, all(50.0, 3).collect());
+        measured.streams.insert(JUDGED, all(50.0, 7).collect());
         let cell = "576 B, 10 Mbit/s".to_owned();
         let goal = "median |gap error|: dwell / C spin";
         for (first, outcome) in [(70.0, Outcome::CannotTell), (300.0, Outcome::Missed)] {
-            measured.streams.get_mut(JUDGED).unwrap().insert(cell.clone(), turns(first));
+            measured.streams.get_mut(JUDGED).unwrap().insert(cell.clone(), turns(first, 7));
             assert_eq!(verdict_of(&measured, goal).outcome, outcome, "{first}");
         }
         // All of them a little, of which each by itself may be chance.
-        measured.streams.insert(JUDGED, all(70.0).collect());
+        measured.streams.insert(JUDGED, all(70.0, 7).collect());
         assert_eq!(verdict_of(&measured, goal).outcome, Outcome::Missed);
+    }
+
+    #[test]
+    fn turns_are_compared_with_those_beside_them_and_failed_ones_with_none() {
+        let mut measured = Measured::default();
+        let cell = Cell::all()[0];
+        let mut turn = |name, figures: &[Option<f64>]| {
+            let turns = figures.iter().map(|ns| ns.map(|ns| gaps(ns, 1.0)).into_iter().collect());
+            measured.streams.insert(name, BTreeMap::from([(cell.name(), turns.collect())]));
+        };
+        turn(JUDGED, &[Some(20.0), Some(9.0), None, Some(9.0), Some(400.0), Some(9.0)]);
+        turn(FLOOR, &[Some(10.0), None, Some(1.0), Some(4.5), Some(200.0), Some(4.5)]);
+        // One turn where the others have two.
+        turn("mgen", &[Some(40.0), None, Some(800.0)]);
+        let factor = |other| measured.beside(JUDGED, other, cell, median_error).unwrap().typical;
+        assert!((factor(FLOOR) - 2.0).abs() < 1e-9);
+        assert!((factor("mgen") - 0.5).abs() < 1e-9);
     }
 
     #[test]
