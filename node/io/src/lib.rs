@@ -28,6 +28,7 @@ pub mod warmth;
 mod address;
 mod calls;
 mod ethtool;
+mod held;
 mod message;
 mod neighbour;
 mod pending;

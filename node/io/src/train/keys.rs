@@ -87,7 +87,7 @@ impl Keys {
         }
     }
 
-    /// ICMP errors and the like that were among the entries so far.
+    /// ICMP errors that were among the entries so far.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
@@ -115,7 +115,7 @@ impl Keys {
                         _ => {}
                     }
                 }
-                Notice::Error { .. } => self.refused += 1,
+                Notice::Error { icmp, .. } => self.refused += u64::from(icmp),
             }
         });
         if taken > 0 {

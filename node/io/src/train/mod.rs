@@ -2,6 +2,7 @@
 //! are built before their train begins; a train is sent by one call, which allocates nothing and
 //! returns when its last packet has been handed over. Stamps are collected afterwards.
 
+mod cost;
 mod course;
 mod gso;
 mod keys;
@@ -82,7 +83,7 @@ pub trait TrainSender: Send {
     /// Where stamps come from.
     fn stamping(&self) -> Stamping;
 
-    /// ICMP errors and the like that were heard so far: nobody may listen there.
+    /// ICMP errors that were heard so far: nobody may listen there.
     fn refused(&self) -> u64;
 
     /// The last reason for which a packet could not be sent.

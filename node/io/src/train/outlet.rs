@@ -9,10 +9,12 @@ use std::ops::Range;
 use dwell_units::{Instant, Nanos, Realtime};
 use libc::c_int;
 
+use super::cost::Cost;
 use super::keys::Keys;
 use super::warmth::Warmth;
 use super::{Course, Departure, Stamping, Unavailable};
 use crate::clock::{monotonic, realtime};
+use crate::held;
 use crate::pacer::Manner;
 use crate::port::{Port, PortOptions, SendError, StampRequest};
 use crate::socket;
@@ -23,6 +25,12 @@ const BUFFER: c_int = 32 << 20;
 
 /// Reading a packet takes no longer than this.
 const READING: Nanos = Nanos::from_micros(1);
+
+/// A packet is handed over so long before it is due,
+const AHEAD: Nanos = Nanos::from_micros(12);
+
+/// but not when less than that is left, or what it takes is a good part of it ([`Cost`]).
+const HANDING: Nanos = Nanos(2_500);
 
 /// A cache holds lines of at least so many bytes, and the nearest one at least so many of them.
 const LINE: usize = 64;
@@ -39,6 +47,12 @@ pub(super) struct Outlet {
     astray: bool,
     failure: Option<SendError>,
     warmth: Warmth,
+    /// How many keys a packet takes that is handed over ahead; `None` where that cannot be told.
+    keys_of_held: Option<u32>,
+    /// What handing one over takes.
+    handing: Cost,
+    /// One lies in the socket.
+    holds: bool,
 }
 
 impl Outlet {
@@ -57,8 +71,19 @@ impl Outlet {
         let stamped = options.stamps != StampRequest::User;
         let warmth = Warmth::new(port.local_addr(), options.stamps);
         let request = (options.stamps, options.sched_stamps);
-        let keys = Keys::default();
-        Ok(Self { port, keys, stamped, request, astray: false, failure: None, warmth })
+        let keys_of_held = held::keys_of_one(port.local_addr(), options.stamps);
+        Ok(Self {
+            port,
+            keys: Keys::default(),
+            stamped,
+            request,
+            astray: false,
+            failure: None,
+            warmth,
+            keys_of_held,
+            handing: Cost::new(HANDING),
+            holds: false,
+        })
     }
 
     /// One that carries no packets itself: it asks for no stamps.
@@ -119,9 +144,38 @@ impl Outlet {
         }
     }
 
-    /// Sends the `n`th packet by a call of its own.
+    /// To be called then where one packet is due: hands it over as far as there is time, so that it only has to be
+    /// let go. The other engines hand over nothing ahead.
+    pub(super) fn hold(&mut self, manner: Manner, course: &Course<'_>, payload: &[u8]) {
+        let Some((_, due)) = course.due_together().filter(|_| self.keys_of_held.is_some()) else {
+            return;
+        };
+        if course.before().is_none() {
+            self.handing.begin();
+        }
+        let Some(begun) = course.wait(manner, due - AHEAD) else { return };
+        if self.handing.fits(due - begun) {
+            self.holds = self.port.link.hold(payload);
+            self.handing.learn(monotonic() - begun);
+        }
+    }
+
+    /// Nothing that is held leaves any more.
+    pub(super) fn discard(&mut self) {
+        if self.holds {
+            self.port.link.discard();
+            self.holds = false;
+        }
+    }
+
+    /// Sends the `n`th packet by a call of its own, or lets it go if it is held.
     pub(super) fn send(&mut self, n: usize, payload: &[u8], left: &mut [Departure]) {
-        match self.port.send(payload) {
+        let sent = match self.keys_of_held.filter(|_| self.holds) {
+            Some(keys) => self.port.link.release(payload, keys),
+            None => self.port.send(payload),
+        };
+        self.holds = false;
+        match sent {
             Ok(sent) => {
                 left[n].app = Some(sent.app);
                 left[n].done = Some(realtime());

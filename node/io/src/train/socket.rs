@@ -48,8 +48,11 @@ impl TrainSender for SocketSender {
             return;
         };
         while let Some((which, _)) = course.due_together() {
-            outlet.get_ready(manner, &course, payloads.span(which), left, || {});
-            let Some(which) = course.next(manner) else { return };
+            outlet.get_ready(manner, &course, payloads.span(which.clone()), left, || {});
+            if which.len() == 1 {
+                outlet.hold(manner, &course, payloads.at(which.start));
+            }
+            let Some(which) = course.next(manner) else { return outlet.discard() };
             which.for_each(|n| outlet.send(n, payloads.at(n), left));
         }
     }

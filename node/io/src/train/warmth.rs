@@ -2,12 +2,12 @@
 //! that leaves cold is the device's driver: the first two or three packets of a train were off by one to three
 //! microseconds, so that others lead it ([`super::Numbers`]).
 
-use std::mem;
 use std::net::SocketAddr;
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use super::Course;
+use super::cost::Cost;
 use crate::clock::monotonic;
 use crate::pacer::Manner;
 use crate::port::StampRequest;
@@ -26,9 +26,8 @@ const EVERY: Nanos = Nanos::from_micros(20);
 /// The last one goes so long before the departure,
 const LAST: Nanos = Nanos::from_micros(12);
 
-/// but none so shortly before, nor when one takes a good part of what is left,
+/// but none so shortly before, nor when one takes a good part of what is left ([`Cost`]),
 const QUIET: Nanos = Nanos::from_micros(6);
-const MARGIN: i64 = 2;
 
 /// nor so soon after the departure before, which has warmed the way better than they do: their way ends on
 /// this machine. Of gaps of 46 us, where one more was sent 12 us after a departure, the median error was 102
@@ -51,7 +50,7 @@ impl Warmth {
     /// be had that it can send to, nothing is warmed.
     pub(super) fn new(local: SocketAddr, stamps: StampRequest) -> Self {
         let sink = warmth::Warmth::at(local).ok().map(|sink| sink.one_way(stamps));
-        Self { sink, cost: Cost::default() }
+        Self { sink, cost: Cost::new(QUIET) }
     }
 
     /// Gets ready for the departure at `due`, which is waited for in this manner, as far as there is time.
@@ -66,7 +65,7 @@ impl Warmth {
     ) {
         let Some(sink) = &self.sink else { return };
         if course.before().is_none() {
-            self.cost = Cost::default();
+            self.cost.begin();
         }
         // By when the one before was due, not by what sending it took: that is longer in busy hours, when this
         // matters most.
@@ -82,28 +81,6 @@ impl Warmth {
             sink.pass(memory);
             knock();
             self.cost.learn(monotonic() - begun);
-        }
-    }
-}
-
-/// What one costs in this train. In the next one that is learnt anew: a bad moment does not end all of this.
-#[derive(Default)]
-struct Cost {
-    /// The first of a train finds the way cold (it took 50 to 80 us, and others 5), which tells nothing of the
-    /// others.
-    first_is_past: bool,
-    /// Of the others, as one that took longer may have been held up.
-    least: Option<Nanos>,
-}
-
-impl Cost {
-    fn fits(&self, left: Nanos) -> bool {
-        left >= QUIET.max(Nanos(self.least.map_or(0, |least| least.0 * MARGIN)))
-    }
-
-    fn learn(&mut self, took: Nanos) {
-        if mem::replace(&mut self.first_is_past, true) {
-            self.least = Some(self.least.map_or(took, |least| least.min(took)));
         }
     }
 }
@@ -138,20 +115,6 @@ mod tests {
         assert_eq!([micros(26), micros(16)], [[13], [8]]);
         assert!(micros(15).is_empty());
         assert!(micros(-5).is_empty());
-    }
-
-    #[test]
-    fn none_is_sent_where_there_is_not_twice_the_time_that_one_takes() {
-        let mut cost = Cost::default();
-        let fits = |cost: &Cost, left| cost.fits(Nanos::from_micros(left));
-        assert!(fits(&cost, 6) && !fits(&cost, 5), "nothing is known");
-        cost.learn(Nanos::from_micros(355));
-        assert!(fits(&cost, 6), "the first tells nothing");
-        cost.learn(Nanos::from_micros(40));
-        assert!(fits(&cost, 80) && !fits(&cost, 79));
-        cost.learn(Nanos::from_micros(20));
-        cost.learn(Nanos::from_micros(90));
-        assert!(fits(&cost, 40) && !fits(&cost, 39), "one that took longer was held up");
     }
 
     fn micros(gap: i64) -> Vec<i64> {
