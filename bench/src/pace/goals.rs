@@ -25,11 +25,14 @@ pub(super) const PAIR_SIZES: [u32; 2] = [200, 1_500];
 /// Two sends in C.
 pub(super) const TWO_SENDS: &str = "two sends in C";
 
+/// Streams of each turn of a round; of one that failed, none.
+pub(super) type Turns = Vec<Vec<Gaps>>;
+
 /// Everything that was measured; rounds in order.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Measured {
-    /// By contestant and cell; streams of each turn, none of one that failed.
-    pub(super) streams: BTreeMap<&'static str, BTreeMap<String, Vec<Vec<Gaps>>>>,
+    /// By contestant and cell, then by round.
+    pub(super) streams: BTreeMap<&'static str, BTreeMap<String, Vec<Turns>>>,
     /// Median gap within pairs in nanoseconds, by sender and size.
     pub(super) pairs_ns: BTreeMap<&'static str, BTreeMap<u32, Vec<f64>>>,
     /// Verdicts of runs behind limits and without one, run by run.
@@ -97,21 +100,26 @@ fn slow() -> impl Iterator<Item = Cell> {
 impl Measured {
     /// The median over rounds of a figure of a contestant's streams of a cell.
     pub(super) fn figure(&self, name: &str, cell: Cell, of: Figure) -> Option<f64> {
-        let turns = self.streams.get(name)?.get(&cell.name())?;
-        median(&turns.iter().flatten().map(of).collect::<Vec<_>>())
+        let rounds = self.streams.get(name)?.get(&cell.name())?;
+        median(&rounds.iter().flatten().flatten().map(of).collect::<Vec<_>>())
     }
 
     /// By which factor one's figure of a cell exceeds another's. Streams of one turn are of one process, so that
-    /// they are alike: turns count. Who has fewer of them had one where the other began as many.
+    /// they are alike: turns count. Where one has fewer of them in a round, it is by their medians that the round
+    /// counts, once.
     fn beside(&self, own: &str, other: &str, cell: Cell, of: Figure) -> Option<Factor> {
-        let turns = |name: &str| self.streams.get(name)?.get(&cell.name());
-        let (own, other) = (turns(own)?, turns(other)?);
+        let rounds = |name: &str| self.streams.get(name)?.get(&cell.name());
         let figure =
-            |turn: &Vec<Gaps>| Some(median(&turn.iter().map(of).collect::<Vec<_>>())?.max(1.0));
-        let every = |count: usize| (count / own.len().min(other.len()).max(1)).max(1);
-        let own = own.iter().step_by(every(own.len()));
-        let both = own.zip(other.iter().step_by(every(other.len())));
-        let both = both.filter_map(|(own, other)| Some((figure(own)?, figure(other)?)));
+            |turn: &[Gaps]| Some(median(&turn.iter().map(of).collect::<Vec<_>>())?.max(1.0));
+        let both = rounds(own)?.iter().zip(rounds(other)?).flat_map(|(own, other)| {
+            let is_even = own.len() == other.len();
+            let [own, other] = [own, other].map(|turns| match is_even {
+                true => turns.clone(),
+                false => vec![turns.concat()],
+            });
+            let both = own.into_iter().zip(other);
+            both.filter_map(|(own, other)| Some((figure(&own)?, figure(&other)?)))
+        });
         Factor::of(&both.collect::<Vec<_>>())
     }
 
@@ -174,7 +182,7 @@ impl Measured {
         for cell in cells {
             let rounds = self.streams.get(JUDGED)?.get(&cell.name())?;
             let ratio = |gaps: &Gaps| gaps.first_ns / (2.0 * gaps.others_ns + PUNCTUAL_NS);
-            ratios.extend(rounds.iter().flatten().map(ratio));
+            ratios.extend(rounds.iter().flatten().flatten().map(ratio));
         }
         median(&ratios)
     }
@@ -352,7 +360,7 @@ mod tests {
     fn measured(like: &[(&'static str, Gaps)]) -> Measured {
         let mut measured = Measured::default();
         for (name, gaps) in like {
-            let cells = Cell::all().into_iter().map(|cell| (cell.name(), vec![vec![*gaps]]));
+            let cells = Cell::all().into_iter().map(|cell| (cell.name(), vec![vec![vec![*gaps]]]));
             measured.streams.insert(name, cells.collect());
         }
         measured
@@ -375,7 +383,7 @@ mod tests {
         let goal = "median |gap error|: dwell / C spin";
         assert_eq!(verdict_of(&measured, goal).outcome, Outcome::Reached);
         let cells = measured.streams.get_mut(JUDGED).unwrap();
-        cells.insert("576 B, 10 Mbit/s".to_owned(), vec![vec![gaps(70.0, 1.0)]]);
+        cells.insert("576 B, 10 Mbit/s".to_owned(), vec![vec![vec![gaps(70.0, 1.0)]]]);
         let verdict = verdict_of(&measured, goal);
         assert_eq!((verdict.value, verdict.outcome), (Some(1.4), Outcome::Missed));
         assert_eq!(verdict.worst.as_deref(), Some("576 B, 10 Mbit/s"));
@@ -383,8 +391,8 @@ mod tests {
 
     #[test]
     fn of_nearly_the_same_the_worst_cell_decides_only_if_it_is_shown_to_be_above() {
-        let turns = |first: f64, by: i32| -> Vec<Vec<Gaps>> {
-            (0..20).map(|n| vec![gaps(first * 1.1_f64.powi(n * by % 20), 1.0)]).collect()
+        let turns = |first: f64, by: i32| -> Vec<Turns> {
+            vec![(0..20).map(|n| vec![gaps(first * 1.1_f64.powi(n * by % 20), 1.0)]).collect()]
         };
         let all =
             |first, by| Cell::all().into_iter().map(move |cell| (cell.name(), turns(first, by)));
@@ -406,14 +414,15 @@ mod tests {
     fn turns_are_compared_with_those_beside_them_and_failed_ones_with_none() {
         let mut measured = Measured::default();
         let cell = Cell::all()[0];
-        let mut turn = |name, figures: &[Option<f64>]| {
-            let turns = figures.iter().map(|ns| ns.map(|ns| gaps(ns, 1.0)).into_iter().collect());
-            measured.streams.insert(name, BTreeMap::from([(cell.name(), turns.collect())]));
+        let mut rounds = |name, rounds: &[&[Option<f64>]]| {
+            let turn = |ns: &Option<f64>| ns.map(|ns| gaps(ns, 1.0)).into_iter().collect();
+            let rounds = rounds.iter().map(|turns| turns.iter().map(turn).collect());
+            measured.streams.insert(name, BTreeMap::from([(cell.name(), rounds.collect())]));
         };
-        turn(JUDGED, &[Some(20.0), Some(9.0), None, Some(9.0), Some(400.0), Some(9.0)]);
-        turn(FLOOR, &[Some(10.0), None, Some(1.0), Some(4.5), Some(200.0), Some(4.5)]);
-        // One turn where the others have two.
-        turn("mgen", &[Some(40.0), None, Some(800.0)]);
+        rounds(JUDGED, &[&[Some(20.0), Some(9.0), None], &[Some(9.0), Some(400.0), Some(9.0)]]);
+        rounds(FLOOR, &[&[Some(10.0), None, Some(1.0)], &[Some(4.5), Some(200.0), Some(4.5)]]);
+        // One turn where the others have three; the last round was cut short.
+        rounds("mgen", &[&[Some(18.0)], &[None], &[Some(1.0)]]);
         let factor = |other| measured.beside(JUDGED, other, cell, median_error).unwrap().typical;
         assert!((factor(FLOOR) - 2.0).abs() < 1e-9);
         assert!((factor("mgen") - 0.5).abs() < 1e-9);
@@ -439,7 +448,7 @@ mod tests {
         let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), ("mgen", gaps(10.0, 0.5))]);
         assert_eq!(verdict_of(&measured, "best peer").value, None);
         let cells = measured.streams.get_mut("mgen").unwrap();
-        cells.insert("200 B, 1 Mbit/s".to_owned(), vec![vec![gaps(100.0, 1.0)]]);
+        cells.insert("200 B, 1 Mbit/s".to_owned(), vec![vec![vec![gaps(100.0, 1.0)]]]);
         assert_eq!(verdict_of(&measured, "best peer").value, Some(0.5));
     }
 

@@ -24,7 +24,9 @@ use crate::{Interrupt, Lab, Machine, Patience};
 use arena::{Arena, PAIRS, Turn};
 use contestant::{CONTESTANTS, Contestant};
 use gaps::{Gaps, pair_gap};
-use goals::{Measured, Outcome, PAIR_SIZES, PUNCTUAL_MBITS, Part, TWO_SENDS, controls, judge};
+use goals::{
+    Measured, Outcome, PAIR_SIZES, PUNCTUAL_MBITS, Part, TWO_SENDS, Turns, controls, judge,
+};
 use grid::Cell;
 use limits::Experiment;
 
@@ -182,13 +184,15 @@ fn compare_trains(
             let gaps = |stamps: &Vec<i64>| Gaps::of(stamps, cell.gap_ns()).context(name);
             streams.iter().map(gaps).collect()
         };
-        // Turns stay in order: who failed has one without streams.
+        // Turns stay in order: who failed has one without streams, or a round without turns.
         let gaps = sent.and_then(gaps).unwrap_or_else(|error| {
             measured.failures.insert(format!("{error:#}"));
             Vec::new()
         });
         let cells = measured.streams.entry(name).or_default();
-        cells.entry(cell.name()).or_default().push(gaps);
+        let rounds = cells.entry(cell.name()).or_default();
+        rounds.resize_with(round as usize, Turns::new);
+        rounds[round as usize - 1].push(gaps);
     }
     Ok(())
 }

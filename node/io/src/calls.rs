@@ -33,7 +33,12 @@ pub(crate) fn send(fd: &OwnedFd, message: &[u8], flags: c_int) -> io::Result<usi
 
 /// sendto(2).
 #[inline]
-pub(crate) fn send_to(fd: &OwnedFd, message: &[u8], to: &RawAddress) -> io::Result<usize> {
+pub(crate) fn send_to(
+    fd: &OwnedFd,
+    message: &[u8],
+    flags: c_int,
+    to: &RawAddress,
+) -> io::Result<usize> {
     // SAFETY: the kernel reads `message.len()` bytes of `message` and `to.len` bytes of address,
     // which `to` holds.
     length(unsafe {
@@ -42,7 +47,7 @@ pub(crate) fn send_to(fd: &OwnedFd, message: &[u8], to: &RawAddress) -> io::Resu
             c_long::from(fd.as_raw_fd()),
             message.as_ptr(),
             message.len(),
-            0_usize,
+            c_long::from(flags),
             to.as_ptr(),
             to.len as usize,
         )

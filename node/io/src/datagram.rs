@@ -293,7 +293,7 @@ impl UdpEnd {
             let app = realtime();
             let sent = match to {
                 None => calls::send(&self.fd, message, 0),
-                Some(Peer { source: None, raw, .. }) => calls::send_to(&self.fd, message, raw),
+                Some(Peer { source: None, raw, .. }) => calls::send_to(&self.fd, message, 0, raw),
                 Some(Peer { source: Some(source), raw, address }) => {
                     let mut beside = Beside::new(*address, Some(*source), None);
                     udp::send_beside(&self.fd, message, raw, &mut beside)

@@ -7,11 +7,11 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 
 use dwell_engine::stamps::TxStamp;
+use dwell_units::Nanos;
 
 use crate::calls;
 use crate::clock::realtime;
 use crate::message::{self, Control};
-use crate::pending::is_to_be_sent_again;
 use crate::port::{Notice, SendError, Sent, StampRequest};
 use crate::socket;
 use crate::udp::Link;
@@ -19,27 +19,29 @@ use crate::udp::Link;
 /// No datagram has room for so much and something else, and no call for more.
 static TOO_LONG: [u8; 0xffff] = [0; 0xffff];
 
+/// What is sent to find out how it is done; it comes back within this.
+const TRIED: [u8; 16] = *b"dwell: is it one";
+const PATIENCE: Nanos = Nanos::from_millis(20);
+
 impl Link {
     /// Hands over a message that leaves at the next [`Self::release`]; whether it lies ready. Where it does not, it
     /// is to be sent as others are. One at a time.
     pub(crate) fn hold(&self, message: &[u8]) -> bool {
-        is_held(&self.fd, message)
+        calls::send(&self.fd, message, libc::MSG_DONTWAIT | libc::MSG_MORE).is_ok()
     }
 
-    /// Lets the message go that is held, which is this one, and takes so many keys. An error has taken it too, and
-    /// one that may be of an earlier packet has it sent again.
-    pub(crate) fn release(&mut self, message: &[u8], keys: u32) -> Result<Sent, SendError> {
+    /// Lets the message go that is held, which has taken so many keys. An error is about it, as what this call does
+    /// takes no note of one that is pending, and the kernel has forgotten the message.
+    pub(crate) fn release(&mut self, keys: u32) -> Result<Sent, SendError> {
         let app = realtime();
         let released = calls::send(&self.fd, &[], libc::MSG_DONTWAIT);
         let key = self.take_key();
         for _ in 1..keys {
             self.take_key();
         }
-        match released.map_err(|error| calls::errno(&error)) {
-            Ok(_) => Ok(Sent { app, key }),
-            Err(errno) if is_to_be_sent_again(errno, 0) => self.send(message),
-            Err(errno) => Err(socket::send_error(errno)),
-        }
+        released
+            .map(|_| Sent { app, key })
+            .map_err(|error| socket::send_error(calls::errno(&error)))
     }
 
     /// Throws the message away that is held, by one that cannot follow it: the kernel forgets both
@@ -50,25 +52,26 @@ impl Link {
     }
 }
 
-fn is_held(fd: &OwnedFd, message: &[u8]) -> bool {
-    calls::send(fd, message, libc::MSG_DONTWAIT | libc::MSG_MORE).is_ok()
-}
-
-/// How many keys (SOF_TIMESTAMPING_OPT_ID) a message takes that was held: found by sending two to ourselves from
+/// How many keys (SOF_TIMESTAMPING_OPT_ID) a message takes that is held: found by sending two to ourselves from
 /// the address of `local`, with the stamps of `request`. One on Linux 6.18; a kernel that counts calls takes two.
-/// `None` where that does not tell: then no message whose stamp is wanted can be held.
+/// `None` where messages are not held, or their stamps do not come: then none is to be.
 pub(crate) fn keys_of_one(mut local: SocketAddr, request: StampRequest) -> Option<u32> {
-    if request == StampRequest::User {
-        return Some(1);
-    }
     local.set_port(0);
     let own = UdpSocket::bind(local).ok()?;
     own.connect(own.local_addr().ok()?).ok()?;
     let fd = OwnedFd::from(own);
     socket::request_stamps(&fd, request, true, false).ok()?;
+    socket::receive_timeout(&fd, &mut { Nanos::MAX }, PATIENCE).ok()?;
     let mut keys = Vec::new();
     for _ in 0..2 {
-        if !is_held(&fd, &[0; 16]) || calls::send(&fd, &[], libc::MSG_DONTWAIT).is_err() {
+        calls::send(&fd, &TRIED, libc::MSG_DONTWAIT | libc::MSG_MORE).ok()?;
+        let mut came = [0; 2 * TRIED.len()];
+        if calls::receive(&fd, &mut came, libc::MSG_DONTWAIT).is_ok() {
+            return None;
+        }
+        calls::send(&fd, &[], libc::MSG_DONTWAIT).ok()?;
+        let len = calls::receive(&fd, &mut came, 0).ok()?;
+        if came[..len] != TRIED {
             return None;
         }
         message::notices(&fd, &mut Control::new(), 2, &mut |notice| {
@@ -78,6 +81,7 @@ pub(crate) fn keys_of_one(mut local: SocketAddr, request: StampRequest) -> Optio
         });
     }
     match keys[..] {
+        _ if request == StampRequest::User => Some(1),
         [0, each] if each > 0 => Some(each),
         _ => None,
     }
@@ -88,23 +92,20 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::clock::monotonic;
     use crate::port::{Port as _, PortOptions};
     use crate::udp::UdpPort;
-    use dwell_units::Nanos;
 
-    fn to(far: SocketAddr) -> UdpPort {
-        let options = PortOptions { stamps: StampRequest::Kernel, ..PortOptions::default() };
-        UdpPort::connect(far, &options).unwrap()
-    }
-
-    fn far() -> UdpSocket {
-        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
-        far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        far
-    }
-
-    fn keys(port: &UdpPort) -> u32 {
-        keys_of_one(port.local_addr(), StampRequest::Kernel).expect("loopback stamps what is sent")
+    /// A socket of each family, and a port to it.
+    fn ends() -> impl Iterator<Item = (UdpSocket, UdpPort, u32)> {
+        ["127.0.0.1:0", "[::1]:0"].into_iter().map(|any| {
+            let far = UdpSocket::bind(any).unwrap();
+            far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            let options = PortOptions { stamps: StampRequest::Kernel, ..PortOptions::default() };
+            let port = UdpPort::connect(far.local_addr().unwrap(), &options).unwrap();
+            let keys = keys_of_one(port.local_addr(), StampRequest::Kernel);
+            (far, port, keys.expect("loopback stamps what is sent"))
+        })
     }
 
     /// What came next.
@@ -126,93 +127,99 @@ mod tests {
 
     #[test]
     fn what_is_held_leaves_whole_when_it_is_released_and_its_stamp_is_joined() {
-        let far = far();
-        let mut port = to(far.local_addr().unwrap());
-        let keys = keys(&port);
-        let mut sent = Vec::new();
-        for n in 0..6_u8 {
-            let message = vec![n; 100 + usize::from(n)];
-            let before = realtime();
-            let this = match n % 3 {
-                0 => port.send(&message).unwrap(),
-                _ => {
+        for (far, mut port, keys) in ends() {
+            let mut sent = Vec::new();
+            for n in 0..6_u8 {
+                let message = vec![n; 100 + usize::from(n)];
+                let before = realtime();
+                let this = if n % 3 == 0 {
+                    port.send(&message).unwrap()
+                } else {
                     assert!(port.link.hold(&message));
-                    port.link.release(&message, keys).unwrap()
-                }
-            };
-            assert!(this.app >= before);
-            assert_eq!(next(&far), message);
-            sent.push(this);
-        }
-        let stamps = stamps(&mut port);
-        assert_eq!(stamps.len(), sent.len());
-        for (sent, (key, at)) in sent.iter().zip(stamps) {
-            assert_eq!(sent.key, Some(key));
-            assert!(at >= sent.app);
+                    port.link.release(keys).unwrap()
+                };
+                assert!(this.app >= before);
+                assert_eq!(next(&far), message);
+                sent.push(this);
+            }
+            let stamps = stamps(&mut port);
+            assert_eq!(stamps.len(), sent.len());
+            for (sent, (key, at)) in sent.iter().zip(stamps) {
+                assert_eq!(sent.key, Some(key));
+                assert!(at >= sent.app);
+            }
         }
     }
 
     #[test]
     fn what_is_held_does_not_leave_before_and_never_if_it_is_discarded() {
-        let far = far();
-        let mut port = to(far.local_addr().unwrap());
-        let keys = keys(&port);
-        assert!(port.link.hold(b"discarded"));
-        port.link.discard();
-        assert!(port.link.hold(b"held"));
-        let released = port.link.release(b"held", keys).unwrap();
-        let plain = port.send(b"plain").unwrap();
-        assert_eq!([next(&far), next(&far)], [b"held".to_vec(), b"plain".to_vec()]);
-        let mut told = Vec::new();
-        port.notices(32, &mut |notice| match notice {
-            Notice::TxStamp { key, .. } => told.push(key),
-            // Of what did not fit.
-            Notice::Error { icmp, .. } => assert!(!icmp),
-        });
-        assert_eq!(told, [released.key.unwrap(), plain.key.unwrap()]);
+        for (far, mut port, keys) in ends() {
+            assert!(port.link.hold(b"discarded"));
+            port.link.discard();
+            assert!(port.link.hold(b"held"));
+            let released = port.link.release(keys).unwrap();
+            let plain = port.send(b"plain").unwrap();
+            assert_eq!([next(&far), next(&far)], [b"held".to_vec(), b"plain".to_vec()]);
+            let mut told = Vec::new();
+            port.notices(32, &mut |notice| match notice {
+                Notice::TxStamp { key, .. } => told.push(key),
+                // Of what did not fit.
+                Notice::Error { icmp, .. } => assert!(!icmp),
+            });
+            assert_eq!(told, [released.key.unwrap(), plain.key.unwrap()]);
+        }
     }
 
     #[test]
-    fn an_icmp_error_that_is_pending_keeps_nothing_from_leaving() {
-        let far = far();
-        let address = far.local_addr().unwrap();
-        let mut port = to(address);
-        let keys = keys(&port);
-        drop(far);
-        port.send(b"refused").unwrap();
-        // The refusal is pending: it fails one call, which holds nothing.
-        assert!(!port.link.hold(b"not held"));
-        assert!(port.link.hold(b"held"));
-        let far = UdpSocket::bind(address).unwrap();
-        far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        port.link.release(b"held", keys).unwrap();
-        assert_eq!(next(&far), b"held");
+    fn an_icmp_error_that_is_pending_fails_one_holding_and_nothing_else() {
+        for (far, mut port, keys) in ends() {
+            // Whoever listens to another only refuses us.
+            let other =
+                UdpSocket::bind(SocketAddr::new(far.local_addr().unwrap().ip(), 0)).unwrap();
+            far.connect(other.local_addr().unwrap()).unwrap();
+            port.send(b"refused").unwrap();
+            port.sleep_until(monotonic() + Nanos::from_secs(10));
+            assert!(!port.link.hold(b"not held"));
+            assert!(port.link.hold(b"held"));
+            far.connect(port.local_addr()).unwrap();
+            port.link.release(keys).unwrap();
+            assert_eq!(next(&far), b"held");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_for_the_path_is_not_held_and_goes_with_nothing() {
+        for (far, mut port, keys) in ends() {
+            assert!(!port.link.hold(&TOO_LONG));
+            assert!(port.link.hold(b"held"));
+            port.link.release(keys).unwrap();
+            assert_eq!(next(&far), b"held");
+        }
     }
 
     #[test]
     fn what_lies_ready_is_at_the_driver_sooner() {
         const EACH: usize = 300;
-        let far = far();
-        let mut port = to(far.local_addr().unwrap());
-        let keys = keys(&port);
-        let message = [7; 1_000];
-        let [mut plain, mut ready] = [Vec::new(), Vec::new()];
-        for n in 0..2 * EACH {
-            let sent = if n % 2 == 0 {
-                port.send(&message)
-            } else {
-                assert!(port.link.hold(&message));
-                port.link.release(&message, keys)
-            };
-            let took: Nanos = stamps(&mut port)[0].1 - sent.unwrap().app;
-            if n % 2 == 0 { &mut plain } else { &mut ready }.push(took);
-            next(&far);
+        for (far, mut port, keys) in ends() {
+            let message = [7; 1_000];
+            let [mut plain, mut ready] = [Vec::new(), Vec::new()];
+            for n in 0..2 * EACH {
+                let sent = if n % 2 == 0 {
+                    port.send(&message)
+                } else {
+                    assert!(port.link.hold(&message));
+                    port.link.release(keys)
+                };
+                let took: Nanos = stamps(&mut port)[0].1 - sent.unwrap().app;
+                if n % 2 == 0 { &mut plain } else { &mut ready }.push(took);
+                next(&far);
+            }
+            let [plain, ready] = [plain, ready].map(|mut times| {
+                times.sort_unstable();
+                times[EACH / 2]
+            });
+            println!("to the driver: {plain:?} plain, {ready:?} ready");
+            assert!(ready < plain);
         }
-        let [plain, ready] = [plain, ready].map(|mut times| {
-            times.sort_unstable();
-            times[EACH / 2]
-        });
-        println!("to the driver: {plain:?} plain, {ready:?} ready");
-        assert!(ready < plain);
     }
 }

@@ -151,7 +151,7 @@ mod tests {
             let there = RawAddress::from(SocketAddr::new(ip, 0));
             for which in errors(ip) {
                 each(address, which, &|from, to| {
-                    calls::send_to(&raw, &error(which, from, to), &there).unwrap();
+                    calls::send_to(&raw, &error(which, from, to), 0, &there).unwrap();
                 });
             }
         }

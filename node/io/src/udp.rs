@@ -300,7 +300,7 @@ impl UdpServer {
         tos: Option<u8>,
     ) -> Result<(), SendError> {
         let sent = match (request.to, tos) {
-            (None, None) => calls::send_to(&self.fd, message, &self.asker),
+            (None, None) => calls::send_to(&self.fd, message, 0, &self.asker),
             (source, tos) => {
                 let mut beside = Beside::new(request.from, source, tos);
                 send_beside(&self.fd, message, &self.asker, &mut beside)

@@ -9,8 +9,11 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 
+use dwell_units::Nanos;
+
 use crate::address::RawAddress;
 use crate::calls;
+use crate::clock::monotonic;
 use crate::port::StampRequest;
 use crate::socket;
 
@@ -53,24 +56,39 @@ impl Warmth {
     /// Sends what fits into a datagram to it by itself, and throws it away.
     pub fn pass(&self, memory: &[u8]) {
         // A datagram that failed or got lost has warmed what it passed.
-        let _ = self.send(memory);
-        if self.keeps {
-            self.empty();
-        } else if self.stamped {
-            // Each has one stamp, which is there when it is sent: to look for another takes time.
-            let _ = self.receive(&mut [], libc::MSG_ERRQUEUE);
-        }
+        let _ = self.send(memory, 0);
+        self.throw_away();
+    }
+
+    /// The same by one that lies ready before it leaves ([`crate::held`]); how long handing it over took.
+    pub(crate) fn pass_held(&self, memory: &[u8]) -> Option<Nanos> {
+        let begun = monotonic();
+        self.send(memory, libc::MSG_MORE).ok()?;
+        let took = monotonic() - begun;
+        let _ = calls::send(&self.sink, &[], libc::MSG_DONTWAIT);
+        self.throw_away();
+        Some(took)
     }
 
     /// Sends what fits into a datagram to it by itself, and receives to the same memory: that, or what
     /// a stranger sent to its port.
     pub fn stir(&self, memory: &mut [u8]) {
         self.empty();
-        let _ = self.send(memory).and_then(|_| self.receive(memory, 0));
+        let _ = self.send(memory, 0).and_then(|_| self.receive(memory, 0));
     }
 
-    fn send(&self, memory: &[u8]) -> io::Result<usize> {
-        calls::send_to(&self.sink, &memory[..memory.len().min(LONGEST)], &self.address)
+    fn send(&self, memory: &[u8], flags: c_int) -> io::Result<usize> {
+        calls::send_to(&self.sink, &memory[..memory.len().min(LONGEST)], flags, &self.address)
+    }
+
+    /// What was sent one way, and its stamp.
+    fn throw_away(&self) {
+        if self.keeps {
+            self.empty();
+        } else if self.stamped {
+            // Each has one stamp, which is there when it is sent: to look for another takes time.
+            let _ = self.receive(&mut [], libc::MSG_ERRQUEUE);
+        }
     }
 
     /// Its buffers never fill.
@@ -116,8 +134,12 @@ mod tests {
             for sink in [warmth(), warmth().one_way(request)] {
                 for _ in 0..1_000 {
                     sink.pass(&[1; LONGEST]);
+                    assert!(sink.pass_held(&[1; LONGEST]).is_some());
                 }
                 assert!(is_empty(&sink), "{request:?}, kept: {}: something waits", sink.keeps);
+                sink.send(&[1; 100], 0).unwrap();
+                let waits = sink.keeps || request == StampRequest::Kernel;
+                assert_eq!(!is_empty(&sink), waits, "and if it did, it would be seen");
             }
         }
     }
@@ -125,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_only_sent_is_not_even_queued() {
         let sink = warmth().one_way(StampRequest::User);
-        sink.send(&[1; 100]).unwrap();
+        sink.send(&[1; 100], 0).unwrap();
         UdpSocket::bind("127.0.0.1:0")
             .unwrap()
             .send_to(&[1; 100], sink.address.to_std().unwrap())
@@ -136,7 +158,7 @@ mod tests {
     #[test]
     fn its_datagrams_are_stamped_if_it_is_to() {
         let stamps = |warmth: Warmth| {
-            warmth.send(&[1; 100]).unwrap();
+            warmth.send(&[1; 100], 0).unwrap();
             warmth.receive(&mut [], libc::MSG_ERRQUEUE).is_ok()
         };
         assert!(stamps(warmth().one_way(StampRequest::Kernel)));
@@ -150,7 +172,7 @@ mod tests {
         for _ in 0..1_000 {
             // As if it came only after somebody looked.
             warmth.empty();
-            warmth.send(&[1; LONGEST]).unwrap();
+            warmth.send(&[1; LONGEST], 0).unwrap();
         }
         assert!(warmth.receive(&mut [], 0).is_ok());
         assert!(is_empty(&warmth), "the last one is the only one");

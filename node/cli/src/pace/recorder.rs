@@ -76,6 +76,8 @@ impl Source {
 pub(super) struct Counts {
     pub(super) sent: u64,
     pub(super) failed: u64,
+    /// Of those that were sent, how many lay ready before they were due.
+    pub(super) ahead: u64,
     /// Seen by the sink.
     pub(super) arrived: u64,
     /// Those that arrived after one of a larger number.
@@ -189,6 +191,7 @@ impl<'a> Recorder<'a> {
             Some(_) => self.counts.sent += 1,
             None => self.counts.failed += 1,
         }
+        self.counts.ahead += u64::from(left.ahead);
         let Some(arrival) = arrival else { return };
         self.counts.arrived += 1;
         // Which of two came first, stamps before and after a step do not tell.

@@ -173,6 +173,7 @@ fn parameters(
         ("trains", json!(trains)),
         ("packets_per_train", json!(packets)),
         ("leads_per_train", json!(plan.pattern.leads())),
+        ("ahead_packets", json!(recorder.counts.ahead)),
         ("pause_ns", json!(plan.pattern.pause().0)),
         ("seed", seed),
         ("late_ns", json!(plan.asked(true).deadline_ns())),

@@ -1,7 +1,8 @@
 //! A train under way: which packets are due next, until all are or somebody stops it.
 //!
-//! Whoever is held up goes on at the next instant of the schedule, and does not catch up: packets that leave back
-//! to back for the instants that passed would make the rate look right, and be a burst that nobody asked for.
+//! Whoever is held up goes on at an instant of the schedule, counted in mean gaps, and does not catch up: packets that
+//! leave back to back for the instants that passed would make the rate look right, and be a burst that nobody
+//! asked for. It is the next instant, or the one after that where less than half of the gap would be left.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,7 @@ pub struct Course<'a> {
     next: usize,
     /// How far the train is behind its schedule for good: the instants that passed without a packet, in mean gaps.
     behind: Nanos,
-    /// What gaps are on average: a packet that is late by more has left a hole.
+    /// What gaps between instants are on average: a packet that is late by more has left a hole.
     mean_gap: Nanos,
 }
 
@@ -88,7 +89,7 @@ impl<'a> Course<'a> {
         Some((self.next..self.next + together, due + self.behind))
     }
 
-    /// When the packet before those was due; `None` before the first.
+    /// The instant before that, at which a packet was due or, after a hole, would have been; `None` before the first.
     pub(super) fn before(&self) -> Option<Instant<Monotonic>> {
         Some(*self.due.get(self.next.checked_sub(1)?)? + self.behind)
     }
@@ -96,11 +97,14 @@ impl<'a> Course<'a> {
     /// Packets that were due at `due` leave at `now`.
     fn left(&mut self, which: &Range<usize>, due: Instant<Monotonic>, now: Instant<Monotonic>) {
         self.next = which.end;
-        let gap = self.due.get(which.end).map(|next| *next - self.due[which.start]);
-        let late = now - due;
-        if gap.is_some_and(|gap| late > gap.max(self.mean_gap)) {
-            self.behind += Nanos(late.0 - late.0 % self.mean_gap.0.max(1));
+        let Some(next) = self.due.get(which.end) else { return };
+        let (gap, mean, late) = (*next - self.due[which.start], self.mean_gap.0.max(1), now - due);
+        if late <= gap.max(self.mean_gap) {
+            return;
         }
+        let past = late.0 % mean;
+        let passed = if 2 * past > gap.0 { late.0 - past + mean } else { late.0 - past };
+        self.behind += Nanos(passed);
     }
 
     /// Waits until `due`; returns the time then, unless there was a stop. A sleep never outlasts one.
@@ -113,9 +117,11 @@ impl<'a> Course<'a> {
     }
 }
 
+/// Between instants, at each of which one packet is due or several.
 fn mean_gap(due: &[Instant<Monotonic>]) -> Nanos {
+    let gaps = due.windows(2).filter(|pair| pair[0] != pair[1]).count();
     let time = due.first().zip(due.last()).map_or(Nanos::ZERO, |(first, last)| *last - *first);
-    Nanos(time.0 / (due.len().max(2) as i64 - 1))
+    Nanos(time.0 / gaps.max(1) as i64)
 }
 
 #[cfg(test)]
@@ -152,8 +158,27 @@ mod tests {
         assert_eq!(leave(&due, 1, 0..0), [0, 100, 200, 300, 400, 500]);
         // Less than a gap late: the schedule holds.
         assert_eq!(leave(&due, 1, 150..290), [0, 100, 290, 300, 400, 500]);
-        // Of more, those that have passed are left out.
+        // Of more, those that have passed are left out,
         assert_eq!(leave(&due, 1, 150..730), [0, 100, 730, 800, 900, 1_000]);
+        // and one more where it is nearly there.
+        assert_eq!(leave(&due, 1, 150..799), [0, 100, 799, 900, 1_000, 1_100]);
+    }
+
+    #[test]
+    fn after_a_stall_gaps_that_are_shorter_than_most_stay_as_they_are() {
+        // As of a trace: short gaps, then one that is long.
+        let due: Vec<_> = (0..10).chain([400]).map(|n| at(n * 10)).collect();
+        let left = leave(&due, 1, 5..900);
+        assert!(left[1] == 900, "{left:?}");
+        assert!(left[1..10].windows(2).all(|pair| pair[1] - pair[0] >= 5), "no burst: {left:?}");
+        assert!(left[3..10].windows(2).all(|pair| pair[1] - pair[0] == 10), "{left:?}");
+    }
+
+    #[test]
+    fn after_a_stall_packets_that_are_due_together_are_due_at_an_instant_of_the_schedule() {
+        let due: Vec<_> = (0..4).flat_map(|n| [at(n * 100); 3]).collect();
+        let left = leave(&due, 1, 150..530);
+        assert_eq!(left, [0, 0, 0, 100, 100, 100, 530, 530, 530, 600, 600, 600]);
     }
 
     #[test]

@@ -44,10 +44,13 @@ use crate::port::PortOptions;
 /// What is known of one packet's departure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
-    /// `tx_app`: the clock just before the call that handed it over; `None`: it was not sent.
+    /// `tx_app`: the clock just before the call that handed it over or, where that had happened, let it go; `None`: it
+    /// was not sent.
     pub app: Option<Instant<Realtime>>,
     /// `tx_app_done`: the clock right after it.
     pub done: Option<Instant<Realtime>>,
+    /// It was handed over before it was due, and lay ready.
+    pub ahead: bool,
     /// `tx_sched`, if it came.
     pub sched: Option<Instant<Realtime>>,
     /// `tx_kernel`, if it came.
@@ -70,7 +73,7 @@ pub trait TrainSender: Send {
     /// Builds the packets of the next train, which carry these numbers.
     fn prepare(&mut self, numbers: Numbers);
 
-    /// Hands over every prepared packet when it is due and never earlier, and says in `left` (as many
+    /// Lets every prepared packet leave when it is due and never earlier, and says in `left` (as many
     /// as are due) how that went. Packets due at the same instant leave together where the engine can.
     /// A packet that cannot be sent has no `app`; the rest is sent all the same. After a stop, nothing is
     /// sent any more.

@@ -3,13 +3,13 @@
 
 use std::hint::black_box;
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::ops::Range;
 
 use dwell_units::{Instant, Nanos, Realtime};
 use libc::c_int;
 
-use super::cost::Cost;
 use super::keys::Keys;
 use super::warmth::Warmth;
 use super::{Course, Departure, Stamping, Unavailable};
@@ -29,8 +29,9 @@ const READING: Nanos = Nanos::from_micros(1);
 /// A packet is handed over so long before it is due,
 const AHEAD: Nanos = Nanos::from_micros(12);
 
-/// but not when less than that is left, or what it takes is a good part of it ([`Cost`]).
-const HANDING: Nanos = Nanos(2_500);
+/// and none in gaps as short as this, in which some would have the time for it and others not: as they leave by another
+/// call, gaps between the two would differ.
+const SHORT: Nanos = Nanos::from_micros(8);
 
 /// A cache holds lines of at least so many bytes, and the nearest one at least so many of them.
 const LINE: usize = 64;
@@ -47,10 +48,8 @@ pub(super) struct Outlet {
     astray: bool,
     failure: Option<SendError>,
     warmth: Warmth,
-    /// How many keys a packet takes that is handed over ahead; `None` where that cannot be told.
+    /// How many keys a packet takes that is handed over ahead; `None` where none is.
     keys_of_held: Option<u32>,
-    /// What handing one over takes.
-    handing: Cost,
     /// One lies in the socket.
     holds: bool,
 }
@@ -71,7 +70,6 @@ impl Outlet {
         let stamped = options.stamps != StampRequest::User;
         let warmth = Warmth::new(port.local_addr(), options.stamps);
         let request = (options.stamps, options.sched_stamps);
-        let keys_of_held = held::keys_of_one(port.local_addr(), options.stamps);
         Ok(Self {
             port,
             keys: Keys::default(),
@@ -80,10 +78,17 @@ impl Outlet {
             astray: false,
             failure: None,
             warmth,
-            keys_of_held,
-            handing: Cost::new(HANDING),
+            keys_of_held: None,
             holds: false,
         })
+    }
+
+    /// The same that has packets handed over ahead ([`Self::hold`]), where that works here.
+    pub(super) fn ahead(self) -> Self {
+        match held::keys_of_one(self.port.local_addr(), self.request.0) {
+            Some(keys) => Self { keys_of_held: Some(keys), warmth: self.warmth.held(), ..self },
+            None => self,
+        }
     }
 
     /// One that carries no packets itself: it asks for no stamps.
@@ -124,6 +129,9 @@ impl Outlet {
         mut knock: impl FnMut(),
     ) {
         let Some((_, due)) = course.due_together() else { return };
+        if course.before().is_none() {
+            self.warmth.begin();
+        }
         let room = due - monotonic();
         if room < READING {
             return;
@@ -145,19 +153,19 @@ impl Outlet {
     }
 
     /// To be called then where one packet is due: hands it over as far as there is time, so that it only has to be
-    /// let go. The other engines hand over nothing ahead.
+    /// let go.
     pub(super) fn hold(&mut self, manner: Manner, course: &Course<'_>, payload: &[u8]) {
         let Some((_, due)) = course.due_together().filter(|_| self.keys_of_held.is_some()) else {
             return;
         };
-        if course.before().is_none() {
-            self.handing.begin();
+        let is_short = course.before().is_some_and(|before| due - before <= SHORT);
+        if is_short || course.wait(manner, due - AHEAD).is_none() {
+            return;
         }
-        let Some(begun) = course.wait(manner, due - AHEAD) else { return };
-        if self.handing.fits(due - begun) {
-            self.holds = self.port.link.hold(payload);
-            self.handing.learn(monotonic() - begun);
-        }
+        let Self { port, warmth, .. } = self;
+        // An ICMP error that is pending fails the first call.
+        self.holds = (0..2)
+            .any(|_| warmth.has_time_to_hand_over(due - monotonic()) && port.link.hold(payload));
     }
 
     /// Nothing that is held leaves any more.
@@ -170,13 +178,14 @@ impl Outlet {
 
     /// Sends the `n`th packet by a call of its own, or lets it go if it is held.
     pub(super) fn send(&mut self, n: usize, payload: &[u8], left: &mut [Departure]) {
-        let sent = match self.keys_of_held.filter(|_| self.holds) {
-            Some(keys) => self.port.link.release(payload, keys),
+        let keys = self.keys_of_held.filter(|_| mem::take(&mut self.holds));
+        let sent = match keys {
+            Some(keys) => self.port.link.release(keys),
             None => self.port.send(payload),
         };
-        self.holds = false;
         match sent {
             Ok(sent) => {
+                left[n].ahead = keys.is_some();
                 left[n].app = Some(sent.app);
                 left[n].done = Some(realtime());
                 self.keys.note(n, sent.key.filter(|_| !self.astray));

@@ -29,7 +29,10 @@ impl SocketSender {
         payloads: Payloads,
         manner: Option<Manner>,
     ) -> Result<Self, Unavailable> {
-        Ok(Self { outlet: Outlet::open(target, options)?, payloads, manner })
+        let outlet = Outlet::open(target, options)?;
+        // Who sleeps for each gap does what programs do.
+        let outlet = if manner.is_some() { outlet.ahead() } else { outlet };
+        Ok(Self { outlet, payloads, manner })
     }
 }
 

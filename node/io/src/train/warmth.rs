@@ -39,10 +39,17 @@ const FRESH: Nanos = Nanos::from_micros(15);
 /// it (C: 63).
 const MIDDLE: Nanos = Nanos::from_micros(8);
 
+/// A packet is handed over ahead where no less than this is left.
+const HANDING: Nanos = Nanos(2_500);
+
 /// What a departure finds in the caches.
 pub(super) struct Warmth {
     sink: Option<warmth::Warmth>,
     cost: Cost,
+    /// Packets are handed over ahead,
+    held: bool,
+    /// which costs this, as the datagrams before a train's first packet tell, to which it happens too.
+    handing: Cost,
 }
 
 impl Warmth {
@@ -50,7 +57,24 @@ impl Warmth {
     /// be had that it can send to, nothing is warmed.
     pub(super) fn new(local: SocketAddr, stamps: StampRequest) -> Self {
         let sink = warmth::Warmth::at(local).ok().map(|sink| sink.one_way(stamps));
-        Self { sink, cost: Cost::new(QUIET) }
+        Self { sink, cost: Cost::new(QUIET), held: false, handing: Cost::new(HANDING) }
+    }
+
+    /// The same for packets that are handed over ahead.
+    pub(super) fn held(self) -> Self {
+        Self { held: true, ..self }
+    }
+
+    /// Another train begins.
+    pub(super) fn begin(&mut self) {
+        self.cost.begin();
+        self.handing.begin();
+    }
+
+    /// Whether so much is left that a packet can be handed over ahead. Never before it is known what that costs: a
+    /// train's own packets are not to pay for finding out.
+    pub(super) fn has_time_to_hand_over(&self, left: Nanos) -> bool {
+        self.handing.is_known() && self.handing.fits(left)
     }
 
     /// Gets ready for the departure at `due`, which is waited for in this manner, as far as there is time.
@@ -64,9 +88,6 @@ impl Warmth {
         mut knock: impl FnMut(),
     ) {
         let Some(sink) = &self.sink else { return };
-        if course.before().is_none() {
-            self.cost.begin();
-        }
         // By when the one before was due, not by what sending it took: that is longer in busy hours, when this
         // matters most.
         let gap = due - course.before().unwrap_or_else(monotonic);
@@ -78,7 +99,12 @@ impl Warmth {
             if !self.cost.fits(due - begun) {
                 return;
             }
-            sink.pass(memory);
+            // Of those within a train, gaps were no better: it takes longer.
+            if self.held && course.before().is_none() {
+                sink.pass_held(memory).into_iter().for_each(|took| self.handing.learn(took));
+            } else {
+                sink.pass(memory);
+            }
             knock();
             self.cost.learn(monotonic() - begun);
         }
