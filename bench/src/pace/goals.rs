@@ -112,12 +112,10 @@ impl Measured {
         let figure =
             |turn: &[Gaps]| Some(median(&turn.iter().map(of).collect::<Vec<_>>())?.max(1.0));
         let both = rounds(own)?.iter().zip(rounds(other)?).flat_map(|(own, other)| {
-            let is_even = own.len() == other.len();
-            let [own, other] = [own, other].map(|turns| match is_even {
-                true => turns.clone(),
-                false => vec![turns.concat()],
-            });
-            let both = own.into_iter().zip(other);
+            let as_many = own.len() == other.len();
+            let compared =
+                |turns: &Turns| if as_many { turns.clone() } else { vec![turns.concat()] };
+            let both = compared(own).into_iter().zip(compared(other));
             both.filter_map(|(own, other)| Some((figure(&own)?, figure(&other)?)))
         });
         Factor::of(&both.collect::<Vec<_>>())

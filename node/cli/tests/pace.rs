@@ -58,7 +58,7 @@ fn trains_leave_on_time_by_the_kernels_stamps_and_nobody_has_to_listen() {
         assert_eq!(found["stamps"]["tx"], "kernel-sw");
         assert_eq!(values["trains"], value!(6.0));
         assert_eq!(values["packets"], value!(300));
-        // Where machines are busy, some packets are not: their time has come before.
+        // Of those for which a busy machine leaves no time, none does.
         let ahead = found["parameters"]["ahead_packets"].as_u64().unwrap();
         assert_eq!(ahead > 150, engine != "sleep", "{engine}: {ahead} of 300 lay ready");
         assert_eq!(metrics["gap_ns"]["count"], value!(6 * 49));

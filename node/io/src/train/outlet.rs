@@ -48,9 +48,7 @@ pub(super) struct Outlet {
     astray: bool,
     failure: Option<SendError>,
     warmth: Warmth,
-    /// How many keys a packet takes that is handed over ahead; `None` where none is.
-    keys_of_held: Option<u32>,
-    /// One lies in the socket.
+    /// A packet that was handed over ahead lies in the socket.
     holds: bool,
 }
 
@@ -78,16 +76,15 @@ impl Outlet {
             astray: false,
             failure: None,
             warmth,
-            keys_of_held: None,
             holds: false,
         })
     }
 
     /// The same that has packets handed over ahead ([`Self::hold`]), where that works here.
     pub(super) fn ahead(self) -> Self {
-        match held::keys_of_one(self.port.local_addr(), self.request.0) {
-            Some(keys) => Self { keys_of_held: Some(keys), warmth: self.warmth.held(), ..self },
-            None => self,
+        match held::works(self.port.local_addr(), self.request.0) {
+            true => Self { warmth: self.warmth.held(), ..self },
+            false => self,
         }
     }
 
@@ -155,9 +152,7 @@ impl Outlet {
     /// To be called then where one packet is due: hands it over as far as there is time, so that it only has to be
     /// let go.
     pub(super) fn hold(&mut self, manner: Manner, course: &Course<'_>, payload: &[u8]) {
-        let Some((_, due)) = course.due_together().filter(|_| self.keys_of_held.is_some()) else {
-            return;
-        };
+        let Some((_, due)) = course.due_together() else { return };
         let is_short = course.before().is_some_and(|before| due - before <= SHORT);
         if is_short || course.wait(manner, due - AHEAD).is_none() {
             return;
@@ -170,22 +165,18 @@ impl Outlet {
 
     /// Nothing that is held leaves any more.
     pub(super) fn discard(&mut self) {
-        if self.holds {
+        if mem::take(&mut self.holds) {
             self.port.link.discard();
-            self.holds = false;
         }
     }
 
     /// Sends the `n`th packet by a call of its own, or lets it go if it is held.
     pub(super) fn send(&mut self, n: usize, payload: &[u8], left: &mut [Departure]) {
-        let keys = self.keys_of_held.filter(|_| mem::take(&mut self.holds));
-        let sent = match keys {
-            Some(keys) => self.port.link.release(keys),
-            None => self.port.send(payload),
-        };
+        let ahead = mem::take(&mut self.holds);
+        let sent = if ahead { self.port.link.release() } else { self.port.send(payload) };
         match sent {
             Ok(sent) => {
-                left[n].ahead = keys.is_some();
+                left[n].ahead = ahead;
                 left[n].app = Some(sent.app);
                 left[n].done = Some(realtime());
                 self.keys.note(n, sent.key.filter(|_| !self.astray));

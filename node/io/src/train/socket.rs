@@ -76,3 +76,61 @@ impl TrainSender for SocketSender {
         self.outlet.failure()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    use dwell_wire::traffic::Mark;
+
+    use super::*;
+    use crate::clock::monotonic;
+    use crate::pacer::sleep_until;
+    use crate::port::StampRequest;
+
+    const LEN: usize = 100;
+    const PACKETS: usize = 100;
+    const TRAINS: usize = 40;
+
+    #[test]
+    fn a_stop_leaves_nothing_in_the_socket_that_would_go_with_the_next_train() {
+        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+        far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let options = PortOptions { stamps: StampRequest::Kernel, ..PortOptions::default() };
+        let payloads = Payloads::new(1, LEN, vec![0; LEN]);
+        let target = far.local_addr().unwrap();
+        let mut sender = SocketSender::new(target, &options, payloads, Some(Manner::Spin)).unwrap();
+        let mut ahead = 0;
+        for n in 0..TRAINS {
+            sender.prepare(Numbers::new((n * PACKETS) as u64, PACKETS));
+            let mut left = vec![Departure::default(); PACKETS];
+            // A packet lies ready for most of such a gap, and so when most of the stops come.
+            let start = monotonic() + Nanos::from_millis(2);
+            let due: Vec<_> =
+                (0..PACKETS as i64).map(|n| start + Nanos::from_micros(13 * n)).collect();
+            let stop = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    sleep_until(start + Nanos::from_micros(17 * n as i64));
+                    stop.store(true, Ordering::Relaxed);
+                });
+                sender.send(Course::new(&due, &stop), &mut left);
+            });
+            sender.collect(&mut left, Nanos::from_secs(2));
+            for (place, left) in left.iter().enumerate().filter(|(_, left)| left.app.is_some()) {
+                let mut came = [0; 4 * LEN];
+                let len = far.recv(&mut came).unwrap();
+                let seq = Mark::parse(&came[..len]).unwrap().seq;
+                assert_eq!((len, seq), (LEN, (n * PACKETS + place) as u64));
+                assert!(left.kernel >= left.app, "a stamp of its own: {left:?}");
+                ahead += usize::from(left.ahead);
+            }
+        }
+        far.set_nonblocking(true).unwrap();
+        assert!(far.recv(&mut [0; LEN]).is_err(), "what was thrown away came");
+        assert!(ahead > 0, "nothing lay ready");
+    }
+}
