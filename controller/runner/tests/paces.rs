@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use dwell_engine::stamps::{Rung, Sample, State, TxStamps};
 use dwell_fleet::{Fleet, FleetError, FromNode};
-use dwell_plan::{Job, PaceEngine, Source, Topology, expand};
+use dwell_plan::{Job, PaceEngine, Topology};
 use dwell_protocol::{Event, JobId, Request};
 use dwell_record::segment::{Header, SegmentWriter};
 use dwell_record::{Column, Kind, Scalar, Stamps};
 use dwell_runner::{End, Runner, TrialEnd};
-use dwell_store::{NewRun, NewTrial, Role, RunKind, RunRow, Store, TrialState};
+use dwell_store::{Role, RunRow, Store, TrialState};
 use dwell_units::{Instant, Nanos, Pairing};
-use made_up::{Listener, Ticking, summary};
+use made_up::{Begun, Listener, Ticking, begin, summary};
 
 /// Each failure would end it.
 const PLAN: &str = "version = 1\nname = \"paces\"\ntopology = { lab = \"line:2\" }\n\
@@ -170,29 +170,7 @@ fn run(mute: bool) -> Ran {
 }
 
 fn run_on(mut fleet: MadeUp, plan: &str) -> Ran {
-    let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::open(dir.path()).unwrap();
-    let expansion = expand(&Source::parse(plan).unwrap(), 1).unwrap();
-    let trials = expansion.trials().iter().map(|trial| NewTrial {
-        number: trial.number,
-        cell: trial.cell,
-        repetition: trial.repetition,
-        parameters: expansion.parameters(trial.cell),
-    });
-    let new = NewRun {
-        kind: RunKind::Run,
-        name: "paces".into(),
-        title: None,
-        plan: Some(plan.into()),
-        lab_files: None,
-        settings: vec![],
-        seed: 1,
-        axes: serde_json::json!([]),
-        dwell: "0".into(),
-        trials: trials.collect(),
-    };
-    let name = store.begin_run(&new).unwrap();
-    let run = store.run(&name).unwrap();
+    let Begun { dir, mut store, expansion, run } = begin(plan);
     let stop = AtomicBool::new(false);
     let mut talk = Listener { ends: Vec::new(), stop_after: usize::MAX, stop: &stop };
     let runner = Runner {
@@ -206,7 +184,7 @@ fn run_on(mut fleet: MadeUp, plan: &str) -> Ran {
     };
     let end = runner.run().unwrap();
     let ends = talk.ends;
-    let run = store.run(&name).unwrap();
+    let run = store.run(&run.run).unwrap();
     Ran { _dir: dir, store, run, asked: fleet.asked, end, ends }
 }
 

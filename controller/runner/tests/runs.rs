@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use dwell_engine::stamps::{Rung, RxStamps, Sample, State, TxStamps};
 use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
-use dwell_plan::{Expansion, Job, Source, Topology, expand};
+use dwell_plan::{Expansion, Job, Topology};
 use dwell_protocol::{Event, JobId, Request};
 use dwell_record::segment::{Header, SegmentWriter};
 use dwell_runner::{End, Runner, RunnerError, TrialEnd};
-use dwell_store::{NewRun, NewTrial, RunKind, RunRow, RunState, Store, TrialState};
+use dwell_store::{RunRow, RunState, Store, TrialState};
 use dwell_units::{BitRate, Instant, Nanos, Pairing};
-use made_up::{Listener, Ticking, summary};
+use made_up::{Begun, Listener, Ticking, begin, summary};
 
 const PLAN: &str = "version = 1\nname = \"made-up\"\ntopology = { lab = \"line:2\" }\n\
     [ping]\nfrom = \"n1\"\nto = \"n2\"\ncount = 10\n[matrix]\nsize = [\"64B\", \"128B\", \"256B\"]\n\
@@ -205,29 +205,7 @@ impl World {
     }
 
     fn of(plan: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let mut store = Store::open(dir.path()).unwrap();
-        let expansion = expand(&Source::parse(plan).unwrap(), 1).unwrap();
-        let trials = expansion.trials().iter().map(|trial| NewTrial {
-            number: trial.number,
-            cell: trial.cell,
-            repetition: trial.repetition,
-            parameters: expansion.parameters(trial.cell),
-        });
-        let new = NewRun {
-            kind: RunKind::Run,
-            name: "made-up".into(),
-            title: None,
-            plan: Some(plan.into()),
-            lab_files: None,
-            settings: vec![],
-            seed: 1,
-            axes: serde_json::json!([]),
-            dwell: "0".into(),
-            trials: trials.collect(),
-        };
-        let name = store.begin_run(&new).unwrap();
-        let run = store.run(&name).unwrap();
+        let Begun { dir, store, expansion, run } = begin(plan);
         Self { _dir: dir, store, expansion, run }
     }
 

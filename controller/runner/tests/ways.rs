@@ -10,14 +10,14 @@ use std::time::Duration;
 use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
 use dwell_fleet::{Fleet, FleetError, FromNode, LinkMade};
 use dwell_host::HostSample;
-use dwell_plan::{Job, Source, Topology, expand};
+use dwell_plan::{Job, Topology};
 use dwell_protocol::{Event, JobId, Request};
 use dwell_record::segment::{FlowEntry, Header, SegmentWriter};
 use dwell_record::{Batch, Column, Kind, Scalar};
 use dwell_runner::{Runner, TrialEnd};
-use dwell_store::{HostRow, NewRun, NewTrial, Role, RunKind, RunRow, Store};
+use dwell_store::{HostRow, Role, RunRow, Store};
 use dwell_units::Instant;
-use made_up::{Listener, Ticking, summary};
+use made_up::{Begun, Listener, Ticking, begin, summary};
 
 const PLAN: &str = "version = 1\nname = \"ways\"\ntopology = { lab = \"line:3\" }\n\
     [flow]\nfrom = \"n1\"\nto = \"n3\"\nsize = \"500B\"\nrate = \"1kpps\"\ncount = 200\n\
@@ -183,29 +183,7 @@ fn segment(job: &Job, relays: bool) -> Vec<u8> {
 }
 
 fn run(trouble: Trouble) -> (tempfile::TempDir, Store, RunRow, MadeUp, Vec<TrialEnd>) {
-    let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::open(dir.path()).unwrap();
-    let expansion = expand(&Source::parse(PLAN).unwrap(), 1).unwrap();
-    let trials = expansion.trials().iter().map(|trial| NewTrial {
-        number: trial.number,
-        cell: trial.cell,
-        repetition: trial.repetition,
-        parameters: expansion.parameters(trial.cell),
-    });
-    let new = NewRun {
-        kind: RunKind::Run,
-        name: "ways".into(),
-        title: None,
-        plan: Some(PLAN.into()),
-        lab_files: None,
-        settings: vec![],
-        seed: 1,
-        axes: serde_json::json!([]),
-        dwell: "0".into(),
-        trials: trials.collect(),
-    };
-    let name = store.begin_run(&new).unwrap();
-    let run = store.run(&name).unwrap();
+    let Begun { dir, mut store, expansion, run } = begin(PLAN);
     let mut fleet = MadeUp {
         told: VecDeque::new(),
         jobs: BTreeMap::new(),

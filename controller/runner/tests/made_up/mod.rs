@@ -5,10 +5,47 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use dwell_plan::{Expansion, Source, expand};
 use dwell_protocol::Progress;
 use dwell_record::{Environment, Kind, Packets, Stamps, Summary, Trust};
 use dwell_runner::{Clock, Talk, TrialEnd};
+use dwell_store::{NewRun, NewTrial, RunKind, RunRow, Store};
 use dwell_units::{Instant, Monotonic};
+
+/// A run of a plan that has begun, in a store of its own.
+pub(crate) struct Begun {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) store: Store,
+    pub(crate) expansion: Expansion,
+    pub(crate) run: RunRow,
+}
+
+pub(crate) fn begin(plan: &str) -> Begun {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path()).unwrap();
+    let expansion = expand(&Source::parse(plan).unwrap(), 1).unwrap();
+    let trials = expansion.trials().iter().map(|trial| NewTrial {
+        number: trial.number,
+        cell: trial.cell,
+        repetition: trial.repetition,
+        parameters: expansion.parameters(trial.cell),
+    });
+    let new = NewRun {
+        kind: RunKind::Run,
+        name: "made-up".into(),
+        title: None,
+        plan: Some(plan.into()),
+        lab_files: None,
+        settings: vec![],
+        seed: 1,
+        axes: serde_json::json!([]),
+        dwell: "0".into(),
+        trials: trials.collect(),
+    };
+    let name = store.begin_run(&new).unwrap();
+    let run = store.run(&name).unwrap();
+    Begun { dir, store, expansion, run }
+}
 
 /// What a node tells of a job.
 pub(crate) fn summary(received: u64) -> Summary {
