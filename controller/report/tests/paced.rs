@@ -60,11 +60,11 @@ fn who_goes_past_a_limit_or_loses_stamps_is_never_told_to_keep_a_rate() {
     let spin = |trial: &&mut TrialData| trial.parameters["engine"] == "spin";
     for trial in run.trials.iter_mut().filter(spin) {
         let summary = trial.summary.as_mut().unwrap();
-        summary.parameters.insert("limit_bypassed".into(), true.into());
+        summary.parameters.insert("limit_unseen".into(), true.into());
     }
     assert_eq!(of(&run, "spin"), [None; 4]);
     let reason = verdicts(&run).into_iter().find(|it| it.engine == "spin").unwrap().reason;
-    assert!(reason.unwrap().contains("go past what limits the rate"));
+    assert!(reason.unwrap().contains("a limit of the rate on the way out is not seen"));
     assert!(!verdict_words(&run)[0].contains("best is spin"), "{:#?}", verdict_words(&run));
     // Of a train that lacks a stamp, rate and gaps may be anything.
     let mut run = paces(&[]);
@@ -74,6 +74,24 @@ fn who_goes_past_a_limit_or_loses_stamps_is_never_told_to_keep_a_rate() {
         }
     }
     assert_eq!(of(&run, "spin"), [None; 4]);
+}
+
+#[test]
+fn a_trial_that_failed_is_as_many_trains_of_which_nothing_is_known() {
+    let fail = |up_to: u32| {
+        let mut run = paces(&["trials.repetitions=4"]);
+        let spin = |trial: &&mut TrialData| trial.parameters["engine"] == "spin";
+        for trial in run.trials.iter_mut().filter(spin) {
+            if trial.repetition <= up_to {
+                trial.state = TrialState::Failed;
+            }
+        }
+        of(&run, "spin")
+    };
+    let all = fail(0);
+    assert!(all.iter().all(Option::is_some), "{all:?}");
+    assert_eq!(fail(1), all, "the median of the others is one of all");
+    assert_eq!(fail(2), [None; 4], "half of them might be anything");
 }
 
 #[test]

@@ -80,9 +80,9 @@ pub enum Miss {
 pub enum Doubt {
     /// The stamps are the program's own, which do not see what the kernel did.
     UserStamps,
-    /// Packets go past what limits the rate on the way out: how they leave says nothing of what the link
-    /// gets.
-    Bypassing,
+    /// Packets go past what limits the rate on the way out, or are stamped before it: how they leave says nothing
+    /// of what the link gets.
+    LimitUnseen,
     /// There are too few trains.
     FewTrains {
         /// How many there are.
@@ -92,7 +92,7 @@ pub enum Doubt {
     },
     /// So many trains do not bracket a median with the confidence asked for.
     Unbracketed,
-    /// Of too many trains stamps did not come, or they are too short for a 95th percentile.
+    /// Too many trains failed, or their stamps did not come, or they are too short for a 95th percentile.
     Incomplete {
         /// Of so many.
         trains: usize,
@@ -250,11 +250,14 @@ impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UserStamps => f.write_str("only the program's own clock was read at departures"),
-            Self::Bypassing => f.write_str("packets go past what limits the rate on the way out"),
+            Self::LimitUnseen => f.write_str("a limit of the rate on the way out is not seen"),
             Self::FewTrains { trains, least } => write!(f, "{trains} trains, of at least {least}"),
             Self::Unbracketed => f.write_str("too few trains for this confidence"),
             Self::Incomplete { trains, of } => {
-                write!(f, "{trains} of {of} trains lack stamps, or gaps enough for a p95")
+                write!(
+                    f,
+                    "{trains} of {of} trains failed, or lack stamps, or gaps enough for a p95"
+                )
             }
             Self::Rate(rate) => {
                 write!(f, "the rate may be {} of the one asked for", Between(*rate))
@@ -394,7 +397,7 @@ mod tests {
         assert_eq!(judge(&with(5, train(1.0, 0.05))), Accuracy::Accurate);
         assert_eq!(
             judge(&with(6, train(1.0, 0.05))).to_string(),
-            "cannot tell: 6 of 20 trains lack stamps, or gaps enough for a p95"
+            "cannot tell: 6 of 20 trains failed, or lack stamps, or gaps enough for a p95"
         );
         assert_eq!(level(judge(&with(5, train(1.0, 0.5)))), 0);
         assert_eq!(level(judge(&with(6, train(1.0, 0.5)))), 1);

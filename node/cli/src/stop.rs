@@ -12,6 +12,11 @@ use signal_hook::flag;
 pub fn on_signal(stop: &Arc<AtomicBool>) -> io::Result<()> {
     // The order matters: at the first signal the flag is still clear when this one looks.
     flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(stop))?;
+    on_signal_only(stop)
+}
+
+/// The same for whoever has to put something back first: no further SIGINT ends the process.
+pub(crate) fn on_signal_only(stop: &Arc<AtomicBool>) -> io::Result<()> {
     flag::register(SIGINT, Arc::clone(stop))?;
     flag::register(SIGTERM, Arc::clone(stop))?;
     Ok(())

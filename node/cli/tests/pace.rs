@@ -396,9 +396,9 @@ fn a_limit_that_an_engine_goes_past_is_named_and_one_that_it_meets_is_kept() {
     };
     let (bypassing, meeting) = (found(&["--bypass"]), found(&[]));
     let said = |found: &Value| found["trust"]["warnings"].to_string();
-    assert_eq!(bypassing["parameters"]["limit_bypassed"], true);
+    assert_eq!(bypassing["parameters"]["limit_unseen"], true);
     assert!(said(&bypassing).contains("tbf on the way out limits what leaves"), "{bypassing:#}");
-    assert_eq!(meeting["parameters"]["limit_bypassed"], false);
+    assert_eq!(meeting["parameters"]["limit_unseen"], false);
     assert!(said(&meeting).contains("the rate was missed: 50 Mbit/s asked"), "{meeting:#}");
     let rate = meeting["values"]["rate_bps"].as_f64().unwrap();
     assert!(rate < 10.5e6, "{rate}");

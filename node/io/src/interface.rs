@@ -7,6 +7,7 @@ use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayl
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric};
+use netlink_packet_route::tc::{TcAttribute, TcMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 
@@ -84,6 +85,9 @@ pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
 /// Offloads that merge received UDP datagrams into one buffer before anybody has stamped them, or may.
 /// `rx-gro` alone is not among them: it merges datagrams only for sockets that ask for it (UDP_GRO).
 const MERGES_RECEIVED: [&str; 4] = ["rx-lro", "rx-gro-hw", "rx-gro-list", "rx-udp-gro-forwarding"];
+
+/// Queueing disciplines that limit a rate, or may.
+const LIMITERS: [&str; 6] = ["tbf", "htb", "hfsc", "cake", "netem", "taprio"];
 
 /// Switches [`UDP_SEGMENTATION`] of the interface `name` on or off; returns what it was. Needs
 /// CAP_NET_ADMIN.
@@ -246,6 +250,29 @@ impl Interface {
     /// as it is handed to that, before any limit that the link has. `false` where that cannot be found out.
     pub fn ends_in_a_program(&self) -> bool {
         self.driver.as_deref() == Some("tun")
+    }
+
+    /// A queueing discipline of it that limits the rate of what leaves, or may: its root, or one below that, as
+    /// where a card has several queues.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn limiter(&self) -> io::Result<Option<String>> {
+        let messages =
+            ask(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()), NLM_F_DUMP)?;
+        let own = messages.into_iter().filter_map(|message| match message {
+            RouteNetlinkMessage::NewQueueDiscipline(of)
+                if u32::try_from(of.header.index) == Ok(self.index) =>
+            {
+                Some(of.attributes)
+            }
+            _ => None,
+        });
+        let mut kinds = own.flatten().filter_map(|attribute| match attribute {
+            TcAttribute::Kind(kind) => Some(kind),
+            _ => None,
+        });
+        Ok(kinds.find(|kind| LIMITERS.contains(&kind.as_str())))
     }
 
     /// Whether its driver says that the card stamps packets both ways.

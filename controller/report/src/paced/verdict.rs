@@ -1,6 +1,7 @@
 //! The largest rate that each sender keeps accurately.
 
 use std::collections::BTreeMap;
+use std::iter;
 
 use dwell_engine::stamps::Rung;
 use dwell_record::Train;
@@ -154,16 +155,22 @@ fn verdict(sender: &Sender, trials: &[&Paced], tolerance: &Tolerance) -> RateVer
 }
 
 /// Whether a sender keeps one rate, by the trains of all its trials together. Stamps are believed as
-/// far as the worst of them.
+/// far as the worst of them, and a trial that failed has trains of which nothing is known.
 fn accuracy(trials: &[&Paced], tolerance: &Tolerance) -> Accuracy {
     let summaries = || trials.iter().filter_map(|paced| paced.summary);
-    let trains: Vec<TrainAccuracy> =
+    let mut trains: Vec<TrainAccuracy> =
         summaries().flat_map(|summary| &summary.trains).map(of_train).collect();
+    let of_a_trial = summaries().map(|summary| summary.trains.len()).max().unwrap_or(0);
+    let failed = trials.iter().filter(|paced| paced.trial.state == TrialState::Failed).count();
     let few = Accuracy::CannotTell {
         why: Doubt::FewTrains { trains: trains.len(), least: tolerance.trains },
     };
-    if summaries().any(|summary| summary.parameters.get("limit_bypassed") == Some(&true.into())) {
-        return Accuracy::CannotTell { why: Doubt::Bypassing };
+    // They are not among those that it takes at least.
+    if trains.len() >= tolerance.trains {
+        trains.extend(iter::repeat_n(UNKNOWN, failed * of_a_trial));
+    }
+    if summaries().any(|summary| summary.parameters.get("limit_unseen") == Some(&true.into())) {
+        return Accuracy::CannotTell { why: Doubt::LimitUnseen };
     }
     let Some(rung) = summaries().map(|summary| summary.stamps.tx.unwrap_or(Rung::User)).min()
     else {
@@ -182,10 +189,12 @@ fn accuracy(trials: &[&Paced], tolerance: &Tolerance) -> Accuracy {
 }
 
 /// What is not known of a train may be anything.
+const ANYTHING: RealInterval = RealInterval { low: 0.0, high: f64::INFINITY };
+const UNKNOWN: TrainAccuracy = TrainAccuracy { rate_bps: ANYTHING, gap_error_p95: ANYTHING };
+
 fn of_train(train: &Train) -> TrainAccuracy {
-    let span = |value: Option<f64>| match value {
-        Some(value) => RealInterval { low: value, high: value },
-        None => RealInterval { low: 0.0, high: f64::INFINITY },
+    let span = |value: Option<f64>| {
+        value.map_or(ANYTHING, |value| RealInterval { low: value, high: value })
     };
     TrainAccuracy {
         rate_bps: span(train.rate_bps),

@@ -87,6 +87,8 @@ struct Outcome {
     why: Option<String>,
     placement: Placement,
     nics: Option<Vec<NicDropped>>,
+    /// A queueing discipline that limits the rate on the way out, if one is known.
+    limiter: Option<String>,
     refused: u64,
     /// Why the last packet that could not be sent was not.
     unsent: Option<io::Error>,
@@ -157,6 +159,8 @@ pub(crate) fn perform(
         why,
         placement,
         nics: nics.of(plan.interface.as_ref()),
+        // A kernel without queueing disciplines cannot tell of them.
+        limiter: plan.interface.as_ref().and_then(|way| way.limiter().ok().flatten()),
         refused: sender.refused(),
         unsent: sender.failure(),
         same_clock,
@@ -285,7 +289,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let job = args.job()?;
     // Judged before any file is made.
     Plan::new(&job)?;
-    crate::stop::on_signal(&stop)?;
+    if job.switch_offloads {
+        // Whatever comes, the interface is left as it was.
+        crate::stop::on_signal_only(&stop)?;
+    } else {
+        crate::stop::on_signal(&stop)?;
+    }
+    crate::stop::on_hangup(&stop)?;
     let samples = args.samples.as_deref().map(SampleFile::create).transpose()?;
     let shown: RefCell<Option<(Stage, Progress)>> = RefCell::default();
     let mut ready = |text: &str| {

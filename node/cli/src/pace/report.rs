@@ -21,9 +21,6 @@ use crate::ping::unit;
 /// A rate that is missed by more than this is told.
 const MISSED: f64 = 0.05;
 
-/// Names of queueing disciplines that limit a rate, or may.
-const LIMITERS: [&str; 5] = ["tbf", "htb", "hfsc", "cake", "netem"];
-
 /// What is about to be sent, in a line.
 pub(super) fn opening(job: &PaceJob, plan: &Plan, engine: PaceEngine, source: Source) -> String {
     let (trains, packets) = plan.pattern.shape();
@@ -124,14 +121,27 @@ pub(super) fn summary(
     }
 }
 
-/// What limits the rate on the way out, where packets go past it.
-fn bypassed<'a>(job: &PaceJob, plan: &'a Plan, outcome: &Outcome) -> Option<&'a str> {
-    let passes = match outcome.engine {
-        PaceEngine::PacketRing => job.bypass,
-        engine => engine == PaceEngine::Xsk,
-    };
-    let qdisc = plan.interface.as_ref()?.qdisc.as_deref()?;
-    (passes && LIMITERS.contains(&qdisc)).then_some(qdisc)
+/// Why departures would not show a limit on the way out.
+enum Unseen<'a> {
+    /// Packets go past the queueing discipline that limits them.
+    Bypassed(&'a str),
+    /// They are stamped as this interface hands them to a program.
+    Behind(&'a str),
+}
+
+impl<'a> Unseen<'a> {
+    fn of(job: &PaceJob, plan: &'a Plan, source: Source, outcome: &'a Outcome) -> Option<Self> {
+        let passes = match outcome.engine {
+            PaceEngine::PacketRing => job.bypass,
+            engine => engine == PaceEngine::Xsk,
+        };
+        if passes && let Some(limiter) = &outcome.limiter {
+            return Some(Self::Bypassed(limiter));
+        }
+        let interface = plan.interface.as_ref()?;
+        let here = matches!(source, Source::Kernel(_)) && interface.ends_in_a_program();
+        here.then_some(Self::Behind(&interface.name))
+    }
 }
 
 fn parameters(
@@ -163,7 +173,7 @@ fn parameters(
         ("engine", json!(job.engine.name())),
         ("engine_used", json!(outcome.engine.name())),
         ("bypass", json!(job.bypass)),
-        ("limit_bypassed", json!(bypassed(job, plan, outcome).is_some())),
+        ("limit_unseen", json!(Unseen::of(job, plan, recorder.source, outcome).is_some())),
         ("counted", json!(counted)),
         ("size_bytes", json!(size.ip().0)),
         ("payload_bytes", json!(size.payload().0)),
@@ -193,7 +203,7 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
         warnings
             .push("stopped before the first packet that counts: nothing was measured".to_owned());
     }
-    if let Some(why) = &outcome.unsent {
+    if let Some(why) = outcome.unsent.as_ref().filter(|_| counts.failed > 0) {
         warnings.push(format!("{} packets could not be sent: {why}", counts.failed));
     }
     if outcome.refused > 0 {
@@ -217,20 +227,16 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
         ),
         Source::Kernel(_) => {}
     }
-    if let Some(limiter) = bypassed(job, plan, outcome) {
-        warnings.push(format!(
+    match Unseen::of(job, plan, recorder.source, outcome) {
+        Some(Unseen::Bypassed(limiter)) => warnings.push(format!(
             "{limiter} on the way out limits what leaves, and this engine goes past it: the limit is \
              not seen"
-        ));
-    }
-    if let (Source::Kernel(_), Some(interface)) = (recorder.source, &plan.interface)
-        && interface.ends_in_a_program()
-    {
-        warnings.push(format!(
-            "{} hands its packets to a program (tun or tap): departures are stamped before that, and a \
-             limit of the link behind it is not seen",
-            interface.name
-        ));
+        )),
+        Some(Unseen::Behind(name)) => warnings.push(format!(
+            "{name} hands its packets to a program (tun or tap): departures are stamped before that, and a \
+             limit of the link behind it is not seen"
+        )),
+        None => {}
     }
     let trains = &recorder.trains;
     match recorder.pairs.as_ref().map(dwell_stats::departures::Pairs::figures) {

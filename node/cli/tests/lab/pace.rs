@@ -122,5 +122,7 @@ fn over_a_tap_a_result_says_that_the_links_limit_is_not_seen() {
         let found = pace(&lab, &["--engine", "sleep-spin", "--size", "576B"]);
         let said = found["trust"]["warnings"].to_string();
         assert_eq!(said.contains("tun or tap"), is_told, "{topology:?}: {said}");
+        // No verdict is made of that.
+        assert_eq!(found["parameters"]["limit_unseen"], json!(is_told), "{topology:?}");
     }
 }

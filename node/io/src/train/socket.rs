@@ -57,6 +57,7 @@ impl TrainSender for SocketSender {
             }
             let Some(which) = course.next(manner) else { return outlet.discard() };
             which.for_each(|n| outlet.send(n, payloads.at(n), left));
+            course.handed_over();
         }
     }
 
