@@ -82,7 +82,7 @@ pub enum TargetError {
     #[error("unknown scheme '{0}'; known are stamp, icmp, udp, tcp, roundtrip, text+udp, text+tcp")]
     Scheme(String),
     /// No scheme where one is required.
-    #[error("'{0}' names no protocol; write it like stamp://{0}")]
+    #[error("'{0}' names no protocol; write it like stamp://{0} or udp://{0}")]
     NoScheme(String),
     /// No host.
     #[error(

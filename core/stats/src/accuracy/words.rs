@@ -22,17 +22,39 @@ pub struct Attained<'a> {
 
 /// The verdict in lines: the best engine, then every engine in the order of the table.
 pub fn in_words(table: &[Attained]) -> Vec<String> {
-    let best = match best_engines(table)[..] {
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for engine in best_engines(table) {
+        let said = sentence(table, engine);
+        match groups.iter_mut().find(|(of, _)| *of == said) {
+            Some((_, engines)) => engines.push(engine),
+            None => groups.push((said, vec![engine])),
+        }
+    }
+    let best = match &groups[..] {
         [] => "no engine is known to keep any of the rates tried".to_owned(),
-        [one] => format!("best is {one}: {}", sentence(table, one)),
-        [ref all @ .., last] => {
-            format!("best are {} and {last}, alike: {}", all.join(", "), sentence(table, last))
+        [(said, engines)] => match engines[..] {
+            [one] => format!("best is {one}: {said}"),
+            _ => format!("best are {}, alike: {said}", listed(engines)),
+        },
+        // As much in all, but not of the same packets.
+        _ => {
+            let each = groups.iter().map(|(said, engines)| format!("{} ({said})", listed(engines)));
+            format!("best are, each in its way, {}", listed(&each.collect::<Vec<_>>()))
         }
     };
     let mut told = BTreeSet::new();
     let engines = table.iter().map(|row| row.engine).filter(|engine| told.insert(*engine));
     let each = engines.map(|engine| format!("{engine}: {}", sentence(table, engine)));
     std::iter::once(best).chain(each).collect()
+}
+
+/// Like "a, b and c".
+fn listed<T: AsRef<str>>(names: &[T]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match &names[..] {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 /// What one engine measures, without and with the most cross traffic, like "measures 100 Mbit/s
@@ -261,6 +283,15 @@ mod tests {
         table.extend(rows("sleep", 0, &[(200, mbit(1)), (1_500, mbit(100))]));
         assert_eq!(best_engines(&table), ["spin", "uring"]);
         assert!(in_words(&table)[0].starts_with("best are spin and uring, alike: measures 100"));
+        let mut table = rows("spin", 0, &[(200, mbit(10)), (1_500, UNKNOWN)]);
+        table.extend(rows("uring", 0, &[(200, mbit(10)), (1_500, UNKNOWN)]));
+        table.extend(rows("xsk", 0, &[(200, UNKNOWN), (1_500, mbit(10))]));
+        assert_eq!(
+            in_words(&table)[0],
+            "best are, each in its way, spin and uring (measures 10 Mbit/s networks with packets of 200 B; \
+             cannot tell with 1500 B) and xsk (measures 10 Mbit/s networks with packets of 1500 B; cannot \
+             tell with 200 B)"
+        );
         let none = rows("sleep", 0, &[(200, NONE), (1_500, UNKNOWN)]);
         assert!(best_engines(&none).is_empty());
         assert_eq!(in_words(&none)[0], "no engine is known to keep any of the rates tried");

@@ -25,7 +25,7 @@ impl Variability {
         (
             "j_nominal_ns",
             "The mean of |gap - nominal gap|: how far gaps are from what was asked for, a wrong rate \
-             included.",
+             included; where the gaps asked for vary, from their mean.",
         ),
         (
             "j_mean_ns",

@@ -426,12 +426,26 @@ mod tests {
         let better = (Sendmmsg, [409.0, 400.0, 400.0, 400.0]);
         assert_eq!(of(&[better, (SleepSpin, [501.0; 4]), (Spin, [495.0; 4])]), Some(Spin));
         assert_eq!(of(&[(Spin, [900.0; 4]), (Gso, [90.0; 4]), (Sendmmsg, [400.0; 4])]), Some(Gso));
-        // Everybody is beaten by somebody.
-        let (a, b, c) = ([100.0, 900.0, 500.0], [500.0, 100.0, 900.0], [900.0, 500.0, 90.0]);
-        let round =
-            [(Spin, a), (Sendmmsg, b), (Gso, c)].map(|(e, turns)| (e, turns.map(both).to_vec()));
-        assert!(chosen(&round, &PREFERENCE).is_some());
         assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn where_every_engine_is_beaten_by_another_the_best_single_turn_decides() {
+        use PaceEngine::{Gso, Sendmmsg, Spin};
+        let of = |engine, middles: [f64; 8], tails: [f64; 8]| {
+            let turns = middles.into_iter().zip(tails);
+            (engine, turns.map(|(middle, tail)| Some(Figure { middle, tail })).collect::<Vec<_>>())
+        };
+        let [few, many] = [900.0, 9_000.0];
+        let spin = of(Spin, [2_000.0; 8], [few, many, few, many, few, many, few, many]);
+        let mut middles = [4_000.0; 8];
+        middles[0] = 1_000.0;
+        let mmsg = of(Sendmmsg, middles, [few, few, few, few, 800.0, few, few, few]);
+        let mut middles = [500.0; 8];
+        (middles[0], middles[1]) = (1_000.0, 4_000.0);
+        let gso = of(Gso, middles, [many; 8]);
+        assert!(beats(&spin, &mmsg) && beats(&mmsg, &gso) && beats(&gso, &spin));
+        assert_eq!(chosen(&[spin, mmsg, gso], &PREFERENCE), Some(Sendmmsg));
     }
 
     #[test]
