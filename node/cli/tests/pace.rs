@@ -383,6 +383,18 @@ fn a_rate_that_no_engine_reaches_is_missed_and_the_most_that_was_reached_is_told
 }
 
 #[test]
+fn pairs_that_could_not_follow_one_another_as_planned_are_told() {
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let said = |gap| {
+        let pairs = ["--pattern", "pair", "--pairs", "30", "--gap", gap, "--engine", "spin"];
+        pace(&url, &pairs)["trust"]["warnings"].to_string()
+    };
+    assert!(said("20us").contains("apart on average, not 20us"), "{}", said("20us"));
+    // So long takes none, even of a machine that was elsewhere for some of them.
+    assert!(!said("40ms").contains("apart on average"));
+}
+
+#[test]
 fn a_limit_that_an_engine_goes_past_is_named_and_one_that_it_meets_is_kept() {
     if !as_root() {
         return;

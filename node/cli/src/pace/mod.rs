@@ -167,7 +167,26 @@ pub(crate) fn perform(
         far_rung,
     };
     let summary = report::summary(job, &plan, &recorder, &outcome);
-    Ok(Paced { summary, failure: recorder.failure.take().map(Failure::from) })
+    let failure = recorder.failure.take().map(Failure::from);
+    Ok(Paced { summary, failure: failure.or_else(|| nothing_known(job, &recorder)) })
+}
+
+/// What was sent, and not one stamp came.
+fn nothing_known(job: &PaceJob, recorder: &Recorder<'_>) -> Option<Failure> {
+    let counts = recorder.counts;
+    let is_known = !matches!(recorder.source, Source::Kernel(_)) || counts.stamped > 0;
+    if is_known || counts.sent == 0 {
+        return None;
+    }
+    let why = format!(
+        "no packet is known to have left, for no stamp came of any: nobody on the way answers for the \
+         host of {}, or the driver does not stamp (--stamps user does without)",
+        job.target
+    );
+    Some(match job.stamps {
+        Stamps::Kernel => Failure::unsupported(why),
+        _ => Failure::from(anyhow::Error::msg(why)),
+    })
 }
 
 /// Sends all trains on a thread of their own, and records them on this one.

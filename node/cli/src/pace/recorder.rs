@@ -10,7 +10,7 @@ use dwell_engine::stamps::{Remote, Rung, Sample, State, TxStamps};
 use dwell_io::train::{Departure, Stamping};
 use dwell_record::segment::{Header, SegmentWriter};
 use dwell_stats::departures::{Pairs, Sent, Trains};
-use dwell_units::{Instant, Pairing, Realtime};
+use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
 use super::drive::{Train, first_id};
 use super::far_end::{Arrival, Arrivals};
@@ -76,6 +76,8 @@ impl Source {
 pub(super) struct Counts {
     pub(super) sent: u64,
     pub(super) failed: u64,
+    /// Of whose departure there is a stamp.
+    pub(super) stamped: u64,
     /// Of those that were sent, how many lay ready before they were due.
     pub(super) ahead: u64,
     /// Seen by the sink.
@@ -100,6 +102,8 @@ pub(super) struct Recorder<'a> {
     /// The sink tells, on this clock or another.
     far: Option<bool>,
     newest: Option<Arrival>,
+    /// Trains that began, first and last: which, and when.
+    begun: Option<[(usize, Instant<Monotonic>); 2]>,
     segment: Option<(SegmentWriter<Box<dyn Write>>, PathBuf)>,
     host: Option<HostSampler>,
     pub(super) failure: Option<anyhow::Error>,
@@ -137,6 +141,7 @@ impl<'a> Recorder<'a> {
             end: start,
             far,
             newest: None,
+            begun: None,
             segment,
             host,
             failure: None,
@@ -158,9 +163,12 @@ impl<'a> Recorder<'a> {
             source.of(departure, arrival(place).map(|arrival| arrival.at))
         });
         let Some(on_schedule) = on_schedule else { return };
+        let began = (number, train.start);
+        self.begun = Some([self.begun.map_or(began, |[first, _]| first), began]);
         let sent = on_schedule.sent();
         let ids = first..first + train.left.len() as u64;
         let sent = Sent { stepped: sent.stepped || source.stepped_during(ids, arrivals), ..sent };
+        self.counts.stamped += sent.left.iter().flatten().count() as u64;
         for (place, (departure, due)) in train.left.iter().zip(sent.due).enumerate() {
             let (id, arrival) = (first + place as u64, arrival(place));
             self.count(departure, arrival);
@@ -186,6 +194,15 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// From one train or pair to the next on average, planned and as they began; `None` of fewer than two.
+    pub(super) fn apart(&self) -> Option<[Nanos; 2]> {
+        let [(first, from), (last, to)] = self.begun?;
+        let times = i64::try_from(last.checked_sub(first)?).ok().filter(|times| *times > 0)?;
+        let departures = &self.plan.departures;
+        let due = |train: usize| departures.at()[departures.trains()[train].start];
+        Some([due(last) - due(first), to - from].map(|time| Nanos(time.0 / times)))
+    }
+
     fn count(&mut self, left: &Departure, arrival: Option<Arrival>) {
         match left.app {
             Some(_) => self.counts.sent += 1,
@@ -208,7 +225,7 @@ impl<'a> Recorder<'a> {
         (train, bridge): (&Train, Option<&Pairing>),
         id: u64,
         state: State,
-        intended: Instant<dwell_units::Monotonic>,
+        intended: Instant<Monotonic>,
         left: &Departure,
         arrival: Option<Instant<Realtime>>,
     ) {

@@ -18,7 +18,7 @@ use super::recorder::{Recorder, Source};
 use crate::environment::environment;
 use crate::ping::unit;
 
-/// A rate that is missed by more than this is told.
+/// A rate that is missed by more than this is told, and so are pairs that are farther apart.
 const MISSED: f64 = 0.05;
 
 /// What is about to be sent, in a line.
@@ -207,8 +207,9 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
         warnings.push(format!("{} packets could not be sent: {why}", counts.failed));
     }
     if outcome.refused > 0 {
+        let matter = if counts.stamped > 0 { "; for departures that is no matter" } else { "" };
         warnings.push(format!(
-            "{} times somebody said that nobody listens at {}; for departures that is no matter",
+            "{} times somebody said that nobody listens at {}, or that it cannot be reached{matter}",
             outcome.refused, job.target
         ));
     }
@@ -253,6 +254,13 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
             let told = told.into_iter().filter(|(count, _)| *count > 0);
             warnings.extend(told.map(|(count, what)| format!("{count} pairs {what}")));
             warnings.extend(stepped(pairs.discarded, "pairs"));
+            if let Some([planned, began]) = recorder.apart()
+                && began.0 as f64 > planned.0 as f64 * (1.0 + MISSED)
+            {
+                warnings.push(format!(
+                    "pairs left {began} apart on average, not {planned}: what is done between two takes so long"
+                ));
+            }
         }
         None => {
             if trains.merged() > 0 {
@@ -264,8 +272,8 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
             }
             if trains.holed() > 0 {
                 warnings.push(format!(
-                    "{} trains have a hole longer than a gap: the machine was elsewhere, and nothing was \
-                     made up for it",
+                    "{} trains have a hole longer than a gap, and nothing was made up for it: the machine \
+                     was elsewhere, or the way takes no more",
                     trains.holed()
                 ));
             }
@@ -341,6 +349,9 @@ pub(super) fn print(summary: &Summary) -> io::Result<()> {
         writeln!(out, "{called:26}{count:>9}{min:>12}{p50:>12}{p95:>12}{p99:>12}{max:>12} {unit}")?;
     }
     writeln!(out)?;
+    let bytes = |name: &str| parameter(name).map_or("-".to_owned(), Value::to_string);
+    let [ip, payload, frame] = ["size_bytes", "payload_bytes", "frame_bytes"].map(bytes);
+    writeln!(out, "{:26}IP packet {ip} B, UDP payload {payload} B, frame {frame} B", "size")?;
     let asked = parameter("rate_bps").and_then(Value::as_f64);
     if let (Some(asked), reached) = (asked, value("rate_bps")) {
         let reached = reached.map_or("not known".to_owned(), rate);

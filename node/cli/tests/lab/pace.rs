@@ -2,13 +2,15 @@
 //! Ethernet's usual ones.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
+use dwell_io::{interface, netns};
 use dwell_record::segment::{self, Record};
 use dwell_wire::traffic::Mark;
 use serde_json::{Value, json};
 
 use crate::capture::{Capture, Captured};
-use crate::fixture::{DWELL, Running, TestLab, as_root, has, said, skip};
+use crate::fixture::{DWELL, Running, TestLab, as_root, has, said, skip, until};
 
 fn pace(lab: &TestLab, more: &[&str]) -> Value {
     let command = ["pace", "udp://198.19.0.2:9", "--rate", "50Mbit/s", "--repeat", "2", "--json"];
@@ -124,5 +126,100 @@ fn over_a_tap_a_result_says_that_the_links_limit_is_not_seen() {
         assert_eq!(said.contains("tun or tap"), is_told, "{topology:?}: {said}");
         // No verdict is made of that.
         assert_eq!(found["parameters"]["limit_unseen"], json!(is_told), "{topology:?}");
+    }
+}
+
+#[test]
+fn however_it_is_stopped_an_interface_has_its_offloads_as_before() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("pacestop", &["line:2"]);
+    let cuts = || {
+        let all = netns::within(&lab.netns("n1"), interface::all).unwrap().unwrap();
+        let way = all.into_iter().find(|found| found.name == "n2").expect("the way to n2");
+        way.merges_sent().is_some_and(|offloads| !offloads.is_empty())
+    };
+    assert!(cuts(), "a veth leaves it to whoever takes the packet");
+    for signals in [&["-HUP"][..], &["-INT", "-INT"], &["-TERM"]] {
+        let sending = || {
+            let mut pace = Command::new(DWELL);
+            pace.args(["pace", "udp://198.19.0.2:9", "--rate", "10Mbit/s", "--repeat", "100000"]);
+            pace.args(["--engine", "gso", "--switch-offloads", "--json", "-q"]);
+            pace.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+        };
+        let sending = netns::within(&lab.netns("n1"), sending).unwrap();
+        until("the offload is off", || !cuts());
+        for signal in signals {
+            let pid = sending.id().to_string();
+            // The second may find nobody.
+            Command::new("kill")
+                .args([signal, pid.as_str()])
+                .stderr(Stdio::null())
+                .status()
+                .unwrap();
+        }
+        let output = sending.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{signals:?}");
+        let found: Value = serde_json::from_slice(&output.stdout).expect("what was measured");
+        assert_eq!(found["kind"], "pace");
+        assert!(cuts(), "{signals:?}: the offload stayed off");
+    }
+}
+
+/// A link of two queues of which both ends are in the first node.
+fn of_two_queues(lab: &TestLab, name: &str) {
+    let ip = |arguments: &str| {
+        let words: Vec<&str> = arguments.split(' ').collect();
+        assert!(lab.exec("n1", &words).status.success(), "{arguments}");
+    };
+    ip(&format!("ip link add {name} numtxqueues 2 type veth peer name {name}far"));
+    ip(&format!("ip addr add 10.99.0.1/24 dev {name}"));
+    ip(&format!("ip link set {name} up"));
+    ip(&format!("ip link set {name}far up"));
+    ip(&format!("ip neigh add 10.99.0.2 lladdr 02:00:00:00:00:02 dev {name} nud permanent"));
+}
+
+#[test]
+fn a_limit_of_one_of_several_queues_is_named_where_an_engine_goes_past_it() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("pacequeues", &["line:2"]);
+    of_two_queues(&lab, "wide");
+    let send = || {
+        let how = ["pace", "udp://10.99.0.2:9", "--rate", "50Mbit/s", "--repeat", "2", "--json"];
+        let how = [&[DWELL][..], &how, &["--engine", "packet-ring", "--bypass"]].concat();
+        let output = lab.exec("n1", &how);
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let tc = |rest: &str| {
+        let words: Vec<&str> = "tc qdisc replace dev wide ".split_terminator(' ').collect();
+        let command = [&words[..], &rest.split(' ').collect::<Vec<_>>()].concat();
+        assert!(lab.exec("n1", &command).status.success(), "{rest}");
+    };
+    tc("root handle 1: mq");
+    assert_eq!(send()["parameters"]["limit_unseen"], json!(false));
+    tc("parent 1:2 tbf rate 10mbit burst 1540 limit 200000");
+    let found = send();
+    assert_eq!(found["environment"]["qdisc"], "mq");
+    assert_eq!(found["parameters"]["limit_unseen"], json!(true), "{found:#}");
+    assert!(found["trust"]["warnings"].to_string().contains("tbf on the way out"), "{found:#}");
+}
+
+#[test]
+fn where_nobody_answers_for_the_host_nothing_was_measured() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("pacedead", &["line:2"]);
+    of_two_queues(&lab, "wide");
+    for (stamps, code) in [("auto", 1), ("kernel", 4)] {
+        let how = ["pace", "udp://10.99.0.77:9", "--rate", "10Mbit/s", "--repeat", "1"];
+        let how = [&[DWELL][..], &how, &["--engine", "spin", "--stamps", stamps]].concat();
+        let output = lab.exec("n1", &how);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert!(said(&output).contains("no packet is known to have left"), "{output:?}");
     }
 }
