@@ -126,7 +126,6 @@ impl TrainSender for Gso {
             self.outlet.get_ready(Manner::SleepSpin, &course, memory, left, || {});
             let Some(which) = course.next(Manner::SleepSpin) else { return };
             self.hand_over(which, left);
-            course.handed_over();
         }
     }
 

@@ -219,7 +219,6 @@ impl TrainSender for PacketRing {
             outlet.get_ready(Manner::SleepSpin, &course, memory, left, knock);
             let Some(which) = course.next(Manner::SleepSpin) else { return };
             self.hand_over(which, left);
-            course.handed_over();
         }
     }
 

@@ -104,7 +104,6 @@ impl TrainSender for Sendmmsg {
             self.outlet.get_ready(Manner::SleepSpin, &course, memory, left, || {});
             let Some(which) = course.next(Manner::SleepSpin) else { return };
             self.hand_over(which, left);
-            course.handed_over();
         }
     }
 

@@ -57,7 +57,6 @@ impl TrainSender for SocketSender {
             }
             let Some(which) = course.next(manner) else { return outlet.discard() };
             which.for_each(|n| outlet.send(n, payloads.at(n), left));
-            course.handed_over();
         }
     }
 

@@ -141,7 +141,6 @@ impl TrainSender for Uring {
             });
             let Some(which) = course.next(Manner::SleepSpin) else { return };
             self.hand_over(which, left);
-            course.handed_over();
         }
     }
 

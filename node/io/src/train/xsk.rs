@@ -204,7 +204,6 @@ impl TrainSender for Xsk {
             outlet.get_ready(Manner::SleepSpin, &course, memory, left, knock);
             let Some(which) = course.next(Manner::SleepSpin) else { return };
             self.hand_over(which, left);
-            course.handed_over();
         }
     }
 
