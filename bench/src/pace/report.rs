@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::arena::PAIRS;
 use super::contestant::CONTESTANTS;
 use super::gaps::Gaps;
-use super::goals::{Measured, Outcome, PAIR_SIZES, Verdict, median, median_error};
+use super::goals::{Measured, Outcome, PAIR_SIZES, Verdict, median, median_error, median_of_known};
 use super::grid::Cell;
 use super::limits::{Found, Place};
 use crate::{Machine, Table};
@@ -44,7 +44,7 @@ pub(super) fn print(
         let mut table = Table::new([&heading, &sizes[0], &sizes[1]]);
         for (name, gaps) in &measured.pairs_ns {
             let [small, large] = PAIR_SIZES.map(|size| {
-                let gap = gaps.get(&size).and_then(|rounds| median(rounds));
+                let gap = gaps.get(&size).and_then(|turns| median_of_known(turns));
                 gap.map_or("-".to_owned(), |gap| format!("{gap:.0}"))
             });
             table.row([(*name).to_owned(), small, large]);
@@ -62,6 +62,9 @@ pub(super) fn print(
     }
     for failure in &measured.failures {
         println!("not measured: {failure}");
+    }
+    for (name, at) in measured.incomplete() {
+        println!("too many of its turns failed to judge it: {name}, {at}");
     }
 }
 
