@@ -133,8 +133,8 @@ impl Measured {
     }
 
     /// By which factor one's figure of a cell exceeds another's. Streams of one turn come right after each other,
-    /// dwell's from one process and a C program's from one each, so that they are alike: turns count. Where one has fewer of them in a round, it is by their medians that the round
-    /// counts, once.
+    /// dwell's from one process and a C program's from one each, and are alike: turns count. Where one has fewer
+    /// of them in a round, it is by their medians that the round counts, once.
     fn beside(&self, own: &str, other: &str, cell: Cell, of: Figure) -> Option<Factor> {
         let rounds = |name: &str| self.streams.get(name)?.get(&cell.name());
         let figure =
@@ -205,18 +205,6 @@ impl Measured {
         errors.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
     }
 
-    /// How much later than the others first gaps are: their error over twice the others' and 0.1 us.
-    fn first_gaps(&self, mbits: u32) -> Option<f64> {
-        let cells = Cell::all().into_iter().filter(|cell| cell.mbits == mbits);
-        let mut ratios = Vec::new();
-        for cell in cells {
-            let rounds = self.streams.get(JUDGED)?.get(&cell.name())?;
-            let ratio = |gaps: &Gaps| gaps.first_ns / (2.0 * gaps.others_ns + PUNCTUAL_NS);
-            ratios.extend(rounds.iter().flatten().flatten().map(ratio));
-        }
-        median(&ratios)
-    }
-
     /// A sender's gap of pairs over that of two sends in C.
     fn pair_ratio(&self, name: &str, size: u32) -> Option<f64> {
         let gap = |name: &str| {
@@ -229,16 +217,13 @@ impl Measured {
 
 /// Every goal.
 pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
-    let all = Cell::all();
     let fast = || slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
     let dwell = |cell, of| measured.judged(JUDGED, cell, of);
     let against =
         |goal, other, of, limit| measured.against(goal, JUDGED, |_| Some(other), of, limit);
     let best = |cell| measured.best_peer(cell);
     let punctual = fast().map(|cell| (cell.name(), dwell(cell, median_error).map(|ns| ns / 1e3)));
-    let rates: BTreeSet<u32> = all.iter().map(|cell| cell.mbits).collect();
-    let first =
-        rates.into_iter().map(|mbits| (format!("{mbits} Mbit/s"), measured.first_gaps(mbits)));
+    let first = Cell::all().into_iter().map(|cell| (cell.name(), dwell(cell, first_gap)));
     let pairs = |name: &'static str| {
         worst(PAIR_SIZES.map(|size| (format!("{size} B"), measured.pair_ratio(name, size))))
     };
@@ -342,6 +327,11 @@ pub(super) fn median_error(gaps: &Gaps) -> f64 {
 
 fn p95_error(gaps: &Gaps) -> f64 {
     gaps.p95_ns
+}
+
+/// How much later than the others the first gap is: its error over twice the others' and 0.1 us.
+fn first_gap(gaps: &Gaps) -> f64 {
+    gaps.first_ns / (2.0 * gaps.others_ns + PUNCTUAL_NS)
 }
 
 /// `None` when no peer was measured.
@@ -553,6 +543,17 @@ mod tests {
     }
 
     #[test]
+    fn first_packets_that_leave_late_at_one_size_are_not_hidden_by_the_other_sizes() {
+        let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0))]);
+        let late = Gaps { first_ns: 400.0, ..gaps(50.0, 1.0) };
+        let cells = measured.streams.get_mut(JUDGED).unwrap();
+        cells.insert("1500 B, 5 Mbit/s".to_owned(), vec![vec![vec![late]]]);
+        let verdict = verdict_of(&measured, "first gap");
+        assert_eq!((verdict.value, verdict.outcome), (Some(2.0), Outcome::Missed));
+        assert_eq!(verdict.worst.as_deref(), Some("1500 B, 5 Mbit/s"));
+    }
+
+    #[test]
     fn pairs_are_judged_at_both_sizes() {
         let mut measured = Measured::default();
         let both =
@@ -584,6 +585,7 @@ mod tests {
             (JUDGED, "median |gap error|: dwell / C spin"),
             (JUDGED, "p95 |gap error|: dwell / C spin"),
             (JUDGED, "C sleep-spin"),
+            (JUDGED, "first gap"),
             (FLOOR, "median |gap error|: dwell / C spin"),
             (SLEEPER, "C sleep-spin"),
             (TWIN, "p95 |gap error|: C spin again"),
