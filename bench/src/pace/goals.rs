@@ -80,6 +80,15 @@ pub(super) struct Verdict {
     pub(super) worst: Option<String>,
     /// What the largest value of any cell is shown to be at least, where contestants are nearly the same.
     pub(super) shown: Option<f64>,
+    /// In how many cells, of a goal that compares senders.
+    pub(super) cells: Option<Cells>,
+}
+
+/// Cells that have a value of all that could have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Cells {
+    pub(super) judged: usize,
+    pub(super) of: usize,
 }
 
 /// How a value lies to its limit.
@@ -90,6 +99,16 @@ pub(super) enum Outcome {
     Missed,
     /// Above it in the worst cell, and shown to be above it in none, nor in more of them than by chance.
     CannotTell,
+}
+
+/// Beside whom somebody is judged in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Other {
+    Is(&'static str),
+    /// Nobody who was measured kept its rate: the cell is left out.
+    OffRate,
+    /// Nobody was measured.
+    Unknown,
 }
 
 /// Which figure of a stream.
@@ -150,29 +169,32 @@ impl Measured {
     }
 
     /// A goal of somebody's figures beside those of another, who may differ from cell to cell, up to 100 Mbit/s.
-    /// Cells that nobody else has are left out.
     fn against(
         &self,
         goal: &'static str,
         own: &str,
-        other: impl Fn(Cell) -> Option<&'static str>,
+        other: impl Fn(Cell) -> Other,
         of: Figure,
         limit: f64,
     ) -> Verdict {
-        let cells: Vec<_> = slow()
-            .map(|cell| (cell, self.judged(own, cell, of), other(cell)))
-            .filter(|(_, own, other)| own.is_none() || other.is_some())
-            .map(|(cell, own_figure, other)| {
-                let other =
-                    other.filter(|other| own_figure.is_some() && self.complete(other, cell));
-                (cell, other.and_then(|other| self.beside(own, other, cell, of)))
+        let factor = |cell, other| {
+            let both = self.complete(own, cell) && self.complete(other, cell);
+            both.then(|| self.beside(own, other, cell, of))?
+        };
+        let cells: Vec<(Cell, Option<Factor>)> = slow()
+            .filter_map(|cell| match other(cell) {
+                Other::Is(other) => Some((cell, factor(cell, other))),
+                Other::OffRate if self.complete(own, cell) => None,
+                Other::OffRate | Other::Unknown => Some((cell, None)),
             })
             .collect();
         let typical = |factor: &Option<Factor>| Some(factor.as_ref()?.typical);
         let known: Vec<f64> = cells.iter().filter_map(|(_, factor)| typical(factor)).collect();
         let shown = cells.iter().map(|(_, factor)| factor.as_ref()?.at_least).collect();
         let factors = cells.iter().map(|(cell, factor)| (cell.name(), typical(factor)));
-        told_apart(verdict(Part::Trains, goal, worst(factors), limit), &known, shown)
+        let judged = told_apart(verdict(Part::Trains, goal, worst(factors), limit), &known, shown);
+        let cells = Cells { judged: known.len(), of: slow().count() };
+        Verdict { cells: Some(cells), ..judged }
     }
 
     /// How far off the fastest rate is. Who does not catch up is behind for good by what holds it up: where the
@@ -197,12 +219,19 @@ impl Measured {
     }
 
     /// The peer with the least median |gap error| of those that kept the rate of a cell.
-    fn best_peer(&self, cell: Cell) -> Option<&'static str> {
+    fn best_peer(&self, cell: Cell) -> Other {
         let peers = CONTESTANTS.iter().filter(|contestant| contestant.is_peer());
-        let kept = peers.filter(|peer| self.kept_rate(peer.name, cell) == Some(true));
-        let errors =
-            kept.filter_map(|peer| Some((self.figure(peer.name, cell, median_error)?, peer.name)));
-        errors.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
+        let known = peers.filter_map(|peer| {
+            let error = self.figure(peer.name, cell, median_error)?;
+            Some((error, peer.name, self.kept_rate(peer.name, cell)?))
+        });
+        let known: Vec<(f64, &'static str, bool)> = known.collect();
+        if known.is_empty() {
+            return Other::Unknown;
+        }
+        let kept = known.iter().filter(|(_, _, kept)| *kept);
+        let best = kept.min_by(|a, b| a.0.total_cmp(&b.0));
+        best.map_or(Other::OffRate, |(_, name, _)| Other::Is(name))
     }
 
     /// A sender's gap of pairs over that of two sends in C.
@@ -220,7 +249,7 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     let fast = || slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
     let dwell = |cell, of| measured.judged(JUDGED, cell, of);
     let against =
-        |goal, other, of, limit| measured.against(goal, JUDGED, |_| Some(other), of, limit);
+        |goal, other, of, limit| measured.against(goal, JUDGED, |_| Other::Is(other), of, limit);
     let best = |cell| measured.best_peer(cell);
     let punctual = fast().map(|cell| (cell.name(), dwell(cell, median_error).map(|ns| ns / 1e3)));
     let first = Cell::all().into_iter().map(|cell| (cell.name(), dwell(cell, first_gap)));
@@ -231,8 +260,8 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         let found = misplaced(&measured.found, measured.runs, place, limited);
         let (value, worst) = found.unzip();
         let outcome = if value == Some(0.0) { Outcome::Reached } else { Outcome::Missed };
-        let part = Part::Verdicts;
-        Verdict { goal, part, value, limit: 0.0, outcome, worst: worst.flatten(), shown: None }
+        let unknown = verdict(Part::Verdicts, goal, None, 0.0);
+        Verdict { value, outcome, worst: worst.flatten(), ..unknown }
     };
     let trains = |goal, found, limit| verdict(Part::Trains, goal, found, limit);
     let goals = vec![
@@ -270,7 +299,7 @@ pub(super) fn controls(measured: &Measured) -> Vec<Verdict> {
     let floor = |cell: Cell| measured.judged(FLOOR, cell, median_error).map(|ns| ns / 1e3);
     let fast = slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
     let punctual = worst(fast.map(|cell| (cell.name(), floor(cell))));
-    let again = |goal, of| measured.against(goal, TWIN, |_| Some(FLOOR), of, 1.2);
+    let again = |goal, of| measured.against(goal, TWIN, |_| Other::Is(FLOOR), of, 1.2);
     let controls = vec![
         again("median |gap error|: C spin again / C spin", median_error),
         again("p95 |gap error|: C spin again / C spin", p95_error),
@@ -363,7 +392,7 @@ fn verdict(part: Part, goal: &'static str, found: Option<(f64, String)>, limit: 
     let (value, worst) = found.unzip();
     let reached = value.is_some_and(|value| value <= limit);
     let outcome = if reached { Outcome::Reached } else { Outcome::Missed };
-    Verdict { goal, part, value, limit, outcome, worst, shown: None }
+    Verdict { goal, part, value, limit, outcome, worst, shown: None, cells: None }
 }
 
 /// A verdict of cells in which two are nearly the same: above the limit if one cell is shown to be, or if
@@ -503,10 +532,37 @@ mod tests {
     #[test]
     fn cells_whose_rate_no_peer_kept_are_judged_without_them() {
         let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), ("mgen", gaps(10.0, 0.5))]);
-        assert_eq!(verdict_of(&measured, "best peer").value, None);
+        let judged = |measured: &Measured| {
+            let verdict = verdict_of(measured, "best peer");
+            (verdict.value, verdict.cells.unwrap().judged)
+        };
+        assert_eq!(judged(&measured), (None, 0));
         let cells = measured.streams.get_mut("mgen").unwrap();
         cells.insert("200 B, 1 Mbit/s".to_owned(), vec![vec![vec![gaps(100.0, 1.0)]]]);
-        assert_eq!(verdict_of(&measured, "best peer").value, Some(0.5));
+        assert_eq!(judged(&measured), (Some(0.5), 1));
+        // What dwell did in a cell that is left out is asked all the same.
+        measured.streams.get_mut(JUDGED).unwrap().remove("576 B, 1 Mbit/s");
+        assert_eq!(judged(&measured), (None, 1));
+    }
+
+    #[test]
+    fn a_cell_without_a_figure_of_any_peer_is_not_left_out() {
+        let [slow, kept] = [gaps(10.0, 0.5), gaps(100.0, 1.0)];
+        let mut measured =
+            measured(&[(JUDGED, gaps(50.0, 1.0)), ("mgen", kept), ("trafgen", slow)]);
+        let cell = "576 B, 10 Mbit/s".to_owned();
+        let mut with = |mgen: &[Gaps], trafgen: &[Gaps]| {
+            for (name, streams) in [("mgen", mgen), ("trafgen", trafgen)] {
+                let cells = measured.streams.get_mut(name).unwrap();
+                cells.insert(cell.clone(), vec![vec![streams.to_vec()]]);
+            }
+            let verdict = verdict_of(&measured, "best peer");
+            (verdict.value, verdict.cells.map(|cells| (cells.judged, cells.of)))
+        };
+        assert_eq!(with(&[kept], &[slow]), (Some(0.5), Some((15, 15))));
+        assert_eq!(with(&[slow], &[slow]), (Some(0.5), Some((14, 15))));
+        assert_eq!(with(&[], &[slow]), (Some(0.5), Some((14, 15))));
+        assert_eq!(with(&[], &[]), (None, Some((14, 15))));
     }
 
     #[test]

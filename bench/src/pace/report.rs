@@ -70,7 +70,8 @@ pub(super) fn print(
 
 /// A row for each that was judged.
 fn judged(heading: &str, verdicts: &[Verdict]) {
-    let mut table = Table::new([heading, "value", "limit", "", "worst", "any shown to be"]);
+    let headings = [heading, "value", "limit", "", "worst", "any shown to be", "judged"];
+    let mut table = Table::new(headings);
     for verdict in verdicts {
         let value = verdict.value.map_or("not measured".to_owned(), |value| format!("{value:.3}"));
         let word = match verdict.outcome {
@@ -81,7 +82,9 @@ fn judged(heading: &str, verdicts: &[Verdict]) {
         let limit = format!("at most {}", verdict.limit);
         let worst = verdict.worst.clone().unwrap_or_default();
         let shown = verdict.shown.map_or(String::new(), |shown| format!("at least {shown:.2}"));
-        table.row([verdict.goal.into(), value, limit, word.into(), worst, shown]);
+        let cells = verdict.cells.map(|cells| format!("in {} of {}", cells.judged, cells.of));
+        let cells = cells.unwrap_or_default();
+        table.row([verdict.goal.into(), value, limit, word.into(), worst, shown, cells]);
     }
     println!("{table}");
 }
