@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Seek};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::contestant::{Contestant, Ends, PORT, Program, words};
@@ -75,6 +75,16 @@ impl Turn {
         }
         streams.into_values().collect()
     }
+}
+
+/// The streams of all that a contestant sent in its turn.
+///
+/// # Errors
+/// Fewer than `asked` arrived: those that did may be the better ones.
+pub(super) fn all_streams(sent: &[Turn], seen: &Seen, asked: usize) -> Result<Vec<Vec<i64>>> {
+    let streams: Vec<_> = sent.iter().flat_map(|turn| turn.streams(seen)).collect();
+    ensure!(streams.len() >= asked, "{} of {asked} streams arrived", streams.len());
+    Ok(streams)
 }
 
 impl Arena {
@@ -245,5 +255,18 @@ mod tests {
         all.remove(4);
         let turn = Turn { from: 1, until: 99, size: 200, train: Some(3) };
         assert_eq!(turn.streams(&seen(&all)), [vec![10, 12], vec![34, 35, 36]]);
+    }
+
+    #[test]
+    fn a_turn_of_which_a_stream_lacks_has_failed() {
+        let train = |first: u64| (0..3).map(move |n| (1, 200, Some(first + n)));
+        let seen = seen(&train(0).chain(train(8)).collect::<Vec<_>>());
+        let dwell = Turn { from: 1, until: 1, size: 200, train: Some(3) };
+        assert_eq!(all_streams(&[dwell], &seen, 2).unwrap().len(), 2);
+        assert!(all_streams(&[dwell], &seen, 3).is_err());
+        // The others send each stream by a process of its own; of the second nothing arrived.
+        let first = Turn { train: None, ..dwell };
+        let second = Turn { from: 2, until: 3, ..first };
+        assert!(all_streams(&[first, second], &seen, 2).is_err());
     }
 }

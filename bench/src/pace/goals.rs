@@ -20,6 +20,9 @@ const PUNCTUAL_NS: f64 = 100.0;
 /// From this rate on, in Mbit/s.
 pub(super) const PUNCTUAL_MBITS: u32 = 50;
 
+/// Of ten turns, so many have to have figures: those in which somebody did badly are the ones that fail.
+const FEWEST_OF_TEN: usize = 9;
+
 /// Sizes of the pairs, bytes of the IP packet.
 pub(super) const PAIR_SIZES: [u32; 2] = [200, 1_500];
 /// Two sends in C.
@@ -33,8 +36,8 @@ pub(super) type Turns = Vec<Vec<Gaps>>;
 pub(super) struct Measured {
     /// By contestant and cell, then by round.
     pub(super) streams: BTreeMap<&'static str, BTreeMap<String, Vec<Turns>>>,
-    /// Median gap within pairs in nanoseconds, by sender and size.
-    pub(super) pairs_ns: BTreeMap<&'static str, BTreeMap<u32, Vec<f64>>>,
+    /// Median gap within pairs in nanoseconds, by sender and size, then by turn; of one that failed, none.
+    pub(super) pairs_ns: BTreeMap<&'static str, BTreeMap<u32, Vec<Option<f64>>>>,
     /// Verdicts of runs behind limits and without one, run by run.
     pub(super) found: Vec<Found>,
     /// Of these runs.
@@ -77,6 +80,15 @@ pub(super) struct Verdict {
     pub(super) worst: Option<String>,
     /// What the largest value of any cell is shown to be at least, where contestants are nearly the same.
     pub(super) shown: Option<f64>,
+    /// In how many cells, of a goal that compares senders.
+    pub(super) cells: Option<Cells>,
+}
+
+/// Cells that have a value of all that could have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Cells {
+    pub(super) judged: usize,
+    pub(super) of: usize,
 }
 
 /// How a value lies to its limit.
@@ -87,6 +99,16 @@ pub(super) enum Outcome {
     Missed,
     /// Above it in the worst cell, and shown to be above it in none, nor in more of them than by chance.
     CannotTell,
+}
+
+/// Beside whom somebody is judged in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Other {
+    Is(&'static str),
+    /// Nobody who was measured kept its rate: the cell is left out.
+    OffRate,
+    /// Nobody was measured.
+    Unknown,
 }
 
 /// Which figure of a stream.
@@ -104,9 +126,34 @@ impl Measured {
         median(&rounds.iter().flatten().flatten().map(of).collect::<Vec<_>>())
     }
 
-    /// By which factor one's figure of a cell exceeds another's. Streams of one turn are of one process, so that
-    /// they are alike: turns count. Where one has fewer of them in a round, it is by their medians that the round
-    /// counts, once.
+    /// Whether a contestant can be judged in a cell. Of somebody else's program counts what there is of it.
+    fn complete(&self, name: &str, cell: Cell) -> bool {
+        let rounds = self.streams.get(name).and_then(|cells| cells.get(&cell.name()));
+        rounds.is_some_and(|rounds| is_peer(name) || complete(rounds))
+    }
+
+    /// The figure of a cell by which a contestant is judged.
+    fn judged(&self, name: &str, cell: Cell, of: Figure) -> Option<f64> {
+        self.figure(name, cell, of).filter(|_| self.complete(name, cell))
+    }
+
+    /// Who cannot be judged for turns that failed, and where.
+    pub(super) fn incomplete(&self) -> Vec<(&'static str, String)> {
+        let trains =
+            self.streams.iter().filter(|(name, _)| !is_peer(name)).flat_map(|(name, cells)| {
+                let few = cells.iter().filter(|(_, rounds)| !complete(rounds));
+                few.map(|(cell, _)| (*name, cell.clone()))
+            });
+        let pairs = self.pairs_ns.iter().flat_map(|(name, sizes)| {
+            let few = sizes.iter().filter(|(_, turns)| !nearly_all(turns, Option::is_some));
+            few.map(|(size, _)| (*name, format!("pairs of {size} B")))
+        });
+        trains.chain(pairs).collect()
+    }
+
+    /// By which factor one's figure of a cell exceeds another's. Streams of one turn come right after each other,
+    /// dwell's from one process and a C program's from one each, and are alike: turns count. Where one has fewer
+    /// of them in a round, it is by their medians that the round counts, once.
     fn beside(&self, own: &str, other: &str, cell: Cell, of: Figure) -> Option<Factor> {
         let rounds = |name: &str| self.streams.get(name)?.get(&cell.name());
         let figure =
@@ -122,31 +169,38 @@ impl Measured {
     }
 
     /// A goal of somebody's figures beside those of another, who may differ from cell to cell, up to 100 Mbit/s.
-    /// Cells that nobody else has are left out.
     fn against(
         &self,
         goal: &'static str,
         own: &str,
-        other: impl Fn(Cell) -> Option<&'static str>,
+        other: impl Fn(Cell) -> Other,
         of: Figure,
         limit: f64,
     ) -> Verdict {
-        let cells: Vec<_> = slow()
-            .map(|cell| (cell, self.figure(own, cell, of), other(cell)))
-            .filter(|(_, own, other)| own.is_none() || other.is_some())
-            .map(|(cell, _, other)| (cell, self.beside(own, other.unwrap_or_default(), cell, of)))
+        let factor = |cell, other| {
+            let both = self.complete(own, cell) && self.complete(other, cell);
+            both.then(|| self.beside(own, other, cell, of))?
+        };
+        let cells: Vec<(Cell, Option<Factor>)> = slow()
+            .filter_map(|cell| match other(cell) {
+                Other::Is(other) => Some((cell, factor(cell, other))),
+                Other::OffRate if self.complete(own, cell) => None,
+                Other::OffRate | Other::Unknown => Some((cell, None)),
+            })
             .collect();
         let typical = |factor: &Option<Factor>| Some(factor.as_ref()?.typical);
         let known: Vec<f64> = cells.iter().filter_map(|(_, factor)| typical(factor)).collect();
         let shown = cells.iter().map(|(_, factor)| factor.as_ref()?.at_least).collect();
         let factors = cells.iter().map(|(cell, factor)| (cell.name(), typical(factor)));
-        told_apart(verdict(Part::Trains, goal, worst(factors), limit), &known, shown)
+        let judged = told_apart(verdict(Part::Trains, goal, worst(factors), limit), &known, shown);
+        let cells = Cells { judged: known.len(), of: slow().count() };
+        Verdict { cells: Some(cells), ..judged }
     }
 
     /// How far off the fastest rate is. Who does not catch up is behind for good by what holds it up: where the
     /// floor was held up for longer than the limit, and that is why, nobody could have kept the rate.
     fn fastest_rate(&self, goal: &'static str) -> Verdict {
-        let off = self.figure(JUDGED, Cell::FASTEST, |gaps| (gaps.rate_ratio - 1.0).abs());
+        let off = self.judged(JUDGED, Cell::FASTEST, |gaps| (gaps.rate_ratio - 1.0).abs());
         let verdict = verdict(Part::Trains, goal, fastest(off), KEPT);
         let both = off.zip(self.held_up().filter(|share| *share > KEPT));
         let excused = both.is_some_and(|(off, held_up)| off > KEPT && off <= held_up + KEPT);
@@ -155,7 +209,7 @@ impl Measured {
 
     /// For which share of the fastest streams the floor was held up.
     fn held_up(&self) -> Option<f64> {
-        self.figure(FLOOR, Cell::FASTEST, |gaps| gaps.held_up)
+        self.judged(FLOOR, Cell::FASTEST, |gaps| gaps.held_up)
     }
 
     /// Whether a contestant kept the rate of a cell.
@@ -165,45 +219,40 @@ impl Measured {
     }
 
     /// The peer with the least median |gap error| of those that kept the rate of a cell.
-    fn best_peer(&self, cell: Cell) -> Option<&'static str> {
+    fn best_peer(&self, cell: Cell) -> Other {
         let peers = CONTESTANTS.iter().filter(|contestant| contestant.is_peer());
-        let kept = peers.filter(|peer| self.kept_rate(peer.name, cell) == Some(true));
-        let errors =
-            kept.filter_map(|peer| Some((self.figure(peer.name, cell, median_error)?, peer.name)));
-        errors.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
-    }
-
-    /// How much later than the others first gaps are: their error over twice the others' and 0.1 us.
-    fn first_gaps(&self, mbits: u32) -> Option<f64> {
-        let cells = Cell::all().into_iter().filter(|cell| cell.mbits == mbits);
-        let mut ratios = Vec::new();
-        for cell in cells {
-            let rounds = self.streams.get(JUDGED)?.get(&cell.name())?;
-            let ratio = |gaps: &Gaps| gaps.first_ns / (2.0 * gaps.others_ns + PUNCTUAL_NS);
-            ratios.extend(rounds.iter().flatten().flatten().map(ratio));
+        let known = peers.filter_map(|peer| {
+            let error = self.figure(peer.name, cell, median_error)?;
+            Some((error, peer.name, self.kept_rate(peer.name, cell)?))
+        });
+        let known: Vec<(f64, &'static str, bool)> = known.collect();
+        if known.is_empty() {
+            return Other::Unknown;
         }
-        median(&ratios)
+        let kept = known.iter().filter(|(_, _, kept)| *kept);
+        let best = kept.min_by(|a, b| a.0.total_cmp(&b.0));
+        best.map_or(Other::OffRate, |(_, name, _)| Other::Is(name))
     }
 
     /// A sender's gap of pairs over that of two sends in C.
     fn pair_ratio(&self, name: &str, size: u32) -> Option<f64> {
-        let gap = |name: &str| median(self.pairs_ns.get(name)?.get(&size)?);
+        let gap = |name: &str| {
+            let turns = self.pairs_ns.get(name)?.get(&size)?;
+            median_of_known(turns).filter(|_| nearly_all(turns, Option::is_some))
+        };
         ratio(gap(name), gap(TWO_SENDS))
     }
 }
 
 /// Every goal.
 pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
-    let all = Cell::all();
     let fast = || slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
-    let dwell = |cell, of| measured.figure(JUDGED, cell, of);
+    let dwell = |cell, of| measured.judged(JUDGED, cell, of);
     let against =
-        |goal, other, of, limit| measured.against(goal, JUDGED, |_| Some(other), of, limit);
+        |goal, other, of, limit| measured.against(goal, JUDGED, |_| Other::Is(other), of, limit);
     let best = |cell| measured.best_peer(cell);
     let punctual = fast().map(|cell| (cell.name(), dwell(cell, median_error).map(|ns| ns / 1e3)));
-    let rates: BTreeSet<u32> = all.iter().map(|cell| cell.mbits).collect();
-    let first =
-        rates.into_iter().map(|mbits| (format!("{mbits} Mbit/s"), measured.first_gaps(mbits)));
+    let first = Cell::all().into_iter().map(|cell| (cell.name(), dwell(cell, first_gap)));
     let pairs = |name: &'static str| {
         worst(PAIR_SIZES.map(|size| (format!("{size} B"), measured.pair_ratio(name, size))))
     };
@@ -211,11 +260,11 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         let found = misplaced(&measured.found, measured.runs, place, limited);
         let (value, worst) = found.unzip();
         let outcome = if value == Some(0.0) { Outcome::Reached } else { Outcome::Missed };
-        let part = Part::Verdicts;
-        Verdict { goal, part, value, limit: 0.0, outcome, worst: worst.flatten(), shown: None }
+        let unknown = verdict(Part::Verdicts, goal, None, 0.0);
+        Verdict { value, outcome, worst: worst.flatten(), ..unknown }
     };
     let trains = |goal, found, limit| verdict(Part::Trains, goal, found, limit);
-    vec![
+    let goals = vec![
         against("median |gap error|: dwell / C spin", FLOOR, median_error, 1.2),
         measured.against(
             "the same: dwell / best peer that kept the rate",
@@ -240,17 +289,18 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         verdicts("verdicts above a limit", Place::TooHigh, true),
         verdicts("verdicts more than a step below a limit, or none", Place::TooLow, true),
         verdicts("verdicts of at most 100 Mbit/s without a limit", Place::TooLow, false),
-    ]
+    ];
+    of_all_seen(measured, goals)
 }
 
 /// What the goals that compare senders say of the floor beside itself, and what it reaches of the others:
 /// where it does not, nothing can on this machine, or not be shown to.
 pub(super) fn controls(measured: &Measured) -> Vec<Verdict> {
-    let floor = |cell: Cell| measured.figure(FLOOR, cell, median_error).map(|ns| ns / 1e3);
+    let floor = |cell: Cell| measured.judged(FLOOR, cell, median_error).map(|ns| ns / 1e3);
     let fast = slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
     let punctual = worst(fast.map(|cell| (cell.name(), floor(cell))));
-    let again = |goal, of| measured.against(goal, TWIN, |_| Some(FLOOR), of, 1.2);
-    vec![
+    let again = |goal, of| measured.against(goal, TWIN, |_| Other::Is(FLOOR), of, 1.2);
+    let controls = vec![
         again("median |gap error|: C spin again / C spin", median_error),
         again("p95 |gap error|: C spin again / C spin", p95_error),
         verdict(
@@ -265,7 +315,35 @@ pub(super) fn controls(measured: &Measured) -> Vec<Verdict> {
             fastest(measured.held_up()),
             KEPT,
         ),
-    ]
+    ];
+    of_all_seen(measured, controls)
+}
+
+/// Whose packets they were that the witness had no room for, nobody knows: nothing is judged by those it had.
+fn of_all_seen(measured: &Measured, verdicts: Vec<Verdict>) -> Vec<Verdict> {
+    let unseen = |part| measured.unseen > 0 && part != Part::Verdicts;
+    let judged = |found: Verdict| match unseen(found.part) {
+        true => verdict(found.part, found.goal, None, found.limit),
+        false => found,
+    };
+    verdicts.into_iter().map(judged).collect()
+}
+
+/// A program of somebody else's.
+fn is_peer(name: &str) -> bool {
+    CONTESTANTS.iter().any(|contestant| contestant.name == name && contestant.is_peer())
+}
+
+/// Whether so few turns of a cell failed that it can be judged.
+fn complete(rounds: &[Turns]) -> bool {
+    let turns: Vec<_> = rounds.iter().flatten().collect();
+    nearly_all(&turns, |streams| !streams.is_empty())
+}
+
+/// Whether of all turns, of which there are some, so many have figures.
+fn nearly_all<T>(turns: &[T], has_figures: impl Fn(&T) -> bool) -> bool {
+    let have = turns.iter().filter(|turn| has_figures(turn)).count();
+    !turns.is_empty() && 10 * have >= FEWEST_OF_TEN * turns.len()
 }
 
 fn fastest(value: Option<f64>) -> Option<(f64, String)> {
@@ -278,6 +356,11 @@ pub(super) fn median_error(gaps: &Gaps) -> f64 {
 
 fn p95_error(gaps: &Gaps) -> f64 {
     gaps.p95_ns
+}
+
+/// How much later than the others the first gap is: its error over twice the others' and 0.1 us.
+fn first_gap(gaps: &Gaps) -> f64 {
+    gaps.first_ns / (2.0 * gaps.others_ns + PUNCTUAL_NS)
 }
 
 /// `None` when no peer was measured.
@@ -309,7 +392,7 @@ fn verdict(part: Part, goal: &'static str, found: Option<(f64, String)>, limit: 
     let (value, worst) = found.unzip();
     let reached = value.is_some_and(|value| value <= limit);
     let outcome = if reached { Outcome::Reached } else { Outcome::Missed };
-    Verdict { goal, part, value, limit, outcome, worst, shown: None }
+    Verdict { goal, part, value, limit, outcome, worst, shown: None, cells: None }
 }
 
 /// A verdict of cells in which two are nearly the same: above the limit if one cell is shown to be, or if
@@ -335,6 +418,11 @@ fn mostly(many: usize, n: usize) -> bool {
         ways *= (n - k) as f64 / (k + 1) as f64;
     }
     tail / 2_f64.powi(n as i32) < 0.05
+}
+
+/// Of the turns that did not fail.
+pub(super) fn median_of_known(turns: &[Option<f64>]) -> Option<f64> {
+    median(&turns.iter().copied().flatten().collect::<Vec<_>>())
 }
 
 /// The middle of `values`; of an even number, the lower of the two.
@@ -444,10 +532,37 @@ mod tests {
     #[test]
     fn cells_whose_rate_no_peer_kept_are_judged_without_them() {
         let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), ("mgen", gaps(10.0, 0.5))]);
-        assert_eq!(verdict_of(&measured, "best peer").value, None);
+        let judged = |measured: &Measured| {
+            let verdict = verdict_of(measured, "best peer");
+            (verdict.value, verdict.cells.unwrap().judged)
+        };
+        assert_eq!(judged(&measured), (None, 0));
         let cells = measured.streams.get_mut("mgen").unwrap();
         cells.insert("200 B, 1 Mbit/s".to_owned(), vec![vec![vec![gaps(100.0, 1.0)]]]);
-        assert_eq!(verdict_of(&measured, "best peer").value, Some(0.5));
+        assert_eq!(judged(&measured), (Some(0.5), 1));
+        // What dwell did in a cell that is left out is asked all the same.
+        measured.streams.get_mut(JUDGED).unwrap().remove("576 B, 1 Mbit/s");
+        assert_eq!(judged(&measured), (None, 1));
+    }
+
+    #[test]
+    fn a_cell_without_a_figure_of_any_peer_is_not_left_out() {
+        let [slow, kept] = [gaps(10.0, 0.5), gaps(100.0, 1.0)];
+        let mut measured =
+            measured(&[(JUDGED, gaps(50.0, 1.0)), ("mgen", kept), ("trafgen", slow)]);
+        let cell = "576 B, 10 Mbit/s".to_owned();
+        let mut with = |mgen: &[Gaps], trafgen: &[Gaps]| {
+            for (name, streams) in [("mgen", mgen), ("trafgen", trafgen)] {
+                let cells = measured.streams.get_mut(name).unwrap();
+                cells.insert(cell.clone(), vec![vec![streams.to_vec()]]);
+            }
+            let verdict = verdict_of(&measured, "best peer");
+            (verdict.value, verdict.cells.map(|cells| (cells.judged, cells.of)))
+        };
+        assert_eq!(with(&[kept], &[slow]), (Some(0.5), Some((15, 15))));
+        assert_eq!(with(&[slow], &[slow]), (Some(0.5), Some((14, 15))));
+        assert_eq!(with(&[], &[slow]), (Some(0.5), Some((14, 15))));
+        assert_eq!(with(&[], &[]), (None, Some((14, 15))));
     }
 
     #[test]
@@ -484,12 +599,121 @@ mod tests {
     }
 
     #[test]
+    fn first_packets_that_leave_late_at_one_size_are_not_hidden_by_the_other_sizes() {
+        let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0))]);
+        let late = Gaps { first_ns: 400.0, ..gaps(50.0, 1.0) };
+        let cells = measured.streams.get_mut(JUDGED).unwrap();
+        cells.insert("1500 B, 5 Mbit/s".to_owned(), vec![vec![vec![late]]]);
+        let verdict = verdict_of(&measured, "first gap");
+        assert_eq!((verdict.value, verdict.outcome), (Some(2.0), Outcome::Missed));
+        assert_eq!(verdict.worst.as_deref(), Some("1500 B, 5 Mbit/s"));
+    }
+
+    #[test]
     fn pairs_are_judged_at_both_sizes() {
         let mut measured = Measured::default();
-        let both = |small, large| BTreeMap::from([(200, vec![small]), (1_500, vec![large])]);
+        let both =
+            |small, large| BTreeMap::from([(200, vec![Some(small)]), (1_500, vec![Some(large)])]);
         measured.pairs_ns.insert(TWO_SENDS, both(900.0, 1_000.0));
         measured.pairs_ns.insert("xsk", both(450.0, 700.0));
         let verdict = verdict_of(&measured, "xsk");
         assert_eq!((verdict.value, verdict.worst.as_deref()), (Some(0.7), Some("1500 B")));
+    }
+
+    /// So many turns as `of` says, of which the last `failed`.
+    fn turns(of: usize, failed: usize) -> Vec<Turns> {
+        let turn = |n| if n < of - failed { vec![gaps(50.0, 1.0)] } else { Vec::new() };
+        vec![(0..of / 2).map(turn).collect(), (of / 2..of).map(turn).collect()]
+    }
+
+    #[test]
+    fn who_has_no_figures_of_more_than_one_turn_in_ten_is_not_judged() {
+        let cell = "576 B, 10 Mbit/s";
+        let all = [JUDGED, FLOOR, SLEEPER, TWIN].map(|name| (name, gaps(50.0, 1.0)));
+        let value = |name, of, failed, goal: &str| {
+            let mut measured = measured(&all);
+            let cells = measured.streams.get_mut(name).unwrap();
+            cells.insert(cell.to_owned(), turns(of, failed));
+            let judged = [judge(&measured), controls(&measured)].concat();
+            judged.into_iter().find(|verdict| verdict.goal.contains(goal)).unwrap().value
+        };
+        for (name, goal) in [
+            (JUDGED, "median |gap error|: dwell / C spin"),
+            (JUDGED, "p95 |gap error|: dwell / C spin"),
+            (JUDGED, "C sleep-spin"),
+            (JUDGED, "first gap"),
+            (FLOOR, "median |gap error|: dwell / C spin"),
+            (SLEEPER, "C sleep-spin"),
+            (TWIN, "p95 |gap error|: C spin again"),
+        ] {
+            assert!(value(name, 20, 2, goal).is_some(), "{name}: {goal}");
+            assert_eq!(value(name, 20, 3, goal), None, "{name}: {goal}");
+            assert_eq!(value(name, 4, 1, goal), None, "{name}: {goal}");
+        }
+    }
+
+    #[test]
+    fn what_is_judged_by_itself_is_not_without_its_turns() {
+        for (cell, goal) in [
+            ("576 B, 50 Mbit/s", "at 50 and 100 Mbit/s"),
+            ("1514 B frames, 1000 Mbit/s", "how far off"),
+            ("1514 B frames, 1000 Mbit/s", "1000 Mbit/s: median"),
+        ] {
+            let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0))]);
+            assert_eq!(verdict_of(&measured, goal).outcome, Outcome::Reached, "{goal}");
+            let cells = measured.streams.get_mut(JUDGED).unwrap();
+            cells.insert(cell.to_owned(), turns(10, 2));
+            let verdict = verdict_of(&measured, goal);
+            assert_eq!((verdict.value, verdict.outcome), (None, Outcome::Missed), "{goal}");
+            assert_eq!(measured.incomplete(), [(JUDGED, cell.to_owned())]);
+        }
+    }
+
+    #[test]
+    fn a_peer_is_judged_by_what_there_is_of_it() {
+        let mut measured = measured(&[(JUDGED, gaps(25.0, 1.0)), ("mgen", gaps(50.0, 1.0))]);
+        let cells = measured.streams.get_mut("mgen").unwrap();
+        cells.insert("576 B, 10 Mbit/s".to_owned(), turns(4, 3));
+        assert_eq!(verdict_of(&measured, "best peer").value, Some(0.5));
+        assert_eq!(measured.incomplete(), []);
+    }
+
+    #[test]
+    fn pairs_of_which_turns_failed_are_not_judged() {
+        let value = |failed: &'static str, turns: usize| {
+            let mut measured = Measured::default();
+            for (name, ns) in [(TWO_SENDS, 900.0), ("gso", 90.0)] {
+                let mut gaps = vec![Some(ns); 10];
+                gaps[..if name == failed { turns } else { 0 }].fill(None);
+                let sizes = PAIR_SIZES.map(|size| (size, gaps.clone()));
+                measured.pairs_ns.insert(name, sizes.into());
+            }
+            verdict_of(&measured, "gso").value
+        };
+        for name in [TWO_SENDS, "gso"] {
+            assert_eq!(
+                [1, 2, 10].map(|turns| value(name, turns)),
+                [Some(0.1), None, None],
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_judged_by_a_witness_that_missed_packets() {
+        let all = [JUDGED, FLOOR, SLEEPER, TWIN].map(|name| (name, gaps(50.0, 1.0)));
+        let mut measured = measured(&all);
+        let sizes = PAIR_SIZES.map(|size| (size, vec![Some(90.0)]));
+        let pairs = [TWO_SENDS, "xsk", "gso"].map(|name| (name, sizes.clone().into()));
+        measured.pairs_ns = pairs.into();
+        let known = |measured: &Measured| {
+            let judged = [judge(measured), controls(measured)].concat();
+            judged.iter().filter(|verdict| verdict.value.is_some()).count()
+        };
+        assert!(known(&measured) > 10);
+        measured.unseen = 1;
+        assert_eq!(known(&measured), 0);
+        let missed = |verdict: &Verdict| verdict.outcome == Outcome::Missed;
+        assert!(judge(&measured).iter().all(missed));
     }
 }

@@ -16,12 +16,12 @@ mod witness;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
 use crate::{Interrupt, Lab, Machine, Patience};
-use arena::{Arena, PAIRS, Turn};
+use arena::{Arena, PAIRS, Turn, all_streams};
 use contestant::{CONTESTANTS, Contestant};
 use gaps::{Gaps, pair_gap};
 use goals::{
@@ -172,15 +172,15 @@ fn compare_trains(
             if interrupt.came() {
                 break;
             }
-            turns.push((contestant.name, cell, sent));
+            turns.push((contestant, cell, sent));
         }
     }
     let seen = arena.seen()?;
     measured.unseen = seen.missed;
-    for (name, cell, sent) in turns {
-        let gaps = |turns: Vec<Turn>| -> Result<Vec<Gaps>> {
-            let streams: Vec<_> = turns.iter().flat_map(|turn| turn.streams(&seen)).collect();
-            ensure!(!streams.is_empty(), "{name}: nothing of it arrived");
+    for (contestant, cell, sent) in turns {
+        let name = contestant.name;
+        let gaps = |sent: Vec<Turn>| -> Result<Vec<Gaps>> {
+            let streams = all_streams(&sent, &seen, contestant.streams()).context(name)?;
             let gaps = |stamps: &Vec<i64>| Gaps::of(stamps, cell.gap_ns()).context(name);
             streams.iter().map(gaps).collect()
         };
@@ -230,13 +230,12 @@ fn compare_pairs(
     let seen = arena.seen()?;
     measured.unseen = seen.missed;
     for (name, size, turn) in turns {
-        match turn.and_then(|turn| pair_gap(&turn.streams(&seen), PAIRS).context(name)) {
-            Ok(gap) => {
-                let sizes = measured.pairs_ns.entry(name).or_default();
-                sizes.entry(size).or_default().push(gap);
-            }
-            Err(error) => drop(measured.failures.insert(format!("pairs: {error:#}"))),
+        let gap = turn.and_then(|turn| pair_gap(&turn.streams(&seen), PAIRS).context(name));
+        if let Err(error) = &gap {
+            measured.failures.insert(format!("pairs: {error:#}"));
         }
+        let sizes = measured.pairs_ns.entry(name).or_default();
+        sizes.entry(size).or_default().push(gap.ok());
     }
     Ok(())
 }

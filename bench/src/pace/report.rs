@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::arena::PAIRS;
 use super::contestant::CONTESTANTS;
 use super::gaps::Gaps;
-use super::goals::{Measured, Outcome, PAIR_SIZES, Verdict, median, median_error};
+use super::goals::{Measured, Outcome, PAIR_SIZES, Verdict, median, median_error, median_of_known};
 use super::grid::Cell;
 use super::limits::{Found, Place};
 use crate::{Machine, Table};
@@ -44,7 +44,7 @@ pub(super) fn print(
         let mut table = Table::new([&heading, &sizes[0], &sizes[1]]);
         for (name, gaps) in &measured.pairs_ns {
             let [small, large] = PAIR_SIZES.map(|size| {
-                let gap = gaps.get(&size).and_then(|rounds| median(rounds));
+                let gap = gaps.get(&size).and_then(|turns| median_of_known(turns));
                 gap.map_or("-".to_owned(), |gap| format!("{gap:.0}"))
             });
             table.row([(*name).to_owned(), small, large]);
@@ -63,11 +63,15 @@ pub(super) fn print(
     for failure in &measured.failures {
         println!("not measured: {failure}");
     }
+    for (name, at) in measured.incomplete() {
+        println!("too many of its turns failed to judge it: {name}, {at}");
+    }
 }
 
 /// A row for each that was judged.
 fn judged(heading: &str, verdicts: &[Verdict]) {
-    let mut table = Table::new([heading, "value", "limit", "", "worst", "any shown to be"]);
+    let headings = [heading, "value", "limit", "", "worst", "any shown to be", "judged"];
+    let mut table = Table::new(headings);
     for verdict in verdicts {
         let value = verdict.value.map_or("not measured".to_owned(), |value| format!("{value:.3}"));
         let word = match verdict.outcome {
@@ -78,7 +82,9 @@ fn judged(heading: &str, verdicts: &[Verdict]) {
         let limit = format!("at most {}", verdict.limit);
         let worst = verdict.worst.clone().unwrap_or_default();
         let shown = verdict.shown.map_or(String::new(), |shown| format!("at least {shown:.2}"));
-        table.row([verdict.goal.into(), value, limit, word.into(), worst, shown]);
+        let cells = verdict.cells.map(|cells| format!("in {} of {}", cells.judged, cells.of));
+        let cells = cells.unwrap_or_default();
+        table.row([verdict.goal.into(), value, limit, word.into(), worst, shown, cells]);
     }
     println!("{table}");
 }
