@@ -421,3 +421,65 @@ fn a_run_of_paced_packets_has_what_s2_drew_and_the_errors_of_gaps() {
     assert_eq!(several.iter().filter(|figure| figure.id.starts_with("rates-25")).count(), 2);
     assert!(several.iter().any(|figure| figure.title.ends_with("n1, topology.link.rate none")));
 }
+
+/// The rows that the panels of a figure draw with one kind of mark, panel by panel.
+fn drawn_as(figure: &Figure, wanted: impl Fn(&Value) -> bool) -> Vec<Vec<Value>> {
+    let panels = figure.spec["vconcat"].as_array().unwrap();
+    let of = |panel: &Value| -> Vec<Value> {
+        let layers = panel["layer"].as_array().unwrap().iter();
+        let rows = layers.filter(|layer| wanted(&layer["mark"]));
+        rows.flat_map(|layer| layer["data"]["values"].as_array().unwrap().clone()).collect()
+    };
+    panels.iter().map(of).collect()
+}
+
+fn is(kind: &'static str) -> impl Fn(&Value) -> bool {
+    move |mark| mark["type"] == kind
+}
+
+fn figure(run: &RunData, id: &str) -> Figure {
+    figures(run).into_iter().find(|figure| figure.id == id).unwrap()
+}
+
+#[test]
+fn what_s2_measured_whatever_was_asked_is_a_line_over_the_rates_that_it_tried() {
+    let of_pi = |row: &Value| {
+        row["device"].as_str().is_some_and(|name| name.starts_with("Raspberry Pi I (B)"))
+    };
+    for rates in [
+        "[\"10Mbit/s\", \"100Mbit/s\", \"1Gbit/s\"]",
+        "[\"1Mbit/s\", \"10Mbit/s\", \"10Gbit/s\"]",
+        "[\"10Mbit/s\", \"50Mbit/s\"]",
+    ] {
+        let run = trains::paces(&[&format!("matrix.rate={rates}")]);
+        let figure = figure(&run, "rates-0");
+        check(std::slice::from_ref(&figure));
+        let [small, large] = drawn_as(&figure, is("rule")).try_into().unwrap();
+        assert_eq!(small, [] as [Value; 0], "S2 gives it for full-sized packets");
+        assert_eq!(large.len(), 1, "{rates}");
+        let ends = ["asked", "to", "measured"].map(|name| large[0][name].as_f64().unwrap());
+        assert_eq!(ends, [1.0, 100.0, 17.0], "{rates}");
+        assert!(of_pi(&large[0]));
+        // It did not try 1 Gbit/s on that board.
+        for row in drawn_as(&figure, |_| true).iter().flatten().filter(|row| of_pi(row)) {
+            assert!(row["asked"].as_f64().unwrap() <= 100.0, "{rates}: {row}");
+        }
+        let points = drawn_as(&figure, is("point"));
+        assert!(!points.iter().flatten().any(of_pi), "{rates}: a mark stands at one rate");
+        let told =
+            figure.table.rows.iter().find(|row| row[0] == "Raspberry Pi I (B) (S2)").unwrap();
+        assert_eq!(told[1..], ["frame 1514B", "each from 1 to 100", "17", "-"]);
+        let said = "at each rate that S2 tried on it, 1Mbit/s to 100Mbit/s.";
+        assert!(figure.finding.ends_with(said), "{}", figure.finding);
+    }
+    // What it measured at one rate asked for stays a mark there, where the axes reach.
+    let liva = |id: &str| -> Vec<(f64, f64)> {
+        let rows = drawn_as(&figure(&trains::paces(&[]), id), is("point")).concat();
+        let of = rows.iter().filter(|row| row["device"] == "ECS LIVA (S2)");
+        let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
+        of.map(|row| (number(row, "asked"), number(row, "measured"))).collect()
+    };
+    assert_eq!(liva("rates-0"), [(1_000.0, 760.0)]);
+    assert_eq!(liva("rates-25"), [(1_000.0, 430.0)]);
+    assert!(!figure(&trains::paces(&[]), "rates-25").finding.contains("level line"));
+}
