@@ -483,3 +483,43 @@ fn what_s2_measured_whatever_was_asked_is_a_line_over_the_rates_that_it_tried() 
     assert_eq!(liva("rates-25"), [(1_000.0, 430.0)]);
     assert!(!figure(&trains::paces(&[]), "rates-25").finding.contains("level line"));
 }
+
+#[test]
+fn a_line_of_rates_runs_through_the_median_of_the_trials_at_each_rate() {
+    let mut run = trains::paces(&[]);
+    // At the largest rate one of three is held up by something else.
+    for trial in &mut run.trials {
+        let is = |name: &str, value: &str| trial.parameters[name] == value;
+        let spin = is("engine", "spin") && is("rate", "1Gbit/s") && is("flows", "0");
+        let Some(summary) = trial.summary.as_mut().filter(|_| spin && is("size", "frame:1514B"))
+        else {
+            continue;
+        };
+        let rate = [803e6, 1_000e6, 990e6][trial.repetition as usize - 1];
+        summary.trains.iter_mut().for_each(|train| train.rate_bps = Some(rate));
+    }
+    let figure = figure(&run, "rates-0");
+    check(std::slice::from_ref(&figure));
+    let of_spin = |rows: Vec<Vec<Value>>| -> Vec<(f64, f64)> {
+        let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
+        let spin = rows[1].iter().filter(|row| row["group"] == "spin");
+        spin.map(|row| (number(row, "asked"), number(row, "measured"))).collect()
+    };
+    let mut line = of_spin(drawn_as(&figure, is("line")));
+    line.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert_eq!(line.iter().map(|(asked, _)| *asked).collect::<Vec<_>>(), [10.0, 100.0, 1_000.0]);
+    assert_eq!(line[2].1, 990.0);
+    let points = of_spin(drawn_as(&figure, is("point")));
+    assert_eq!(points.len(), 9, "every trial keeps its mark");
+    let mut most: Vec<f64> = points
+        .iter()
+        .filter(|(asked, _)| *asked == 1_000.0)
+        .map(|(_, measured)| *measured)
+        .collect();
+    most.sort_by(f64::total_cmp);
+    assert_eq!(most, [803.0, 990.0, 1_000.0]);
+    assert!(figure.finding.contains("the median of the trials at each rate"), "{}", figure.finding);
+    let once = trains::paces(&["trials.repetitions=1"]);
+    let figure = self::figure(&once, "rates-0");
+    assert!(!figure.finding.contains("the median of the trials"), "{}", figure.finding);
+}

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Part, apart, beside, shapes, sizes, stacked};
 use crate::figure::{Figure, Table, WIDTH, handy, without_legend};
-use crate::paced::Paced;
+use crate::paced::{Paced, middle};
 use crate::quantity::{share, significant};
 
 /// A rate further from the one asked for than this is told of.
@@ -15,6 +15,7 @@ const OFF: f64 = 0.05;
 /// S2's frames of 1514 B.
 const LARGE: u64 = 1_500;
 
+/// One trial.
 struct Mark<'a> {
     engine: &'a str,
     size: u64,
@@ -68,7 +69,7 @@ pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
     }
     let title = format!("Rate measured against rate asked for, {}{}", beside(flows), part.named);
     let body = stacked(panels);
-    let finding = finding(&marks) + &drawn(&published);
+    let finding = finding(&marks) + &drawn(&marks, &published);
     Some(Figure::new(format!("rates-{flows}"), title, finding, caption, body, table))
 }
 
@@ -121,7 +122,7 @@ fn panel(
             "mark": {"type": "line", "style": "limit", "strokeDash": [4, 3]}
         }),
         json!({
-            "data": {"values": rows},
+            "data": {"values": medians(of_size())},
             "mark": {"type": "line", "opacity": 0.7},
             "encoding": {"color": colour}
         }),
@@ -148,6 +149,23 @@ fn panel(
 
 fn row(engine: &str, asked: BitRate, measured: f64) -> Value {
     json!({"group": engine, "asked": mega(asked.0 as f64), "measured": mega(measured)})
+}
+
+/// For each engine and rate asked for the median of its trials: repetitions of one rate lie above each
+/// other, and a line through each of them would go up and down between two rates.
+fn medians<'a>(marks: impl Iterator<Item = &'a Mark<'a>>) -> Vec<Value> {
+    let mut all: Vec<((&str, BitRate), Vec<f64>)> = Vec::new();
+    for mark in marks {
+        let key = (mark.engine, mark.asked);
+        match all.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, measured)) => measured.push(mark.measured),
+            None => all.push((key, vec![mark.measured])),
+        }
+    }
+    let rows = all.into_iter().filter_map(|((engine, asked), measured)| {
+        Some(row(engine, asked, middle(measured.into_iter())?))
+    });
+    rows.collect()
 }
 
 /// The rates that S2 gives as numbers, as far as they lie between both ends of the axes.
@@ -239,8 +257,12 @@ fn lines_of(rates: &[&PublishedRate], domain: [f64; 2]) -> Vec<Value> {
 }
 
 /// What lines are, where that is not plain.
-fn drawn(published: &[&PublishedRate]) -> String {
+fn drawn(marks: &[Mark], published: &[&PublishedRate]) -> String {
     let mut text = String::new();
+    let key = |mark: &Mark| (mark.engine.to_owned(), mark.size, mark.asked);
+    if marks.iter().enumerate().any(|(i, mark)| marks[..i].iter().any(|it| key(it) == key(mark))) {
+        text += " Lines run through the median of the trials at each rate.";
+    }
     for rate in published.iter().filter(|rate| rate.asked.is_none()) {
         let (from, to) = rate.asked_between();
         text += &format!(
