@@ -523,3 +523,58 @@ fn a_line_of_rates_runs_through_the_median_of_the_trials_at_each_rate() {
     let figure = self::figure(&once, "rates-0");
     assert!(!figure.finding.contains("the median of the trials"), "{}", figure.finding);
 }
+
+#[test]
+fn less_than_a_rate_has_another_mark_than_that_rate_and_no_row_is_empty() {
+    let figure = figure(&trains::paces(&[]), "largest-rates");
+    check(std::slice::from_ref(&figure));
+    let below = |mark: &Value| mark["type"] == "point" && mark["filled"] == false;
+    let up_to = |mark: &Value| mark["type"] == "point" && mark["filled"] == true;
+    let of = |rows: Vec<Vec<Value>>, device: &str| -> Vec<(f64, String)> {
+        let rows = rows[0].iter().filter(|row| row["row"] == device);
+        rows.map(|row| {
+            (row["rate"].as_f64().unwrap(), row["largest rate"].as_str().unwrap().to_owned())
+        })
+        .collect()
+    };
+    let told = |rate: f64, text: &str| (rate, text.to_owned());
+    assert_eq!(
+        of(drawn_as(&figure, below), "TP-LINK ML-3020"),
+        [told(50.0, "below 50Mbit/s"), told(100.0, "below 100Mbit/s")]
+    );
+    assert_eq!(of(drawn_as(&figure, up_to), "TP-LINK ML-3020"), []);
+    assert_eq!(
+        of(drawn_as(&figure, up_to), "ECS LIVA"),
+        [told(50.0, "50Mbit/s"), told(100.0, "100Mbit/s")]
+    );
+    assert_eq!(of(drawn_as(&figure, below), "ECS LIVA"), []);
+    // Layers of one panel share their legend: one of them without it would take it from all.
+    let layers = figure.spec["vconcat"][0]["layer"].as_array().unwrap();
+    let legends = layers.iter().map(|layer| layer["encoding"]["color"].get("legend"));
+    assert!(legends.flatten().next().is_none(), "{layers:#?}");
+    let text = |mark: &Value| mark["type"] == "text" && mark["text"] == "below";
+    assert_eq!(drawn_as(&figure, text)[0].len(), 2, "the mark is named");
+
+    let words = drawn_as(&figure, |mark| mark["type"] == "text" && mark["text"].is_null());
+    let said = |panel: usize, row: &str| {
+        let of = words[panel].iter().find(|it| it["row"] == row);
+        of.map(|row| row["words"].as_str().unwrap())
+    };
+    // Without cross traffic it keeps 10 Mbit/s with the larger packets.
+    assert_eq!(said(0, "sleep"), Some("IP 200 B: none of the rates tried"));
+    assert_eq!(said(1, "sleep"), Some("none of the rates tried"));
+    for panel in [0, 1] {
+        assert_eq!(said(panel, "packet-ring"), Some("cannot tell"));
+        assert_eq!(said(panel, "uring"), Some("not run"));
+        assert_eq!(said(panel, "spin"), None);
+    }
+    assert_eq!(said(0, "Raspberry Pi I (B)"), Some("not suitable"));
+    let all = drawn_as(&figure, |_| true);
+    for (panel, rows) in figure.spec["vconcat"].as_array().unwrap().iter().zip(&all) {
+        let order = panel["encoding"]["y"]["scale"]["domain"].as_array().unwrap();
+        assert!(order.len() >= 9);
+        for row in order {
+            assert!(rows.iter().any(|it| it["row"] == *row), "{row} is empty");
+        }
+    }
+}
