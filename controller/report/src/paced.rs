@@ -157,11 +157,15 @@ impl<'a> Paced<'a> {
 
     /// The median rate of its trains, in bit/s.
     pub(crate) fn measured_bps(&self) -> Option<f64> {
-        let known = self.summary?.trains.iter().filter_map(|train| train.rate_bps);
-        let mut known: Vec<f64> = known.collect();
-        known.sort_by(f64::total_cmp);
-        known.get(known.len().div_ceil(2).checked_sub(1)?).copied()
+        middle(self.summary?.trains.iter().filter_map(|train| train.rate_bps))
     }
+}
+
+/// The median: of an even number of values the lower one of the two in the middle.
+pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().div_ceil(2).checked_sub(1)?).copied()
 }
 
 /// The engine that was asked for.

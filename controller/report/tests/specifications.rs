@@ -421,3 +421,160 @@ fn a_run_of_paced_packets_has_what_s2_drew_and_the_errors_of_gaps() {
     assert_eq!(several.iter().filter(|figure| figure.id.starts_with("rates-25")).count(), 2);
     assert!(several.iter().any(|figure| figure.title.ends_with("n1, topology.link.rate none")));
 }
+
+/// The rows that the panels of a figure draw with one kind of mark, panel by panel.
+fn drawn_as(figure: &Figure, wanted: impl Fn(&Value) -> bool) -> Vec<Vec<Value>> {
+    let panels = figure.spec["vconcat"].as_array().unwrap();
+    let of = |panel: &Value| -> Vec<Value> {
+        let layers = panel["layer"].as_array().unwrap().iter();
+        let rows = layers.filter(|layer| wanted(&layer["mark"]));
+        rows.flat_map(|layer| layer["data"]["values"].as_array().unwrap().clone()).collect()
+    };
+    panels.iter().map(of).collect()
+}
+
+fn is(kind: &'static str) -> impl Fn(&Value) -> bool {
+    move |mark| mark["type"] == kind
+}
+
+fn figure(run: &RunData, id: &str) -> Figure {
+    figures(run).into_iter().find(|figure| figure.id == id).unwrap()
+}
+
+#[test]
+fn what_s2_measured_whatever_was_asked_is_a_line_over_the_rates_that_it_tried() {
+    let of_pi = |row: &Value| {
+        row["device"].as_str().is_some_and(|name| name.starts_with("Raspberry Pi I (B)"))
+    };
+    for rates in [
+        "[\"10Mbit/s\", \"100Mbit/s\", \"1Gbit/s\"]",
+        "[\"1Mbit/s\", \"10Mbit/s\", \"10Gbit/s\"]",
+        "[\"10Mbit/s\", \"50Mbit/s\"]",
+    ] {
+        let run = trains::paces(&[&format!("matrix.rate={rates}")]);
+        let figure = figure(&run, "rates-0");
+        check(std::slice::from_ref(&figure));
+        let [small, large] = drawn_as(&figure, is("rule")).try_into().unwrap();
+        assert_eq!(small, [] as [Value; 0], "S2 gives it for full-sized packets");
+        assert_eq!(large.len(), 1, "{rates}");
+        let ends = ["asked", "to", "measured"].map(|name| large[0][name].as_f64().unwrap());
+        assert_eq!(ends, [1.0, 100.0, 17.0], "{rates}");
+        assert!(of_pi(&large[0]));
+        // It did not try 1 Gbit/s on that board.
+        for row in drawn_as(&figure, |_| true).iter().flatten().filter(|row| of_pi(row)) {
+            assert!(row["asked"].as_f64().unwrap() <= 100.0, "{rates}: {row}");
+        }
+        let points = drawn_as(&figure, is("point"));
+        assert!(!points.iter().flatten().any(of_pi), "{rates}: a mark stands at one rate");
+        let told =
+            figure.table.rows.iter().find(|row| row[0] == "Raspberry Pi I (B) (S2)").unwrap();
+        assert_eq!(told[1..], ["frame 1514B", "each from 1 to 100", "17", "-"]);
+        let said = "at each rate that S2 tried on it, 1Mbit/s to 100Mbit/s.";
+        assert!(figure.finding.ends_with(said), "{}", figure.finding);
+    }
+    // What it measured at one rate asked for stays a mark there, where the axes reach.
+    let liva = |id: &str| -> Vec<(f64, f64)> {
+        let rows = drawn_as(&figure(&trains::paces(&[]), id), is("point")).concat();
+        let of = rows.iter().filter(|row| row["device"] == "ECS LIVA (S2)");
+        let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
+        of.map(|row| (number(row, "asked"), number(row, "measured"))).collect()
+    };
+    assert_eq!(liva("rates-0"), [(1_000.0, 760.0)]);
+    assert_eq!(liva("rates-25"), [(1_000.0, 430.0)]);
+    assert!(!figure(&trains::paces(&[]), "rates-25").finding.contains("level line"));
+}
+
+#[test]
+fn a_line_of_rates_runs_through_the_median_of_the_trials_at_each_rate() {
+    let mut run = trains::paces(&[]);
+    // At the largest rate one of three is held up by something else.
+    for trial in &mut run.trials {
+        let is = |name: &str, value: &str| trial.parameters[name] == value;
+        let spin = is("engine", "spin") && is("rate", "1Gbit/s") && is("flows", "0");
+        let Some(summary) = trial.summary.as_mut().filter(|_| spin && is("size", "frame:1514B"))
+        else {
+            continue;
+        };
+        let rate = [803e6, 1_000e6, 990e6][trial.repetition as usize - 1];
+        summary.trains.iter_mut().for_each(|train| train.rate_bps = Some(rate));
+    }
+    let figure = figure(&run, "rates-0");
+    check(std::slice::from_ref(&figure));
+    let of_spin = |rows: Vec<Vec<Value>>| -> Vec<(f64, f64)> {
+        let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
+        let spin = rows[1].iter().filter(|row| row["group"] == "spin");
+        spin.map(|row| (number(row, "asked"), number(row, "measured"))).collect()
+    };
+    let mut line = of_spin(drawn_as(&figure, is("line")));
+    line.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert_eq!(line.iter().map(|(asked, _)| *asked).collect::<Vec<_>>(), [10.0, 100.0, 1_000.0]);
+    assert_eq!(line[2].1, 990.0);
+    let points = of_spin(drawn_as(&figure, is("point")));
+    assert_eq!(points.len(), 9, "every trial keeps its mark");
+    let mut most: Vec<f64> = points
+        .iter()
+        .filter(|(asked, _)| *asked == 1_000.0)
+        .map(|(_, measured)| *measured)
+        .collect();
+    most.sort_by(f64::total_cmp);
+    assert_eq!(most, [803.0, 990.0, 1_000.0]);
+    assert!(figure.finding.contains("the median of the trials at each rate"), "{}", figure.finding);
+    let once = trains::paces(&["trials.repetitions=1"]);
+    let figure = self::figure(&once, "rates-0");
+    assert!(!figure.finding.contains("the median of the trials"), "{}", figure.finding);
+}
+
+#[test]
+fn less_than_a_rate_has_another_mark_than_that_rate_and_no_row_is_empty() {
+    let figure = figure(&trains::paces(&[]), "largest-rates");
+    check(std::slice::from_ref(&figure));
+    let below = |mark: &Value| mark["type"] == "point" && mark["filled"] == false;
+    let up_to = |mark: &Value| mark["type"] == "point" && mark["filled"] == true;
+    let of = |rows: Vec<Vec<Value>>, device: &str| -> Vec<(f64, String)> {
+        let rows = rows[0].iter().filter(|row| row["row"] == device);
+        rows.map(|row| {
+            (row["rate"].as_f64().unwrap(), row["largest rate"].as_str().unwrap().to_owned())
+        })
+        .collect()
+    };
+    let told = |rate: f64, text: &str| (rate, text.to_owned());
+    assert_eq!(
+        of(drawn_as(&figure, below), "TP-LINK ML-3020"),
+        [told(50.0, "below 50Mbit/s"), told(100.0, "below 100Mbit/s")]
+    );
+    assert_eq!(of(drawn_as(&figure, up_to), "TP-LINK ML-3020"), []);
+    assert_eq!(
+        of(drawn_as(&figure, up_to), "ECS LIVA"),
+        [told(50.0, "50Mbit/s"), told(100.0, "100Mbit/s")]
+    );
+    assert_eq!(of(drawn_as(&figure, below), "ECS LIVA"), []);
+    // Layers of one panel share their legend: one of them without it would take it from all.
+    let layers = figure.spec["vconcat"][0]["layer"].as_array().unwrap();
+    let legends = layers.iter().map(|layer| layer["encoding"]["color"].get("legend"));
+    assert!(legends.flatten().next().is_none(), "{layers:#?}");
+    let text = |mark: &Value| mark["type"] == "text" && mark["text"] == "below";
+    assert_eq!(drawn_as(&figure, text)[0].len(), 2, "the mark is named");
+
+    let words = drawn_as(&figure, |mark| mark["type"] == "text" && mark["text"].is_null());
+    let said = |panel: usize, row: &str| {
+        let of = words[panel].iter().find(|it| it["row"] == row);
+        of.map(|row| row["words"].as_str().unwrap())
+    };
+    // Without cross traffic it keeps 10 Mbit/s with the larger packets.
+    assert_eq!(said(0, "sleep"), Some("IP 200 B: none of the rates tried"));
+    assert_eq!(said(1, "sleep"), Some("none of the rates tried"));
+    for panel in [0, 1] {
+        assert_eq!(said(panel, "packet-ring"), Some("cannot tell"));
+        assert_eq!(said(panel, "uring"), Some("not run"));
+        assert_eq!(said(panel, "spin"), None);
+    }
+    assert_eq!(said(0, "Raspberry Pi I (B)"), Some("not suitable"));
+    let all = drawn_as(&figure, |_| true);
+    for (panel, rows) in figure.spec["vconcat"].as_array().unwrap().iter().zip(&all) {
+        let order = panel["encoding"]["y"]["scale"]["domain"].as_array().unwrap();
+        assert!(order.len() >= 9);
+        for row in order {
+            assert!(rows.iter().any(|it| it["row"] == *row), "{row} is empty");
+        }
+    }
+}

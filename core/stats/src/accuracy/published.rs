@@ -42,7 +42,7 @@ pub enum Measurable {
 pub struct PublishedRate {
     /// The board, by its name in [`S2_DEVICES`].
     pub device: &'static str,
-    /// The rate asked for; `None`: any of those tried.
+    /// The rate asked for; `None`: each of those tried on this board.
     pub asked: Option<BitRate>,
     /// Flows of cross traffic.
     pub flows: u32,
@@ -105,6 +105,9 @@ pub const S2_DEVICES: [PublishedDevice; 4] = [
     },
 ];
 
+/// The rates that S2 asked for (S2.5), of each board those that its interface has (S2.7).
+const S2_ASKED: [BitRate; 6] = [mbit(1), mbit(5), mbit(10), mbit(50), mbit(100), mbit(1_000)];
+
 /// The rates that S2's text gives (S2.8).
 pub const S2_RATES: [PublishedRate; 3] = [
     PublishedRate {
@@ -129,6 +132,25 @@ pub const S2_RATES: [PublishedRate; 3] = [
         measured: mbit(430),
     },
 ];
+
+impl PublishedDevice {
+    /// The smallest and the largest rate that S2 asked of it.
+    pub fn asked(&self) -> (BitRate, BitRate) {
+        let [least, ..] = S2_ASKED;
+        let most = S2_ASKED.into_iter().filter(|rate| *rate <= self.link).max();
+        (least, most.unwrap_or(least))
+    }
+}
+
+impl PublishedRate {
+    /// The smallest and the largest rate asked for of which this was measured: where S2 names one,
+    /// both are that.
+    pub fn asked_between(&self) -> (BitRate, BitRate) {
+        let device = S2_DEVICES.iter().find(|device| device.name == self.device);
+        let tried = || device.map_or((self.measured, self.measured), PublishedDevice::asked);
+        self.asked.map_or_else(tried, |asked| (asked, asked))
+    }
+}
 
 impl Measurable {
     /// The rate that it is about.
@@ -168,6 +190,15 @@ mod tests {
             let device = S2_DEVICES.iter().find(|device| device.name == rate.device).unwrap();
             assert!(rate.measured < rate.asked.unwrap_or(device.link), "{}", device.name);
         }
+    }
+
+    #[test]
+    fn a_rate_is_told_of_no_rate_asked_for_that_s2_did_not_try_on_its_board() {
+        let between = S2_RATES.map(|rate| rate.asked_between());
+        let gigabit = (mbit(1_000), mbit(1_000));
+        assert_eq!(between, [(mbit(1), mbit(100)), gigabit, gigabit]);
+        let most = S2_DEVICES.map(|device| device.asked().1);
+        assert_eq!(most, [mbit(100), mbit(100), mbit(100), mbit(1_000)]);
     }
 
     #[test]

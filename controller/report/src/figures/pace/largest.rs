@@ -1,6 +1,6 @@
 //! The largest rate that each sender keeps accurately, with S2's boards beside it.
 
-use dwell_stats::accuracy::S2_DEVICES;
+use dwell_stats::accuracy::{Measurable, S2_DEVICES};
 use dwell_units::BitRate;
 use serde_json::{Value, json};
 
@@ -56,6 +56,45 @@ fn row_name(all: &[RateVerdict], verdict: &RateVerdict) -> String {
     verdict.parameters.iter().fold(name, |name, (axis, value)| format!("{name}, {axis} {value}"))
 }
 
+/// Its name, and what is known of each size.
+type Row<'a> = (&'a str, Vec<(String, Known)>);
+
+/// What is known of one size in a row.
+enum Known {
+    /// This rate.
+    Rate(BitRate),
+    /// As S2 gives it, less than this rate.
+    Below(BitRate),
+    /// No rate, and why.
+    Words(&'static str),
+}
+
+impl Known {
+    fn of(verdict: &RateVerdict) -> Self {
+        match (verdict.verdict, verdict.largest.rate()) {
+            (Verdict::NotRun, _) => Self::Words("not run"),
+            (Verdict::None, _) => Self::Words("none of the rates tried"),
+            (_, Some(rate)) => Self::Rate(rate),
+            (_, None) => Self::Words("cannot tell"),
+        }
+    }
+
+    fn published(largest: Measurable) -> Self {
+        match largest {
+            Measurable::UpTo(rate) => Self::Rate(rate),
+            Measurable::Below(rate) => Self::Below(rate),
+            Measurable::None => Self::Words("not suitable"),
+        }
+    }
+
+    fn rate(&self) -> Option<BitRate> {
+        match self {
+            Self::Rate(rate) | Self::Below(rate) => Some(*rate),
+            Self::Words(_) => None,
+        }
+    }
+}
+
 fn panel(
     all: &[RateVerdict],
     flows: u32,
@@ -64,40 +103,26 @@ fn panel(
     rows: &[String],
     domain: [f64; 2],
 ) -> Value {
-    let mut values: Vec<Value> = all
+    let mut lines: Vec<Row> = rows
         .iter()
-        .filter(|verdict| verdict.flows == flows)
-        .filter_map(|verdict| {
-            Some(json!({
-                "row": row_name(all, verdict), "group": size_name(verdict.ip_size),
-                "rate": mega(verdict.largest.rate()?)
-            }))
+        .map(|row| {
+            let of =
+                |verdict: &&RateVerdict| verdict.flows == flows && row_name(all, verdict) == *row;
+            let known = all.iter().filter(of).map(|it| (size_name(it.ip_size), Known::of(it)));
+            (row.as_str(), known.collect())
         })
         .collect();
-    let mut order: Vec<&str> = rows.iter().map(String::as_str).collect();
     // S2 does not say whether its verdicts hold beside cross traffic.
     if is_first {
-        for device in &S2_DEVICES {
-            order.push(device.name);
-            for (group, largest) in S2_GROUPS.iter().zip([device.all_sizes, device.large_packets]) {
-                let Some(rate) = largest.rate() else { continue };
-                values.push(json!({
-                    "row": device.name, "group": group, "rate": mega(rate),
-                    "published": largest.to_string()
-                }));
-            }
-        }
+        lines.extend(S2_DEVICES.iter().map(|device| {
+            let known = [device.all_sizes, device.large_packets].map(Known::published);
+            (device.name, S2_GROUPS.map(str::to_owned).into_iter().zip(known).collect())
+        }));
     }
-    let mut colour = told_apart(groups.iter().map(String::as_str));
-    let mut shape = colour.clone();
-    if !is_first {
-        (colour, shape) = (without_legend(&colour), without_legend(&shape));
-    }
+    let order: Vec<&str> = lines.iter().map(|(row, _)| *row).collect();
     json!({
         "title": {"text": capital(beside(flows)), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
-        "data": {"values": values},
         "width": WIDTH, "height": {"step": 26, "for": "position"},
-        "mark": {"type": "point", "filled": true, "size": 80, "opacity": 0.85, "tooltip": true},
         "encoding": {
             "x": {
                 "field": "rate", "type": "quantitative",
@@ -106,14 +131,99 @@ fn panel(
             },
             "y": {
                 "field": "row", "type": "nominal", "sort": order,
-                "scale": {"domain": order},
+                // Words have no offset and stand in the middle of their row.
+                "scale": {"type": "band", "domain": order},
                 "axis": {"title": null, "ticks": false, "domain": false, "grid": true}
-            },
-            // Sizes with the same rate lie beside each other.
-            "yOffset": {"field": "group", "type": "nominal", "scale": {"domain": groups}},
-            "color": colour, "shape": shape
-        }
+            }
+        },
+        "layer": layers(&lines, groups, domain, is_first)
     })
+}
+
+/// The marks of rows, and their words.
+fn layers(lines: &[Row], groups: &[String], domain: [f64; 2], is_first: bool) -> Vec<Value> {
+    let words: Vec<Value> =
+        lines.iter().filter_map(|(row, known)| in_words(row, known, domain)).collect();
+    let marks = |wanted: fn(&Known) -> bool| -> Vec<Value> {
+        let all = lines.iter().flat_map(|(row, known)| known.iter().map(move |it| (row, it)));
+        all.filter(|(_, (_, known))| wanted(known))
+            .filter_map(|(row, (group, known))| {
+                let rate = known.rate()?;
+                let told = match known {
+                    Known::Below(_) => format!("below {rate}"),
+                    _ => rate.to_string(),
+                };
+                Some(json!({"row": row, "group": group, "rate": mega(rate), "largest rate": told}))
+            })
+            .collect()
+    };
+    let (rates, below) =
+        (marks(|it| matches!(it, Known::Rate(_))), marks(|it| matches!(it, Known::Below(_))));
+    let mut colour = told_apart(groups.iter().map(String::as_str));
+    let mut shape = colour.clone();
+    if !is_first {
+        (colour, shape) = (without_legend(&colour), without_legend(&shape));
+    }
+    // Sizes with the same rate lie beside each other.
+    let offset = json!({"field": "group", "type": "nominal", "scale": {"domain": groups}});
+    let tooltip = json!({"content": "data"});
+    let mut layer = vec![json!({
+        "data": {"values": rates},
+        "mark": {"type": "point", "filled": true, "size": 80, "opacity": 0.85, "tooltip": tooltip},
+        "encoding": {"yOffset": offset, "color": colour, "shape": shape}
+    })];
+    if !below.is_empty() {
+        layer.push(json!({
+            "data": {"values": below},
+            "mark": {
+                "type": "point", "shape": "triangle-left", "filled": false, "strokeWidth": 2,
+                "size": 70, "tooltip": tooltip
+            },
+            "encoding": {"yOffset": offset, "color": colour}
+        }));
+        layer.push(json!({
+            "data": {"values": below},
+            "mark": {"type": "text", "style": "note", "align": "right", "dx": -9, "text": "below"},
+            "encoding": {"yOffset": offset}
+        }));
+    }
+    if !words.is_empty() {
+        layer.push(json!({
+            "data": {"values": words},
+            // Above the line of their row, which would strike them through.
+            "mark": {"type": "text", "style": "note", "align": "left", "baseline": "bottom", "dx": 10, "dy": -1},
+            "encoding": {"text": {"field": "words", "type": "nominal"}}
+        }));
+    }
+    layer
+}
+
+/// What a row says instead of marks, where most room is between those that it has; sizes are named
+/// unless the same holds for all of them.
+fn in_words(row: &str, known: &[(String, Known)], domain: [f64; 2]) -> Option<Value> {
+    let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (group, known) in known {
+        let Known::Words(words) = known else { continue };
+        match said.iter_mut().find(|(it, _)| it == words) {
+            Some((_, groups)) => groups.push(group),
+            None => said.push((words, vec![group])),
+        }
+    }
+    let words = match said.as_slice() {
+        [] if known.is_empty() => "not tried".to_owned(),
+        [] => return None,
+        [(words, groups)] if groups.len() == known.len() => (*words).to_owned(),
+        said => {
+            let each = said.iter().map(|(words, groups)| format!("{}: {words}", groups.join(", ")));
+            each.collect::<Vec<_>>().join("; ")
+        }
+    };
+    let mut ends: Vec<f64> = known.iter().filter_map(|(_, it)| it.rate()).map(mega).collect();
+    ends.extend(domain);
+    ends.sort_by(f64::total_cmp);
+    let room = |pair: &&[f64]| pair[1] / pair[0];
+    let widest = ends.windows(2).max_by(|a, b| room(a).total_cmp(&room(b)))?;
+    Some(json!({"row": row, "rate": widest[0], "words": words}))
 }
 
 fn capital(text: String) -> String {

@@ -1,12 +1,12 @@
 //! The rate measured against the rate asked for, on logarithmic axes: S2's figures 3 and 4.
 
-use dwell_stats::accuracy::S2_RATES;
+use dwell_stats::accuracy::{PublishedRate, S2_RATES};
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
 use super::{Part, apart, beside, shapes, sizes, stacked};
 use crate::figure::{Figure, Table, WIDTH, handy, without_legend};
-use crate::paced::Paced;
+use crate::paced::{Paced, middle};
 use crate::quantity::{share, significant};
 
 /// A rate further from the one asked for than this is told of.
@@ -15,6 +15,7 @@ const OFF: f64 = 0.05;
 /// S2's frames of 1514 B.
 const LARGE: u64 = 1_500;
 
+/// One trial.
 struct Mark<'a> {
     engine: &'a str,
     size: u64,
@@ -28,10 +29,15 @@ pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
     let marks: Vec<Mark> = trials().filter_map(mark).collect();
     let (least, most) = ends(&marks)?;
     let sizes = sizes(trials().filter(|paced| paced.measured_bps().is_some()));
+    let domain = [mega(least * 0.8), mega(most * 1.25)];
+    let published = if sizes.contains(&LARGE) { published(flows, domain) } else { Vec::new() };
     let panels: Vec<Value> = sizes
         .iter()
         .enumerate()
-        .map(|(i, size)| panel(part, &marks, *size, flows, (least, most), i == 0))
+        .map(|(i, size)| {
+            let published = if *size == LARGE { published.as_slice() } else { &[] };
+            panel(part, &marks, *size, published, domain, i == 0)
+        })
         .collect();
     let mut table = Table::new([
         "engine",
@@ -49,9 +55,22 @@ pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
             share(mark.measured / mark.asked.0 as f64),
         ]);
     }
+    for rate in &published {
+        table.row([
+            format!("{} (S2)", rate.device),
+            format!("frame {}", rate.frame),
+            asked_of(rate),
+            mega(rate.measured.0 as f64).to_string(),
+            rate.asked.map_or_else(
+                || "-".to_owned(),
+                |asked| share(rate.measured.0 as f64 / asked.0 as f64),
+            ),
+        ]);
+    }
     let title = format!("Rate measured against rate asked for, {}{}", beside(flows), part.named);
     let body = stacked(panels);
-    Some(Figure::new(format!("rates-{flows}"), title, finding(&marks), caption, body, table))
+    let finding = finding(&marks) + &drawn(&marks, &published);
+    Some(Figure::new(format!("rates-{flows}"), title, finding, caption, body, table))
 }
 
 fn mark<'a>(paced: &'a Paced<'a>) -> Option<Mark<'a>> {
@@ -78,11 +97,10 @@ fn panel(
     part: &Part,
     marks: &[Mark],
     size: u64,
-    flows: u32,
-    (least, most): (f64, f64),
+    published: &[&PublishedRate],
+    domain: [f64; 2],
     is_first: bool,
 ) -> Value {
-    let domain = [mega(least * 0.8), mega(most * 1.25)];
     let scale = json!({"type": "log", "nice": false, "domain": domain});
     let values = handy(domain[0], domain[1]);
     let channel = |field: &str, title: &str| {
@@ -91,16 +109,9 @@ fn panel(
             "axis": {"title": title, "values": values, "format": "~g"}
         })
     };
-    let rows: Vec<Value> = marks
-        .iter()
-        .filter(|mark| mark.size == size)
-        .map(|mark| {
-            json!({
-                "group": mark.engine, "asked": mega(mark.asked.0 as f64),
-                "measured": mega(mark.measured)
-            })
-        })
-        .collect();
+    let of_size = || marks.iter().filter(move |mark| mark.size == size);
+    let rows: Vec<Value> =
+        of_size().map(|mark| row(mark.engine, mark.asked, mark.measured)).collect();
     let (mut colour, mut shape) = (apart(&part.engines), shapes(&part.engines));
     if !is_first {
         (colour, shape) = (without_legend(&colour), without_legend(&shape));
@@ -111,7 +122,7 @@ fn panel(
             "mark": {"type": "line", "style": "limit", "strokeDash": [4, 3]}
         }),
         json!({
-            "data": {"values": rows},
+            "data": {"values": medians(of_size())},
             "mark": {"type": "line", "opacity": 0.7},
             "encoding": {"color": colour}
         }),
@@ -121,9 +132,10 @@ fn panel(
             "encoding": {"color": colour, "shape": shape}
         }),
     ];
-    if size == LARGE {
-        layer.extend(published(flows, domain));
-    }
+    let (at_one, at_each): (Vec<&PublishedRate>, _) =
+        published.iter().copied().partition(|rate| rate.asked.is_some());
+    layer.extend(marks_of(&at_one));
+    layer.extend(lines_of(&at_each, domain));
     json!({
         "title": {"text": format!("IP packets of {} B", size), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
         "width": WIDTH, "height": 260,
@@ -135,23 +147,64 @@ fn panel(
     })
 }
 
-/// The rates that S2 gives as numbers, as marks with names.
-fn published(flows: u32, domain: [f64; 2]) -> Vec<Value> {
-    let inside = |mega: f64| (domain[0]..=domain[1]).contains(&mega);
-    let rows: Vec<Value> = S2_RATES
-        .iter()
-        .filter(|rate| rate.flows == flows)
-        .filter_map(|rate| {
-            let asked = rate.asked.map_or(domain[1] / 1.25, |asked| mega(asked.0 as f64));
-            let measured = mega(rate.measured.0 as f64);
-            let text = format!("{} (S2)", rate.device);
-            (inside(asked) && inside(measured))
-                .then(|| json!({"asked": asked, "measured": measured, "device": text}))
-        })
-        .collect();
-    if rows.is_empty() {
+fn row(engine: &str, asked: BitRate, measured: f64) -> Value {
+    json!({"group": engine, "asked": mega(asked.0 as f64), "measured": mega(measured)})
+}
+
+/// For each engine and rate asked for the median of its trials: repetitions of one rate lie above each
+/// other, and a line through each of them would go up and down between two rates.
+fn medians<'a>(marks: impl Iterator<Item = &'a Mark<'a>>) -> Vec<Value> {
+    let mut all: Vec<((&str, BitRate), Vec<f64>)> = Vec::new();
+    for mark in marks {
+        let key = (mark.engine, mark.asked);
+        match all.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, measured)) => measured.push(mark.measured),
+            None => all.push((key, vec![mark.measured])),
+        }
+    }
+    let rows = all.into_iter().filter_map(|((engine, asked), measured)| {
+        Some(row(engine, asked, middle(measured.into_iter())?))
+    });
+    rows.collect()
+}
+
+/// The rates that S2 gives as numbers, as far as they lie between both ends of the axes.
+fn published(flows: u32, domain: [f64; 2]) -> Vec<&'static PublishedRate> {
+    let inside = |rate: &&PublishedRate| {
+        let measured = mega(rate.measured.0 as f64);
+        let (from, to) = between(rate);
+        (domain[0]..=domain[1]).contains(&measured) && from <= domain[1] && to >= domain[0]
+    };
+    S2_RATES.iter().filter(|rate| rate.flows == flows).filter(inside).collect()
+}
+
+fn between(rate: &PublishedRate) -> (f64, f64) {
+    let (from, to) = rate.asked_between();
+    (mega(from.0 as f64), mega(to.0 as f64))
+}
+
+/// In Mbit/s.
+fn asked_of(rate: &PublishedRate) -> String {
+    match (rate.asked, between(rate)) {
+        (Some(_), (asked, _)) => asked.to_string(),
+        (None, (from, to)) => format!("each from {from} to {to}"),
+    }
+}
+
+/// What was measured at one rate asked for: marks with names.
+fn marks_of(rates: &[&PublishedRate]) -> Vec<Value> {
+    if rates.is_empty() {
         return Vec::new();
     }
+    let rows: Vec<Value> = rates
+        .iter()
+        .map(|rate| {
+            json!({
+                "asked": between(rate).0, "measured": mega(rate.measured.0 as f64),
+                "device": format!("{} (S2)", rate.device)
+            })
+        })
+        .collect();
     vec![
         json!({
             "data": {"values": rows},
@@ -163,6 +216,62 @@ fn published(flows: u32, domain: [f64; 2]) -> Vec<Value> {
             "encoding": {"text": {"field": "device", "type": "nominal"}}
         }),
     ]
+}
+
+/// What was measured whatever was asked for: level lines over the rates that S2 tried on the board, and
+/// no further.
+fn lines_of(rates: &[&PublishedRate], domain: [f64; 2]) -> Vec<Value> {
+    let lines = rates.iter().flat_map(|rate| {
+        let (from, to) = between(rate);
+        let (measured, device) = (mega(rate.measured.0 as f64), format!("{} (S2)", rate.device));
+        // The name stands behind the line, where senders that keep up with it have no marks; under it
+        // where that leaves no room.
+        let end = to.min(domain[1]);
+        let room = (domain[1] / end).ln() / (domain[1] / domain[0]).ln();
+        let label = if room > 0.4 {
+            json!({"type": "text", "style": "label", "align": "left", "baseline": "middle", "dx": 6})
+        } else {
+            json!({"type": "text", "style": "label", "align": "right", "dx": -4, "dy": 14})
+        };
+        [
+            json!({
+                "data": {"values": [{
+                    "asked": from, "to": to, "measured": measured, "device": device,
+                    "rate asked for": format!("each tried on it, {from} to {to} Mbit/s")
+                }]},
+                // The smallest rates that S2 tried may lie left of the plot.
+                "mark": {
+                    "type": "rule", "style": "extreme", "strokeWidth": 2, "strokeDash": [6, 3],
+                    "clip": true, "tooltip": {"content": "data"}
+                },
+                "encoding": {"x2": {"field": "to"}}
+            }),
+            json!({
+                "data": {"values": [{"asked": end, "measured": measured, "device": format!("{device}, whatever was asked")}]},
+                "mark": label,
+                "encoding": {"text": {"field": "device", "type": "nominal"}}
+            }),
+        ]
+    });
+    lines.collect()
+}
+
+/// What lines are, where that is not plain.
+fn drawn(marks: &[Mark], published: &[&PublishedRate]) -> String {
+    let mut text = String::new();
+    let key = |mark: &Mark| (mark.engine.to_owned(), mark.size, mark.asked);
+    if marks.iter().enumerate().any(|(i, mark)| marks[..i].iter().any(|it| key(it) == key(mark))) {
+        text += " Lines run through the median of the trials at each rate.";
+    }
+    for rate in published.iter().filter(|rate| rate.asked.is_none()) {
+        let (from, to) = rate.asked_between();
+        text += &format!(
+            " The level line is S2's {}, which sent at about {} at each rate that S2 tried on it, {from} \
+             to {to}.",
+            rate.device, rate.measured
+        );
+    }
+    text
 }
 
 fn finding(marks: &[Mark]) -> String {
