@@ -2,7 +2,7 @@
 //! Ethernet's usual ones.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use dwell_io::{interface, netns};
 use dwell_record::segment::{self, Record};
@@ -12,11 +12,21 @@ use serde_json::{Value, json};
 use crate::capture::{Capture, Captured};
 use crate::fixture::{DWELL, Running, TestLab, as_root, has, said, skip, until};
 
-fn pace(lab: &TestLab, more: &[&str]) -> Value {
-    let command = ["pace", "udp://198.19.0.2:9", "--rate", "50Mbit/s", "--repeat", "2", "--json"];
-    let output = lab.exec("n1", &[&[DWELL], &command[..], more].concat());
+fn sent(lab: &TestLab, host: &str, more: &[&str]) -> Output {
+    let url = format!("udp://{host}:9");
+    lab.exec("n1", &[&[DWELL, "pace", &url][..], more].concat())
+}
+
+/// What is said of two trains.
+fn told(lab: &TestLab, host: &str, more: &[&str]) -> Value {
+    let two = ["--rate", "50Mbit/s", "--repeat", "2", "--json"];
+    let output = sent(lab, host, &[&two[..], more].concat());
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn pace(lab: &TestLab, more: &[&str]) -> Value {
+    told(lab, "198.19.0.2", more)
 }
 
 /// Numbers of packets from here on are of those that lead or warm up.
@@ -189,13 +199,7 @@ fn a_limit_of_one_of_several_queues_is_named_where_an_engine_goes_past_it() {
     }
     let lab = TestLab::up("pacequeues", &["line:2"]);
     of_two_queues(&lab, "wide");
-    let send = || {
-        let how = ["pace", "udp://10.99.0.2:9", "--rate", "50Mbit/s", "--repeat", "2", "--json"];
-        let how = [&[DWELL][..], &how, &["--engine", "packet-ring", "--bypass"]].concat();
-        let output = lab.exec("n1", &how);
-        assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice::<Value>(&output.stdout).unwrap()
-    };
+    let send = || told(&lab, "10.99.0.2", &["--engine", "packet-ring", "--bypass"]);
     let tc = |rest: &str| {
         let words: Vec<&str> = "tc qdisc replace dev wide ".split_terminator(' ').collect();
         let command = [&words[..], &rest.split(' ').collect::<Vec<_>>()].concat();
@@ -218,9 +222,8 @@ fn where_nobody_answers_for_the_host_nothing_was_measured() {
     let lab = TestLab::up("pacedead", &["line:2"]);
     of_two_queues(&lab, "wide");
     for (stamps, code) in [("auto", 1), ("kernel", 4)] {
-        let how = ["pace", "udp://10.99.0.77:9", "--rate", "10Mbit/s", "--repeat", "1"];
-        let how = [&[DWELL][..], &how, &["--engine", "spin", "--stamps", stamps]].concat();
-        let output = lab.exec("n1", &how);
+        let how = ["--rate", "10Mbit/s", "--repeat", "1", "--engine", "spin", "--stamps", stamps];
+        let output = sent(&lab, "10.99.0.77", &how);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         assert!(said(&output).contains("no packet is known to have left"), "{output:?}");
     }

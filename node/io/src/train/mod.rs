@@ -73,10 +73,10 @@ pub trait TrainSender: Send {
     /// Builds the packets of the next train, which carry these numbers.
     fn prepare(&mut self, numbers: Numbers);
 
-    /// Lets every prepared packet leave when it is due and not earlier (but for some nanoseconds, as far as counting
-    /// the last of the wait is off), and says in `left` (as many as are due) how that went. Packets due at the same instant leave together where the engine can.
-    /// A packet that cannot be sent has no `app`; the rest is sent all the same. After a stop, nothing is
-    /// sent any more.
+    /// Lets every prepared packet leave when it is due and not earlier (but for some nanoseconds, as far as
+    /// counting the last of the wait is off), and says in `left` (as many as are due) how that went. Packets
+    /// due at the same instant leave together where the engine can. A packet that cannot be sent has no
+    /// `app`; the rest is sent all the same. After a stop, nothing is sent any more.
     fn send(&mut self, course: Course<'_>, left: &mut [Departure]);
 
     /// Adds the stamps that the kernel has delivered to the departures of the last train, waiting for
