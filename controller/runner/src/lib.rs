@@ -19,4 +19,4 @@ mod way;
 
 pub use jobs::{Planned, Servers, jobs};
 pub use machine::{Action, Machine, Outcome};
-pub use runner::{Clock, End, Runner, RunnerError, Talk, TrialEnd};
+pub use runner::{Clock, End, Runner, RunnerError, Talk, TrialEnd, new_trials};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
 use dwell_plan::{Expansion, PlanError, Topology};
 use dwell_protocol::{Event, JobId, Progress};
-use dwell_store::{RunRow, RunState, Store, StoreError, TrialRow, TrialState};
+use dwell_store::{NewTrial, RunRow, RunState, Store, StoreError, TrialRow, TrialState};
 use dwell_units::{Instant, Monotonic, Nanos};
 use thiserror::Error;
 
@@ -49,6 +49,17 @@ pub trait Talk {
     fn ended(&mut self, trial: u32, end: &TrialEnd);
     /// Something to hear of at once.
     fn say(&mut self, text: &str);
+}
+
+/// The trials with which a run of a plan begins, in the order of its schedule.
+pub fn new_trials(expansion: &Expansion) -> Vec<NewTrial> {
+    let new = expansion.trials().iter().map(|trial| NewTrial {
+        number: trial.number,
+        cell: trial.cell,
+        repetition: trial.repetition,
+        parameters: expansion.parameters(trial.cell),
+    });
+    new.collect()
 }
 
 /// How a trial ended.

@@ -16,8 +16,8 @@ use dwell_fleet::{FleetError, LabFleet};
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_plan::{Estimate, Expansion, PlanError, Source, expand};
 use dwell_report::data::Axis;
-use dwell_runner::{Clock, End, Runner, RunnerError};
-use dwell_store::{NewRun, NewTrial, RunKind, RunRow, RunState, Store};
+use dwell_runner::{Clock, End, Runner, RunnerError, new_trials};
+use dwell_store::{NewRun, RunKind, RunRow, RunState, Store};
 use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
@@ -224,12 +224,6 @@ fn begin(
     expansion: &Expansion,
 ) -> Result<RunRow, Failure> {
     let plan = expansion.plan();
-    let trials = expansion.trials().iter().map(|trial| NewTrial {
-        number: trial.number,
-        cell: trial.cell,
-        repetition: trial.repetition,
-        parameters: expansion.parameters(trial.cell),
-    });
     let new = NewRun {
         kind: RunKind::Run,
         name: plan.name.clone(),
@@ -240,7 +234,7 @@ fn begin(
         seed: expansion.seed(),
         axes: json!(axes(expansion)),
         dwell: dwell_node_cli::build().to_owned(),
-        trials: trials.collect(),
+        trials: new_trials(expansion),
     };
     let name = store.begin_run(&new)?;
     let run = store.run(&name)?;

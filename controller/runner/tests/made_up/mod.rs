@@ -8,8 +8,8 @@ use std::time::Duration;
 use dwell_plan::{Expansion, Source, expand};
 use dwell_protocol::Progress;
 use dwell_record::{Environment, Kind, Packets, Stamps, Summary, Trust};
-use dwell_runner::{Clock, Talk, TrialEnd};
-use dwell_store::{NewRun, NewTrial, RunKind, RunRow, Store};
+use dwell_runner::{Clock, Talk, TrialEnd, new_trials};
+use dwell_store::{NewRun, RunKind, RunRow, Store};
 use dwell_units::{Instant, Monotonic};
 
 /// A run of a plan that has begun, in a store of its own.
@@ -24,12 +24,6 @@ pub(crate) fn begin(plan: &str) -> Begun {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path()).unwrap();
     let expansion = expand(&Source::parse(plan).unwrap(), 1).unwrap();
-    let trials = expansion.trials().iter().map(|trial| NewTrial {
-        number: trial.number,
-        cell: trial.cell,
-        repetition: trial.repetition,
-        parameters: expansion.parameters(trial.cell),
-    });
     let new = NewRun {
         kind: RunKind::Run,
         name: "made-up".into(),
@@ -40,7 +34,7 @@ pub(crate) fn begin(plan: &str) -> Begun {
         seed: 1,
         axes: serde_json::json!([]),
         dwell: "0".into(),
-        trials: trials.collect(),
+        trials: new_trials(&expansion),
     };
     let name = store.begin_run(&new).unwrap();
     let run = store.run(&name).unwrap();
