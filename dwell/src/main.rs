@@ -1,6 +1,7 @@
 //! `dwell`: what a person runs. Every command of a node, and the controller's: plans, runs, reports.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stderr)]
 
 mod controller;
 mod generate;

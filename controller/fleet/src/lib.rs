@@ -5,6 +5,7 @@
 //! another fleet behind the same trait. What is said on the way is not known here.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stderr)]
 
 mod connection;
 mod error;

@@ -8,6 +8,7 @@
 //! across two machines is never called one: it goes to [`dwell_record::Column::ForwardPlusOffset`].
 
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stderr)]
 
 mod capture;
 mod decimal;

@@ -3,6 +3,7 @@
 //! Takes runs as plain data ([`data`]) and knows nothing of where they are stored.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stderr)]
 
 mod claims;
 mod comparison;

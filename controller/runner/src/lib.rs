@@ -6,6 +6,7 @@
 //! told of the same packets is joined before it is kept.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stderr)]
 
 mod incoming;
 mod jobs;

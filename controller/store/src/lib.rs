@@ -13,6 +13,7 @@
 //! leaves before that is written over by the next.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stderr)]
 
 mod catalogue;
 mod error;

@@ -16,6 +16,9 @@ pub enum Exit {
     Threshold = 3,
     /// Not supported here, or the privilege is missing.
     Unsupported = 4,
+    /// Measured, but a stated threshold cannot be decided: too few samples, or the limit lies inside
+    /// the interval. [`Exit::Threshold`] wins over this.
+    Undecided = 5,
     /// Interrupted; what was measured is written.
     Interrupted = 130,
 }

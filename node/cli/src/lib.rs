@@ -1,6 +1,8 @@
 //! The commands that run on a node: their arguments, their talk, their exit codes.
 
 #![forbid(unsafe_code)]
+// `eprintln!` panics when stderr is closed; all messages go through `say`.
+#![warn(clippy::print_stderr)]
 
 mod environment;
 mod exit;
@@ -81,8 +83,8 @@ impl NodeCommand {
     }
 }
 
-/// Says something on standard error. What is done is worth more than talk about it: nothing happens
-/// when nobody can hear it. What a terminal would obey is escaped.
+/// Writes a line to standard error. Write errors, such as EPIPE after the reader has gone, are
+/// ignored. Terminal control characters are escaped.
 pub fn say(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{}", terminal::escaped(text));

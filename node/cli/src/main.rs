@@ -1,6 +1,7 @@
 //! `dwell-node`: the commands of a node, in one small binary for small devices.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stderr)]
 
 use std::process::ExitCode;
 

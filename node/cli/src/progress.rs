@@ -47,7 +47,7 @@ impl Progress {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !self.is_terminal {
             if state.last_line.elapsed() >= PLAIN_LINE {
-                eprintln!("{}: {done} of {of} steps done", self.what);
+                crate::say(&format!("{}: {done} of {of} steps done", self.what));
                 state.last_line = Instant::now();
             }
             return;

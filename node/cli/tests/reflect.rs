@@ -248,3 +248,26 @@ print(len(reply), mark, reply[44] & 0xe0, bits >> 10, bits >> 4 & 0x3f)";
         assert_eq!(found, "52 [10] 0 10 46", "{host} {}", said(&output));
     }
 }
+
+#[test]
+fn reflect_survives_a_closed_stderr() {
+    let port = free_port(HOST);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let url = format!("udp://{HOST}:{port}");
+    let child = Command::new(DWELL)
+        .args(["reflect", &url])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(writer)
+        .spawn()
+        .unwrap();
+    let server = Server { child };
+    let ping = ["ping", "-c", "1", "--warm-up", "0", "-q", &url];
+    let give_up = Instant::now() + Duration::from_secs(10);
+    while !dwell(&ping).status.success() {
+        assert!(Instant::now() < give_up, "the reflector answers");
+    }
+    let output = server.stop();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}

@@ -2,6 +2,7 @@
 //! decided without a system call belongs to `core`. The only crate of dwell with `unsafe`.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![warn(clippy::print_stderr)]
 
 pub mod batch;
 pub mod bpf;

@@ -2,6 +2,7 @@
 //! again. The product's command and the tests' fixture alike. Knows nothing of probes.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stderr)]
 
 mod addressing;
 mod babel;

@@ -149,7 +149,7 @@ fn print_json(value: &impl Serialize) -> io::Result<()> {
 fn examine() -> Findings {
     let Machine { kernel, cpu, governor, clocksource } = machine::facts();
     if !io::stderr().is_terminal() {
-        eprintln!("examining timers, stamps and privileges; this takes about three seconds");
+        crate::say("examining timers, stamps and privileges; this takes about three seconds");
     }
     let progress = Progress::new("examining");
     let begun = Cell::new(0);

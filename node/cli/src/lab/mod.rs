@@ -216,7 +216,7 @@ fn up(args: UpArgs) -> Result<Exit, Failure> {
 
 fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
     let lab = dwell_lab::named_or_only(args.lab.as_deref()).map_err(failure)?;
-    let mut note = |text| eprintln!("dwell: {text}");
+    let mut note = |text| crate::say(&format!("dwell: {text}"));
     let [program, arguments @ ..] = &args.command[..] else {
         return Err(Failure::usage("no command was given; write it like lab exec n1 -- ping n2"));
     };
@@ -249,7 +249,7 @@ fn routes(args: &RoutesArgs) -> Result<Exit, Failure> {
     match &table.reason {
         None => Ok(Exit::Measured),
         Some(reason) => {
-            eprintln!("dwell: {reason}");
+            crate::say(&format!("dwell: {reason}"));
             Ok(Exit::Failed)
         }
     }
@@ -272,9 +272,9 @@ fn down(name: Option<&str>) -> Result<Exit, Failure> {
     let name = dwell_lab::named_or_only(name).map_err(failure)?;
     for process in dwell_lab::down(&name).map_err(failure)? {
         let place = process.node.map(|node| format!(" in {node}")).unwrap_or_default();
-        eprintln!("ended {} ({}), which still ran{place}", process.command, process.pid);
+        crate::say(&format!("ended {} ({}), which still ran{place}", process.command, process.pid));
     }
-    eprintln!("lab {name} is gone");
+    crate::say(&format!("lab {name} is gone"));
     Ok(Exit::Measured)
 }
 

@@ -43,7 +43,7 @@ enum Load {
 pub fn run(args: Args) -> Result<Exit, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
-    let talk = &mut |line: &str| eprintln!("{line}");
+    let talk = &mut |line: &str| crate::say(line);
     let file = |path: Option<PathBuf>| path.as_deref().map(SampleFile::create).transpose();
     let (loaded, json, has_an_end) = match args.load {
         Load::Cpu(args) => {

@@ -341,10 +341,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             0 if stamp => "is a reflector running there, and does it want a key (--key-file)?",
             0 => "is a reflector running there?",
         };
-        eprintln!(
+        crate::say(&format!(
             "dwell: {} gave no reply within {}, probes sent: {}; {advice}",
             measured.summary.target, job.timeout, measured.sent
-        );
+        ));
     }
     Ok(report::verdict(&thresholds, &measured, interrupted))
 }

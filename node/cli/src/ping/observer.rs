@@ -66,7 +66,7 @@ impl Observer for Progress {
                 bar.set_message(text);
             }
             None => {
-                eprintln!("{sent} probes  {text}");
+                crate::say(&format!("{sent} probes  {text}"));
                 self.plain = Some(StdInstant::now());
             }
         }
@@ -74,8 +74,8 @@ impl Observer for Progress {
 
     fn say(&mut self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| crate::say(text)),
+            None => crate::say(text),
         }
     }
 

@@ -328,11 +328,11 @@ pub(super) fn verdict(thresholds: &[Threshold], measured: &Measured, interrupted
         let verdict = threshold.judge(&measured.round_trip);
         if verdict.fails() {
             match verdict {
-                Verdict::CannotTell => {
-                    eprintln!("dwell: --fail-if {threshold}: cannot tell, there are too few values")
-                }
+                Verdict::CannotTell => crate::say(&format!(
+                    "dwell: --fail-if {threshold}: cannot tell, there are too few values"
+                )),
                 Verdict::Fail(seen) | Verdict::Pass(seen) => {
-                    eprintln!("dwell: --fail-if {threshold}: it is {seen}");
+                    crate::say(&format!("dwell: --fail-if {threshold}: it is {seen}"));
                 }
             }
             failed = true;

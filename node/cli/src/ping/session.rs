@@ -141,8 +141,8 @@ pub(super) fn run(
         }
         Scheme::TextTcp => {
             let stream = TcpPort::connect(peer, plan.config.timeout, &options)
-                .inspect(|_| eprintln!("connected to server"))
-                .inspect_err(|_| eprintln!("failed to connect to server"))
+                .inspect(|_| crate::say("connected to server"))
+                .inspect_err(|_| crate::say("failed to connect to server"))
                 .map_err(opened)?;
             let port = StreamPort::new(stream, Framing::acknowledges(), 64);
             start.measure(port, TextStream::default(), "tcp")

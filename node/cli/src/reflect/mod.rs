@@ -183,7 +183,7 @@ pub(crate) fn perform(
             Ok(service) => services.push(service),
             // Half of the default is answered on a machine without the other family.
             Err(error) if job.urls.is_empty() && no_family(&error) => {
-                eprintln!("dwell: {} is left out: {error}", listen.url);
+                crate::say(&format!("dwell: {} is left out: {error}", listen.url));
                 continue;
             }
             Err(error) => return Err(open_failure(error, &listen)),
@@ -209,7 +209,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     crate::stop::on_signal(&stop)?;
     let answered = perform(&job, &stop, &mut |lines| {
         if !args.quiet {
-            lines.iter().for_each(|line| eprintln!("listening on {line}"));
+            lines.iter().for_each(|line| crate::say(&format!("listening on {line}")));
         }
     })?;
     if args.json {

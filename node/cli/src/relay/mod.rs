@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let samples = args.samples.as_deref().map(SampleFile::create).transpose()?;
     let relayed = perform(&job, samples, &stop, &mut |line| {
         if !args.quiet {
-            eprintln!("{line}");
+            crate::say(line);
         }
     })?;
     if args.json {

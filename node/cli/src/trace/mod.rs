@@ -128,7 +128,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         samples: args.samples.as_deref().map(SampleFile::create).transpose()?,
         live: !args.quiet,
     };
-    let traced = perform(&job, outputs, &stop, &mut |line| eprintln!("{line}"))?;
+    let traced = perform(&job, outputs, &stop, &mut |line| crate::say(line))?;
     report::print(&traced.summary, args.json)?;
     if let Some(failure) = traced.failure {
         return Err(failure);

@@ -198,3 +198,13 @@ fn a_lab_whose_state_is_lost_is_still_found_and_removed() {
     until("the link ends itself", || lab.processes().is_empty());
     lab.assert_nothing_is_left();
 }
+
+#[test]
+fn lab_down_survives_a_closed_stderr() {
+    let lab = TestLab::up("closed", &["line:2"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(DWELL).args(["lab", "down", &lab.name]).stderr(writer).output();
+    assert_eq!(output.unwrap().status.code(), Some(0));
+    lab.assert_nothing_is_left();
+}

@@ -10,6 +10,7 @@ mod carrier;
 mod event;
 mod frame;
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,7 +74,7 @@ pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
         let last = signal == Some(Signal::Terminate) || shared.is_gone();
         if let Err(error) = books.write_if_changed(signal == Some(Signal::Report) || last) {
             // A full disk must not break the link; what was not written is tried again.
-            eprintln!("{error}");
+            let _ = writeln!(std::io::stderr(), "{error}");
         }
         if last {
             return Ok(());
