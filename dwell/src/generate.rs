@@ -107,6 +107,7 @@ fn exit_status() -> String {
         Exit::Usage,
         Exit::Threshold,
         Exit::Unsupported,
+        Exit::Undecided,
         Exit::Interrupted,
     ] {
         roff.control("TP", []);
@@ -123,6 +124,10 @@ fn meaning(exit: Exit) -> &'static str {
         Exit::Usage => "The command line is wrong, or asks for something that cannot be.",
         Exit::Threshold => "Measured, but a stated threshold failed.",
         Exit::Unsupported => "Not supported here, or the privilege is missing.",
+        Exit::Undecided => {
+            "Measured, but a stated threshold cannot be decided: too few samples, or the limit lies \
+             inside the interval."
+        }
         Exit::Interrupted => "Interrupted; what was measured until then is written.",
     }
 }
