@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
 pub use pace::{FarStamps, PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
-pub use relay::{Clear, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
+pub use relay::{
+    Cipher, Clear, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode,
+};
 pub use trace::{TraceHook, TraceJob};
 
 /// A job of a node.
@@ -434,6 +436,7 @@ mod tests {
             Job::ItgSink(ItgSinkJob {}),
             Job::Relay(Box::new(RelayJob {
                 clear: Clear::Auto,
+                cipher: Cipher::Aes128Gcm,
                 key: KeySource::File("key".into()),
                 ..RelayJob::translate("udp://0.0.0.0:5001", "udp://n3:5001")
             })),
