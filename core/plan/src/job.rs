@@ -207,6 +207,10 @@ pub struct ReflectJob {
     /// Copy the sender's sequence number instead of counting.
     #[serde(default)]
     pub stateless: bool,
+    /// STAMP's authenticated mode: answer each request once, and only while it is within this many
+    /// sequence numbers of the highest of its session.
+    #[serde(default)]
+    pub replay_window: Option<u32>,
     /// Which stamp is T2.
     #[serde(default)]
     pub stamps: Stamps,
