@@ -3,6 +3,8 @@
 
 use aes_gcm::{AeadInOut, Aes128Gcm, KeyInit};
 
+use dwell_wire::hmac;
+
 use super::cipher::Key;
 
 /// Bytes of a nonce.
@@ -10,6 +12,9 @@ pub const NONCE_LEN: usize = 12;
 
 /// Bytes of a tag.
 pub const TAG_LEN: usize = 16;
+
+/// What the key of authenticated relays is derived by.
+const LABEL: &[u8] = b"dwell relay aes-128-gcm";
 
 /// A key, prepared. Its debug text does not show it.
 #[derive(Clone)]
@@ -24,6 +29,13 @@ impl Aead {
     /// Prepares a key.
     pub fn new(key: &Key) -> Self {
         Self(Aes128Gcm::new(&(*key.bytes()).into()))
+    }
+
+    /// Derives the key of authenticated relays from a relay's key: the first 16 bytes of HMAC-SHA-256
+    /// over a label. A relay in counter mode decrypts any counter block that an attacker
+    /// chooses, and with the same AES key that would reveal the authentication key of this mode.
+    pub fn derived(key: &Key) -> Self {
+        Self::new(&Key::new(hmac::Key::new(key.bytes()).sign(&[LABEL])))
     }
 
     /// Encrypts `data` in place; returns the tag of it and of `associated`. A nonce must never be
@@ -112,6 +124,17 @@ mod tests {
             aead.open(&nonce, &associated, &mut data, &made).unwrap();
             assert_eq!(data, bytes(plain));
         }
+    }
+
+    #[test]
+    fn derived_key_is_hmac_sha_256_of_the_label() {
+        // printf 'dwell relay aes-128-gcm' | openssl dgst -sha256 -mac HMAC -macopt hexkey:...
+        let derived = "9c483365dc04813668265d6c64022dc4";
+        let key = Key::from_hex("000102030405060708090a0b0c0d0e0f").unwrap();
+        let seal = |aead: Aead| aead.seal(&[1; NONCE_LEN], b"clear", &mut [2; 50]);
+        let expected = seal(Aead::new(&Key::from_hex(derived).unwrap()));
+        assert_eq!(seal(Aead::derived(&key)), expected);
+        assert_ne!(seal(Aead::new(&key)), expected);
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl RecordSealer {
     /// Leaves the first `clear` bytes of the stream readable.
     pub fn new(key: &Key, clear: usize) -> Self {
         let buffer = vec![0; MAX_LEAD + MAX_RECORD].into_boxed_slice();
-        Self { aead: Aead::new(key), clear, position: None, buffer }
+        Self { aead: Aead::derived(key), clear, position: None, buffer }
     }
 
     /// Room for the payload of the next record.
@@ -180,7 +180,7 @@ impl RecordOpener {
     /// Opens what [`RecordSealer::new`] sealed with the same `key` and `clear`.
     pub fn new(key: &Key, clear: usize, domain: Domain) -> Self {
         Self {
-            aead: Aead::new(key),
+            aead: Aead::derived(key),
             domain,
             clear,
             position: None,

@@ -30,7 +30,7 @@ impl AuthenticSealer {
     /// Draws the first salt.
     pub fn new(key: &Key, prefix: Prefix, mut salts: Salts) -> Self {
         let salt = salts.draw();
-        Self { aead: Aead::new(key), prefix, salts, salt, counter: 0 }
+        Self { aead: Aead::derived(key), prefix, salts, salt, counter: 0 }
     }
 
     /// Seals the payload at `at` of `buffer`; returns where it is now. It grows at its end by
@@ -74,7 +74,7 @@ pub struct AuthenticOpener {
 impl AuthenticOpener {
     /// Accepts packets of any sender with this key.
     pub fn new(key: &Key, prefix: Prefix, domain: Domain) -> Self {
-        Self { aead: Aead::new(key), prefix, domain, known: KnownSalts::default() }
+        Self { aead: Aead::derived(key), prefix, domain, known: KnownSalts::default() }
     }
 
     /// Opens the packet at `at` of `buffer`; returns where its payload is.
