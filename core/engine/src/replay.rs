@@ -12,7 +12,7 @@ const WORD_BITS: u32 = u64::BITS;
 pub struct Window {
     /// The highest number marked so far.
     highest: u32,
-    /// How many numbers, counted back from the highest, are told apart.
+    /// How many numbers, counted back from the highest, are distinguished.
     size: u32,
 }
 

@@ -445,6 +445,10 @@ mode = "route"
         assert_eq!(error.at.as_ref().unwrap().line, 16, "{error}");
         assert!(error.to_string().contains("refuse every packet"), "{error}");
         assert!(check("encrypt", "aes-256-gcm").is_err());
+        let matrix = "[matrix]\n\"relay.cipher\" = [\"aes-128-ctr\", \"aes-128-gcm\"]\n";
+        let text = format!("{PLAN}{matrix}").replace("\"route\"", "\"encrypt\"");
+        let expansion = crate::expand(&Source::parse(&text).unwrap(), 1).unwrap();
+        assert_eq!(expansion.cells().len(), 2, "the cipher can be an axis");
     }
 
     #[test]

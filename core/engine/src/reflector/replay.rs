@@ -1,7 +1,7 @@
 //! Replay protection of STAMP's authenticated mode, which RFC 8762 leaves to implementations.
 //!
 //! A session is an address and an SSID, whatever the port: a replay from another port meets the
-//! window of the original. Numbers within the window are told apart by a bitmap. Where numbers alone
+//! window of the original. A bitmap marks the numbers within the window. Where numbers alone
 //! do not decide, the request's own timestamp does, because the HMAC covers it: a replay is never
 //! newer than the newest request accepted.
 
@@ -65,7 +65,7 @@ impl Session {
 }
 
 impl ReplayGuard {
-    /// Tells `size` numbers of each session apart.
+    /// Protects sessions by windows of `size` numbers.
     pub(super) fn new(size: u32) -> Self {
         Self {
             size,

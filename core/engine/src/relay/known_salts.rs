@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use crate::replay::{Place, Window};
 
-/// Packets of one salt that are told apart.
+/// Length of the window of a salt, in packets.
 pub const WINDOW: u32 = 1_024;
 
 /// Salts with a window.

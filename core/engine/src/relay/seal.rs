@@ -65,10 +65,10 @@ pub enum SealError {
     /// and the far end sees by its length that it did.
     #[error("nothing beyond the clear bytes")]
     Short,
-    /// Longer than the clear bytes, and yet no nonce: nobody enciphered it.
+    /// Too short for what encrypting adds, so it was not encrypted.
     #[error("no nonce")]
     Unsealed,
-    /// No salt is to be had that the receiver would understand.
+    /// The receiver would take every salt drawn for a part of the header.
     #[error("no salt")]
     NoSalt,
     /// No room for what sealing adds.

@@ -334,7 +334,7 @@ impl Direction<'_> {
         Ok((len, came))
     }
 
-    /// Sends on a piece that took `len` bytes when it came, and tells of it.
+    /// Sends on a piece that was received as `len` bytes, and reports its passage.
     fn deliver(
         &self,
         id: u64,

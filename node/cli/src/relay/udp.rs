@@ -405,7 +405,7 @@ impl<'a> Relay<'a> {
     }
 
     /// Does the relay's work on a payload that lies behind the headroom of `buffer`, unless it was
-    /// `opened` before; returns where it is then. What is not to be sent on is told here.
+    /// `opened` before; returns where it is then. A refused payload is counted and reported here.
     pub(super) fn work(
         &mut self,
         way: Way,
