@@ -111,10 +111,13 @@ fn told(way: &Summary, node: &str, summary: &Summary) -> [String; 7] {
         (Kind::Load, "sink") => ("receives", format!("{} to rx_app", text(way, "link_to"))),
         _ => ("takes part", none()),
     };
-    let added = match summary.values.get("nonce_bytes").copied().flatten() {
-        Some(Scalar::Count(bytes)) if summary.kind == Kind::Relay => bytes.to_string(),
-        _ => none(),
+    let bytes = |name: &str| match summary.values.get(name).copied().flatten() {
+        Some(Scalar::Count(bytes)) if summary.kind == Kind::Relay => Some(bytes),
+        _ => None,
     };
+    // Results of relays without tags have no such value.
+    let added = bytes("nonce_bytes").map(|nonce| nonce + bytes("tag_bytes").unwrap_or(0));
+    let added = added.map_or_else(none, |bytes| bytes.to_string());
     let asked = quota(way, node, "asked_ratio").map_or_else(none, share);
     [node.to_owned(), does.into(), engine.into(), aes, added, stamps, asked]
 }

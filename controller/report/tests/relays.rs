@@ -201,6 +201,13 @@ fn machines_on_the_way_are_told_by_mode_with_their_engines_stamps_and_quotas() {
     ];
     assert_eq!(rows, expected);
     assert!(dwell_report::page(&run).contains("Machines on the way"));
+    // Authenticated packets are longer by their tags.
+    for trial in run.trials.iter_mut().filter(|trial| trial.parameters["relay"] == "encrypt") {
+        let values = &mut trial.machines[0].summary.values;
+        values.insert("tag_bytes".to_owned(), Some(Scalar::Count(16)));
+    }
+    let table = dwell_report::machines(&run);
+    assert!(table.rows[2].join("|").contains("|aes-ni|28|"), "{:?}", table.rows[2]);
     // The same without quotas, and told alike in both modes.
     for trial in &mut run.trials {
         trial.summary.as_mut().unwrap().values.clear();

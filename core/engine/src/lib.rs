@@ -12,5 +12,6 @@ pub mod pinger;
 pub mod protocol;
 pub mod reflector;
 pub mod relay;
+pub mod replay;
 pub mod schedule;
 pub mod stamps;

@@ -294,7 +294,8 @@ fn stamp(key: bool, stateless: bool) -> (protocol::Stamp, StampReflector) {
     let size = if key().is_some() { 152 } else { 64 };
     let session =
         Session { ssid: 9, key: key(), clock: Some(CLOCK), utc_error: None, size, path_slots: 0 };
-    let config = StampConfig { key: key(), stateless, clock: Some(CLOCK), utc_error: None };
+    let config =
+        StampConfig { key: key(), stateless, clock: Some(CLOCK), ..StampConfig::default() };
     (protocol::Stamp::new(session, &[0; 200]), StampReflector::new(config))
 }
 

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
 pub use pace::{FarStamps, PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
-pub use relay::{Clear, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode};
+pub use relay::{
+    Cipher, Clear, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode,
+};
 pub use trace::{TraceHook, TraceJob};
 
 /// A job of a node.
@@ -205,6 +207,10 @@ pub struct ReflectJob {
     /// Copy the sender's sequence number instead of counting.
     #[serde(default)]
     pub stateless: bool,
+    /// STAMP's authenticated mode: answer each request once, and only while it is within this many
+    /// sequence numbers of the highest of its session.
+    #[serde(default)]
+    pub replay_window: Option<u32>,
     /// Which stamp is T2.
     #[serde(default)]
     pub stamps: Stamps,
@@ -434,6 +440,7 @@ mod tests {
             Job::ItgSink(ItgSinkJob {}),
             Job::Relay(Box::new(RelayJob {
                 clear: Clear::Auto,
+                cipher: Cipher::Aes128Gcm,
                 key: KeySource::File("key".into()),
                 ..RelayJob::translate("udp://0.0.0.0:5001", "udp://n3:5001")
             })),

@@ -27,8 +27,8 @@ pub use error::{PlanError, Position};
 pub use estimate::Estimate;
 pub use expand::{Cell, Expansion, Trial, expand};
 pub use job::{
-    Clear, CpuJob, FarStamps, FlowFilter, FlowFilterError, FlowProtocol, Generator, Hold, HoldAt,
-    IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, PaceEngine, PaceJob,
+    Cipher, Clear, CpuJob, FarStamps, FlowFilter, FlowFilterError, FlowProtocol, Generator, Hold,
+    HoldAt, IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, PaceEngine, PaceJob,
     PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, Place, ReflectJob, RelayEngine, RelayJob,
     RelayMode, Scheduling, SinkJob, Stamps, TraceHook, TraceJob, TrafficHeader, TrafficJob,
 };

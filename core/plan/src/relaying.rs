@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::error::PlanError;
 use crate::job::{
-    Clear, IdFormat, KeySource, RelayEngine, RelayMode, Stamps, TraceHook, TrafficHeader,
+    Cipher, Clear, IdFormat, KeySource, RelayEngine, RelayMode, Stamps, TraceHook, TrafficHeader,
 };
 use crate::plan::Plan;
 use crate::source::Source;
@@ -76,6 +76,9 @@ pub struct RelayPlan {
     /// Poll without sleeping.
     #[serde(default)]
     pub busy_poll: bool,
+    /// How payloads are encrypted.
+    #[serde(default)]
+    pub cipher: Cipher,
     /// Bytes at the start of a payload that are never enciphered.
     #[serde(default = "header")]
     pub clear: Clear,
@@ -249,6 +252,13 @@ impl Plan {
                 format!("'xdp' rewrites headers only, and does not {mode}; take socket or batch"),
             ));
         }
+        if relay.mode == Relaying::Decrypt && relay.cipher == Cipher::Aes128Gcm {
+            return Err(source.error(
+                "relay.cipher",
+                "the sender does not encrypt, so a relay that decrypts aes-128-gcm would refuse every \
+                 packet; take mode encrypt, or cipher aes-128-ctr",
+            ));
+        }
         Ok(())
     }
 
@@ -416,6 +426,29 @@ mode = "route"
         let apart = "[[constraint]]\nwhen = { relay = \"decrypt\", \"relay.engine\" = \"xdp\" }\n\
                      drop = true\n";
         refused(&format!("{PLAN}{matrix}{apart}")).unwrap();
+    }
+
+    #[test]
+    fn plan_that_decrypts_what_nothing_sealed_is_refused() {
+        let check = |mode: &str, cipher: &str| {
+            let relay = format!("\"{mode}\"\ncipher = \"{cipher}\"");
+            let text = PLAN.replace("\"route\"", &relay);
+            let expansion = crate::expand(&Source::parse(&text)?, 1)?;
+            crate::Estimate::of_all(&expansion).map(drop)
+        };
+        for (mode, cipher) in
+            [("encrypt", "aes-128-gcm"), ("encrypt", "aes-128-ctr"), ("decrypt", "aes-128-ctr")]
+        {
+            assert_eq!(check(mode, cipher).map_err(|error| error.to_string()), Ok(()));
+        }
+        let error = check("decrypt", "aes-128-gcm").unwrap_err();
+        assert_eq!(error.at.as_ref().unwrap().line, 16, "{error}");
+        assert!(error.to_string().contains("refuse every packet"), "{error}");
+        assert!(check("encrypt", "aes-256-gcm").is_err());
+        let matrix = "[matrix]\n\"relay.cipher\" = [\"aes-128-ctr\", \"aes-128-gcm\"]\n";
+        let text = format!("{PLAN}{matrix}").replace("\"route\"", "\"encrypt\"");
+        let expansion = crate::expand(&Source::parse(&text).unwrap(), 1).unwrap();
+        assert_eq!(expansion.cells().len(), 2, "the cipher can be an axis");
     }
 
     #[test]

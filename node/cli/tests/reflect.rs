@@ -1,13 +1,17 @@
 //! `dwell reflect` from outside: what it does with streams, limits and marks.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use dwell_io::process::Signal;
+use dwell_wire::hmac::Key;
+use dwell_wire::stamp::{self, Mode, Reply, Request};
 
 mod support;
 use support::{DWELL, Server, dwell, free_port, json, said, signal};
@@ -88,6 +92,85 @@ fn a_peer_that_never_reads_does_not_keep_an_interrupt_waiting() {
     signal(&ping, Signal::Interrupt);
     assert_eq!(ping.wait().unwrap().code(), Some(130));
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
+
+/// An authentic request, sent this long after some moment.
+fn signed(key: &Key, seq: u32, ssid: u16, millis: u32) -> Vec<u8> {
+    let mut packet = vec![0; Mode::Authenticated.base()];
+    // NTP's format: seconds, and their fraction in units of 2^-32 s.
+    let timestamp = (3_900_000_000 << 32) + (u64::from(millis) << 32) / 1_000;
+    Request { seq, timestamp, error: 0x8001, ssid }.emit(&mut packet, Mode::Authenticated);
+    stamp::sign(key, &mut packet);
+    packet
+}
+
+#[test]
+fn replayed_stamp_requests_are_refused_from_any_port() {
+    const CAPTURED: u32 = 1_000;
+    let directory = tempfile::tempdir().unwrap();
+    let key_file = directory.path().join("key");
+    fs::write(&key_file, "30313233343536373839616263646566").unwrap();
+    fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600)).unwrap();
+    let key = Key::new(b"0123456789abcdef");
+    let key_file = key_file.to_str().unwrap();
+    let how = ["--key-file", key_file, "--replay-window", "64", "--json"];
+    let (server, urls) = Server::reflect(&["stamp"], HOST, &how);
+    let socket = || {
+        let socket = UdpSocket::bind((HOST, 0)).unwrap();
+        socket.connect(address(&urls[0])).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket
+    };
+    let (sender, other_port, other_session) = (socket(), socket(), socket());
+    let answered = |socket: &UdpSocket, packet: &[u8]| {
+        let mut reply = [0; 200];
+        socket.send(packet).unwrap();
+        let len = socket.recv(&mut reply).unwrap();
+        assert!(stamp::verify(&key, &reply[..len]));
+        Reply::parse(&reply[..len], Mode::Authenticated).unwrap().sender_seq
+    };
+    let captured: Vec<_> = (0..CAPTURED).map(|seq| signed(&key, seq, 7, seq)).collect();
+    // Reordered: each block of 50 arrives backwards.
+    for block in captured.chunks(50) {
+        for (n, packet) in block.iter().enumerate().rev() {
+            assert_eq!(answered(&sender, packet) as usize % 50, n);
+        }
+    }
+    let mut others = 0..;
+    for socket in [&sender, &other_port] {
+        // In small groups, so that no receive buffer overflows.
+        for replays in captured.chunks(100) {
+            replays.iter().for_each(|packet| assert_eq!(socket.send(packet).unwrap(), 112));
+            // A session of its own is answered next, so no replay was.
+            let seq = others.next().unwrap();
+            assert_eq!(answered(&other_session, &signed(&key, seq, 8, seq)), seq);
+        }
+        socket.set_nonblocking(true).unwrap();
+        assert!(socket.recv(&mut [0; 200]).is_err(), "a replay was answered");
+        socket.set_nonblocking(false).unwrap();
+    }
+    // The sender goes on, and so does one that starts again with the same SSID.
+    assert_eq!(answered(&sender, &signed(&key, CAPTURED, 7, CAPTURED)), CAPTURED);
+    assert_eq!(answered(&sender, &signed(&key, 0, 7, CAPTURED + 1)), 0);
+    let values = json(&server.stop())["values"].clone();
+    assert_eq!(values["replayed"], 2 * CAPTURED, "{values}");
+    assert_eq!(values["replies"], CAPTURED + 20 + 2, "{values}");
+    assert_eq!(values["unauthentic"], 0, "{values}");
+}
+
+#[test]
+fn replay_window_without_a_key_or_out_of_range_is_refused() {
+    let url = format!("stamp://{HOST}:{}", free_port(HOST));
+    let refused = |window: &str, key: Option<&str>, says: &str| {
+        let mut command = Command::new(DWELL);
+        command.args(["reflect", &url, "--replay-window", window]).env_remove("DWELL_KEY");
+        let output = command.envs(key.map(|key| ("DWELL_KEY", key))).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(says), "{}", said(&output));
+    };
+    refused("64", None, "--replay-window needs a key");
+    refused("0", Some("30313233343536373839616263646566"), "1 to 4096");
+    refused("4097", Some("30313233343536373839616263646566"), "1 to 4096");
 }
 
 /// What a reflector counted, at its end.

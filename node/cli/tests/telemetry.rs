@@ -164,6 +164,31 @@ fn slots_say_what_the_relays_own_passages_say_of_the_same_packet() {
 }
 
 #[test]
+fn relays_with_gcm_fill_the_slots_of_both_ways() {
+    const PACKETS: u32 = 10;
+    for engine in ["socket", "batch"] {
+        let directory = tempfile::tempdir().unwrap();
+        let (_reflector, urls) = Server::reflect(&["stamp"], HOST, &[]);
+        let start = |to: &str, mode: &str, node: &str| {
+            let how = ["--telemetry", "--engine", engine, "--cipher", "aes-128-gcm"];
+            let which = ["--mode", mode, "--node-id", node];
+            Relay::to(to, directory.path(), &[&how[..], &which].concat())
+        };
+        let far = start(urls[0].strip_prefix("stamp://").unwrap(), "decrypt", "22");
+        let near = start(&far.listen, "encrypt", "11");
+        let client = socket();
+        for seq in 0..PACKETS {
+            client.send_to(&packet(seq, 5, false), &near.listen).unwrap();
+            let nodes: Vec<_> =
+                slots(&receive(&client)).iter().map(|slot| (slot.node, slot.back)).collect();
+            assert_eq!(nodes, [(11, false), (22, false), (22, true), (11, true)], "{engine}");
+        }
+        let filled = [near.end().filled, far.end().filled];
+        assert_eq!(filled, [2 * u64::from(PACKETS); 2], "{engine}");
+    }
+}
+
+#[test]
 fn only_an_empty_slot_of_an_unsigned_stamp_packet_is_ever_changed() {
     let directory = tempfile::tempdir().unwrap();
     let far = socket();

@@ -200,6 +200,13 @@ impl Port for TcpPort {
     }
 }
 
+/// Makes the peer see a reset when this connection is closed, instead of the end of a complete stream
+/// (SO_LINGER with time 0, socket(7)). What was not yet sent is discarded.
+pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    socket::set(stream, libc::SOL_SOCKET, libc::SO_LINGER, linger)
+}
+
 /// Listens on `address`; an IPv6 socket takes IPv6 only. Accepting waits at most `wait`, or not at
 /// all.
 pub fn listen(address: SocketAddr, wait: Option<Nanos>) -> io::Result<TcpListener> {

@@ -39,6 +39,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
     if let Some((relay, mode)) = program {
         let job = RelayJob {
             mode,
+            cipher: relay.cipher,
             clear: relay.clear,
             key: relay.key.clone(),
             engine: relay.engine,

@@ -4,6 +4,7 @@
 
 mod limit;
 mod plain;
+mod replay;
 mod stamp;
 
 pub use limit::Limiter;
@@ -36,6 +37,8 @@ pub enum Refusal {
     Malformed,
     /// Its HMAC does not hold. One too short to have an HMAC is malformed.
     Unauthentic,
+    /// It is authentic, and was answered before or is older than the replay window.
+    Replayed,
     /// Its source asks faster than the limit.
     Limited,
     /// Answering could go on for ever, or reach many.

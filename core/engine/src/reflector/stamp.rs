@@ -13,6 +13,7 @@ use dwell_wire::telemetry;
 use dwell_wire::timestamp::{self, ErrorEstimate};
 use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, kind};
 
+use super::replay::ReplayGuard;
 use super::{Meta, Refusal};
 
 /// Sessions remembered at the same time; the longest idle makes room for a new one.
@@ -23,6 +24,9 @@ const SESSIONS: usize = 4_096;
 pub struct StampConfig {
     /// Answer authenticated packets only, with this key.
     pub key: Option<Key>,
+    /// With a key: answer each request once, and only while its number is less than this below the
+    /// highest of its session.
+    pub replay_window: Option<u32>,
     /// Copy the sender's sequence number instead of counting own ones.
     pub stateless: bool,
     /// Identity of the clock that T2 and T3 are read from.
@@ -45,6 +49,7 @@ pub struct StampReflector {
     mode: Mode,
     error: u16,
     sessions: HashMap<(SocketAddr, u16), Session>,
+    replays: Option<ReplayGuard>,
 }
 
 /// A reply that lacks only T3 and its HMACs.
@@ -67,7 +72,10 @@ impl StampReflector {
             None => Mode::Unauthenticated,
         };
         let error = ErrorEstimate::of_clock(config.utc_error).to_bits();
-        Self { config, mode, error, sessions: HashMap::new() }
+        // Numbers that are not authentic must not move a window.
+        let window = config.replay_window.filter(|_| config.key.is_some());
+        let replays = window.map(ReplayGuard::new);
+        Self { config, mode, error, sessions: HashMap::new(), replays }
     }
 
     /// Tells how far the clock may be from UTC now.
@@ -95,7 +103,14 @@ impl StampReflector {
         if self.config.key.as_ref().is_some_and(|key| !stamp::verify(key, packet)) {
             return Err(Refusal::Unauthentic);
         }
+        let from = meta.from.ip();
+        if self.replays.as_ref().is_some_and(|guard| !guard.is_fresh(from, &request)) {
+            return Err(Refusal::Replayed);
+        }
         allow()?;
+        if let Some(guard) = &mut self.replays {
+            guard.accept(from, &request, meta.now);
+        }
         let base = packet.len().min(self.mode.base());
         let area = &mut packet[base..];
         let integrity = match &self.config.key {
@@ -253,7 +268,7 @@ mod tests {
 
     fn config(key: bool, stateless: bool) -> StampConfig {
         let key = key.then(|| Key::new(b"0123456789abcdef"));
-        StampConfig { key, stateless, clock: Some(CLOCK), utc_error: None }
+        StampConfig { key, stateless, clock: Some(CLOCK), ..StampConfig::default() }
     }
 
     fn sender(key: bool, size: usize) -> protocol::Stamp {
@@ -372,6 +387,29 @@ mod tests {
         // A changed TLV: the base holds, the extension is marked and not believed.
         let reply = round(&mut sender(true, 152), &mut reflector, 1, |p| p[118] ^= 1);
         assert!(!reply.unwrap().unwrap().remote.unwrap().same_clock);
+    }
+
+    #[test]
+    fn replayed_request_is_refused_from_any_port_and_spends_no_budget() {
+        let config = StampConfig { replay_window: Some(64), ..config(true, false) };
+        let mut reflector = StampReflector::new(config);
+        let mut sender = sender(true, 152);
+        let mut captured = vec![0; 152];
+        sender.write(1, T1, &mut captured);
+        let mut ask = |port, allowed: Result<(), Refusal>| {
+            let mut asked = false;
+            let packet = &mut captured.clone();
+            let answer = reflector.answer(packet, &meta(port), || {
+                asked = true;
+                allowed
+            });
+            (answer.map(drop), asked)
+        };
+        let limited = ask(4_000, Err(Refusal::Limited));
+        assert_eq!(limited, (Err(Refusal::Limited), true), "not answered, so not marked");
+        assert_eq!(ask(4_000, Ok(())), (Ok(()), true));
+        assert_eq!(ask(4_000, Ok(())), (Err(Refusal::Replayed), false));
+        assert_eq!(ask(4_001, Ok(())), (Err(Refusal::Replayed), false), "from another port");
     }
 
     #[test]

@@ -10,7 +10,10 @@ pub const BLOCK: usize = 16;
 
 /// A key with its round keys prepared. Its debug text does not show it.
 #[derive(Clone)]
-pub struct Key(Aes128);
+pub struct Key {
+    bytes: [u8; BLOCK],
+    prepared: Aes128,
+}
 
 /// Why a text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -22,7 +25,11 @@ pub struct KeyError;
 impl Key {
     /// A key of these bytes.
     pub fn new(bytes: [u8; BLOCK]) -> Self {
-        Self(Aes128::new(&bytes.into()))
+        Self { bytes, prepared: Aes128::new(&bytes.into()) }
+    }
+
+    pub(super) const fn bytes(&self) -> &[u8; BLOCK] {
+        &self.bytes
     }
 
     /// Reads 32 hexadecimal digits; white space around them is ignored.
@@ -58,11 +65,11 @@ pub trait Keystream {
 
 impl Keystream for Key {
     fn write(&self, start: &[u8; BLOCK], out: &mut [u8]) {
-        counter(&self.0, start).write_keystream(out);
+        counter(&self.prepared, start).write_keystream(out);
     }
 
     fn apply(&self, start: &[u8; BLOCK], data: &mut [u8]) {
-        counter(&self.0, start).apply_keystream(data);
+        counter(&self.prepared, start).apply_keystream(data);
     }
 }
 
@@ -77,7 +84,7 @@ pub struct Stream(Ctr128BE<Aes128>);
 impl Stream {
     /// The stream that begins with this counter block.
     pub fn new(key: &Key, start: [u8; BLOCK]) -> Self {
-        Self(Ctr128BE::from_core(CtrCore::inner_iv_init(key.0.clone(), &start.into())))
+        Self(Ctr128BE::from_core(CtrCore::inner_iv_init(key.prepared.clone(), &start.into())))
     }
 
     /// Enciphers or deciphers the next bytes in place.

@@ -1,17 +1,24 @@
 //! What a relay does with payloads, and whom it knows: pure functions on buffers, and the bounded
 //! table of its flows. Sockets, clocks and stamps are its caller's.
 
+pub mod aead;
 pub mod cipher;
 pub mod flows;
 pub mod id;
+pub mod known_salts;
+pub mod records;
+pub mod salts;
 pub mod seal;
+pub mod sealed;
 pub mod stream;
 
 use std::net::SocketAddr;
 use std::ops::Range;
 
 use cipher::Key;
+use salts::{Domain, Salts};
 use seal::{Draw, NONCE, Opener, Prefix, SealError, Sealer};
+use sealed::{AuthenticOpener, AuthenticSealer};
 
 /// Room that must be free in front of a payload for [`Work::pass`].
 pub const HEADROOM: usize = NONCE;
@@ -25,6 +32,10 @@ pub enum Work {
     Seal(Box<Sealer>),
     /// They are deciphered.
     Open(Box<Opener>),
+    /// They are encrypted and authenticated.
+    AuthenticSeal(Box<AuthenticSealer>),
+    /// They are checked and decrypted.
+    AuthenticOpen(Box<AuthenticOpener>),
 }
 
 /// What came of a payload.
@@ -49,17 +60,40 @@ impl Work {
         Self::Open(Box::new(Opener::new(key, prefix)))
     }
 
-    /// Whether payloads grow by it.
-    pub fn grows(&self) -> bool {
-        matches!(self, Self::Seal(_))
+    /// Encrypts and authenticates with `key`; see [`AuthenticSealer::new`].
+    pub fn authentic_seal(key: &Key, prefix: Prefix, salts: Salts) -> Self {
+        Self::AuthenticSeal(Box::new(AuthenticSealer::new(key, prefix, salts)))
     }
 
-    /// Does it to the payload at `at` of `buffer`, with [`HEADROOM`] free in front of it.
+    /// Checks and decrypts with `key`.
+    pub fn authentic_open(key: &Key, prefix: Prefix, domain: Domain) -> Self {
+        Self::AuthenticOpen(Box::new(AuthenticOpener::new(key, prefix, domain)))
+    }
+
+    /// Whether payloads grow by it.
+    pub fn grows(&self) -> bool {
+        matches!(self, Self::Seal(_) | Self::AuthenticSeal(_))
+    }
+
+    /// Whether payloads can be read only after it.
+    pub fn opens(&self) -> bool {
+        matches!(self, Self::Open(_) | Self::AuthenticOpen(_))
+    }
+
+    /// Whether it tells genuine packets from others.
+    pub fn authenticates(&self) -> bool {
+        matches!(self, Self::AuthenticOpen(_))
+    }
+
+    /// Does it to the payload at `at` of `buffer`, with [`HEADROOM`] free in front of it, and
+    /// [`sealed::TRAILER_LEN`] behind it where there is room for a longer datagram at all.
     pub fn pass(&mut self, buffer: &mut [u8], at: Range<usize>) -> Passed {
         let worked = match self {
             Self::Pass => return Passed::On(at),
             Self::Seal(sealer) => sealer.seal(buffer, at.clone()),
             Self::Open(opener) => opener.open(buffer, at.clone()),
+            Self::AuthenticSeal(sealer) => sealer.seal(buffer, at.clone()),
+            Self::AuthenticOpen(opener) => opener.open(buffer, at.clone()),
         };
         match worked {
             Ok(now) => Passed::On(now),
@@ -72,7 +106,7 @@ impl Work {
     /// whether there was anything to do.
     pub fn prepare(&mut self) -> bool {
         match self {
-            Self::Pass => false,
+            Self::Pass | Self::AuthenticSeal(_) | Self::AuthenticOpen(_) => false,
             Self::Seal(sealer) => sealer.prepare(),
             Self::Open(opener) => opener.prepare(),
         }
@@ -81,7 +115,7 @@ impl Work {
     /// Keeps what the next payload needs in the caches; for who looks for it all the time.
     pub fn keep_warm(&self) {
         match self {
-            Self::Pass => {}
+            Self::Pass | Self::AuthenticSeal(_) | Self::AuthenticOpen(_) => {}
             Self::Seal(sealer) => sealer.keep_warm(),
             Self::Open(opener) => opener.keep_warm(),
         }

@@ -44,7 +44,7 @@ pub enum Prefix {
 }
 
 impl Prefix {
-    fn of(self, payload: &[u8]) -> usize {
+    pub(super) fn of(self, payload: &[u8]) -> usize {
         match self {
             Self::Fixed(bytes) => bytes,
             Self::Told(by) => by(payload),
@@ -65,12 +65,27 @@ pub enum SealError {
     /// and the far end sees by its length that it did.
     #[error("nothing beyond the clear bytes")]
     Short,
-    /// Longer than the clear bytes, and yet no nonce: nobody enciphered it.
+    /// Too short for what encrypting adds, so it was not encrypted.
     #[error("no nonce")]
     Unsealed,
-    /// No salt is to be had that the receiver would understand.
+    /// The receiver would take every salt drawn for a part of the header.
     #[error("no salt")]
     NoSalt,
+    /// No room for what sealing adds.
+    #[error("too long")]
+    TooLong,
+    /// The tag does not hold: forged, changed, sealed with another key, or for another direction.
+    #[error("not authentic")]
+    Unauthentic,
+    /// Accepted before.
+    #[error("replayed")]
+    Replayed,
+    /// Older than the replay window.
+    #[error("older than the replay window")]
+    TooOld,
+    /// As many salts were seen as can be remembered, and this is another one.
+    #[error("too many salts")]
+    TooManySalts,
 }
 
 /// Enciphers datagrams of one direction.

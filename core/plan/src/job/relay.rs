@@ -17,6 +17,9 @@ pub struct RelayJob {
     pub to: String,
     /// What happens to the payload.
     pub mode: RelayMode,
+    /// How payloads are encrypted.
+    #[serde(default)]
+    pub cipher: Cipher,
     /// Bytes at the start of a payload that are never enciphered.
     #[serde(default)]
     pub clear: Clear,
@@ -69,6 +72,7 @@ impl RelayJob {
             listen: listen.into(),
             to: to.into(),
             mode: RelayMode::Translate,
+            cipher: Cipher::default(),
             clear: Clear::default(),
             key: KeySource::default(),
             engine: RelayEngine::default(),
@@ -102,6 +106,28 @@ pub enum RelayMode {
     Encrypt,
     /// Deciphers towards `to`, enciphers on the way back.
     Decrypt,
+}
+
+/// How a relay encrypts payloads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cipher {
+    /// AES-128 in counter mode, as in S0: secrecy without integrity.
+    #[default]
+    #[serde(rename = "aes-128-ctr")]
+    Aes128Ctr,
+    /// AES-128 in Galois/counter mode: secrecy, integrity, and each packet accepted once.
+    #[serde(rename = "aes-128-gcm")]
+    Aes128Gcm,
+}
+
+impl Cipher {
+    /// The name, as plans and the command line write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aes128Ctr => "aes-128-ctr",
+            Self::Aes128Gcm => "aes-128-gcm",
+        }
+    }
 }
 
 /// Bytes at the start of a payload that are never enciphered.

@@ -11,6 +11,7 @@ pub(super) struct Counters {
     pub(super) replies: AtomicU64,
     malformed: AtomicU64,
     unauthentic: AtomicU64,
+    replayed: AtomicU64,
     limited: AtomicU64,
     looping: AtomicU64,
     /// Replies that could not be sent, and connections that ended before they read all replies.
@@ -25,18 +26,20 @@ impl Counters {
         add(match refusal {
             Refusal::Malformed => &self.malformed,
             Refusal::Unauthentic => &self.unauthentic,
+            Refusal::Replayed => &self.replayed,
             Refusal::Limited => &self.limited,
             Refusal::Loop => &self.looping,
         });
     }
 
     /// All of them, by name.
-    pub(super) fn read(&self) -> [(&'static str, u64); 8] {
+    pub(super) fn read(&self) -> [(&'static str, u64); 9] {
         [
             ("requests", &self.requests),
             ("replies", &self.replies),
             ("malformed", &self.malformed),
             ("unauthentic", &self.unauthentic),
+            ("replayed", &self.replayed),
             ("limited", &self.limited),
             ("looping", &self.looping),
             ("send_failed", &self.send_failed),

@@ -36,6 +36,9 @@ const NAP: Nanos = Nanos::from_millis(100);
 /// Answered per second and source, unless `--limit` says otherwise.
 const DEFAULT_LIMIT: PacketRate = PacketRate::from_millipps(100_000_000);
 
+/// Maximum of `--replay-window`: 4,096 sessions then take 4 MiB of bitmaps.
+const MAX_REPLAY_WINDOW: u32 = 4_096;
+
 /// Arguments of `reflect`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -50,6 +53,11 @@ pub struct Args {
     /// others must not be able to read it). The environment variable DWELL_KEY does the same
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+
+    /// STAMP with a key: answer each request once, and only while it is less than N numbers behind
+    /// the newest of its session (address and SSID). 1 to 4096; if not given, replays are answered
+    #[arg(long, value_name = "N")]
+    pub replay_window: Option<u32>,
 
     /// STAMP: copy the sender's sequence number instead of counting per session
     #[arg(long)]
@@ -108,6 +116,7 @@ impl Args {
             urls: self.urls.clone(),
             key_file: self.key_file.clone(),
             stateless: self.stateless,
+            replay_window: self.replay_window,
             stamps: match self.stamps {
                 T2Choice::Auto => dwell_plan::Stamps::Auto,
                 T2Choice::User => dwell_plan::Stamps::User,
@@ -166,6 +175,19 @@ pub(crate) fn perform(
         )));
     }
     let key = if authentic { crate::ping::key(job.key_file.as_deref())? } else { None };
+    if let Some(window) = job.replay_window {
+        if !(1..=MAX_REPLAY_WINDOW).contains(&window) {
+            return Err(Failure::usage(format!(
+                "invalid value {window} for --replay-window: 1 to {MAX_REPLAY_WINDOW}"
+            )));
+        }
+        if key.is_none() {
+            return Err(Failure::usage(
+                "--replay-window needs a key: a sequence number that is not authenticated can be \
+                 forged; give --key-file FILE, or set the environment variable DWELL_KEY",
+            ));
+        }
+    }
     let own_ports: Arc<[u16]> = match job.allow_any_port {
         true => [].into(),
         // A connection's port is no datagram's, whatever its number.
@@ -349,7 +371,7 @@ fn open(
         limit: listen.limit,
         own_ports: (!job.allow_any_port).then(|| Arc::clone(own_ports)),
     };
-    let answer = udp::Answer::new(listen.scheme, key, job.stateless);
+    let answer = udp::Answer::new(listen.scheme, key, job.replay_window, job.stateless);
     Ok(Box::new(udp::UdpService::bind(listen.address, answer, stamps, rules, counters)?))
 }
 
@@ -422,6 +444,7 @@ fn summary(job: &ReflectJob, opened: &[(Listen, Arc<Counters>)], placement: Plac
     let parameters = [
         ("urls", json!(urls)),
         ("stateless", json!(job.stateless)),
+        ("replay_window", json!(job.replay_window)),
         ("busy_poll", json!(job.place.busy_poll)),
         ("stamps", json!(job.stamps)),
         ("limit", json!(job.limit)),

@@ -40,12 +40,17 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) fn new(scheme: Scheme, key: Option<Key>, stateless: bool) -> Self {
+    pub(super) fn new(
+        scheme: Scheme,
+        key: Option<Key>,
+        replay_window: Option<u32>,
+        stateless: bool,
+    ) -> Self {
         match scheme {
             Scheme::Stamp => {
                 let clock = machine::boot_id().and_then(|id| id[..12].try_into().ok());
                 let utc_error = clock::utc_error();
-                let config = StampConfig { key, stateless, clock, utc_error };
+                let config = StampConfig { key, replay_window, stateless, clock, utc_error };
                 Self::Stamp(Box::new(StampReflector::new(config)))
             }
             Scheme::Roundtrip => Self::Roundtrip,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use dwell_plan::{Clear, Hold, HoldAt, KeySource, RelayEngine, RelayJob, RelayMode};
+use dwell_plan::{Cipher, Clear, Hold, HoldAt, KeySource, RelayEngine, RelayJob, RelayMode};
 use dwell_units::Nanos;
 
 use crate::ping::StampChoice;
@@ -27,6 +27,11 @@ pub struct Args {
     /// enciphered on the way there, deciphered on the way back; decrypt: its mirror
     #[arg(long, value_enum, default_value_t = ModeChoice::Translate)]
     pub mode: ModeChoice,
+
+    /// How payloads are encrypted. aes-128-ctr: secrecy only, changed and replayed packets pass;
+    /// aes-128-gcm: such packets are refused
+    #[arg(long, value_enum, default_value_t = CipherChoice::Aes128Ctr)]
+    pub cipher: CipherChoice,
 
     /// Bytes at the start of every payload that are not enciphered; auto: iperf2's header
     #[arg(long, value_name = "BYTES|auto", default_value = "12", value_parser = clear)]
@@ -108,6 +113,17 @@ pub enum ModeChoice {
     Decrypt,
 }
 
+/// How payloads are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CipherChoice {
+    /// AES-128 in counter mode
+    #[value(name = "aes-128-ctr")]
+    Aes128Ctr,
+    /// AES-128 in Galois/counter mode
+    #[value(name = "aes-128-gcm")]
+    Aes128Gcm,
+}
+
 /// What moves the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum EngineChoice {
@@ -127,6 +143,10 @@ impl Args {
             ModeChoice::Translate => RelayMode::Translate,
             ModeChoice::Encrypt => RelayMode::Encrypt,
             ModeChoice::Decrypt => RelayMode::Decrypt,
+        };
+        job.cipher = match self.cipher {
+            CipherChoice::Aes128Ctr => Cipher::Aes128Ctr,
+            CipherChoice::Aes128Gcm => Cipher::Aes128Gcm,
         };
         job.clear = self.clear;
         job.key = self.key_file.clone().map_or(KeySource::Environment, KeySource::File);

@@ -76,9 +76,10 @@ impl Batches {
         for n in 0..taken {
             let Some(near) = relay.socket(socket) else { break };
             let (datagram, buffer) = self.batch.datagram(n, near);
-            let flow = datagram.from.and_then(|peer| relay.flow_of(peer));
-            let worked = flow
-                .and_then(|flow| relay.work(Way::Forward, flow, datagram.rx, buffer, datagram.len));
+            let (rx, len) = (datagram.rx, datagram.len);
+            let client = datagram.from.and_then(|peer| relay.client(peer, buffer, len));
+            let worked = client
+                .and_then(|(flow, opened)| relay.work(Way::Forward, flow, rx, buffer, len, opened));
             self.came.extend(worked.map(|(came, at)| (n, came, at)));
         }
         Ok(taken)
@@ -94,7 +95,7 @@ impl Batches {
         for n in 0..taken {
             let Some(flow) = relay.flows.find(id) else { break };
             let (datagram, buffer) = self.batch.datagram(n, &flow.out);
-            let worked = relay.work(Way::Backward, id, datagram.rx, buffer, datagram.len);
+            let worked = relay.work(Way::Backward, id, datagram.rx, buffer, datagram.len, None);
             self.came.extend(worked.map(|(came, at)| (n, came, at)));
         }
         Ok(taken)

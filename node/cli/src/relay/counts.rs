@@ -3,6 +3,7 @@
 use std::io;
 
 use dwell_engine::relay::flows::FlowCounts;
+use dwell_engine::relay::seal::SealError;
 
 /// What was counted of one way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,14 +16,38 @@ pub(super) struct Traffic {
     pub(super) bytes: u64,
     /// Of those, the ones with nothing beyond their clear bytes.
     pub(super) short: u64,
-    /// Packets that nobody had enciphered.
+    /// Packets too short to be encrypted.
     pub(super) unsealed: u64,
+    /// Packets whose tag does not hold, and connections ended for that.
+    pub(super) unauthentic: u64,
+    /// Packets that were accepted before, and connections that carried a stream again.
+    pub(super) replayed: u64,
+    /// Packets older than the replay window.
+    pub(super) too_old: u64,
+    /// Packets whose salt did not fit the table of salts.
+    pub(super) too_many_salts: u64,
+    /// Connections that ended before the end of their stream.
+    pub(super) truncated: u64,
     /// Packets too long for the path.
     pub(super) too_long: u64,
     /// Packets that could not be sent for another reason.
     pub(super) send_failed: u64,
     /// Packets that had an empty slot of telemetry, which was filled.
     pub(super) telemetry_filled: u64,
+}
+
+impl Traffic {
+    /// Counts a packet that the cipher refused.
+    pub(super) fn refuse(&mut self, error: SealError) {
+        *match error {
+            SealError::Unauthentic => &mut self.unauthentic,
+            SealError::Replayed => &mut self.replayed,
+            SealError::TooOld => &mut self.too_old,
+            SealError::TooManySalts => &mut self.too_many_salts,
+            SealError::TooLong => &mut self.too_long,
+            SealError::Unsealed | SealError::Short | SealError::NoSalt => &mut self.unsealed,
+        } += 1;
+    }
 }
 
 /// What was counted.

@@ -28,7 +28,7 @@ use dwell_io::cpu::{self, Placement};
 use dwell_io::datagram::{await_stamps, has_stamps};
 use dwell_io::port::StampRequest;
 use dwell_io::{clock, process};
-use dwell_plan::{RelayEngine, RelayJob, Stamps};
+use dwell_plan::{Cipher, RelayEngine, RelayJob, Stamps};
 use dwell_record::Summary;
 use dwell_stats::Parts;
 use dwell_units::Nanos;
@@ -38,7 +38,7 @@ use crate::nic::NicWatch;
 use crate::passages::PassageLog;
 use crate::ping::SampleFile;
 use crate::{Exit, Failure, PlaceArgs, Scheme};
-pub use args::{Args, EngineChoice, ModeChoice};
+pub use args::{Args, CipherChoice, EngineChoice, ModeChoice};
 use counts::Ended;
 use plan::Plan;
 use record::{News, Teller};
@@ -47,6 +47,11 @@ use udp::Relay;
 
 /// Stamps that were asked for come within this time, or later than a relay may take to start.
 const STAMPS_COME: Nanos = Nanos::from_millis(200);
+
+/// Said at the start of a relay outside a lab that encrypts without authentication.
+const UNAUTHENTICATED: &str = "dwell: warning: aes-128-ctr keeps payloads secret but not intact: packets with \
+                               flipped bits and replayed packets are accepted; --cipher aes-128-gcm \
+                               refuses them";
 
 /// Descriptors that are not a flow's.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -64,7 +69,10 @@ pub(crate) struct Relayed {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let job = args.job();
     // Judged before any file is made.
-    Plan::new(&job)?;
+    let plan = Plan::new(&job)?;
+    if plan.cipher() == Some(Cipher::Aes128Ctr) && !args.quiet && dwell_lab::here().is_none() {
+        crate::say(UNAUTHENTICATED);
+    }
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
     let samples = args.samples.as_deref().map(SampleFile::create).transpose()?;

@@ -4,11 +4,13 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use dwell_engine::relay::cipher::Key;
 use dwell_engine::relay::id::Ids;
+use dwell_engine::relay::records::{RecordOpener, RecordSealer};
+use dwell_engine::relay::salts::{Domain, Salts};
 use dwell_engine::relay::seal::{Draw, Prefix};
 use dwell_engine::relay::stream::StreamWork;
 use dwell_engine::relay::{Work, is_loop};
 use dwell_io::{datagram, random, udp};
-use dwell_plan::{Clear, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode, Stamps};
+use dwell_plan::{Cipher, Clear, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode, Stamps};
 use dwell_units::Nanos;
 use dwell_wire::iperf2;
 
@@ -35,6 +37,7 @@ pub(super) struct Plan {
     pub(super) listen: SocketAddr,
     pub(super) to: SocketAddr,
     mode: RelayMode,
+    cipher: Cipher,
     key: Option<Key>,
     pub(super) clear: Clear,
     id: IdFormat,
@@ -42,6 +45,16 @@ pub(super) struct Plan {
     pub(super) flows: u32,
     /// A client that was idle for longer is forgotten.
     pub(super) idle: Nanos,
+}
+
+/// What is done to one direction of a connection.
+pub(super) enum StreamCipher {
+    /// Nothing, or AES in counter mode.
+    Unauthenticated(StreamWork),
+    /// Sealed as records.
+    Seal(RecordSealer),
+    /// Opened from records.
+    Open(RecordOpener),
 }
 
 /// Which way a packet goes.
@@ -114,6 +127,9 @@ impl Plan {
             RelayMode::Translate if matches!(job.key, KeySource::File(_)) => {
                 return usage("--key-file is for --mode encrypt and decrypt".to_owned());
             }
+            RelayMode::Translate if job.cipher != Cipher::default() => {
+                return usage("--cipher is for --mode encrypt and decrypt".to_owned());
+            }
             RelayMode::Translate => None,
             RelayMode::Encrypt | RelayMode::Decrypt => Some(key(&job.key)?),
         };
@@ -122,8 +138,8 @@ impl Plan {
             _ => (job.flows, IDLE),
         };
         let idle = job.idle.unwrap_or(idle);
-        let (mode, clear, id) = (job.mode, job.clear, job.id);
-        Ok(Self { scheme, listen, to, mode, key, clear, id, flows, idle })
+        let (mode, cipher, clear, id) = (job.mode, job.cipher, job.clear, job.id);
+        Ok(Self { scheme, listen, to, mode, cipher, key, clear, id, flows, idle })
     }
 
     /// Sockets that so many clients take.
@@ -139,19 +155,52 @@ impl Plan {
             Clear::Auto => Prefix::Told(iperf2::clear_len),
             Clear::Bytes(bytes) => Prefix::Fixed(bytes.into()),
         };
-        if self.enciphers(way) { Work::seal(key, prefix, draw()) } else { Work::open(key, prefix) }
+        match (self.cipher, self.enciphers(way)) {
+            (Cipher::Aes128Ctr, true) => Work::seal(key, prefix, draw()),
+            (Cipher::Aes128Ctr, false) => Work::open(key, prefix),
+            (Cipher::Aes128Gcm, true) => Work::authentic_seal(&key, prefix, self.salts(way)),
+            (Cipher::Aes128Gcm, false) => Work::authentic_open(&key, prefix, self.domain(way)),
+        }
+    }
+
+    /// Where salts for this way start in this process.
+    pub(super) fn salts(&self, way: Way) -> Salts {
+        Salts::new(self.domain(way), u64::from_be_bytes(drawn()))
+    }
+
+    /// The encrypting relay and the decrypting one agree on which way is forward.
+    fn domain(&self, way: Way) -> Domain {
+        match (self.scheme, way) {
+            (Scheme::Tcp, Way::Forward) => Domain::StreamForward,
+            (Scheme::Tcp, Way::Backward) => Domain::StreamBackward,
+            (_, Way::Forward) => Domain::DatagramForward,
+            (_, Way::Backward) => Domain::DatagramBackward,
+        }
     }
 
     /// What is done to a connection's bytes that go this way.
-    pub(super) fn stream_work(&self, way: Way) -> StreamWork {
+    pub(super) fn stream_cipher(&self, way: Way) -> StreamCipher {
         let (Some(key), Clear::Bytes(clear)) = (self.key.clone(), self.clear) else {
-            return StreamWork::pass();
+            return StreamCipher::Unauthenticated(StreamWork::pass());
         };
-        if self.enciphers(way) {
-            StreamWork::seal(key, clear.into(), drawn())
-        } else {
-            StreamWork::open(key, clear.into())
+        let clear = clear.into();
+        match (self.cipher, self.enciphers(way)) {
+            (Cipher::Aes128Ctr, true) => {
+                StreamCipher::Unauthenticated(StreamWork::seal(key, clear, drawn()))
+            }
+            (Cipher::Aes128Ctr, false) => {
+                StreamCipher::Unauthenticated(StreamWork::open(key, clear))
+            }
+            (Cipher::Aes128Gcm, true) => StreamCipher::Seal(RecordSealer::new(&key, clear)),
+            (Cipher::Aes128Gcm, false) => {
+                StreamCipher::Open(RecordOpener::new(&key, clear, self.domain(way)))
+            }
         }
+    }
+
+    /// The way that a relay with a cipher seals.
+    pub(super) fn sealing_way(&self) -> Way {
+        if self.enciphers(Way::Forward) { Way::Forward } else { Way::Backward }
     }
 
     /// Whether what goes this way is enciphered; `false` too where nothing is.
@@ -166,6 +215,11 @@ impl Plan {
     /// Whether payloads are ciphered at all.
     pub(super) fn is_ciphering(&self) -> bool {
         self.key.is_some()
+    }
+
+    /// The cipher; `None` where payloads pass as they are.
+    pub(super) fn cipher(&self) -> Option<Cipher> {
+        self.is_ciphering().then_some(self.cipher)
     }
 
     /// How the packets of a new flow get their ids.

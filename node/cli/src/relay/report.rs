@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dwell_engine::passage::Point;
+use dwell_engine::relay::aead::TAG_LEN;
 use dwell_engine::relay::cipher;
+use dwell_engine::relay::salts::SALT_LEN;
 use dwell_engine::relay::seal::NONCE;
+use dwell_engine::relay::sealed::TRAILER_LEN;
 use dwell_engine::relay::stream;
 use dwell_engine::stamps::Rung;
 use dwell_io::cpu::Placement;
 use dwell_io::interface;
-use dwell_plan::{Clear, RelayEngine, RelayJob};
+use dwell_plan::{Cipher, Clear, RelayEngine, RelayJob};
 use dwell_record::{Kind, NicDropped, Scalar, Stamps, Summary, Trust};
 use dwell_stats::{Parts, Resolution};
 use dwell_units::Pairing;
@@ -109,6 +112,7 @@ pub(super) fn parameters(job: &RelayJob, plan: &Plan) -> BTreeMap<String, serde_
         ("listen", json!(plan.listen.to_string())),
         ("to", json!(plan.to.to_string())),
         ("mode", json!(job.mode)),
+        ("cipher", json!(plan.cipher())),
         ("engine", json!(job.engine)),
         ("merge", json!(job.merges())),
         ("busy_poll", json!(job.place.busy_poll)),
@@ -139,6 +143,11 @@ fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Optio
     let both = |count: fn(&Traffic) -> u64| Some(counts.ways.iter().map(count).sum());
     put("short".to_owned(), both(|way| way.short));
     put("unsealed".to_owned(), both(|way| way.unsealed));
+    put("unauthentic".to_owned(), both(|way| way.unauthentic));
+    put("replayed".to_owned(), both(|way| way.replayed));
+    put("too_old".to_owned(), both(|way| way.too_old));
+    put("too_many_salts".to_owned(), both(|way| way.too_many_salts));
+    put("truncated".to_owned(), both(|way| way.truncated));
     put("too_long".to_owned(), both(|way| way.too_long));
     put("send_failed".to_owned(), both(|way| way.send_failed));
     put("telemetry_filled".to_owned(), both(|way| way.telemetry_filled));
@@ -150,12 +159,15 @@ fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Optio
     put("flows_not_opened".to_owned(), Some(counts.unserved.all()));
     put("flows_refused".to_owned(), Some(counts.unserved.refused.times));
     put("flows_no_seat".to_owned(), Some(counts.unserved.no_seat));
-    let nonce = match (plan.is_ciphering(), plan.scheme) {
-        (false, _) => 0,
-        (true, Scheme::Tcp) => stream::NONCE,
-        (true, _) => NONCE,
+    let (nonce, tag) = match (plan.cipher(), plan.scheme) {
+        (None, _) => (0, 0),
+        (Some(Cipher::Aes128Ctr), Scheme::Tcp) => (stream::NONCE, 0),
+        (Some(Cipher::Aes128Ctr), _) => (NONCE, 0),
+        (Some(Cipher::Aes128Gcm), Scheme::Tcp) => (SALT_LEN, TAG_LEN),
+        (Some(Cipher::Aes128Gcm), _) => (TRAILER_LEN - TAG_LEN, TAG_LEN),
     };
     put("nonce_bytes".to_owned(), Some(nonce as u64));
+    put("tag_bytes".to_owned(), Some(tag as u64));
     for point in POINTS {
         put(format!("missing_{}", point.name()), parts.missing(point));
     }
@@ -177,12 +189,31 @@ fn notes(
         }
     };
     let both = |of: fn(&Traffic) -> u64| counts.ways.iter().map(of).sum::<u64>();
+    let longer = if plan.cipher() == Some(Cipher::Aes128Gcm) { TRAILER_LEN } else { NONCE };
     note(
         both(|way| way.too_long),
-        "packets were too long for the path and dropped; enciphered ones are 12 bytes longer: \
-         send smaller ones",
+        &format!(
+            "packets were too long for the path and dropped; encrypted ones are {longer} bytes \
+             longer: send smaller ones"
+        ),
     );
-    note(both(|way| way.unsealed), "packets came that nobody had enciphered, and were dropped");
+    note(both(|way| way.unsealed), "packets were too short to be encrypted, and were dropped");
+    let what =
+        if plan.scheme == Scheme::Tcp { "connections were ended" } else { "packets were dropped" };
+    note(
+        both(|way| way.unauthentic),
+        &format!(
+            "{what}: not authentic; they were changed or forged, or the far end has another key, \
+             --cipher or --clear"
+        ),
+    );
+    note(both(|way| way.replayed), &format!("{what}: replays of what was accepted before"));
+    note(both(|way| way.too_old), &format!("{what}: older than the replay window"));
+    note(
+        both(|way| way.too_many_salts),
+        "packets were dropped: the table of salts is full; restart the relays with a new key",
+    );
+    note(both(|way| way.truncated), "connections were cut off before the end of their stream");
     note(both(|way| way.send_failed), "packets could not be sent and were dropped");
     note(counts.overflowed, "packets found no room in a receive buffer");
     let relayed = both(|way| way.relayed);

@@ -10,14 +10,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
+use dwell_engine::relay::records::{Opened, RecordOpener, RecordSealer, StreamError};
+use dwell_engine::relay::salts::{Salts, UsedSalts};
+use dwell_engine::relay::stream::StreamWork;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::cpu;
 use dwell_io::datagram::is_short;
 use dwell_plan::RelayJob;
-use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::counts::{Counts, Ended, Unserved};
-use super::plan::{Plan, Way};
+use super::plan::{Plan, StreamCipher, Way};
 use super::record::{NewFlow, News};
 use crate::PlaceArgs;
 
@@ -44,6 +47,10 @@ struct Shared<'a> {
     ring_dropped: &'a AtomicU64,
     stop: &'a AtomicBool,
     ways: [Counters; 2],
+    /// Salts for what this relay seals.
+    salts: Mutex<Salts>,
+    /// Salts of the streams that this relay has opened.
+    used: Mutex<UsedSalts>,
     /// No thread takes the lock while its connection is open.
     unserved: Mutex<Unserved>,
 }
@@ -54,6 +61,9 @@ struct Counters {
     relayed: AtomicU64,
     bytes: AtomicU64,
     send_failed: AtomicU64,
+    unauthentic: AtomicU64,
+    replayed: AtomicU64,
+    truncated: AtomicU64,
 }
 
 /// What the listener knows of a connection.
@@ -100,6 +110,8 @@ pub(super) fn run(
         ring_dropped,
         stop,
         ways: Default::default(),
+        salts: Mutex::new(plan.salts(plan.sealing_way())),
+        used: Mutex::default(),
         unserved: Mutex::default(),
     };
     let most = plan.flows as usize;
@@ -146,6 +158,9 @@ pub(super) fn run(
         traffic.relayed = counters.relayed.load(Ordering::Relaxed);
         traffic.bytes = counters.bytes.load(Ordering::Relaxed);
         traffic.send_failed = counters.send_failed.load(Ordering::Relaxed);
+        traffic.unauthentic = counters.unauthentic.load(Ordering::Relaxed);
+        traffic.replayed = counters.replayed.load(Ordering::Relaxed);
+        traffic.truncated = counters.truncated.load(Ordering::Relaxed);
     }
     counts.unserved = shared.unserved.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ended { counts, failure: None }
@@ -238,6 +253,10 @@ impl Direction<'_> {
         let _ = cpu::settle(place.cpu, place.real_time(false));
         let ended = match self.pump() {
             Ok(()) => self.to.shutdown(Shutdown::Write),
+            Err(error) if error.get_ref().is_some_and(|error| error.is::<StreamError>()) => {
+                self.reset();
+                Ok(())
+            }
             // The other direction is told too, and first sends on what it has already taken.
             Err(_) if self.go_on().is_err() => Ok(()),
             Err(_) => self.from.shutdown(Shutdown::Both).and(self.to.shutdown(Shutdown::Both)),
@@ -247,38 +266,125 @@ impl Direction<'_> {
     }
 
     fn pump(&self) -> io::Result<()> {
-        let mut work = self.shared.plan.stream_work(self.way);
+        match self.shared.plan.stream_cipher(self.way) {
+            StreamCipher::Unauthenticated(work) => self.pump_unauthenticated(work),
+            StreamCipher::Seal(sealer) => self.pump_sealed(sealer),
+            StreamCipher::Open(opener) => {
+                self.pump_opened(opener).map_err(|error| self.note(error))
+            }
+        }
+    }
+
+    fn pump_unauthenticated(&self, mut work: StreamWork) -> io::Result<()> {
         let mut buffer = vec![0; PIECE].into_boxed_slice();
-        let counters = &self.shared.ways[self.way as usize];
         for id in 0.. {
-            self.go_on()?;
-            let len = self.patiently(|| (&mut &*self.from).read(&mut buffer))?;
-            let came = realtime();
+            let (len, came) = self.receive(&mut buffer)?;
             if len == 0 {
                 return Ok(());
             }
-            counters.received.fetch_add(1, Ordering::Relaxed);
-            self.seat.touch();
             let pieces = work.work(&mut buffer[..len]);
-            let before = realtime();
-            let sent = pieces.into_iter().try_for_each(|piece| self.send(piece));
-            let after = realtime();
-            let mut stamps = PointStamps::default();
-            stamps.set(Point::RxApp, came);
-            stamps.set(Point::TxApp, before);
-            stamps.set(Point::TxAppDone, after);
-            let flow = self.flow + self.way as u32;
-            let fate = if sent.is_ok() { Fate::Sent } else { Fate::Dropped };
-            let size = u16::try_from(len).unwrap_or(u16::MAX);
-            self.shared.tell(News::Passage(Passage { flow, id, size, fate, stamps }));
-            if sent.is_err() {
-                counters.send_failed.fetch_add(1, Ordering::Relaxed);
-                return sent;
-            }
-            counters.relayed.fetch_add(1, Ordering::Relaxed);
-            counters.bytes.fetch_add(len as u64, Ordering::Relaxed);
+            self.deliver(id, len, came, &pieces)?;
         }
         Ok(())
+    }
+
+    /// One record for each piece, and one for the end of the stream.
+    fn pump_sealed(&self, mut sealer: RecordSealer) -> io::Result<()> {
+        let draw = || lock(&self.shared.salts).draw();
+        for id in 0.. {
+            let (len, came) = self.receive(sealer.room())?;
+            if len == 0 {
+                break;
+            }
+            let sealed = sealer.seal(len, draw);
+            self.deliver(id, len, came, &[sealed])?;
+        }
+        self.send(sealer.end(draw))
+    }
+
+    /// Delivers whole records that authenticate, and nothing else.
+    fn pump_opened(&self, mut opener: RecordOpener) -> io::Result<()> {
+        let mut claim = |salt| lock(&self.shared.used).claim(salt);
+        let mut id = 0;
+        loop {
+            let (len, came) = self.receive(opener.room())?;
+            opener.received(len);
+            loop {
+                match opener.next(&mut claim).map_err(io::Error::other)? {
+                    Opened::Data(payload, size) => self.deliver(id, size, came, &[payload])?,
+                    Opened::End => return Ok(()),
+                    Opened::Incomplete => break,
+                }
+                id += 1;
+            }
+            if len == 0 {
+                return opener.finish().map_err(io::Error::other);
+            }
+        }
+    }
+
+    /// Receives some bytes, none at the end; returns how many, and when.
+    fn receive(&self, room: &mut [u8]) -> io::Result<(usize, Instant<Realtime>)> {
+        self.go_on()?;
+        let len = self.patiently(|| (&mut &*self.from).read(room))?;
+        let came = realtime();
+        if len > 0 {
+            self.seat.touch();
+        }
+        Ok((len, came))
+    }
+
+    /// Sends on a piece that was received as `len` bytes, and reports its passage.
+    fn deliver(
+        &self,
+        id: u64,
+        len: usize,
+        came: Instant<Realtime>,
+        pieces: &[&[u8]],
+    ) -> io::Result<()> {
+        let counters = &self.shared.ways[self.way as usize];
+        counters.received.fetch_add(1, Ordering::Relaxed);
+        let before = realtime();
+        let sent = pieces.iter().try_for_each(|piece| self.send(piece));
+        let after = realtime();
+        let mut stamps = PointStamps::default();
+        stamps.set(Point::RxApp, came);
+        stamps.set(Point::TxApp, before);
+        stamps.set(Point::TxAppDone, after);
+        let flow = self.flow + self.way as u32;
+        let fate = if sent.is_ok() { Fate::Sent } else { Fate::Dropped };
+        let size = u16::try_from(len).unwrap_or(u16::MAX);
+        self.shared.tell(News::Passage(Passage { flow, id, size, fate, stamps }));
+        if sent.is_err() {
+            counters.send_failed.fetch_add(1, Ordering::Relaxed);
+            return sent;
+        }
+        counters.relayed.fetch_add(1, Ordering::Relaxed);
+        counters.bytes.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Counts the reason for which a stream must not be delivered any further.
+    fn note(&self, error: io::Error) -> io::Error {
+        let counters = &self.shared.ways[self.way as usize];
+        let reason = error.get_ref().and_then(|error| error.downcast_ref());
+        let counter = match reason {
+            Some(StreamError::Unauthentic) => &counters.unauthentic,
+            Some(StreamError::Replayed) => &counters.replayed,
+            Some(StreamError::Truncated) => &counters.truncated,
+            None => return error,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        error
+    }
+
+    /// Ends both directions so that either peer sees a reset, not the end of a complete stream.
+    fn reset(&self) {
+        for stream in [self.from, self.to] {
+            // A closed connection has nothing to reset.
+            let _ = dwell_io::tcp::reset_on_close(stream);
+        }
+        self.seat.left.store(true, Ordering::Relaxed);
     }
 
     fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
@@ -319,9 +425,14 @@ impl Direction<'_> {
     }
 }
 
+/// Locks what no thread leaves in an invalid state.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Shared<'_> {
     fn unserved(&self) -> MutexGuard<'_, Unserved> {
-        self.unserved.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.unserved)
     }
 
     /// Never waits: what finds no room is counted.

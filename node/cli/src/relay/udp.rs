@@ -354,8 +354,11 @@ impl<'a> Relay<'a> {
         let near = end_of(socket, &mut self.listener, &mut self.flows);
         let Some(near) = near else { return Ok(false) };
         let Some(came) = near.receive(&mut self.buffer[HEADROOM..])? else { return Ok(false) };
-        let Some(flow) = came.from.and_then(|peer| self.flow_of(peer)) else { return Ok(true) };
-        self.pass(Way::Forward, flow, came.rx, came.len);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let client = came.from.and_then(|peer| self.client(peer, &mut buffer, came.len));
+        self.buffer = buffer;
+        let Some((flow, opened)) = client else { return Ok(true) };
+        self.pass(Way::Forward, flow, came.rx, came.len, opened);
         Ok(true)
     }
 
@@ -364,15 +367,22 @@ impl<'a> Relay<'a> {
         // One that left meanwhile.
         let Some(flow) = self.flows.find(id) else { return Ok(false) };
         let Some(came) = flow.out.receive(&mut self.buffer[HEADROOM..])? else { return Ok(false) };
-        self.pass(Way::Backward, id, came.rx, came.len);
+        self.pass(Way::Backward, id, came.rx, came.len, None);
         Ok(true)
     }
 
     /// Sends on what lies in the buffer.
-    fn pass(&mut self, way: Way, flow: FlowId, rx: RxStamps, len: usize) {
+    fn pass(
+        &mut self,
+        way: Way,
+        flow: FlowId,
+        rx: RxStamps,
+        len: usize,
+        opened: Option<Range<usize>>,
+    ) {
         self.spin(HoldAt::Program);
         let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some((mut came, at)) = self.work(way, flow, rx, &mut buffer, len) {
+        if let Some((mut came, at)) = self.work(way, flow, rx, &mut buffer, len, opened) {
             self.say(&came, &mut buffer[at.clone()]);
             let Some(flow) = self.flows.find(flow) else { unreachable!("it was just found") };
             let message = &buffer[at];
@@ -394,8 +404,8 @@ impl<'a> Relay<'a> {
         self.buffer = buffer;
     }
 
-    /// Does the relay's work on a payload that lies behind the headroom of `buffer`; returns where
-    /// it is then. What is not to be sent on is told here.
+    /// Does the relay's work on a payload that lies behind the headroom of `buffer`, unless it was
+    /// `opened` before; returns where it is then. A refused payload is counted and reported here.
     pub(super) fn work(
         &mut self,
         way: Way,
@@ -403,6 +413,7 @@ impl<'a> Relay<'a> {
         rx: RxStamps,
         buffer: &mut [u8],
         len: usize,
+        opened: Option<Range<usize>>,
     ) -> Option<(Came, Range<usize>)> {
         let at = HEADROOM..HEADROOM + len;
         self.usual = len;
@@ -412,7 +423,7 @@ impl<'a> Relay<'a> {
         let work = &mut self.works[way as usize];
         let ids = &mut flow.ids[way as usize];
         // The id stands in the original payload: before enciphering, after deciphering.
-        let early = (!matches!(work, Work::Open(_))).then(|| ids.of_next(&buffer[at.clone()]));
+        let early = (!work.opens()).then(|| ids.of_next(&buffer[at.clone()]));
         let mut stamps = PointStamps::default();
         if let Some(kernel) = rx.kernel {
             stamps.set(Point::RxKernel, kernel);
@@ -422,7 +433,7 @@ impl<'a> Relay<'a> {
             let said = telemetry.say(way, &stamps, realtime(), &mut buffer[at.clone()]);
             traffic.telemetry_filled += u64::from(said);
         }
-        let worked = work.pass(buffer, at);
+        let worked = opened.map_or_else(|| work.pass(buffer, at), Passed::On);
         let number = flow.number + way as u32;
         let size = u16::try_from(len).unwrap_or(u16::MAX);
         let passage = |id, fate| Passage { flow: number, id, size, fate, stamps };
@@ -432,8 +443,8 @@ impl<'a> Relay<'a> {
                 traffic.short += 1;
                 at
             }
-            Passed::Refused(_) => {
-                traffic.unsealed += 1;
+            Passed::Refused(error) => {
+                traffic.refuse(error);
                 let id = early.unwrap_or_else(|| ids.of_unread());
                 self.teller.tell(News::Passage(passage(id, Fate::Dropped)));
                 return None;
@@ -494,18 +505,44 @@ impl<'a> Relay<'a> {
         self.teller.tell(News::Passage(Passage { fate: Fate::Dropped, ..came.passage }));
     }
 
-    /// The flow of a client, opened if it has none.
-    pub(super) fn flow_of(&mut self, peer: Peer) -> Option<FlowId> {
-        let client = peer.address();
-        if let Some((last, id)) = self.last
-            && last == client
-            && self.flows.find(id).is_some()
-        {
-            return Some(id);
+    /// The flow of a client, and where its payload is if it had to be opened first: a packet that is
+    /// not authentic opens no flow, and so evicts none.
+    pub(super) fn client(
+        &mut self,
+        peer: Peer,
+        buffer: &mut [u8],
+        len: usize,
+    ) -> Option<(FlowId, Option<Range<usize>>)> {
+        let is_unknown = |relay: &mut Self| relay.known_flow(&peer.address()).is_none();
+        let mut opened = None;
+        if self.works[Way::Forward as usize].authenticates() && is_unknown(self) {
+            match self.works[Way::Forward as usize].pass(buffer, HEADROOM..HEADROOM + len) {
+                Passed::On(at) | Passed::Short(at) => opened = Some(at),
+                Passed::Refused(error) => {
+                    let traffic = &mut self.counts.ways[Way::Forward as usize];
+                    traffic.received += 1;
+                    traffic.refuse(error);
+                    return None;
+                }
+            }
         }
-        let id = self.flows.of(&client).or_else(|| self.admit(peer))?;
+        Some((self.flow_of(peer)?, opened))
+    }
+
+    /// The flow of a client, opened if it has none.
+    fn flow_of(&mut self, peer: Peer) -> Option<FlowId> {
+        let client = peer.address();
+        let id = self.known_flow(&client).or_else(|| self.admit(peer))?;
         self.last = Some((client, id));
         Some(id)
+    }
+
+    /// The flow of a client that has one.
+    fn known_flow(&mut self, client: &SocketAddr) -> Option<FlowId> {
+        match self.last {
+            Some((last, id)) if last == *client && self.flows.find(id).is_some() => Some(id),
+            _ => self.flows.of(client),
+        }
     }
 
     fn admit(&mut self, peer: Peer) -> Option<FlowId> {

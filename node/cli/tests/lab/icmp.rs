@@ -212,14 +212,17 @@ fn an_enciphered_packet_that_exceeds_the_mtu_is_counted_here_or_told_from_furthe
     std::fs::write(&key, "000102030405060708090a0b0c0d0e0f\n").unwrap();
     std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let encrypt = ["--mode", "encrypt", "--key-file", key.to_str().unwrap()];
-    let lens_that_pass = [("198.19.0.3", 1_460), ("fd64:7765:6c6c:ffff::3", 1_440)];
-    for (host, most) in lens_that_pass {
-        for engine in ["socket", "batch"] {
-            let how = [&encrypt[..], &["--engine", engine]].concat();
+    let payloads = [("198.19.0.3", 1_472), ("fd64:7765:6c6c:ffff::3", 1_452)];
+    for (cipher, longer) in [("aes-128-ctr", 12), ("aes-128-gcm", 28)] {
+        for ((host, mtu), engine) in
+            payloads.iter().flat_map(|payload| ["socket", "batch"].map(|engine| (payload, engine)))
+        {
+            let how = [&encrypt[..], &["--engine", engine, "--cipher", cipher]].concat();
             let relay = relay(&lab, &url("udp", host), &how);
+            let most = mtu - longer;
             send(most + 1);
             send(most);
-            assert_eq!(receive(&far).len(), most + 12, "{host} {engine}");
+            assert_eq!(receive(&far).len(), *mtu, "{host} {engine} {cipher}");
             let summary = relay.end();
             let counts = |name| value(&summary, name);
             assert_eq!((counts("too_long"), counts("relayed_forward")), (1, 1), "{summary}");

@@ -4,6 +4,7 @@
 mod babel;
 #[path = "../../../io/tests/train/capture.rs"]
 mod capture;
+mod cipher;
 mod fixture;
 mod forced;
 mod icmp;

@@ -7,6 +7,7 @@ mod support;
 #[path = "../support/pause.rs"]
 mod pause;
 
+mod authentic;
 mod datagrams;
 mod fixture;
 mod measured;

@@ -39,6 +39,7 @@ fn what_can_be_judged_from_the_command_line_is_a_usage_error_that_says_what_woul
             with(&["--mode", "encrypt"]),
             "--key-file FILE, or set the environment variable DWELL_KEY",
         ),
+        (with(&["--cipher", "aes-128-gcm"]), "--cipher is for --mode encrypt and decrypt"),
         (with(&["--clear", "lots"]), "12, 16, 76 or 108; or auto"),
         (with(&["--hold", "wire:1ms"]), "program:200us or socket:2ms"),
         (with(&["--hold", "program:2s"]), "0s to 1s"),

@@ -1,0 +1,182 @@
+//! What a receiver of sealed datagrams remembers of the salts that it has seen, so that it accepts
+//! no packet twice.
+//!
+//! The salts used last have a window each. Of all others the highest packet counter is remembered:
+//! later packets pass, earlier ones count as too old. The table is bounded and forgets nothing: when
+//! it is full, packets of further salts are refused.
+
+use std::collections::HashMap;
+
+use crate::replay::{Place, Window};
+
+/// Length of the window of a salt, in packets.
+pub const WINDOW: u32 = 1_024;
+
+/// Salts with a window.
+const MAX_WINDOWS: usize = 64;
+
+/// Salts that are remembered.
+pub const MAX_SALTS: usize = 16_384;
+
+/// Why a packet counter is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stale {
+    /// This packet was accepted before.
+    Replayed,
+    /// The packet is older than the window, so whether it was accepted is unknown.
+    TooOld,
+    /// The salt is new, and the table is full.
+    Full,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct KnownSalts {
+    windows: Vec<SaltWindow>,
+    /// The window that was used last.
+    last: usize,
+    /// Number of the latest use of a window.
+    uses: u64,
+    /// Every salt seen, with its highest counter as of when it last had no window.
+    highest: HashMap<u64, u32>,
+}
+
+#[derive(Debug)]
+struct SaltWindow {
+    salt: u64,
+    window: Window,
+    bits: [u64; Window::words(WINDOW)],
+    used: u64,
+}
+
+impl Default for KnownSalts {
+    fn default() -> Self {
+        Self {
+            windows: Vec::with_capacity(MAX_WINDOWS),
+            last: 0,
+            uses: 0,
+            highest: HashMap::with_capacity(MAX_SALTS),
+        }
+    }
+}
+
+impl KnownSalts {
+    /// Judges a packet before its tag is checked. Changes nothing.
+    ///
+    /// # Errors
+    /// Why the packet must not be accepted.
+    pub fn check(&self, salt: u64, counter: u32) -> Result<(), Stale> {
+        if let Some(n) = self.find(salt) {
+            let SaltWindow { window, bits, .. } = &self.windows[n];
+            return match window.place(counter, bits) {
+                Place::Ahead(_) | Place::Unmarked => Ok(()),
+                Place::Marked => Err(Stale::Replayed),
+                Place::TooOld => Err(Stale::TooOld),
+            };
+        }
+        match self.highest.get(&salt) {
+            Some(highest) if counter > *highest => Ok(()),
+            Some(_) => Err(Stale::TooOld),
+            None if self.highest.len() >= MAX_SALTS => Err(Stale::Full),
+            None => Ok(()),
+        }
+    }
+
+    /// Marks a packet that passed [`KnownSalts::check`] and whose tag holds.
+    pub fn accept(&mut self, salt: u64, counter: u32) {
+        self.uses += 1;
+        if let Some(n) = self.find(salt) {
+            let SaltWindow { window, bits, used, .. } = &mut self.windows[n];
+            window.mark(counter, bits);
+            (*used, self.last) = (self.uses, n);
+            return;
+        }
+        let mut bits = [0; Window::words(WINDOW)];
+        let window = match self.highest.get(&salt) {
+            Some(highest) => {
+                let mut window = Window::start_after(WINDOW, *highest, &mut bits);
+                window.mark(counter, &mut bits);
+                window
+            }
+            None => Window::start(WINDOW, counter, &mut bits),
+        };
+        self.highest.insert(salt, window.highest());
+        let new = SaltWindow { salt, window, bits, used: self.uses };
+        if self.windows.len() < MAX_WINDOWS {
+            self.last = self.windows.len();
+            self.windows.push(new);
+            return;
+        }
+        let idle_longest = (0..MAX_WINDOWS).min_by_key(|n| self.windows[*n].used);
+        self.last = idle_longest.unwrap_or(0);
+        let old = std::mem::replace(&mut self.windows[self.last], new);
+        self.highest.insert(old.salt, old.window.highest());
+    }
+
+    fn find(&self, salt: u64) -> Option<usize> {
+        let has = |window: &SaltWindow| window.salt == salt;
+        if self.windows.get(self.last).is_some_and(has) {
+            return Some(self.last);
+        }
+        self.windows.iter().position(has)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn take(known: &mut KnownSalts, salt: u64, counter: u32) -> Result<(), Stale> {
+        known.check(salt, counter)?;
+        known.accept(salt, counter);
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn packet_is_accepted_at_most_once_whatever_the_order(
+            packets in prop::collection::vec((0_u64..200, 0_u32..3_000), 1..2_000)
+        ) {
+            let (mut known, mut accepted) = (KnownSalts::default(), HashSet::new());
+            for packet in packets {
+                if take(&mut known, packet.0, packet.1).is_ok() {
+                    prop_assert!(accepted.insert(packet), "{:?} twice", packet);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn salt_without_window_takes_later_packets_only() {
+        let mut known = KnownSalts::default();
+        take(&mut known, 1, 10).unwrap();
+        take(&mut known, 1, 7).unwrap();
+        for other in 2..2 + MAX_WINDOWS as u64 {
+            take(&mut known, other, 0).unwrap();
+        }
+        for old in [7, 8, 10] {
+            assert_eq!(take(&mut known, 1, old), Err(Stale::TooOld), "{old}");
+        }
+        assert_eq!(take(&mut known, 1, 20), Ok(()), "its sender goes on");
+        assert_eq!(take(&mut known, 1, 15), Ok(()), "reordered");
+        assert_eq!(take(&mut known, 1, 15), Err(Stale::Replayed));
+        assert_eq!(take(&mut known, 1, 10), Err(Stale::Replayed), "still in its window");
+    }
+
+    #[test]
+    fn full_table_refuses_new_salts_and_forgets_none() {
+        let mut known = KnownSalts::default();
+        for salt in 0..MAX_SALTS as u64 {
+            take(&mut known, salt, 5).unwrap();
+        }
+        assert_eq!(take(&mut known, MAX_SALTS as u64, 0), Err(Stale::Full));
+        for salt in 0..MAX_SALTS as u64 {
+            assert!(take(&mut known, salt, 5).is_err(), "{salt}");
+            assert_eq!(take(&mut known, salt, 6), Ok(()), "{salt}");
+        }
+    }
+}
