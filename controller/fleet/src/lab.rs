@@ -21,7 +21,7 @@ use crate::{Fleet, FromNode, LinkMade, Routes};
 /// that outlives a killed runner must not touch the lab of the next one.
 const ATTACHED: &str = "--attached";
 
-/// Exit code of every dwell command for what cannot be; of `lab down`: there is no such lab.
+/// Exit code of dwell for a wrong command line; `lab down` also uses it for an unknown lab.
 const USAGE: i32 = 2;
 
 /// What tells which labs there are.

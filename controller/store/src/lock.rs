@@ -65,8 +65,8 @@ impl RecordLock {
         Ok(Some(Self { id, file: Some(file) }))
     }
 
-    /// Whether any process holds the lock. Takes no lock itself, so it is in no one's way, and needs
-    /// no permission to write.
+    /// Whether any process holds the lock. Takes no lock itself, so it never delays a runner, and
+    /// needs no permission to write.
     fn is_held(path: &Path) -> bool {
         let held = held();
         let Ok(file) = fs::metadata(path) else { return false };

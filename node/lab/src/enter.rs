@@ -48,7 +48,7 @@ pub fn exec(
         quota::enter(&node.name, held)?;
     }
     netns::enter(&netns_path(&node.netns)).map_err(not_entered(lab, &node.netns))?;
-    // Asked inside: from here on, whoever takes the lab down ends this process too.
+    // Asked inside: from here on, `lab down` ends this process too.
     if abandoned() {
         return Err(LabError::Abandoned);
     }

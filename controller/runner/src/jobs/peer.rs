@@ -20,12 +20,12 @@ impl Peer {
         Self { name: node.to_owned(), address: hosts.address(node, ipv6) }
     }
 
-    /// What stands for it where no port follows.
+    /// Returns its address, or its name where the address is unknown.
     pub(super) fn host(&self) -> String {
         self.address.map_or_else(|| self.name.clone(), |address| address.to_string())
     }
 
-    /// What stands for it in a URL.
+    /// Returns the same as the host of a URL.
     pub(super) fn url_host(&self) -> String {
         match self.address {
             Some(IpAddr::V6(address)) => format!("[{address}]"),
