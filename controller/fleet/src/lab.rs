@@ -1,6 +1,7 @@
 //! Nodes of a lab on this machine.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -12,11 +13,16 @@ use dwell_protocol::Request;
 
 use crate::connection::{Connection, Told};
 use crate::error::FleetError;
+use crate::hosts::Hosts;
 use crate::quota::{self, QuotaUse};
 use crate::{Fleet, FromNode, LinkMade, Routes};
 
-/// Times that a lab of our name is found in the way and taken down: a dead runner leaves one.
-const LEFTOVERS: usize = 3;
+/// Ties a command of `dwell lab` to the pipe on its standard input, and so to this process. A command
+/// that outlives a killed runner must not touch the lab of the next one.
+const ATTACHED: &str = "--attached";
+
+/// Exit code of dwell for a wrong command line; `lab down` also uses it for an unknown lab.
+const USAGE: i32 = 2;
 
 /// What tells which labs there are.
 const LIST: &[&str] = &["lab", "list", "--json"];
@@ -33,6 +39,7 @@ pub struct LabFleet {
     /// What stands now.
     topology: Option<Topology>,
     links: Vec<LinkMade>,
+    hosts: Hosts,
     nodes: BTreeMap<String, Connection>,
     opened: u64,
     tell: Sender<Told>,
@@ -48,6 +55,7 @@ impl LabFleet {
             name,
             topology: None,
             links: Vec::new(),
+            hosts: Hosts::default(),
             nodes: BTreeMap::new(),
             opened: 0,
             tell,
@@ -60,12 +68,16 @@ impl LabFleet {
         &self.name
     }
 
-    /// Takes down a lab that a dead runner left, if there is one.
+    /// Takes down a lab that a dead runner left, whole or not; without one, nothing happens. Waits
+    /// for a `lab up` or `lab down` that outlives the dead runner.
     ///
     /// # Errors
     /// There is one, and it stays.
     pub fn clear(&mut self) -> Result<(), FleetError> {
-        if self.is_there()? { self.down_left() } else { Ok(()) }
+        match self.down() {
+            Err(FleetError::Lab { code: Some(USAGE), .. }) => Ok(()),
+            taken => taken,
+        }
     }
 
     /// What `dwell lab list --json` prints.
@@ -74,57 +86,34 @@ impl LabFleet {
         Ok(serde_json::from_slice(&list.stdout).unwrap_or_default())
     }
 
-    fn is_there(&self) -> Result<bool, FleetError> {
-        const WHAT: &str = "list the labs";
-        let output = self.dwell(LIST)?;
-        succeeded(WHAT, &output)?;
-        let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        let unreadable = || FleetError::Lab {
-            what: WHAT,
-            said: "what it prints cannot be read".into(),
-            code: output.status.code(),
-        };
-        let labs = list["labs"].as_array().ok_or_else(unreadable)?;
-        Ok(labs.iter().any(|lab| lab["name"] == self.name.as_str()))
-    }
-
-    /// Makes the lab. What a dead runner began to make may be finished only now, under the name that
-    /// is ours: it is taken down.
+    /// Makes the lab. A `lab up` of a dead runner may make one at the same time, under the name that
+    /// is ours: `--replace` takes it down.
     fn up(&mut self, topology: &Topology) -> Result<(), FleetError> {
         let arguments = up(topology, &self.name);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        let mut output = self.dwell(&arguments)?;
-        let mut made = succeeded(FleetError::MAKING, &output);
-        for _ in 0..LEFTOVERS {
-            if made.is_ok() || !self.is_there()? {
-                break;
-            }
-            self.down_left()?;
-            output = self.dwell(&arguments)?;
-            made = succeeded(FleetError::MAKING, &output);
-        }
+        let output = self.dwell(&arguments)?;
+        succeeded(FleetError::MAKING, &output)?;
         self.links = LinkMade::read(&output.stdout);
-        made
+        self.hosts = Hosts::read(&output.stdout);
+        Ok(())
     }
 
     fn down(&mut self) -> Result<(), FleetError> {
-        let output = self.dwell(&["lab", "down", &self.name])?;
+        let output = self.dwell(&["lab", "down", &self.name, ATTACHED])?;
         succeeded("take the lab down", &output)
-    }
-
-    /// Takes down what a dead runner left. The program that it had begun to do so may outlive it
-    /// and be faster: gone is gone.
-    fn down_left(&mut self) -> Result<(), FleetError> {
-        match self.down() {
-            Err(_) if !self.is_there()? => Ok(()),
-            taken => taken,
-        }
     }
 
     /// What our program did. One that ^C met before it had a group of its own did nothing yet, and
     /// is begun again.
     fn dwell(&self, arguments: &[&str]) -> Result<Output, FleetError> {
-        let output = || self.command().args(arguments).stdin(Stdio::null()).output();
+        let output = || -> io::Result<Output> {
+            let mut command = self.command();
+            command.args(arguments).stdin(Stdio::piped());
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+            // Open until it has ended, or this process has: see ATTACHED.
+            let _input = child.stdin.take();
+            child.wait_with_output()
+        };
         let done = match output() {
             Ok(done) if done.status.signal() == Some(INTERRUPT) => output(),
             done => done,
@@ -146,7 +135,9 @@ impl LabFleet {
 fn up(topology: &Topology, name: &str) -> Vec<String> {
     let link = &topology.link;
     let mut arguments: Vec<String> =
-        ["lab", "up", &topology.lab, "--name", name, "--json"].map(str::to_owned).into();
+        ["lab", "up", &topology.lab, "--name", name, "--replace", ATTACHED, "--json"]
+            .map(str::to_owned)
+            .into();
     let wishes = [
         ("--rate", link.rate.map(|rate| rate.to_string())),
         ("--delay", link.delay.map(|delay| delay.to_string())),
@@ -198,6 +189,10 @@ impl Fleet for LabFleet {
         self.links.clone()
     }
 
+    fn hosts(&self) -> Hosts {
+        self.hosts.clone()
+    }
+
     fn routes(&mut self) -> Result<Option<Routes>, FleetError> {
         const WHAT: &str = "tell the routes of the lab";
         if self.topology.as_ref().is_none_or(|topology| topology.routing != Routing::Babel) {
@@ -230,7 +225,7 @@ impl Fleet for LabFleet {
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
         if !self.nodes.contains_key(node) {
             let mut command = self.command();
-            command.args(["lab", "exec", "--lab", &self.name, node, "--"]);
+            command.args(["lab", "exec", ATTACHED, "--lab", &self.name, node, "--"]);
             command.arg(&self.program).args(["serve", "--stdio"]);
             self.opened += 1;
             let connection = Connection::open(command, self.opened, self.tell.clone());
@@ -302,24 +297,24 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_runner_left_and_its_own_program_takes_down_meanwhile_is_taken_down() {
+    fn clearing_succeeds_without_a_lab_and_reports_other_failures() {
         let _alone = ALONE.lock().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let gone = "case $2 in\n\
-            list) [ -e $log ] && echo '{\"labs\":[]}' || echo '{\"labs\":[{\"name\":\"x\"}]}' ;;\n\
-            down) touch $log; echo \"there is no lab 'x'\" >&2; exit 2 ;;\nesac\n";
-        fleet_of(&dir, gone).clear().unwrap();
+        let missing = "echo $* >> $log; echo \"there is no lab 'x'\" >&2; exit 2\n";
+        fleet_of(&dir, missing).clear().unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "lab down x --attached\n");
         let dir = tempfile::tempdir().unwrap();
-        let stays = gone.replace("touch $log; ", "");
-        let error = fleet_of(&dir, &stays).clear().unwrap_err();
-        assert_eq!(error.to_string(), "take the lab down: there is no lab 'x'");
-        // Where nobody can tell, it is not said to be gone.
+        let error = fleet_of(&dir, "echo busy >&2; exit 1\n").clear().unwrap_err();
+        assert_eq!(error.to_string(), "take the lab down: busy");
+    }
+
+    #[test]
+    fn command_sees_its_stdin_open_while_the_fleet_waits() {
+        let _alone = ALONE.lock().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let dumb = "[ -e $log ] && exit 1\ncase $2 in\n\
-            list) echo '{\"labs\":[{\"name\":\"x\"}]}' ;;\n\
-            down) touch $log; echo busy >&2; exit 1 ;;\nesac\n";
-        let error = fleet_of(&dir, dumb).clear().unwrap_err();
-        assert!(error.to_string().starts_with("list the labs"), "{error}");
+        // `read` fails at once at the end of its input, and times out on an open pipe.
+        let script = "exec bash -c 'read -t 0.1; [ $? -gt 128 ]'\n";
+        fleet_of(&dir, script).down().unwrap();
     }
 
     #[test]
@@ -340,15 +335,15 @@ mod tests {
         .unwrap();
         assert_eq!(
             up(&topology, "x").join(" "),
-            "lab up line:3 --name x --json --rate 10Mbit/s --delay 5ms --loss 1% --seed 7"
+            "lab up line:3 --name x --replace --attached --json --rate 10Mbit/s --delay 5ms --loss 1% --seed 7"
         );
         let held = "lab = \"line:2\"\nquota = { n1 = \"none\", n2 = \"20%\" }";
         let held = up(&toml::from_str(held).unwrap(), "x").join(" ");
-        assert_eq!(held, "lab up line:2 --name x --json --quota n2=20%");
+        assert_eq!(held, "lab up line:2 --name x --replace --attached --json --quota n2=20%");
         let babel = "lab = \"forced:3\"\nrouting = \"babel\"\nlink = { mechanism = \"tap\" }";
         assert_eq!(
             up(&toml::from_str(babel).unwrap(), "x").join(" "),
-            "lab up forced:3 --name x --json --routing babel",
+            "lab up forced:3 --name x --replace --attached --json --routing babel",
             "bare links need no mechanism"
         );
     }

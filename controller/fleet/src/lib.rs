@@ -9,6 +9,7 @@
 
 mod connection;
 mod error;
+mod hosts;
 mod lab;
 mod links;
 mod quota;
@@ -21,6 +22,7 @@ use dwell_plan::Topology;
 use dwell_protocol::{Event, JobId, Request};
 
 pub use error::FleetError;
+pub use hosts::Hosts;
 pub use lab::LabFleet;
 pub use links::LinkMade;
 pub use quota::QuotaUse;
@@ -38,6 +40,11 @@ pub trait Fleet {
     /// The links between the nodes as they were made; empty where nobody knows.
     fn links(&self) -> Vec<LinkMade> {
         Vec::new()
+    }
+
+    /// The addresses of the nodes; empty where names of nodes resolve by other means.
+    fn hosts(&self) -> Hosts {
+        Hosts::default()
     }
 
     /// The routes between the nodes as they are now, where daemons keep them; `None` where nobody

@@ -2,13 +2,17 @@
 
 mod flow;
 mod pace;
+mod peer;
 
+use dwell_fleet::Hosts;
 use dwell_plan::{
     CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingPlan, Place, Plan, ReflectJob,
     SinkJob, Stamps, TrafficHeader, TrafficJob, TrafficLoad,
 };
 use dwell_store::Role;
 use dwell_units::Nanos;
+
+pub use peer::Peer;
 
 /// Where reflectors listen whose protocol has no port of its own.
 const PORT: u16 = 7_100;
@@ -29,6 +33,8 @@ pub struct Planned {
     pub samples: bool,
     /// What is not known without it, if the trial goes on where the node cannot do it.
     pub without: Option<&'static str>,
+    /// Where it sends to, if it sends.
+    pub peer: Option<Peer>,
 }
 
 /// The jobs of a trial, in the order in which they begin.
@@ -46,17 +52,17 @@ pub struct Servers {
     pub settle: Nanos,
 }
 
-/// The jobs that a trial of this plan needs.
-pub fn jobs(plan: &Plan) -> Servers {
+/// The jobs that a trial of this plan needs, on nodes with these addresses.
+pub fn jobs(plan: &Plan, hosts: &Hosts) -> Servers {
     match (&plan.ping, &plan.flow, &plan.pace) {
-        (Some(ping), ..) => ping_jobs(plan, ping),
-        (None, Some(flow), _) => flow::jobs(plan, flow),
-        (None, None, Some(pace)) => pace::jobs(plan, pace),
+        (Some(ping), ..) => ping_jobs(plan, ping, hosts),
+        (None, Some(flow), _) => flow::jobs(plan, flow, hosts),
+        (None, None, Some(pace)) => pace::jobs(plan, pace, hosts),
         (None, None, None) => unreachable!("a plan that was read has one of them"),
     }
 }
 
-fn ping_jobs(plan: &Plan, ping: &PingPlan) -> Servers {
+fn ping_jobs(plan: &Plan, ping: &PingPlan, hosts: &Hosts) -> Servers {
     let (name, port) = (&ping.protocol, port(ping));
     let url = |host: &str| match port {
         Some(port) => format!("{name}://{host}:{port}"),
@@ -75,8 +81,10 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan) -> Servers {
         role: Role::Server,
         samples: false,
         without: None,
+        peer: None,
     };
-    let Loads { sinks, loads } = loads(plan, ping.ipv6);
+    let Loads { sinks, loads } = loads(plan, hosts, ping.ipv6);
+    let peer = Peer::of(&ping.to, hosts, ping.ipv6);
     let probe = PingJob {
         count: ping.count,
         deadline: ping.duration,
@@ -95,7 +103,7 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan) -> Servers {
         ipv6: ping.ipv6,
         ttl: ping.ttl,
         dscp: ping.dscp,
-        ..PingJob::to(url(&ping.to))
+        ..PingJob::to(url(&peer.url_host()))
     };
     Servers {
         // The kernel answers ICMP by itself.
@@ -108,6 +116,7 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan) -> Servers {
             role: Role::Measurement,
             samples: true,
             without: None,
+            peer: Some(peer),
         },
         // A ping waits for its replies itself.
         settle: Nanos::ZERO,
@@ -120,7 +129,7 @@ struct Loads {
     loads: Vec<Planned>,
 }
 
-fn loads(plan: &Plan, ipv6: bool) -> Loads {
+fn loads(plan: &Plan, hosts: &Hosts, ipv6: bool) -> Loads {
     let (load, traffic) = (plan.load(), plan.traffic());
     let mut receivers: Vec<(&String, bool)> =
         traffic.iter().map(|traffic| (&traffic.to, is_itg(traffic))).collect();
@@ -139,6 +148,7 @@ fn loads(plan: &Plan, ipv6: bool) -> Loads {
         role: Role::Server,
         samples: false,
         without: None,
+        peer: None,
     });
     let burners = load.cpu.iter().map(|cpu| Planned {
         node: cpu.on.clone(),
@@ -146,13 +156,18 @@ fn loads(plan: &Plan, ipv6: bool) -> Loads {
         role: Role::Load,
         samples: false,
         without: None,
+        peer: None,
     });
-    let sources = traffic.iter().map(|traffic| Planned {
-        node: traffic.from.clone(),
-        job: source(plan, traffic, ipv6),
-        role: Role::Load,
-        samples: false,
-        without: None,
+    let sources = traffic.iter().map(|traffic| {
+        let peer = Peer::of(&traffic.to, hosts, ipv6);
+        Planned {
+            node: traffic.from.clone(),
+            job: source(plan, traffic, &peer, ipv6),
+            role: Role::Load,
+            samples: false,
+            without: None,
+            peer: Some(peer),
+        }
     });
     Loads { sinks: sinks.collect(), loads: burners.chain(sources).collect() }
 }
@@ -162,15 +177,15 @@ fn is_itg(traffic: &TrafficLoad) -> bool {
 }
 
 /// What sends this traffic.
-fn source(plan: &Plan, traffic: &TrafficLoad, ipv6: bool) -> Job {
+fn source(plan: &Plan, traffic: &TrafficLoad, peer: &Peer, ipv6: bool) -> Job {
     let TrafficLoad { flows, rate, size, seed, .. } = *traffic;
     let distribution = traffic.distribution.clone();
     if is_itg(traffic) {
-        let to = traffic.to.clone();
+        let to = peer.host();
         return Job::Itg(ItgJob { to, flows, rate, distribution, size, seed, ipv6 });
     }
     Job::Traffic(TrafficJob {
-        url: format!("udp://{}:{SINK_PORT}", traffic.to),
+        url: format!("udp://{}:{SINK_PORT}", peer.url_host()),
         flows,
         rate,
         distribution,
@@ -235,7 +250,7 @@ mod tests {
                     traffic = [{ from = \"n1\", to = \"n2\", rate = \"1Mbit/s\" },\
                     { from = \"n2\", to = \"n1\", rate = \"1Mbit/s\" }]\n";
         let plan = Plan::read(&Source::parse(text).unwrap()).unwrap();
-        let needed = jobs(&plan);
+        let needed = jobs(&plan, &Hosts::default());
         let Job::Reflect(reflect) = &needed.standing[0].job else { panic!("a reflector") };
         assert_eq!(reflect.urls, ["roundtrip://0.0.0.0:7100"]);
         assert_eq!(reflect.place.cpu, Some(1));
@@ -244,6 +259,63 @@ mod tests {
         let Job::Ping(ping) = &needed.measurement.job else { panic!("a ping") };
         assert_eq!((ping.target.as_str(), ping.ipv4), ("roundtrip://n2:7100", true));
         let icmp = Plan::read(&Source::parse(&text.replace("roundtrip", "icmp")).unwrap()).unwrap();
-        assert!(jobs(&icmp).standing.is_empty());
+        assert!(jobs(&icmp, &Hosts::default()).standing.is_empty());
+    }
+
+    fn hosts() -> Hosts {
+        let node = |n: u8| {
+            serde_json::json!({ "name": format!("n{n}"),
+                "addresses": { "v4": format!("10.0.0.{n}"), "v6": format!("fd00::{n}") } })
+        };
+        let lab = serde_json::json!({ "nodes": [node(1), node(2), node(3)] });
+        Hosts::read(lab.to_string().as_bytes())
+    }
+
+    /// Every text of the jobs that names a place to send to or to listen at.
+    fn places(servers: &Servers) -> Vec<String> {
+        let all = servers.standing.iter().chain(&servers.sinks).chain(&servers.loads);
+        let mut places = Vec::new();
+        for planned in all.chain([&servers.measurement]) {
+            match &planned.job {
+                Job::Ping(job) => places.push(job.target.clone()),
+                Job::Reflect(job) => places.extend(job.urls.clone()),
+                Job::Traffic(job) => places.push(job.url.clone()),
+                Job::Sink(job) => places.extend(job.urls.clone()),
+                Job::Relay(job) => places.extend([job.listen.clone(), job.to.clone()]),
+                Job::Pace(job) => places.push(job.target.clone()),
+                Job::PaceSink(job) => places.push(job.url.clone()),
+                Job::Itg(job) => places.push(job.to.clone()),
+                Job::Cpu(_) | Job::Trace(_) | Job::ItgSink(_) => {}
+            }
+        }
+        places
+    }
+
+    #[test]
+    fn jobs_have_addresses_of_nodes_instead_of_names() {
+        let head = "version = 1\nname = \"x\"\ntopology = { lab = \"line:3\" }\n";
+        let ping = "load = \"busy\"\n[ping]\nfrom = \"n1\"\nto = \"n2\"\ncount = 10\n[loads.busy]\n\
+                    traffic = [{ from = \"n3\", to = \"n1\", rate = \"1Mbit/s\" }]\n";
+        let flow = "[flow]\nfrom = \"n1\"\nto = \"n3\"\nsize = \"500B\"\nrate = \"4Mbit/s\"\n\
+                    count = 10\n[relay]\non = \"n2\"\nmode = \"translate\"\n";
+        let pace = "[pace]\nfrom = \"n1\"\nto = \"n2\"\nframe_size = \"1514B\"\n\
+                    rate = \"10Mbit/s\"\n[cross]\nflows = 25\ngenerator = \"itg\"\n";
+        let of = |rest: &str| {
+            let plan = Plan::read(&Source::parse(&format!("{head}{rest}")).unwrap()).unwrap();
+            places(&jobs(&plan, &hosts())).join(" ")
+        };
+        assert_eq!(
+            of(ping),
+            "stamp://0.0.0.0:862 udp://0.0.0.0:5009 udp://10.0.0.1:5009 stamp://10.0.0.2:862"
+        );
+        assert_eq!(
+            of(&ping.replace("count", "ipv6 = true\ncount")),
+            "stamp://[::]:862 udp://[::]:5009 udp://[fd00::1]:5009 stamp://[fd00::2]:862"
+        );
+        assert_eq!(
+            of(flow),
+            "udp://0.0.0.0:5001 udp://0.0.0.0:5001 udp://10.0.0.3:5001 udp://10.0.0.2:5001"
+        );
+        assert_eq!(of(pace), "udp://0.0.0.0:7102 10.0.0.2 udp://10.0.0.2:7102");
     }
 }

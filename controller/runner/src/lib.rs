@@ -18,6 +18,6 @@ mod quotas;
 mod runner;
 mod way;
 
-pub use jobs::{Planned, Servers, jobs};
+pub use jobs::{Peer, Planned, Servers, jobs};
 pub use machine::{Action, Machine, Outcome};
 pub use runner::{Clock, End, Runner, RunnerError, Talk, TrialEnd, new_trials};

@@ -149,7 +149,7 @@ impl Machine {
                     self.waiting.remove(&job);
                 }
             }
-            Event::Finished { job, summary, .. } => {
+            Event::Finished { job, mut summary, .. } => {
                 let ended_early = matches!(self.step, Step::Serving | Step::Loading)
                     || self.step == Step::Measuring && Some(job) != self.measurement;
                 let Some(planned) = self.running.remove(&job) else { return Vec::new() };
@@ -157,6 +157,9 @@ impl Machine {
                 let clearing = self.step == Step::Clearing;
                 let why = format!("{} on {node} ended by itself", planned.job.name());
                 let without = planned.without;
+                if let Some(peer) = &planned.peer {
+                    peer.name_target(&mut summary);
+                }
                 if !clearing {
                     self.outcome.told.push((planned.role, node.to_owned(), *summary));
                     self.kept.extend(planned.samples.then_some((job, planned)));
@@ -382,6 +385,7 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
+    use dwell_fleet::Hosts;
     use dwell_plan::{Plan, Source};
     use dwell_record::{Environment, Kind, Stamps, Trust};
 
@@ -394,7 +398,7 @@ mod tests {
         traffic = [{ from = \"n1\", to = \"n2\", rate = \"1Mbit/s\" }]\n";
 
     fn needed() -> Servers {
-        jobs(&Plan::read(&Source::parse(PLAN).unwrap()).unwrap())
+        jobs(&Plan::read(&Source::parse(PLAN).unwrap()).unwrap(), &Hosts::default())
     }
 
     fn at(seconds: i64) -> Instant<Monotonic> {

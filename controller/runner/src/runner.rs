@@ -322,9 +322,10 @@ impl Runner<'_> {
         let quotas = Quotas::now(self.fleet, self.clock);
         let mut incoming = BTreeMap::new();
         let limit = time_limit(&plan);
+        let needed = jobs(&plan, &self.fleet.hosts());
         let reflectors = std::mem::take(&mut standing.reflectors);
         let (mut machine, actions) =
-            Machine::new(jobs(&plan), reflectors, standing.next_job, limit, self.clock.now());
+            Machine::new(needed, reflectors, standing.next_job, limit, self.clock.now());
         self.carry_out(&mut machine, actions);
         let mut interrupted = false;
         while !machine.is_over() {

@@ -43,6 +43,7 @@ impl Store {
             fs::create_dir_all(&dir).map_err(StoreError::file("make", &dir))?;
         }
         // Of two that come to a new or an old catalogue, one waits for the other to have it ready.
+        // No child is started while this is locked, so flock(2) is safe: none can inherit it.
         let alone = fs::File::open(dir).map_err(StoreError::file("open", dir))?;
         alone.lock().map_err(StoreError::file("lock", dir))?;
         refuse_lost(&path, &dir.join("samples"))?;

@@ -1,65 +1,144 @@
-//! Who is at work: one runner at a time, and whoever imports a run.
+//! Locks of a data directory: one runner at a time, and one importer for each imported run.
+//!
+//! Both are record locks of fcntl(2). A record lock belongs to the process that took it and ends with
+//! that process. A child does not hold it, not even between fork and exec; flock(2) is inherited
+//! across fork, so a child that outlives a killed runner would keep the next runner out.
+//!
+//! Record locks have two pitfalls, and a table of the locks of this process avoids both. The kernel
+//! does not exclude a second lock by the same process. And closing any descriptor of the file
+//! releases the lock, so a file whose lock this process holds is never opened again.
 
-use std::fs::{self, File, TryLockError};
+use std::collections::BTreeSet;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::error::StoreError;
 
-/// Held while a plan runs. The kernel lets go of it when the process ends, however it ends.
+/// A file, by device and inode.
+type FileId = (u64, u64);
+
+/// The files whose lock this process holds. The guard is held while such a file is opened or closed.
+static HELD: Mutex<BTreeSet<FileId>> = Mutex::new(BTreeSet::new());
+
+fn held() -> MutexGuard<'static, BTreeSet<FileId>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn id(file: &Metadata) -> FileId {
+    (file.dev(), file.ino())
+}
+
+/// An exclusive record lock on a whole file.
+#[derive(Debug)]
+struct RecordLock {
+    id: FileId,
+    /// `None` once it is closed.
+    file: Option<File>,
+}
+
+impl RecordLock {
+    /// Takes the lock on the file at `path`, which is made if it is missing; `None` when this or
+    /// another process holds it.
+    fn take(path: &Path) -> Result<Option<Self>, StoreError> {
+        let mut held = held();
+        if fs::metadata(path).is_ok_and(|file| held.contains(&id(&file))) {
+            return Ok(None);
+        }
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(StoreError::file("make", path))?;
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
+            Err(error) => return Err(StoreError::file("lock", path)(error.into())),
+        }
+        let id = id(&file.metadata().map_err(StoreError::file("lock", path))?);
+        held.insert(id);
+        Ok(Some(Self { id, file: Some(file) }))
+    }
+
+    /// Whether any process holds the lock. Takes no lock itself, so it never delays a runner, and
+    /// needs no permission to write.
+    fn is_held(path: &Path) -> bool {
+        let held = held();
+        let Ok(file) = fs::metadata(path) else { return false };
+        if held.contains(&id(&file)) {
+            return true;
+        }
+        let Ok(file) = File::open(path) else { return false };
+        let wanted = Flock::from(FlockType::WriteLock);
+        matches!(fcntl_getlk(&file, &wanted), Ok(Some(_)))
+    }
+}
+
+impl Drop for RecordLock {
+    fn drop(&mut self) {
+        let mut held = held();
+        drop(self.file.take());
+        held.remove(&self.id);
+    }
+}
+
+/// Held while a plan runs. The kernel releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct RunnerLock {
-    _file: File,
+    _lock: RecordLock,
 }
 
 const NAME: &str = "runner.lock";
 
+/// A runner that was killed holds its lock until the kernel has ended it.
+const KILLED_RUNNER_TIMEOUT: Duration = Duration::from_secs(1);
+
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
 impl RunnerLock {
     pub(crate) fn take(dir: &Path) -> Result<Self, StoreError> {
-        const MOMENT: Duration = Duration::from_millis(5);
-        // Ten seconds: whoever looks may have been stopped while it does.
-        const LOOKS: u32 = 2_000;
         let path = dir.join(NAME);
-        let file = File::create(&path).map_err(StoreError::file("make", &path))?;
-        for _ in 0..LOOKS {
-            match file.try_lock() {
-                Ok(()) => return Ok(Self { _file: file }),
-                // Whoever only looks for a runner shares it for a moment; a runner shares it with nobody.
-                Err(TryLockError::WouldBlock) if !has_runner(dir) => thread::sleep(MOMENT),
-                Err(TryLockError::WouldBlock) => break,
-                Err(TryLockError::Error(source)) => {
-                    return Err(StoreError::file("lock", &path)(source));
-                }
+        let since = Instant::now();
+        loop {
+            if let Some(lock) = RecordLock::take(&path)? {
+                return Ok(Self { _lock: lock });
             }
+            if since.elapsed() >= KILLED_RUNNER_TIMEOUT {
+                return Err(StoreError::Busy(dir.to_owned()));
+            }
+            thread::sleep(RETRY_INTERVAL);
         }
-        Err(StoreError::Busy(dir.to_owned()))
     }
 }
 
 /// Whether a process runs a plan in `dir`. Writes nothing, and needs no permission to.
 pub(crate) fn has_runner(dir: &Path) -> bool {
-    let Ok(file) = File::open(dir.join(NAME)) else { return false };
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    RecordLock::is_held(&dir.join(NAME))
 }
 
 /// Held while a run is imported, by the process that imports it.
 #[derive(Debug)]
 pub struct ImportLock {
     path: PathBuf,
-    _file: File,
+    _lock: RecordLock,
 }
 
 const IMPORTING: &str = "importing";
 
 impl ImportLock {
-    /// `samples` is the directory of the run's samples.
+    /// `samples` is the directory of the run's samples. The run is new, so no other importer has it.
     pub(crate) fn take(samples: &Path) -> Result<Self, StoreError> {
         let path = samples.join(IMPORTING);
         fs::create_dir_all(samples).map_err(StoreError::file("make", samples))?;
-        let file = File::create(&path).map_err(StoreError::file("make", &path))?;
-        file.lock().map_err(StoreError::file("lock", &path))?;
-        Ok(Self { path, _file: file })
+        match RecordLock::take(&path)? {
+            Some(lock) => Ok(Self { path, _lock: lock }),
+            None => Err(StoreError::file("lock", &path)(Errno::AGAIN.into())),
+        }
     }
 }
 
@@ -72,16 +151,33 @@ impl Drop for ImportLock {
 
 /// Whether a process imports the run whose samples are in `samples`. Writes nothing.
 pub(crate) fn has_importer(samples: &Path) -> bool {
-    let Ok(file) = File::open(samples.join(IMPORTING)) else { return false };
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    RecordLock::is_held(&samples.join(IMPORTING))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
+    /// Set for a child that is this very test program.
+    const LOOKED_AT: &str = "DWELL_TEST_LOCKED_DIR";
+
+    /// Whether another process sees a runner at work in `dir`.
+    fn is_seen_from_outside(dir: &Path) -> bool {
+        let tests = std::env::current_exe().unwrap();
+        let mut child = Command::new(tests);
+        child.args(["--exact", "lock::tests::runner_lock_outlives_a_look_at_it"]);
+        let output = child.env(LOOKED_AT, dir).output().unwrap();
+        match output.status.code() {
+            Some(0) => true,
+            Some(101) => false,
+            _ => panic!("{output:?}"),
+        }
+    }
+
     #[test]
-    fn a_runner_is_there_as_long_as_it_holds_its_lock() {
+    fn runner_lock_excludes_a_second_one_until_it_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         assert!(!has_runner(dir.path()));
         let lock = RunnerLock::take(dir.path()).unwrap();
@@ -89,19 +185,23 @@ mod tests {
         assert!(matches!(RunnerLock::take(dir.path()), Err(StoreError::Busy(_))));
         drop(lock);
         assert!(!has_runner(dir.path()));
+        RunnerLock::take(dir.path()).unwrap();
     }
 
     #[test]
-    fn who_looks_for_a_runner_keeps_none_from_beginning() {
+    fn runner_lock_outlives_a_look_at_it() {
+        if let Some(dir) = std::env::var_os(LOOKED_AT) {
+            assert!(has_runner(dir.as_ref()), "not locked");
+            return;
+        }
         let dir = tempfile::tempdir().unwrap();
-        drop(RunnerLock::take(dir.path()).unwrap());
-        let looking = File::open(dir.path().join(NAME)).unwrap();
-        looking.try_lock_shared().unwrap();
-        let later = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(300));
-            drop(looking);
-        });
-        RunnerLock::take(dir.path()).unwrap();
-        later.join().unwrap();
+        let lock = RunnerLock::take(dir.path()).unwrap();
+        assert!(is_seen_from_outside(dir.path()));
+        // Opening and closing the file here would release the lock.
+        assert!(has_runner(dir.path()));
+        assert!(RunnerLock::take(dir.path()).is_err());
+        assert!(is_seen_from_outside(dir.path()));
+        drop(lock);
+        assert!(!is_seen_from_outside(dir.path()));
     }
 }

@@ -1,5 +1,6 @@
 //! The controller's commands as a person types them, in real labs, with what may go wrong.
 
+mod chroot;
 mod compare;
 mod damage;
 mod export;
@@ -12,6 +13,7 @@ mod host;
 mod kill;
 mod labs;
 mod mistakes;
+mod orphans;
 mod paces;
 mod resume;
 mod rootless;

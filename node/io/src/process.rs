@@ -14,6 +14,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_units::Nanos;
 
+/// Whether the other end of standard input is closed: the last writer of a pipe is gone, or the
+/// terminal hung up. Bytes that are still in a pipe do not count as an open end.
+pub fn is_stdin_hung_up() -> bool {
+    let mut stdin = libc::pollfd { fd: libc::STDIN_FILENO, events: 0, revents: 0 };
+    // SAFETY: one valid entry that outlives the call; a time-out of 0 does not wait.
+    let ready = unsafe { libc::poll(&mut stdin, 1, 0) };
+    ready == 1 && stdin.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
+}
+
 /// A process, for good: numbers of processes are used again, but not with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {

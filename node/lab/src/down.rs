@@ -29,15 +29,18 @@ pub struct Ended {
 }
 
 /// Removes the lab of that name, or what is left of it, and tells which processes had to end.
+/// `abandoned` is asked once, before anything is removed: if it holds, nothing is.
 ///
 /// Must be called while the process has one thread: a rootless lab is entered, and this process
 /// stays inside.
 ///
 /// # Errors
 /// There is no such lab, or something could not be removed; then it may be tried again.
-pub fn down(name: &str) -> Result<Vec<Ended>, LabError> {
+pub fn down(name: &str, abandoned: &dyn Fn() -> bool) -> Result<Vec<Ended>, LabError> {
     match state::find(name)? {
         Some(dir) => match dir.lock()? {
+            // Asked under the lock: a later lab of this name is not the one that was to go.
+            Some(_) if abandoned() => Err(LabError::Abandoned),
             Some(lock) => remove_all(&dir, &lock),
             None => Ok(Vec::new()),
         },

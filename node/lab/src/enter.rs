@@ -17,7 +17,7 @@ use crate::state;
 /// Turns this process into `program`, run in `node` of `lab`: its exit code, its signals and its
 /// terminal are the program's. A node with a quota holds it to that. Names of nodes can be used as hosts there,
 /// and DWELL_LAB and DWELL_NODE tell it where it is. `note` takes what did not work but does not
-/// matter.
+/// matter. `abandoned` is asked once, in the node: if it holds, the program is not started.
 ///
 /// Must be called while the process has one thread.
 ///
@@ -30,6 +30,7 @@ pub fn exec(
     program: &OsStr,
     arguments: &[OsString],
     note: &mut dyn FnMut(String),
+    abandoned: &dyn Fn() -> bool,
 ) -> Result<Infallible, LabError> {
     let Some(dir) = state::find(lab)? else {
         let there_are = crate::down::names()?;
@@ -47,8 +48,14 @@ pub fn exec(
         quota::enter(&node.name, held)?;
     }
     netns::enter(&netns_path(&node.netns)).map_err(not_entered(lab, &node.netns))?;
+    // Asked inside: from here on, `lab down` ends this process too.
+    if abandoned() {
+        return Err(LabError::Abandoned);
+    }
     if let Err(error) = netns::overlay(&dir.file("hosts"), Path::new("/etc/hosts")) {
-        note(format!("nodes have no names in here, only addresses: /etc/hosts: {error}"));
+        note(format!(
+            "names of nodes do not resolve here, addresses do: cannot mount over /etc/hosts: {error}"
+        ));
     }
     let error = Command::new(program)
         .args(arguments)

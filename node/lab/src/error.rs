@@ -79,6 +79,9 @@ pub enum LabError {
     /// ^C or SIGTERM came while the lab was being made; what was made is gone again.
     #[error("interrupted; what was made of the lab is gone again")]
     Interrupted,
+    /// The process that asked for it has ended.
+    #[error("standard input has ended; nothing was done")]
+    Abandoned,
     /// `ip` or `tc` refused.
     #[error("{tool} failed{}: {message}", at(.line))]
     Tool {
@@ -226,6 +229,11 @@ impl LabError {
                 | Self::WhichLab { .. }
                 | Self::NoSuchNode { .. }
         )
+    }
+
+    /// Whether a lab of the wanted name, or what is left of one, is in the way of a new one.
+    pub fn is_in_the_way(&self) -> bool {
+        matches!(self, Self::Exists(_) | Self::Busy(_) | Self::NotWhole(_))
     }
 
     /// The lab belongs to root, and we are not root.

@@ -48,7 +48,7 @@ impl<'a> Steps<'a> {
         (self.tell)(self.done.fetch_add(steps, Ordering::Relaxed) + steps, self.of);
     }
 
-    fn go_on(&self) -> Result<(), LabError> {
+    pub(crate) fn go_on(&self) -> Result<(), LabError> {
         if (self.interrupted)() { Err(LabError::Interrupted) } else { Ok(()) }
     }
 }

@@ -32,8 +32,9 @@ pub struct LabDir {
     path: PathBuf,
 }
 
-/// The right to make or remove a lab. Children get it as their standard output, on which they say
-/// nothing: so it is free only when the last of them has ended, killed or not.
+/// The right to make or remove a lab, a lock of flock(2). Children inherit it on purpose, as their
+/// standard output, on which they print nothing: it is free only when the last of them has ended.
+/// What an `ip` that outlives its killed parent still makes is therefore removed as well.
 #[derive(Debug)]
 pub(crate) struct Lock(File);
 
@@ -155,20 +156,24 @@ impl LabDir {
         write().map_err(LabError::io(format!("writing {}", path.display())))
     }
 
-    /// Forgets the lab.
+    /// Forgets the lab. Its directory leaves its name first, in one step: a removal that is cut
+    /// short leaves nothing in the way of a new lab, and no other process can bring a file back.
     pub(crate) fn remove(&self) -> Result<(), LabError> {
-        // Whoever waits for the lock may bring the file back while the directory is being emptied;
-        // they do so once.
-        const TRIES: usize = 3;
-        let mut outcome = Ok(());
-        for _ in 0..TRIES {
-            outcome = fs::remove_dir_all(&self.path);
-            if !matches!(&outcome, Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty) {
-                break;
-            }
-        }
+        // Another process may be removing an earlier lab of this name at the same time.
+        let is_fine = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty)
+        };
+        // No lab has a dot in its name.
+        let gone = self.path.with_file_name(format!(".{}.gone", self.name));
+        // An earlier removal may have been cut short.
+        let _ = fs::remove_dir_all(&gone);
+        let outcome = match fs::rename(&self.path, &gone) {
+            Ok(()) => fs::remove_dir_all(&gone),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        };
         match outcome {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error) if !is_fine(&error) || self.path.exists() => {
                 Err(LabError::io(format!("removing {}", self.path.display()))(error))
             }
             _ => Ok(()),

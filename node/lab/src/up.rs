@@ -25,7 +25,8 @@ use crate::topology::{Edge, Mechanism, Topology};
 /// Makes a lab called `name`, or with a short random name. Without the privilege for network
 /// namespaces it is made in a user namespace, which this process is in afterwards.
 ///
-/// `progress` hears, from any thread, how many of how many steps are done.
+/// `progress` hears, from any thread, how many of how many steps are done. `abandoned` is asked
+/// between steps and must be cheap; once it holds, the lab is removed again.
 ///
 /// Must be called while the process has one thread.
 ///
@@ -35,6 +36,7 @@ pub fn up(
     topology: &Topology,
     name: Option<&str>,
     progress: &(dyn Fn(usize, usize) + Sync),
+    abandoned: &(dyn Fn() -> bool + Sync),
 ) -> Result<Lab, LabError> {
     let held = process::hold(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
         .map_err(LabError::io("holding signals"))?;
@@ -46,7 +48,7 @@ pub fn up(
     babel::check(topology.routing)?;
     let rootless = !netns::may_create();
     let (dir, lock) = LabDir::create(&name, rootless)?;
-    let interrupted = || held.take(Nanos::ZERO).is_some();
+    let interrupted = || held.take(Nanos::ZERO).is_some() || abandoned();
     let steps = Steps::new(topology, progress, &interrupted);
     make_all(&dir, &lock, topology, rootless, &steps).map_err(|error| {
         match down::remove_all(&dir, &lock) {
@@ -67,6 +69,8 @@ fn make_all(
     rootless: bool,
     steps: &Steps<'_>,
 ) -> Result<Lab, LabError> {
+    // First, under the lock: what is begun from here on, others see and wait for.
+    steps.go_on()?;
     if rootless {
         holder::start(dir, lock)?;
     }

@@ -1,13 +1,14 @@
 //! Jobs of packets that go one way: a sender, a receiver, a relay and traces between, all of which
 //! keep samples.
 
+use dwell_fleet::Hosts;
 use dwell_plan::{
     FlowPlan, Job, Plan, RelayJob, RelayMode, SinkJob, TraceJob, TrafficHeader, TrafficJob,
 };
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};
 
-use super::{Loads, Planned, Servers, everywhere, loads, place};
+use super::{Loads, Peer, Planned, Servers, everywhere, loads, place};
 
 /// What is not known of a node where the kernel routes, without the stamps of its hooks.
 const AT_A_ROUTER: &str = "not known therefore: the node's delay, and that of its links";
@@ -16,7 +17,7 @@ const AT_A_ROUTER: &str = "not known therefore: the node's delay, and that of it
 const BESIDE_A_PROGRAM: &str = "not known therefore: the delay between the kernel's hooks (pre_routing to \
                                 post_routing, rx_driver to tx_tcx); stamps of sockets stand";
 
-pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
+pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> Servers {
     let port = flow.port;
     let listen = format!("udp://{}:{port}", everywhere(flow.ipv6));
     let kept = |node: &str, job: Job| Planned {
@@ -25,7 +26,9 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
         role: Role::Server,
         samples: true,
         without: None,
+        peer: None,
     };
+    let receiving = Peer::of(&flow.to, hosts, flow.ipv6);
     let receiver = SinkJob {
         urls: vec![listen.clone()],
         stamps: flow.stamps,
@@ -46,9 +49,10 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
             stamps: relay.stamps,
             id: plan.id_format(flow.header),
             place: place(plan, &relay.on, relay.busy_poll),
-            ..RelayJob::translate(listen, format!("udp://{}:{port}", flow.to))
+            ..RelayJob::translate(listen, format!("udp://{}:{port}", receiving.url_host()))
         };
-        sinks.push(kept(&relay.on, Job::Relay(Box::new(job))));
+        let relay = kept(&relay.on, Job::Relay(Box::new(job)));
+        sinks.push(Planned { peer: Some(receiving.clone()), ..relay });
     }
     let traced = plan.traced();
     let without = if program.is_some() { BESIDE_A_PROGRAM } else { AT_A_ROUTER };
@@ -63,11 +67,11 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
         Planned { without: Some(without), ..kept(node, Job::Trace(job)) }
     });
     sinks.extend(traces);
-    let Loads { sinks: more, loads } = loads(plan, flow.ipv6);
+    let Loads { sinks: more, loads } = loads(plan, hosts, flow.ipv6);
     sinks.extend(more);
-    let to = program.map_or(&flow.to, |(relay, _)| &relay.on);
+    let to = program.map_or(receiving, |(relay, _)| Peer::of(&relay.on, hosts, flow.ipv6));
     let sender = TrafficJob {
-        url: format!("udp://{to}:{port}"),
+        url: format!("udp://{}:{port}", to.url_host()),
         flows: 1,
         rate: Rate::Packets(flow.packet_rate()),
         distribution: "constant".into(),
@@ -91,7 +95,11 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan) -> Servers {
         standing: Vec::new(),
         sinks,
         loads,
-        measurement: Planned { role: Role::Measurement, ..kept(&flow.from, Job::Traffic(sender)) },
+        measurement: Planned {
+            role: Role::Measurement,
+            peer: Some(to),
+            ..kept(&flow.from, Job::Traffic(sender))
+        },
         settle: flow.settle,
     }
 }
@@ -110,7 +118,7 @@ mod tests {
              [relay]\non = \"n2\"\nmode = \"{mode}\"\n[loads.busy]\n\
              cpu = [{{ on = \"n2\", level = \"50%\" }}]\n"
         );
-        jobs(&Plan::read(&Source::parse(&text).unwrap()).unwrap())
+        jobs(&Plan::read(&Source::parse(&text).unwrap()).unwrap(), &Hosts::default())
     }
 
     fn to(servers: &Servers) -> &str {

@@ -1,13 +1,14 @@
 //! Jobs of packets that leave on time: their sender, which is judged, the far end that stamps them,
 //! and traffic from the same node.
 
+use dwell_fleet::Hosts;
 use dwell_plan::{FarStamps, Job, PaceEngine, PaceJob, PacePlan, PaceSinkJob, Place, Plan};
 use dwell_store::Role;
 use dwell_units::Nanos;
 
-use super::{Loads, Planned, Servers, everywhere, loads, place};
+use super::{Loads, Peer, Planned, Servers, everywhere, loads, place};
 
-pub(super) fn jobs(plan: &Plan, pace: &PacePlan) -> Servers {
+pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> Servers {
     let port = pace.port;
     let sink = Planned {
         node: pace.to.clone(),
@@ -19,8 +20,10 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan) -> Servers {
         // It tells the sender, whose samples have its stamps.
         samples: false,
         without: None,
+        peer: None,
     };
-    let Loads { sinks: counting, loads } = loads(plan, pace.ipv6);
+    let peer = Peer::of(&pace.to, hosts, pace.ipv6);
+    let Loads { sinks: counting, loads } = loads(plan, hosts, pace.ipv6);
     // It listens where it is not asked for stamps too: nobody is refused.
     let mut sinks = if pace.sink == Some(false) { Vec::new() } else { vec![sink] };
     sinks.extend(counting);
@@ -28,7 +31,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan) -> Servers {
         unreachable!("values of a cell that was read go together")
     };
     let sender = PaceJob {
-        target: format!("udp://{}:{port}", pace.to),
+        target: format!("udp://{}:{port}", peer.url_host()),
         pattern,
         size: Some(size),
         engine: pace.engine,
@@ -58,6 +61,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan) -> Servers {
             role: Role::Measurement,
             samples: true,
             without: None,
+            peer: Some(peer),
         },
         // The sender asks the sink itself.
         settle: Nanos::ZERO,
@@ -77,7 +81,7 @@ mod tests {
         engine = \"xsk\"\n";
 
     fn needed(text: &str) -> Servers {
-        jobs(&Plan::read(&Source::parse(text).unwrap()).unwrap())
+        jobs(&Plan::read(&Source::parse(text).unwrap()).unwrap(), &Hosts::default())
     }
 
     #[test]

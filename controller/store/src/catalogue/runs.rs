@@ -81,7 +81,8 @@ impl Store {
     /// # Errors
     /// The catalogue cannot be written.
     pub fn begin_import(&mut self, new: &NewRun) -> Result<(RunRow, ImportLock), StoreError> {
-        // Between the name of a run and its lock nobody else may look for dead importers.
+        // Between the name of a run and its lock no other process may look for dead importers. No
+        // child is started while this is locked, so flock(2) is safe: none can inherit it.
         let alone = fs::File::open(&self.dir).map_err(StoreError::file("open", &self.dir))?;
         alone.lock().map_err(StoreError::file("lock", &self.dir))?;
         let left = |run: &RunRow| run.kind == RunKind::Import && run.state == RunState::Interrupted;

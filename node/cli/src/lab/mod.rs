@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use dwell_io::process::is_stdin_hung_up;
 use dwell_lab::{
     Lab, LabDir, LabError, LinkWishes, Mechanism, QuotaWish, RouteTable, Routing, Topology,
 };
@@ -117,9 +118,29 @@ struct UpArgs {
     /// Share of one processor for all that runs in a node, such as n2=20%; may be given again
     #[arg(long, value_name = "NODE=SHARE", allow_hyphen_values = true)]
     quota: Vec<QuotaWish>,
+    /// Take down a lab of the same name first, and end what runs in it
+    #[arg(long, requires = "name")]
+    replace: bool,
+    #[command(flatten)]
+    attached: Attached,
     /// Print the lab as one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// For a controller, which keeps the other end of standard input open as long as it lives.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct Attached {
+    /// Do nothing, or undo what was begun, once standard input is hung up
+    #[arg(long, hide = true)]
+    attached: bool,
+}
+
+impl Attached {
+    /// Whether the controller is gone.
+    fn is_abandoned(self) -> bool {
+        self.attached && is_stdin_hung_up()
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -127,6 +148,8 @@ struct ExecArgs {
     /// The lab [default: the only one there is]
     #[arg(long)]
     lab: Option<String>,
+    #[command(flatten)]
+    attached: Attached,
     /// The node
     node: String,
     /// The command and its arguments
@@ -158,6 +181,8 @@ struct DownArgs {
     /// Every lab there is
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    attached: Attached,
 }
 
 /// Runs the command.
@@ -167,7 +192,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         LabCommand::Exec(args) => exec(&args),
         LabCommand::List(args) => list(&args),
         LabCommand::Down(DownArgs { all: true, .. }) => down_all(),
-        LabCommand::Down(DownArgs { name, .. }) => down(name.as_deref()),
+        LabCommand::Down(DownArgs { name, attached, .. }) => down(name.as_deref(), attached),
         LabCommand::Routes(args) => routes(&args),
         LabCommand::Babel { dir } => {
             dwell_lab::keep_babel(&lab_dir(&dir)?).map_err(failure)?;
@@ -204,8 +229,20 @@ fn up(args: UpArgs) -> Result<Exit, Failure> {
         .map_err(|e| failure(e.into()))?;
     let progress = Progress::new("lab up");
     let show = |done, of| progress.show(done, of, "");
-    let lab = dwell_lab::up(&topology, args.name.as_deref(), &show).map_err(failure)?;
+    let abandoned = || args.attached.is_abandoned();
+    let make = || dwell_lab::up(&topology, args.name.as_deref(), &show, &abandoned);
+    let mut made = make();
+    if let (true, Some(name)) = (args.replace, &args.name) {
+        for _ in 0..MAX_REPLACEMENTS {
+            match made {
+                Err(error) if error.is_in_the_way() => take_away(name, args.attached)?,
+                _ => break,
+            }
+            made = make();
+        }
+    }
     drop(progress);
+    let lab = made.map_err(failure)?;
     if args.json {
         show::json(&lab)?
     } else {
@@ -214,13 +251,31 @@ fn up(args: UpArgs) -> Result<Exit, Failure> {
     Ok(Exit::Measured)
 }
 
+/// Times that `--replace` takes a lab down: another process may be making one under the same name.
+const MAX_REPLACEMENTS: usize = 5;
+
+/// Takes down the lab of this name, or what is left of it. A process of its own does so, because
+/// removing a rootless lab means going inside for good. A lab that is gone by then is fine.
+fn take_away(name: &str, attached: Attached) -> Result<(), Failure> {
+    let own = std::env::current_exe()?;
+    let mut down = Command::new(own);
+    down.args(["lab", "down", name]).args(attached.attached.then_some("--attached"));
+    let output = down.stdin(Stdio::inherit()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(code) if code == Exit::Measured as i32 || code == Exit::Usage as i32 => Ok(()),
+        _ => Err(anyhow::anyhow!("cannot replace lab {name}: {}", said.trim()).into()),
+    }
+}
+
 fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
     let lab = dwell_lab::named_or_only(args.lab.as_deref()).map_err(failure)?;
     let mut note = |text| crate::say(&format!("dwell: {text}"));
     let [program, arguments @ ..] = &args.command[..] else {
         return Err(Failure::usage("no command was given; write it like lab exec n1 -- ping n2"));
     };
-    match dwell_lab::exec(&lab, &args.node, program, arguments, &mut note) {
+    let abandoned = || args.attached.is_abandoned();
+    match dwell_lab::exec(&lab, &args.node, program, arguments, &mut note, &abandoned) {
         Ok(never) => match never {},
         Err(error) => Err(failure(error)),
     }
@@ -268,9 +323,10 @@ fn with_counters(lab: Lab) -> Result<Lab, Failure> {
     Ok(serde_json::from_slice(&output.stdout).unwrap_or(lab))
 }
 
-fn down(name: Option<&str>) -> Result<Exit, Failure> {
+fn down(name: Option<&str>, attached: Attached) -> Result<Exit, Failure> {
     let name = dwell_lab::named_or_only(name).map_err(failure)?;
-    for process in dwell_lab::down(&name).map_err(failure)? {
+    let abandoned = || attached.is_abandoned();
+    for process in dwell_lab::down(&name, &abandoned).map_err(failure)? {
         let place = process.node.map(|node| format!(" in {node}")).unwrap_or_default();
         crate::say(&format!("ended {} ({}), which still ran{place}", process.command, process.pid));
     }
@@ -301,7 +357,7 @@ fn lab_dir(path: &std::path::Path) -> Result<LabDir, Failure> {
 fn failure(error: LabError) -> Failure {
     let exit = match &error {
         LabError::Unsupported(_) => Exit::Unsupported,
-        LabError::Interrupted => Exit::Interrupted,
+        LabError::Interrupted | LabError::Abandoned => Exit::Interrupted,
         error if error.is_usage() => Exit::Usage,
         _ => Exit::Failed,
     };

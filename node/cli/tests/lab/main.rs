@@ -1,6 +1,7 @@
 //! `dwell lab` from outside: real namespaces, real processes, and nothing left of them afterwards.
 //! Needs root (or, for the rootless tests, user namespaces); says SKIP and why where it has neither.
 
+mod attached;
 mod babel;
 #[path = "../../../io/tests/train/capture.rs"]
 mod capture;
