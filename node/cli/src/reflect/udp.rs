@@ -8,7 +8,7 @@ use dwell_engine::reflector::{self, Limiter, Meta, Refusal, StampConfig, StampRe
 use dwell_io::clock::{self, monotonic, realtime};
 use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
-use dwell_io::udp::{Request, ServerOptions, Shutter, UdpServer, is_broadcast};
+use dwell_io::udp::{Marks, Request, ServerOptions, Shutter, UdpServer, is_broadcast};
 use dwell_units::{Instant, Monotonic, Nanos, PacketRate};
 use dwell_wire::hmac::Key;
 
@@ -158,7 +158,8 @@ impl Service for UdpService {
         let Some(request) = self.server.receive(&mut self.buffer, wait)? else { return Ok(false) };
         match self.reply(&request) {
             Ok((len, tos)) => {
-                let sent = self.server.reply(&self.buffer[..len], &request, tos);
+                let marks = Marks { tos, ttl: None };
+                let sent = self.server.reply(&self.buffer[..len], &request, marks);
                 add(if sent.is_ok() { &self.counters.replies } else { &self.counters.send_failed });
             }
             Err(refusal) => self.counters.refuse(refusal),
