@@ -5,8 +5,9 @@
 mod limit;
 mod plain;
 mod stamp;
+mod table;
 
-pub use limit::Limiter;
+pub use limit::{Budget, Limiter};
 pub use plain::{echo, roundtrip, text};
 pub use stamp::{StampConfig, StampReflector};
 
