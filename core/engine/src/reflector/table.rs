@@ -63,4 +63,12 @@ impl<V: Copy> Table<V> {
             }
         }
     }
+
+    /// The value of `key`, if it has an entry.
+    pub(super) fn get(&mut self, key: Key) -> Option<V> {
+        match self.look_up(key, |_| ()) {
+            Lookup::Found(value) => Some(*value),
+            Lookup::Absent(_) => None,
+        }
+    }
 }

@@ -13,6 +13,7 @@ pub(super) struct Counters {
     unauthentic: AtomicU64,
     limited: AtomicU64,
     looping: AtomicU64,
+    silenced: AtomicU64,
     /// Replies that could not be sent, and connections that ended before they read all replies.
     pub(super) send_failed: AtomicU64,
     /// Connections that could not be accepted.
@@ -27,11 +28,12 @@ impl Counters {
             Refusal::Unauthentic => &self.unauthentic,
             Refusal::Limited => &self.limited,
             Refusal::Loop => &self.looping,
+            Refusal::Silenced => &self.silenced,
         });
     }
 
     /// All of them, by name.
-    pub(super) fn read(&self) -> [(&'static str, u64); 8] {
+    pub(super) fn read(&self) -> [(&'static str, u64); 9] {
         [
             ("requests", &self.requests),
             ("replies", &self.replies),
@@ -39,6 +41,7 @@ impl Counters {
             ("unauthentic", &self.unauthentic),
             ("limited", &self.limited),
             ("looping", &self.looping),
+            ("silenced", &self.silenced),
             ("send_failed", &self.send_failed),
             ("not_accepted", &self.not_accepted),
         ]
