@@ -5,7 +5,7 @@
 //! and a reply of 38 bytes are read, because the fields lie at the same places.
 
 use crate::hmac::{self, Key};
-use crate::timestamp::ErrorEstimate;
+use crate::timestamp::{ErrorEstimate, Format};
 use crate::{WireError, bytes, field};
 
 /// Where the fields lie: RFC 8762 figures 2 to 6.
@@ -117,6 +117,64 @@ pub struct Reply {
     pub ttl: u8,
 }
 
+/// How much a packet looks like a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Likeness {
+    /// A field has a value that no reply has, or the packet is too short to decide.
+    None,
+    /// Fields that a reply always fills in are zero or missing; the others fit a reply.
+    Partial,
+    /// All fields fit a reply.
+    Full,
+}
+
+/// Compares `packet` with a reply. It has full likeness if the bytes behind the sender's error
+/// estimate and behind its TTL are zero (RFC 8762 figures 5 and 6), these two fields are not, and
+/// T3 lies less than a second after T2.
+///
+/// A sender must zero all of these fields, but a reflector ignores them, and some senders fill them
+/// with random bytes. The probability that random bytes have full likeness is 2^-72.
+pub fn likeness_to_reply(packet: &[u8], mode: Mode) -> Likeness {
+    let (t2_at, _, _, error_at, ttl_at) = reply_offsets(mode);
+    let zeros_to = match mode {
+        Mode::Unauthenticated => mode.base(),
+        Mode::Authenticated => SIGNED,
+    };
+    let timestamp = |at| bytes(packet, at).map(u64::from_be_bytes);
+    let own_error = bytes(packet, mode.timestamp() + 8).map(u16::from_be_bytes);
+    let (Some(t3), Some(t2), Some(own_error)) =
+        (timestamp(mode.timestamp()), timestamp(t2_at), own_error)
+    else {
+        return Likeness::None;
+    };
+    let residence_fits = match ErrorEstimate::from_bits(own_error).format {
+        Format::Ntp => t3.wrapping_sub(t2) < 1 << 32,
+        Format::Ptp => (0..1_000_000_000).contains(&ptp_difference(t3, t2)),
+    };
+    let is_zero = |from: usize, to: usize| {
+        let present = packet.get(from..to.min(packet.len())).unwrap_or_default();
+        present.iter().all(|byte| *byte == 0)
+    };
+    if !residence_fits || !is_zero(error_at + 2, ttl_at) || !is_zero(ttl_at + 1, zeros_to) {
+        return Likeness::None;
+    }
+    let is_filled_in = packet.len() >= mode.base()
+        && packet[error_at..error_at + 2] != [0, 0]
+        && packet[ttl_at] != 0;
+    match (is_filled_in, t2) {
+        (true, _) => Likeness::Full,
+        // Zeros only: a sender that does not know the time.
+        (false, 0) => Likeness::None,
+        (false, _) => Likeness::Partial,
+    }
+}
+
+/// Nanoseconds from one timestamp in PTP's format to a later one; the seconds wrap.
+fn ptp_difference(later: u64, earlier: u64) -> i64 {
+    let seconds = ((later >> 32) as u32).wrapping_sub((earlier >> 32) as u32) as i32;
+    i64::from(seconds) * 1_000_000_000 + i64::from(later as u32) - i64::from(earlier as u32)
+}
+
 /// Offsets of the fields that only a reply has: T2, sender's seq, T1, error, TTL.
 const fn reply_offsets(mode: Mode) -> (usize, usize, usize, usize, usize) {
     match mode {
@@ -219,6 +277,75 @@ mod tests {
         assert_eq!((packet[72], packet[80]), (0x66, 64));
     }
 
+    /// A reply with a residence of `after` units of its timestamp's format.
+    fn reply(mode: Mode, error: u16, t2: u64, after: u64) -> Vec<u8> {
+        let mut packet = vec![0; mode.base()];
+        let sent = Reply {
+            seq: 1,
+            t3: t2.wrapping_add(after),
+            error,
+            ssid: 7,
+            t2,
+            sender_seq: 1,
+            sender_timestamp: t2.wrapping_sub(1_000),
+            sender_error: 0x0100,
+            ttl: 64,
+        };
+        sent.emit(&mut packet, mode);
+        packet
+    }
+
+    #[test]
+    fn replies_are_recognised_in_both_modes_and_formats() {
+        const NTP: u16 = 0x8001;
+        const PTP: u16 = 0xc001;
+        let ntp = 0xeb01_78f1_ffff_ff00;
+        let ptp = 0x6553_f100_3b9a_c9ff;
+        for mode in MODES {
+            let likeness =
+                |error, t2, after| likeness_to_reply(&reply(mode, error, t2, after), mode);
+            for after in [0, 1, (1 << 32) - 1] {
+                assert_eq!(likeness(NTP, ntp, after), Likeness::Full, "{mode:?} {after}");
+            }
+            for after in [1 << 32, u64::MAX] {
+                assert_eq!(likeness(NTP, ntp, after), Likeness::None, "{mode:?} {after}");
+            }
+            // From the last nanosecond of a second to the next second.
+            let wrap = (1 << 32) - 999_999_999;
+            assert_eq!(likeness(PTP, ptp, wrap), Likeness::Full, "{mode:?}");
+            assert_eq!(likeness(PTP, ptp, 1 << 32), Likeness::None, "{mode:?}: a whole second");
+            assert_eq!(likeness(NTP, u64::MAX, 1), Likeness::Full, "{mode:?}: the next era");
+        }
+    }
+
+    #[test]
+    fn packet_without_all_fields_of_a_reply_is_no_full_one() {
+        for mode in MODES {
+            let whole = reply(mode, 0x8001, 0xeb01_78f1_0000_0000, 9);
+            let (_, _, _, error, ttl) = reply_offsets(mode);
+            let zero_to = if mode == Mode::Unauthenticated { 44 } else { SIGNED };
+            for at in (error + 2..ttl).chain(ttl + 1..zero_to) {
+                let mut packet = whole.clone();
+                packet[at] = 1;
+                assert_eq!(likeness_to_reply(&packet, mode), Likeness::None, "{mode:?} {at}");
+            }
+            for field in [error..error + 2, ttl..ttl + 1] {
+                let mut packet = whole.clone();
+                packet[field].fill(0);
+                assert_eq!(likeness_to_reply(&packet, mode), Likeness::Partial, "{mode:?}");
+            }
+            let mut request = vec![0; mode.base()];
+            Request { seq: 1, timestamp: 5, error: 0x8001, ssid: 7 }.emit(&mut request, mode);
+            assert_eq!(likeness_to_reply(&request, mode), Likeness::None, "{mode:?}");
+        }
+        let whole = reply(Mode::Unauthenticated, 0x8001, 0xeb01_78f1_0000_0000, 9);
+        for len in 0..44 {
+            let expected = if len < 24 { Likeness::None } else { Likeness::Partial };
+            let found = likeness_to_reply(&whole[..len], Mode::Unauthenticated);
+            assert_eq!(found, expected, "{len} bytes");
+        }
+    }
+
     #[test]
     fn a_twamp_light_reply_of_38_bytes_is_read() {
         let mut packet = [0; 38];
@@ -256,6 +383,9 @@ mod tests {
                     reply.emit(&mut again, mode);
                     prop_assert_eq!(Reply::parse(&again, mode), Ok(reply));
                 }
+            }
+            for mode in MODES {
+                let _ = likeness_to_reply(&packet, mode);
             }
             let _ = verify(&Key::new(b"key"), &packet);
         }

@@ -15,7 +15,7 @@ use crate::datagram::{Datagram, Peer, UdpEnd};
 use crate::message;
 use crate::pending;
 use crate::port::SendError;
-use crate::udp::Beside;
+use crate::udp::{Beside, Marks};
 
 /// Room for the longest datagram.
 const LONGEST: usize = 65_535;
@@ -263,7 +263,7 @@ impl Batch {
             let (train, later) = rest.split_at(if at.len() <= cuts { train(rest) } else { 1 });
             let source = to.as_ref().and_then(|to| Some((to.address(), to.source?)));
             let mut beside = match source {
-                Some((to, source)) => Beside::new(to, Some(source), None),
+                Some((to, source)) => Beside::new(to, Some(source), Marks::default()),
                 None => Beside::empty(),
             };
             if let (2.., Ok(len)) = (train.len(), u16::try_from(at.len())) {

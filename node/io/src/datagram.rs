@@ -17,7 +17,7 @@ use crate::message::{self, Control};
 use crate::pending;
 use crate::port::{Notice, SendError, Sent, StampRequest};
 use crate::socket;
-use crate::udp::{self, Beside};
+use crate::udp::{self, Beside, Marks};
 
 /// Asked of the kernel: the default 208 KiB, not the CPU, decides loss (PEERS.md).
 const BUFFER: c_int = 32 << 20;
@@ -295,7 +295,7 @@ impl UdpEnd {
                 None => calls::send(&self.fd, message, 0),
                 Some(Peer { source: None, raw, .. }) => calls::send_to(&self.fd, message, 0, raw),
                 Some(Peer { source: Some(source), raw, address }) => {
-                    let mut beside = Beside::new(*address, Some(*source), None);
+                    let mut beside = Beside::new(*address, Some(*source), Marks::default());
                     udp::send_beside(&self.fd, message, raw, &mut beside)
                 }
             };

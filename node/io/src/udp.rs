@@ -192,6 +192,15 @@ pub struct UdpServer {
     timed: bool,
 }
 
+/// Fields of the IP header of a reply; the socket's own where `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// TOS or traffic class.
+    pub tos: Option<u8>,
+    /// TTL or hop limit, at least 1.
+    pub ttl: Option<u8>,
+}
+
 /// A request that arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
@@ -291,20 +300,19 @@ impl UdpServer {
         Ok(Some(Request { len: came.len, from, to, to_many, rx, ttl, tos }))
     }
 
-    /// Answers `request`, which must be the last that was received here: from the address that it
-    /// was sent to, marked with `tos` if given.
+    /// Answers `request`, which must be the last that was received here, from the address that it
+    /// was sent to.
     pub fn reply(
         &mut self,
         message: &[u8],
         request: &Request,
-        tos: Option<u8>,
+        marks: Marks,
     ) -> Result<(), SendError> {
-        let sent = match (request.to, tos) {
-            (None, None) => calls::send_to(&self.fd, message, 0, &self.asker),
-            (source, tos) => {
-                let mut beside = Beside::new(request.from, source, tos);
-                send_beside(&self.fd, message, &self.asker, &mut beside)
-            }
+        let sent = if request.to.is_none() && marks == Marks::default() {
+            calls::send_to(&self.fd, message, 0, &self.asker)
+        } else {
+            let mut beside = Beside::new(request.from, request.to, marks);
+            send_beside(&self.fd, message, &self.asker, &mut beside)
         };
         // A socket that is not connected and did not ask is told of no ICMP error: what fails here is
         // this reply.
@@ -401,7 +409,7 @@ pub(crate) fn send_beside(
     unsafe { calls::send_message(fd, &header, 0) }
 }
 
-/// Control messages that go with one reply: the address it leaves from, and its TOS.
+/// Control messages that go with one reply: the address it leaves from, its TOS and its TTL.
 #[repr(align(16))]
 pub(crate) struct Beside {
     bytes: [u8; 96],
@@ -413,7 +421,7 @@ impl Beside {
         Self { bytes: [0; 96], len: 0 }
     }
 
-    pub(crate) fn new(to: SocketAddr, source: Option<IpAddr>, tos: Option<u8>) -> Self {
+    pub(crate) fn new(to: SocketAddr, source: Option<IpAddr>, marks: Marks) -> Self {
         let mut beside = Self::empty();
         match source {
             Some(IpAddr::V4(v4)) => {
@@ -430,12 +438,14 @@ impl Beside {
             }
             None => {}
         }
-        if let Some(tos) = tos {
-            let (level, kind) = match to {
-                SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
-                SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
-            };
-            beside.push(level, kind, &c_int::from(tos).to_ne_bytes());
+        let (level, tos_kind, ttl_kind) = match to {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),
+        };
+        for (kind, mark) in [(tos_kind, marks.tos), (ttl_kind, marks.ttl)] {
+            if let Some(mark) = mark {
+                beside.push(level, kind, &c_int::from(mark).to_ne_bytes());
+            }
         }
         beside
     }
@@ -563,6 +573,42 @@ mod tests {
     }
 
     #[test]
+    fn reply_leaves_with_given_ttl_and_tos() {
+        for address in ["127.0.0.1", "::1", "0.0.0.0", "::"] {
+            let any: IpAddr = address.parse().unwrap();
+            let options = ServerOptions { stamps: StampRequest::User, metadata: true };
+            let mut server = UdpServer::bind(SocketAddr::new(any, 0), options).unwrap();
+            let host = if any.is_ipv4() { "127.0.0.1" } else { "::1" }.parse().unwrap();
+            let to = SocketAddr::new(host, server.local_addr().port());
+            // Another server sends the request: it can tell with which TTL the reply arrives.
+            let mut asker = UdpServer::bind(SocketAddr::new(host, 0), options).unwrap();
+            asker.asker = RawAddress::from(to);
+            let request = Request {
+                len: 0,
+                from: to,
+                to: None,
+                to_many: false,
+                rx: None,
+                ttl: None,
+                tos: None,
+            };
+            let mut buffer = [0; 64];
+            for marks in [
+                Marks { tos: Some(0x28), ttl: Some(1) },
+                Marks { tos: None, ttl: Some(255) },
+                Marks { tos: Some(0x28), ttl: None },
+            ] {
+                asker.reply(b"who", &request, Marks::default()).unwrap();
+                let came = server.receive(&mut buffer, WAIT).unwrap().expect("the request");
+                server.reply(b"me", &came, marks).unwrap();
+                let reply = asker.receive(&mut buffer, WAIT).unwrap().expect("the reply");
+                let expected = (marks.ttl.or(came.ttl), marks.tos.or(Some(0)));
+                assert_eq!((reply.ttl, reply.tos), expected, "{address} {marks:?}");
+            }
+        }
+    }
+
+    #[test]
     fn kernel_stamps_join_their_packet_and_lie_in_packet_order() {
         for address in ["127.0.0.1", "::1"] {
             let (mut port, mut server) = pair(address, StampRequest::Kernel);
@@ -629,7 +675,7 @@ mod tests {
         let mut buffer = [0; 64];
         let request = server.receive(&mut buffer, WAIT).unwrap().expect("the request");
         assert_eq!(request.to, Some("127.0.0.2".parse().unwrap()));
-        server.reply(b"me", &request, None).unwrap();
+        server.reply(b"me", &request, Marks::default()).unwrap();
         // A connected socket takes replies from the asked address only.
         let reply = prober.receive(&mut buffer, WAIT).unwrap().expect("the reply");
         assert_eq!(&buffer[..reply.len], b"me");

@@ -3,11 +3,14 @@
 //! the shortest Ethernet frame, so nothing is amplified on the wire.)
 
 mod limit;
+mod loops;
 mod plain;
 mod replay;
 mod stamp;
+mod table;
 
-pub use limit::Limiter;
+pub use limit::{Budget, Limiter};
+pub use loops::{LoopGuard, reply_ttl};
 pub use plain::{echo, roundtrip, text};
 pub use stamp::{StampConfig, StampReflector};
 
@@ -43,11 +46,14 @@ pub enum Refusal {
     Limited,
     /// Answering could go on for ever, or reach many.
     Loop,
+    /// Its source sent more than 1,000 identical requests within a second, less than 60 s ago.
+    Silenced,
 }
 
-/// Whether answering `from` could make two reflectors talk for ever, or talk to many: the source
-/// port is one that is reflected on here (`own_ports`), or echo's, chargen's or STAMP's; the
-/// request came from or was sent `to` a group.
+/// Whether the addresses alone forbid an answer: the source port is one that is reflected on here
+/// (`own_ports`), or that of echo, chargen or STAMP; or the request came from or was sent `to` a
+/// group. Reflectors on other ports are recognised by their packets: [`reply_ttl`], [`LoopGuard`]
+/// and [`StampReflector`].
 pub fn is_loop(from: SocketAddr, to: Option<IpAddr>, own_ports: &[u16]) -> bool {
     const ECHO: u16 = 7;
     const CHARGEN: u16 = 19;
@@ -72,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_reflectors_never_talk_for_ever() {
+    fn reflected_ports_and_groups_are_refused() {
         let from = |text: &str| text.parse::<SocketAddr>().unwrap();
         assert!(!is_loop(from("192.0.2.1:40000"), None, &[862, 7007]));
         for asker in ["192.0.2.1:7", "192.0.2.1:19", "192.0.2.1:862", "[2001:db8::1]:7007"] {

@@ -4,7 +4,8 @@ use dwell_wire::text::{ACKNOWLEDGE, REQUEST, is};
 
 use super::Refusal;
 
-/// Plain echo returns what came. An empty message is none.
+/// Plain echo returns the message; an empty one is malformed. The caller also applies
+/// [`super::reply_ttl`] and [`super::LoopGuard`].
 pub fn echo(message: &[u8]) -> Result<usize, Refusal> {
     if message.is_empty() { Err(Refusal::Malformed) } else { Ok(message.len()) }
 }
@@ -34,6 +35,10 @@ mod tests {
     fn only_requests_are_answered() {
         assert_eq!(echo(b""), Err(Refusal::Malformed));
         assert_eq!(roundtrip(&mut [0; 24]), Err(Refusal::Malformed));
+        let mut message = *b"01234567012345670123REQ\0";
+        assert_eq!(roundtrip(&mut message), Ok(24));
+        assert_eq!(&message[20..], b"ACK\0");
+        assert_eq!(roundtrip(&mut message), Err(Refusal::Malformed), "a reply is not answered");
         let mut buffer = *b"request-----";
         assert_eq!(text(&mut buffer, 12), Err(Refusal::Malformed));
         assert_eq!(text(&mut buffer, 7), Ok(11));

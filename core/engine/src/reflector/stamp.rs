@@ -8,13 +8,13 @@ use std::net::SocketAddr;
 
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::hmac::Key;
-use dwell_wire::stamp::{self, Mode, Reply, Request};
+use dwell_wire::stamp::{self, Likeness, Mode, Reply, Request};
 use dwell_wire::telemetry;
 use dwell_wire::timestamp::{self, ErrorEstimate};
 use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, kind};
 
 use super::replay::ReplayGuard;
-use super::{Meta, Refusal};
+use super::{LoopGuard, Meta, Refusal, reply_ttl};
 
 /// Sessions remembered at the same time; the longest idle makes room for a new one.
 const SESSIONS: usize = 4_096;
@@ -50,6 +50,7 @@ pub struct StampReflector {
     error: u16,
     sessions: HashMap<(SocketAddr, u16), Session>,
     replays: Option<ReplayGuard>,
+    guard: LoopGuard,
 }
 
 /// A reply that lacks only T3 and its HMACs.
@@ -62,6 +63,8 @@ pub struct Unfinished {
     /// The TOS or traffic class that the request wants its reply to be marked with (DSCP1 of a
     /// Class of Service TLV).
     pub tos: Option<u8>,
+    /// The TTL or hop limit of a reply that is too short to be recognised as a reply.
+    pub ttl: Option<u8>,
 }
 
 impl StampReflector {
@@ -75,7 +78,8 @@ impl StampReflector {
         // Numbers that are not authentic must not move a window.
         let window = config.replay_window.filter(|_| config.key.is_some());
         let replays = window.map(ReplayGuard::new);
-        Self { config, mode, error, sessions: HashMap::new(), replays }
+        let guard = LoopGuard::default();
+        Self { config, mode, error, sessions: HashMap::new(), replays, guard }
     }
 
     /// Tells how far the clock may be from UTC now.
@@ -107,6 +111,7 @@ impl StampReflector {
         if self.replays.as_ref().is_some_and(|guard| !guard.is_fresh(from, &request)) {
             return Err(Refusal::Replayed);
         }
+        let ttl = self.refuse_reply(packet, &request, meta)?;
         allow()?;
         if let Some(guard) = &mut self.replays {
             guard.accept(from, &request, meta.now);
@@ -147,7 +152,37 @@ impl StampReflector {
             sender_error: request.error,
             ttl: meta.ttl.unwrap_or(0),
         };
-        Ok(Unfinished { reply, hmac_at, tos })
+        Ok(Unfinished { reply, hmac_at, tos, ttl })
+    }
+
+    /// Refuses what is unmistakably a reply. A packet that may be one is counted: a source that
+    /// sends more than 1,000 of them within a second is refused for 60 s.
+    ///
+    /// A reply to a request of less than 44 bytes is too short for the fields that show it is one.
+    /// It is sent with a decreasing TTL, which is returned, and what bears this reflector's own error
+    /// estimate and a timestamp of the last second may be such a reply that came back.
+    fn refuse_reply(
+        &mut self,
+        packet: &[u8],
+        request: &Request,
+        meta: &Meta,
+    ) -> Result<Option<u8>, Refusal> {
+        let is_short = packet.len() < self.mode.base();
+        let may_be_own = || {
+            let age = timestamp::write_ntp(meta.rx).wrapping_sub(request.timestamp);
+            is_short && request.error == self.error && age < 1 << 32
+        };
+        let may_be_reply = match stamp::likeness_to_reply(packet, self.mode) {
+            Likeness::Full => return Err(Refusal::Loop),
+            Likeness::Partial => true,
+            Likeness::None => may_be_own(),
+        };
+        let ttl = is_short.then(|| reply_ttl(meta.ttl)).transpose()?;
+        if may_be_reply {
+            // The timestamps differ each time; apart from them such packets are identical.
+            self.guard.admit(meta.from, &[], meta.now)?;
+        }
+        Ok(ttl)
     }
 
     /// Writes the reply, sent at `t3`, over the request in `packet`.
@@ -251,6 +286,9 @@ impl StampReflector {
 
 #[cfg(test)]
 mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
     use super::*;
     use crate::protocol::{self, Protocol, Reject};
 
@@ -529,6 +567,140 @@ mod tests {
         ];
         let answered = [5, 2, 5, 2, tlv::UNRECOGNISED, 77, 0, 2, 0xaa, 0xbb];
         assert_eq!(answers(&asked), [(0, answered.to_vec()), (tlv::MALFORMED, vec![0; 3])]);
+    }
+
+    const SEED: u64 = 0x7061_6464_696e_6721;
+
+    /// What becomes of a packet that goes to and fro between a reflector and another end.
+    fn circulate(
+        packet: &mut Vec<u8>,
+        reflector: &mut StampReflector,
+        mut other_end: impl FnMut(&mut Vec<u8>, Option<u8>) -> Option<u8>,
+    ) -> (u32, Refusal) {
+        let mut ttl = Some(64);
+        for turn in 0..100_000 {
+            let after = i64::from(turn) * 20_000;
+            let meta = Meta {
+                ttl,
+                rx: meta(0).rx + Nanos(after),
+                now: Instant::from_nanos(after),
+                ..meta(9)
+            };
+            let unfinished = match reflector.answer(packet, &meta, || Ok(())) {
+                Ok(unfinished) => unfinished,
+                Err(refusal) => return (turn, refusal),
+            };
+            reflector.finish(unfinished, packet, meta.rx + Nanos(3_000));
+            ttl = other_end(packet, unfinished.ttl.or(Some(64)));
+            if ttl.is_none() {
+                return (turn + 1, Refusal::Loop);
+            }
+        }
+        panic!("a packet of {} bytes circulates", packet.len());
+    }
+
+    #[test]
+    fn two_stamp_reflectors_end_within_64_packets() {
+        for key in [false, true] {
+            for size in [14, 24, 38, 43, 44, 112, 500] {
+                if key && size < 112 {
+                    continue;
+                }
+                let mut packet = vec![0; size];
+                packet[7] = 1;
+                if key {
+                    stamp::sign(config(true, false).key.as_ref().unwrap(), &mut packet);
+                }
+                let mut near = StampReflector::new(config(key, false));
+                let mut far = StampReflector::new(config(key, true));
+                let (turns, refusal) = circulate(&mut packet, &mut near, |packet, ttl| {
+                    let meta = Meta { ttl, ..meta(862) };
+                    let unfinished = far.answer(packet, &meta, || Ok(())).ok()?;
+                    far.finish(unfinished, packet, meta.rx + Nanos(3_000));
+                    unfinished.ttl.or(Some(64))
+                });
+                assert_eq!(refusal, Refusal::Loop);
+                let bound = if size < 44 { 32 } else { 2 };
+                assert!(turns <= bound, "{size} bytes, key {key}: {turns} turns");
+            }
+        }
+    }
+
+    #[test]
+    fn echo_server_with_fresh_ttl_ends_within_1001_packets() {
+        for size in [14, 23, 24, 38, 41, 43, 44, 500] {
+            let mut packet = vec![0; size];
+            let mut reflector = StampReflector::new(config(false, true));
+            let (turns, refusal) = circulate(&mut packet, &mut reflector, |_, _| Some(64));
+            let expected = if size < 44 { Refusal::Silenced } else { Refusal::Loop };
+            let bound = if size < 44 { 1_001 } else { 2 };
+            assert_eq!(refusal, expected, "{size} bytes");
+            assert!(turns <= bound, "{size} bytes: {turns} turns");
+        }
+    }
+
+    #[test]
+    fn requests_with_any_padding_are_all_answered() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
+        for (key, base) in [(false, 44_usize), (true, 112)] {
+            let mut reflector = StampReflector::new(config(key, false));
+            let signing = config(true, false).key.unwrap();
+            // An HMAC takes its time, so that the authenticated mode has fewer.
+            let requests = if key { 50_000 } else { 1_000_000 };
+            let mut packet = vec![0_u8; 1_000];
+            for n in 0..requests {
+                let len = if n % 2 == 0 { base } else { base + rng.random_range(0..20) };
+                let packet = &mut packet[..len];
+                let now = Instant::from_nanos(n * 1_000);
+                let request = Request {
+                    seq: n as u32,
+                    timestamp: timestamp::write_ntp(T1 + Nanos(n * 1_000)),
+                    error: 0x8101,
+                    ssid: 7,
+                };
+                let head = if key { 28 } else { 16 };
+                request.emit(packet, reflector.mode);
+                let padded = if key { 96 } else { len };
+                match n % 5 {
+                    0 => packet[head..padded].fill(0xff),
+                    1 => {
+                        let (written, padding) = packet[..padded].split_at_mut(head);
+                        let copied = written.iter().cycle();
+                        padding.iter_mut().zip(copied).for_each(|(to, from)| *to = *from);
+                    }
+                    2 => {
+                        let counter = (n as u8..=255).cycle();
+                        packet[head..padded].iter_mut().zip(counter).for_each(|(to, n)| *to = n);
+                    }
+                    _ => rng.fill(&mut packet[head..padded]),
+                }
+                if key {
+                    stamp::sign(&signing, packet);
+                }
+                let meta = Meta { rx: T1 + Nanos(n * 1_000 + 500), now, ..meta(4_000) };
+                let answer = reflector.answer(packet, &meta, || Ok(()));
+                assert!(answer.is_ok(), "seed {SEED:#x}, request {n}, key {key}: {packet:02x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn short_requests_at_a_high_rate_are_all_answered() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
+        let mut reflector = StampReflector::new(config(false, false));
+        for n in 0..100_000_i64 {
+            // TWAMP light: 14 bytes, another error estimate; or padded at random to 41.
+            let mut packet = vec![0; if n % 2 == 0 { 14 } else { 41 }];
+            rng.fill(&mut packet[..]);
+            packet[..4].copy_from_slice(&(n as u32).to_be_bytes());
+            let sent = timestamp::write_ntp(T1 + Nanos(n * 1_000));
+            packet[4..12].copy_from_slice(&sent.to_be_bytes());
+            packet[12..14].copy_from_slice(&[0x3f, 0xff]);
+            let now = Instant::from_nanos(n * 1_000);
+            let meta = Meta { rx: T1 + Nanos(n * 1_000 + 500), now, ..meta(4_000) };
+            let answer = reflector.answer(&mut packet, &meta, || Ok(())).unwrap();
+            assert_eq!(answer.ttl, Some(62), "seed {SEED:#x}, request {n}");
+        }
     }
 
     #[test]

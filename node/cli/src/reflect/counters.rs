@@ -14,6 +14,7 @@ pub(super) struct Counters {
     replayed: AtomicU64,
     limited: AtomicU64,
     looping: AtomicU64,
+    silenced: AtomicU64,
     /// Replies that could not be sent, and connections that ended before they read all replies.
     pub(super) send_failed: AtomicU64,
     /// Connections that could not be accepted.
@@ -29,11 +30,12 @@ impl Counters {
             Refusal::Replayed => &self.replayed,
             Refusal::Limited => &self.limited,
             Refusal::Loop => &self.looping,
+            Refusal::Silenced => &self.silenced,
         });
     }
 
     /// All of them, by name.
-    pub(super) fn read(&self) -> [(&'static str, u64); 9] {
+    pub(super) fn read(&self) -> [(&'static str, u64); 10] {
         [
             ("requests", &self.requests),
             ("replies", &self.replies),
@@ -42,6 +44,7 @@ impl Counters {
             ("replayed", &self.replayed),
             ("limited", &self.limited),
             ("looping", &self.looping),
+            ("silenced", &self.silenced),
             ("send_failed", &self.send_failed),
             ("not_accepted", &self.not_accepted),
         ]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 
-use dwell_engine::reflector::{Limiter, Refusal};
+use dwell_engine::reflector::{Budget, Refusal};
 use dwell_io::clock::monotonic;
 use dwell_io::cpu;
 use dwell_io::port::Wait;
@@ -119,7 +119,7 @@ impl TcpService {
 
     fn serve(&mut self, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
         let conn = TcpConn::new(stream, peer, self.place.wait)?;
-        let limiter = self.place.limit.and_then(Limiter::new);
+        let limiter = self.place.limit.and_then(Budget::new);
         let seat = Arc::new(Seat::new(peer.ip(), monotonic()));
         self.seats.push(Arc::clone(&seat));
         let counters = Arc::clone(&self.counters);
@@ -214,7 +214,7 @@ struct Connection {
     splitter: Option<Splitter>,
     counters: Arc<Counters>,
     buffer: Box<[u8]>,
-    limiter: Option<Limiter>,
+    limiter: Option<Budget>,
     /// The last reply was beyond the limit; nothing is read until there is budget for it.
     owes: bool,
     seat: Arc<Seat>,
@@ -226,7 +226,7 @@ impl Connection {
         scheme: Scheme,
         seat: Arc<Seat>,
         counters: Arc<Counters>,
-        limiter: Option<Limiter>,
+        limiter: Option<Budget>,
     ) -> Self {
         let splitter = (scheme == Scheme::TextTcp).then(|| Splitter::new(REQUEST));
         // With a limit, requests are read one by one, so that it holds for each of them.
@@ -237,8 +237,7 @@ impl Connection {
 
     /// Spends of the budget for one reply.
     fn spend(&mut self) {
-        let peer = self.conn.peer;
-        self.owes = self.limiter.as_mut().is_some_and(|limit| !limit.allows(peer, monotonic()));
+        self.owes = self.limiter.as_mut().is_some_and(|limit| !limit.allows(monotonic()));
     }
 
     /// Answers what came; an error ends the connection.

@@ -4,11 +4,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use dwell_engine::reflector::{self, Limiter, Meta, Refusal, StampConfig, StampReflector};
+use dwell_engine::reflector::{
+    self, Limiter, LoopGuard, Meta, Refusal, StampConfig, StampReflector,
+};
 use dwell_io::clock::{self, monotonic, realtime};
 use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
-use dwell_io::udp::{Request, ServerOptions, Shutter, UdpServer, is_broadcast};
+use dwell_io::udp::{Marks, Request, ServerOptions, Shutter, UdpServer, is_broadcast};
 use dwell_units::{Instant, Monotonic, Nanos, PacketRate};
 use dwell_wire::hmac::Key;
 
@@ -34,7 +36,10 @@ pub(super) struct Rules {
 #[derive(Debug)]
 pub(super) enum Answer {
     Stamp(Box<StampReflector>),
-    Echo,
+    /// Its replies could be requests of another reflector.
+    Echo(Box<LoopGuard>),
+    /// A reply is never a request, so no packet can circulate. The same holds for text, whose requests
+    /// are all identical.
     Roundtrip,
     Text,
 }
@@ -55,7 +60,7 @@ impl Answer {
             }
             Scheme::Roundtrip => Self::Roundtrip,
             Scheme::TextUdp => Self::Text,
-            _ => Self::Echo,
+            _ => Self::Echo(Box::default()),
         }
     }
 }
@@ -80,9 +85,10 @@ impl UdpService {
         counters: &Arc<Counters>,
     ) -> io::Result<Self> {
         refuse_group(address.ip())?;
-        // Only STAMP says when and with which TTL a request came.
-        let metadata = matches!(answer, Answer::Stamp(_));
-        let stamps = if metadata { stamps } else { StampRequest::User };
+        // STAMP reports arrival times. STAMP and echo need the TTL.
+        let metadata = matches!(answer, Answer::Stamp(_) | Answer::Echo(_));
+        let is_stamp = matches!(answer, Answer::Stamp(_));
+        let stamps = if is_stamp { stamps } else { StampRequest::User };
         Ok(Self {
             server: UdpServer::bind(address, ServerOptions { stamps, metadata })?,
             answer,
@@ -94,8 +100,8 @@ impl UdpService {
         })
     }
 
-    /// Decides and writes the reply; returns its length and marking.
-    fn reply(&mut self, request: &Request) -> Result<(usize, Option<u8>), Refusal> {
+    /// Decides and writes the reply; returns its length and marks.
+    fn reply(&mut self, request: &Request) -> Result<(usize, Marks), Refusal> {
         let Request { len, from, to, to_many, rx, ttl, tos } = *request;
         // Before anything is spent on it: many may answer what was sent to many.
         if to_many || to.is_some_and(reflector::is_group) || reflector::is_group(from.ip()) {
@@ -112,6 +118,7 @@ impl UdpService {
             let allowed = limiter.as_mut().is_none_or(|limit| limit.allows(from, monotonic()));
             if allowed { Ok(()) } else { Err(Refusal::Limited) }
         };
+        let mut marks = Marks::default();
         let len = match &mut self.answer {
             Answer::Stamp(stamp) => {
                 // A card's stamp is of another clock than T3.
@@ -123,16 +130,21 @@ impl UdpService {
                 }
                 let meta = Meta { from, rx, ttl, tos, now };
                 let unfinished = stamp.answer(packet, &meta, allow)?;
-                let tos = unfinished.tos;
+                let marks = Marks { tos: unfinished.tos, ttl: unfinished.ttl };
                 stamp.finish(unfinished, packet, realtime());
-                return Ok((len, tos));
+                return Ok((len, marks));
             }
-            Answer::Echo => reflector::echo(packet)?,
+            Answer::Echo(guard) => {
+                let len = reflector::echo(packet)?;
+                marks.ttl = Some(reflector::reply_ttl(ttl)?);
+                guard.admit(from, packet, monotonic())?;
+                len
+            }
             Answer::Roundtrip => reflector::roundtrip(packet)?,
             Answer::Text => reflector::text(&mut self.buffer, len)?,
         };
         allow()?;
-        Ok((len, None))
+        Ok((len, marks))
     }
 }
 
@@ -162,8 +174,8 @@ impl Service for UdpService {
     fn turn(&mut self, wait: Wait) -> io::Result<bool> {
         let Some(request) = self.server.receive(&mut self.buffer, wait)? else { return Ok(false) };
         match self.reply(&request) {
-            Ok((len, tos)) => {
-                let sent = self.server.reply(&self.buffer[..len], &request, tos);
+            Ok((len, marks)) => {
+                let sent = self.server.reply(&self.buffer[..len], &request, marks);
                 add(if sent.is_ok() { &self.counters.replies } else { &self.counters.send_failed });
             }
             Err(refusal) => self.counters.refuse(refusal),

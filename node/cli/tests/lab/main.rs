@@ -11,6 +11,7 @@ mod forced;
 mod icmp;
 mod leftovers;
 mod links;
+mod loops;
 mod merged;
 mod nic;
 mod pace;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::Wait;
-use dwell_io::udp::{Request, UdpServer};
+use dwell_io::udp::{Marks, Request, UdpServer};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::id::{self, Format};
 use dwell_wire::iperf2::ServerReport;
@@ -198,7 +198,7 @@ impl Receiver<'_> {
         let mut message = [0; ServerReport::LEN];
         flow.report().emit(&mut message);
         // One that does not get there is asked for again.
-        self.server.reply(&message, request, None).is_ok()
+        self.server.reply(&message, request, Marks::default()).is_ok()
     }
 }
 

@@ -1,0 +1,199 @@
+//! What ends a packet that two reflectors would send to each other for ever.
+//!
+//! Between two dwell reflectors the TTL ends it: [`reply_ttl`]. A foreign echo server sends with a
+//! fresh TTL; [`LoopGuard`] recognises the packet that returns again and again.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::net::SocketAddr;
+
+use dwell_units::{Instant, Monotonic, Nanos};
+
+use super::Refusal;
+use super::table::{Key, Lookup, Table};
+
+/// Identical requests of one source that are answered within [`WINDOW`].
+const MAX_IDENTICAL: u32 = 1_000;
+
+/// Time over which identical requests are counted.
+const WINDOW: Nanos = Nanos::from_secs(1);
+
+/// How long a source is not answered after too many identical requests.
+const SILENCE: Nanos = Nanos::from_secs(60);
+
+/// Requests that are counted at the same time.
+const MAX_REQUESTS: usize = 4_096;
+
+/// Silenced sources that are remembered.
+const MAX_SILENCED: usize = 1_024;
+
+/// TTL or hop limit of an echo reply: one less than that of its request. A request that leaves
+/// none, or whose TTL is unknown, is not answered, so every exchange ends after 255 packets at most.
+pub fn reply_ttl(arrived: Option<u8>) -> Result<u8, Refusal> {
+    match arrived {
+        Some(ttl @ 2..) => Ok(ttl - 1),
+        _ => Err(Refusal::Loop),
+    }
+}
+
+/// Counts identical requests per source address and port. More than 1,000 within a second silence
+/// the source for 60 s.
+///
+/// A request is identified by a hash under a random key, and the tables are of fixed size: spoofed
+/// sources cost no memory. Their requests evict those that came only once, then those that came
+/// least often, so a packet in a loop stays counted.
+#[derive(Debug)]
+pub struct LoopGuard {
+    hashes: RandomState,
+    requests: Table<Count>,
+    /// When a source is answered again.
+    silenced: Table<Instant<Monotonic>>,
+}
+
+/// Identical requests since the first of the current window.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    since: Instant<Monotonic>,
+    requests: u32,
+}
+
+impl Default for LoopGuard {
+    fn default() -> Self {
+        Self {
+            hashes: RandomState::new(),
+            requests: Table::new(MAX_REQUESTS),
+            silenced: Table::new(MAX_SILENCED),
+        }
+    }
+}
+
+impl LoopGuard {
+    /// Counts `request` of `from`; an error if it must not be answered.
+    pub fn admit(
+        &mut self,
+        from: SocketAddr,
+        request: &[u8],
+        now: Instant<Monotonic>,
+    ) -> Result<(), Refusal> {
+        let mut hasher = self.hashes.build_hasher();
+        (from.ip(), from.port()).hash(&mut hasher);
+        let source = key(&hasher);
+        hasher.write(request);
+        let request = key(&hasher);
+        if self.silenced.get(source).is_some_and(|until| now < until) {
+            return Err(Refusal::Silenced);
+        }
+        let rank = |count: &Count| {
+            let is_current = now - count.since < WINDOW;
+            (if is_current { count.requests } else { 0 }, count.since)
+        };
+        let first = Count { since: now, requests: 1 };
+        let count = match self.requests.look_up(request, rank) {
+            Lookup::Absent(slot) => {
+                *slot = Some((request, first));
+                return Ok(());
+            }
+            Lookup::Found(count) => count,
+        };
+        if now - count.since >= WINDOW {
+            *count = first;
+            return Ok(());
+        }
+        count.requests += 1;
+        if count.requests <= MAX_IDENTICAL {
+            return Ok(());
+        }
+        // After the silence it is counted anew.
+        count.requests = 0;
+        match self.silenced.look_up(source, |until| *until) {
+            Lookup::Found(until) => *until = now + SILENCE,
+            Lookup::Absent(slot) => *slot = Some((source, now + SILENCE)),
+        }
+        Err(Refusal::Silenced)
+    }
+}
+
+/// The hash so far; never 0.
+fn key(hasher: &impl Hasher) -> Key {
+    Key::new(hasher.finish()).unwrap_or(Key::MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+
+    const SEED: u64 = 0x6c6f_6f70_6775_6172;
+
+    fn from(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn at(micros: i64) -> Instant<Monotonic> {
+        Instant::from_nanos(micros * 1_000)
+    }
+
+    /// Requests that are answered of this many identical ones, one each `gap` microseconds.
+    fn answered(guard: &mut LoopGuard, source: SocketAddr, requests: i64, gap: i64) -> usize {
+        let is_answered = |i: &i64| guard.admit(source, b"again", at(i * gap)).is_ok();
+        (0..requests).filter(is_answered).count()
+    }
+
+    #[test]
+    fn identical_requests_silence_their_source_for_60_s() {
+        let mut guard = LoopGuard::default();
+        let source = from("192.0.2.1:9000");
+        assert_eq!(answered(&mut guard, source, 100_000, 10), 1_000);
+        let mut other = |text, at| guard.admit(from(text), b"other", at);
+        assert_eq!(other("192.0.2.1:9000", at(60_000_000)), Err(Refusal::Silenced));
+        assert_eq!(other("192.0.2.1:9001", at(60_000_000)), Ok(()), "another port");
+        assert_eq!(other("192.0.2.2:9000", at(60_000_000)), Ok(()), "another address");
+        assert_eq!(other("192.0.2.1:9000", at(60_010_000)), Ok(()), "60 s later");
+        assert_eq!(guard.admit(source, b"again", at(60_010_000)), Ok(()));
+    }
+
+    #[test]
+    fn thousand_identical_requests_a_second_are_answered() {
+        let mut guard = LoopGuard::default();
+        assert_eq!(answered(&mut guard, from("[2001:db8::1]:9"), 10_000, 1_000), 10_000);
+    }
+
+    #[test]
+    fn differing_requests_never_silence_their_source() {
+        let mut guard = LoopGuard::default();
+        let mut request = [0; 64];
+        for id in 0..1_000_000_u64 {
+            request[8..16].copy_from_slice(&id.to_be_bytes());
+            let now = at(id as i64);
+            assert_eq!(guard.admit(from("192.0.2.1:9000"), &request, now), Ok(()), "{id}");
+        }
+    }
+
+    #[test]
+    fn loop_is_silenced_within_a_second_of_a_spoofed_flood() {
+        let mut guard = LoopGuard::default();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
+        let mut refused_at = None;
+        // One second: a packet returns each 500 us, and 100,000 packets of others come.
+        for step in 0..100_000_i64 {
+            let spoofed = SocketAddr::new(rng.random::<u32>().to_be_bytes().into(), rng.random());
+            assert_eq!(guard.admit(spoofed, b"flood", at(step * 10)), Ok(()), "seed {SEED:#x}");
+            let looping = step % 50 == 0;
+            if looping && guard.admit(from("192.0.2.1:9000"), b"loop", at(step * 10)).is_err() {
+                refused_at.get_or_insert(step);
+            }
+        }
+        assert!(refused_at.is_some(), "seed {SEED:#x}");
+    }
+
+    #[test]
+    fn echo_reply_has_one_ttl_less_and_none_is_sent_at_0() {
+        assert_eq!(reply_ttl(Some(255)), Ok(254));
+        assert_eq!(reply_ttl(Some(2)), Ok(1));
+        for last in [Some(1), Some(0), None] {
+            assert_eq!(reply_ttl(last), Err(Refusal::Loop), "{last:?}");
+        }
+    }
+}
