@@ -32,11 +32,13 @@ use dwell_io::train::{Stamping, TrainSender};
 use dwell_plan::{FarStamps, PaceEngine, PaceJob, Stamps};
 use dwell_record::{NicDropped, Summary};
 use dwell_units::Nanos;
+use dwell_stats::departures::{Pairs, Trains};
+use dwell_stats::{Evidence, Values};
 
 use crate::nic::NicWatch;
 use crate::ping::SampleFile;
 use crate::progress::Progress;
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, threshold};
 use args::Far;
 use choose::Opened;
 use drive::{Driver, WARM_UP};
@@ -61,6 +63,31 @@ pub(crate) struct Paced {
     pub(crate) failure: Option<Failure>,
 }
 
+    departed: Departed,
+}
+
+/// Distributions and counts that thresholds are judged by.
+struct Departed {
+    pairs: Option<Pairs>,
+    trains: Trains,
+    /// What became of the packets; `None` without a sink.
+    packets: Option<dwell_stats::Packets>,
+}
+
+impl Departed {
+    /// What is known of a metric, by default of the gap error, which pairs do not have.
+    fn evidence(&self, metric: Option<&str>) -> Evidence<'_> {
+        let metric = metric.unwrap_or("gap_error");
+        let distribution = match &self.pairs {
+            Some(pairs) => pairs.distribution(metric),
+            None => self.trains.distribution(metric),
+        };
+        let values = distribution.filter(|values| values.count() > 0);
+        // Departures of lost packets are known like those of others.
+        let values =
+            values.map(|distribution| Values { distribution, base: Nanos::ZERO, missing: 0 });
+        Evidence { packets: self.packets, values, ..Evidence::default() }
+    }
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -168,7 +195,14 @@ pub(crate) fn perform(
     };
     let summary = report::summary(job, &plan, &recorder, &outcome);
     let failure = recorder.failure.take().map(Failure::from);
-    Ok(Paced { summary, failure: failure.or_else(|| nothing_known(job, &recorder)) })
+    let failure = failure.or_else(|| nothing_known(job, &recorder));
+    let packets = summary.packets.map(|packets| dwell_stats::Packets {
+        received: packets.received,
+        lost: packets.lost,
+        ..dwell_stats::Packets::default()
+    });
+    let Recorder { pairs, trains, .. } = recorder;
+    Ok(Paced { summary, failure, departed: Departed { pairs, trains, packets } })
 }
 
 /// What was sent, and not one stamp came.
@@ -312,6 +346,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         // Whatever comes, the interface is left as it was.
         crate::stop::on_signal_only(&stop)?;
     } else {
+    let thresholds = threshold::read(&args.fail_if, &Trains::METRICS)?;
         crate::stop::on_signal(&stop)?;
     }
     crate::stop::on_hangup(&stop)?;
@@ -342,9 +377,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     } else {
         report::print(&paced.summary)?;
     }
-    match paced.failure {
-        Some(failure) => Err(failure),
-        None if stop.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
-        None => Ok(Exit::Measured),
+    if let Some(failure) = paced.failure {
+        return Err(failure);
     }
 }
+    let judged = threshold::judge(&thresholds, |metric| paced.departed.evidence(metric));
+    Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { judged })

@@ -7,6 +7,7 @@ mod capture;
 mod fixture;
 mod forced;
 mod icmp;
+mod late;
 mod leftovers;
 mod links;
 mod merged;
