@@ -19,11 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ArgAction;
+use dwell_io::host::Own;
 use dwell_plan::{IcmpSocket, PingJob, Stamps};
 use dwell_record::Summary;
 use dwell_stats::{Metric, PathDelays, RoundTrip};
 use dwell_units::Nanos;
 
+use crate::host::CpuWatch;
 use crate::{Exit, Failure, PlaceArgs};
 
 /// Arguments of `ping`.
@@ -264,13 +266,15 @@ pub(crate) struct Measured {
     pub(crate) reader_gone: bool,
 }
 
-/// Carries out a job until it is done or stopped.
+/// Carries out a job until it is done or stopped. `own` says whose CPU time is not that of others.
 pub(crate) fn measure(
     job: &PingJob,
     outputs: Outputs,
+    own: Own,
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, Failure> {
     let plan = plan::Plan::new(job)?;
+    let watch = CpuWatch::start(own);
     let shared = Arc::new(drive::Shared { stop: Arc::clone(stop), ..drive::Shared::default() });
     let mut recorder = recorder::Recorder::new(outputs, &plan.target)?;
     let outcome = session::run(job, &plan, &shared, &mut recorder)?;
@@ -285,7 +289,8 @@ pub(crate) fn measure(
     recorder.settle(counts);
     let dropped = shared.dropped.load(Ordering::Relaxed);
     recorder.end_samples(dropped);
-    let summary = report::summary(job, &plan, &recorder, &outcome, dropped);
+    let mut summary = report::summary(job, &plan, &recorder, &outcome, dropped);
+    summary.trust.note_host(watch.end(outcome.wait));
     let broken = outcome.ended.broken.map(|errno| match errno {
         0 => anyhow::anyhow!("{} closed the connection", plan.target),
         errno => {
@@ -321,7 +326,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         verbose: args.verbose,
         observer: Box::new(observer::Progress::new(args)),
     };
-    let measured = measure(&job, outputs, &stop)?;
+    let measured = measure(&job, outputs, Own::Process, &stop)?;
     if measured.reader_gone && measured.failure.is_none() {
         return Ok(Exit::Measured);
     }
