@@ -8,6 +8,7 @@
 mod claims;
 mod comparison;
 mod condition;
+mod contention;
 pub mod data;
 mod effect;
 mod fate;

@@ -12,7 +12,8 @@ use dwell_record::{Kind, Summary};
 use dwell_units::Nanos;
 use serde::Serialize;
 
-use crate::data::{Axis, PlanData, RunData};
+use crate::contention;
+use crate::data::{Axis, PlanData, RunData, TrialData};
 use crate::group;
 use crate::quantity::{count, delay_ns, listed, things};
 
@@ -349,7 +350,12 @@ fn loads(run: &RunData, plan: &Plan) -> Option<String> {
         varied(run, &["load"]).map_or_else(|| vec![plan.load.clone()], |a| a.values.clone());
     let said = |name: &String| match plan.loads.get(name) {
         Some(load) => format!("{name}: {}", load_in_words(load)),
-        None => format!("{name}: nothing ran beside the measurement"),
+        None => {
+            let with =
+                |trial: &&TrialData| trial.parameters.get("load").is_none_or(|load| load == name);
+            let beside = contention::beside(group::finished(run).filter(with));
+            format!("{name}: {beside}")
+        }
     };
     let mut all: Vec<String> = names.iter().map(said).collect();
     all.extend(plan.cross.as_ref().map(|beside| cross(run, beside)));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dwell_record::{Ends, Figures, Kind, Placement, Summary};
 use sha2::{Digest as _, Sha256};
 
+use crate::contention;
 use crate::data::RunData;
 use crate::figures::capital;
 use crate::group::{self, Group};
@@ -315,7 +316,7 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
             false => text,
         }
     };
-    seen.into_iter().map(said).collect()
+    seen.into_iter().map(said).chain(contention::warnings_of_samples(run)).collect()
 }
 
 /// A warning of some trials.
@@ -347,7 +348,7 @@ pub(crate) fn was_watched(run: &RunData) -> bool {
 /// What held, where no limit was broken, and what of it nobody knows: a sentence or two.
 pub(crate) fn what_held(run: &RunData) -> String {
     type Says = fn(&Summary) -> bool;
-    let limits: [(&str, &str, Says); 4] = [
+    let limits: [(&str, &str, Says); 5] = [
         ("no clock was stepped", "a clock was stepped", |summary| {
             watched(summary) || summary.trust.clocks.is_some()
         }),
@@ -355,6 +356,11 @@ pub(crate) fn what_held(run: &RunData) -> String {
             summary.ring_dropped().is_some()
         }),
         ("probes left on time", "probes left on time", says_schedule),
+        (
+            "other programs left the processors free",
+            "other programs used the processors",
+            contention::is_known,
+        ),
         ("no node warned of anything", "a node had anything to warn of", watched),
     ];
     let (mut held, mut unknown) = (Vec::new(), Vec::new());

@@ -1,9 +1,11 @@
 //! What runs say in words follows from their data and from nothing else.
 
+#[path = "synthetic/contended.rs"]
+mod contended;
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
-use dwell_report::data::{RunData, TrialData, TrialState};
+use dwell_report::data::{Quantity, RunData, TrialData, TrialState};
 use dwell_report::{figures, findings, fits};
 use rand::SeedableRng as _;
 use rand_distr::{Distribution as _, StandardNormal};
@@ -407,6 +409,41 @@ fn broken_limits_are_told_even_when_the_node_did_not_warn() {
 }
 
 #[test]
+fn cpu_use_of_other_programs_breaks_a_limit_of_trust() {
+    let busy = contended::beside_others(synthetic::loads(), 0.8);
+    let trust = text(&busy, "trust");
+    assert!(trust.contains("other programs used 80 % of the CPU time"), "{trust}");
+    let page = dwell_report::page(&busy);
+    assert!(
+        !page.contains("No limit was broken") && !trust.contains("No limit of trust"),
+        "{trust}"
+    );
+    let quiet = contended::beside_others(synthetic::loads(), 0.02);
+    assert!(text(&quiet, "trust").starts_with("No limit of trust was broken"));
+}
+
+#[test]
+fn host_samples_of_a_busy_machine_break_a_limit_of_trust() {
+    let mut run = synthetic::with_machines("n1");
+    let mean = |run: &mut RunData, share: f64| {
+        for series in &mut run.host.as_mut().unwrap().series {
+            if series.quantity == Quantity::CpuUse {
+                series.points.iter_mut().for_each(|(_, value)| *value = share);
+                (series.lowest, series.highest) = (0.66, 0.9);
+            }
+        }
+    };
+    mean(&mut run, 0.8);
+    let trust = text(&run, "trust");
+    assert!(
+        trust.contains("CPU use of n1 was 80 % on average in trial 1 (66 % to 90 %)"),
+        "{trust}"
+    );
+    mean(&mut run, 0.3);
+    assert!(text(&run, "trust").starts_with("No limit of trust was broken"));
+}
+
+#[test]
 fn few_probes_that_left_late_are_warned_of_though_they_have_no_99th_percentile() {
     let said = |p50: i64, p90: i64, max: i64| {
         let mut run = synthetic::loads();
@@ -430,14 +467,15 @@ fn the_banner_claims_only_what_is_known() {
         let from = page.split("<p class=\"banner good\">").nth(1).unwrap_or_default();
         from.split("</p>").next().unwrap_or_default().to_owned()
     };
-    let mut run = synthetic::loads();
-    let held = "No clock was stepped, no sample was dropped, probes left on time and no node warned of anything.";
+    let mut run = contended::beside_others(synthetic::loads(), 0.02);
+    let held = "No clock was stepped, no sample was dropped, probes left on time, other programs left the processors free and no node warned of anything.";
     assert!(banner(&run).ends_with(held), "{}", banner(&run));
     let summary = run.trials[2].summary.as_mut().unwrap();
     summary.kind = dwell_record::Kind::Import;
     summary.trust.clocks = None;
     let said = banner(&run);
-    assert!(said.contains("Probes left on time. Not known: whether a clock was stepped"), "{said}");
+    let known = "Probes left on time and other programs left the processors free. Not known: whether a clock was stepped";
+    assert!(said.contains(known), "{said}");
     run.trials[2].summary.as_mut().unwrap().trust.schedule_error_ns.as_mut().unwrap().max = None;
     assert_eq!(banner(&run), "", "without the schedule nothing is good");
 }

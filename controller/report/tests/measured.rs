@@ -1,5 +1,7 @@
 //! That a stranger learns from a report what was measured, and how.
 
+#[path = "synthetic/contended.rs"]
+mod contended;
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
@@ -40,7 +42,7 @@ fn escaped(text: &str) -> String {
 
 #[test]
 fn a_stranger_learns_protocol_size_nodes_link_and_loads_from_the_page_of_a_plan() {
-    let run = quick(&[]);
+    let run = contended::beside_others(quick(&[]), 0.01);
     let what = said(&run, "What");
     assert!(what.contains("n1 sends a probe, n2 sends it back"), "{what}");
     assert!(what.contains("roundtrip, UDP"), "{what}");
@@ -63,6 +65,16 @@ fn a_stranger_learns_protocol_size_nodes_link_and_loads_from_the_page_of_a_plan(
         assert!(html.contains(&escaped(&one.text)), "{one:?}");
     }
     assert!(html.contains(&escaped(QUICK)), "the plan itself is folded below");
+}
+
+#[test]
+fn unloaded_trials_name_what_other_programs_used() {
+    let loads = said(&contended::beside_others(quick(&[]), 0.8), "Loads");
+    let words = "none: no load of the plan; other programs used 80 % of the CPU time";
+    assert!(loads.contains(words), "{loads}");
+    assert!(!loads.contains("nothing ran"), "{loads}");
+    let unknown = said(&quick(&[]), "Loads");
+    assert!(unknown.contains("none: no load of the plan; whether other programs ran"), "{unknown}");
 }
 
 #[test]

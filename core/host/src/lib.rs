@@ -4,10 +4,12 @@
 
 #![forbid(unsafe_code)]
 
+mod contention;
 mod processor;
 mod series;
 mod wireless;
 
+pub use contention::{CpuUse, Process, Snapshot, family_ticks, process};
 pub use processor::{CpuTimes, Stat, run_delays, stat, thread_wait};
 pub use series::{HostSample, Readings, Series};
 pub use wireless::{Channel, Radio, radios, survey};

@@ -174,6 +174,38 @@ impl Columns {
         self.distributions.get(column.name())
     }
 
+    /// Names of everything that [`Self::metric`] may know, without unit.
+    pub fn metric_names() -> impl Iterator<Item = &'static str> {
+        let columns = METRICS.into_iter().map(|column| column.name().trim_end_matches("_ns"));
+        let pairs = [Metric::Pdv, Metric::Ipdv, Metric::IpdvForward, Metric::IpdvBackward];
+        columns.chain(pairs.map(|metric| metric.name().trim_end_matches("_ns")))
+    }
+
+    /// The values of the metric of this name, without unit; `None` where there was none. Those of PDV
+    /// are whole delays, from which the smallest is still to be subtracted.
+    pub fn metric(&self, name: &str) -> Option<&Distribution> {
+        let called = |full: &str| full.trim_end_matches("_ns") == name;
+        if called(Metric::Pdv.name()) {
+            return WHOLE.iter().find_map(|column| self.distribution(*column));
+        }
+        let column = METRICS.into_iter().find(|column| called(column.name()));
+        let ipdv = || self.ipdv.iter().find(|(full, _)| called(full));
+        match column {
+            Some(column) => self.distribution(column),
+            None => ipdv().map(|(_, ipdv)| ipdv.magnitudes()),
+        }
+    }
+
+    /// RFC 3550 jitter in nanoseconds.
+    pub fn jitter(&self) -> Option<f64> {
+        self.jitter.nanos()
+    }
+
+    /// Fates of the packets, as the rows have them.
+    pub fn packets(&self) -> Packets {
+        self.packets.packets
+    }
+
     /// How true percentiles are: of the columns that have values, those that are least.
     pub fn resolution(&self) -> Option<Resolution> {
         let filled = self.distributions.values().filter(|distribution| distribution.count() > 0);
@@ -220,9 +252,10 @@ impl Columns {
         }
         let real = |value: Option<f64>| value.map(Scalar::Real);
         let packets = self.packets.packets;
-        let loss = (packets.sent > 0).then(|| packets.lost as f64 / packets.sent as f64);
+        let share = |part: u64| (packets.sent > 0).then(|| part as f64 / packets.sent as f64);
         let values = [
-            ("loss_ratio".to_owned(), real(loss)),
+            ("loss_ratio".to_owned(), real(share(packets.lost))),
+            ("late_ratio".to_owned(), real(share(packets.late))),
             ("jitter_rfc3550_ns".to_owned(), real(self.jitter.nanos())),
         ];
         let mut values: BTreeMap<_, _> = values.into();

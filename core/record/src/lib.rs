@@ -25,6 +25,7 @@ pub use batch::Batch;
 pub use column::Column;
 pub use columns::{ColumnFigures, Columns, all_count};
 pub use departed::{Departed, Departing};
+pub use dwell_host::CpuUse;
 pub use environment::{Ends, Environment, Placement, Scheduling, Waiting};
 pub use quota::quota_value;
 pub use rows::RowFormat;

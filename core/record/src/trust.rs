@@ -1,5 +1,6 @@
 //! The part of a summary that says how far its numbers can be trusted.
 
+use dwell_host::CpuUse;
 use dwell_stats::{Resolution, RoundTrip};
 use dwell_units::{Nanos, Pairing};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -21,6 +22,10 @@ pub struct Trust {
     /// where nobody knows which these are, and in results of a dwell that did not ask.
     #[serde(default)]
     pub nic_dropped: Option<Vec<NicDropped>>,
+    /// Use of this machine's processors during the measurement; null when it was not watched, or for
+    /// less than half a second, and in results of a dwell that did not watch.
+    #[serde(default)]
+    pub host: Option<CpuUse>,
     /// Samples that measure nothing because a clock was stepped.
     pub void: u64,
     /// The delay that this machine adds to every round trip by itself; null when not measured.
@@ -103,6 +108,12 @@ impl Trust {
                 nic.interface
             )
         })
+    }
+
+    /// Notes how the processors were used, with a warning of each limit that was exceeded.
+    pub fn note_host(&mut self, used: Option<CpuUse>) {
+        self.host = used;
+        self.warnings.extend(used.iter().flat_map(CpuUse::warnings));
     }
 
     /// Notes the pairings at start and end, and the step between them if there was one.

@@ -295,7 +295,15 @@ impl Distribution {
     /// The nearest-rank percentile; `None` where the count does not support it (see
     /// [`Quantile::rank`]).
     pub fn percentile(&self, quantile: Quantile) -> Option<Nanos> {
-        let rank = quantile.rank(self.count)?;
+        self.ranked(quantile.rank(self.count)?)
+    }
+
+    /// The value of this rank, counted from 1 at the smallest; `None` beyond the count. As exact as
+    /// [`Self::resolution`] says.
+    pub fn ranked(&self, rank: u64) -> Option<Nanos> {
+        if !(1..=self.count).contains(&rank) {
+            return None;
+        }
         let value = match &self.values {
             Values::Exact(values) => {
                 let mut values = values.clone();

@@ -71,6 +71,8 @@ pub use rank_test::{RankTest, mann_whitney};
 pub use round_trip::{Packets, RoundTrip};
 pub use shift::Shift;
 pub use thinned::Thinned;
-pub use threshold::{Observed, Threshold, ThresholdError, Verdict};
+pub use threshold::{
+    Change, Decision, Doubt, Evidence, Observed, Threshold, ThresholdError, Values, Verdict,
+};
 pub use variation::{Ipdv, Jitter};
 pub use way::{Leg, Rungs, Slice, Way};

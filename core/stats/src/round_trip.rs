@@ -1,12 +1,13 @@
 //! All that is known about a stream of probes: its counters, its delays, its losses by direction.
 
 use dwell_engine::stamps::{Rung, Sample, State};
-use dwell_units::Pairing;
+use dwell_units::{Nanos, Pairing};
 
 use crate::delays::Delays;
 use crate::direction::{Directions, LossByDirection};
 use crate::distribution::{Distribution, Figures, Resolution};
 use crate::metric::Metric;
+use crate::threshold::{Evidence, Values};
 use crate::variation::{Ipdv, Jitter};
 
 /// How many probes ended in which state. Warm-up probes are not among them.
@@ -64,6 +65,11 @@ impl Packets {
     /// Lost of the sent, between 0 and 1; `None` when none was sent.
     pub fn loss_ratio(&self) -> Option<f64> {
         share(self.lost, self.sent())
+    }
+
+    /// Late of the sent, between 0 and 1; `None` when none was sent.
+    pub fn late_ratio(&self) -> Option<f64> {
+        share(self.late, self.sent())
     }
 }
 
@@ -195,11 +201,34 @@ impl RoundTrip {
             .map(|metric| (metric, self.figures(metric)))
     }
 
+    /// What a threshold on `metric`, on jitter or on the fate of probes is judged by. `timeout` is
+    /// that of the probes. Only the schedule error is known of late and lost probes too.
+    pub fn evidence(&self, metric: Metric, timeout: Nanos) -> Evidence<'_> {
+        let distribution = self.distribution(metric);
+        let base = match metric {
+            Metric::Pdv => self.rtt.min().unwrap_or(Nanos::ZERO),
+            _ => Nanos::ZERO,
+        };
+        let missing = match metric {
+            Metric::ScheduleError => 0,
+            _ => self.packets.lost + self.packets.late,
+        };
+        // Without a value of any received probe, its stamps are not delivered here.
+        let is_known = distribution.count() > 0 || self.packets.received == 0;
+        Evidence {
+            packets: Some(self.packets),
+            values: is_known.then_some(Values { distribution, base, missing }),
+            jitter: self.jitter(),
+            timeout: Some(timeout),
+        }
+    }
+
     /// The scalar results by name; `None` where not to be had.
-    pub fn values(&self) -> [(&'static str, Option<f64>); 4] {
+    pub fn values(&self) -> [(&'static str, Option<f64>); 5] {
         let of_sent = |n: fn(LossByDirection) -> u64| share(n(self.loss()?), self.packets.sent());
         [
             ("loss_ratio", self.packets.loss_ratio()),
+            ("late_ratio", self.packets.late_ratio()),
             ("loss_forward_ratio", of_sent(|loss| loss.forward)),
             ("loss_backward_ratio", of_sent(|loss| loss.backward)),
             ("jitter_rfc3550_ns", self.jitter()),
@@ -261,7 +290,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use dwell_engine::stamps::{Remote, RxStamps, TxStamps};
-    use dwell_units::{Instant, Nanos};
+    use dwell_units::Instant;
     use proptest::prelude::*;
 
     use super::*;

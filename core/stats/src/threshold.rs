@@ -3,16 +3,21 @@
 //!
 //! ```text
 //! threshold = subject operator value
-//! subject   = [ metric "." ] field | "loss" | "jitter"
-//! metric    = a name of results, with or without "_ns"; "rtt" when left out
+//! subject   = delay | delay "change" | "jitter" | "loss" | "lost" | "late"
+//! delay     = [ metric "." ] field
+//! metric    = a name of results, with or without "_ns"; when left out, the one that is judged
 //! field     = "min" | "mean" | "median" | "p50" | "p90" | "p95" | "p99" | "p99.9" | "max" | "stddev"
 //! operator  = ">" | ">=" | "<" | "<="
-//! value     = a time such as 10ms, or for loss a share such as 1%
+//! value     = a time such as 10ms; a share such as 1% for loss, lost and late; either for a change
 //! ```
 //!
-//! A subject without a value (p99 of ten samples, the jitter of one, a metric whose stamps never
-//! came) makes the answer "cannot tell". This is not a pass: who states a threshold wants to know
-//! that it holds, so it fails the command too.
+//! `loss` is the share of probes that are lost or late, `lost` and `late` are its two parts. A limit
+//! on a change is for `dwell compare`, which has a baseline; a percentage there is of the baseline.
+//!
+//! `docs/decisions/0010-thresholds-and-intervals.md` has the rules of judgement and their reasons.
+
+mod judge;
+mod share;
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,41 +25,41 @@ use std::str::FromStr;
 use dwell_units::{Nanos, Ratio, UnitError};
 use thiserror::Error;
 
-use crate::distribution::Figures;
-use crate::metric::Metric;
-use crate::round_trip::RoundTrip;
+use crate::distribution::Quantile;
+
+pub use judge::{Doubt, Evidence, Observed, Values, Verdict};
 
 /// A condition that makes a measurement fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
     operator: Operator,
-    limit: Limit,
+    condition: Condition,
 }
 
-/// What a threshold says about a measurement.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Verdict {
-    /// The condition does not hold.
-    Pass(Observed),
-    /// The condition holds.
-    Fail(Observed),
-    /// There is no value to judge. Fails the command like [`Verdict::Fail`].
+/// Decision about a value that lies within an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The condition holds for every value of the interval.
+    Holds,
+    /// It holds for none.
+    DoesNotHold,
+    /// The limit lies inside the interval.
     CannotTell,
 }
 
-/// The value that was judged; prints with its unit.
+/// Limit on a change from a baseline.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Observed {
-    /// A time in nanoseconds.
-    Nanos(f64),
-    /// A share, between 0 and 1.
-    Share(f64),
+pub enum Change {
+    /// Difference of the two values.
+    Time(Nanos),
+    /// Difference in percent of the baseline's value.
+    Percent(f64),
 }
 
 /// Why a text is not a threshold. The text reads after "invalid value for --fail-if: ".
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ThresholdError {
-    /// There is no operator, or none of ours.
+    /// The operator is missing or unknown.
     #[error("'{text}' has no comparison; write it like 'p99 > 10ms' with one of > >= < <=")]
     NoOperator {
         /// What was given.
@@ -63,17 +68,50 @@ pub enum ThresholdError {
     /// The left side names no figure.
     #[error(
         "'{subject}' is no figure; known are min, mean, median, p50, p90, p95, p99, p99.9, max and \
-         stddev (of rtt, or of another metric as in rtt_kernel.p99), loss and jitter"
+         stddev (also of another metric, as in rtt_kernel.p99), jitter, loss, lost and late"
     )]
     UnknownFigure {
         /// What was given.
         subject: String,
     },
-    /// The left side names a figure of a metric that does not exist.
-    #[error("'{metric}' is no metric; known are {}", metric_names())]
+    /// The left side names a metric that this command does not have.
+    #[error("'{metric}' is no metric here; known are {known}")]
     UnknownMetric {
         /// What was given.
         metric: String,
+        /// Those that are known, separated by commas.
+        known: String,
+    },
+    /// A percentage as the limit of a delay.
+    #[error(
+        "'{text}': a percentage limits a change, as in '{subject} change {limit}' (dwell compare); a \
+         limit on the value itself is a time, like '{subject} > 10ms'"
+    )]
+    PercentOfDelay {
+        /// What was given.
+        text: String,
+        /// Its left side.
+        subject: String,
+        /// Operator and value.
+        limit: String,
+    },
+    /// The change of a figure that is not compared.
+    #[error("a change of {subject} is not compared; known are p50, p90, p95, p99 and p99.9")]
+    NoChange {
+        /// What was given.
+        subject: String,
+    },
+    /// A change where there is no baseline.
+    #[error("'{text}' is about a change, and only dwell compare has a baseline")]
+    NoBaseline {
+        /// The threshold.
+        text: String,
+    },
+    /// A percentage that is no number.
+    #[error("'{text}' is no percentage; write it like 10%")]
+    Percentage {
+        /// What was given.
+        text: String,
     },
     /// The right side is not a value of this kind.
     #[error("{0}")]
@@ -88,12 +126,30 @@ enum Operator {
     AtMost,
 }
 
-/// What is compared and with what; the kind of the one follows from that of the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limit {
-    Delay(Metric, Field, Nanos),
+/// What is compared, and with which limit.
+#[derive(Clone, Debug, PartialEq)]
+enum Condition {
+    Delay(Delay, Nanos),
+    Change(Delay, Change),
     Jitter(Nanos),
-    Loss(Ratio),
+    Share(Fate, Ratio),
+}
+
+/// A figure of a metric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Delay {
+    /// Name without its unit; `None` for the metric that the command judges by default.
+    metric: Option<String>,
+    field: Field,
+}
+
+/// States of probes whose share is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Lost or late.
+    Loss,
+    Lost,
+    Late,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,27 +166,49 @@ enum Field {
 }
 
 impl Threshold {
-    /// Judges a measurement.
-    pub fn judge(&self, measured: &RoundTrip) -> Verdict {
-        let (observed, value, limit) = match self.limit {
-            Limit::Delay(metric, field, limit) => {
-                let value = field.of(&measured.figures(metric));
-                (value.map(Observed::Nanos), value, limit.0 as f64)
-            }
-            Limit::Jitter(limit) => {
-                let value = measured.jitter();
-                (value.map(Observed::Nanos), value, limit.0 as f64)
-            }
-            Limit::Loss(limit) => {
-                let value = measured.packets().loss_ratio();
-                (value.map(Observed::Share), value, limit.as_f64())
-            }
-        };
-        match observed.zip(value) {
-            None => Verdict::CannotTell,
-            Some((observed, value)) if self.operator.holds(value, limit) => Verdict::Fail(observed),
-            Some((observed, _)) => Verdict::Pass(observed),
+    /// Returns the metric that the threshold names, without its unit.
+    pub fn metric(&self) -> Option<&str> {
+        match &self.condition {
+            Condition::Delay(delay, _) | Condition::Change(delay, _) => delay.metric.as_deref(),
+            Condition::Jitter(_) | Condition::Share(..) => None,
         }
+    }
+
+    /// Refuses a metric that is not among `known`, which are names without unit.
+    pub fn check_metric(&self, known: &[&str]) -> Result<(), ThresholdError> {
+        match self.metric() {
+            Some(metric) if !known.contains(&metric) => Err(ThresholdError::UnknownMetric {
+                metric: metric.to_owned(),
+                known: known.join(", "),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a limit on a change, for commands without a baseline.
+    pub fn check_value(&self) -> Result<(), ThresholdError> {
+        match self.change() {
+            Some(_) => Err(ThresholdError::NoBaseline { text: self.to_string() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the percentile and the limit of a threshold on a change.
+    pub fn change(&self) -> Option<(Quantile, Change)> {
+        match &self.condition {
+            Condition::Change(delay, change) => Some((delay.field.quantile()?, *change)),
+            _ => None,
+        }
+    }
+
+    /// Whether the threshold is about a delay, and not about jitter or the fate of probes.
+    pub fn is_of_delay(&self) -> bool {
+        matches!(self.condition, Condition::Delay(..) | Condition::Change(..))
+    }
+
+    /// Decides for a value between `low` and `high`, in the unit of `limit`.
+    pub fn decide(&self, (low, high): (f64, f64), limit: f64) -> Decision {
+        self.operator.decide((low, high), limit)
     }
 }
 
@@ -151,47 +229,92 @@ impl FromStr for Threshold {
         if value.starts_with(['<', '>', '=']) {
             return Err(no_operator());
         }
-        let limit = match subject {
-            "loss" => Limit::Loss(value.parse()?),
-            "jitter" => Limit::Jitter(value.parse()?),
+        let of_change = subject.strip_suffix("change").filter(|rest| rest.ends_with(' '));
+        let condition = match subject {
+            "loss" => Condition::Share(Fate::Loss, value.parse()?),
+            "lost" => Condition::Share(Fate::Lost, value.parse()?),
+            "late" => Condition::Share(Fate::Late, value.parse()?),
+            "jitter" => Condition::Jitter(value.parse()?),
+            _ if of_change.is_some() => {
+                let subject = of_change.unwrap_or_default().trim();
+                let unchanging = || ThresholdError::NoChange { subject: subject.to_owned() };
+                if ["loss", "lost", "late", "jitter"].contains(&subject) {
+                    return Err(unchanging());
+                }
+                let delay: Delay = subject.parse()?;
+                delay.field.quantile().ok_or_else(unchanging)?;
+                Condition::Change(delay, value.parse()?)
+            }
             _ => {
-                let (metric, field) = delay(subject)?;
-                Limit::Delay(metric, field, value.parse()?)
+                let delay = subject.parse()?;
+                if value.ends_with('%') {
+                    return Err(ThresholdError::PercentOfDelay {
+                        text: text.trim().to_owned(),
+                        subject: subject.to_owned(),
+                        limit: rest.trim().to_owned(),
+                    });
+                }
+                Condition::Delay(delay, value.parse()?)
             }
         };
-        Ok(Self { operator, limit })
+        Ok(Self { operator, condition })
+    }
+}
+
+impl FromStr for Change {
+    type Err = ThresholdError;
+
+    fn from_str(text: &str) -> Result<Self, ThresholdError> {
+        let Some(percent) = text.strip_suffix('%') else { return Ok(Self::Time(text.parse()?)) };
+        let number = percent.trim().parse().ok().filter(|number: &f64| number.is_finite());
+        number
+            .map(Self::Percent)
+            .ok_or_else(|| ThresholdError::Percentage { text: text.to_owned() })
+    }
+}
+
+impl FromStr for Delay {
+    type Err = ThresholdError;
+
+    fn from_str(text: &str) -> Result<Self, ThresholdError> {
+        // The field alone comes first, because p99.9 contains a point.
+        if let Some(field) = Field::named(text) {
+            return Ok(Self { metric: None, field });
+        }
+        let unknown = || ThresholdError::UnknownFigure { subject: text.to_owned() };
+        let (metric, field) = text.split_once('.').ok_or_else(unknown)?;
+        let field = Field::named(field).ok_or_else(unknown)?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let metric = metric.strip_suffix("_ns").unwrap_or(metric);
+        if metric.is_empty() || !metric.chars().all(is_name) {
+            return Err(unknown());
+        }
+        Ok(Self { metric: Some(metric.to_owned()), field })
     }
 }
 
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operator = self.operator.symbol();
-        match self.limit {
-            Limit::Delay(Metric::Rtt, field, limit) => {
-                write!(f, "{} {operator} {limit}", field.name())
+        match &self.condition {
+            Condition::Delay(delay, limit) => write!(f, "{delay} {operator} {limit}"),
+            Condition::Change(delay, Change::Time(limit)) => {
+                write!(f, "{delay} change {operator} {limit}")
             }
-            Limit::Delay(metric, field, limit) => {
-                let metric = metric.name().trim_end_matches("_ns");
-                write!(f, "{metric}.{} {operator} {limit}", field.name())
+            Condition::Change(delay, Change::Percent(limit)) => {
+                write!(f, "{delay} change {operator} {limit}%")
             }
-            Limit::Jitter(limit) => write!(f, "jitter {operator} {limit}"),
-            Limit::Loss(limit) => write!(f, "loss {operator} {limit}"),
+            Condition::Jitter(limit) => write!(f, "jitter {operator} {limit}"),
+            Condition::Share(fate, limit) => write!(f, "{} {operator} {limit}", fate.name()),
         }
     }
 }
 
-impl Verdict {
-    /// Whether the command fails: the condition holds, or nobody can tell that it does not.
-    pub fn fails(&self) -> bool {
-        !matches!(self, Self::Pass(_))
-    }
-}
-
-impl fmt::Display for Observed {
+impl fmt::Display for Delay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Nanos(value) => Nanos(value.round() as i64).fmt(f),
-            Self::Share(value) => write!(f, "{:.4}%", value * 100.0),
+        match &self.metric {
+            Some(metric) => write!(f, "{metric}.{}", self.field.name()),
+            None => f.write_str(self.field.name()),
         }
     }
 }
@@ -206,12 +329,35 @@ impl Operator {
         }
     }
 
+    fn decide(self, (low, high): (f64, f64), limit: f64) -> Decision {
+        match (self.holds(low, limit), self.holds(high, limit)) {
+            (true, true) => Decision::Holds,
+            (false, false) => Decision::DoesNotHold,
+            _ => Decision::CannotTell,
+        }
+    }
+
+    /// Whether larger values make the condition hold.
+    const fn is_upper(self) -> bool {
+        matches!(self, Self::Above | Self::AtLeast)
+    }
+
     const fn symbol(self) -> &'static str {
         match self {
             Self::Above => ">",
             Self::AtLeast => ">=",
             Self::Below => "<",
             Self::AtMost => "<=",
+        }
+    }
+}
+
+impl Fate {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Loss => "loss",
+            Self::Lost => "lost",
+            Self::Late => "late",
         }
     }
 }
@@ -246,142 +392,93 @@ impl Field {
         }
     }
 
-    fn of(self, figures: &Figures) -> Option<f64> {
-        let observed = match self {
-            Self::Min => figures.min,
-            Self::P50 => figures.p50,
-            Self::P90 => figures.p90,
-            Self::P95 => figures.p95,
-            Self::P99 => figures.p99,
-            Self::P99_9 => figures.p99_9,
-            Self::Max => figures.max,
-            Self::Mean => return figures.mean,
-            Self::Stddev => return figures.stddev,
-        };
-        observed.map(|nanos| nanos.0 as f64)
+    const fn quantile(self) -> Option<Quantile> {
+        match self {
+            Self::P50 => Some(Quantile::P50),
+            Self::P90 => Some(Quantile::P90),
+            Self::P95 => Some(Quantile::P95),
+            Self::P99 => Some(Quantile::P99),
+            Self::P99_9 => Some(Quantile::P99_9),
+            Self::Min | Self::Mean | Self::Max | Self::Stddev => None,
+        }
     }
-}
-
-/// Reads the left side of a threshold on a delay.
-fn delay(subject: &str) -> Result<(Metric, Field), ThresholdError> {
-    // First the field alone, because p99.9 has a point of its own.
-    if let Some(field) = Field::named(subject) {
-        return Ok((Metric::Rtt, field));
-    }
-    let unknown = || ThresholdError::UnknownFigure { subject: subject.to_owned() };
-    let (metric, field) = subject.split_once('.').ok_or_else(unknown)?;
-    let field = Field::named(field).ok_or_else(unknown)?;
-    let metric = Metric::named(metric)
-        .ok_or_else(|| ThresholdError::UnknownMetric { metric: metric.to_owned() })?;
-    Ok((metric, field))
-}
-
-fn metric_names() -> String {
-    Metric::ALL.map(|metric| metric.name().trim_end_matches("_ns")).join(", ")
 }
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::stamps::{Rung, RxStamps, Sample, State, TxStamps};
-    use dwell_units::{Instant, Pairing};
     use proptest::prelude::*;
 
     use super::*;
 
-    /// `received` round trips of 1 ms, 2 ms ..., and `lost` losses.
-    fn measured(received: u64, lost: u64) -> RoundTrip {
-        let bridge =
-            Pairing { real: Instant::from_nanos(0), mono: Instant::from_nanos(0), width: Nanos(1) };
-        let mut all = RoundTrip::new(Rung::User, 0);
-        for id in 0..received + lost {
-            let tx = Instant::from_nanos(0);
-            let rx = Instant::from_nanos((id as i64 + 1) * 1_000_000);
-            let answered = id < received;
-            let sample = Sample {
-                id,
-                state: if answered { State::Received } else { State::Lost },
-                reordered: false,
-                intended: Instant::from_nanos(0),
-                tx: TxStamps { app: tx, sched: None, kernel: None, hw: None },
-                rx: answered.then_some(RxStamps { hw: None, kernel: None, app: rx }),
-                remote: None,
-            };
-            all.record(&sample, Some(&bridge));
-        }
-        all
-    }
-
-    fn judge(text: &str, measured: &RoundTrip) -> Verdict {
-        text.parse::<Threshold>().unwrap().judge(measured)
-    }
-
     #[test]
-    fn the_condition_states_failure() {
-        let all = measured(100, 0);
-        assert_eq!(judge("p99 > 99ms", &all), Verdict::Pass(Observed::Nanos(99e6)));
-        assert_eq!(judge("p99>=99ms", &all), Verdict::Fail(Observed::Nanos(99e6)));
-        assert_eq!(judge(" max <= 100ms ", &all), Verdict::Fail(Observed::Nanos(100e6)));
-        assert_eq!(judge("rtt.median < 50ms", &all), Verdict::Pass(Observed::Nanos(50e6)));
-        assert_eq!(
-            judge("rtt_intended_ns.mean < 1s", &all),
-            Verdict::Fail(Observed::Nanos(50.5e6))
-        );
-        assert!(!judge("jitter > 1s", &all).fails());
-        assert_eq!(judge("pdv.min > 0ns", &all), Verdict::Pass(Observed::Nanos(0.0)));
-    }
-
-    #[test]
-    fn loss_is_compared_as_a_share() {
-        let all = measured(99, 1);
-        assert_eq!(judge("loss > 1%", &all), Verdict::Pass(Observed::Share(0.01)));
-        assert_eq!(judge("loss >= 1%", &all), Verdict::Fail(Observed::Share(0.01)));
-        assert_eq!(Observed::Share(0.01).to_string(), "1.0000%");
-    }
-
-    #[test]
-    fn what_cannot_be_told_fails() {
-        let few = measured(10, 0);
-        for text in ["p99 > 10s", "rtt_kernel.p50 > 10s", "rtt.p99.9 > 10s"] {
-            assert_eq!(judge(text, &few), Verdict::CannotTell, "{text}");
-            assert!(judge(text, &few).fails());
-        }
-        assert_eq!(judge("loss > 1%", &measured(0, 0)), Verdict::CannotTell);
-    }
-
-    #[test]
-    fn a_wrong_threshold_says_what_would_be_right() {
+    fn wrong_threshold_says_what_would_be_right() {
         let error = |text: &str| text.parse::<Threshold>().unwrap_err().to_string();
         assert!(error("p99").contains("write it like 'p99 > 10ms'"));
         assert!(error("p99 = 3ms").contains("one of > >= < <="));
         assert!(error("p99 >> 3ms").contains("one of > >= < <="));
         assert!(error("p98 > 3ms").contains("'p98' is no figure"));
         assert!(error("> 3ms").contains("'' is no figure"));
-        assert!(error("wire.p99 > 3ms").contains("known are rtt, rtt_kernel"));
         assert_eq!(error("p99 > 3"), "'3' has no unit; write it like 10ms, 250us or 1.5s");
-        assert!(error("p99 > 1%").contains("unknown unit '%'"));
+        assert!(error("p99 > 1%").contains("'p99 change > 1%'"));
         assert!(error("loss > 3ms").contains("write it like 50%"));
+        assert!(error("loss change > 1%").contains("a change of loss is not compared"));
+        assert!(error("mean change > 1%").contains("known are p50"));
+        assert!(error("p99 change > x%").contains("'x%' is no percentage"));
+        let wire: Threshold = "wire_ns.p99 > 3ms".parse().unwrap();
+        let error = wire.check_metric(&["rtt", "rtt_kernel"]).unwrap_err().to_string();
+        assert_eq!(error, "'wire' is no metric here; known are rtt, rtt_kernel");
+        let change: Threshold = "p99 change > 3ms".parse().unwrap();
+        let error = change.check_value().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "'p99 change > 3ms' is about a change, and only dwell compare has a baseline"
+        );
+    }
+
+    #[test]
+    fn change_is_decided_by_both_ends_of_its_interval() {
+        use Decision::{CannotTell, DoesNotHold, Holds};
+        let decide = |text: &str, ends| text.parse::<Threshold>().unwrap().decide(ends, 10.0);
+        for (text, beyond, inside) in [
+            ("p99 change > 10%", (10.1, 12.0), (9.0, 10.0)),
+            ("p99 change >= 10%", (10.0, 12.0), (9.0, 9.9)),
+            ("p99 change < 10%", (-5.0, 9.9), (10.0, 12.0)),
+            ("p99 change <= 10%", (-5.0, 10.0), (10.1, f64::INFINITY)),
+        ] {
+            assert_eq!(decide(text, beyond), Holds, "{text}");
+            assert_eq!(decide(text, inside), DoesNotHold, "{text}");
+            assert_eq!(decide(text, (9.0, 11.0)), CannotTell, "{text}");
+        }
     }
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(
-            metric in prop::sample::select(Metric::ALL.to_vec()),
+        fn printed_threshold_reads_back(
+            metric in prop::sample::select(vec!["", "rtt_ns.", "rtt_kernel.", "node_delay_ns."]),
             field in prop::sample::select(
                 vec!["min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max", "stddev"],
             ),
             operator in prop::sample::select(vec![">", ">=", "<", "<="]),
             limit in any::<i32>(),
+            percent in -1e6..1e6_f64,
         ) {
             let limit = Nanos(i64::from(limit));
-            let text = format!("{}.{field} {operator} {limit}", metric.name());
-            let threshold: Threshold = text.parse().unwrap();
-            prop_assert_eq!(threshold.to_string().parse(), Ok(threshold));
+            for text in [
+                format!("{metric}{field} {operator} {limit}"),
+                format!("{metric}p99 change {operator} {limit}"),
+                format!("{metric}p99.9 change {operator} {percent}%"),
+                format!("late {operator} 1.5%"),
+            ] {
+                let threshold: Threshold = text.parse().unwrap();
+                prop_assert_eq!(threshold.to_string().parse(), Ok(threshold));
+            }
         }
 
         #[test]
         fn no_text_makes_the_parser_panic(text in "\\PC*", middle in "[<>=. %a-z0-9]*") {
             let _ = text.parse::<Threshold>();
             let _ = format!("{text}{middle}{text}").parse::<Threshold>();
+            let _ = format!("p99 change {middle}").parse::<Threshold>();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `dwell compare`: what shifted between runs, by how much, and how sure that is.
 
-mod condition;
+mod threshold;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,10 +15,10 @@ use dwell_report::data::RunData;
 use dwell_stats::{
     Compare, Comparison, FEWEST_TRIALS, Quantile, QuantileShift, RealInterval, Shift,
 };
-use dwell_store::{Role, RunKind, RunRow, Store, StoreError};
+use dwell_store::{Role, RunKind, RunRow, Store, StoreError, TrialRow};
 use serde_json::{Value, json};
 
-use self::condition::{Condition, Judged};
+use self::threshold::Thresholds;
 use super::data::{DataArgs, chain, find, main_column, run_data, without_damaged};
 
 /// Arguments of `compare`.
@@ -26,12 +26,13 @@ use super::data::{DataArgs, chain, find, main_column, run_data, without_damaged}
 #[command(after_help = "\
 The first run is the baseline; cells with the same parameters are compared, trial by trial: three \
 repetitions of each are needed to tell a difference of runs from one of trials. Two imported \
-recordings of one series each are compared within these recordings. A condition of --fail-if is \
-about the shift from the baseline: 'p99 > 10%' or 'p50 > 20us'; it holds when even the low end of \
-the shift's interval is beyond. A limit within the interval is not shown to be exceeded: that is said \
-and passes. Where there is no interval nothing can be judged, which counts as held.\n\
-Exit codes: 0 compared, 1 a runtime failure, 2 usage, 3 a --fail-if condition held or cannot be \
-judged.")]
+recordings of one series each are compared within these recordings.\n\
+--fail-if takes the conditions of dwell ping, such as 'p99 > 10ms' or 'loss > 1%', and judges each \
+cell of the later runs by them; a delay without a metric is the one that is compared. A limit on the \
+change from the baseline is written as a change: 'p99 change > 10%' or 'p50 change > 20us'. It holds \
+when the whole interval of the change is beyond the limit.\n\
+Exit codes: 0 compared, 1 a runtime failure, 2 usage, 3 a --fail-if condition holds, 5 one cannot be \
+decided because its limit lies inside the interval or there are too few trials or values (3 wins).")]
 pub(crate) struct Args {
     /// The runs, the baseline first
     #[arg(num_args = 2.., required = true, value_name = "RUN")]
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "METRIC")]
     metric: Option<String>,
 
-    /// Exit with 3 if this holds for any cell; may be given again
+    /// Exit with 3 if this holds for any cell, with 5 if it cannot be decided; may be given again
     #[arg(long, value_name = "CONDITION")]
     fail_if: Vec<String>,
 
@@ -62,10 +63,11 @@ pub(crate) struct Args {
     pub(super) data: DataArgs,
 }
 
-/// Percentiles that are compared.
-const QUANTILES: [(&str, Quantile); 4] = [
+/// Percentiles by their names in results. All but p95 are always compared.
+const QUANTILES: [(&str, Quantile); 5] = [
     ("p50", Quantile::P50),
     ("p90", Quantile::P90),
+    ("p95", Quantile::P95),
     ("p99", Quantile::P99),
     ("p99_9", Quantile::P99_9),
 ];
@@ -126,17 +128,13 @@ impl Basis {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let conditions: Vec<Condition> = args
-        .fail_if
-        .iter()
-        .map(|text| text.parse())
-        .collect::<Result<_, String>>()
-        .map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))?;
+    let thresholds = Thresholds::read(&args.fail_if)?;
     let named = args.metric.as_deref().map(column_named).transpose()?;
     let store = args.data.open_to_read()?;
     let rows: Vec<RunRow> =
         args.runs.iter().map(|name| find(&store, name)).collect::<Result<_, _>>()?;
     let column = named.map_or_else(|| main_column(&store, &rows), Ok)?;
+    thresholds.check_changes(column)?;
     let mut left_out = 0;
     let cells: Vec<Cells> = rows
         .iter()
@@ -152,7 +150,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let share = pairs.len().max(1);
     let usual = Compare::default();
     let how = Compare {
-        quantiles: QUANTILES.map(|(_, q)| q).to_vec(),
+        quantiles: thresholds.quantiles(),
         seed: args.seed,
         confidence: 1.0 - (1.0 - usual.confidence) / share as f64,
         draws: usual.draws * share.min(8),
@@ -199,7 +197,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             print_rates(&mut out, &store, &rows)?;
         }
     }
-    let exit = judge(&conditions, &compared);
+    let exit = thresholds.judge(&store, &rows[1..], column, &compared)?;
     without_damaged(left_out)?;
     Ok(exit)
 }
@@ -266,12 +264,17 @@ fn cells(
             continue;
         }
         if !values.is_empty() {
-            let named = trial.parameters.iter().filter(|(_, value)| !value.is_empty());
-            let cell: Vec<_> = named.map(|(name, value)| format!("{name} {value}")).collect();
-            cells.entry(cell.join(", ")).or_default().push(values);
+            cells.entry(cell_of(&trial)).or_default().push(values);
         }
     }
     Ok(cells)
+}
+
+/// The name of a trial's cell: its parameters.
+fn cell_of(trial: &TrialRow) -> String {
+    let named = trial.parameters.iter().filter(|(_, value)| !value.is_empty());
+    let cell: Vec<_> = named.map(|(name, value)| format!("{name} {value}")).collect();
+    cell.join(", ")
 }
 
 /// A cell with its values in both runs.
@@ -497,38 +500,4 @@ fn object(baseline: &str, column: Column, compared: &[Compared], findings: &[Fin
         "cells": cells,
         "findings": findings,
     })
-}
-
-fn judge(conditions: &[Condition], compared: &[Compared]) -> Exit {
-    let mut exit = Exit::Measured;
-    for condition in conditions {
-        for one in compared {
-            let shifts = one.comparison.quantiles.iter();
-            for shift in shifts.filter(|shift| shift.quantile == condition.quantile) {
-                let name = written(condition.quantile);
-                let cell = if one.cell.is_empty() { "" } else { ", " };
-                let of = format!("{name} of {}{cell}{}", one.run, one.cell);
-                match condition.judge(shift) {
-                    Judged::Holds => say(&format!("dwell: --fail-if: {of}")),
-                    Judged::DoesNotHold => continue,
-                    Judged::CannotTell(ends) => {
-                        say(&format!(
-                            "dwell: --fail-if: cannot tell for {of}: the limit lies within {ends}; \
-                             not shown to be exceeded"
-                        ));
-                        continue;
-                    }
-                    Judged::NoInterval if one.basis == Basis::Trials => {
-                        say(&format!("dwell: --fail-if: cannot tell for {of}: too few trials"));
-                    }
-                    Judged::NoInterval => {
-                        say(&format!("dwell: --fail-if: cannot tell for {of}: too few values"));
-                    }
-                }
-                // What cannot be judged has not passed, as for `dwell ping`.
-                exit = Exit::Threshold;
-            }
-        }
-    }
-    exit
 }

@@ -84,6 +84,7 @@ fn recompute(store: &Store, run: &RunRow, data: &mut RunData) -> Result<usize, S
             summary.packets = summary.packets.and(Some(packets));
             if summary.packets.is_none() {
                 summary.values.insert("loss_ratio".into(), None);
+                summary.values.insert("late_ratio".into(), None);
             }
         }
     }

@@ -30,7 +30,7 @@ fn a_run_compared_with_itself_cannot_be_told_apart() {
     let output = place.dwell(&["compare", &a, &b]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(printed(&output).contains("cannot tell"), "{output:?}");
-    let compared = place.json(&["compare", &a, &b, "--fail-if", "p50 > 1%"]);
+    let compared = place.json(&["compare", &a, &b, "--fail-if", "p50 < 1ns"]);
     for shift in compared["cells"][0]["shifts"].as_array().unwrap() {
         assert_eq!(shift["verdict"], "cannot-tell", "{shift}");
     }
@@ -50,9 +50,9 @@ fn load_on_the_published_boards_is_found_and_a_condition_on_it_fails() {
     let compare = |a: &str, b: &str, condition: &str| {
         place.dwell(&["compare", a, b, "--fail-if", condition, "--json"])
     };
-    let beyond = compare(idle, stressed, "p99.9 > 10%");
+    let beyond = compare(idle, stressed, "p99.9 change > 10%");
     assert_eq!(beyond.status.code(), Some(3), "{beyond:?}");
-    assert!(said(&beyond).contains("--fail-if: p99.9"), "{beyond:?}");
+    assert!(said(&beyond).contains("--fail-if p99.9 change > 10%: it is"), "{beyond:?}");
     let verdicts = |output| {
         let object = object(output);
         let shifts = object["cells"][0]["shifts"].as_array().unwrap().clone();
@@ -61,14 +61,14 @@ fn load_on_the_published_boards_is_found_and_a_condition_on_it_fails() {
     // Without load the processors sleep: the usual round trip is slower, the slowest are not.
     let [p50, p90, _, p99_9] = &verdicts(&beyond)[..] else { panic!("four percentiles") };
     assert_eq!((&p50[..], &p90[..], &p99_9[..]), ("falls", "falls", "rises"));
-    let swapped = compare(stressed, idle, "p99.9 > 10%");
+    let swapped = compare(stressed, idle, "p99.9 change > 10%");
     assert_eq!(swapped.status.code(), Some(0), "it falls: {swapped:?}");
     assert_eq!(verdicts(&swapped)[3], "falls");
-    let far = compare(idle, stressed, "p99.9 > 1000000%");
+    let far = compare(idle, stressed, "p99.9 change > 1000000%");
     assert_eq!(far.status.code(), Some(0), "{far:?}");
     // Each of these drifts by more than they differ.
-    let network = compare(idle, network, "p99 > 10%");
-    assert_eq!(network.status.code(), Some(0), "{network:?}");
+    let network = compare(idle, network, "p99 change > 10%");
+    assert_eq!(network.status.code(), Some(5), "{network:?}");
     assert_eq!(verdicts(&network), ["cannot-tell"; 4]);
 }
 
@@ -123,13 +123,13 @@ fn runs_of_one_trial_each_cannot_be_told_apart_however_far_they_are() {
     for shift in cell["shifts"].as_array().unwrap() {
         assert_eq!((&shift["verdict"], &shift["low_ns"]), (&json!("cannot-tell"), &json!(null)));
     }
-    let output = place.dwell(&["compare", &a, &b, "--fail-if", "p50 > 10%"]);
+    let output = place.dwell(&["compare", &a, &b, "--fail-if", "p50 change > 10%"]);
     assert!(
         printed(&output).contains("one trial each: a difference of these trials, not of the runs"),
         "{output:?}"
     );
-    assert_eq!(output.status.code(), Some(3), "what cannot be judged has not passed: {output:?}");
-    assert!(said(&output).contains("cannot tell for p50"), "{output:?}");
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    assert!(said(&output).contains("too few trials"), "{output:?}");
 }
 
 #[test]
@@ -211,11 +211,11 @@ fn runs_are_told_apart_against_how_their_repetitions_differ() {
     assert_eq!(verdict(&steady, &slower), "rises");
     assert_eq!(verdict(&slower, &steady), "falls");
     assert_eq!(verdict(&steady, &wild), "cannot-tell");
-    let failed = place.dwell(&["compare", &steady, &slower, "--fail-if", "p50 > 10%"]);
+    let failed = place.dwell(&["compare", &steady, &slower, "--fail-if", "p50 change > 10%"]);
     assert_eq!(failed.status.code(), Some(3), "{failed:?}");
     let output = printed(&failed);
     assert!(output.contains("% interval of the shift") && output.contains("99."), "{output}");
-    let passed = place.dwell(&["compare", &slower, &steady, "--fail-if", "p50 > 10%"]);
+    let passed = place.dwell(&["compare", &slower, &steady, "--fail-if", "p50 change > 10%"]);
     assert_eq!(passed.status.code(), Some(0), "{passed:?}");
 }
 
@@ -224,7 +224,7 @@ fn a_condition_in_percent_holds_for_a_rise_of_many_times_an_unsteady_baseline() 
     let place = Place::new();
     let unsteady = measured(&place, &[40_000, 62_000, 115_000]);
     let slow = measured(&place, &[1_880_000, 1_900_000, 1_920_000]);
-    for condition in ["p50 > 10%", "p50 > 100us"] {
+    for condition in ["p50 change > 10%", "p50 change > 100us"] {
         let output = place.dwell(&["compare", &unsteady, &slow, "--fail-if", condition]);
         assert_eq!(output.status.code(), Some(3), "{condition}: {output:?}");
         assert!(printed(&output).contains("% to any)  rises"), "{output:?}");
@@ -236,19 +236,44 @@ fn a_condition_in_percent_holds_for_a_rise_of_many_times_an_unsteady_baseline() 
 }
 
 #[test]
-fn a_limit_within_the_interval_passes_and_a_sentence_says_that_nobody_can_tell() {
+fn limit_inside_the_interval_of_a_change_is_exit_5() {
     let place = Place::new();
     let steady = measured(&place, &[20_000, 20_400, 19_800]);
     let wild = measured(&place, &[20_000, 60_000, 30_000]);
-    for condition in ["p50 > 10%", "p50 > 1us"] {
+    for condition in ["p50 change > 10%", "p50 change > 1us"] {
         let output = place.dwell(&["compare", &steady, &wild, "--fail-if", condition]);
-        assert_eq!(output.status.code(), Some(0), "{condition}: {output:?}");
+        assert_eq!(output.status.code(), Some(5), "{condition}: {output:?}");
         let said = said(&output);
-        assert!(said.contains("cannot tell for p50"), "{condition}: {said}");
-        assert!(said.contains("not shown to be exceeded"), "{condition}: {said}");
+        assert!(said.contains(condition) && said.contains("inside the interval"), "{said}");
     }
-    let output = place.dwell(&["compare", &steady, &wild, "--fail-if", "p50 > 10s"]);
+    let output = place.dwell(&["compare", &steady, &wild, "--fail-if", "p50 change > 10s"]);
     assert_eq!((output.status.code(), said(&output).trim()), (Some(0), ""), "{output:?}");
+    let slower = measured(&place, &[40_000, 41_000, 39_500]);
+    let both = ["--fail-if", "p99.9 change > 1ns", "--fail-if", "p50 change > 1ns"];
+    let output = place.dwell(&[&["compare", &steady, &slower][..], &both].concat());
+    assert_eq!(output.status.code(), Some(3), "a failed one wins: {output:?}");
+}
+
+#[test]
+fn compare_judges_the_values_of_the_new_run_as_ping_does() {
+    let place = Place::new();
+    let (a, b) = (measured(&place, &[90_000, 90_000]), measured(&place, &[20_000, 20_400]));
+    let judge = |conditions: &[&str]| {
+        let conditions = conditions.iter().flat_map(|condition| ["--fail-if", *condition]);
+        let arguments: Vec<_> = ["compare", &a, &b].into_iter().chain(conditions).collect();
+        let output = place.dwell(&arguments);
+        (output.status.code(), said(&output))
+    };
+    // 800 round trips from 20.0 to 21.4 us; those of the baseline are longer.
+    assert_eq!(judge(&["p99 > 50us", "rtt.p95 > 50us", "loss > 1%", "max > 1ms"]).0, Some(0));
+    let (code, said) = judge(&["p50 > 20us"]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("--fail-if p50 > 20us: it is 20."), "{said}");
+    let (code, said) = judge(&["p99.9 > 50us"]);
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.contains("no probe of 800") && said.contains("2995 or more"), "{said}");
+    let (code, said) = judge(&["p99.9 > 50us", "min < 50us"]);
+    assert_eq!(code, Some(3), "a failed one wins: {said}");
 }
 
 #[test]
@@ -279,9 +304,16 @@ fn a_condition_that_makes_no_sense_is_a_usage_error() {
     let place = Place::new();
     let file = repository("controller/import/tests/data/s4.csv");
     let (a, b) = (import(&place, &file), import(&place, &file));
-    for (condition, words) in
-        [("p99", "p99 > 10%"), ("p42 > 1%", "p42"), ("p99 > fast", "fast"), ("p99 > 5", "unit")]
-    {
+    for (condition, words) in [
+        ("p99", "p99 > 10ms"),
+        ("p42 > 1ms", "p42"),
+        ("p99 > fast", "fast"),
+        ("p99 > 5", "unit"),
+        ("p99 > 10%", "'p99 change > 10%'"),
+        ("mean change > 10%", "is not compared"),
+        ("rtt_kernel.p99 change > 10%", "--metric"),
+        ("wire.p99 > 10ms", "known are"),
+    ] {
         let output = place.dwell(&["compare", &a, &b, "--fail-if", condition]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(said(&output).contains(words), "{condition}: {output:?}");

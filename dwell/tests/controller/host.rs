@@ -60,6 +60,30 @@ fn what_the_pinging_machine_did_is_kept_with_a_run_drawn_and_handed_on() {
 }
 
 #[test]
+fn declared_load_of_another_node_is_not_an_other_program() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.write(
+        "loaded.toml",
+        "version = 1\nname = \"loaded\"\nload = \"busy\"\ntopology = { lab = \"line:2\" }\n\
+         [ping]\nfrom = \"n1\"\nto = \"n2\"\nprotocol = \"udp\"\nduration = \"2s\"\n\
+         interval = \"5ms\"\n[loads.busy]\ncpu = [{ on = \"n2\", level = \"100%\" }]\n",
+    );
+    let output = place.dwell(&["run", &plan, "--quiet"]);
+    assert!(output.status.success(), "{output:?}");
+    let shown = place.json(&["show", "last"]);
+    let trial = &shown["trials"][0];
+    let used = |name: &str| trial["trust"]["host"][name].as_f64().unwrap();
+    let own = used("busy_ratio") - used("others_ratio");
+    let burnt = trial["loads"][0]["values"]["burnt_ratio"].as_f64().unwrap();
+    // The load burns on every CPU, so its share of each is its share of the machine.
+    assert!(burnt > 0.05 && own > 0.6 * burnt, "{own} of {burnt}: {trial:#}");
+    place.assert_nothing_is_left();
+}
+
+#[test]
 fn a_histogram_of_what_machines_did_is_a_wrong_command_line() {
     let place = Place::new();
     let file = crate::fixture::repository("controller/import/tests/data/s4.csv");

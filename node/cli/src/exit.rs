@@ -23,6 +23,19 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// Combines the verdicts on two thresholds: a failed one wins over an undecided one, and either
+    /// over success.
+    pub fn or_worse(self, other: Self) -> Self {
+        let rank = |exit: Self| match exit {
+            Self::Threshold => 2,
+            Self::Undecided => 1,
+            _ => 0,
+        };
+        if rank(other) > rank(self) { other } else { self }
+    }
+}
+
 /// A command that could not do what was asked: the exit code and the reason. The text names the
 /// flag, the value and what would be right.
 #[derive(Debug)]

@@ -1,12 +1,53 @@
-//! The host series beside samples: a thread that reads what the machine does, five times a second,
-//! while something is measured and its samples are kept.
+//! Host activity: a thread that reads it five times a second while samples are kept, and two readings
+//! that show how much of the processors other programs used.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
 
-use dwell_host::{HostSample, Series};
-use dwell_io::host::Host;
+use dwell_host::{CpuUse, HostSample, Series, Snapshot};
+use dwell_io::clock::monotonic;
+use dwell_io::host::{self, Host, Own};
 use dwell_units::Nanos;
+
+/// Use of the processors from a start to an end, both outside the timing loop.
+#[derive(Debug)]
+pub(crate) struct CpuWatch {
+    own: Own,
+    start: Snapshot,
+}
+
+impl CpuWatch {
+    /// Takes the first reading.
+    pub(crate) fn start(own: Own) -> Self {
+        Self { own, start: host::snapshot(own) }
+    }
+
+    /// Takes the second reading. `wait` is that of the timing thread.
+    pub(crate) fn end(&self, wait: Option<RunQueueWait>) -> Option<CpuUse> {
+        let used = CpuUse::between(&self.start, &host::snapshot(self.own))?;
+        let wait = wait.map(|wait| wait.ns as f64 / wait.elapsed.as_secs_f64());
+        let wait = wait.filter(|wait| wait.is_finite());
+        Some(CpuUse { run_queue_wait_ns_per_s: wait, ..used })
+    }
+}
+
+/// Time for which a thread was ready to run and waited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunQueueWait {
+    ns: u64,
+    elapsed: Nanos,
+}
+
+impl RunQueueWait {
+    /// Runs `timed` on this thread and returns how long it waited during that.
+    pub(crate) fn of<T>(timed: impl FnOnce() -> T) -> (T, Option<Self>) {
+        let (start, before) = (monotonic(), host::own_run_queue_wait());
+        let done = timed();
+        let waited = host::own_run_queue_wait().zip(before);
+        let ns = waited.and_then(|(after, before)| after.checked_sub(before));
+        (done, ns.map(|ns| Self { ns, elapsed: monotonic() - start }))
+    }
+}
 
 /// How often the host is read.
 const EVERY: Nanos = Nanos::from_millis(200);

@@ -15,6 +15,7 @@ mod progress;
 mod secret;
 mod stop;
 mod target;
+mod threshold;
 
 pub mod doctor;
 pub mod lab;

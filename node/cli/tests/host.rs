@@ -2,12 +2,47 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
+use std::process::Command;
 
 use dwell_record::segment::{Record, read};
+use serde_json::Value;
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod support;
-use support::{Server, dwell};
+use support::{DWELL, Server, dwell, json, said};
+
+/// Burns every CPU until dropped.
+fn burner() -> Server {
+    let mut command = Command::new(DWELL);
+    command.args(["load", "cpu", "--level", "100%"]);
+    Server::ready(command, "burning", 1)
+}
+
+#[test]
+fn load_of_another_program_is_a_warning_of_ping() {
+    let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
+    let _burner = burner();
+    let ping = ["ping", &urls[0], "-c", "150", "-i", "0.01", "-q"];
+    let summary = json(&dwell(&[&ping[..], &["--json"]].concat()));
+    let trust = &summary["trust"];
+    let others = trust["host"]["others_ratio"].as_f64().unwrap();
+    assert!((0.1..=1.0).contains(&others), "{trust:#}");
+    let figure = format!("other programs used {:.0} % of the CPU time", others * 100.0);
+    assert!(trust["warnings"].to_string().contains(&figure), "{trust:#}");
+    let printed = dwell(&ping);
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    assert!(printed.contains("note: other programs used "), "{printed}");
+}
+
+#[test]
+fn load_of_another_program_is_advice_of_the_doctor() {
+    let _burner = burner();
+    let output = dwell(&["doctor", "--json"]);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let others = found["load"]["others_ratio"].as_f64().unwrap();
+    assert!((0.1..=1.0).contains(&others), "{found:#}");
+    assert!(found["advice"].to_string().contains("other programs used"), "{}", said(&output));
+}
 
 #[test]
 fn samples_carry_what_the_machine_did_between_the_first_and_the_last_probe() {

@@ -361,6 +361,28 @@ fn what_cannot_be_carried_out_says_what_would_be_right() {
 }
 
 #[test]
+fn threshold_decides_the_exit_code_of_pace() {
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let train = ["--rate", "10Mbit/s", "--size", "576B", "--repeat", "3", "--engine", "sleep"];
+    let exit = |condition: &str| {
+        let more = ["--json", "-q", "--fail-if", condition];
+        let output = dwell(&[&["pace", &url], &train[..], &more].concat());
+        (output.status.code(), said(&output))
+    };
+    // 147 gaps.
+    assert_eq!(exit("gap_error.p95 > 10s").0, Some(0));
+    assert_eq!(exit("gap.p50 > 1ns").0, Some(3));
+    let (code, said) = exit("p99 > 10s");
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.contains("no probe of 147") && said.contains("299 or more"), "{said}");
+    let (code, said) = exit("loss > 1%");
+    assert_eq!(code, Some(5), "nothing counts arrivals: {said}");
+    let (code, said) = exit("rtt.p99 > 1ms");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("known are gap, gap_error"), "{said}");
+}
+
+#[test]
 fn a_rate_that_no_engine_reaches_is_missed_and_the_most_that_was_reached_is_told() {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let found = pace(&url, &["--rate", "1000Gbit/s", "--size", "1500B", "--engine", "sendmmsg"]);

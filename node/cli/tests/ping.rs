@@ -177,6 +177,8 @@ fn a_wrong_command_line_is_exit_2_and_says_what_would_be_right() {
         (&["udp://127.0.0.1:9", "--cpu", "4000"], "--cpu"),
         (&["udp://127.0.0.1:9", "--pause", "10"], "unit"),
         (&["udp://127.0.0.1:9", "--fail-if", "p99 > 10"], "--fail-if"),
+        (&["udp://127.0.0.1:9", "--fail-if", "wire.p99 > 10ms"], "known are rtt, rtt_kernel"),
+        (&["udp://127.0.0.1:9", "--fail-if", "p99 change > 10%"], "only dwell compare"),
         (&["udp://127.0.0.1:9", "--key-file", "x"], "stamp://"),
         (&["udp://127.0.0.1:9", "-I", "nonesuch0"], "nonesuch0"),
     ];
@@ -233,11 +235,23 @@ fn a_plain_echo_is_no_stamp_reflector() {
 }
 
 #[test]
-fn a_condition_that_holds_is_exit_3() {
+fn threshold_decides_the_exit_code() {
     let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
-    let base = ["ping", &urls[0], "-c", "20", "-i", "0.001", "--json", "--fail-if"];
-    assert_eq!(dwell(&[&base[..], &["p50 > 1ns"]].concat()).status.code(), Some(3));
-    assert_eq!(dwell(&[&base[..], &["p50 > 10s"]].concat()).status.code(), Some(0));
+    let base = ["ping", &urls[0], "-c", "40", "-i", "0.001", "--json"];
+    let exit = |conditions: &[&str]| {
+        let conditions = conditions.iter().flat_map(|condition| ["--fail-if", *condition]);
+        let arguments: Vec<_> = base.into_iter().chain(conditions).collect();
+        let output = dwell(&arguments);
+        (output.status.code(), said(&output))
+    };
+    assert_eq!(exit(&["p50 > 1ns"]).0, Some(3));
+    assert_eq!(exit(&["p50 > 10s"]).0, Some(0));
+    let (code, said) = exit(&["p99 > 10s"]);
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.contains("p99 > 10s: cannot tell") && said.contains("299 or more"), "{said}");
+    assert_eq!(exit(&["loss > 1%"]).0, Some(5), "40 probes do not bound a loss of 1 %");
+    assert_eq!(exit(&["p99 > 10s", "p50 > 1ns"]).0, Some(3), "a failed one wins");
+    assert_eq!(exit(&["p50 > 1ns", "p99 > 10s"]).0, Some(3), "in either order");
 }
 
 #[test]

@@ -5,7 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use dwell_host::{Readings, radios, run_delays, stat, survey, thread_wait};
+use std::os::unix::fs::MetadataExt;
+
+use dwell_host::{
+    Process, Readings, Snapshot, family_ticks, process, radios, run_delays, stat, survey,
+    thread_wait,
+};
 
 use crate::clock;
 
@@ -50,6 +55,67 @@ impl Host {
         self.readings += 1;
         readings
     }
+}
+
+/// Whose CPU time is the measurement's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Own {
+    /// This process and the children it has waited for.
+    Process,
+    /// All processes of the run: its runner, its nodes on this machine and their loads, and the links
+    /// of its lab.
+    Run,
+}
+
+/// Reads the use of the processors now. Takes a millisecond or more for [`Own::Run`], so never in a
+/// timing loop.
+pub fn snapshot(own: Own) -> Snapshot {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let own_ticks = match own {
+        Own::Process => process(&text("/proc/self/stat")).map(|own| own.ticks),
+        Own::Run => run_ticks(),
+    };
+    let stat = stat(&text("/proc/stat"));
+    Snapshot { at_ns: clock::monotonic().as_nanos(), stat, own_ticks }
+}
+
+/// Returns how long the calling thread has waited in run queues since its start, in nanoseconds.
+pub fn own_run_queue_wait() -> Option<u64> {
+    thread_wait(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+/// CPU time of the run: of the topmost dwell among the ancestors of this process, with all its
+/// descendants, and of processes of the same program that were left to init, such as emulated links.
+fn run_ticks() -> Option<u64> {
+    let all = processes();
+    let own = std::process::id();
+    let parent = |pid: u32| all.iter().find(|it| it.pid == pid).map(|it| it.parent);
+    let mut root = own;
+    while let Some(above) = parent(root).filter(|pid| *pid > 1 && is_dwell(*pid)) {
+        root = above;
+    }
+    let program = |pid: u32| fs::metadata(format!("/proc/{pid}/exe")).ok();
+    let programs = [program(own)?, program(root)?].map(|it| (it.dev(), it.ino()));
+    let is_ours = |it: &&Process| {
+        it.parent == 1 && program(it.pid).is_some_and(|it| programs.contains(&(it.dev(), it.ino())))
+    };
+    let left = all.iter().filter(is_ours).map(|it| it.pid);
+    let roots: Vec<u32> = std::iter::once(root).chain(left).collect();
+    Some(family_ticks(&all, &roots))
+}
+
+fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = entries.flatten().filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    numbers
+        .filter_map(|pid| process(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
+        .collect()
+}
+
+fn is_dwell(pid: u32) -> bool {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let name = program.as_deref().and_then(Path::file_name);
+    name.is_some_and(|name| name.to_string_lossy().starts_with("dwell"))
 }
 
 /// The directories `prefixN` of `directory` that have the file `leaf`, by N.

@@ -95,6 +95,15 @@ impl Pairs {
         }
     }
 
+    /// The distribution of a metric: `gap` or `schedule_error`.
+    pub fn distribution(&self, metric: &str) -> Option<&Distribution> {
+        match metric {
+            "gap" => Some(&self.gaps),
+            "schedule_error" => Some(&self.schedule_error),
+            _ => None,
+        }
+    }
+
     /// The distribution of gaps, for curves.
     pub fn gaps(&self) -> &Distribution {
         &self.gaps

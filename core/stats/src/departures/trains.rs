@@ -128,6 +128,21 @@ impl Trains {
         &self.gap_error
     }
 
+    /// Names of metrics, without unit.
+    pub const METRICS: [&'static str; 4] =
+        ["gap", "gap_error", "schedule_error", "first_schedule_error"];
+
+    /// The distribution of this metric of [`Self::METRICS`].
+    pub fn distribution(&self, metric: &str) -> Option<&Distribution> {
+        match metric {
+            "gap" => Some(&self.gap),
+            "gap_error" => Some(&self.gap_error),
+            "schedule_error" => Some(&self.schedule_error),
+            "first_schedule_error" => Some(&self.first_schedule_error),
+            _ => None,
+        }
+    }
+
     /// The distributions of which anything is known, by their names in results: gaps, |gap -
     /// scheduled gap|, and schedule errors, those of first packets apart.
     pub fn metrics(&self) -> impl Iterator<Item = (&'static str, Figures)> + '_ {

@@ -53,6 +53,7 @@ pub(super) fn import(
     summary.packets = packets.filter(|_| told.arrived);
     if summary.packets.is_none() {
         values.insert("loss_ratio".into(), None);
+        values.insert("late_ratio".into(), None);
     }
     summary.parameters.extend(parameters(&end_of_it, []));
     summary.trust.warnings.clone_from(&warnings);

@@ -182,6 +182,7 @@ fn passages(
         let (metrics, mut values, _) = taken.columns.figures();
         // Rows are of packets that passed, and those that did not are not known.
         values.insert("loss_ratio".into(), None);
+        values.insert("late_ratio".into(), None);
         values.insert("passages".into(), Some(Scalar::Count(taken.samples)));
         values.insert("dropped".into(), Some(Scalar::Count(set.dropped)));
         let header = header.as_ref();

@@ -1,5 +1,7 @@
 //! What to do about what the doctor found.
 
+use dwell_host::CpuUse;
+
 use super::Findings;
 
 /// Plain words: the finding, and the command that mends it.
@@ -25,6 +27,10 @@ pub(super) fn of(found: &Findings) -> Vec<String> {
             found.clocks.read_ns
         ));
     }
+    let busy = found.load.iter().flat_map(CpuUse::warnings);
+    advice.extend(busy.map(|used| {
+        format!("{used}: delays and timers found now contain this; stop other programs, and examine again")
+    }));
     if found.machine.cores < 2 {
         advice.push(
             "there is one CPU: --busy-poll would starve the far end if it runs here too".to_owned(),

@@ -11,11 +11,14 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
 
+use dwell_host::CpuUse;
 use dwell_io::bpf::{Hook, Pass};
+use dwell_io::host::Own;
 use dwell_io::interface::{self, Interface};
 use dwell_io::machine::{self, Machine};
 use serde::{Deserialize, Serialize};
 
+use crate::host::{CpuWatch, RunQueueWait};
 use crate::progress::Progress;
 use crate::{Exit, Failure};
 use playground::Tried;
@@ -43,6 +46,8 @@ struct Findings {
     version: &'static str,
     machine: MachineFacts,
     clocks: Clocks,
+    /// Use of the processors during the examination.
+    load: Option<CpuUse>,
     timers: [Lateness; probe::WAYS_TO_WAIT],
     stamps: Vec<StampsSeen>,
     interfaces: Vec<InterfaceFacts>,
@@ -154,7 +159,8 @@ fn examine() -> Findings {
     let progress = Progress::new("examining");
     let begun = Cell::new(0);
     let begin = |what: &str| progress.show(begun.replace(begun.get() + 1), STEPS, what);
-    let timers = probe::timers(&begin);
+    let watch = CpuWatch::start(Own::Process);
+    let (timers, wait) = RunQueueWait::of(|| probe::timers(&begin));
     begin("stamps on loopback");
     let mut stamps = stamps::LOOPBACK.stamps();
     begin("what needs a namespace");
@@ -172,6 +178,7 @@ fn examine() -> Findings {
         Ability::of("eBPF: load a netfilter program", Pass::load(Hook::Netfilter).map(drop)),
     ];
     abilities.extend(in_playground);
+    let load = watch.end(wait);
     let mut findings = Findings {
         schema: "dwell.doctor/1",
         version: env!("CARGO_PKG_VERSION"),
@@ -182,6 +189,7 @@ fn examine() -> Findings {
             pairing_width_ns: dwell_io::clock::pair().width.0,
             utc_error_ns: dwell_io::clock::utc_error().map(|error| error.0),
         },
+        load,
         timers,
         stamps,
         interfaces,

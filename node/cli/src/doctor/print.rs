@@ -17,6 +17,18 @@ pub(super) fn findings(out: &mut impl Write, found: &Findings) -> io::Result<()>
         text(&found.machine.cpu)
     )?;
     writeln!(out, "  governor {}", text(&found.machine.governor))?;
+    if let Some(load) = &found.load {
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        let wait = load.run_queue_wait_ns_per_s;
+        writeln!(
+            out,
+            "  CPU time: {} busy, {} by other programs, {} steal; run-queue wait {}",
+            percent(load.busy_ratio),
+            load.others_ratio.map_or("unknown".to_owned(), percent),
+            percent(load.steal_ratio),
+            wait.map_or("unknown".to_owned(), |ns| format!("{:.2} ms per second", ns / 1e6))
+        )?;
+    }
     writeln!(out, "clocks")?;
     writeln!(
         out,

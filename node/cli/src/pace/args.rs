@@ -22,8 +22,11 @@ const MOST_TEXT: u64 = 256 << 20;
     after_help = "\
 A rate counts the bytes of the size as it was named: --size 200B at 10Mbit/s are IP packets every 160 us. All \
 three sizes are printed.\n\
-Exit codes: 0 measured, 1 a runtime failure, 2 usage, 4 not supported or no privilege here, 130 interrupted \
-(what was measured is printed)."
+--fail-if knows min, mean, median, p50, p90, p95, p99, p99.9, max and stddev of gap_error (when no metric is \
+named), gap, schedule_error and first_schedule_error; with --sink also loss.\n\
+Exit codes: 0 measured, 1 a runtime failure, 2 usage, 3 a --fail-if condition holds, 4 not supported or no \
+privilege here, 5 a --fail-if condition cannot be decided (3 wins), 130 interrupted (what was measured is \
+printed)."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -133,6 +136,11 @@ pub struct Args {
     /// Print the summary as one JSON object
     #[arg(long)]
     pub(super) json: bool,
+
+    /// Exit with 3 if this holds, with 5 if it cannot be decided, like 'gap_error.p95 > 50us'; may be
+    /// given again
+    #[arg(long, value_name = "CONDITION", action = clap::ArgAction::Append)]
+    pub(super) fail_if: Vec<String>,
 
     /// No progress, only the result
     #[arg(short = 'q', long)]

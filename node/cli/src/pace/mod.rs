@@ -27,16 +27,20 @@ use std::time::Duration;
 
 use dwell_engine::stamps::Rung;
 use dwell_io::cpu::{self, Placement};
+use dwell_io::host::Own;
 use dwell_io::interface::Uncut;
 use dwell_io::train::{Stamping, TrainSender};
 use dwell_plan::{FarStamps, PaceEngine, PaceJob, Stamps};
 use dwell_record::{NicDropped, Summary};
+use dwell_stats::departures::{Pairs, Trains};
+use dwell_stats::{Evidence, Values};
 use dwell_units::Nanos;
 
+use crate::host::{CpuWatch, RunQueueWait};
 use crate::nic::NicWatch;
 use crate::ping::SampleFile;
 use crate::progress::Progress;
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, threshold};
 use args::Far;
 use choose::Opened;
 use drive::{Driver, WARM_UP};
@@ -59,6 +63,31 @@ pub(crate) struct Paced {
     pub(crate) summary: Summary,
     /// An output could not be written; what was measured stands.
     pub(crate) failure: Option<Failure>,
+    departed: Departed,
+}
+
+/// Distributions and counts that thresholds are judged by.
+struct Departed {
+    pairs: Option<Pairs>,
+    trains: Trains,
+    /// What became of the packets; `None` without a sink.
+    packets: Option<dwell_stats::Packets>,
+}
+
+impl Departed {
+    /// What is known of a metric, by default of the gap error, which pairs do not have.
+    fn evidence(&self, metric: Option<&str>) -> Evidence<'_> {
+        let metric = metric.unwrap_or("gap_error");
+        let distribution = match &self.pairs {
+            Some(pairs) => pairs.distribution(metric),
+            None => self.trains.distribution(metric),
+        };
+        let values = distribution.filter(|values| values.count() > 0);
+        // Departures of lost packets are known like those of others.
+        let values =
+            values.map(|distribution| Values { distribution, base: Nanos::ZERO, missing: 0 });
+        Evidence { packets: self.packets, values, ..Evidence::default() }
+    }
 }
 
 /// What is under way.
@@ -98,11 +127,12 @@ struct Outcome {
     far_rung: Option<Rung>,
 }
 
-/// Carries out a job until it is done or stopped. `ready` hears what will be sent, and `progress` how
-/// much of how much of a stage has been.
+/// Carries out a job until it is done or stopped. `own` says whose CPU time is not that of others,
+/// `ready` hears what will be sent, and `progress` how much of how much of a stage has been.
 pub(crate) fn perform(
     job: &PaceJob,
     samples: Option<SampleFile>,
+    own: Own,
     stop: &AtomicBool,
     ready: &mut dyn FnMut(&str),
     progress: &mut dyn FnMut(Stage, usize, usize),
@@ -151,9 +181,11 @@ pub(crate) fn perform(
         ready(&report::opening(job, &plan, engine, source));
     }
     let nics = NicWatch::start();
-    let (sender, placement) =
+    let watch = CpuWatch::start(own);
+    let Ended { sender, placement, wait } =
         send(job, &plan, sender, &mut recorder, far.as_mut(), stop, progress)?;
     recorder.finish();
+    let used = watch.end(wait);
     let outcome = Outcome {
         engine,
         why,
@@ -166,9 +198,17 @@ pub(crate) fn perform(
         same_clock,
         far_rung,
     };
-    let summary = report::summary(job, &plan, &recorder, &outcome);
+    let mut summary = report::summary(job, &plan, &recorder, &outcome);
+    summary.trust.note_host(used);
     let failure = recorder.failure.take().map(Failure::from);
-    Ok(Paced { summary, failure: failure.or_else(|| nothing_known(job, &recorder)) })
+    let failure = failure.or_else(|| nothing_known(job, &recorder));
+    let packets = summary.packets.map(|packets| dwell_stats::Packets {
+        received: packets.received,
+        lost: packets.lost,
+        ..dwell_stats::Packets::default()
+    });
+    let Recorder { pairs, trains, .. } = recorder;
+    Ok(Paced { summary, failure, departed: Departed { pairs, trains, packets } })
 }
 
 /// What was sent, and not one stamp came.
@@ -189,6 +229,14 @@ fn nothing_known(job: &PaceJob, recorder: &Recorder<'_>) -> Option<Failure> {
     })
 }
 
+/// The sender after its last train.
+struct Ended {
+    sender: Box<dyn TrainSender>,
+    placement: Placement,
+    /// How long the timing thread waited for a CPU.
+    wait: Option<RunQueueWait>,
+}
+
 /// Sends all trains on a thread of their own, and records them on this one.
 fn send(
     job: &PaceJob,
@@ -198,7 +246,7 @@ fn send(
     far: Option<&mut FarEnd>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Stage, usize, usize),
-) -> Result<(Box<dyn TrainSender>, Placement), Failure> {
+) -> Result<Ended, Failure> {
     let sleeps = train_time(&plan.departures) <= LONGEST_FIRST;
     let real_time = plan.place.real_time(sleeps);
     let (told, heard) = mpsc::channel();
@@ -217,7 +265,8 @@ fn send(
         };
         let timing = scope.spawn(move || -> io::Result<_> {
             let placement = cpu::settle(job.place.cpu, real_time)?;
-            Ok((driver.run(), placement))
+            let (sender, wait) = RunQueueWait::of(|| driver.run());
+            Ok(Ended { sender, placement, wait })
         });
         let mut done = 0;
         loop {
@@ -305,6 +354,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         report::print_sink(&summary, sink.json)?;
         return Ok(Exit::Measured);
     }
+    let thresholds = threshold::read(&args.fail_if, &Trains::METRICS)?;
     let job = args.job()?;
     // Judged before any file is made.
     Plan::new(&job)?;
@@ -335,16 +385,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             }
         }
     };
-    let paced = perform(&job, samples, &stop, &mut ready, &mut progress)?;
+    let paced = perform(&job, samples, Own::Process, &stop, &mut ready, &mut progress)?;
     drop(shown);
     if args.json {
         io::stdout().lock().write_all(paced.summary.to_json().as_bytes())?;
     } else {
         report::print(&paced.summary)?;
     }
-    match paced.failure {
-        Some(failure) => Err(failure),
-        None if stop.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
-        None => Ok(Exit::Measured),
+    if let Some(failure) = paced.failure {
+        return Err(failure);
     }
+    let judged = threshold::judge(&thresholds, |metric| paced.departed.evidence(metric));
+    Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { judged })
 }

@@ -19,11 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ArgAction;
+use dwell_io::host::Own;
 use dwell_plan::{IcmpSocket, PingJob, Stamps};
 use dwell_record::Summary;
-use dwell_stats::{PathDelays, RoundTrip, Threshold};
+use dwell_stats::{Metric, PathDelays, RoundTrip};
 use dwell_units::Nanos;
 
+use crate::host::CpuWatch;
 use crate::{Exit, Failure, PlaceArgs};
 
 /// Arguments of `ping`.
@@ -31,8 +33,12 @@ use crate::{Exit, Failure, PlaceArgs};
 #[command(after_help = "\
 Bare numbers mean what they mean to ping: -i, -w and -W in seconds, -s in bytes. Everything else \
 takes a unit: 10ms, 250us, 1400B, 1%.\n\
-Exit codes: 0 measured, 1 no reply or a runtime failure, 2 usage, 3 a --fail-if condition held, \
-4 not supported or no privilege here, 130 interrupted (what was measured is printed).")]
+Exit codes: 0 measured, 1 no reply or a runtime failure, 2 usage, 3 a --fail-if condition holds, \
+4 not supported or no privilege here, 5 a --fail-if condition cannot be decided (3 wins), 130 \
+interrupted (what was measured is printed).\n\
+--fail-if knows min, mean, median, p50, p90, p95, p99, p99.9, max and stddev of rtt or of another \
+metric (rtt_kernel.p99), jitter, loss (lost or late), lost and late. Late and lost probes are beyond \
+every limit. Each verdict has 95 % confidence: p99 needs 299 probes without one beyond the limit.")]
 pub struct Args {
     /// Whom to probe: stamp://HOST:PORT (862 if left out), icmp://HOST, udp://HOST:PORT,
     /// tcp://HOST:PORT, roundtrip://HOST:PORT, text+udp://HOST:PORT or text+tcp://HOST:PORT; HOST
@@ -145,7 +151,8 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Exit with 3 if this holds, like 'p99 > 10ms' or 'loss > 1%'; may be given again
+    /// Exit with 3 if this holds, with 5 if it cannot be decided, like 'p99 > 10ms' or 'loss > 1%';
+    /// may be given again
     #[arg(long, value_name = "CONDITION", action = ArgAction::Append)]
     pub fail_if: Vec<String>,
 
@@ -259,13 +266,15 @@ pub(crate) struct Measured {
     pub(crate) reader_gone: bool,
 }
 
-/// Carries out a job until it is done or stopped.
+/// Carries out a job until it is done or stopped. `own` says whose CPU time is not that of others.
 pub(crate) fn measure(
     job: &PingJob,
     outputs: Outputs,
+    own: Own,
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, Failure> {
     let plan = plan::Plan::new(job)?;
+    let watch = CpuWatch::start(own);
     let shared = Arc::new(drive::Shared { stop: Arc::clone(stop), ..drive::Shared::default() });
     let mut recorder = recorder::Recorder::new(outputs, &plan.target)?;
     let outcome = session::run(job, &plan, &shared, &mut recorder)?;
@@ -280,7 +289,8 @@ pub(crate) fn measure(
     recorder.settle(counts);
     let dropped = shared.dropped.load(Ordering::Relaxed);
     recorder.end_samples(dropped);
-    let summary = report::summary(job, &plan, &recorder, &outcome, dropped);
+    let mut summary = report::summary(job, &plan, &recorder, &outcome, dropped);
+    summary.trust.note_host(watch.end(outcome.wait));
     let broken = outcome.ended.broken.map(|errno| match errno {
         0 => anyhow::anyhow!("{} closed the connection", plan.target),
         errno => {
@@ -302,12 +312,8 @@ pub(crate) fn measure(
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let thresholds = args
-        .fail_if
-        .iter()
-        .map(|text| text.parse::<Threshold>())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))?;
+    let known = Metric::ALL.map(|metric| metric.name().trim_end_matches("_ns"));
+    let thresholds = crate::threshold::read(&args.fail_if, &known)?;
     let job = args.job();
     // Judged before any file is made.
     plan::Plan::new(&job)?;
@@ -320,7 +326,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         verbose: args.verbose,
         observer: Box::new(observer::Progress::new(args)),
     };
-    let measured = measure(&job, outputs, &stop)?;
+    let measured = measure(&job, outputs, Own::Process, &stop)?;
     if measured.reader_gone && measured.failure.is_none() {
         return Ok(Exit::Measured);
     }
@@ -346,7 +352,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             measured.summary.target, job.timeout, measured.sent
         ));
     }
-    Ok(report::verdict(&thresholds, &measured, interrupted))
+    Ok(report::verdict(&thresholds, &measured, job.timeout, interrupted))
 }
 
 /// A time as ping takes it: bare seconds, or with a unit.

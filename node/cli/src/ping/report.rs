@@ -7,9 +7,7 @@ use std::io::{self, Write};
 use dwell_engine::stamps::Rung;
 use dwell_plan::PingJob;
 use dwell_record::{Kind, Packets, Scalar, Stamps, Summary, Trust};
-use dwell_stats::{
-    Figures, Metric, PathDelays, Place, RoundTrip, Threshold, Verdict, bins, render,
-};
+use dwell_stats::{Figures, Metric, PathDelays, Place, RoundTrip, Threshold, bins, render};
 use dwell_units::Nanos;
 use serde_json::{Value, json};
 
@@ -18,7 +16,7 @@ use super::plan::Plan;
 use super::recorder::{Recorder, Rungs};
 use super::session::Outcome;
 use crate::environment::environment;
-use crate::{Exit, PlaceArgs};
+use crate::{Exit, PlaceArgs, threshold};
 
 /// Rows of the table, in the order in which people read them.
 const TABLE: [Metric; 14] = [
@@ -209,18 +207,24 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
     let stamps = describe_stamps(&summary.stamps);
     writeln!(out, "\n{}  {}  {stamps}", summary.target, summary.engine)?;
     if let Some(packets) = &summary.packets {
-        let loss = packets_loss(packets).map_or("-".to_owned(), |l| format!("{:.3}%", l * 100.0));
+        let share = |part: u64| match packets.sent {
+            0 => "-".to_owned(),
+            sent => format!("{:.3}%", part as f64 / sent as f64 * 100.0),
+        };
         writeln!(
             out,
             "{} sent, {} received, {} lost, {} late, {} duplicate, {} reordered, {} send-failed; \
-             loss {loss}",
+             in time {}, lost {}, late {}",
             packets.sent,
             packets.received,
             packets.lost,
             packets.late,
             packets.duplicate,
             packets.reordered,
-            packets.send_failed
+            packets.send_failed,
+            share(packets.received),
+            share(packets.lost),
+            share(packets.late)
         )?;
     }
     if let Some(loss) = measured.loss() {
@@ -277,10 +281,6 @@ fn print_path(out: &mut impl Write, path: &PathDelays) -> io::Result<()> {
     Ok(())
 }
 
-fn packets_loss(packets: &Packets) -> Option<f64> {
-    (packets.sent > 0).then(|| packets.lost as f64 / packets.sent as f64)
-}
-
 fn describe_stamps(stamps: &Stamps) -> String {
     match (stamps.tx, stamps.rx) {
         (Some(Rung::User) | None, Some(Rung::User) | None) => "user stamps".to_owned(),
@@ -321,30 +321,22 @@ pub(crate) fn cells(figures: &Figures) -> String {
     .collect()
 }
 
-/// How the command ends: whether anything was measured, and what the conditions say.
-pub(super) fn verdict(thresholds: &[Threshold], measured: &Measured, interrupted: bool) -> Exit {
-    let mut failed = false;
-    for threshold in thresholds {
-        let verdict = threshold.judge(&measured.round_trip);
-        if verdict.fails() {
-            match verdict {
-                Verdict::CannotTell => crate::say(&format!(
-                    "dwell: --fail-if {threshold}: cannot tell, there are too few values"
-                )),
-                Verdict::Fail(seen) | Verdict::Pass(seen) => {
-                    crate::say(&format!("dwell: --fail-if {threshold}: it is {seen}"));
-                }
-            }
-            failed = true;
-        }
-    }
+/// How the command ends: whether anything was measured, and what the thresholds say.
+pub(super) fn verdict(
+    thresholds: &[Threshold],
+    measured: &Measured,
+    timeout: Nanos,
+    interrupted: bool,
+) -> Exit {
+    let judged = threshold::judge(thresholds, |metric| {
+        let metric = metric.and_then(Metric::named).unwrap_or(Metric::Rtt);
+        measured.round_trip.evidence(metric, timeout)
+    });
     if interrupted {
         Exit::Interrupted
     } else if measured.answered == 0 {
         Exit::Failed
-    } else if failed {
-        Exit::Threshold
     } else {
-        Exit::Measured
+        judged
     }
 }

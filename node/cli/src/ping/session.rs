@@ -32,6 +32,7 @@ use super::floor;
 use super::framing::{Framing, FreshPorts, StreamPort};
 use super::plan::Plan;
 use super::recorder::Recorder;
+use crate::host::RunQueueWait;
 use crate::nic::NicWatch;
 use crate::secret::{self, Secret};
 use crate::{Failure, PlaceArgs, Scheme};
@@ -62,6 +63,8 @@ pub(super) struct Outcome {
     pub(super) local: SocketAddr,
     /// The interface that probes leave by.
     pub(super) interface: Option<Interface>,
+    /// How long the timing thread waited for a CPU.
+    pub(super) wait: Option<RunQueueWait>,
     /// What that dropped meanwhile.
     pub(super) nics: Option<Vec<NicDropped>>,
     /// What answers to the protocol's name in the result, such as the kind of ICMP socket.
@@ -189,8 +192,8 @@ impl Start<'_> {
         let nics = NicWatch::start();
         let main = std::thread::current();
         let real_time = PlaceArgs::from(job.place).real_time(plan.mostly_sleeps());
-        let (ended, placement, floor) = std::thread::scope(|scope| {
-            let timing = scope.spawn(move || -> io::Result<(Ended, Placement, Option<Nanos>)> {
+        let (ended, wait, placement, floor) = std::thread::scope(|scope| {
+            let timing = scope.spawn(move || -> io::Result<_> {
                 let mut pinger = Pinger::new(protocol, plan.config, monotonic());
                 // After everything is allocated, so that it is what is locked in memory.
                 let placement = cpu::settle(job.place.cpu, real_time)?;
@@ -208,9 +211,9 @@ impl Start<'_> {
                     shared,
                     heard: Heard::default(),
                 };
-                let ended = driver.run(&mut buffer);
+                let (ended, wait) = RunQueueWait::of(|| driver.run(&mut buffer));
                 main.unpark();
-                Ok((ended, placement, floor))
+                Ok((ended, wait, placement, floor))
             });
             recorder.paths = found;
             recorder.path = PathDelays::of_slots(job.path.map_or(0, usize::from));
@@ -218,7 +221,18 @@ impl Start<'_> {
             timing.join().expect("the timing loop does not panic")
         })?;
         let nics = nics.of(interface.as_ref());
-        Ok(Outcome { ended, placement, floor, peer, alternative, local, interface, nics, socket })
+        Ok(Outcome {
+            ended,
+            placement,
+            floor,
+            peer,
+            alternative,
+            local,
+            interface,
+            wait,
+            nics,
+            socket,
+        })
     }
 }
 

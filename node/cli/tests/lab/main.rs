@@ -9,6 +9,7 @@ mod cipher;
 mod fixture;
 mod forced;
 mod icmp;
+mod late;
 mod leftovers;
 mod links;
 mod loops;

@@ -1,0 +1,435 @@
+//! Judging a measurement by a threshold.
+
+use std::fmt;
+
+use dwell_units::{Nanos, Ratio};
+
+use super::share::{enough, exceeds};
+use super::{Condition, Decision, Fate, Field, Operator, Threshold};
+use crate::distribution::{Distribution, Quantile};
+use crate::probability::student_quantile;
+use crate::round_trip::Packets;
+
+/// Confidence of each verdict.
+const CONFIDENCE: f64 = 0.95;
+
+/// What a threshold is judged by.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Evidence<'a> {
+    /// Fates of the probes; `None` when they were not counted.
+    pub packets: Option<Packets>,
+    /// Values of the threshold's metric; `None` when there are none of it.
+    pub values: Option<Values<'a>>,
+    /// RFC 3550 jitter in nanoseconds.
+    pub jitter: Option<f64>,
+    /// Time after which a reply is late, for messages.
+    pub timeout: Option<Nanos>,
+}
+
+/// Values of one metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    /// Those of the received probes.
+    pub distribution: &'a Distribution,
+    /// Subtracted from each, as PDV is the delay above its minimum.
+    pub base: Nanos,
+    /// Probes that are late or lost: each ranks above every received one.
+    pub missing: u64,
+}
+
+/// What a threshold says about a measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// The condition does not hold.
+    Pass(Observed),
+    /// The condition holds.
+    Fail(Observed),
+    /// Neither is shown.
+    CannotTell(Doubt),
+}
+
+/// The value that was judged; prints with its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Observed {
+    /// A time in nanoseconds.
+    Nanos(f64),
+    /// A share, between 0 and 1.
+    Share(f64),
+    /// Among the late and lost probes: longer than the time-out, if that is known.
+    BeyondTimeout(Option<Nanos>),
+    /// Probes beyond the limit, where the percentile itself needs more probes.
+    Count {
+        /// Those beyond the limit.
+        beyond: u64,
+        /// All of them.
+        probes: u64,
+    },
+}
+
+/// Why there is no verdict.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Doubt {
+    /// There is no value to judge.
+    NoValue,
+    /// The limit lies inside the 95 % interval, or there are too few probes for one.
+    TooFew {
+        /// Probes beyond the limit.
+        beyond: u64,
+        /// All of them.
+        probes: u64,
+        /// Number of probes that would decide at the same share; `None` where none would.
+        enough: Option<u64>,
+    },
+    /// The limit lies inside the interval of a mean, in nanoseconds.
+    Inside {
+        /// Lower end.
+        low: f64,
+        /// Upper end.
+        high: f64,
+    },
+    /// Late or lost probes, which this figure cannot contain, could change the verdict.
+    Missing(u64),
+}
+
+impl Threshold {
+    /// Judges a measurement. A limit on a change has no verdict here.
+    pub fn judge(&self, evidence: &Evidence<'_>) -> Verdict {
+        let operator = self.operator;
+        match &self.condition {
+            Condition::Delay(delay, limit) => {
+                let Some(values) = evidence.values else {
+                    return Verdict::CannotTell(Doubt::NoValue);
+                };
+                values.judge(operator, delay.field, *limit, evidence.timeout)
+            }
+            Condition::Jitter(limit) => {
+                // RFC 3550 defines it over arrivals: lost probes are not in it, late ones would be.
+                let late = evidence.packets.map_or(0, |packets| packets.late);
+                one_figure(operator, evidence.jitter, limit.0 as f64, late)
+            }
+            Condition::Share(fate, limit) => {
+                let Some(packets) = evidence.packets.filter(|packets| packets.sent() > 0) else {
+                    return Verdict::CannotTell(Doubt::NoValue);
+                };
+                fate.judge(operator, packets, *limit)
+            }
+            Condition::Change(..) => Verdict::CannotTell(Doubt::NoValue),
+        }
+    }
+}
+
+impl Fate {
+    fn judge(self, operator: Operator, packets: Packets, limit: Ratio) -> Verdict {
+        let hits = match self {
+            Self::Loss => packets.lost + packets.late,
+            Self::Lost => packets.lost,
+            Self::Late => packets.late,
+        };
+        let (probes, allowed) = (packets.sent(), limit.as_f64());
+        let share = hits as f64 / probes as f64;
+        // No number of probes shows a share of exactly 0 or 1, so such a limit is about these probes.
+        if limit == Ratio::ZERO || limit == Ratio::ONE {
+            return told(operator.holds(share, allowed), Observed::Share(share));
+        }
+        match exceeds(hits, probes, allowed) {
+            Some(exceeds) => told(exceeds == operator.is_upper(), Observed::Share(share)),
+            None => undecided(hits, probes, allowed),
+        }
+    }
+}
+
+impl Values<'_> {
+    fn judge(
+        &self,
+        operator: Operator,
+        field: Field,
+        limit: Nanos,
+        timeout: Option<Nanos>,
+    ) -> Verdict {
+        let probes = self.distribution.count() + self.missing;
+        if probes == 0 {
+            return Verdict::CannotTell(Doubt::NoValue);
+        }
+        let at = |value: Nanos| value.0.saturating_sub(self.base.0) as f64;
+        let nanos = limit.0 as f64;
+        // Extremes are those of these probes.
+        let extreme = |value: Option<Nanos>| match value {
+            Some(value) => told(operator.holds(at(value), nanos), Observed::Nanos(at(value))),
+            None => told(operator.is_upper(), Observed::BeyondTimeout(timeout)),
+        };
+        match (field, field.quantile()) {
+            (_, Some(quantile)) => self.judge_quantile(operator, quantile, limit, timeout),
+            (Field::Max, _) => extreme(self.distribution.max().filter(|_| self.missing == 0)),
+            (Field::Min, _) => extreme(self.distribution.min()),
+            (Field::Mean, _) => self.judge_mean(operator, nanos),
+            _ => one_figure(operator, self.distribution.stddev(), nanos, self.missing),
+        }
+    }
+
+    /// The q-quantile lies above the limit when more than 1 - q of the probes do.
+    fn judge_quantile(
+        &self,
+        operator: Operator,
+        quantile: Quantile,
+        limit: Nanos,
+        timeout: Option<Nanos>,
+    ) -> Verdict {
+        let inclusive = matches!(operator, Operator::AtLeast | Operator::Below);
+        let mut beyond = self.missing;
+        self.distribution.for_each(|value, count| {
+            let value = value.0.saturating_sub(self.base.0);
+            if value > limit.0 || (inclusive && value == limit.0) {
+                beyond += count;
+            }
+        });
+        let received = self.distribution.count();
+        let (probes, allowed) = (received + self.missing, 1.0 - quantile.share());
+        let Some(exceeds) = exceeds(beyond, probes, allowed) else {
+            return undecided(beyond, probes, allowed);
+        };
+        let observed = match quantile.rank(probes) {
+            Some(rank) if rank <= received => {
+                let value = self.distribution.ranked(rank).map_or(0, |value| value.0);
+                Observed::Nanos(value.saturating_sub(self.base.0) as f64)
+            }
+            Some(_) => Observed::BeyondTimeout(timeout),
+            None => Observed::Count { beyond, probes },
+        };
+        told(exceeds == operator.is_upper(), observed)
+    }
+
+    fn judge_mean(&self, operator: Operator, limit: f64) -> Verdict {
+        let values = self.distribution;
+        let Some((mean, stddev)) = values.mean().zip(values.stddev()) else {
+            return one_figure(operator, None, limit, self.missing);
+        };
+        let n = values.count() as f64;
+        let margin = student_quantile(CONFIDENCE, n - 1.0) * stddev / n.sqrt();
+        let mean = mean - self.base.0 as f64;
+        let (low, high) = (mean - margin, mean + margin);
+        match operator.decide((low, high), limit) {
+            Decision::CannotTell => Verdict::CannotTell(Doubt::Inside { low, high }),
+            decided => raised(operator, decided == Decision::Holds, mean, self.missing),
+        }
+    }
+}
+
+/// A figure without an interval.
+fn one_figure(operator: Operator, value: Option<f64>, limit: f64, missing: u64) -> Verdict {
+    match value {
+        Some(value) => raised(operator, operator.holds(value, limit), value, missing),
+        None if missing > 0 => Verdict::CannotTell(Doubt::Missing(missing)),
+        None => Verdict::CannotTell(Doubt::NoValue),
+    }
+}
+
+/// The verdict on a figure of received probes, which probes beyond every limit could only raise.
+fn raised(operator: Operator, holds: bool, value: f64, missing: u64) -> Verdict {
+    if missing > 0 && holds != operator.is_upper() {
+        return Verdict::CannotTell(Doubt::Missing(missing));
+    }
+    told(holds, Observed::Nanos(value))
+}
+
+fn told(holds: bool, observed: Observed) -> Verdict {
+    if holds { Verdict::Fail(observed) } else { Verdict::Pass(observed) }
+}
+
+fn undecided(beyond: u64, probes: u64, allowed: f64) -> Verdict {
+    let enough = enough(beyond, probes, allowed);
+    Verdict::CannotTell(Doubt::TooFew { beyond, probes, enough })
+}
+
+impl fmt::Display for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Nanos(value) => Nanos(value.round() as i64).fmt(f),
+            Self::Share(value) => write!(f, "{:.4}%", value * 100.0),
+            Self::BeyondTimeout(Some(timeout)) => write!(f, "> {timeout} (time-out)"),
+            Self::BeyondTimeout(None) => f.write_str("among the late and lost probes"),
+            Self::Count { beyond, probes } => {
+                write!(f, "beyond the limit in {beyond} of {probes} probes")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NoValue => f.write_str("there is no value of it"),
+            Self::TooFew { beyond: 0, probes, enough: Some(enough) } => write!(
+                f,
+                "no probe of {probes} is beyond the limit, which gives no 95 % bound; {enough} or \
+                 more would"
+            ),
+            Self::TooFew { beyond, probes, enough } => {
+                write!(
+                    f,
+                    "{beyond} of {probes} probes are beyond the limit: it lies inside the 95 % \
+                     interval"
+                )?;
+                match enough {
+                    Some(enough) => write!(f, "; about {enough} such probes would decide"),
+                    None => Ok(()),
+                }
+            }
+            Self::Inside { low, high } => write!(
+                f,
+                "the limit lies inside the 95 % interval, {} to {}",
+                Nanos(low.round() as i64),
+                Nanos(high.round() as i64)
+            ),
+            Self::Missing(missing) => write!(
+                f,
+                "{missing} probes are late or lost and not part of this figure; state a percentile, \
+                 or loss"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Nanos = Nanos::from_millis(8);
+
+    /// Round trips of 1 us, 2 us ... up to `received`, with `lost` and `late` beside them.
+    struct Case {
+        values: Distribution,
+        packets: Packets,
+    }
+
+    impl Case {
+        fn of(received: u64, lost: u64, late: u64) -> Self {
+            let mut values = Distribution::new();
+            (1..=received).for_each(|n| values.record(Nanos(n as i64 * 1_000)));
+            Self { values, packets: Packets { received, lost, late, ..Packets::default() } }
+        }
+
+        fn judge(&self, text: &str) -> Verdict {
+            let values = Values {
+                distribution: &self.values,
+                base: Nanos::ZERO,
+                missing: self.packets.lost + self.packets.late,
+            };
+            let evidence = Evidence {
+                packets: Some(self.packets),
+                values: Some(values),
+                jitter: Some(5_000.0),
+                timeout: Some(TIMEOUT),
+            };
+            text.parse::<Threshold>().unwrap().judge(&evidence)
+        }
+    }
+
+    fn fails(verdict: Verdict) -> bool {
+        matches!(verdict, Verdict::Fail(_))
+    }
+
+    fn passes(verdict: Verdict) -> bool {
+        matches!(verdict, Verdict::Pass(_))
+    }
+
+    fn doubts(verdict: Verdict) -> bool {
+        matches!(verdict, Verdict::CannotTell(_))
+    }
+
+    #[test]
+    fn condition_states_failure_for_every_operator() {
+        let case = Case::of(1_000, 0, 0);
+        assert_eq!(case.judge("p99 > 1.1ms"), Verdict::Pass(Observed::Nanos(990e3)));
+        assert_eq!(case.judge("p50 >= 400us"), Verdict::Fail(Observed::Nanos(500e3)));
+        assert_eq!(case.judge("median < 400us"), Verdict::Pass(Observed::Nanos(500e3)));
+        assert_eq!(case.judge("rtt.p50 <= 600us"), Verdict::Fail(Observed::Nanos(500e3)));
+        assert_eq!(case.judge("max <= 1ms"), Verdict::Fail(Observed::Nanos(1e6)));
+        assert_eq!(case.judge("min > 1us"), Verdict::Pass(Observed::Nanos(1e3)));
+        assert!(passes(case.judge("mean > 600us")) && fails(case.judge("mean < 600us")));
+        assert!(passes(case.judge("jitter > 1s")) && fails(case.judge("jitter > 1us")));
+        assert!(passes(case.judge("stddev > 1ms")));
+    }
+
+    #[test]
+    fn late_and_lost_probes_are_beyond_every_limit() {
+        // What ping measured over a path of 10 ms with a time-out of 8 ms.
+        let case = Case::of(381, 0, 1_618);
+        let beyond = Observed::BeyondTimeout(Some(TIMEOUT));
+        for text in ["p99 > 8ms", "p50 > 8ms", "p99 > 1h", "p90 >= 10s", "max > 10s"] {
+            assert_eq!(case.judge(text), Verdict::Fail(beyond), "{text}");
+        }
+        assert_eq!(case.judge("p99 < 8ms"), Verdict::Pass(beyond));
+        assert_eq!(beyond.to_string(), "> 8ms (time-out)");
+        assert!(fails(case.judge("loss > 5%")) && fails(case.judge("late > 70%")));
+        assert!(passes(case.judge("lost > 5%")));
+        assert_eq!(case.judge("min > 1us"), Verdict::Pass(Observed::Nanos(1e3)));
+        let none = Case::of(0, 3, 7);
+        assert_eq!(none.judge("min > 1s"), Verdict::Fail(beyond));
+        assert_eq!(none.judge("p50 > 1s"), Verdict::Fail(beyond));
+    }
+
+    #[test]
+    fn few_late_probes_move_a_percentile_up_by_their_number() {
+        // 980 of 1,000 at or below 980 us: p95 stays received, p99 is among the late.
+        let case = Case::of(980, 10, 10);
+        assert_eq!(case.judge("p95 > 2ms"), Verdict::Pass(Observed::Nanos(950e3)));
+        let beyond = Observed::BeyondTimeout(Some(TIMEOUT));
+        assert_eq!(case.judge("p99 > 2ms"), Verdict::Fail(beyond));
+    }
+
+    #[test]
+    fn mean_with_missing_probes_passes_no_upper_limit() {
+        let case = Case::of(1_000, 1, 0);
+        assert_eq!(case.judge("mean > 1ms"), Verdict::CannotTell(Doubt::Missing(1)));
+        assert_eq!(case.judge("stddev > 1ms"), Verdict::CannotTell(Doubt::Missing(1)));
+        assert!(fails(case.judge("mean > 100us")), "missing probes can only raise it");
+        assert!(passes(case.judge("mean < 100us")));
+        assert!(passes(case.judge("jitter > 1s")), "RFC 3550 leaves lost packets out");
+        let late = Case::of(1_000, 0, 1);
+        assert_eq!(late.judge("jitter > 1s"), Verdict::CannotTell(Doubt::Missing(1)));
+    }
+
+    #[test]
+    fn limit_inside_the_interval_cannot_be_told() {
+        let case = Case::of(1_000, 0, 0);
+        for text in ["p99 > 990us", "p50 > 505us", "p50 <= 505us", "mean > 500us"] {
+            assert!(doubts(case.judge(text)), "{text}: {:?}", case.judge(text));
+        }
+        let lossy = Case::of(990, 10, 0);
+        assert!(doubts(lossy.judge("loss > 1%")) && doubts(lossy.judge("loss < 1%")));
+        assert!(fails(lossy.judge("loss > 0.1%")) && passes(lossy.judge("loss > 5%")));
+    }
+
+    #[test]
+    fn too_few_probes_name_the_number_that_decides() {
+        let case = Case::of(200, 0, 0);
+        let verdict = case.judge("p99 > 50ms");
+        let Verdict::CannotTell(doubt) = verdict else { panic!("{verdict:?}") };
+        let text =
+            "no probe of 200 is beyond the limit, which gives no 95 % bound; 299 or more would";
+        assert_eq!(doubt.to_string(), text);
+        assert!(passes(Case::of(299, 0, 0).judge("p99 > 50ms")));
+        assert!(doubts(Case::of(10, 0, 0).judge("loss > 1%")));
+        assert!(passes(Case::of(400, 0, 0).judge("loss > 1%")));
+        let all = Case::of(10, 0, 0).judge("p99.9 > 0ns");
+        assert_eq!(all, Verdict::Fail(Observed::Count { beyond: 10, probes: 10 }));
+    }
+
+    #[test]
+    fn limit_of_no_loss_is_about_these_probes() {
+        assert_eq!(Case::of(20, 0, 0).judge("loss > 0%"), Verdict::Pass(Observed::Share(0.0)));
+        assert_eq!(Case::of(3, 1, 0).judge("loss > 0%"), Verdict::Fail(Observed::Share(0.25)));
+        assert_eq!(Observed::Share(0.01).to_string(), "1.0000%");
+    }
+
+    #[test]
+    fn nothing_measured_cannot_be_told() {
+        let nothing = Case::of(0, 0, 0);
+        for text in ["p99 > 10s", "loss > 1%", "min > 1ns", "mean > 1ns"] {
+            assert_eq!(nothing.judge(text), Verdict::CannotTell(Doubt::NoValue), "{text}");
+        }
+        let unstamped = Evidence { values: None, ..Evidence::default() };
+        let threshold: Threshold = "rtt_kernel.p50 > 10s".parse().unwrap();
+        assert_eq!(threshold.judge(&unstamped), Verdict::CannotTell(Doubt::NoValue));
+    }
+}

@@ -1,0 +1,66 @@
+//! Whether a share of probes exceeds what is allowed: exact binomial tests of one side each.
+
+use crate::probability::binomial_at_most;
+
+/// Probability of a wrong verdict that is accepted on either side.
+const ERROR: f64 = 0.05;
+
+/// Largest number of probes that is named as sufficient.
+const MAX_ENOUGH: u64 = 1_000_000_000;
+
+/// Returns whether more than the share `allowed`, between 0 and 1, exceeds the limit, by `hits` of
+/// `probes` independent ones; `None` where neither answer has 95 % confidence.
+pub(super) fn exceeds(hits: u64, probes: u64, allowed: f64) -> Option<bool> {
+    let (hits, probes) = (hits.min(probes) as f64, probes as f64);
+    // As many or more, if no more than what is allowed exceeded the limit.
+    if 1.0 - binomial_at_most(hits - 1.0, probes, allowed) <= ERROR {
+        return Some(true);
+    }
+    // As few or fewer, if just what is allowed did.
+    (binomial_at_most(hits, probes, allowed) <= ERROR).then_some(false)
+}
+
+/// Returns how many probes would decide with the same share of hits; `None` beyond a billion. Without
+/// hits this is the exact smallest number, else a guide.
+pub(super) fn enough(hits: u64, probes: u64, allowed: f64) -> Option<u64> {
+    let decides = |n: u64| {
+        let scaled = (u128::from(hits) * u128::from(n)).div_ceil(u128::from(probes.max(1)));
+        exceeds(scaled as u64, n, allowed).is_some()
+    };
+    let mut high = probes.max(1);
+    while !decides(high) {
+        high = high.checked_mul(2).filter(|n| *n <= MAX_ENOUGH)?;
+    }
+    let mut low = probes;
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if decides(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_percentile_needs_its_number_of_probes() {
+        // The smallest n with q^n <= 0.05.
+        for (allowed, needed) in [(0.5, 5), (0.1, 29), (0.05, 59), (0.01, 299), (0.001, 2_995)] {
+            assert_eq!(exceeds(0, needed, allowed), Some(false), "{allowed}");
+            assert_eq!(exceeds(0, needed - 1, allowed), None, "{allowed}");
+            assert_eq!(enough(0, 2, allowed), Some(needed), "{allowed}");
+        }
+    }
+
+    #[test]
+    fn share_near_the_allowed_one_stays_undecided() {
+        assert_eq!(exceeds(1, 100, 0.01), None);
+        assert_eq!(exceeds(10, 100, 0.01), Some(true));
+        assert_eq!(exceeds(3, 3, 0.01), Some(true), "three of three say enough");
+        assert_eq!(exceeds(100_000, 10_000_000, 0.011), Some(false));
+        let guide = enough(4, 200, 0.01).unwrap();
+        assert!((300..2_000).contains(&guide), "{guide}");
+        assert_eq!(enough(1, 100, 0.01), None, "the share is the allowed one");
+    }
+}

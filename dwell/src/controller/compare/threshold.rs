@@ -1,0 +1,214 @@
+//! `dwell compare --fail-if`: limits on the values of the later runs, judged as `dwell ping` judges
+//! its own, and limits on the change from the baseline, judged by the interval of the shift.
+
+use std::collections::BTreeMap;
+
+use dwell_node_cli::{Exit, Failure, say};
+use dwell_record::{Column, Columns};
+use dwell_stats::{
+    Change, Decision, Distribution, Evidence, Metric, Packets, Quantile, QuantileShift,
+    RealInterval, Threshold, ThresholdError, Values, Verdict,
+};
+use dwell_store::{Role, RunRow, Store};
+use dwell_units::Nanos;
+use serde_json::Value;
+
+use super::{Basis, Compared, QUANTILES, cell_of, percent_ends, time};
+
+/// The conditions of a command line.
+pub(super) struct Thresholds(Vec<Threshold>);
+
+impl Thresholds {
+    /// Reads them.
+    pub(super) fn read(texts: &[String]) -> Result<Self, Failure> {
+        let ping = Metric::ALL.map(|metric| metric.name().trim_end_matches("_ns"));
+        let mut known: Vec<&str> = ping.into_iter().chain(Columns::metric_names()).collect();
+        known.sort_unstable();
+        known.dedup();
+        let read = |text: &String| -> Result<Threshold, ThresholdError> {
+            let threshold: Threshold = text.parse()?;
+            threshold.check_metric(&known)?;
+            Ok(threshold)
+        };
+        let all: Result<_, _> = texts.iter().map(read).collect();
+        all.map(Self)
+            .map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))
+    }
+
+    /// Refuses a change of another metric than `column`, the one that is compared.
+    pub(super) fn check_changes(&self, column: Column) -> Result<(), Failure> {
+        let compared = column.name().trim_end_matches("_ns");
+        let changes = self.0.iter().filter(|threshold| threshold.change().is_some());
+        let other = |threshold: &&Threshold| threshold.metric().is_some_and(|it| it != compared);
+        match changes.clone().find(other) {
+            Some(threshold) => Err(Failure::usage(format!(
+                "invalid value for --fail-if: '{threshold}': what is compared is {compared}; choose \
+                 with --metric"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The percentiles to compare.
+    pub(super) fn quantiles(&self) -> Vec<Quantile> {
+        let limits = |quantile: Quantile| {
+            let mut changes = self.0.iter().filter_map(Threshold::change);
+            changes.any(|(of, _)| of == quantile)
+        };
+        let all = QUANTILES.into_iter().map(|(_, quantile)| quantile);
+        all.filter(|quantile| *quantile != Quantile::P95 || limits(*quantile)).collect()
+    }
+
+    /// Judges the later runs and reports what does not pass.
+    pub(super) fn judge(
+        &self,
+        store: &Store,
+        runs: &[RunRow],
+        column: Column,
+        compared: &[Compared],
+    ) -> Result<Exit, Failure> {
+        let mut exit = Exit::Measured;
+        for (threshold, (quantile, limit)) in
+            self.0.iter().filter_map(|threshold| Some((threshold, threshold.change()?)))
+        {
+            for one in compared {
+                let shifts = one.comparison.quantiles.iter();
+                for shift in shifts.filter(|shift| shift.quantile == quantile) {
+                    exit = exit.or_worse(judge_change(threshold, limit, one, shift));
+                }
+            }
+        }
+        let values: Vec<&Threshold> = self.0.iter().filter(|it| it.change().is_none()).collect();
+        if values.is_empty() {
+            return Ok(exit);
+        }
+        for run in runs {
+            for (cell, measured) in cells(store, run)? {
+                for threshold in &values {
+                    let of = place(&run.run, &cell);
+                    exit = exit.or_worse(measured.judge(threshold, column, &of));
+                }
+            }
+        }
+        Ok(exit)
+    }
+}
+
+/// A run and its cell, for messages.
+fn place(run: &str, cell: &str) -> String {
+    if cell.is_empty() { run.to_owned() } else { format!("{run}, {cell}") }
+}
+
+fn judge_change(
+    threshold: &Threshold,
+    limit: Change,
+    one: &Compared,
+    shift: &QuantileShift,
+) -> Exit {
+    let of = place(&one.run, &one.cell);
+    let (ends, limit, told) = match limit {
+        Change::Time(limit) => {
+            let ends = shift.interval.map(|it| (it.low.0 as f64, it.high.0 as f64));
+            let told =
+                shift.interval.map(|it| format!("{} to {}", time(it.low.0), time(it.high.0)));
+            (ends, limit.0 as f64, told)
+        }
+        Change::Percent(limit) => {
+            let told = shift.percent_interval.map(percent_ends);
+            (shift.percent_interval.map(|RealInterval { low, high }| (low, high)), limit, told)
+        }
+    };
+    let Some((ends, told)) = ends.zip(told) else {
+        let missing = if one.basis == Basis::Trials { "trials" } else { "values" };
+        say(&format!("dwell: --fail-if {threshold}: cannot tell for {of}: too few {missing}"));
+        return Exit::Undecided;
+    };
+    match threshold.decide(ends, limit) {
+        Decision::Holds => {
+            say(&format!("dwell: --fail-if {threshold}: it is {told} in {of}"));
+            Exit::Threshold
+        }
+        Decision::DoesNotHold => Exit::Measured,
+        Decision::CannotTell => {
+            say(&format!(
+                "dwell: --fail-if {threshold}: cannot tell for {of}: the limit lies inside the \
+                 interval, {told}"
+            ));
+            Exit::Undecided
+        }
+    }
+}
+
+/// What was measured in one cell of a run.
+#[derive(Default)]
+struct Cell {
+    trials: Vec<Columns>,
+    timeout: Option<Nanos>,
+}
+
+impl Cell {
+    /// Judges all probes of the cell together, and reports what does not pass.
+    fn judge(&self, threshold: &Threshold, column: Column, of: &str) -> Exit {
+        let name = threshold.metric().unwrap_or(column.name().trim_end_matches("_ns"));
+        let mut distribution = Distribution::new();
+        let found = self.trials.iter().filter_map(|trial| trial.metric(name));
+        found.for_each(|values| distribution.merge(values));
+        let mut packets = Packets::default();
+        for fates in self.trials.iter().map(Columns::packets) {
+            packets.received += fates.received;
+            packets.lost += fates.lost;
+            packets.late += fates.late;
+        }
+        let base = match distribution.min() {
+            Some(min) if name == "pdv" => min,
+            _ => Nanos::ZERO,
+        };
+        // These are known of packets that did not arrive, too.
+        let of_departure = ["schedule_error", "gap", "gap_error"].contains(&name);
+        let missing = if of_departure { 0 } else { packets.lost + packets.late };
+        let is_known = distribution.count() > 0 || packets.received == 0;
+        let values = Values { distribution: &distribution, base, missing };
+        let evidence = Evidence {
+            packets: Some(packets),
+            values: is_known.then_some(values),
+            jitter: self.trials.iter().filter_map(Columns::jitter).max_by(f64::total_cmp),
+            timeout: self.timeout,
+        };
+        match threshold.judge(&evidence) {
+            Verdict::Pass(_) => Exit::Measured,
+            Verdict::Fail(observed) => {
+                say(&format!("dwell: --fail-if {threshold}: it is {observed} in {of}"));
+                Exit::Threshold
+            }
+            Verdict::CannotTell(doubt) => {
+                say(&format!("dwell: --fail-if {threshold}: cannot tell for {of}: {doubt}"));
+                Exit::Undecided
+            }
+        }
+    }
+}
+
+/// The cells of a run with all that was measured in them. Trials whose samples are damaged were
+/// reported when they were compared.
+fn cells(store: &Store, run: &RunRow) -> Result<BTreeMap<String, Cell>, Failure> {
+    let mut cells: BTreeMap<String, Cell> = BTreeMap::new();
+    for trial in store.trials(run)? {
+        let mut columns = Columns::default();
+        let read = store.samples(run, &trial, Some(Columns::TAKEN), &mut |batch| {
+            columns.take(batch);
+            Ok(())
+        });
+        if read.is_err() {
+            continue;
+        }
+        let told = store.told(&trial).unwrap_or_default();
+        let measured = told.into_iter().find(|(role, ..)| *role == Role::Measurement);
+        let timeout = measured.and_then(|(_, _, summary)| {
+            summary.parameters.get("timeout_ns").and_then(Value::as_i64)
+        });
+        let cell = cells.entry(cell_of(&trial)).or_default();
+        cell.timeout = cell.timeout.or(timeout.map(Nanos));
+        cell.trials.push(columns);
+    }
+    Ok(cells)
+}

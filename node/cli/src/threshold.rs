@@ -1,0 +1,41 @@
+//! `--fail-if`: reading thresholds, judging a measurement by them, and the exit code that follows.
+
+use dwell_stats::{Evidence, Threshold, ThresholdError, Verdict};
+
+use crate::{Exit, Failure};
+
+/// Reads the values of `--fail-if`. `metrics` are the known names, without unit; the first is the
+/// default.
+pub(crate) fn read(texts: &[String], metrics: &[&str]) -> Result<Vec<Threshold>, Failure> {
+    let read = |text: &String| -> Result<Threshold, ThresholdError> {
+        let threshold: Threshold = text.parse()?;
+        threshold.check_value()?;
+        threshold.check_metric(metrics)?;
+        Ok(threshold)
+    };
+    let all: Result<_, _> = texts.iter().map(read).collect();
+    all.map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))
+}
+
+/// Judges all thresholds and reports those that do not pass. `evidence` returns what is known of a
+/// metric, or of the default one.
+pub(crate) fn judge<'a>(
+    thresholds: &[Threshold],
+    evidence: impl Fn(Option<&str>) -> Evidence<'a>,
+) -> Exit {
+    let mut exit = Exit::Measured;
+    for threshold in thresholds {
+        match threshold.judge(&evidence(threshold.metric())) {
+            Verdict::Pass(_) => {}
+            Verdict::Fail(observed) => {
+                crate::say(&format!("dwell: --fail-if {threshold}: it is {observed}"));
+                exit = exit.or_worse(Exit::Threshold);
+            }
+            Verdict::CannotTell(doubt) => {
+                crate::say(&format!("dwell: --fail-if {threshold}: cannot tell: {doubt}"));
+                exit = exit.or_worse(Exit::Undecided);
+            }
+        }
+    }
+    exit
+}
