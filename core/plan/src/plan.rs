@@ -744,6 +744,14 @@ cpu = [{ on = "n2", level = "90%" }]
     }
 
     #[test]
+    fn plan_reads_short_units_like_the_command_line() {
+        let text = PLAN.replace("100Mbit/s", "100M").replace("90%", "90");
+        let (short, long) = (read(&text).unwrap(), read(PLAN).unwrap());
+        assert_eq!(short.topology.link.rate, Some(BitRate(100_000_000)));
+        assert_eq!(short, long);
+    }
+
+    #[test]
     fn every_mistake_points_at_its_line_and_says_what_would_be_right() {
         for (from, to, line, words) in [
             ("version = 1", "version = 2", 2, "version 1"),
