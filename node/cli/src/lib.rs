@@ -7,6 +7,7 @@
 mod environment;
 mod exit;
 mod host;
+mod human;
 mod id;
 mod nic;
 mod passages;

@@ -139,23 +139,18 @@ fn missing_stamps(parts: &Parts) -> impl Iterator<Item = String> {
     })
 }
 
-/// Prints the result as lines for people.
+/// Values that are printed even when they are zero.
+const ALWAYS: [&str; 2] = ["packets", "payload_bytes"];
+
+/// Prints the result as text.
 fn print(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
-    for (name, value) in &summary.values {
-        match value {
-            Some(Scalar::Count(count)) => writeln!(out, "{name:24}{count:>16}")?,
-            Some(Scalar::Real(real)) if real.is_finite() => {
-                writeln!(out, "{name:24}{real:>20.3}")?;
-            }
-            _ => writeln!(out, "{name:24}{:>16}", "-")?,
-        }
-    }
+    crate::human::print_values(out, &summary.values, &ALWAYS)?;
     for (name, figures) in &summary.metrics {
-        let micros =
-            |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e3));
-        let name = name.trim_end_matches("_ns");
-        let (p50, p95, max) = (micros(figures.p50), micros(figures.p95), micros(figures.max));
-        writeln!(out, "{name:24}median {p50} us, p95 {p95} us, max {max} us")?;
+        let time =
+            |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| crate::human::time(ns as f64));
+        let name = name.trim_end_matches("_ns").replace('_', " ");
+        let (p50, p95, max) = (time(figures.p50), time(figures.p95), time(figures.max));
+        writeln!(out, "{name:28}median {p50}, p95 {p95}, max {max}")?;
     }
     summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
 }

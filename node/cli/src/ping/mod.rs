@@ -14,7 +14,7 @@ mod recorder;
 mod report;
 mod session;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -129,7 +129,7 @@ pub struct Args {
     #[arg(long, value_name = "DSCP", value_parser = clap::value_parser!(u8).range(0..=63))]
     pub dscp: Option<u8>,
 
-    /// Write a row per probe to this file
+    /// Write a row per probe to this file; `-` is standard output, without the summary
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 
@@ -308,6 +308,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         .map(|text| text.parse::<Threshold>())
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))?;
+    let rows_on_stdout = args.csv.as_deref() == Some(Path::new("-"));
+    if rows_on_stdout && (args.json || args.jsonl) {
+        let other = if args.json { "--json" } else { "--jsonl" };
+        return Err(Failure::usage(format!(
+            "--csv - and {other} both write to standard output; give --csv a file"
+        )));
+    }
     let job = args.job();
     // Judged before any file is made.
     plan::Plan::new(&job)?;
@@ -328,7 +335,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if args.json {
         use std::io::Write;
         std::io::stdout().lock().write_all(measured.summary.to_json().as_bytes())?;
-    } else if !args.jsonl {
+    } else if !args.jsonl && !rows_on_stdout {
         report::print(&measured.summary, &measured.round_trip, &measured.path)?;
     }
     if let Some(failure) = measured.failure {
