@@ -205,6 +205,10 @@ fn perform(
             let sent = crate::load::send(traffic, samples, stop, &mut |_| ready())?;
             Ok(what_stands(sent.summary, sent.failure))
         }
+        Job::Bulk(bulk) => {
+            let sent = crate::load::send_bulk(bulk, stop, &mut |_| ready())?;
+            sent.failure.map_or(Ok(sent.summary), Err)
+        }
         Job::Sink(sink) => {
             let samples = spool.map(Spool::file);
             let sunk = crate::load::sink(sink, samples, stop, &mut |_| ready())?;
