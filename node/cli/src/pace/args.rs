@@ -137,7 +137,7 @@ pub struct Args {
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
 
-    /// Print the four variability figures j as well
+    /// Print the four variability figures j and the comparison of engines as well
     #[arg(short = 'v', long)]
     pub(super) verbose: bool,
 }

@@ -336,7 +336,10 @@ pub(super) fn print(summary: &Summary, verbose: bool) -> io::Result<()> {
         Some(Some(Scalar::Count(count))) => Some(*count as f64),
         _ => None,
     };
-    writeln!(out, "\n{}  {}", summary.target, summary.engine)?;
+    // The comparison of engines follows the name.
+    let name = summary.engine.split(": ").next().unwrap_or_default();
+    let engine = if verbose { &summary.engine } else { name };
+    writeln!(out, "\n{}  {engine}", summary.target)?;
     if let Some(packets) = &summary.packets {
         let Packets { sent, received, lost, reordered, send_failed, .. } = packets;
         writeln!(
