@@ -160,10 +160,12 @@ fn print(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     crate::human::print_values(out, &summary.values, &ALWAYS)?;
     print_connections(out, summary)?;
     for (name, figures) in &summary.metrics {
-        let time = |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| crate::human::time(ns as f64));
         let name = name.trim_end_matches("_ns").replace('_', " ");
-        let (p50, p95, max) = (time(figures.p50), time(figures.p95), time(figures.max));
-        writeln!(out, "{name:28}median {p50}, p95 {p95}, max {max}")?;
+        let of = [("median", figures.p50), ("p95", figures.p95), ("max", figures.max)];
+        let known = of.into_iter().filter_map(|(called, ns)| {
+            Some(format!("{called} {}", crate::human::time(ns? as f64)))
+        });
+        writeln!(out, "{name:28}{}", known.collect::<Vec<_>>().join(", "))?;
     }
     summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
 }

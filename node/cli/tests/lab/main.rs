@@ -2,6 +2,7 @@
 //! Needs root (or, for the rootless tests, user namespaces); says SKIP and why where it has neither.
 
 mod babel;
+mod bulk;
 #[path = "../../../io/tests/train/capture.rs"]
 mod capture;
 mod fixture;
