@@ -3,6 +3,7 @@
 use dwell_stats::glossary::{TermKind, term};
 
 use crate::fixture::{Place, as_root, said};
+use crate::schemas::assert_follows;
 
 #[test]
 fn plan_with_a_tcp_load_shows_bufferbloat() {
@@ -23,6 +24,7 @@ fn plan_with_a_tcp_load_shows_bufferbloat() {
     let output = place.dwell(&["run", &plan, "--quiet"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let shown = place.json(&["show", "last"]);
+    assert_follows("dwell.run", &shown);
     let [idle, loaded] = shown["trials"].as_array().unwrap().as_slice() else {
         panic!("{shown:#}")
     };

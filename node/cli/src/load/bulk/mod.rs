@@ -1,6 +1,6 @@
 //! `dwell load traffic tcp://`: bulk transfer over TCP connections.
 //!
-//! `drive` is the sending loop, on a thread of its own; `summary` is the result. Meanwhile this thread
+//! `drive` is the sending loop, on a thread of its own; `summary` is the result. The calling thread
 //! samples the round-trip times of the connections.
 
 mod drive;
