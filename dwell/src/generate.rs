@@ -6,11 +6,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
-use dwell_node_cli::{Exit, Failure, NodeProgram};
+use dwell_node_cli::{Exit, Failure, NodeProgram, examples};
 
 use crate::Program;
 
@@ -38,7 +38,9 @@ impl Generate {
         let directory = directory.path.as_path();
         fs::create_dir_all(directory)
             .with_context(|| format!("cannot make directory {}", directory.display()))?;
-        for program in [Program::command(), NodeProgram::command()] {
+        let dwell = examples::command::<Program>(&crate::example_tables());
+        let node = examples::command::<NodeProgram>(&examples::node_tables());
+        for program in [dwell, node] {
             match self {
                 Self::Man(_) => man_pages(program, directory),
                 Self::Completions(_) => completions(program, directory),
@@ -51,17 +53,21 @@ impl Generate {
 
 fn completions(program: Command, directory: &Path) -> io::Result<()> {
     let name = program.get_name().to_owned();
-    let mut program = visible(&program);
     for (shell, file) in [
         (Shell::Bash, format!("{name}.bash")),
         (Shell::Zsh, format!("_{name}")),
         (Shell::Fish, format!("{name}.fish")),
     ] {
-        let mut script = Vec::new();
-        clap_complete::generate(shell, &mut program, &name, &mut script);
-        fs::write(directory.join(file), script)?;
+        fs::write(directory.join(file), completion_script(shell, &program))?;
     }
     Ok(())
+}
+
+/// The completions of a program for one shell.
+pub(crate) fn completion_script(shell: Shell, program: &Command) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut visible(program), program.get_name(), &mut script);
+    script
 }
 
 /// The part of a command that people type; the generators complete what is hidden, too.

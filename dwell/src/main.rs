@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
+mod completions;
 mod controller;
 mod generate;
 
@@ -10,11 +11,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use controller::ControllerCommand;
-use dwell_node_cli::NodeCommand;
+use dwell_node_cli::examples::{self, Examples};
+use dwell_node_cli::{NodeCommand, terms};
 
 /// How long do packets stay, and where?
 #[derive(Debug, Parser)]
-#[command(name = "dwell", version)]
+#[command(name = "dwell", version, after_help = "`help terms` explains every metric and value.")]
 struct Program {
     #[command(subcommand)]
     command: Command,
@@ -26,15 +28,43 @@ enum Command {
     Node(NodeCommand),
     #[command(flatten)]
     Controller(ControllerCommand),
+    /// Print the completions of a shell to standard output
+    Completions(completions::Args),
     /// Write the man pages or the shell completions
     #[command(hide = true, subcommand)]
     Generate(generate::Generate),
 }
 
+/// The examples of `dwell` itself, and of the commands that are defined here.
+const EXAMPLES: &[Examples] = &[
+    ("", ["ping 192.0.2.7", "run plans/quick.toml"]),
+    ("completions", ["completions bash", "completions zsh"]),
+];
+
+/// The examples of every command of `dwell`.
+fn example_tables() -> [&'static [Examples]; 3] {
+    [EXAMPLES, examples::NODE, controller::EXAMPLES]
+}
+
 fn main() -> ExitCode {
-    dwell_node_cli::conclude(match Program::parse().command {
+    if let Some(printed) = terms::help(std::env::args_os()) {
+        return dwell_node_cli::conclude(printed);
+    }
+    let program: Program = examples::parse(&example_tables());
+    dwell_node_cli::conclude(match program.command {
         Command::Node(command) => command.run(),
         Command::Controller(command) => command.run(),
+        Command::Completions(args) => args.run(),
         Command::Generate(what) => what.run(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_ends_its_help_with_two_examples() {
+        examples::check(&examples::command::<Program>(&example_tables())).unwrap();
+    }
 }

@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use dwell_plan::{
     CrossPlan, FlowPlan, Generator, LinkPlan, Load, Order, PaceKind, PacePlan, PingPlan, Plan,
-    RelayPlan, Relaying, Source,
+    RelayPlan, Relaying, Source, Transport,
 };
 use dwell_record::{Kind, Summary};
 use dwell_units::Nanos;
@@ -373,13 +373,21 @@ fn load_in_words(load: &Load) -> String {
         format!("programs that compute keep {which} {} busy on {}", spaced(cpu.level), cpu.on)
     });
     let traffic = load.traffic.iter().map(|traffic| {
+        if traffic.protocol == Transport::Tcp {
+            let rate = traffic.rate.map_or("bulk".to_owned(), spaced);
+            let flows = things(traffic.flows.into(), "connection");
+            return format!(
+                "{rate} TCP traffic from {} to {} in {flows}",
+                traffic.from, traffic.to
+            );
+        }
         format!(
             "{} of UDP traffic from {} to {} in {} of {} packets",
-            spaced(traffic.rate),
+            traffic.rate.map_or(String::new(), spaced),
             traffic.from,
             traffic.to,
             things(traffic.flows.into(), "flow"),
-            spaced(traffic.size)
+            spaced(traffic.payload())
         )
     });
     let all: Vec<String> = cpu.chain(traffic).collect();

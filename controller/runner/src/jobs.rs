@@ -6,11 +6,11 @@ mod peer;
 
 use dwell_fleet::Hosts;
 use dwell_plan::{
-    CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingPlan, Place, Plan, ReflectJob,
-    SinkJob, Stamps, TrafficHeader, TrafficJob, TrafficLoad,
+    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingPlan, Place, Plan,
+    ReflectJob, SinkJob, Stamps, TrafficHeader, TrafficJob, TrafficLoad, Transport,
 };
 use dwell_store::Role;
-use dwell_units::Nanos;
+use dwell_units::{Nanos, Rate};
 
 pub use peer::Peer;
 
@@ -131,17 +131,19 @@ struct Loads {
 
 fn loads(plan: &Plan, hosts: &Hosts, ipv6: bool) -> Loads {
     let (load, traffic) = (plan.load(), plan.traffic());
-    let mut receivers: Vec<(&String, bool)> =
-        traffic.iter().map(|traffic| (&traffic.to, is_itg(traffic))).collect();
+    let mut receivers: Vec<(&String, bool, &str)> = traffic
+        .iter()
+        .map(|traffic| (&traffic.to, is_itg(traffic), scheme(traffic.protocol)))
+        .collect();
     receivers.sort();
     receivers.dedup();
-    let sinks = receivers.into_iter().map(|(node, itg)| Planned {
+    let sinks = receivers.into_iter().map(|(node, itg, scheme)| Planned {
         node: node.clone(),
         job: if itg {
             Job::ItgSink(ItgSinkJob {})
         } else {
             Job::Sink(SinkJob {
-                urls: vec![format!("udp://{}:{SINK_PORT}", everywhere(ipv6))],
+                urls: vec![format!("{scheme}://{}:{SINK_PORT}", everywhere(ipv6))],
                 ..SinkJob::default()
             })
         },
@@ -176,9 +178,34 @@ fn is_itg(traffic: &TrafficLoad) -> bool {
     traffic.generator == Generator::Itg
 }
 
+const fn scheme(protocol: Transport) -> &'static str {
+    match protocol {
+        Transport::Udp => "udp",
+        Transport::Tcp => "tcp",
+    }
+}
+
 /// What sends this traffic.
 fn source(plan: &Plan, traffic: &TrafficLoad, peer: &Peer, ipv6: bool) -> Job {
-    let TrafficLoad { flows, rate, size, seed, .. } = *traffic;
+    let TrafficLoad { flows, rate, seed, .. } = *traffic;
+    let (size, place) = (traffic.payload(), place(plan, &traffic.from, false));
+    // A plan whose traffic over UDP has no rate is not read.
+    let (Transport::Udp, Some(rate)) = (traffic.protocol, rate) else {
+        return Job::Bulk(BulkJob {
+            url: format!("tcp://{}:{SINK_PORT}", peer.url_host()),
+            flows,
+            rate: rate.and_then(|rate| match rate {
+                Rate::Bits(rate) => Some(rate),
+                Rate::Packets(_) => None,
+            }),
+            write_size: traffic.size,
+            bytes: None,
+            duration: None,
+            ipv4: !ipv6,
+            ipv6,
+            place,
+        });
+    };
     let distribution = traffic.distribution.clone();
     if is_itg(traffic) {
         let to = peer.host();
@@ -198,7 +225,7 @@ fn source(plan: &Plan, traffic: &TrafficLoad, peer: &Peer, ipv6: bool) -> Job {
         header: TrafficHeader::default(),
         unreported: false,
         stamps: Stamps::default(),
-        place: place(plan, &traffic.from, false),
+        place,
     })
 }
 
@@ -240,6 +267,27 @@ pub(crate) fn time_limit(plan: &Plan) -> Nanos {
 mod tests {
     use super::*;
     use dwell_plan::Source;
+
+    #[test]
+    fn tcp_load_has_its_own_sink_and_sends_without_a_rate() {
+        let text = "version = 1\nname = \"x\"\nload = \"bulk\"\ntopology = { lab = \"line:2\" }\n\
+                    [ping]\nfrom = \"n1\"\nto = \"n2\"\ncount = 10\n[loads.bulk]\n\
+                    traffic = [{ from = \"n1\", to = \"n2\", protocol = \"tcp\", flows = 4 },\
+                    { from = \"n1\", to = \"n2\", rate = \"1M\" }]\n";
+        let plan = Plan::read(&Source::parse(text).unwrap()).unwrap();
+        let needed = jobs(&plan);
+        let urls: Vec<_> = needed
+            .sinks
+            .iter()
+            .map(|planned| match &planned.job {
+                Job::Sink(sink) => sink.urls[0].clone(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(urls, ["tcp://0.0.0.0:5009", "udp://0.0.0.0:5009"]);
+        let Job::Bulk(bulk) = &needed.loads[0].job else { panic!("bulk") };
+        assert_eq!((bulk.url.as_str(), bulk.flows, bulk.rate), ("tcp://n2:5009", 4, None));
+    }
 
     #[test]
     fn a_trial_has_a_reflector_its_loads_and_a_sink_where_traffic_goes() {

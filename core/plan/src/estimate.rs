@@ -6,7 +6,7 @@ use dwell_units::{Nanos, Rate};
 use crate::error::PlanError;
 use crate::expand::Expansion;
 use crate::pacing::{PaceKind, PacePlan};
-use crate::plan::{PingPlan, Plan};
+use crate::plan::{PingPlan, Plan, Transport};
 use crate::relaying::FlowPlan;
 
 /// Beside the measuring and the warm-up, a trial takes about this long: starting and stopping.
@@ -14,6 +14,9 @@ const AROUND: Nanos = Nanos::from_millis(70);
 
 /// IPv4 and UDP, around the payload of traffic.
 const HEADERS: u64 = 28;
+
+/// A full IP packet of a TCP connection over Ethernet.
+const TCP_PACKET: u64 = 1_500;
 
 /// What some trials cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +34,7 @@ pub struct Estimate {
     pub probes: Option<u64>,
     /// Bytes of IP packets of probes and replies together; of a flow, as they leave the sender.
     pub bytes: Option<u64>,
-    /// Packets that loads send, within [`Self::time`].
+    /// Packets that loads send, within [`Self::time`]; those of TCP without a rate are not among them.
     pub load_packets: u64,
     /// Bytes of these as IP packets.
     pub load_bytes: u64,
@@ -160,10 +163,15 @@ fn load(plan: &Plan, time: Nanos) -> (u64, u64) {
     let seconds = time.0.max(0) as f64 / 1e9;
     let mut all = (0_u64, 0_u64);
     for traffic in plan.traffic() {
-        let each = traffic.size.0 + HEADERS;
+        let each = match traffic.protocol {
+            Transport::Udp => traffic.payload().0 + HEADERS,
+            Transport::Tcp => TCP_PACKET,
+        };
         let packets = match traffic.rate {
-            Rate::Packets(rate) => rate.as_f64() * seconds,
-            Rate::Bits(rate) => rate.0 as f64 / 8.0 / each as f64 * seconds,
+            Some(Rate::Packets(rate)) => rate.as_f64() * seconds,
+            Some(Rate::Bits(rate)) => rate.0 as f64 / 8.0 / each as f64 * seconds,
+            // As many as the path takes.
+            None => continue,
         };
         let packets = packets.round() as u64;
         all.0 = all.0.saturating_add(packets);

@@ -1,6 +1,7 @@
 //! What one node is asked to do: the part of a trial that is its own. Commands of the node's
 //! program turn their arguments into the same jobs.
 
+mod bulk;
 mod flow_filter;
 mod itg;
 mod pace;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use dwell_units::{Bytes, Nanos, PacketRate, Rate, Ratio};
 use serde::{Deserialize, Serialize};
 
+pub use bulk::BulkJob;
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
 pub use pace::{FarStamps, PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
@@ -32,6 +34,8 @@ pub enum Job {
     Cpu(CpuJob),
     /// Send traffic.
     Traffic(TrafficJob),
+    /// Fill TCP connections.
+    Bulk(BulkJob),
     /// Receive traffic and count it.
     Sink(SinkJob),
     /// Send on what comes, between two ends.
@@ -50,11 +54,12 @@ pub enum Job {
 
 impl Job {
     /// The names of all jobs.
-    pub const NAMES: [&str; 11] = [
+    pub const NAMES: [&str; 12] = [
         "ping",
         "reflect",
         "load cpu",
         "load traffic",
+        "load traffic tcp",
         "load sink",
         "relay",
         "trace",
@@ -70,6 +75,7 @@ impl Job {
         match self {
             Self::Ping(_) | Self::Pace(_) => true,
             Self::Traffic(traffic) => traffic.count.is_some() || traffic.duration.is_some(),
+            Self::Bulk(bulk) => bulk.bytes.is_some() || bulk.duration.is_some(),
             _ => false,
         }
     }
@@ -81,6 +87,7 @@ impl Job {
             Self::Reflect(_) => "reflect",
             Self::Cpu(_) => "load cpu",
             Self::Traffic(_) => "load traffic",
+            Self::Bulk(_) => "load traffic tcp",
             Self::Sink(_) => "load sink",
             Self::Relay(_) => "relay",
             Self::Trace(_) => "trace",
@@ -328,7 +335,8 @@ fn first_seed() -> u64 {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SinkJob {
-    /// Where to listen: `udp://ADDRESS:PORT`; none is port 5001 of all addresses.
+    /// Where to listen: `udp://ADDRESS:PORT` or `tcp://ADDRESS:PORT`; none is UDP port 5001 of all
+    /// addresses.
     #[serde(default)]
     pub urls: Vec<String>,
     /// Stop after this time.
@@ -428,6 +436,17 @@ mod tests {
             Job::Reflect(reflect(Some(Limit::Rate("100pps".parse().unwrap())))),
             Job::Cpu(cpu),
             Job::Sink(SinkJob::default()),
+            Job::Bulk(BulkJob {
+                url: "tcp://n2:5009".into(),
+                flows: 2,
+                rate: None,
+                write_size: None,
+                bytes: Some(Bytes(1_000_000)),
+                duration: None,
+                ipv4: true,
+                ipv6: false,
+                place: Place::default(),
+            }),
             Job::Itg(ItgJob {
                 to: "n2".into(),
                 flows: 25,

@@ -27,17 +27,18 @@ pub use error::{PlanError, Position};
 pub use estimate::Estimate;
 pub use expand::{Cell, Expansion, Trial, expand};
 pub use job::{
-    Cipher, Clear, CpuJob, FarStamps, FlowFilter, FlowFilterError, FlowProtocol, Generator, Hold,
-    HoldAt, IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, PaceEngine, PaceJob,
-    PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, Place, ReflectJob, RelayEngine, RelayJob,
-    RelayMode, Scheduling, SinkJob, Stamps, TraceHook, TraceJob, TrafficHeader, TrafficJob,
+    BulkJob, Cipher, Clear, CpuJob, FarStamps, FlowFilter, FlowFilterError, FlowProtocol,
+    Generator, Hold, HoldAt, IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit,
+    PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, Place, ReflectJob,
+    RelayEngine, RelayJob, RelayMode, Scheduling, SinkJob, Stamps, TraceHook, TraceJob,
+    TrafficHeader, TrafficJob,
 };
 pub use pacing::{
     Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PaceKind, PacePlan,
 };
 pub use plan::{
     ClaimSet, Constraint, CpuLoad, LinkPlan, Load, NodePlace, Order, PingPlan, Plan, Quota,
-    ReflectPlan, Routing, StopRules, Topology, TrafficLoad, Trials,
+    ReflectPlan, Routing, StopRules, Topology, TrafficLoad, Transport, Trials,
 };
 pub use relaying::{FlowPlan, RelayPlan, Relaying, TracePlan, Tracing};
 pub use source::Source;

@@ -7,11 +7,14 @@ use dwell_engine::schedule::Gaps;
 use dwell_units::{BitRate, Bytes, Nanos, Rate};
 
 use crate::error::PlanError;
-use crate::plan::{PingPlan, Plan};
+use crate::job::Generator;
+use crate::plan::{PingPlan, Plan, TrafficLoad, Transport};
 use crate::source::Source;
 
 /// The largest UDP payload over IPv4 (65,535 - 20 - 8), the limit for every protocol.
 const MOST_BYTES: u64 = 65_507;
+/// The largest write of a TCP load.
+const MOST_WRITE: u64 = 1 << 20;
 /// A field of 6 bits (RFC 2474, 3).
 const MOST_DSCP: u8 = 63;
 /// tc counts rates of links in whole bytes per second.
@@ -143,20 +146,49 @@ fn check_traffic(plan: &Plan, source: &Source) -> Result<(), PlanError> {
             if let Err(error) = traffic.distribution.parse::<Gaps>() {
                 return wrong("distribution", error.to_string());
             }
-            let least = traffic.generator.least_payload().0;
-            if !(least..=MOST_BYTES).contains(&traffic.size.0) {
-                return wrong("size", format!("{least}B to {MOST_BYTES}B"));
-            }
             let still = match traffic.rate {
-                Rate::Bits(rate) => rate.0 == 0,
-                Rate::Packets(rate) => rate.gap().is_none(),
+                Some(Rate::Bits(rate)) => rate.0 == 0,
+                Some(Rate::Packets(rate)) => rate.gap().is_none(),
+                None => false,
             };
             if still {
                 return wrong("rate", "a rate is above 0, like \"80Mbit/s\"".into());
             }
+            if traffic.protocol == Transport::Tcp {
+                if let Some((field, message)) = wrong_for_tcp(traffic) {
+                    return wrong(field, message.into());
+                }
+                continue;
+            }
+            if traffic.rate.is_none() {
+                return wrong(
+                    "rate",
+                    "traffic over udp needs a rate, like \"80Mbit/s\"; protocol = \"tcp\" does without"
+                        .into(),
+                );
+            }
+            let least = traffic.generator.least_payload().0;
+            if !(least..=MOST_BYTES).contains(&traffic.payload().0) {
+                return wrong("size", format!("{least}B to {MOST_BYTES}B"));
+            }
         }
     }
     Ok(())
+}
+
+/// The field that does not suit TCP, and why.
+fn wrong_for_tcp(traffic: &TrafficLoad) -> Option<(&'static str, &'static str)> {
+    if matches!(traffic.rate, Some(Rate::Packets(_))) {
+        return Some(("rate", "tcp counts no packets; give bits, like \"80Mbit/s\", or no rate"));
+    }
+    if traffic.size.is_some_and(|size| !(1..=MOST_WRITE).contains(&size.0)) {
+        return Some(("size", "a write over tcp has 1B to 1MiB"));
+    }
+    if traffic.distribution.parse::<Gaps>() != Ok(Gaps::Constant) {
+        return Some(("distribution", "gaps over tcp are constant; leave the distribution out"));
+    }
+    (traffic.generator == Generator::Itg)
+        .then_some(("generator", "itg sends udp only; leave the generator or the protocol out"))
 }
 
 #[cfg(test)]
@@ -203,6 +235,21 @@ traffic = [{ from = "n1", to = "n2", rate = "1Mbit/s" }]
                 "loads.net.traffic[0].distribution=pareto(0)",
                 "loads.net.traffic[0].distribution",
                 "above 1",
+            ),
+            (
+                "loads.net.traffic=[{from=\"n1\",to=\"n2\"}]",
+                "loads.net.traffic[0].rate",
+                "needs a rate",
+            ),
+            (
+                "loads.net.traffic=[{from=\"n1\",to=\"n2\",protocol=\"tcp\",rate=\"9pps\"}]",
+                "loads.net.traffic[0].rate",
+                "give bits",
+            ),
+            (
+                "loads.net.traffic=[{from=\"n1\",to=\"n2\",protocol=\"tcp\",generator=\"itg\"}]",
+                "loads.net.traffic[0].generator",
+                "udp only",
             ),
             ("trials.time_limit=0s", "trials.time_limit", "above 0"),
         ] {

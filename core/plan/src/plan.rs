@@ -357,17 +357,22 @@ pub struct TrafficLoad {
     pub from: String,
     /// The node that receives and counts.
     pub to: String,
-    /// Rate of all flows together; bits are counted over IP packets.
-    pub rate: Rate,
+    /// The transport protocol.
+    #[serde(default)]
+    pub protocol: Transport,
+    /// Rate of all flows together; bits are counted over IP packets, or over payload with TCP. UDP needs
+    /// one; without one, TCP sends as fast as it can.
+    #[serde(default)]
+    pub rate: Option<Rate>,
     /// Number of flows.
     #[serde(default = "one")]
     pub flows: u32,
     /// Gaps: `constant`, `poisson` or `pareto(SHAPE)`.
     #[serde(default = "constant")]
     pub distribution: String,
-    /// UDP payload.
-    #[serde(default = "large")]
-    pub size: Bytes,
+    /// UDP payload, or bytes of each write with TCP.
+    #[serde(default)]
+    pub size: Option<Bytes>,
     /// Seed of the gaps.
     #[serde(default = "first_seed")]
     pub seed: u64,
@@ -376,16 +381,33 @@ pub struct TrafficLoad {
     pub generator: Generator,
 }
 
+/// The transport protocol of traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Packets on a schedule.
+    #[default]
+    Udp,
+    /// Bulk transfer.
+    Tcp,
+}
+
+impl TrafficLoad {
+    /// The UDP payload.
+    pub fn payload(&self) -> Bytes {
+        self.size.unwrap_or(DEFAULT_PAYLOAD)
+    }
+}
+
+/// Fits Ethernet's 1500 B with the headers of IPv6.
+const DEFAULT_PAYLOAD: Bytes = Bytes(1400);
+
 const fn one() -> u32 {
     1
 }
 
 fn constant() -> String {
     "constant".into()
-}
-
-const fn large() -> Bytes {
-    Bytes(1400)
 }
 
 const fn first_seed() -> u64 {
@@ -741,6 +763,14 @@ cpu = [{ on = "n2", level = "90%" }]
         let plan = read(&PLAN.replace("200pps", "1Mbit/s")).unwrap();
         // 20 + 8 + 64 bytes.
         assert_eq!(plan.ping.unwrap().interval(), Some(Nanos(92 * 8 * 1_000)));
+    }
+
+    #[test]
+    fn plan_reads_short_units_like_the_command_line() {
+        let text = PLAN.replace("100Mbit/s", "100M").replace("90%", "90");
+        let (short, long) = (read(&text).unwrap(), read(PLAN).unwrap());
+        assert_eq!(short.topology.link.rate, Some(BitRate(100_000_000)));
+        assert_eq!(short, long);
     }
 
     #[test]

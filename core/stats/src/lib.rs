@@ -21,6 +21,7 @@ mod direction;
 mod distribution;
 mod ecdf;
 mod fit;
+pub mod glossary;
 mod hampel;
 mod histogram;
 mod interval;

@@ -2,8 +2,9 @@
 //! sizes and ratios, and the one grammar in which people write them.
 //!
 //! Everything else in dwell stands on this crate and it stands on nothing: it reads no clock and
-//! knows no packet. A bare number is never a quantity here; the `ping` command line, where bare
-//! numbers keep the meaning they have had for decades, converts at its own edge.
+//! knows no packet. A bare number is never a time, rate or size here; a share
+//! may be a bare percentage (`50`). The `ping` command line, where bare numbers keep their usual meaning,
+//! converts them itself.
 
 #![forbid(unsafe_code)]
 

@@ -117,6 +117,39 @@ const TIME_IN: &[Unit] = &[
 ];
 const BIT_RATE: &[Unit] =
     &[("Gbit/s", 1_000_000_000), ("Mbit/s", 1_000_000), ("kbit/s", 1_000), ("bit/s", 1)];
+/// Accepted spellings of a bit rate: decimal prefix, then `bit/s`, `bit`, `bps`, `b/s` or nothing.
+/// `m` alone is a minute, `MB/s` and `MBps` are bytes: neither is accepted.
+const BIT_RATE_IN: &[Unit] = &[
+    ("Gbit/s", 1_000_000_000),
+    ("gbit/s", 1_000_000_000),
+    ("Gbit", 1_000_000_000),
+    ("gbit", 1_000_000_000),
+    ("Gbps", 1_000_000_000),
+    ("gbps", 1_000_000_000),
+    ("Gb/s", 1_000_000_000),
+    ("G", 1_000_000_000),
+    ("Mbit/s", 1_000_000),
+    ("mbit/s", 1_000_000),
+    ("Mbit", 1_000_000),
+    ("mbit", 1_000_000),
+    ("Mbps", 1_000_000),
+    ("mbps", 1_000_000),
+    ("Mb/s", 1_000_000),
+    ("M", 1_000_000),
+    ("kbit/s", 1_000),
+    ("Kbit/s", 1_000),
+    ("kbit", 1_000),
+    ("Kbit", 1_000),
+    ("kbps", 1_000),
+    ("Kbps", 1_000),
+    ("kb/s", 1_000),
+    ("k", 1_000),
+    ("K", 1_000),
+    ("bit/s", 1),
+    ("bit", 1),
+    ("bps", 1),
+    ("b/s", 1),
+];
 const SIZE: &[Unit] = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 const SIZE_IN: &[Unit] = &[
     ("GiB", 1 << 30),
@@ -161,9 +194,10 @@ impl fmt::Display for Nanos {
 impl FromStr for BitRate {
     type Err = UnitError;
 
-    /// Reads `100Mbit/s`; units are `bit/s`, `kbit/s`, `Mbit/s` and `Gbit/s`, decimal.
+    /// Reads `100Mbit/s`, `100Mbps`, `100mbit` or `100M`; prefixes are decimal.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, BIT_RATE, "100Mbit/s", "a bit rate is a whole number of bit/s").map(Self)
+        parse(text, BIT_RATE_IN, "100Mbit/s or 100M", "a bit rate is a whole number of bit/s")
+            .map(Self)
     }
 }
 
@@ -192,9 +226,9 @@ impl fmt::Display for PacketRate {
 impl FromStr for Rate {
     type Err = UnitError;
 
-    /// Reads a bit rate (`100Mbit/s`) or a packet rate (`200pps`).
+    /// Reads a bit rate (`100Mbit/s`, `100M`) or a packet rate (`200pps`).
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const EXAMPLE: &str = "100Mbit/s or 200pps";
+        const EXAMPLE: &str = "100Mbit/s, 100M or 200pps";
         let result = if text.trim_end().ends_with("pps") {
             text.parse().map(Self::Packets)
         } else {
@@ -238,10 +272,22 @@ impl fmt::Display for Bytes {
 impl FromStr for Ratio {
     type Err = UnitError;
 
-    /// Reads `50%`, `0.1%`; at most `100%`, at least steps of `0.0001%`.
+    /// Reads `50%`, `0.1%`; at most `100%`, at least steps of `0.0001%`. A bare number above 1 is a
+    /// percentage (`50`), and so is `0`. A bare number up to 1 is refused: `0.5` may mean 0.5 % or
+    /// 50 %.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const LIMIT: &str = "a share lies between 0% and 100%, in steps of 0.0001%";
-        let ppm = parse(text, PERCENT, "50%", LIMIT)?;
+        let ppm = match parse(text, PERCENT, "50%", LIMIT) {
+            Err(UnitError::NoUnit { .. }) => {
+                let ppm = parse(&format!("{}%", text.trim()), PERCENT, "50%", LIMIT)?;
+                if (1..=PERCENT[0].1).contains(&ppm) {
+                    let (text, example) = (text.to_owned(), "0.5% or 50%");
+                    return Err(UnitError::NoUnit { text, example });
+                }
+                ppm
+            }
+            read => read?,
+        };
         u32::try_from(ppm)
             .ok()
             .and_then(Self::from_ppm)
@@ -293,6 +339,28 @@ mod tests {
     }
 
     #[test]
+    fn bare_percentage_above_one_is_read_and_below_is_refused() {
+        assert_eq!("50".parse::<Ratio>().map(Ratio::ppm), Ok(500_000));
+        assert_eq!("12.5".parse::<Ratio>().map(Ratio::ppm), Ok(125_000));
+        assert_eq!("0".parse::<Ratio>().map(Ratio::ppm), Ok(0));
+        for ambiguous in ["1", "0.5", "0.0001"] {
+            let error = ambiguous.parse::<Ratio>().unwrap_err().to_string();
+            assert!(error.contains("has no unit; write it like 0.5% or 50%"), "{error}");
+        }
+        assert!("101".parse::<Ratio>().is_err());
+    }
+
+    #[test]
+    fn unit_of_another_quantity_is_refused_in_a_bit_rate() {
+        // Bytes, minutes and packets.
+        for text in ["100MB/s", "100MBps", "100MB", "100m", "100Mpps", "100MiB", "100"] {
+            assert!(text.parse::<BitRate>().is_err(), "{text}");
+        }
+        let error = "100".parse::<Rate>().unwrap_err().to_string();
+        assert!(error.contains("write it like 100Mbit/s, 100M or 200pps"), "{error}");
+    }
+
+    #[test]
     fn gaps_follow_from_rates() {
         // S2's table: 576 B at 10 Mbit/s leave every 460.8 us.
         assert_eq!(BitRate(10_000_000).transmission_time(Bytes(576)), Some(Nanos(460_800)));
@@ -313,6 +381,23 @@ mod tests {
             prop_assert_eq!(pps.to_string().parse(), Ok(pps));
             let ratio = Ratio::from_ppm(ppm).unwrap();
             prop_assert_eq!(ratio.to_string().parse(), Ok(ratio));
+        }
+
+        #[test]
+        fn every_spelling_of_a_bit_rate_has_one_value(
+            thousandths in 0..=999_999_u64, spelling in 0..BIT_RATE_IN.len(), space in any::<bool>(),
+        ) {
+            let (unit, scale) = BIT_RATE_IN[spelling];
+            let space = if space { " " } else { "" };
+            let text = format!("{}.{:03}{space}{unit}", thousandths / 1_000, thousandths % 1_000);
+            let bits = thousandths * scale;
+            let read = text.parse::<BitRate>().ok();
+            prop_assert_eq!(read, (bits % 1_000 == 0).then_some(BitRate(bits / 1_000)));
+            let as_rate = text.parse::<Rate>().ok();
+            prop_assert_eq!(as_rate, read.map(Rate::Bits), "a plan and a flag read the same");
+            // No other quantity reads this text, so that a value of a plan has one meaning.
+            prop_assert!(text.parse::<Nanos>().is_err() && text.parse::<Bytes>().is_err());
+            prop_assert!(text.parse::<PacketRate>().is_err() && text.parse::<Ratio>().is_err());
         }
 
         #[test]

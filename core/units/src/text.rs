@@ -1,4 +1,4 @@
-//! The grammar of quantities: a decimal number followed at once by a unit. Parsing is exact (no
+//! The grammar of quantities: a decimal number followed by a unit, with or without blanks between. Parsing is exact (no
 //! floating point), printing is lossless, so what dwell prints it also reads.
 
 use thiserror::Error;

@@ -32,8 +32,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "samples")]
     what: What,
 
-    /// The file to write, for parquet the directory [default: standard output; for parquet
-    /// RUN-samples, or RUN-host]
+    /// The file to write, `-` for standard output; for parquet the directory [default: standard
+    /// output; for parquet RUN-samples, or RUN-host]
     #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -82,7 +82,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let text = "--format hdr is of delays; --what host has csv, jsonl and parquet";
         return Err(Failure::usage(text.to_owned()));
     }
-    let mut out: Box<dyn Write> = match &args.output {
+    let file = args.output.as_deref().filter(|path| *path != Path::new("-"));
+    let mut out: Box<dyn Write> = match file {
         Some(path) => {
             let file = File::create(path);
             let file = file.with_context(|| format!("cannot write {}", path.display()))?;

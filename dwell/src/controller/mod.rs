@@ -17,8 +17,25 @@ mod witness;
 use std::io::{self, Write};
 use std::path::Path;
 
+use dwell_node_cli::examples::Examples;
 use dwell_node_cli::{Exit, Failure, terminal};
 use dwell_store::StoreError;
+
+/// The examples of the controller's commands.
+pub(crate) const EXAMPLES: &[Examples] = &[
+    ("run", ["run plans/quick.toml", "run plans/quick.toml --set ping.rate=1kpps --dry-run"]),
+    ("runs", ["runs", "runs --json"]),
+    ("show", ["show", "show last --json"]),
+    ("report", ["report", "report last -o report.html"]),
+    ("compare", ["compare 20260101-1 last", "compare 20260101-1 last --fail-if 'p99 > 10ms'"]),
+    (
+        "export",
+        ["export last --format csv -o samples.csv", "export last --format parquet -o samples"],
+    ),
+    ("import", ["import ping.txt", "import capture.pcap --witness last"]),
+    ("note", ["note last 'new antenna'", "note 20260101-1 'rain'"]),
+    ("delete", ["delete 20260101-1", "delete last --yes"]),
+];
 
 /// A command of the controller.
 #[derive(Debug, clap::Subcommand)]

@@ -118,6 +118,8 @@ fn assert_formats_agree(place: &Place, run: &str, rows: u64) {
     let expected = csv(&export("csv"));
     assert_eq!(expected.values().map(|told| told.rows).sum::<u64>(), rows);
     assert_eq!(json_lines(&export("jsonl")), expected);
+    let dash = place.dwell(&["export", run, "--format", "csv", "-o", "-"]);
+    assert_eq!(csv(&printed(&dash)), expected, "a dash is standard output");
     let dir = place.path("handed-on");
     let output = place.dwell(&["export", run, "--format", "parquet", "-o", dir.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");

@@ -1,5 +1,6 @@
 //! The controller's commands as a person types them, in real labs, with what may go wrong.
 
+mod bulk;
 mod chroot;
 mod compare;
 mod damage;

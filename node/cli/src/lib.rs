@@ -7,6 +7,7 @@
 mod environment;
 mod exit;
 mod host;
+mod human;
 mod id;
 mod nic;
 mod passages;
@@ -18,6 +19,7 @@ mod target;
 mod threshold;
 
 pub mod doctor;
+pub mod examples;
 pub mod lab;
 pub mod load;
 pub mod pace;
@@ -26,6 +28,7 @@ pub mod reflect;
 pub mod relay;
 pub mod serve;
 pub mod terminal;
+pub mod terms;
 pub mod trace;
 
 pub use environment::build;
@@ -37,7 +40,11 @@ pub use target::{Scheme, Target, TargetError};
 
 /// Measure how long packets stay, and where: the commands that run on a node
 #[derive(Debug, clap::Parser)]
-#[command(name = "dwell-node", version)]
+#[command(
+    name = "dwell-node",
+    version,
+    after_help = "`help terms` explains every metric and value."
+)]
 pub struct NodeProgram {
     /// What to do.
     #[command(subcommand)]

@@ -5,9 +5,12 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use dwell_node_cli::NodeProgram;
+use dwell_node_cli::{NodeProgram, examples, terms};
 
 fn main() -> ExitCode {
-    dwell_node_cli::conclude(NodeProgram::parse().command.run())
+    if let Some(printed) = terms::help(std::env::args_os()) {
+        return dwell_node_cli::conclude(printed);
+    }
+    let program: NodeProgram = examples::parse(&examples::node_tables());
+    dwell_node_cli::conclude(program.command.run())
 }

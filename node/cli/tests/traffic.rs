@@ -496,3 +496,98 @@ fn stopped_traffic_still_ends_its_flow() {
     assert_eq!(sent["values"]["packets"], received["values"]["packets"]);
     assert_eq!(sent["values"]["server_packets"], sent["values"]["packets"]);
 }
+
+/// `dwell load sink` for TCP on a free port; with its URL.
+fn tcp_sink(more: &[&str]) -> (Server, String) {
+    let url = format!("tcp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let mut command = Command::new(DWELL);
+    command.args(["load", "sink", &url]).args(more);
+    (Server::ready(command, "listening on", 1), url)
+}
+
+#[test]
+fn tcp_load_and_sink_agree_on_bytes_and_rate() {
+    let (sink, url) = tcp_sink(&["--json"]);
+    let sent = dwell(&["load", "traffic", &url, "--bytes", "20MB", "--flows", "4", "--json"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", said(&sent));
+    let sent = json(&sent);
+    assert_eq!(sent["values"]["payload_bytes"], 20_000_000, "{sent:#}");
+    assert_eq!(sent["values"]["unacknowledged_bytes"], 0);
+    assert!(sent["values"]["payload_rate_bps"].as_f64().unwrap() > 0.0);
+    assert!(sent["values"]["min_rtt_ns"].as_u64().unwrap() > 0, "{sent:#}");
+    let of_flows = sent["parameters"]["flow_payload_bytes"].as_array().unwrap();
+    assert_eq!(of_flows.iter().map(|bytes| bytes.as_u64().unwrap()).sum::<u64>(), 20_000_000);
+    // Writes of 100 kB at 8 Mbit/s: ten in a second.
+    let paced = ["--rate", "8Mbps", "--size", "100kB", "--count", "10", "--json"];
+    let paced = json(&dwell(&[&["load", "traffic", &url], &paced[..]].concat()));
+    assert_eq!(paced["values"]["payload_bytes"], 1_000_000, "{paced:#}");
+    let took = paced["values"]["duration_ns"].as_f64().unwrap() / 1e9;
+    assert!((0.85..3.0).contains(&took), "nine gaps of 0.1 s: {took} s");
+    let received = json(&sink.stop());
+    let values = &received["values"];
+    assert_eq!(
+        (&values["tcp_payload_bytes"], &values["tcp_connections"]),
+        (&21_000_000.into(), &5.into())
+    );
+    assert_eq!(received["parameters"]["connection_payload_bytes"][4], 1_000_000, "{received:#}");
+    assert_eq!(values["tcp_resets"], 0);
+}
+
+#[test]
+fn interrupted_tcp_load_prints_what_was_sent() {
+    let (sink, url) = tcp_sink(&[]);
+    let mut load = Command::new(DWELL);
+    load.args(["load", "traffic", &url, "--rate", "80Mbit/s", "--json"]);
+    let load = Server::ready(load, "sending to", 1);
+    // The sink's side of the connection has received something.
+    let received = || {
+        let port = url.rsplit(':').next().unwrap().parse::<u16>().unwrap();
+        let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
+        table.contains(&format!(":{port:04X} 0100007F:"))
+    };
+    let since = Instant::now();
+    while !received() {
+        assert!(since.elapsed() < Duration::from_secs(10), "it is connected");
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let output = load.stop();
+    assert_eq!(output.status.code(), Some(0), "a load without an end is stopped like this");
+    assert!(json(&output)["values"]["payload_bytes"].as_u64().unwrap() > 0);
+    let text = String::from_utf8(sink.stop().stdout).unwrap();
+    assert!(text.contains("tcp payload rate") && text.contains("Mbit/s"), "{text}");
+    assert!(text.contains("127.0.0.1:"), "a row per connection: {text}");
+    assert!(!text.contains("tcp refused"), "zero rows are left out: {text}");
+}
+
+#[test]
+fn tcp_load_fails_when_the_far_end_closes() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("tcp://{}", listener.local_addr().unwrap());
+    let closer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 100_000]).unwrap();
+    });
+    let output = dwell(&["load", "traffic", &url, "--json"]);
+    closer.join().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("ended"), "{}", said(&output));
+    assert_eq!(json(&output)["values"]["flows_failed"], 1);
+}
+
+#[test]
+fn tcp_load_refuses_what_only_udp_has() {
+    for (more, word) in [
+        (&["--rate", "20pps"][..], "give bits"),
+        (&["--header", "iperf"], "--header iperf is for udp://"),
+        (&["--distribution", "poisson"], "--distribution is for udp://"),
+        (&["--samples", "x.seg"], "--samples is for udp://"),
+        (&["--size", "2MiB"], "1B to 1MiB"),
+    ] {
+        let output = dwell(&[&["load", "traffic", "tcp://127.0.0.1:9"], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {}", said(&output));
+        assert!(said(&output).contains(word), "{more:?}: {}", said(&output));
+    }
+    let output = dwell(&["load", "traffic", "udp://127.0.0.1:9"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("needs --rate"), "{}", said(&output));
+}

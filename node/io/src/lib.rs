@@ -22,6 +22,7 @@ pub mod process;
 pub mod random;
 pub mod tap;
 pub mod tcp;
+pub mod tcp_info;
 pub mod train;
 pub mod udp;
 pub mod warmth;

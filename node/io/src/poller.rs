@@ -32,6 +32,10 @@ pub struct Ready {
     pub readable: bool,
     /// There is something in the error queue.
     pub error: bool,
+    /// There is room to send; see [`Poller::add_stream`].
+    pub writable: bool,
+    /// The peer of a stream closed its side, or the connection failed.
+    pub closed: bool,
 }
 
 impl Poller {
@@ -72,6 +76,16 @@ impl Poller {
         check(unsafe { libc::epoll_ctl(poller, libc::EPOLL_CTL_ADD, socket, &mut event) }).map(drop)
     }
 
+    /// From now on reports each time that `stream` becomes writable or its peer closes it
+    /// (edge-triggered). `token` as in [`Poller::add`].
+    pub fn add_stream(&mut self, stream: &impl AsFd, token: u64) -> io::Result<()> {
+        let events = libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        let mut event = libc::epoll_event { events: events as u32, u64: token };
+        let (poller, stream) = (self.fd.as_raw_fd(), stream.as_fd().as_raw_fd());
+        // SAFETY: the kernel reads one epoll_event, which outlives the call.
+        check(unsafe { libc::epoll_ctl(poller, libc::EPOLL_CTL_ADD, stream, &mut event) }).map(drop)
+    }
+
     /// Waits until something happened to a socket; returns to how many. A signal or a tick ends it early.
     pub fn wait(&mut self, wait: Wait) -> io::Result<usize> {
         let millis = match wait {
@@ -110,6 +124,8 @@ impl Poller {
             token: event.u64,
             readable: has(libc::EPOLLIN | libc::EPOLLHUP),
             error: has(libc::EPOLLERR),
+            writable: has(libc::EPOLLOUT),
+            closed: has(libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR),
         }
     }
 }

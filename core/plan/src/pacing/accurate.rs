@@ -127,7 +127,7 @@ mod tests {
         for (text, words) in [
             ("", "rate 5%"),
             ("rate", "rate 5%"),
-            ("rate 5", "gap 10%"),
+            ("rate 0.5", "gap 10%"),
             ("delay 5%", "'delay 5%'"),
             ("rate 0%", "above 0%"),
             ("trains 0", "1 or more"),

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::PacePlan;
 use crate::error::PlanError;
 use crate::job::Generator;
-use crate::plan::{Plan, TrafficLoad};
+use crate::plan::{Plan, TrafficLoad, Transport};
 use crate::source::Source;
 
 /// It fits a UDP packet.
@@ -131,10 +131,11 @@ impl Plan {
             all.push(TrafficLoad {
                 from: pace.from.clone(),
                 to: cross.to.as_ref().unwrap_or(&pace.to).clone(),
-                rate: cross.total(),
+                protocol: Transport::Udp,
+                rate: Some(cross.total()),
                 flows: cross.flows,
                 distribution: cross.distribution.clone(),
-                size: cross.size,
+                size: Some(cross.size),
                 seed: cross.seed,
                 generator: cross.generator,
             });

@@ -67,7 +67,7 @@ fn pairs_have_no_rate_and_slow_rates_may_have_shorter_trains() {
         let traffic = plan.traffic();
         assert_eq!(traffic.len(), usize::from(flows > 0));
         for one in traffic {
-            assert_eq!((one.flows, one.rate), (5, Rate::Bits(BitRate(5_000_000))));
+            assert_eq!((one.flows, one.rate), (5, Some(Rate::Bits(BitRate(5_000_000)))));
             assert_eq!((one.from.as_str(), one.distribution.as_str()), ("n1", "pareto(1.5)"));
         }
     }

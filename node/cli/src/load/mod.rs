@@ -1,5 +1,6 @@
 //! `dwell load`: puts load on this node or on the network, and says what was really put.
 
+mod bulk;
 mod cpu;
 mod itg;
 mod sink;
@@ -33,7 +34,7 @@ pub struct Args {
 enum Load {
     /// Burn CPU time at a level
     Cpu(cpu::Args),
-    /// Send UDP traffic at a rate
+    /// Send UDP traffic at a rate, or fill TCP connections
     Traffic(traffic::Args),
     /// Receive and count the traffic
     Sink(sink::Args),
@@ -50,11 +51,18 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
             (burn(&args.job(), &stop, talk)?.into(), args.json, args.duration.is_some())
         }
         Load::Traffic(args) => {
-            let has_an_end = args.duration.is_some() || args.count.is_some();
-            let job = args.job();
-            // Judged before any file is made.
-            traffic::check(&job)?;
-            (send(&job, file(args.samples)?, &stop, talk)?, args.json, has_an_end)
+            let loaded = match args.job()? {
+                // Judged before any file is made.
+                Job::Traffic(job) => {
+                    traffic::check(&job)?;
+                    send(&job, file(args.samples.clone())?, &stop, talk)?
+                }
+                Job::Bulk(job) => {
+                    bulk::check(&job)?;
+                    bulk::send(&job, &stop, talk)?
+                }
+            };
+            (loaded, args.json, args.has_an_end())
         }
         // A server is stopped when its work is done.
         Load::Sink(args) => {
@@ -78,9 +86,11 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     Ok(if cut_short { Exit::Interrupted } else { Exit::Measured })
 }
 
+pub(crate) use bulk::send as send_bulk;
 pub(crate) use cpu::burn;
 pub(crate) use itg::{receive as receive_by_itg, send as send_by_itg};
 pub(crate) use sink::sink;
+use traffic::Job;
 pub(crate) use traffic::send;
 
 /// What came of a load.
@@ -139,36 +149,62 @@ fn missing_stamps(parts: &Parts) -> impl Iterator<Item = String> {
     })
 }
 
-/// Prints the result as lines for people.
+/// Values that are printed even when they are zero.
+const ALWAYS: [&str; 3] = ["packets", "payload_bytes", "tcp_payload_bytes"];
+
+/// Connections of a sink that are printed one by one.
+const MAX_CONNECTION_ROWS: usize = 16;
+
+/// Prints the result as text.
 fn print(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
-    for (name, value) in &summary.values {
-        match value {
-            Some(Scalar::Count(count)) => writeln!(out, "{name:24}{count:>16}")?,
-            Some(Scalar::Real(real)) if real.is_finite() => {
-                writeln!(out, "{name:24}{real:>20.3}")?;
-            }
-            _ => writeln!(out, "{name:24}{:>16}", "-")?,
-        }
-    }
+    crate::human::print_values(out, &summary.values, &ALWAYS)?;
+    print_connections(out, summary)?;
     for (name, figures) in &summary.metrics {
-        let micros =
-            |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e3));
-        let name = name.trim_end_matches("_ns");
-        let (p50, p95, max) = (micros(figures.p50), micros(figures.p95), micros(figures.max));
-        writeln!(out, "{name:24}median {p50} us, p95 {p95} us, max {max} us")?;
+        let name = name.trim_end_matches("_ns").replace('_', " ");
+        let of = [("median", figures.p50), ("p95", figures.p95), ("max", figures.max)];
+        let known = of.into_iter().filter_map(|(called, ns)| {
+            Some(format!("{called} {}", crate::human::time(ns? as f64)))
+        });
+        writeln!(out, "{name:28}{}", known.collect::<Vec<_>>().join(", "))?;
     }
     summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
 }
 
+/// Prints a row per TCP connection of a sink, up to [`MAX_CONNECTION_ROWS`].
+fn print_connections(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    let list = |name: &str| match summary.parameters.get(name) {
+        Some(Value::Array(list)) => list.as_slice(),
+        _ => &[],
+    };
+    let from = list("connection_from");
+    let figures = list("connection_payload_bytes").iter().zip(list("connection_rate_bps"));
+    for (from, (bytes, rate)) in from.iter().zip(figures).take(MAX_CONNECTION_ROWS) {
+        let amount =
+            |name, value: &Value| crate::human::amount(name, value.as_f64().unwrap_or(f64::NAN));
+        let (bytes, rate) = (amount("payload_bytes", bytes), amount("rate_bps", rate));
+        writeln!(out, "{:28}{bytes}, {rate}", from.as_str().unwrap_or_default())?;
+    }
+    if from.len() > MAX_CONNECTION_ROWS {
+        writeln!(out, "{:28}--json lists more", "...")?;
+    }
+    Ok(())
+}
+
 /// The addresses of a `udp://` URL.
 pub(crate) fn udp_addresses(url: &str) -> Result<Vec<SocketAddr>, Failure> {
+    addresses(url, &[Scheme::Udp]).map(|(_, addresses)| addresses)
+}
+
+/// The scheme and the addresses of a URL whose scheme is one of `allowed`.
+fn addresses(url: &str, allowed: &[Scheme]) -> Result<(Scheme, Vec<SocketAddr>), Failure> {
     let target = Target::with_scheme(url)
         .map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
-    if target.scheme != Scheme::Udp {
-        return Err(Failure::usage(format!("'{url}': traffic is udp:// only")));
+    if !allowed.contains(&target.scheme) {
+        let names: Vec<_> = allowed.iter().map(|scheme| format!("{}://", scheme.name())).collect();
+        return Err(Failure::usage(format!("'{url}': traffic is {} only", names.join(" or "))));
     }
     let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(|error| {
         Failure::usage(format!("cannot resolve '{}': {error}; give an address", target.host))
     })?;
-    Ok(addresses.collect())
+    Ok((target.scheme, addresses.collect()))
 }

@@ -18,7 +18,6 @@ const MOST_TEXT: u64 = 256 << 20;
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true,
     after_help = "\
 A rate counts the bytes of the size as it was named: --size 200B at 10Mbit/s are IP packets every 160 us. All \
 three sizes are printed.\n\
@@ -32,9 +31,9 @@ pub struct Args {
     #[command(subcommand)]
     pub(super) far: Option<Far>,
 
-    /// Where to: udp://HOST:PORT. Nobody has to listen there
-    #[arg(required = true)]
-    url: Option<String>,
+    /// Target: udp://HOST:PORT; no program has to listen there [default: a port of this machine's loopback,
+    /// which measures the program and the kernel without a network card]
+    pub(super) url: Option<String>,
 
     /// When packets leave
     #[arg(long, value_enum, default_value_t = PatternChoice::Train)]
@@ -127,7 +126,7 @@ pub struct Args {
 
     /// Use IPv6 only
     #[arg(short = '6')]
-    ipv6: bool,
+    pub(super) ipv6: bool,
 
     /// Write every stamp of every packet to this file, for `dwell import`
     #[arg(long, value_name = "FILE")]
@@ -145,6 +144,10 @@ pub struct Args {
     /// No progress, only the result
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
+
+    /// Print the four variability figures j and the comparison of engines as well
+    #[arg(short = 'v', long)]
+    pub(super) verbose: bool,
 }
 
 /// The far end.

@@ -2,7 +2,8 @@
 //!
 //! `args` is the command line; `plan` judges what is asked; `engines` opens what sends, and `choose`
 //! finds the best by measuring; `drive` is the timing loop, on a thread of its own; `recorder` turns its
-//! trains into figures and a segment; `report` makes the summary and prints it. `sink` is the far end, and
+//! trains into figures and a segment; `report` makes the summary and prints it, and
+//! `verdict` its last line. `sink` is the far end, and
 //! `far_end` what both say to each other.
 
 mod args;
@@ -15,10 +16,12 @@ mod recorder;
 mod report;
 mod sink;
 mod steps;
+mod verdict;
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -61,6 +64,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// What came of pacing.
 pub(crate) struct Paced {
     pub(crate) summary: Summary,
+    /// Whether the rate was kept, in one line; `None` where no constant rate was asked for.
+    pub(crate) verdict: Option<String>,
     /// An output could not be written; what was measured stands.
     pub(crate) failure: Option<Failure>,
     departed: Departed,
@@ -200,6 +205,7 @@ pub(crate) fn perform(
     };
     let mut summary = report::summary(job, &plan, &recorder, &outcome);
     summary.trust.note_host(used);
+    let verdict = report::verdict(job, &plan, &recorder, &outcome);
     let failure = recorder.failure.take().map(Failure::from);
     let failure = failure.or_else(|| nothing_known(job, &recorder));
     let packets = summary.packets.map(|packets| dwell_stats::Packets {
@@ -208,7 +214,7 @@ pub(crate) fn perform(
         ..dwell_stats::Packets::default()
     });
     let Recorder { pairs, trains, .. } = recorder;
-    Ok(Paced { summary, failure, departed: Departed { pairs, trains, packets } })
+    Ok(Paced { summary, verdict, failure, departed: Departed { pairs, trains, packets } })
 }
 
 /// What was sent, and not one stamp came.
@@ -345,6 +351,15 @@ fn source(job: &PaceJob, stamping: Stamping, far: Option<Rung>) -> Result<Source
     }
 }
 
+/// A socket on the loopback interface that drops every packet it receives.
+fn loopback(ipv6: bool) -> io::Result<UdpSocket> {
+    if ipv6 {
+        UdpSocket::bind((Ipv6Addr::LOCALHOST, 0))
+    } else {
+        UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -355,7 +370,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Measured);
     }
     let thresholds = threshold::read(&args.fail_if, &Trains::METRICS)?;
-    let job = args.job()?;
+    let mut job = args.job()?;
+    // Held until the end: an open port drops what arrives, a closed one answers with ICMP errors.
+    let loopback = args.url.is_none().then(|| loopback(args.ipv6)).transpose()?;
+    if let Some(socket) = &loopback {
+        job.target = format!("udp://{}", socket.local_addr()?);
+    }
     // Judged before any file is made.
     Plan::new(&job)?;
     if job.switch_offloads {
@@ -390,7 +410,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if args.json {
         io::stdout().lock().write_all(paced.summary.to_json().as_bytes())?;
     } else {
-        report::print(&paced.summary)?;
+        report::print(&paced.summary, args.verbose)?;
+        if loopback.is_some() {
+            writeln!(
+                io::stdout(),
+                "note: no target was given, so packets went to this machine's loopback: the figures are \
+                 those of the program and the kernel, without a network card; udp://HOST:PORT includes it"
+            )?;
+        }
+        if let Some(verdict) = &paced.verdict {
+            writeln!(io::stdout(), "{verdict}")?;
+        }
     }
     if let Some(failure) = paced.failure {
         return Err(failure);

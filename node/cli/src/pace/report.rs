@@ -316,8 +316,19 @@ const TABLE: [(&str, &str); 4] = [
     ("first_schedule_error_ns", "left - due, first packets"),
 ];
 
-/// Prints the result.
-pub(super) fn print(summary: &Summary) -> io::Result<()> {
+/// Whether the rate was kept, in one line.
+pub(super) fn verdict(
+    job: &PaceJob,
+    plan: &Plan,
+    recorder: &Recorder<'_>,
+    outcome: &Outcome,
+) -> Option<String> {
+    let unseen = Unseen::of(job, plan, recorder.source, outcome).is_some();
+    super::verdict::line(plan, recorder, unseen)
+}
+
+/// Prints the result; `verbose` adds the figures of variability.
+pub(super) fn print(summary: &Summary, verbose: bool) -> io::Result<()> {
     let mut out = crate::terminal::stdout();
     let parameter = |name: &str| summary.parameters.get(name);
     let value = |name: &str| match summary.values.get(name) {
@@ -325,7 +336,10 @@ pub(super) fn print(summary: &Summary) -> io::Result<()> {
         Some(Some(Scalar::Count(count))) => Some(*count as f64),
         _ => None,
     };
-    writeln!(out, "\n{}  {}", summary.target, summary.engine)?;
+    // The comparison of engines follows the name.
+    let name = summary.engine.split(": ").next().unwrap_or_default();
+    let engine = if verbose { &summary.engine } else { name };
+    writeln!(out, "\n{}  {engine}", summary.target)?;
     if let Some(packets) = &summary.packets {
         let Packets { sent, received, lost, reordered, send_failed, .. } = packets;
         writeln!(
@@ -364,7 +378,7 @@ pub(super) fn print(summary: &Summary) -> io::Result<()> {
             writeln!(out, "{called:26}{}", rate(capacity))?;
         }
     }
-    for (name, sentence) in Variability::EXPLAINED {
+    for (name, sentence) in Variability::EXPLAINED.into_iter().filter(|_| verbose) {
         if let Some(j) = value(name) {
             let (size, unit) = unit(j);
             let name = name.trim_end_matches("_ns");
@@ -393,19 +407,12 @@ pub(super) fn print_sink(summary: &Summary, json: bool) -> io::Result<()> {
         return io::stdout().lock().write_all(summary.to_json().as_bytes());
     }
     let mut out = crate::terminal::stdout();
-    for (name, value) in &summary.values {
-        let value = match value {
-            Some(Scalar::Count(count)) => count.to_string(),
-            Some(Scalar::Real(real)) => real.to_string(),
-            None => "not known".to_owned(),
-        };
-        writeln!(out, "{name:24}{value}")?;
-    }
+    crate::human::print_values(&mut out, &summary.values, &["packets"])?;
     Ok(())
 }
 
 /// A rate that was measured, to four digits and more.
-fn rate(bps: f64) -> String {
+pub(super) fn rate(bps: f64) -> String {
     let (size, unit) = match bps {
         ..1e6 => (1e3, "kbit/s"),
         ..1e9 => (1e6, "Mbit/s"),

@@ -14,7 +14,7 @@ mod recorder;
 mod report;
 mod session;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -135,7 +135,7 @@ pub struct Args {
     #[arg(long, value_name = "DSCP", value_parser = clap::value_parser!(u8).range(0..=63))]
     pub dscp: Option<u8>,
 
-    /// Write a row per probe to this file
+    /// Write a row per probe to this file; `-` is standard output, without the summary
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 
@@ -314,6 +314,13 @@ pub(crate) fn measure(
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let known = Metric::ALL.map(|metric| metric.name().trim_end_matches("_ns"));
     let thresholds = crate::threshold::read(&args.fail_if, &known)?;
+    let rows_on_stdout = args.csv.as_deref() == Some(Path::new("-"));
+    if rows_on_stdout && (args.json || args.jsonl) {
+        let other = if args.json { "--json" } else { "--jsonl" };
+        return Err(Failure::usage(format!(
+            "--csv - and {other} both write to standard output; give --csv a file"
+        )));
+    }
     let job = args.job();
     // Judged before any file is made.
     plan::Plan::new(&job)?;
@@ -334,7 +341,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if args.json {
         use std::io::Write;
         std::io::stdout().lock().write_all(measured.summary.to_json().as_bytes())?;
-    } else if !args.jsonl {
+    } else if !args.jsonl && !rows_on_stdout {
         report::print(&measured.summary, &measured.round_trip, &measured.path)?;
     }
     if let Some(failure) = measured.failure {

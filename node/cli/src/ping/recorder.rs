@@ -283,8 +283,13 @@ pub(crate) struct SampleFile {
 }
 
 impl SampleFile {
-    /// Makes the file.
+    /// Creates the file. Samples are binary, so `-` is refused rather than taken for a file name.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        if path == Path::new("-") {
+            return Err(Failure::usage(
+                "invalid value '-' for --samples: samples are binary; give the name of a file",
+            ));
+        }
         let file =
             File::create(path).map_err(|e| anyhow::Error::new(e).context(cannot_write(path)))?;
         Ok(Self { to: Box::new(file), name: path.to_owned() })
@@ -340,13 +345,17 @@ struct Rows {
 }
 
 impl Rows {
+    /// Opens the file and writes the header; `-` is standard output.
     fn create(path: &Path, format: RowFormat) -> Result<Self, Failure> {
-        let file = File::create(path).map_err(|error| {
-            Failure::from(
-                anyhow::Error::new(error).context(format!("cannot write --csv {}", path.display())),
-            )
-        })?;
-        let mut rows = Self { format, text: Vec::new(), to: Box::new(file), name: path.to_owned() };
+        let to: Box<dyn Write> = if path == Path::new("-") {
+            Box::new(io::stdout())
+        } else {
+            Box::new(File::create(path).map_err(|error| {
+                let what = format!("cannot write --csv {}", path.display());
+                Failure::from(anyhow::Error::new(error).context(what))
+            })?)
+        };
+        let mut rows = Self { format, text: Vec::new(), to, name: path.to_owned() };
         format.append_header(&mut rows.text);
         rows.write_out().map_err(Failure::from)?;
         Ok(rows)

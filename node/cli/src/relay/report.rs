@@ -272,12 +272,7 @@ fn resolution(parts: &Parts) -> Option<Resolution> {
 pub(super) fn print(summary: &Summary, parts: &Parts) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}  {}", summary.target.replace(' ', " -> "), summary.engine)?;
-    for (name, value) in &summary.values {
-        match value {
-            Some(Scalar::Count(count)) => writeln!(out, "{name:24}{count:>16}")?,
-            _ => writeln!(out, "{name:24}{:>16}", "-")?,
-        }
-    }
+    crate::human::print_values(&mut out, &summary.values, &["received_forward"])?;
     let rows: Vec<_> = parts.figures().collect();
     if !rows.is_empty() {
         writeln!(

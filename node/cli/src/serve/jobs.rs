@@ -210,6 +210,10 @@ fn perform(
             sent.summary.trust.note_host(watch.and_then(|watch| watch.end(None)));
             Ok(what_stands(sent.summary, sent.failure))
         }
+        Job::Bulk(bulk) => {
+            let sent = crate::load::send_bulk(bulk, stop, &mut |_| ready())?;
+            sent.failure.map_or(Ok(sent.summary), Err)
+        }
         Job::Sink(sink) => {
             let samples = spool.map(Spool::file);
             let sunk = crate::load::sink(sink, samples, stop, &mut |_| ready())?;

@@ -3,6 +3,7 @@
 
 mod attached;
 mod babel;
+mod bulk;
 #[path = "../../../io/tests/train/capture.rs"]
 mod capture;
 mod cipher;

@@ -1,14 +1,16 @@
 //! `dwell load sink`: receives traffic and counts it, per flow. Answers nothing but the end of an
 //! iperf flow.
 //!
-//! `drive` receives, on a thread per socket; `flow` counts what came of a flow; `summary` is the
-//! result.
+//! `drive` receives UDP, on a thread per socket; `flow` counts what came of a flow; `tcp` receives on
+//! connections; `summary` is the result.
 
 mod drive;
 mod flow;
 mod summary;
+mod tcp;
 
 use std::io;
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread;
@@ -28,8 +30,9 @@ use super::Loaded;
 use crate::nic::NicWatch;
 use crate::passages::PassageLog;
 use crate::ping::{SampleFile, StampChoice};
-use crate::{Failure, PlaceArgs};
+use crate::{Failure, PlaceArgs, Scheme};
 use drive::{Receiver, Told};
+use tcp::TcpSink;
 
 /// Notes that a ring holds: what comes in two turns at 300,000 packets per second.
 const RING: usize = 1 << 16;
@@ -40,7 +43,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// Arguments of `load sink`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Where to listen: udp://ADDRESS:PORT [default: udp://[::]:5001 and udp://0.0.0.0:5001]
+    /// Where to listen: udp://ADDRESS:PORT or tcp://ADDRESS:PORT [default: udp://[::]:5001 and
+    /// udp://0.0.0.0:5001]
     urls: Vec<String>,
 
     /// Stop after this time [default: until stopped]
@@ -104,14 +108,17 @@ pub(crate) fn sink(
     check(job)?;
     let default = ["udp://[::]:5001".to_owned(), "udp://0.0.0.0:5001".to_owned()];
     let urls = if job.urls.is_empty() { &default[..] } else { &job.urls };
-    let servers = open(job, urls)?;
+    let Sockets { servers, listeners } = open(job, urls)?;
     let mut recorder = Recorder {
         log: PassageLog::begin("load sink", &urls.join(" "), samples)?,
         one_way: Distribution::new(),
     };
     let (start, nics) = (clock::pair(), NicWatch::start());
-    let lines: Vec<_> =
+    let mut lines: Vec<_> =
         servers.iter().map(|s| format!("listening on udp://{}", s.local_addr())).collect();
+    for listener in &listeners {
+        lines.push(format!("listening on tcp://{}", listener.local_addr()?));
+    }
     talk(&lines.join("\n"));
     let place = PlaceArgs::from(job.place);
     let tells = recorder.log.keeps_samples() || job.clock_error.is_some();
@@ -132,8 +139,20 @@ pub(crate) fn sink(
             stop,
         });
     }
+    let has_udp = !receivers.is_empty();
+    let sinks = listeners.into_iter().map(|one| TcpSink::new(one, place.busy_poll, end, stop));
+    let sinks = sinks.collect::<io::Result<Vec<_>>>()?;
     let main = thread::current();
-    let counted = thread::scope(|scope| -> io::Result<Vec<_>> {
+    let (counted, received) = thread::scope(|scope| -> io::Result<(Vec<_>, Vec<_>)> {
+        let streams: Vec<_> = sinks
+            .into_iter()
+            .map(|sink| {
+                scope.spawn(move || -> io::Result<_> {
+                    let placement: Placement = cpu::settle(job.place.cpu, place.real_time(false))?;
+                    Ok((sink.run()?, placement))
+                })
+            })
+            .collect();
         let threads: Vec<_> = receivers
             .into_iter()
             .map(|receiver| {
@@ -147,14 +166,27 @@ pub(crate) fn sink(
             })
             .collect();
         recorder.follow(&mut rings, &|| threads.iter().all(thread::ScopedJoinHandle::is_finished));
-        threads.into_iter().map(|thread| thread.join().expect("no sink panics")).collect()
+        let counted: io::Result<Vec<_>> =
+            threads.into_iter().map(|thread| thread.join().expect("no sink panics")).collect();
+        let received: io::Result<Vec<_>> =
+            streams.into_iter().map(|thread| thread.join().expect("no sink panics")).collect();
+        Ok((counted?, received?))
     })?;
-    let placement = counted.first().map(|(_, placement)| *placement);
+    let placements = counted.iter().map(|(_, placement)| *placement);
+    let placement = placements.chain(received.iter().map(|(_, placement)| *placement)).next();
     let counted: Vec<_> = counted.into_iter().map(|(counted, _)| counted).collect();
+    let received: Vec<_> = received.into_iter().map(|(received, _)| received).collect();
     let Recorder { log, one_way } = recorder;
-    let summary =
-        summary::Made { job, urls, counted: &counted, one_way: &one_way, start, nics: &nics }
-            .summary(log.parts(), placement.map(|p| place.record(p)).unwrap_or_default());
+    let summary = summary::Made {
+        job,
+        urls,
+        counted: has_udp.then_some(&*counted),
+        received: &received,
+        one_way: &one_way,
+        start,
+        nics: &nics,
+    }
+    .summary(log.parts(), placement.map(|p| place.record(p)).unwrap_or_default());
     let (_, failure) = log.finish(counted.iter().map(|c| c.dropped).sum());
     let came = counted.iter().any(|c| c.packets > c.unmarked);
     if job.stamps == Stamps::Kernel && came && !counted.iter().any(|c| c.stamped) {
@@ -166,18 +198,29 @@ pub(crate) fn sink(
     Ok(Loaded { summary, failure: failure.map(Failure::from) })
 }
 
-fn open(job: &SinkJob, urls: &[String]) -> Result<Vec<UdpServer>, Failure> {
+/// Sockets of all URLs.
+struct Sockets {
+    servers: Vec<UdpServer>,
+    listeners: Vec<TcpListener>,
+}
+
+fn open(job: &SinkJob, urls: &[String]) -> Result<Sockets, Failure> {
     let stamps = if job.stamps == Stamps::User { StampRequest::User } else { StampRequest::Kernel };
     let options = ServerOptions { stamps, metadata: false };
-    let mut servers = Vec::new();
+    let mut sockets = Sockets { servers: Vec::new(), listeners: Vec::new() };
     for url in urls {
-        for address in super::udp_addresses(url)? {
-            servers.push(UdpServer::bind(address, options).map_err(|error| {
-                Failure::from(anyhow::anyhow!("cannot listen on {url}: {error}"))
-            })?);
+        let failed =
+            |error: io::Error| Failure::from(anyhow::anyhow!("cannot listen on {url}: {error}"));
+        let (scheme, addresses) = super::addresses(url, &[Scheme::Udp, Scheme::Tcp])?;
+        for address in addresses {
+            if scheme == Scheme::Tcp {
+                sockets.listeners.push(dwell_io::tcp::listen(address, None).map_err(failed)?);
+            } else {
+                sockets.servers.push(UdpServer::bind(address, options).map_err(failed)?);
+            }
         }
     }
-    Ok(servers)
+    Ok(sockets)
 }
 
 /// Turns what the loops tell into figures and passages, ten times a second.

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::drive::Counted;
 use super::flow::Flow;
+use super::tcp::{self, Received};
 use crate::load::{Put, missing_stamps};
 use crate::nic::NicWatch;
 
@@ -17,7 +18,10 @@ use crate::nic::NicWatch;
 pub(super) struct Made<'a> {
     pub(super) job: &'a SinkJob,
     pub(super) urls: &'a [String],
-    pub(super) counted: &'a [Counted],
+    /// UDP; `None` where only TCP was received.
+    pub(super) counted: Option<&'a [Counted]>,
+    /// TCP, a part per listener.
+    pub(super) received: &'a [Received],
     pub(super) one_way: &'a Distribution,
     pub(super) start: Pairing,
     pub(super) nics: &'a NicWatch,
@@ -26,13 +30,23 @@ pub(super) struct Made<'a> {
 impl Made<'_> {
     /// Everything the result says.
     pub(super) fn summary(&self, parts: &Parts, placement: Placement) -> Summary {
-        let Self { job, urls, counted, one_way, start, nics } = self;
-        let parameters = [
+        let Self { job, urls, counted: udp, received, one_way, start, nics } = self;
+        let counted = udp.unwrap_or_default();
+        let mut parameters = vec![
             ("load", json!("sink")),
             ("urls", json!(urls)),
             ("duration_ns", json!(job.duration.map(|time| time.0))),
             ("clock_error_ns", json!(job.clock_error.map(|error| error.0))),
         ];
+        let rows = || received.iter().flat_map(|one| &one.rows);
+        if !received.is_empty() {
+            let from: Vec<_> = rows().map(|row| row.peer.to_string()).collect();
+            let bytes: Vec<_> = rows().map(|row| row.bytes).collect();
+            let rates: Vec<_> = rows().map(tcp::Row::rate_bps).collect();
+            parameters.push(("connection_from", json!(from)));
+            parameters.push(("connection_payload_bytes", json!(bytes)));
+            parameters.push(("connection_rate_bps", json!(rates)));
+        }
         let of_way = (one_way.count() > 0).then(|| one_way.figures().into());
         let metrics = parts
             .figures()
@@ -57,7 +71,11 @@ impl Made<'_> {
         }
         trust.warnings.extend(missing_stamps(parts));
         let senders = counted.iter().flat_map(|c| c.flows.keys().map(|(from, _)| *from));
-        trust.note_nics(nics.towards(senders));
+        trust.note_nics(nics.towards(senders.chain(rows().map(|row| row.peer))));
+        let mut values = if udp.is_some() { totals(counted) } else { Vec::new() };
+        if !received.is_empty() {
+            values.extend(of_connections(received));
+        }
         let came = counted.iter().any(|c| c.packets > 0);
         let stamped = counted.iter().any(|c| c.stamped);
         Put {
@@ -68,7 +86,7 @@ impl Made<'_> {
                 "a thread per socket"
             },
             parameters: &parameters,
-            values: &totals(counted),
+            values: &values,
             packets: packets(counted),
             metrics,
             trust,
@@ -100,6 +118,24 @@ fn packets(counted: &[Counted]) -> Option<Packets> {
         reordered: sum(|flow| flow.numbers.reordered),
         ..Packets::default()
     })
+}
+
+/// The figures of all TCP connections together.
+fn of_connections(received: &[Received]) -> [(&'static str, Scalar); 6] {
+    let sum = |of: fn(&Received) -> u64| received.iter().map(of).sum::<u64>();
+    let first = received.iter().filter_map(|one| one.first).min();
+    let last = received.iter().filter_map(|one| one.last).max();
+    let took = first.zip(last).map_or(Nanos::ZERO, |(first, last)| last - first);
+    let (bytes, seconds) = (sum(|one| one.bytes), took.as_secs_f64());
+    let rate = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { f64::NAN };
+    [
+        ("tcp_connections", Scalar::Count(sum(|one| one.connections))),
+        ("tcp_payload_bytes", Scalar::Count(bytes)),
+        ("tcp_payload_rate_bps", Scalar::Real(rate)),
+        ("tcp_duration_ns", Scalar::Count(took.0.max(0) as u64)),
+        ("tcp_refused", Scalar::Count(sum(|one| one.refused))),
+        ("tcp_resets", Scalar::Count(sum(|one| one.reset))),
+    ]
 }
 
 fn totals(counted: &[Counted]) -> Vec<(&'static str, Scalar)> {

@@ -1,4 +1,4 @@
-//! `dwell load traffic`: UDP flows on absolute schedules.
+//! `dwell load traffic`: UDP flows on absolute schedules. TCP is in `super::bulk`.
 //!
 //! `plan` judges what is asked; `drive` is the timing loop, on a thread of its own, which `ending`
 //! closes for iperf flows by hearing the server's report; `recorder` turns what it tells into figures
@@ -22,7 +22,7 @@ use dwell_engine::stamps::Rung;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::port::{Port, PortOptions, StampRequest};
 use dwell_io::udp::UdpPort;
-use dwell_plan::{Stamps, TrafficHeader, TrafficJob};
+use dwell_plan::{BulkJob, Stamps, TrafficHeader, TrafficJob};
 use dwell_record::NicDropped;
 use dwell_record::segment::FlowEntry;
 use dwell_units::{Bytes, Nanos, Rate};
@@ -42,7 +42,7 @@ use recorder::Recorder;
 /// Arguments of `load traffic`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Where to: udp://HOST:PORT
+    /// Target: udp://HOST:PORT, or tcp://HOST:PORT for bulk transfer
     url: String,
 
     /// Number of flows, each with a source port of its own
@@ -50,17 +50,19 @@ pub(super) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     flows: u32,
 
-    /// Rate of all flows together, like 80Mbit/s (counted over IP packets) or 200pps
+    /// Rate of all flows together, like 80Mbit/s (counted over IP packets; with tcp:// over payload) or
+    /// 200pps. Required with udp:// [default with tcp://: as fast as TCP goes]
     #[arg(long, value_name = "RATE")]
-    rate: Rate,
+    rate: Option<Rate>,
 
     /// Gaps between packets: constant, poisson or pareto(SHAPE)
     #[arg(long, value_name = "DISTRIBUTION", default_value = "constant")]
     distribution: Gaps,
 
-    /// Size of the UDP payload
-    #[arg(long, value_name = "BYTES", default_value = "1400B")]
-    size: Bytes,
+    /// Size of the UDP payload [default: 1400B], or of each write with tcp:// [default: 128KiB, or
+    /// 10 ms of the rate]
+    #[arg(long, value_name = "BYTES")]
+    size: Option<Bytes>,
 
     /// Seed of the gaps and of the payload
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -72,11 +74,15 @@ pub(super) struct Args {
 
     /// Stop after this time [default: until stopped]
     #[arg(long, value_name = "TIME")]
-    pub(super) duration: Option<Nanos>,
+    duration: Option<Nanos>,
 
-    /// Stop after this many packets
+    /// Stop after this many packets; with tcp:// after this many writes
     #[arg(long, value_name = "N")]
-    pub(super) count: Option<u64>,
+    count: Option<u64>,
+
+    /// Stop after this many bytes of payload, like 100MB
+    #[arg(long, value_name = "BYTES", conflicts_with = "count")]
+    bytes: Option<Bytes>,
 
     /// Which stamps to use for --samples: the program's own, or the kernel's beside them where
     /// delivered
@@ -114,18 +120,84 @@ enum HeaderChoice {
     Iperf,
 }
 
+/// A job of either protocol.
+pub(super) enum Job {
+    /// UDP.
+    Traffic(TrafficJob),
+    /// TCP.
+    Bulk(BulkJob),
+}
+
 impl Args {
-    /// What these arguments ask for.
-    pub(super) fn job(&self) -> TrafficJob {
-        TrafficJob {
+    /// Whether the load ends without being stopped.
+    pub(super) fn has_an_end(&self) -> bool {
+        self.duration.is_some() || self.count.is_some() || self.bytes.is_some()
+    }
+
+    /// The job that these arguments describe.
+    pub(super) fn job(&self) -> Result<Job, Failure> {
+        if self.url.starts_with("tcp://") { self.bulk().map(Job::Bulk) } else { self.udp() }
+    }
+
+    fn bulk(&self) -> Result<BulkJob, Failure> {
+        let only_udp = |flag: &str| {
+            Failure::usage(format!("{flag} is for udp://: a TCP stream has no packets of its own"))
+        };
+        if self.distribution != Gaps::Constant {
+            return Err(only_udp("--distribution"));
+        }
+        if self.header == HeaderChoice::Iperf {
+            return Err(only_udp("--header iperf"));
+        }
+        if self.samples.is_some() {
+            return Err(only_udp("--samples"));
+        }
+        if self.stamps != StampChoice::Auto {
+            return Err(only_udp("--stamps"));
+        }
+        let rate = match self.rate {
+            None => None,
+            Some(Rate::Bits(rate)) => Some(rate),
+            Some(Rate::Packets(rate)) => {
+                return Err(Failure::usage(format!(
+                    "invalid value {rate} for --rate: tcp:// counts no packets; give bits, like 80Mbit/s"
+                )));
+            }
+        };
+        let mut job = BulkJob {
             url: self.url.clone(),
             flows: self.flows,
-            rate: self.rate,
+            rate,
+            write_size: self.size,
+            bytes: self.bytes,
+            duration: self.duration,
+            ipv4: self.ipv4,
+            ipv6: self.ipv6,
+            place: self.place.into(),
+        };
+        if let Some(count) = self.count {
+            job.bytes = Some(Bytes(count.saturating_mul(super::bulk::write_size(&job).0)));
+        }
+        Ok(job)
+    }
+
+    fn udp(&self) -> Result<Job, Failure> {
+        let rate = self.rate.ok_or_else(|| {
+            Failure::usage(
+                "traffic over udp:// needs --rate, like --rate 80Mbit/s or --rate 200pps",
+            )
+        })?;
+        let size = self.size.unwrap_or(DEFAULT_PAYLOAD);
+        let count = self.bytes.map(|bytes| bytes.0.div_ceil(size.0.max(1)));
+        Ok(Job::Traffic(TrafficJob {
+            url: self.url.clone(),
+            flows: self.flows,
+            rate,
             distribution: self.distribution.to_string(),
-            size: self.size,
+            size,
             seed: self.seed,
             duration: self.duration,
-            count: self.count,
+            count: self.count.or(count),
             ipv4: self.ipv4,
             ipv6: self.ipv6,
             header: match self.header {
@@ -135,9 +207,12 @@ impl Args {
             unreported: false,
             stamps: self.stamps.into(),
             place: self.place.into(),
-        }
+        }))
     }
 }
+
+/// Default size of the UDP payload.
+const DEFAULT_PAYLOAD: Bytes = Bytes(1_400);
 
 /// What came of the sending, before anything is made of it.
 struct Outcome {

@@ -1,0 +1,37 @@
+//! Bulk transfer over TCP: the load of a bufferbloat test.
+
+use dwell_units::{BitRate, Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+use super::Place;
+
+/// TCP connections to fill.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BulkJob {
+    /// Target: `tcp://HOST:PORT`.
+    pub url: String,
+    /// Number of connections.
+    pub flows: u32,
+    /// Rate of all connections together, in bits of payload; `None`: as fast as TCP goes.
+    #[serde(default)]
+    pub rate: Option<BitRate>,
+    /// Bytes of each write; `None`: 128 KiB, or 10 ms of the rate if that is less.
+    #[serde(default)]
+    pub write_size: Option<Bytes>,
+    /// Stop after this many bytes on all connections together.
+    #[serde(default)]
+    pub bytes: Option<Bytes>,
+    /// Stop after this time.
+    #[serde(default)]
+    pub duration: Option<Nanos>,
+    /// Use IPv4 only.
+    #[serde(default)]
+    pub ipv4: bool,
+    /// Use IPv6 only.
+    #[serde(default)]
+    pub ipv6: bool,
+    /// Where and how the sending thread runs.
+    #[serde(default)]
+    pub place: Place,
+}

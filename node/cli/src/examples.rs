@@ -1,0 +1,157 @@
+//! Two examples at the end of every command's `--help`, from one table per program.
+
+use clap::{Command, CommandFactory, FromArgMatches};
+
+/// The path of a command, without the program, and its examples, without the program.
+pub type Examples = (&'static str, [&'static str; 2]);
+
+/// The examples of the node commands.
+pub const NODE: &[Examples] = &[
+    ("ping", ["ping 192.0.2.7", "ping udp://192.0.2.7:7007 -c 1000 -i 1ms --fail-if 'p99 > 10ms'"]),
+    ("reflect", ["reflect", "reflect stamp://0.0.0.0:8620 udp://0.0.0.0:7007"]),
+    (
+        "relay",
+        [
+            "relay --listen udp://0.0.0.0:5001 --to udp://192.0.2.7:5001",
+            "relay --listen tcp://0.0.0.0:5001 --to tcp://192.0.2.7:5001 --json",
+        ],
+    ),
+    ("pace", ["pace --rate 100Mbit/s", "pace udp://192.0.2.7:5001 --rate 10M --size 576B --sink"]),
+    ("pace sink", ["pace sink udp://0.0.0.0:5001", "pace sink udp://0.0.0.0:5001 --json"]),
+    (
+        "load",
+        ["load cpu --level 50 --duration 10s", "load traffic tcp://192.0.2.7:5001 --duration 10s"],
+    ),
+    ("load cpu", ["load cpu --level 50", "load cpu --cpu 1 --duration 10s"]),
+    (
+        "load traffic",
+        [
+            "load traffic udp://192.0.2.7:5001 --rate 80M --duration 10s",
+            "load traffic tcp://192.0.2.7:5001 --flows 4 --duration 10s",
+        ],
+    ),
+    ("load sink", ["load sink", "load sink udp://0.0.0.0:5001 tcp://0.0.0.0:5001"]),
+    (
+        "trace",
+        [
+            "trace --flow 'udp port 5001'",
+            "trace --flow 'icmp host 192.0.2.7' --interface eth0 --duration 60s --json",
+        ],
+    ),
+    ("lab", ["lab up line:3 --rate 10Mbit/s", "lab exec n1 -- ping -c 3 n3"]),
+    ("lab up", ["lab up line:3", "lab up star:4 --name field --rate 10M --delay 5ms --loss 1%"]),
+    ("lab exec", ["lab exec n1 -- ping -c 3 n3", "lab exec --lab field n2 -- tc -s qdisc"]),
+    ("lab list", ["lab list", "lab list --json"]),
+    ("lab routes", ["lab routes", "lab routes field --json"]),
+    ("lab down", ["lab down field", "lab down --all"]),
+    ("doctor", ["doctor", "doctor --json"]),
+    ("serve", ["serve --stdio", "serve --stdio < requests > events"]),
+];
+
+/// The examples of `dwell-node` itself.
+const NODE_PROGRAM: Examples = ("", ["ping 192.0.2.7", "help terms"]);
+
+/// Reads the command line of `P`, with examples in its help.
+pub fn parse<P: CommandFactory + FromArgMatches>(tables: &[&[Examples]]) -> P {
+    let matches = command::<P>(tables).get_matches();
+    P::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// The command line of `dwell-node`, with examples in its help.
+pub fn node_tables() -> [&'static [Examples]; 2] {
+    [NODE, &[NODE_PROGRAM]]
+}
+
+/// The command line of `P` with the examples of `tables` in its help.
+pub fn command<P: CommandFactory>(tables: &[&[Examples]]) -> Command {
+    let command = P::command();
+    let program = command.get_name().to_owned();
+    with_examples(command, "", &program, tables)
+}
+
+fn with_examples(
+    mut command: Command,
+    path: &str,
+    program: &str,
+    tables: &[&[Examples]],
+) -> Command {
+    let names: Vec<_> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    for name in names {
+        let below = format!("{path} {name}");
+        command = command.mut_subcommand(name, |command| {
+            with_examples(command, below.trim_start(), program, tables)
+        });
+    }
+    let all = tables.iter().copied().flatten();
+    let Some((_, examples)) = all.into_iter().find(|(of, _)| *of == path) else { return command };
+    let mut text = command.get_after_help().map_or(String::new(), |text| format!("{text}\n\n"));
+    text += "Examples:";
+    for example in examples {
+        text += &format!("\n  {program} {example}");
+    }
+    command.after_help(text)
+}
+
+/// Checks that every visible command below `command` ends its help with two examples that it accepts.
+///
+/// # Errors
+/// The first command that does not, and why.
+pub fn check(command: &Command) -> Result<(), String> {
+    let program = command.get_name().to_owned();
+    check_below(command, command, &program, &program)
+}
+
+fn check_below(
+    whole: &Command,
+    command: &Command,
+    path: &str,
+    program: &str,
+) -> Result<(), String> {
+    let help = command.clone().render_long_help().to_string();
+    let Some((_, text)) = help.rsplit_once("\nExamples:\n") else {
+        return Err(format!("'{path} --help' does not end with examples"));
+    };
+    let start = format!("{program} ");
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if lines.len() < 2 || !lines.iter().all(|line| line.starts_with(&start)) {
+        return Err(format!("'{path} --help' ends with other text than two examples: {text}"));
+    }
+    for line in lines {
+        // The shell's redirections are no arguments, and `help` prints instead of being parsed.
+        let typed = line.split(['<', '>']).next().filter(|_| !line.contains('\'')).unwrap_or(line);
+        let parsed = whole.clone().try_get_matches_from(words(typed));
+        if let Err(error) = parsed
+            && !line.starts_with(&format!("{program} help "))
+        {
+            return Err(format!("'{line}' is refused: {error}"));
+        }
+    }
+    let visible = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+    visible.into_iter().try_for_each(|below| {
+        check_below(whole, below, &format!("{path} {}", below.get_name()), program)
+    })
+}
+
+/// The words of a command line, which may have single quotes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (n, part) in line.split('\'').enumerate() {
+        if n % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NodeProgram;
+
+    #[test]
+    fn every_node_command_ends_its_help_with_two_examples() {
+        check(&command::<NodeProgram>(&node_tables())).unwrap();
+    }
+}

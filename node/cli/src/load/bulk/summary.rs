@@ -1,0 +1,93 @@
+//! The result of a bulk transfer.
+
+use dwell_plan::BulkJob;
+use dwell_record::{Scalar, Summary, Trust};
+use serde_json::{Value, json};
+
+use super::drive::Flow;
+use super::{Outcome, Plan};
+use crate::load::Put;
+
+/// A rate that is missed by more than this share is reported.
+const MISSED: f64 = 0.02;
+
+/// The summary object.
+pub(super) fn summary(job: &BulkJob, plan: &Plan, outcome: &Outcome) -> Summary {
+    let flows = &outcome.flows;
+    let seconds = outcome.elapsed.as_secs_f64();
+    let rate = |bytes: u64| if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { f64::NAN };
+    let sum = |of: fn(&Flow) -> u64| flows.iter().map(of).sum::<u64>();
+    let acked = sum(Flow::acked);
+    let min_rtt = flows.iter().filter_map(|flow| flow.info.min_rtt).min();
+    let delivery: Option<u64> =
+        flows.iter().map(|flow| flow.info.delivery_rate_bps).sum::<Option<u64>>();
+    let values = [
+        ("payload_bytes", Scalar::Count(acked)),
+        ("payload_rate_bps", Scalar::Real(rate(acked))),
+        ("unacknowledged_bytes", Scalar::Count(sum(|flow| flow.written - flow.acked()))),
+        ("retransmissions", Scalar::Count(sum(|flow| flow.info.retransmitted))),
+        ("flows", Scalar::Count(flows.len() as u64)),
+        ("flows_failed", Scalar::Count(sum(|flow| flow.error.is_some().into()))),
+        ("duration_ns", Scalar::Count(outcome.elapsed.0.max(0) as u64)),
+        ("min_rtt_ns", min_rtt.map_or(Scalar::Real(f64::NAN), |rtt| Scalar::Count(rtt.0 as u64))),
+        ("delivery_rate_bps", delivery.map_or(Scalar::Real(f64::NAN), Scalar::Count)),
+    ];
+    let each = |of: &dyn Fn(&Flow) -> Value| Value::Array(flows.iter().map(of).collect());
+    let parameters = [
+        ("load", json!("traffic")),
+        ("transport", json!("tcp")),
+        ("address", json!(plan.peer.to_string())),
+        ("flows", json!(job.flows)),
+        ("rate_bps", json!(job.rate.map(|rate| rate.0))),
+        ("write_bytes", json!(plan.write)),
+        ("bytes", json!(job.bytes.map(|bytes| bytes.0))),
+        ("duration_ns", json!(job.duration.map(|time| time.0))),
+        ("congestion_control", json!(outcome.congestion_control)),
+        ("flow_payload_bytes", each(&|flow| json!(flow.acked()))),
+        ("flow_retransmissions", each(&|flow| json!(flow.info.retransmitted))),
+        ("warm_up", json!(0)),
+    ];
+    let known = outcome.rtt.count() > 0;
+    let metrics = known
+        .then(|| ("tcp_rtt_ns".to_owned(), outcome.rtt.figures().into()))
+        .into_iter()
+        .collect();
+    let mut trust = Trust {
+        percentile_resolution: known.then(|| outcome.rtt.resolution()),
+        warnings: warnings(job, outcome, rate(acked)),
+        ..Trust::default()
+    };
+    trust.note_nics(outcome.nics.clone());
+    trust.note_clocks(&outcome.clocks.0, &outcome.clocks.1);
+    Put {
+        target: job.url.clone(),
+        engine: if job.rate.is_some() { "paced writes over TCP" } else { "bulk transfer over TCP" },
+        parameters: &parameters,
+        values: &values,
+        metrics,
+        trust,
+        placement: plan.place.record(outcome.placement),
+        ..Put::default()
+    }
+    .summary()
+}
+
+fn warnings(job: &BulkJob, outcome: &Outcome, reached: f64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let failed: Vec<_> = outcome.flows.iter().filter_map(|flow| flow.error.as_ref()).collect();
+    if let Some(first) = failed.first() {
+        warnings.push(format!(
+            "connections that ended early: {} of {}; the first: {first}",
+            failed.len(),
+            outcome.flows.len()
+        ));
+    }
+    if let Some(asked) = job.rate
+        && outcome.elapsed.as_secs_f64() > 0.5
+        && (reached / asked.0 as f64 - 1.0).abs() > MISSED
+    {
+        let share = reached / asked.0 as f64 * 100.0;
+        warnings.push(format!("the rate was {share:.1}% of the one asked"));
+    }
+    warnings
+}

@@ -1,0 +1,145 @@
+//! The last line of `dwell pace`: whether the rate was kept, with the figure that decides it and its
+//! limit. The rule is that of [`dwell_stats::accuracy`], which also judges plans.
+
+use dwell_engine::departures::Pattern;
+use dwell_stats::accuracy::{Accuracy, Doubt, Miss, Tolerance, TrainAccuracy};
+use dwell_stats::{RealInterval, median};
+use dwell_wire::size::{Counted, PacketSize};
+
+use super::plan::Plan;
+use super::recorder::Recorder;
+
+/// Returns the verdict on a train pattern; `None` for other patterns, which have no constant rate.
+/// `limit_unseen`: departures are stamped before a rate limit on the way out.
+pub(super) fn line(plan: &Plan, recorder: &Recorder<'_>, limit_unseen: bool) -> Option<String> {
+    if !matches!(plan.pattern, Pattern::Train { .. }) {
+        return None;
+    }
+    let (trains, tolerance) = (&recorder.trains, Tolerance::default());
+    let asked = trains.asked();
+    let rate = asked.rate_bps()?;
+    let accuracy = match limit_unseen {
+        true => Accuracy::CannotTell { why: Doubt::LimitUnseen },
+        false => tolerance.judge(asked, recorder.source.rung(), trains.accuracies()).accuracy,
+    };
+    Some(format!(
+        "keeps {} with {}: {}",
+        super::report::rate(rate),
+        packets(&plan.size),
+        outcome(&accuracy, &tolerance, trains.accuracies(), asked.gap)
+    ))
+}
+
+/// The packets as their size was given.
+fn packets(size: &PacketSize) -> String {
+    match size.counted() {
+        Counted::Ip => format!("{} B packets", size.ip().0),
+        Counted::Payload => format!("{} B payloads", size.payload().0),
+        Counted::Frame => format!("{} B frames", size.frame().0),
+    }
+}
+
+/// The verdict, with its figure and limit.
+fn outcome(
+    accuracy: &Accuracy,
+    tolerance: &Tolerance,
+    trains: &[TrainAccuracy],
+    gap: f64,
+) -> String {
+    let gap_limit = percent(tolerance.gap);
+    let rate_limit =
+        format!("{} to {}", percent(1.0 - tolerance.rate), percent(1.0 + tolerance.rate));
+    let typical = || {
+        let errors: Vec<f64> = trains.iter().map(|train| train.gap_error_p95.high / gap).collect();
+        let error = median(&errors).filter(|error| error.is_finite());
+        error.map_or("p95 gap error unknown".to_owned(), |error| {
+            format!("p95 gap error {}", percent(error))
+        })
+    };
+    match accuracy {
+        Accuracy::Accurate => format!("yes ({}, limit {gap_limit})", typical()),
+        Accuracy::Inaccurate { why: Miss::Gaps(_) } => {
+            format!("no ({}, limit {gap_limit})", typical())
+        }
+        Accuracy::Inaccurate { why: Miss::Rate(rate) } => {
+            format!("no (rate {} of the one asked, limits {rate_limit})", span(*rate))
+        }
+        Accuracy::CannotTell { why } => {
+            let reason = match why {
+                Doubt::UserStamps => {
+                    "departures are the program's own clock reads; kernel stamps or --sink are \
+                     required"
+                        .to_owned()
+                }
+                Doubt::LimitUnseen => {
+                    "departures are stamped before a rate limit on the way out".to_owned()
+                }
+                Doubt::FewTrains { trains, least } => {
+                    format!("{trains} trains, at least {least} are required (--repeat)")
+                }
+                Doubt::Unbracketed => "too few trains".to_owned(),
+                Doubt::Incomplete { trains, of } => format!(
+                    "{trains} of {of} trains lack stamps, or gaps for a 95th percentile (--count 21)"
+                ),
+                Doubt::Rate(rate) => {
+                    format!("rate {} of the one asked, limits {rate_limit}", span(*rate))
+                }
+                Doubt::Gaps(gaps) => format!("p95 gap error {}, limit {gap_limit}", span(*gaps)),
+            };
+            format!("cannot tell: {reason}")
+        }
+    }
+}
+
+fn span(shares: RealInterval) -> String {
+    let (low, high) = (percent(shares.low), percent(shares.high));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
+/// A share in percent, to a tenth.
+fn percent(share: f64) -> String {
+    format!("{} %", (share * 1e3).round() / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::stamps::Rung;
+    use dwell_stats::departures::Asked;
+
+    use super::*;
+
+    const ASKED: Asked = Asked { bits: 1e4, gap: 1e5, deadline: None, same_clock: true };
+
+    /// The verdict on trains of this rate and p95 gap error, as shares of what was asked.
+    fn judged(trains: &[(f64, f64)], rung: Rung) -> String {
+        let exactly = |value| RealInterval { low: value, high: value };
+        let trains: Vec<_> = trains
+            .iter()
+            .map(|(rate, error)| TrainAccuracy {
+                rate_bps: exactly(rate * 1e8),
+                gap_error_p95: exactly(error * 1e5),
+            })
+            .collect();
+        let tolerance = Tolerance::default();
+        let accuracy = tolerance.judge(&ASKED, rung, &trains).accuracy;
+        outcome(&accuracy, &tolerance, &trains, ASKED.gap)
+    }
+
+    #[test]
+    fn verdict_shows_the_deciding_figure_and_its_limit() {
+        let kernel = |trains: &[(f64, f64)]| judged(trains, Rung::KernelSw);
+        assert_eq!(kernel(&[(1.0, 0.009); 20]), "yes (p95 gap error 0.9 %, limit 10 %)");
+        assert_eq!(kernel(&[(1.0, 0.234); 20]), "no (p95 gap error 23.4 %, limit 10 %)");
+        assert_eq!(
+            kernel(&[(0.9, 0.009); 20]),
+            "no (rate 90 % of the one asked, limits 95 % to 105 %)"
+        );
+        let mixed: Vec<_> = (0..20).map(|n| (1.0, if n < 12 { 0.05 } else { 0.3 })).collect();
+        assert_eq!(kernel(&mixed), "cannot tell: p95 gap error 5 % to 30 %, limit 10 %");
+        assert_eq!(
+            kernel(&[(1.0, 0.0); 19]),
+            "cannot tell: 19 trains, at least 20 are required (--repeat)"
+        );
+        assert!(judged(&[(1.0, 0.0); 20], Rung::User).starts_with("cannot tell: departures are"));
+    }
+}
