@@ -136,4 +136,9 @@ pub trait Port {
 
     /// The local address that packets leave from.
     fn local_addr(&self) -> std::net::SocketAddr;
+
+    /// Bytes of a stream that belonged to no message so far; `None` where messages are datagrams.
+    fn stray_bytes(&self) -> Option<u64> {
+        None
+    }
 }

@@ -112,6 +112,8 @@ pub(super) struct Ended {
     pub(super) unstamped: bool,
     /// The socket failed for good, by errno; 0 is the end of a stream.
     pub(super) broken: Option<i32>,
+    /// Bytes of a stream that belonged to no message.
+    pub(super) stray_bytes: Option<u64>,
 }
 
 /// A pinger joined to a socket.
@@ -199,6 +201,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         ended.abandoned = self.pinger.abandon(out);
         ended.counts = self.pinger.counts();
         ended.icmp_errors = self.heard.icmp_errors;
+        ended.stray_bytes = self.port.stray_bytes();
         ended
     }
 

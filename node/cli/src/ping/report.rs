@@ -65,6 +65,9 @@ pub(super) fn summary(
         values.insert("path_empty".into(), Some(Scalar::Count(recorder.path.empty())));
         values.insert("path_cut".into(), Some(Scalar::Count(recorder.path.cut())));
     }
+    if let Some(strays) = outcome.ended.stray_bytes {
+        values.insert("stray_bytes".into(), Some(Scalar::Count(strays)));
+    }
     Summary {
         kind: Kind::Ping,
         target: plan.target.to_string(),
@@ -177,6 +180,7 @@ fn warnings(job: &PingJob, recorder: &Recorder, outcome: &Outcome, dropped: u64)
     );
     note(counts.window_overrun, "probes declared lost before their time-out");
     note(counts.rejected.malformed, "malformed messages dropped");
+    note(ended.stray_bytes.unwrap_or(0), "bytes of the stream dropped that belong to no reply");
     note(counts.rejected.unknown, "messages dropped that answer no probe of this run");
     note(counts.rejected.unauthentic, "replies with a wrong HMAC dropped");
     if job.path.is_some() && recorder.path.replies() > 0 {

@@ -49,6 +49,12 @@ fn ring(departures: Departures) -> usize {
     }
 }
 
+/// Bytes of the receive buffer for probes of `capacity` bytes. A reply may be longer than a probe; one
+/// byte more shows that it is.
+fn buffer_len(capacity: usize) -> usize {
+    capacity.max(2_048) + 1
+}
+
 /// What came of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
@@ -136,7 +142,7 @@ pub(super) fn run(
         }
         Scheme::Tcp => {
             let stream = TcpPort::connect(peer, plan.config.timeout, &options).map_err(opened)?;
-            let port = StreamPort::new(stream, Framing::Fixed(plan.size), plan.size);
+            let port = StreamPort::new(stream, Framing::Fixed(plan.size), buffer_len(plan.size));
             start.measure(port, PlainEcho::new(session, payload), "tcp")
         }
         Scheme::TextTcp => {
@@ -144,7 +150,7 @@ pub(super) fn run(
                 .inspect(|_| crate::say("connected to server"))
                 .inspect_err(|_| crate::say("failed to connect to server"))
                 .map_err(opened)?;
-            let port = StreamPort::new(stream, Framing::acknowledges(), 64);
+            let port = StreamPort::new(stream, Framing::acknowledges(), buffer_len(0));
             start.measure(port, TextStream::default(), "tcp")
         }
     }
@@ -170,8 +176,7 @@ impl Start<'_> {
     ) -> Result<Outcome, Failure> {
         let Self { job, plan, shared, recorder, peer, alternative, interface } = self;
         let local = port.local_addr();
-        // A reply may be longer than a probe; one byte more shows that it is.
-        let mut buffer = vec![0; protocol.capacity().max(2_048) + 1];
+        let mut buffer = vec![0; buffer_len(protocol.capacity())];
         let (samples, taken) = rtrb::RingBuffer::new(ring(plan.config.departures));
         let (news, heard) = rtrb::RingBuffer::new(64);
         let (paths, found) = match job.path {
