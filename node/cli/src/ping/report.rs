@@ -18,7 +18,7 @@ use super::plan::Plan;
 use super::recorder::{Recorder, Rungs};
 use super::session::Outcome;
 use crate::environment::environment;
-use crate::{Exit, PlaceArgs};
+use crate::{Exit, PlaceArgs, Scheme};
 
 /// Rows of the table, in the order in which people read them.
 const TABLE: [Metric; 14] = [
@@ -64,6 +64,10 @@ pub(super) fn summary(
         values.insert("path_replies".into(), Some(Scalar::Count(recorder.path.replies())));
         values.insert("path_empty".into(), Some(Scalar::Count(recorder.path.empty())));
         values.insert("path_cut".into(), Some(Scalar::Count(recorder.path.cut())));
+    }
+    if plan.target.scheme == Scheme::Stamp {
+        let void = outcome.ended.counts.remote_void;
+        values.insert("far_stamps_void".into(), Some(Scalar::Count(void)));
     }
     if let Some(strays) = outcome.ended.stray_bytes {
         values.insert("stray_bytes".into(), Some(Scalar::Count(strays)));
@@ -175,8 +179,8 @@ fn warnings(job: &PingJob, recorder: &Recorder, outcome: &Outcome, dropped: u64)
     note(dropped, "samples that found the ring full; metrics lack them, packet counts do not");
     note(counts.tx_stamp_missing, "replies without the kernel stamp of their probe");
     note(
-        counts.remote_implausible,
-        "replies whose T2 and T3 cannot be true, measured without them",
+        counts.remote_void,
+        "replies whose T2 and T3 cannot be true; those timestamps are void",
     );
     note(counts.window_overrun, "probes declared lost before their time-out");
     note(counts.rejected.malformed, "malformed messages dropped");
