@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
-use crate::protocol::{Protocol, Reject, Reply, WireId};
+use crate::protocol::{Protocol, Reject, Reply, WireId, is_warm_up};
 use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamp};
 use far_clock::FarClock;
 use slot::{Fate, Slot};
@@ -270,6 +270,9 @@ impl<P: Protocol> Pinger<P> {
         };
         let remote = reply.remote.filter(|remote| self.is_true(id, remote, &rx));
         if is_warm_up(id) {
+            if let Some(remote) = &reply.remote {
+                self.protocol.warm_up_answered(id, remote);
+            }
             self.warm_up_reply(id, rx, remote);
             self.run_up(id, now);
             return Ok(id);
@@ -630,11 +633,6 @@ impl<P: Protocol> Pinger<P> {
             self.oldest = self.oldest.wrapping_add(1);
         }
     }
-}
-
-/// Warm-up ids are the upper half of the range: they count up to 0 from below.
-fn is_warm_up(id: u64) -> bool {
-    id > u64::MAX / 2
 }
 
 #[cfg(test)]

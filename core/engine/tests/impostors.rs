@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use dwell_engine::pinger::{Config, Counts, Departures, Pinger};
-use dwell_engine::protocol::{Reject, Session, Stamp};
+use dwell_engine::protocol::{Protocol, Reject, Session, Stamp};
 use dwell_engine::reflector::{Meta, StampConfig, StampReflector};
 use dwell_engine::stamps::{Remote, RxStamps, Sample};
 use dwell_units::{Instant, Nanos, Realtime};
@@ -206,4 +206,39 @@ fn absurd_equal_timestamps_yield_no_ipdv_of_years() {
             assert!(ipdv.abs() <= Nanos(2 * RTT), "lie {number}: {ipdv}");
         }
     }
+}
+
+#[test]
+fn warm_up_is_another_session_and_its_late_replies_answer_it() {
+    let mut table = table(false);
+    let config = Config { warm_up: 3, ..CONFIG };
+    table.pinger = Pinger::new(Stamp::new(session(None, 44), &[]), config, Instant::from_nanos(0));
+    let send = |table: &mut Table, at: i64| {
+        let out = &mut |sample| table.samples.push(sample);
+        let token = table.pinger.transmit(Instant::from_nanos(at), real(at), out).expect("due");
+        table.pinger.sent(token, real(at), None);
+        table.pinger.message().to_vec()
+    };
+    let probes: Vec<_> = (0..5).map(|n| send(&mut table, n * 10 * MS)).collect();
+    let field = |probe: &[u8]| {
+        let seq = u32::from_be_bytes(probe[..4].try_into().unwrap());
+        (seq, u16::from_be_bytes(probe[14..16].try_into().unwrap()))
+    };
+    let fields: Vec<_> = probes.iter().map(|probe| field(probe)).collect();
+    let below_0 = [u32::MAX - 2, u32::MAX - 1, u32::MAX].map(|seq| (seq, 10));
+    assert_eq!(fields, [&below_0[..], &[(0, 9), (1, 9)]].concat());
+    // All replies arrive after the first counted probes have left, in any order.
+    table.probes = 6;
+    for (n, expected) in [(4, 1), (0, u64::MAX - 2), (3, 0), (2, u64::MAX), (1, u64::MAX - 1)] {
+        let reply = table.reflect(probes[n].clone(), 0, 1);
+        assert_eq!(table.hand_in(&reply), Ok(expected));
+        // A peer without RFC 8972 returns no session.
+        let mut reply = table.reflect(probes[n].clone(), 0, 1);
+        reply[14..16].fill(0);
+        assert_eq!(table.hand_in(&reply), Ok(expected), "no session identifier");
+    }
+    let counts = table.counts();
+    assert_eq!((counts.received, counts.warm_up_received, counts.duplicate), (2, 3, 2));
+    let warm_up = table.pinger.protocol().warm_up_session();
+    assert!(warm_up.stateful && warm_up.separate, "{warm_up:?}");
 }

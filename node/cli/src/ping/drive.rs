@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dwell_engine::pinger::{Counts, Pinger};
-use dwell_engine::protocol::Protocol;
+use dwell_engine::protocol::{Protocol, WarmUpSession, is_warm_up};
 use dwell_engine::stamps::{Hop, Rung, RxStamps, Sample, TxPoint};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, Wait};
@@ -32,9 +32,6 @@ const DRAIN: Nanos = Nanos::from_millis(1);
 
 /// Entries of the error queue taken at once.
 const NOTICES: usize = 32;
-
-/// Ids from here on are those of the warm-up.
-const WARM_UP: u64 = 1 << 63;
 
 /// What the timing thread shares with the main thread.
 #[derive(Debug, Default)]
@@ -114,6 +111,8 @@ pub(super) struct Ended {
     pub(super) broken: Option<i32>,
     /// Bytes of a stream that belonged to no message.
     pub(super) stray_bytes: Option<u64>,
+    /// What the warm-up showed of the far end's sequence numbers.
+    pub(super) warm_up: WarmUpSession,
 }
 
 /// A pinger joined to a socket.
@@ -202,6 +201,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         ended.counts = self.pinger.counts();
         ended.icmp_errors = self.heard.icmp_errors;
         ended.stray_bytes = self.port.stray_bytes();
+        ended.warm_up = self.pinger.protocol().warm_up_session();
         ended
     }
 
@@ -315,7 +315,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         // A message that is no reply of this run is counted by the pinger.
         let answered = self.pinger.receive(message, arrival.channel, arrival.rx, monotonic(), out);
         if let (Some(paths), Ok(id)) = (&mut self.paths, answered)
-            && id < WARM_UP
+            && !is_warm_up(id)
             && paths.push(Path::of(self.pinger.protocol().hops())).is_err()
         {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);

@@ -277,7 +277,7 @@ pub(crate) fn measure(
         ));
     }
     let counts = outcome.ended.counts;
-    recorder.settle(counts);
+    recorder.settle(counts, outcome.ended.warm_up);
     let dropped = shared.dropped.load(Ordering::Relaxed);
     recorder.end_samples(dropped);
     let summary = report::summary(job, &plan, &recorder, &outcome, dropped);

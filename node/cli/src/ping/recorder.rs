@@ -9,6 +9,7 @@ use std::thread;
 
 use anyhow::Context;
 use dwell_engine::pinger::Counts;
+use dwell_engine::protocol::WarmUpSession;
 use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_io::clock;
 use dwell_record::RowFormat;
@@ -146,7 +147,8 @@ impl Recorder {
     }
 
     /// The pinger's counts are complete even where samples found the ring full.
-    pub(super) fn settle(&mut self, counts: Counts) {
+    pub(super) fn settle(&mut self, counts: Counts, warm_up: WarmUpSession) {
+        self.measured.note_warm_up(warm_up);
         self.measured.set_packets(dwell_stats::Packets {
             received: counts.received,
             lost: counts.lost,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{dwell, json, said};
+use crate::support::{Server, dwell, json, said};
 
 /// Bytes of a reply without TLVs.
 const LEN: usize = 44;
@@ -84,5 +84,30 @@ fn absurd_far_timestamps_are_void_and_counted() {
             let max = result["metrics"][metric]["max"].as_i64().unwrap_or(0);
             assert!(max < 5_000_000_000, "lie {number}: {metric} {max}");
         }
+    }
+}
+
+#[test]
+fn counted_session_starts_at_sequence_0() {
+    let (url, answering) = reflector(8 + 10, |_| ntp_now());
+    let result = ping(&url, &["-c", "10"]);
+    let seen = answering.join().unwrap();
+    assert_eq!(result["packets"]["received"], 10);
+    let (warm_up, counted) = seen.split_at(8);
+    let numbers = |part: &[(u32, u16)]| part.iter().map(|(seq, _)| *seq).collect::<Vec<_>>();
+    assert_eq!(numbers(counted), (0..10).collect::<Vec<_>>());
+    assert_eq!(numbers(warm_up), (u32::MAX - 7..=u32::MAX).collect::<Vec<_>>());
+    for (part, other) in [(warm_up, counted), (counted, warm_up)] {
+        assert!(part.iter().all(|(_, ssid)| *ssid == part[0].1 && *ssid != other[0].1), "{seen:?}");
+    }
+}
+
+#[test]
+fn stateful_reflector_is_recognised_by_the_warm_up() {
+    for (more, ratio) in [(&[][..], Value::from(0.0)), (&["--stateless"], Value::Null)] {
+        let (server, urls) = Server::reflect(&["stamp"], "127.0.0.1", more);
+        let result = ping(&urls[0], &["-c", "10"]);
+        assert_eq!(result["values"]["loss_forward_ratio"], ratio, "{more:?} {result}");
+        server.stop();
     }
 }
