@@ -35,6 +35,8 @@ pub struct PortOptions {
     pub stamps: StampRequest,
     /// Ask for TX_SCHED as well.
     pub sched_stamps: bool,
+    /// Report the TTL or hop limit of arriving datagrams.
+    pub reply_ttl: bool,
 }
 
 impl PortOptions {
@@ -81,6 +83,8 @@ pub struct Arrival {
     pub rx: RxStamps,
     /// Which of several sockets it came on, counted from 0; 0 where there is one.
     pub channel: u64,
+    /// TTL or hop limit it arrived with, if asked for (see [`PortOptions::reply_ttl`]).
+    pub ttl: Option<u8>,
 }
 
 /// News from a socket's error queue.

@@ -94,6 +94,7 @@ pub(super) fn run(
             Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
         },
         sched_stamps: job.sched_stamps,
+        reply_ttl: false,
     };
     let opened = |error: io::Error| open_failure(error, plan, &options);
     // Distinct per run is enough; nothing here is secret.
