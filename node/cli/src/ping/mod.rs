@@ -1,19 +1,26 @@
 //! `dwell ping`: sends probes and measures how long their replies take.
 //!
 //! `plan` turns the command line into what will be done and judges all that can be judged from
-//! it; `session` opens the socket and runs `drive`, the timing loop, on a thread of its own;
-//! `recorder` turns its samples into metrics, rows and a segment, and tells an `observer`; `report`
-//! makes the summary and prints it. `measure` is all of it without a command line.
+//! it; `first_contact` chooses the protocol of a bare host and `reach` the address that answers;
+//! `session` opens the socket and runs `drive`, the timing loop, on a thread of its own; `recorder`
+//! turns its samples into metrics, rows and a segment, and informs an `observer`; `report` makes the
+//! summary, which it or `brief` prints. `measure` is all of it without a command line.
 
+mod brief;
 mod drive;
+mod first_contact;
 mod floor;
 mod framing;
+mod icmp_error;
 mod observer;
 mod plan;
+mod reach;
 mod recorder;
+mod replies;
 mod report;
 mod session;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +33,9 @@ use dwell_units::Nanos;
 
 use crate::{Exit, Failure, PlaceArgs};
 
+/// From this interval on, replies have a line each on a terminal.
+const SLOW_INTERVAL: Nanos = Nanos::from_millis(100);
+
 /// Arguments of `ping`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -36,7 +46,7 @@ Exit codes: 0 measured, 1 no reply or a runtime failure, 2 usage, 3 a --fail-if 
 pub struct Args {
     /// Whom to probe: stamp://HOST:PORT (862 if left out), icmp://HOST, udp://HOST:PORT,
     /// tcp://HOST:PORT, roundtrip://HOST:PORT, text+udp://HOST:PORT or text+tcp://HOST:PORT; HOST
-    /// alone is STAMP
+    /// alone is STAMP if a reflector answers within 1 s, else ICMP
     pub target: String,
 
     /// Stop after this many probes
@@ -149,11 +159,11 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION", action = ArgAction::Append)]
     pub fail_if: Vec<String>,
 
-    /// No progress, only the result
+    /// No progress and no line per reply, only the result
     #[arg(short = 'q', long)]
     pub quiet: bool,
 
-    /// Print every reply
+    /// Print every reply, at any rate, and the long table of all metrics
     #[arg(short = 'v', long)]
     pub verbose: bool,
 }
@@ -191,6 +201,7 @@ pub enum Pattern {
 
 pub(crate) use observer::Observer;
 pub(crate) use recorder::{Outputs, SampleFile};
+pub(crate) use replies::Replies;
 pub(crate) use report::{cells, unit};
 pub(crate) use session::key;
 
@@ -205,6 +216,25 @@ impl From<StampChoice> for Stamps {
 }
 
 impl Args {
+    /// Which replies have a line: on a terminal, at a rate that a person can follow.
+    fn replies(&self) -> Replies {
+        let text = ["text+udp://", "text+tcp://"].iter().any(|s| self.target.starts_with(s));
+        let spacing = if self.closed_loop || text {
+            let default = if text { Nanos::from_secs(1) } else { Nanos::ZERO };
+            self.pause.max(self.interval).unwrap_or(default)
+        } else {
+            self.interval.unwrap_or(Nanos::from_secs(1))
+        };
+        let is_slow = spacing >= SLOW_INTERVAL;
+        let is_data_elsewhere = self.json || self.jsonl;
+        let watched = is_slow && !is_data_elsewhere && std::io::stderr().is_terminal();
+        match (self.quiet || self.jsonl, self.verbose || watched, is_slow) {
+            (false, true, true) => Replies::WithTtl,
+            (false, true, false) => Replies::Lines,
+            _ => Replies::Silent,
+        }
+    }
+
     /// The probes that these arguments ask for.
     fn job(&self) -> PingJob {
         PingJob {
@@ -251,24 +281,37 @@ pub(crate) struct Measured {
     /// Probes sent, and replies that came for them, in time or not.
     pub(crate) sent: u64,
     pub(crate) answered: u64,
-    /// Replies that were dropped for their HMAC.
-    pub(crate) unauthentic: u64,
+    /// What to do about a target that gave no reply.
+    pub(crate) advice: String,
     /// An output could not be written, or the socket failed; what was measured until then stands.
     pub(crate) failure: Option<Failure>,
     /// Whoever read our JSON lines has had enough.
     pub(crate) reader_gone: bool,
 }
 
-/// Carries out a job until it is done or stopped.
+/// Carries out a job until it is done or stopped, to the first address of its target. A bare host is
+/// probed with STAMP.
 pub(crate) fn measure(
     job: &PingJob,
     outputs: Outputs,
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, Failure> {
     let plan = plan::Plan::new(job)?;
+    let reached = reach::Addresses::resolve(job, &plan)?.untried();
+    measure_at(job, &plan, reached, outputs, stop)
+}
+
+/// Carries out a job to an address that was chosen.
+fn measure_at(
+    job: &PingJob,
+    plan: &plan::Plan,
+    reached: reach::Reached,
+    outputs: Outputs,
+    stop: &Arc<AtomicBool>,
+) -> Result<Measured, Failure> {
     let shared = Arc::new(drive::Shared { stop: Arc::clone(stop), ..drive::Shared::default() });
     let mut recorder = recorder::Recorder::new(outputs, &plan.target)?;
-    let outcome = session::run(job, &plan, &shared, &mut recorder)?;
+    let outcome = session::run(job, plan, reached, &shared, &mut recorder)?;
     let unstamped = recorder.rungs.is_unstamped() && job.stamps == Stamps::Kernel;
     if outcome.ended.unstamped || unstamped {
         return Err(Failure::unsupported(
@@ -280,7 +323,7 @@ pub(crate) fn measure(
     recorder.settle(counts, outcome.ended.warm_up);
     let dropped = shared.dropped.load(Ordering::Relaxed);
     recorder.end_samples(dropped);
-    let summary = report::summary(job, &plan, &recorder, &outcome, dropped);
+    let summary = report::summary(job, plan, &recorder, &outcome, dropped);
     let broken = outcome.ended.broken.map(|errno| match errno {
         0 => anyhow::anyhow!("{} closed the connection", plan.target),
         errno => {
@@ -294,7 +337,7 @@ pub(crate) fn measure(
         path: recorder.path,
         sent: counts.sent,
         answered: counts.received + counts.late,
-        unauthentic: counts.rejected.unauthentic,
+        advice: advice(plan, &outcome.ended),
         failure: recorder.failure.or(broken).map(Failure::from),
         reader_gone: recorder.reader_gone,
     })
@@ -310,17 +353,32 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         .map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))?;
     let job = args.job();
     // Judged before any file is made.
-    plan::Plan::new(&job)?;
+    first_contact::check(&job)?;
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
+    let replies = args.replies();
     let outputs = Outputs {
         csv: args.csv.clone(),
         lines: args.jsonl,
         samples: args.samples.as_deref().map(SampleFile::create).transpose()?,
-        verbose: args.verbose,
-        observer: Box::new(observer::Progress::new(args)),
+        replies,
+        observer: Box::new(observer::Progress::new(args, replies)),
     };
-    let measured = measure(&job, outputs, &stop)?;
+    let mut say = |text: String| {
+        if !args.quiet {
+            crate::say(&text);
+        }
+    };
+    let measured = first_contact::choose(job, &stop, &mut say)
+        .and_then(|choice| measure_at(&choice.job, &choice.plan, choice.reached, outputs, &stop));
+    let measured = match measured {
+        // Interrupted before anything was measured.
+        Err(failure) if failure.exit == Exit::Failed && stop.load(Ordering::Relaxed) => {
+            crate::say(&format!("dwell: {:#}", failure.error));
+            return Ok(Exit::Interrupted);
+        }
+        measured => measured?,
+    };
     if measured.reader_gone && measured.failure.is_none() {
         return Ok(Exit::Measured);
     }
@@ -328,6 +386,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if args.json {
         use std::io::Write;
         std::io::stdout().lock().write_all(measured.summary.to_json().as_bytes())?;
+    } else if !args.jsonl && !args.verbose {
+        brief::print(&measured.summary, &measured.round_trip, &measured.path)?;
     } else if !args.jsonl {
         report::print(&measured.summary, &measured.round_trip, &measured.path)?;
     }
@@ -335,18 +395,21 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         return Err(failure);
     }
     if !interrupted && measured.answered == 0 {
-        let stamp = measured.summary.target.starts_with("stamp://");
-        let advice = match measured.unauthentic {
-            1.. => "replies came with a wrong HMAC: do both ends have the same key?",
-            0 if stamp => "is a reflector running there, and does it want a key (--key-file)?",
-            0 => "is a reflector running there?",
-        };
         crate::say(&format!(
-            "dwell: {} gave no reply within {}, probes sent: {}; {advice}",
-            measured.summary.target, job.timeout, measured.sent
+            "dwell: {} gave no reply within {}, probes sent: {}; {}",
+            measured.summary.target, args.timeout, measured.sent, measured.advice
         ));
     }
     Ok(report::verdict(&thresholds, &measured, interrupted))
+}
+
+/// What to do about a target that gave no reply.
+fn advice(plan: &plan::Plan, ended: &drive::Ended) -> String {
+    if ended.counts.rejected.unauthentic > 0 {
+        return "replies came with a wrong HMAC: do both ends have the same key?".into();
+    }
+    let reported = ended.first_error.and_then(|error| error.advice(&plan.target));
+    reported.unwrap_or_else(|| icmp_error::silent_advice(&plan.target).into())
 }
 
 /// A time as ping takes it: bare seconds, or with a unit.

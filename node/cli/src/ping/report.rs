@@ -178,10 +178,7 @@ fn warnings(job: &PingJob, recorder: &Recorder, outcome: &Outcome, dropped: u64)
     note(ended.icmp_errors, "ICMP errors");
     note(dropped, "samples that found the ring full; metrics lack them, packet counts do not");
     note(counts.tx_stamp_missing, "replies without the kernel stamp of their probe");
-    note(
-        counts.remote_void,
-        "replies whose T2 and T3 cannot be true; those timestamps are void",
-    );
+    note(counts.remote_void, "replies whose T2 and T3 cannot be true; those timestamps are void");
     note(counts.window_overrun, "probes declared lost before their time-out");
     note(counts.rejected.malformed, "malformed messages dropped");
     note(ended.stray_bytes.unwrap_or(0), "bytes of the stream dropped that belong to no reply");
@@ -204,7 +201,7 @@ fn warnings(job: &PingJob, recorder: &Recorder, outcome: &Outcome, dropped: u64)
             ));
         }
     }
-    if let Some(other) = outcome.alternative.filter(|_| counts.received + counts.late == 0) {
+    if let Some(other) = outcome.untried.filter(|_| counts.received + counts.late == 0) {
         let (ip, flag) = (other.ip(), if other.is_ipv4() { "-4" } else { "-6" });
         warnings.push(format!("{} did not answer; the name is {ip} too: try {flag}", outcome.peer));
     }
@@ -268,7 +265,7 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
 }
 
 /// A line for every relay on the way.
-fn print_path(out: &mut impl Write, path: &PathDelays) -> io::Result<()> {
+pub(super) fn print_path(out: &mut impl Write, path: &PathDelays) -> io::Result<()> {
     let places = path.figures();
     if !places.is_empty() {
         writeln!(out, "\nkept by relays on the way, until tx_app")?;
@@ -289,7 +286,7 @@ fn packets_loss(packets: &Packets) -> Option<f64> {
     (packets.sent > 0).then(|| packets.lost as f64 / packets.sent as f64)
 }
 
-fn describe_stamps(stamps: &Stamps) -> String {
+pub(super) fn describe_stamps(stamps: &Stamps) -> String {
     match (stamps.tx, stamps.rx) {
         (Some(Rung::User) | None, Some(Rung::User) | None) => "user stamps".to_owned(),
         (tx, rx) => {

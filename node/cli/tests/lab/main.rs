@@ -4,6 +4,7 @@
 mod babel;
 #[path = "../../../io/tests/train/capture.rs"]
 mod capture;
+mod first_contact;
 mod fixture;
 mod forced;
 mod icmp;
