@@ -10,6 +10,7 @@
 //! cycle.)
 
 mod config;
+mod far_clock;
 mod slot;
 
 pub use config::{Config, Counts, Departures, Rejected};
@@ -18,8 +19,9 @@ use std::collections::VecDeque;
 
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
-use crate::protocol::{Protocol, Reject, Reply, WireId};
+use crate::protocol::{Protocol, Reject, Reply, WireId, is_warm_up};
 use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamp};
+use far_clock::FarClock;
 use slot::{Fate, Slot};
 
 /// How long a reply may wait for the kernel's stamp of its probe before it is told without.
@@ -33,12 +35,6 @@ const STAMP_QUEUE: usize = 1_024;
 const LINGER_ROUND_TRIPS: i64 = 4;
 const LINGER_LEAST: Nanos = Nanos::from_millis(1);
 const LINGER_MOST: Nanos = Nanos::from_millis(50);
-
-/// Two clocks, each at most 500 ppm off, differ by at most one part in this many.
-const CLOCK_RATES: i64 = 1_000;
-
-/// How coarsely a far end may read its clock.
-const READING: Nanos = Nanos::from_micros(1);
 
 /// How much a clock that was written into a message may change on its way there and back.
 const ROUNDING: Nanos = Nanos(1);
@@ -86,6 +82,8 @@ pub struct Pinger<P> {
     /// All probes have their fate; until then duplicates of the last replies may still come.
     linger: Option<Instant<Monotonic>>,
     highest_received: Option<u64>,
+    /// Judges the timestamps of the far end.
+    far_clock: FarClock,
     counts: Counts,
 }
 
@@ -113,6 +111,7 @@ impl<P: Protocol> Pinger<P> {
             longest: Nanos::ZERO,
             linger: None,
             highest_received: None,
+            far_clock: FarClock::new(),
             counts: Counts::default(),
         }
     }
@@ -269,13 +268,16 @@ impl<P: Protocol> Pinger<P> {
             self.counts.rejected.unknown += 1;
             return Err(Reject::Unknown);
         };
+        let remote = reply.remote.filter(|remote| self.is_true(id, remote, &rx));
         if is_warm_up(id) {
-            self.warm_up_reply(id, rx, reply.remote);
+            if let Some(remote) = &reply.remote {
+                self.protocol.warm_up_answered(id, remote);
+            }
+            self.warm_up_reply(id, rx, remote);
             self.run_up(id, now);
             return Ok(id);
         }
-        let remote = reply.remote.filter(|remote| self.is_plausible(id, remote, &rx));
-        self.counts.remote_implausible += u64::from(remote.is_none() && reply.remote.is_some());
+        self.counts.remote_void += u64::from(remote.is_none() && reply.remote.is_some());
         // Whoever is held up sees late what came in time: the kernel's stamp tells.
         let waited = rx.kernel.map_or(Nanos::ZERO, |kernel| rx.app - kernel);
         let arrived = now - waited.max(Nanos::ZERO);
@@ -525,13 +527,10 @@ impl<P: Protocol> Pinger<P> {
         reply.written.is_none_or(|given_back| (given_back - written).abs() <= ROUNDING)
     }
 
-    /// Whether the far end can have had the probe for as long as it says: not for less than nothing,
-    /// nor for longer than it was away.
-    fn is_plausible(&self, id: u64, remote: &Remote, rx: &RxStamps) -> bool {
-        let residence = remote.tx - remote.rx;
-        let away = rx.app - self.slot(id).tx.app;
-        let most = Nanos(away.0.saturating_add(away.0 / CLOCK_RATES).saturating_add(READING.0));
-        (Nanos::ZERO..=most).contains(&residence)
+    /// Whether the far end's timestamps can be true.
+    fn is_true(&mut self, id: u64, remote: &Remote, rx: &RxStamps) -> bool {
+        let sent = self.slot(id).tx.app;
+        self.far_clock.accepts(id, sent, remote, rx)
     }
 
     fn warm_up_reply(&mut self, id: u64, rx: RxStamps, remote: Option<Remote>) {
@@ -634,11 +633,6 @@ impl<P: Protocol> Pinger<P> {
             self.oldest = self.oldest.wrapping_add(1);
         }
     }
-}
-
-/// Warm-up ids are the upper half of the range: they count up to 0 from below.
-fn is_warm_up(id: u64) -> bool {
-    id > u64::MAX / 2
 }
 
 #[cfg(test)]

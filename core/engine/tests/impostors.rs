@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use dwell_engine::pinger::{Config, Counts, Departures, Pinger};
-use dwell_engine::protocol::{Reject, Session, Stamp};
+use dwell_engine::protocol::{Protocol, Reject, Session, Stamp};
 use dwell_engine::reflector::{Meta, StampConfig, StampReflector};
-use dwell_engine::stamps::{RxStamps, Sample};
+use dwell_engine::stamps::{Remote, RxStamps, Sample};
 use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::hmac::Key;
 
@@ -22,22 +22,25 @@ struct Table {
     probes: i64,
 }
 
+const CONFIG: Config = Config {
+    departures: Departures::Open { interval: Nanos(10 * MS) },
+    count: Some(100),
+    duration: None,
+    timeout: Nanos(1_000 * MS),
+    warm_up: 0,
+    warm_up_interval: Nanos(MS),
+};
+
+fn session(key: Option<Key>, size: usize) -> Session {
+    Session { ssid: 9, key, clock: None, utc_error: None, size, path_slots: 0 }
+}
+
 fn table(with_key: bool) -> Table {
     let key = || with_key.then(|| Key::new(b"0123456789abcdef"));
     let size = if with_key { 112 } else { 44 };
-    let session =
-        Session { ssid: 9, key: key(), clock: None, utc_error: None, size, path_slots: 0 };
-    let config = Config {
-        departures: Departures::Open { interval: Nanos(10 * MS) },
-        count: Some(100),
-        duration: None,
-        timeout: Nanos(1_000 * MS),
-        warm_up: 0,
-        warm_up_interval: Nanos(MS),
-    };
     let config_there = StampConfig { key: key(), ..StampConfig::default() };
     Table {
-        pinger: Pinger::new(Stamp::new(session, &[]), config, Instant::from_nanos(0)),
+        pinger: Pinger::new(Stamp::new(session(key(), size), &[]), CONFIG, Instant::from_nanos(0)),
         reflector: StampReflector::new(config_there),
         samples: Vec::new(),
         probes: 0,
@@ -139,10 +142,10 @@ fn the_shortest_reply_of_a_twamp_light_peer_is_taken() {
 }
 
 #[test]
-fn stamps_of_the_far_end_that_cannot_be_true_are_voided_and_counted() {
+fn far_timestamps_that_cannot_be_true_are_void_and_counted() {
     let mut table = table(false);
     // T2, T3 and whether they can be: the reply is 2 ms away, so that 2 us are within the error of
-    // two clocks and 4 us are not. The far end's clock may be years off.
+    // two clocks and 4 us are not. A clock that jumps by days contradicts the replies before.
     let cases = [
         (MS, MS, true),
         (MS, 2 * MS, true),
@@ -150,18 +153,92 @@ fn stamps_of_the_far_end_that_cannot_be_true_are_voided_and_counted() {
         (0, RTT + 2_000, true),
         (0, RTT + 4_000, false),
         (0, 1_000 * MS, false),
-        (-300_000_000 * MS, -300_000_000 * MS + MS, true),
+        (-300_000_000 * MS, -300_000_000 * MS + MS, false),
         (300_000_000 * MS, 300_000_000 * MS + RTT + MS, false),
     ];
-    let mut implausible = 0;
+    let mut void = 0;
     for (t2, t3, can_be) in cases {
         let probe = table.probe();
         let reply = table.reflect(probe, t2, t3);
         let id = table.hand_in(&reply).expect("it is the probe's reply all the same");
-        implausible += u64::from(!can_be);
+        void += u64::from(!can_be);
         let told = table.samples.last().unwrap();
         assert_eq!((told.id, told.remote.is_some()), (id, can_be), "T2 {t2}, T3 {t3}");
-        assert_eq!(table.counts().remote_implausible, implausible);
+        assert_eq!(table.counts().remote_void, void);
     }
     assert_eq!(table.counts().received, cases.len() as u64);
+}
+
+#[test]
+fn a_far_clock_that_is_years_off_is_believed() {
+    let mut table = table(false);
+    for _ in 0..10 {
+        let probe = table.probe();
+        let reply = table.reflect(probe, 300_000_000 * MS, 300_000_000 * MS + 1);
+        table.hand_in(&reply).unwrap();
+    }
+    assert!(table.samples.iter().all(|sample| sample.remote.is_some()));
+}
+
+#[test]
+fn absurd_equal_timestamps_yield_no_ipdv_of_years() {
+    // Each list is T2 = T3 of the replies, in turn.
+    let lies: [fn(i64) -> i64; 4] = [
+        |n| if n % 2 == 0 { MS } else { 2_000_000_000_000 * MS },
+        |n| (n - 5) * 100_000_000_000 * MS,
+        |n| if n == 0 { 2_000_000_000_000 * MS } else { MS },
+        |n| if n < 8 { MS } else { 2_000_000_000_000 * MS },
+    ];
+    let accepted = [10, 1, 19, 18];
+    for (number, (lie, accepted)) in lies.into_iter().zip(accepted).enumerate() {
+        let mut table = table(false);
+        for n in 0..20 {
+            let probe = table.probe();
+            let reply = table.reflect(probe, lie(n), lie(n));
+            table.hand_in(&reply).unwrap();
+        }
+        let known: Vec<_> = table.samples.iter().filter_map(|s| s.remote.map(|r| (s, r))).collect();
+        assert_eq!(known.len(), accepted, "lie {number}");
+        assert_eq!(table.counts().remote_void, 20 - accepted as u64, "lie {number}");
+        for pair in known.windows(2).filter(|pair| pair[0].0.id + 1 == pair[1].0.id) {
+            let forward = |(sample, remote): (&Sample, Remote)| remote.rx - sample.tx.app;
+            let ipdv = forward(pair[1]) - forward(pair[0]);
+            assert!(ipdv.abs() <= Nanos(2 * RTT), "lie {number}: {ipdv}");
+        }
+    }
+}
+
+#[test]
+fn warm_up_is_another_session_and_its_late_replies_answer_it() {
+    let mut table = table(false);
+    let config = Config { warm_up: 3, ..CONFIG };
+    table.pinger = Pinger::new(Stamp::new(session(None, 44), &[]), config, Instant::from_nanos(0));
+    let send = |table: &mut Table, at: i64| {
+        let out = &mut |sample| table.samples.push(sample);
+        let token = table.pinger.transmit(Instant::from_nanos(at), real(at), out).expect("due");
+        table.pinger.sent(token, real(at), None);
+        table.pinger.message().to_vec()
+    };
+    let probes: Vec<_> = (0..5).map(|n| send(&mut table, n * 10 * MS)).collect();
+    let field = |probe: &[u8]| {
+        let seq = u32::from_be_bytes(probe[..4].try_into().unwrap());
+        (seq, u16::from_be_bytes(probe[14..16].try_into().unwrap()))
+    };
+    let fields: Vec<_> = probes.iter().map(|probe| field(probe)).collect();
+    let below_0 = [u32::MAX - 2, u32::MAX - 1, u32::MAX].map(|seq| (seq, 10));
+    assert_eq!(fields, [&below_0[..], &[(0, 9), (1, 9)]].concat());
+    // All replies arrive after the first counted probes have left, in any order.
+    table.probes = 6;
+    for (n, expected) in [(4, 1), (0, u64::MAX - 2), (3, 0), (2, u64::MAX), (1, u64::MAX - 1)] {
+        let reply = table.reflect(probes[n].clone(), 0, 1);
+        assert_eq!(table.hand_in(&reply), Ok(expected));
+        // A peer without RFC 8972 returns no session.
+        let mut reply = table.reflect(probes[n].clone(), 0, 1);
+        reply[14..16].fill(0);
+        assert_eq!(table.hand_in(&reply), Ok(expected), "no session identifier");
+    }
+    let counts = table.counts();
+    assert_eq!((counts.received, counts.warm_up_received, counts.duplicate), (2, 3, 2));
+    let warm_up = table.pinger.protocol().warm_up_session();
+    assert!(warm_up.stateful && warm_up.separate, "{warm_up:?}");
 }

@@ -2,9 +2,11 @@
 //! numbers its replies itself, from 0, in place of copying the probe's number).
 //!
 //! The reply to probe i carries the number of packets the reflector had answered before it, so
-//! `seq - i` rises by one for each warm-up probe and each duplicate that reached it and falls by
-//! one for each probe that did not. Only the difference is used, hence wrapping does no harm.
+//! `seq - i` rises by one for each duplicate that reached it and falls by one for each probe that did
+//! not. A reflector that does not know sessions also counts the warm-up. Only the difference is used,
+//! hence wrapping does no harm.
 
+use dwell_engine::protocol::WarmUpSession;
 use dwell_engine::stamps::{Sample, State};
 
 use crate::recent::Recent;
@@ -27,6 +29,8 @@ pub struct LossByDirection {
 #[derive(Clone, Debug)]
 pub(crate) struct Directions {
     warm_up_sent: u64,
+    /// The reflector does not count the warm-up, which is another session.
+    separate: bool,
     /// A number that is not a copy of the probe's has been seen.
     stateful: bool,
     newest: Option<Newest>,
@@ -67,6 +71,7 @@ impl Directions {
     pub(crate) const fn new(warm_up_sent: u64) -> Self {
         Self {
             warm_up_sent,
+            separate: false,
             stateful: false,
             newest: None,
             warm_up_counted: None,
@@ -78,6 +83,12 @@ impl Directions {
             lost_before_newest: 0,
             lost_after_newest: 0,
         }
+    }
+
+    /// Takes in what the warm-up showed.
+    pub(crate) fn note_warm_up(&mut self, warm_up: WarmUpSession) {
+        self.stateful |= warm_up.stateful;
+        self.separate |= warm_up.separate;
     }
 
     pub(crate) fn record(&mut self, sample: &Sample) {
@@ -99,7 +110,8 @@ impl Directions {
     /// `None` unless the reflector proved that it counts.
     pub(crate) fn loss(&self) -> Option<LossByDirection> {
         let newest = self.newest.filter(|_| self.stateful)?;
-        let warm_up = self.warm_up_counted.unwrap_or(self.warm_up_sent);
+        let unknown = if self.separate { 0 } else { self.warm_up_sent };
+        let warm_up = self.warm_up_counted.unwrap_or(unknown);
         // What `seq - id` would be had every probe arrived, less what it is.
         let missing = i128::from(warm_up)
             + i128::from(newest.duplicated_forward)
@@ -222,6 +234,25 @@ mod tests {
         }
         directions.record(&sample(10, State::Lost, None));
         assert_eq!(directions.loss(), None);
+    }
+
+    #[test]
+    fn a_separate_warm_up_proves_state_and_is_not_counted() {
+        let mut directions = Directions::new(8);
+        // Probe 0 is lost on its way, probe 2 on the way back.
+        directions.record(&sample(0, State::Lost, None));
+        directions.record(&sample(1, State::Received, Some(0)));
+        directions.record(&sample(2, State::Lost, None));
+        directions.record(&sample(3, State::Received, Some(2)));
+        directions.note_warm_up(WarmUpSession { stateful: true, separate: true });
+        let expected = LossByDirection { forward: 1, backward: 1, unknown: 0 };
+        assert_eq!(directions.loss(), Some(expected));
+        // Nothing lost: the numbers are those of a stateless reflector.
+        let mut directions = Directions::new(8);
+        directions.record(&sample(0, State::Received, Some(0)));
+        assert_eq!(directions.loss(), None);
+        directions.note_warm_up(WarmUpSession { stateful: true, separate: true });
+        assert_eq!(directions.loss(), Some(LossByDirection::default()));
     }
 
     #[test]

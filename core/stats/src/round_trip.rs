@@ -1,5 +1,6 @@
 //! All that is known about a stream of probes: its counters, its delays, its losses by direction.
 
+use dwell_engine::protocol::WarmUpSession;
 use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_units::{Nanos, Pairing};
 
@@ -79,7 +80,7 @@ impl RoundTrip {
     /// `near` is the deepest rung at which both our TX and our RX stamps are delivered, as the
     /// warm-up showed: the rung of our side in every figure that also needs the far end's stamps.
     /// `warm_up_sent` probes were sent before probe 0 and are not recorded here; a reflector that
-    /// counts has counted them too.
+    /// counts without knowing sessions has counted them too.
     pub fn new(near: Rung, warm_up_sent: u64) -> Self {
         Self {
             near,
@@ -106,6 +107,11 @@ impl RoundTrip {
     /// The rung of our side became known only now, with the first reply: no delay was recorded yet.
     pub fn set_near(&mut self, near: Rung) {
         self.near = near;
+    }
+
+    /// Takes in what the warm-up showed of the far end's sequence numbers, for the losses by direction.
+    pub fn note_warm_up(&mut self, warm_up: WarmUpSession) {
+        self.directions.note_warm_up(warm_up);
     }
 
     /// Replaces the counts of packets by those of whoever lost no sample on the way here.

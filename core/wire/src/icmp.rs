@@ -77,11 +77,89 @@ pub fn checksum(message: &[u8]) -> u16 {
     !(sum as u16)
 }
 
+/// What an ICMP error message means for the probe that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// No program listens on the port.
+    Port,
+    /// The TTL or hop limit ran out on the way.
+    TimeExceeded,
+    /// A filter refused the packet.
+    Prohibited,
+    /// The packet is larger than a link on the way allows.
+    TooBig,
+    /// No route, or no such host behind the last router.
+    Unreachable,
+    /// Anything else, such as a malformed header.
+    Other,
+}
+
+/// The name of an ICMP error by its type and code (RFC 792, RFC 1122 3.2.2.1, RFC 1812 5.2.7.1,
+/// RFC 4443; IANA's registries), and what it means.
+pub const fn error(family: Family, kind: u8, code: u8) -> (&'static str, Meaning) {
+    match (family, kind, code) {
+        (Family::V4, 3, 0) => ("network unreachable", Meaning::Unreachable),
+        (Family::V4, 3, 1) => ("host unreachable", Meaning::Unreachable),
+        (Family::V4, 3, 2) => ("protocol unreachable", Meaning::Other),
+        (Family::V4, 3, 3) | (Family::V6, 1, 4) => ("port unreachable", Meaning::Port),
+        (Family::V4, 3, 4) => ("fragmentation needed", Meaning::TooBig),
+        (Family::V4, 3, 5) => ("source route failed", Meaning::Unreachable),
+        (Family::V4, 3, 6) => ("network unknown", Meaning::Unreachable),
+        (Family::V4, 3, 7) => ("host unknown", Meaning::Unreachable),
+        (Family::V4, 3, 9) => ("network administratively prohibited", Meaning::Prohibited),
+        (Family::V4, 3, 10) => ("host administratively prohibited", Meaning::Prohibited),
+        (Family::V4, 3, 11) => ("network unreachable for this DSCP", Meaning::Unreachable),
+        (Family::V4, 3, 12) => ("host unreachable for this DSCP", Meaning::Unreachable),
+        (Family::V4, 3, 13) | (Family::V6, 1, 1) => {
+            ("communication administratively prohibited", Meaning::Prohibited)
+        }
+        (Family::V4, 3, 14) => ("host precedence violation", Meaning::Prohibited),
+        (Family::V4, 3, 15) => ("precedence cutoff in effect", Meaning::Prohibited),
+        (Family::V4, 3, _) | (Family::V6, 1, _) => match (family, code) {
+            (Family::V6, 0) => ("no route to destination", Meaning::Unreachable),
+            (Family::V6, 2) => ("beyond scope of source address", Meaning::Unreachable),
+            (Family::V6, 3) => ("address unreachable", Meaning::Unreachable),
+            (Family::V6, 5) => ("source address failed ingress policy", Meaning::Prohibited),
+            (Family::V6, 6) => ("reject route to destination", Meaning::Prohibited),
+            _ => ("destination unreachable", Meaning::Unreachable),
+        },
+        (Family::V6, 2, _) => ("packet too big", Meaning::TooBig),
+        (Family::V4, 11, 1) | (Family::V6, 3, 1) => {
+            ("fragment reassembly time exceeded", Meaning::Other)
+        }
+        (Family::V4, 11, _) | (Family::V6, 3, _) => {
+            ("time exceeded in transit", Meaning::TimeExceeded)
+        }
+        (Family::V4, 12, _) | (Family::V6, 4, _) => ("parameter problem", Meaning::Other),
+        _ => ("ICMP error", Meaning::Other),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn errors_have_their_own_names_in_both_families() {
+        use Meaning::{Port, Prohibited, TimeExceeded, Unreachable};
+        let cases = [
+            (Family::V4, 11, 0, "time exceeded in transit", TimeExceeded),
+            (Family::V6, 3, 0, "time exceeded in transit", TimeExceeded),
+            (Family::V4, 3, 3, "port unreachable", Port),
+            (Family::V6, 1, 4, "port unreachable", Port),
+            (Family::V4, 3, 13, "communication administratively prohibited", Prohibited),
+            (Family::V6, 1, 1, "communication administratively prohibited", Prohibited),
+            (Family::V4, 3, 1, "host unreachable", Unreachable),
+            (Family::V6, 1, 3, "address unreachable", Unreachable),
+            // Types of one family are not those of the other.
+            (Family::V6, 11, 0, "ICMP error", Meaning::Other),
+        ];
+        for (family, kind, code, name, meaning) in cases {
+            assert_eq!(error(family, kind, code), (name, meaning), "{family:?} {kind} {code}");
+        }
+    }
 
     proptest! {
         #[test]

@@ -193,7 +193,7 @@ impl UdpEnd {
 
     fn open(like: IpAddr, options: EndOptions) -> io::Result<OwnedFd> {
         let fd = socket::open(like, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
-        socket::receive_errors(&fd, like)?;
+        socket::receive_errors(&fd, like, true)?;
         for (force, ask) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {

@@ -35,6 +35,8 @@ pub struct PortOptions {
     pub stamps: StampRequest,
     /// Ask for TX_SCHED as well.
     pub sched_stamps: bool,
+    /// Report the TTL or hop limit of arriving datagrams.
+    pub reply_ttl: bool,
 }
 
 impl PortOptions {
@@ -81,6 +83,8 @@ pub struct Arrival {
     pub rx: RxStamps,
     /// Which of several sockets it came on, counted from 0; 0 where there is one.
     pub channel: u64,
+    /// TTL or hop limit it arrived with, if asked for (see [`PortOptions::reply_ttl`]).
+    pub ttl: Option<u8>,
 }
 
 /// News from a socket's error queue.
@@ -136,4 +140,9 @@ pub trait Port {
 
     /// The local address that packets leave from.
     fn local_addr(&self) -> std::net::SocketAddr;
+
+    /// Bytes of a stream that belonged to no message so far; `None` where messages are datagrams.
+    fn stray_bytes(&self) -> Option<u64> {
+        None
+    }
 }

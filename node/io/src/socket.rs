@@ -161,11 +161,20 @@ pub(crate) fn apply(fd: &OwnedFd, peer: IpAddr, options: &PortOptions) -> io::Re
     Ok(())
 }
 
-/// Queues ICMP errors on the socket's error queue, where they name their packet.
-pub(crate) fn receive_errors(fd: &OwnedFd, like: IpAddr) -> io::Result<()> {
+/// Queues ICMP errors on the socket's error queue, where they name their packet, or no longer.
+pub(crate) fn receive_errors(fd: &OwnedFd, like: IpAddr, on: bool) -> io::Result<()> {
+    let on = c_int::from(on);
     match like {
-        IpAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1 as c_int),
-        IpAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1 as c_int),
+        IpAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, on),
+        IpAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, on),
+    }
+}
+
+/// Delivers the TTL or hop limit of each datagram beside it.
+pub(crate) fn receive_ttl(fd: &OwnedFd, like: IpAddr) -> io::Result<()> {
+    match like {
+        IpAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1 as c_int),
+        IpAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1 as c_int),
     }
 }
 

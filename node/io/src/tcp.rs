@@ -23,6 +23,9 @@ const UNSTAMPED: usize = 1_024;
 /// Room that is kept for the rest of a message; a longer one makes room once.
 const LARGEST: usize = 65_536;
 
+/// ICMP errors read after a connection failed.
+const MAX_CONNECT_NOTICES: usize = 32;
+
 /// A connection to the peer that is probed. Sending never waits: a peer that does not read must not
 /// keep a schedule from being held, nor replies from being taken.
 pub struct TcpPort {
@@ -80,6 +83,17 @@ impl std::fmt::Debug for TcpPort {
 impl TcpPort {
     /// Connects to `peer`; gives up after `timeout`.
     pub fn connect(peer: SocketAddr, timeout: Nanos, options: &PortOptions) -> io::Result<Self> {
+        Self::connect_with_notices(peer, timeout, options, &mut |_| {})
+    }
+
+    /// Connects like [`TcpPort::connect`]. If that fails, `each` is called with the ICMP errors that
+    /// the kernel kept, which name the reason more exactly than an errno (since Linux 5.16).
+    pub fn connect_with_notices(
+        peer: SocketAddr,
+        timeout: Nanos,
+        options: &PortOptions,
+        each: &mut dyn FnMut(Notice),
+    ) -> io::Result<Self> {
         let fd = socket::open(peer.ip(), libc::SOCK_STREAM, 0)?;
         socket::apply(&fd, peer.ip(), options)?;
         if options.source.is_some() {
@@ -89,10 +103,16 @@ impl TcpPort {
         let micros = (timeout.0 / 1_000).max(1);
         let time = libc::timeval { tv_sec: micros / 1_000_000, tv_usec: micros % 1_000_000 };
         socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, time)?;
-        socket::connect(&fd, peer).map_err(|error| match error.raw_os_error() {
-            Some(libc::EINPROGRESS) => io::Error::from_raw_os_error(libc::ETIMEDOUT),
-            _ => error,
+        socket::receive_errors(&fd, peer.ip(), true)?;
+        socket::connect(&fd, peer).map_err(|error| {
+            message::notices(&fd, &mut Control::new(), MAX_CONNECT_NOTICES, each);
+            match error.raw_os_error() {
+                Some(libc::EINPROGRESS) => io::Error::from_raw_os_error(libc::ETIMEDOUT),
+                _ => error,
+            }
         })?;
+        // An established connection survives ICMP errors (RFC 1122 section 4.2.3.9).
+        socket::receive_errors(&fd, peer.ip(), false)?;
         socket::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1_i32)?;
         // Nothing was sent yet, so the kernel's offsets count from the first message.
         socket::request_stamps(&fd, options.stamps, true, options.sched_stamps)?;
@@ -173,7 +193,7 @@ impl Port for TcpPort {
         let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
         match message::receive(&self.fd, buffer, &mut self.control, None, flags) {
             Ok(came) if came.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(came) => Ok(Some(Arrival { len: came.len, rx: came.rx(), channel: 0 })),
+            Ok(came) => Ok(Some(Arrival { len: came.len, rx: came.rx(), channel: 0, ttl: None })),
             Err(error) => nothing(error),
         }
     }

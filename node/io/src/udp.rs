@@ -65,8 +65,10 @@ impl Port for UdpPort {
 pub(crate) struct Link {
     pub(crate) fd: OwnedFd,
     control: Box<Control>,
-    /// Kernel stamps were asked for, so receiving needs control data.
+    /// Kernel stamps were asked for.
     stamped: bool,
+    /// Receiving needs control data, for stamps or the TTL.
+    beside: bool,
     /// The kernel's OPT_ID counter. It takes a key when it builds a packet and gives it back when
     /// building fails (net/ipv4/ip_output.c, `__ip_append_data`), but not when the packet is
     /// dropped afterwards (see [`takes_key`]).
@@ -82,12 +84,16 @@ impl std::fmt::Debug for Link {
 
 impl Link {
     pub(crate) fn new(fd: OwnedFd, peer: IpAddr, options: &PortOptions) -> io::Result<Self> {
-        socket::receive_errors(&fd, peer)?;
+        socket::receive_errors(&fd, peer, true)?;
         socket::request_stamps(&fd, options.stamps, true, options.sched_stamps)?;
         // Best effort: a smaller buffer only matters to bursts.
         let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
+        if options.reply_ttl {
+            socket::receive_ttl(&fd, peer)?;
+        }
         let stamped = options.stamps != StampRequest::User;
-        Ok(Self { fd, control: Control::new(), stamped, next_key: 0, timeout: Nanos::MAX })
+        let beside = stamped || options.reply_ttl;
+        Ok(Self { fd, control: Control::new(), stamped, beside, next_key: 0, timeout: Nanos::MAX })
     }
 
     pub(crate) fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
@@ -131,13 +137,14 @@ impl Link {
         let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
         pending::receive(|again| {
             let flags = if again { flags | libc::MSG_DONTWAIT } else { flags };
-            if self.stamped {
+            if self.beside {
                 let came = message::receive(&self.fd, buffer, &mut self.control, None, flags)?;
-                return Ok(Arrival { len: came.len, rx: came.rx(), channel: 0 });
+                let (len, rx, ttl) = (came.len, came.rx(), came.beside.ttl);
+                return Ok(Arrival { len, rx, channel: 0, ttl });
             }
             let len = calls::receive(&self.fd, buffer, flags)?;
             let rx = RxStamps { hw: None, kernel: None, app: realtime() };
-            Ok(Arrival { len, rx, channel: 0 })
+            Ok(Arrival { len, rx, channel: 0, ttl: None })
         })
     }
 
@@ -232,12 +239,11 @@ impl UdpServer {
         }
         if options.metadata {
             if address.is_ipv4() {
-                socket::set(&fd, v4, libc::IP_RECVTTL, on)?;
                 socket::set(&fd, v4, libc::IP_RECVTOS, on)?;
             } else {
-                socket::set(&fd, v6, libc::IPV6_RECVHOPLIMIT, on)?;
                 socket::set(&fd, v6, libc::IPV6_RECVTCLASS, on)?;
             }
+            socket::receive_ttl(&fd, address.ip())?;
         }
         if everywhere {
             if address.is_ipv4() {

@@ -93,8 +93,8 @@ pub struct Counts {
     pub rejected: Rejected,
     /// Replies told without the kernel TX stamp that was expected.
     pub tx_stamp_missing: u64,
-    /// Replies whose T2 and T3 cannot be true. They are told without what the far end says.
-    pub remote_implausible: u64,
+    /// Replies whose T2 and T3 cannot be true. Their samples are without what the far end says.
+    pub remote_void: u64,
     /// Probes declared lost early because the window was full.
     pub window_overrun: u64,
     /// Warm-up probes that left.

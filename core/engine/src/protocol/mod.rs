@@ -70,6 +70,23 @@ pub enum Reject {
     Unauthentic,
 }
 
+/// What the replies to the warm-up showed of the far end's sequence numbers. The warm-up has a session
+/// of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WarmUpSession {
+    /// The far end numbers its replies itself.
+    pub stateful: bool,
+    /// The far end knows sessions, so that its numbers in the counted session do not include the
+    /// warm-up.
+    pub separate: bool,
+}
+
+/// Whether `id` is that of a warm-up probe: these count up to 0 from below, in the upper half of the
+/// range.
+pub const fn is_warm_up(id: u64) -> bool {
+    id > u64::MAX / 2
+}
+
 /// A protocol that probes can be sent in. Implementations keep what a run needs (session, key,
 /// padding) and allocate nothing per message.
 pub trait Protocol {
@@ -87,6 +104,15 @@ pub trait Protocol {
     /// Reads a message. `channel` tells on which of several sockets it came, where that is what
     /// identifies it.
     fn read(&mut self, message: &[u8], channel: u64) -> Result<Reply, Reject>;
+
+    /// The reply with these timestamps answers the warm-up probe `id`. Only a protocol whose far end
+    /// numbers its replies needs to know.
+    fn warm_up_answered(&mut self, _id: u64, _remote: &Remote) {}
+
+    /// What the warm-up showed of the far end's sequence numbers.
+    fn warm_up_session(&self) -> WarmUpSession {
+        WarmUpSession::default()
+    }
 
     /// What relays on the way wrote into the message that was read last, and into the probe that it
     /// answers, in the order of the way.

@@ -7,13 +7,14 @@ use dwell_wire::telemetry::{self, Slot};
 use dwell_wire::timestamp::{self, ErrorEstimate, Format};
 use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, kind};
 
-use super::{Protocol, Reject, Reply, WireId};
+use super::{Protocol, Reject, Reply, WarmUpSession, WireId, is_warm_up};
 use crate::stamps::{Hop, Remote};
 
 /// What a STAMP session is made of.
 #[derive(Debug)]
 pub struct Session {
-    /// Identifies the session; new for every run, so that a stateful reflector starts anew.
+    /// Identifies the session of the counted probes; new for every run, so that a stateful reflector
+    /// starts anew. The warm-up has the next one, see [`Session::warm_up_ssid`].
     pub ssid: u16,
     /// Authenticates packets, if there is one.
     pub key: Option<Key>,
@@ -28,6 +29,14 @@ pub struct Session {
 }
 
 impl Session {
+    /// Identifies the session of the warm-up: the next identifier, without 0, which is no session.
+    const fn warm_up_ssid(&self) -> u16 {
+        match self.ssid {
+            u16::MAX => 1,
+            ssid => ssid + 1,
+        }
+    }
+
     /// Bytes that a packet needs at least for so many slots, beside all that it carries anyway.
     pub const fn size_of_path(slots: usize) -> usize {
         let clock = tlv::HEADER + NODE_CLOCK_LEN;
@@ -35,7 +44,12 @@ impl Session {
     }
 }
 
-/// Sends requests of one session, reads its replies.
+/// Sends requests, reads their replies. The counted probes are a session whose sequence starts at 0
+/// (RFC 8762 section 4.2.1), the warm-up is another.
+///
+/// The sequence of the warm-up counts up to 0 from below, like its ids, so that whatever joins packets
+/// by their sequence number tells the two apart. A reflector that numbers its replies itself answers
+/// the warm-up with other numbers, and so shows that it does.
 #[derive(Debug)]
 pub struct Stamp {
     session: Session,
@@ -51,6 +65,9 @@ pub struct Stamp {
     scratch: Box<[u8]>,
     hops: [Hop; telemetry::MOST_SLOTS],
     hops_used: usize,
+    /// The first id of the warm-up.
+    warm_up_first: Option<u64>,
+    warm_up: WarmUpSession,
 }
 
 impl Stamp {
@@ -96,7 +113,41 @@ impl Stamp {
         let scratch = vec![0; room].into_boxed_slice();
         let pivot = Instant::EPOCH;
         let hops = [Hop::default(); telemetry::MOST_SLOTS];
-        Self { session, mode, template, error, hmac_at, pivot, scratch, hops, hops_used: 0 }
+        Self {
+            session,
+            mode,
+            template,
+            error,
+            hmac_at,
+            pivot,
+            scratch,
+            hops,
+            hops_used: 0,
+            warm_up_first: None,
+            warm_up: WarmUpSession::default(),
+        }
+    }
+
+    /// The session of the probe `id`.
+    fn ssid_of(&mut self, id: u64) -> u16 {
+        if is_warm_up(id) {
+            self.warm_up_first.get_or_insert(id);
+            self.session.warm_up_ssid()
+        } else {
+            self.session.ssid
+        }
+    }
+
+    /// The id of the probe that a reply to the number `seq` of the session `ssid` answers.
+    fn answered(&self, ssid: u16, seq: u32) -> Option<WireId> {
+        if ssid == self.session.warm_up_ssid() {
+            let first = self.warm_up_first?;
+            let nth = seq.checked_sub(first as u32)?;
+            return Some(WireId::full(first + u64::from(nth)));
+        }
+        // Peers without RFC 8972 leave the session identifier 0.
+        let is_counted = ssid == self.session.ssid || ssid == 0;
+        is_counted.then_some(WireId::low(seq.into(), 32))
     }
 
     /// Reads the reply's TLVs: what relays wrote, and whether the reflector's clock TLV says that it
@@ -164,11 +215,10 @@ impl Protocol for Stamp {
     fn write(&mut self, id: u64, now: Instant<Realtime>, message: &mut [u8]) -> usize {
         let base = self.mode.base();
         message[base..].copy_from_slice(&self.template[base..]);
-        let seq = id as u32;
+        let (ssid, seq) = (self.ssid_of(id), id as u32);
         self.pivot = now;
         let timestamp = timestamp::write_ntp(now);
-        Request { seq, timestamp, error: self.error, ssid: self.session.ssid }
-            .emit(message, self.mode);
+        Request { seq, timestamp, error: self.error, ssid }.emit(message, self.mode);
         if let Some(key) = &self.session.key {
             if let Some(at) = self.hmac_at {
                 tlv::sign(key, seq.to_be_bytes(), &mut message[base..], at);
@@ -178,14 +228,18 @@ impl Protocol for Stamp {
         message.len()
     }
 
+    fn warm_up_answered(&mut self, id: u64, remote: &Remote) {
+        self.warm_up.stateful |= id as u32 != remote.seq;
+    }
+
+    fn warm_up_session(&self) -> WarmUpSession {
+        self.warm_up
+    }
+
     fn read(&mut self, message: &[u8], _channel: u64) -> Result<Reply, Reject> {
         let reply = stamp::Reply::parse(message, self.mode).map_err(|_| Reject::Malformed)?;
         if self.session.key.as_ref().is_some_and(|key| !stamp::verify(key, message)) {
             return Err(Reject::Unauthentic);
-        }
-        // Peers without RFC 8972 leave the session identifier 0.
-        if reply.ssid != self.session.ssid && reply.ssid != 0 {
-            return Err(Reject::Unknown);
         }
         // What was never stamped there was not reflected but sent back as it was.
         if reply.t2 == 0 || reply.t3 == 0 {
@@ -193,6 +247,7 @@ impl Protocol for Stamp {
         }
         let format = reply.estimate().format;
         let written = timestamp::read(reply.sender_timestamp, Format::Ntp, self.pivot);
+        let id = self.answered(reply.ssid, reply.sender_seq).ok_or(Reject::Unknown)?;
         let remote = Remote {
             rx: timestamp::read(reply.t2, format, self.pivot),
             tx: timestamp::read(reply.t3, format, self.pivot),
@@ -200,7 +255,7 @@ impl Protocol for Stamp {
             ttl: (reply.ttl != 0).then_some(reply.ttl),
             same_clock: self.read_extensions(message),
         };
-        let id = WireId::low(reply.sender_seq.into(), 32);
+        self.warm_up.separate |= reply.ssid != 0;
         Ok(Reply { id, remote: Some(remote), written: Some(written) })
     }
 }

@@ -141,6 +141,7 @@ const STAMPED: PortOptions = PortOptions {
     dscp: None,
     stamps: StampRequest::Kernel,
     sched_stamps: false,
+    reply_ttl: false,
 };
 
 /// The far kernel answers by itself.

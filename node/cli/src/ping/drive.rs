@@ -3,20 +3,21 @@
 //! rings, and a full ring is counted, never waited for.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dwell_engine::pinger::{Counts, Pinger};
-use dwell_engine::protocol::Protocol;
+use dwell_engine::protocol::{Protocol, WarmUpSession, is_warm_up};
 use dwell_engine::stamps::{Hop, Rung, RxStamps, Sample, TxPoint};
 use dwell_io::clock::{monotonic, realtime};
+use dwell_io::pacer::{self, NAP, Rest, SPIN};
 use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, Wait};
 use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_wire::icmp::Family;
 use dwell_wire::telemetry::MOST_SLOTS;
 use rtrb::Producer;
 
-use dwell_io::pacer::{self, NAP, Rest, SPIN};
+use super::icmp_error::NetworkError;
 
 /// After a stop, replies that are under way still count for this long.
 const STOP_GRACE: Nanos = Nanos::from_millis(200);
@@ -33,8 +34,8 @@ const DRAIN: Nanos = Nanos::from_millis(1);
 /// Entries of the error queue taken at once.
 const NOTICES: usize = 32;
 
-/// Ids from here on are those of the warm-up.
-const WARM_UP: u64 = 1 << 63;
+/// Kinds of network errors that are reported; others are only counted.
+const MAX_ERROR_KINDS: usize = 8;
 
 /// What the timing thread shares with the main thread.
 #[derive(Debug, Default)]
@@ -50,15 +51,17 @@ pub(super) struct Shared {
 /// Something the user should hear of while it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// ICMP or the kernel says that a probe did not get there.
-    Unreachable {
-        /// The errno it stands for.
-        errno: i32,
-        /// Who said so, if known.
-        from: Option<IpAddr>,
-    },
+    /// ICMP or the kernel reports that a probe did not arrive. Sent once for each kind of error.
+    Unreachable(NetworkError),
     /// A probe could not be sent.
     SendFailed(SendError),
+    /// TTL or hop limit of the reply to a probe; only where it was asked for.
+    Ttl {
+        /// The probe.
+        id: u64,
+        /// As the reply arrived.
+        ttl: u8,
+    },
     /// Warm-up is over; the deepest rungs at which stamps came during it, if it could tell.
     Counting {
         /// Of sending; unknown when nothing was sent.
@@ -106,12 +109,18 @@ pub(super) struct Ended {
     pub(super) counts: Counts,
     /// Probes without a fate when the run was stopped.
     pub(super) abandoned: u64,
-    /// ICMP errors heard.
+    /// Network errors reported about probes.
     pub(super) icmp_errors: u64,
+    /// The first of them.
+    pub(super) first_error: Option<NetworkError>,
     /// Kernel stamps were required and none came.
     pub(super) unstamped: bool,
     /// The socket failed for good, by errno; 0 is the end of a stream.
     pub(super) broken: Option<i32>,
+    /// Bytes of a stream that belonged to no message.
+    pub(super) stray_bytes: Option<u64>,
+    /// What the warm-up showed of the far end's sequence numbers.
+    pub(super) warm_up: WarmUpSession,
 }
 
 /// A pinger joined to a socket.
@@ -125,6 +134,8 @@ pub(super) struct Driver<'a, P, Q> {
     pub(super) paths: Option<Producer<Path>>,
     pub(super) shared: &'a Shared,
     pub(super) heard: Heard,
+    /// The family of the target, for the names of ICMP errors.
+    pub(super) family: Family,
 }
 
 /// What the error queue and the replies told so far.
@@ -133,7 +144,27 @@ pub(super) struct Heard {
     tx: Option<TxPoint>,
     rx: Option<Rung>,
     icmp_errors: u64,
+    /// One error of each kind, as many as fit.
+    errors: [Option<NetworkError>; MAX_ERROR_KINDS],
     send_failures: u64,
+}
+
+impl Heard {
+    /// Counts an error; returns whether it is the first of its kind.
+    fn note_error(&mut self, error: NetworkError) -> bool {
+        self.icmp_errors += 1;
+        for slot in &mut self.errors {
+            match slot {
+                Some(known) if known.is_like(&error) => return false,
+                Some(_) => {}
+                None => {
+                    *slot = Some(error);
+                    return true;
+                }
+            }
+        }
+        false
+    }
 }
 
 impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
@@ -199,6 +230,9 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         ended.abandoned = self.pinger.abandon(out);
         ended.counts = self.pinger.counts();
         ended.icmp_errors = self.heard.icmp_errors;
+        ended.first_error = self.heard.errors[0];
+        ended.stray_bytes = self.port.stray_bytes();
+        ended.warm_up = self.pinger.protocol().warm_up_session();
         ended
     }
 
@@ -311,8 +345,11 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         let message = &buffer[..arrival.len];
         // A message that is no reply of this run is counted by the pinger.
         let answered = self.pinger.receive(message, arrival.channel, arrival.rx, monotonic(), out);
-        if let (Some(paths), Ok(id)) = (&mut self.paths, answered)
-            && id < WARM_UP
+        let Some(id) = answered.ok().filter(|id| !is_warm_up(*id)) else { return };
+        if let Some(ttl) = arrival.ttl {
+            let _ = self.news.push(News::Ttl { id, ttl });
+        }
+        if let Some(paths) = &mut self.paths
             && paths.push(Path::of(self.pinger.protocol().hops())).is_err()
         {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
@@ -320,7 +357,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
     }
 
     fn take_notices(&mut self) {
-        let Self { port, pinger, heard, samples, news, shared, .. } = self;
+        let Self { port, pinger, heard, samples, news, shared, family, .. } = self;
         let mut out = deliver(samples, shared);
         port.notices(NOTICES, &mut |notice| match notice {
             Notice::TxStamp { key, stamp } => {
@@ -329,11 +366,12 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
                 }
                 pinger.tx_stamp(key, stamp, &mut out);
             }
-            Notice::Error { errno, from, .. } => {
-                if heard.icmp_errors == 0 {
-                    let _ = news.push(News::Unreachable { errno, from });
+            error @ Notice::Error { .. } => {
+                if let Some(error) = NetworkError::of(&error, *family)
+                    && heard.note_error(error)
+                {
+                    let _ = news.push(News::Unreachable(error));
                 }
-                heard.icmp_errors += 1;
             }
         });
     }

@@ -28,28 +28,32 @@ impl Framing {
     }
 }
 
-/// Bytes that all probes of a run start with: the session of the mark. Where a stream is out of
-/// step, they are where the next message begins.
+/// Number of bytes that all probes of a run start with: the session of the mark. In a stream that is
+/// out of step, the next message begins where they are found.
 const SESSION: usize = 8;
 
-/// A TCP connection that delivers whole messages. Bytes that belong to none are delivered as a
-/// message too short to be one, so that they are counted.
+/// A TCP connection that delivers whole messages. Bytes that belong to no message are counted and
+/// dropped.
 #[derive(Debug)]
 pub(super) struct StreamPort {
     stream: TcpPort,
     framing: Framing,
-    /// Bytes that came and are not yet delivered.
+    /// Bytes received and not yet delivered.
     held: VecDeque<u8>,
     /// The stamps of the last piece.
     last: Option<Arrival>,
     /// How the probes that were sent start.
     session: Option<[u8; SESSION]>,
+    /// Bytes dropped by fixed framing.
+    strays: u64,
 }
 
 impl StreamPort {
-    pub(super) fn new(stream: TcpPort, framing: Framing, capacity: usize) -> Self {
-        let held = VecDeque::with_capacity(4 * capacity);
-        Self { stream, framing, held, last: None, session: None }
+    /// Cuts `stream` into messages, which are received into buffers of `buffer` bytes.
+    pub(super) fn new(stream: TcpPort, framing: Framing, buffer: usize) -> Self {
+        // The next piece is read only when no whole message is left, so this is never exceeded.
+        let held = VecDeque::with_capacity(2 * buffer);
+        Self { stream, framing, held, last: None, session: None, strays: 0 }
     }
 
     /// The next whole message of what is held.
@@ -57,13 +61,13 @@ impl StreamPort {
         match &mut self.framing {
             Framing::Fixed(len) => {
                 let strays = strays(&self.held, self.session.as_ref());
-                let len = match strays {
-                    0 if self.held.len() < *len => return None,
-                    0 => *len,
-                    strays => strays.min(*len - 1),
-                };
-                buffer.iter_mut().zip(self.held.drain(..len)).for_each(|(to, from)| *to = from);
-                Some(len)
+                self.held.drain(..strays);
+                self.strays += strays as u64;
+                if self.held.len() < *len {
+                    return None;
+                }
+                buffer.iter_mut().zip(self.held.drain(..*len)).for_each(|(to, from)| *to = from);
+                Some(*len)
             }
             Framing::Acknowledges(splitter) => {
                 while let Some(byte) = self.held.pop_front() {
@@ -76,11 +80,17 @@ impl StreamPort {
             }
         }
     }
+
+    fn take_message(&mut self, buffer: &mut [u8]) -> Option<Arrival> {
+        let len = self.next_message(buffer)?;
+        self.last.map(|last| Arrival { len, ..last })
+    }
 }
 
-/// How many bytes come before the first place where a message may begin.
+/// Number of bytes before the first place where a message may begin: all of them until a probe was
+/// sent.
 fn strays(held: &VecDeque<u8>, session: Option<&[u8; SESSION]>) -> usize {
-    let Some(session) = session else { return 0 };
+    let Some(session) = session else { return held.len() };
     let begins_at = |at: &usize| held.range(*at..).zip(session).all(|(came, own)| came == own);
     (0..held.len()).find(begins_at).unwrap_or(held.len())
 }
@@ -93,15 +103,16 @@ impl Port for StreamPort {
         self.stream.send(message)
     }
 
+    /// Reads the stream once at most: a peer that sends without end must not keep the caller here,
+    /// whose schedule, time-outs and stop flag wait.
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
-        loop {
-            if let Some(len) = self.next_message(buffer) {
-                return Ok(self.last.map(|last| Arrival { len, ..last }));
-            }
-            let Some(arrival) = self.stream.receive(buffer, wait)? else { return Ok(None) };
-            self.held.extend(&buffer[..arrival.len]);
-            self.last = Some(arrival);
+        if let Some(arrival) = self.take_message(buffer) {
+            return Ok(Some(arrival));
         }
+        let Some(arrival) = self.stream.receive(buffer, wait)? else { return Ok(None) };
+        self.held.extend(&buffer[..arrival.len]);
+        self.last = Some(arrival);
+        Ok(self.take_message(buffer))
     }
 
     fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
@@ -114,6 +125,13 @@ impl Port for StreamPort {
 
     fn local_addr(&self) -> SocketAddr {
         self.stream.local_addr()
+    }
+
+    fn stray_bytes(&self) -> Option<u64> {
+        Some(match &self.framing {
+            Framing::Fixed(_) => self.strays,
+            Framing::Acknowledges(splitter) => splitter.strays,
+        })
     }
 }
 
@@ -203,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_out_of_step_is_found_again_and_every_stray_byte_is_delivered() {
+    fn stream_out_of_step_is_resynchronised_and_strays_counted() {
         const LEN: usize = 64;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpPort::connect(
@@ -211,7 +229,7 @@ mod tests {
             Nanos::from_secs(1),
             &Default::default(),
         );
-        let mut port = StreamPort::new(stream.unwrap(), Framing::Fixed(LEN), LEN);
+        let mut port = StreamPort::new(stream.unwrap(), Framing::Fixed(LEN), 2_048);
         let (mut far, _) = listener.accept().unwrap();
         let message = |n: u8| {
             let mut message = [n; LEN];
@@ -235,20 +253,15 @@ mod tests {
         far.write_all(&message(8)).unwrap();
         let mut buffer = [0; 2_048];
         let mut whole = Vec::new();
-        let mut strays = 0;
         while let Some(arrival) =
             port.receive(&mut buffer, Wait::AtMost(Nanos::from_millis(200))).unwrap()
         {
-            match buffer[..arrival.len] {
-                ref found if found.len() == LEN => {
-                    assert!(found.starts_with(b"session!"));
-                    whole.push(found[LEN - 2]);
-                }
-                ref found => strays += found.len(),
-            }
+            assert_eq!(arrival.len, LEN);
+            assert!(buffer.starts_with(b"session!"));
+            whole.push(buffer[LEN - 2]);
         }
         // What is cut out of 6 takes the start of 7 with it.
         assert_eq!(whole, [1, 2, 3, 4, 5, 6, 8]);
-        assert_eq!(strays, 1 + 5 + 100 + 1 + (LEN - 1));
+        assert_eq!(port.stray_bytes(), Some((1 + 5 + 100 + 1 + (LEN - 1)) as u64));
     }
 }

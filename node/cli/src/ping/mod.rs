@@ -1,19 +1,26 @@
 //! `dwell ping`: sends probes and measures how long their replies take.
 //!
 //! `plan` turns the command line into what will be done and judges all that can be judged from
-//! it; `session` opens the socket and runs `drive`, the timing loop, on a thread of its own;
-//! `recorder` turns its samples into metrics, rows and a segment, and tells an `observer`; `report`
-//! makes the summary and prints it. `measure` is all of it without a command line.
+//! it; `first_contact` chooses the protocol of a bare host and `reach` the address that answers;
+//! `session` opens the socket and runs `drive`, the timing loop, on a thread of its own; `recorder`
+//! turns its samples into metrics, rows and a segment, and informs an `observer`; `report` makes the
+//! summary, which it or `brief` prints. `measure` is all of it without a command line.
 
+mod brief;
 mod drive;
+mod first_contact;
 mod floor;
 mod framing;
+mod icmp_error;
 mod observer;
 mod plan;
+mod reach;
 mod recorder;
+mod replies;
 mod report;
 mod session;
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +34,9 @@ use dwell_units::Nanos;
 
 use crate::host::CpuWatch;
 use crate::{Exit, Failure, PlaceArgs};
+
+/// From this interval on, replies have a line each on a terminal.
+const SLOW_INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// Arguments of `ping`.
 #[derive(Debug, clap::Args)]
@@ -42,7 +52,7 @@ every limit. Each verdict has 95 % confidence: p99 needs 299 probes without one 
 pub struct Args {
     /// Whom to probe: stamp://HOST:PORT (862 if left out), icmp://HOST, udp://HOST:PORT,
     /// tcp://HOST:PORT, roundtrip://HOST:PORT, text+udp://HOST:PORT or text+tcp://HOST:PORT; HOST
-    /// alone is STAMP
+    /// alone is STAMP if a reflector answers within 1 s, else ICMP
     pub target: String,
 
     /// Stop after this many probes
@@ -156,11 +166,11 @@ pub struct Args {
     #[arg(long, value_name = "CONDITION", action = ArgAction::Append)]
     pub fail_if: Vec<String>,
 
-    /// No progress, only the result
+    /// No progress and no line per reply, only the result
     #[arg(short = 'q', long)]
     pub quiet: bool,
 
-    /// Print every reply
+    /// Print every reply, at any rate, and the long table of all metrics
     #[arg(short = 'v', long)]
     pub verbose: bool,
 }
@@ -198,6 +208,7 @@ pub enum Pattern {
 
 pub(crate) use observer::Observer;
 pub(crate) use recorder::{Outputs, SampleFile};
+pub(crate) use replies::Replies;
 pub(crate) use report::{cells, unit};
 pub(crate) use session::key;
 
@@ -212,6 +223,25 @@ impl From<StampChoice> for Stamps {
 }
 
 impl Args {
+    /// Which replies have a line: on a terminal, at a rate that a person can follow.
+    fn replies(&self) -> Replies {
+        let text = ["text+udp://", "text+tcp://"].iter().any(|s| self.target.starts_with(s));
+        let spacing = if self.closed_loop || text {
+            let default = if text { Nanos::from_secs(1) } else { Nanos::ZERO };
+            self.pause.max(self.interval).unwrap_or(default)
+        } else {
+            self.interval.unwrap_or(Nanos::from_secs(1))
+        };
+        let is_slow = spacing >= SLOW_INTERVAL;
+        let is_data_elsewhere = self.json || self.jsonl;
+        let watched = is_slow && !is_data_elsewhere && std::io::stderr().is_terminal();
+        match (self.quiet || self.jsonl, self.verbose || watched, is_slow) {
+            (false, true, true) => Replies::WithTtl,
+            (false, true, false) => Replies::Lines,
+            _ => Replies::Silent,
+        }
+    }
+
     /// The probes that these arguments ask for.
     fn job(&self) -> PingJob {
         PingJob {
@@ -258,15 +288,16 @@ pub(crate) struct Measured {
     /// Probes sent, and replies that came for them, in time or not.
     pub(crate) sent: u64,
     pub(crate) answered: u64,
-    /// Replies that were dropped for their HMAC.
-    pub(crate) unauthentic: u64,
+    /// What to do about a target that gave no reply.
+    pub(crate) advice: String,
     /// An output could not be written, or the socket failed; what was measured until then stands.
     pub(crate) failure: Option<Failure>,
     /// Whoever read our JSON lines has had enough.
     pub(crate) reader_gone: bool,
 }
 
-/// Carries out a job until it is done or stopped. `own` says whose CPU time is not that of others.
+/// Carries out a job until it is done or stopped, to the first address of its target. A bare host is
+/// probed with STAMP. CPU time of `own` is not counted as that of other programs.
 pub(crate) fn measure(
     job: &PingJob,
     outputs: Outputs,
@@ -274,10 +305,23 @@ pub(crate) fn measure(
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, Failure> {
     let plan = plan::Plan::new(job)?;
+    let reached = reach::Addresses::resolve(job, &plan)?.untried();
+    measure_at(job, &plan, reached, outputs, own, stop)
+}
+
+/// Carries out a job to an address that was chosen.
+fn measure_at(
+    job: &PingJob,
+    plan: &plan::Plan,
+    reached: reach::Reached,
+    outputs: Outputs,
+    own: Own,
+    stop: &Arc<AtomicBool>,
+) -> Result<Measured, Failure> {
     let watch = CpuWatch::start(own);
     let shared = Arc::new(drive::Shared { stop: Arc::clone(stop), ..drive::Shared::default() });
     let mut recorder = recorder::Recorder::new(outputs, &plan.target)?;
-    let outcome = session::run(job, &plan, &shared, &mut recorder)?;
+    let outcome = session::run(job, plan, reached, &shared, &mut recorder)?;
     let unstamped = recorder.rungs.is_unstamped() && job.stamps == Stamps::Kernel;
     if outcome.ended.unstamped || unstamped {
         return Err(Failure::unsupported(
@@ -286,10 +330,10 @@ pub(crate) fn measure(
         ));
     }
     let counts = outcome.ended.counts;
-    recorder.settle(counts);
+    recorder.settle(counts, outcome.ended.warm_up);
     let dropped = shared.dropped.load(Ordering::Relaxed);
     recorder.end_samples(dropped);
-    let mut summary = report::summary(job, &plan, &recorder, &outcome, dropped);
+    let mut summary = report::summary(job, plan, &recorder, &outcome, dropped);
     summary.trust.note_host(watch.end(outcome.wait));
     let broken = outcome.ended.broken.map(|errno| match errno {
         0 => anyhow::anyhow!("{} closed the connection", plan.target),
@@ -304,7 +348,7 @@ pub(crate) fn measure(
         path: recorder.path,
         sent: counts.sent,
         answered: counts.received + counts.late,
-        unauthentic: counts.rejected.unauthentic,
+        advice: advice(plan, &outcome.ended),
         failure: recorder.failure.or(broken).map(Failure::from),
         reader_gone: recorder.reader_gone,
     })
@@ -323,17 +367,34 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let job = args.job();
     // Judged before any file is made.
-    plan::Plan::new(&job)?;
+    first_contact::check(&job)?;
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
+    let replies = args.replies();
     let outputs = Outputs {
         csv: args.csv.clone(),
         lines: args.jsonl,
         samples: args.samples.as_deref().map(SampleFile::create).transpose()?,
-        verbose: args.verbose,
-        observer: Box::new(observer::Progress::new(args)),
+        replies,
+        observer: Box::new(observer::Progress::new(args, replies)),
     };
-    let measured = measure(&job, outputs, Own::Process, &stop)?;
+    let mut say = |text: String| {
+        if !args.quiet {
+            crate::say(&text);
+        }
+    };
+    let measured = first_contact::choose(job, &stop, &mut say).and_then(|choice| {
+        let first_contact::Choice { job, plan, reached } = choice;
+        measure_at(&job, &plan, reached, outputs, Own::Process, &stop)
+    });
+    let measured = match measured {
+        // Interrupted before anything was measured.
+        Err(failure) if failure.exit == Exit::Failed && stop.load(Ordering::Relaxed) => {
+            crate::say(&format!("dwell: {:#}", failure.error));
+            return Ok(Exit::Interrupted);
+        }
+        measured => measured?,
+    };
     if measured.reader_gone && measured.failure.is_none() {
         return Ok(Exit::Measured);
     }
@@ -341,25 +402,32 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if args.json {
         use std::io::Write;
         std::io::stdout().lock().write_all(measured.summary.to_json().as_bytes())?;
-    } else if !args.jsonl && !rows_on_stdout {
+    } else if args.jsonl || rows_on_stdout {
+        // Standard output holds the rows.
+    } else if args.verbose {
         report::print(&measured.summary, &measured.round_trip, &measured.path)?;
+    } else {
+        brief::print(&measured.summary, &measured.round_trip, &measured.path)?;
     }
     if let Some(failure) = measured.failure {
         return Err(failure);
     }
     if !interrupted && measured.answered == 0 {
-        let stamp = measured.summary.target.starts_with("stamp://");
-        let advice = match measured.unauthentic {
-            1.. => "replies came with a wrong HMAC: do both ends have the same key?",
-            0 if stamp => "is a reflector running there, and does it want a key (--key-file)?",
-            0 => "is a reflector running there?",
-        };
         crate::say(&format!(
-            "dwell: {} gave no reply within {}, probes sent: {}; {advice}",
-            measured.summary.target, job.timeout, measured.sent
+            "dwell: {} gave no reply within {}, probes sent: {}; {}",
+            measured.summary.target, args.timeout, measured.sent, measured.advice
         ));
     }
-    Ok(report::verdict(&thresholds, &measured, job.timeout, interrupted))
+    Ok(report::verdict(&thresholds, &measured, args.timeout, interrupted))
+}
+
+/// What to do about a target that gave no reply.
+fn advice(plan: &plan::Plan, ended: &drive::Ended) -> String {
+    if ended.counts.rejected.unauthentic > 0 {
+        return "replies came with a wrong HMAC: do both ends have the same key?".into();
+    }
+    let reported = ended.first_error.and_then(|error| error.advice(&plan.target));
+    reported.unwrap_or_else(|| icmp_error::silent_advice(&plan.target).into())
 }
 
 /// A time as ping takes it: bare seconds, or with a unit.

@@ -8,6 +8,7 @@ use dwell_units::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Args;
+use super::replies::Replies;
 
 /// On anything but a terminal, talk at most this often.
 const PLAIN_LINE: std::time::Duration = std::time::Duration::from_secs(10);
@@ -29,8 +30,9 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(args: &Args) -> Self {
-        let quiet = args.quiet || args.verbose || args.jsonl;
+    /// `replies` have lines, which make a bar superfluous.
+    pub(super) fn new(args: &Args, replies: Replies) -> Self {
+        let quiet = args.quiet || args.jsonl || replies != Replies::Silent;
         if quiet || !io::stderr().is_terminal() {
             return Self { bar: None, plain: (!quiet).then(StdInstant::now) };
         }

@@ -3,12 +3,14 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread;
 
 use anyhow::Context;
 use dwell_engine::pinger::Counts;
+use dwell_engine::protocol::WarmUpSession;
 use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_io::clock;
 use dwell_record::RowFormat;
@@ -19,6 +21,7 @@ use rtrb::Consumer;
 
 use super::drive::{News, Path as WayPath, Shared};
 use super::observer::Observer;
+use super::replies::{Replies, ReplyLines};
 use super::session::TICK;
 use crate::host::HostSampler;
 use crate::{Failure, Scheme, Target};
@@ -84,7 +87,9 @@ pub(super) struct Recorder {
     lines: Option<Rows>,
     samples: Option<Samples>,
     host: Option<HostSampler>,
-    verbose: bool,
+    replies: Option<ReplyLines>,
+    /// The TTL of replies is wanted for their lines.
+    pub(super) shows_ttl: bool,
     observer: Box<dyn Observer>,
     /// The first failure to write; measuring goes on without that output.
     pub(super) failure: Option<anyhow::Error>,
@@ -113,12 +118,20 @@ impl Recorder {
             lines: outputs.lines.then(Rows::standard_output),
             samples,
             host: None,
-            verbose: outputs.verbose,
+            replies: (outputs.replies != Replies::Silent).then(ReplyLines::new),
+            shows_ttl: outputs.replies == Replies::WithTtl,
             observer: outputs.observer,
             failure: None,
             reader_gone: false,
             warnings: Vec::new(),
         })
+    }
+
+    /// Probes go to `peer` and carry `size` bytes.
+    pub(super) fn begin(&mut self, peer: IpAddr, size: usize) {
+        if let Some(replies) = &mut self.replies {
+            replies.begin(peer, size);
+        }
     }
 
     /// Records until the timing loop has finished.
@@ -146,7 +159,8 @@ impl Recorder {
     }
 
     /// The pinger's counts are complete even where samples found the ring full.
-    pub(super) fn settle(&mut self, counts: Counts) {
+    pub(super) fn settle(&mut self, counts: Counts, warm_up: WarmUpSession) {
+        self.measured.note_warm_up(warm_up);
         self.measured.set_packets(dwell_stats::Packets {
             received: counts.received,
             lost: counts.lost,
@@ -192,10 +206,11 @@ impl Recorder {
                     self.rungs = Rungs { tx, rx, warm_up_sent };
                     self.measured = RoundTrip::new(self.rungs.near(), warm_up_sent);
                 }
-                News::Unreachable { errno, from } => {
-                    let who = from.map_or("the network".to_owned(), |from| from.to_string());
-                    let what = io::Error::from_raw_os_error(errno);
-                    self.warn(format!("{who} says: {what}"));
+                News::Unreachable(error) => self.warn(error.to_string()),
+                News::Ttl { id, ttl } => {
+                    if let Some(replies) = &mut self.replies {
+                        replies.note_ttl(id, ttl);
+                    }
                 }
                 News::SendFailed(error) => self.warn(format!("a probe could not be sent: {error}")),
             }
@@ -221,8 +236,8 @@ impl Recorder {
         if let Some(samples) = &mut self.samples {
             samples.writer.push(sample, bridge, near);
         }
-        if self.verbose && self.lines.is_none() {
-            self.observer.say(&describe(sample));
+        if let Some(replies) = &self.replies {
+            self.observer.say(&replies.line(sample));
         }
     }
 
@@ -269,8 +284,8 @@ pub(crate) struct Outputs {
     pub(crate) lines: bool,
     /// A segment with every stamp.
     pub(crate) samples: Option<SampleFile>,
-    /// Tell of every reply.
-    pub(crate) verbose: bool,
+    /// A line for every reply.
+    pub(crate) replies: Replies,
     /// Who is told.
     pub(crate) observer: Box<dyn Observer>,
 }
@@ -322,18 +337,6 @@ impl Samples {
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
-}
-
-fn describe(sample: &Sample) -> String {
-    let id = sample.id;
-    match sample.rx {
-        Some(rx) => {
-            let state = sample.state.name();
-            format!("id={id} {state} rtt={:.3} us", (rx.app - sample.tx.app).as_micros_f64())
-        }
-        None if sample.state == State::Lost => format!("id={id} lost"),
-        None => format!("id={id} {}", sample.state.name()),
-    }
 }
 
 /// An output of rows: whole lines are collected and written at every turn.

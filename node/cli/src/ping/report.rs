@@ -16,7 +16,7 @@ use super::plan::Plan;
 use super::recorder::{Recorder, Rungs};
 use super::session::Outcome;
 use crate::environment::environment;
-use crate::{Exit, PlaceArgs, threshold};
+use crate::{Exit, PlaceArgs, Scheme, threshold};
 
 /// Rows of the table, in the order in which people read them.
 const TABLE: [Metric; 14] = [
@@ -62,6 +62,13 @@ pub(super) fn summary(
         values.insert("path_replies".into(), Some(Scalar::Count(recorder.path.replies())));
         values.insert("path_empty".into(), Some(Scalar::Count(recorder.path.empty())));
         values.insert("path_cut".into(), Some(Scalar::Count(recorder.path.cut())));
+    }
+    if plan.target.scheme == Scheme::Stamp {
+        let void = outcome.ended.counts.remote_void;
+        values.insert("far_stamps_void".into(), Some(Scalar::Count(void)));
+    }
+    if let Some(strays) = outcome.ended.stray_bytes {
+        values.insert("stray_bytes".into(), Some(Scalar::Count(strays)));
     }
     Summary {
         kind: Kind::Ping,
@@ -169,12 +176,10 @@ fn warnings(job: &PingJob, recorder: &Recorder, outcome: &Outcome, dropped: u64)
     note(ended.icmp_errors, "ICMP errors");
     note(dropped, "samples that found the ring full; metrics lack them, packet counts do not");
     note(counts.tx_stamp_missing, "replies without the kernel stamp of their probe");
-    note(
-        counts.remote_implausible,
-        "replies whose T2 and T3 cannot be true, measured without them",
-    );
+    note(counts.remote_void, "replies whose T2 and T3 cannot be true; those timestamps are void");
     note(counts.window_overrun, "probes declared lost before their time-out");
     note(counts.rejected.malformed, "malformed messages dropped");
+    note(ended.stray_bytes.unwrap_or(0), "bytes of the stream dropped that belong to no reply");
     note(counts.rejected.unknown, "messages dropped that answer no probe of this run");
     note(counts.rejected.unauthentic, "replies with a wrong HMAC dropped");
     if job.path.is_some() && recorder.path.replies() > 0 {
@@ -194,7 +199,7 @@ fn warnings(job: &PingJob, recorder: &Recorder, outcome: &Outcome, dropped: u64)
             ));
         }
     }
-    if let Some(other) = outcome.alternative.filter(|_| counts.received + counts.late == 0) {
+    if let Some(other) = outcome.untried.filter(|_| counts.received + counts.late == 0) {
         let (ip, flag) = (other.ip(), if other.is_ipv4() { "-4" } else { "-6" });
         warnings.push(format!("{} did not answer; the name is {ip} too: try {flag}", outcome.peer));
     }
@@ -264,7 +269,7 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
 }
 
 /// A line for every relay on the way.
-fn print_path(out: &mut impl Write, path: &PathDelays) -> io::Result<()> {
+pub(super) fn print_path(out: &mut impl Write, path: &PathDelays) -> io::Result<()> {
     let places = path.figures();
     if !places.is_empty() {
         writeln!(out, "\nkept by relays on the way, until tx_app")?;
@@ -281,7 +286,7 @@ fn print_path(out: &mut impl Write, path: &PathDelays) -> io::Result<()> {
     Ok(())
 }
 
-fn describe_stamps(stamps: &Stamps) -> String {
+pub(super) fn describe_stamps(stamps: &Stamps) -> String {
     match (stamps.tx, stamps.rx) {
         (Some(Rung::User) | None, Some(Rung::User) | None) => "user stamps".to_owned(),
         (tx, rx) => {

@@ -3,7 +3,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,7 +30,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::drive::{Driver, Ended, Heard, Manner, Shared};
 use super::floor;
 use super::framing::{Framing, FreshPorts, StreamPort};
+use super::icmp_error::NetworkError;
 use super::plan::Plan;
+use super::reach::Reached;
 use super::recorder::Recorder;
 use crate::host::RunQueueWait;
 use crate::nic::NicWatch;
@@ -50,6 +52,12 @@ fn ring(departures: Departures) -> usize {
     }
 }
 
+/// Bytes of the receive buffer for probes of `capacity` bytes. A reply may be longer than a probe; one
+/// byte more shows that it is.
+fn buffer_len(capacity: usize) -> usize {
+    capacity.max(2_048) + 1
+}
+
 /// What came of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
@@ -58,8 +66,8 @@ pub(super) struct Outcome {
     /// What the program itself adds to a round trip.
     pub(super) floor: Option<Nanos>,
     pub(super) peer: SocketAddr,
-    /// The first address of the other family that the target's name has, if it was not ruled out.
-    pub(super) alternative: Option<SocketAddr>,
+    /// The first address of the other family that the target's name has, if it was not tried.
+    pub(super) untried: Option<SocketAddr>,
     pub(super) local: SocketAddr,
     /// The interface that probes leave by.
     pub(super) interface: Option<Interface>,
@@ -71,47 +79,31 @@ pub(super) struct Outcome {
     pub(super) socket: &'static str,
 }
 
-/// Resolves the target, opens the socket, measures.
+/// Opens the socket, measures.
 pub(super) fn run(
     job: &PingJob,
     plan: &Plan,
+    reached: Reached,
     shared: &Arc<Shared>,
     recorder: &mut Recorder,
 ) -> Result<Outcome, Failure> {
-    let (peer, alternative) = resolve(job, plan)?;
+    let Reached { peer, untried, stream } = reached;
     let interface = interface(plan, peer);
     let options = PortOptions {
-        source: plan.origin.source,
-        interface: plan.origin.interface.clone(),
-        ttl: job.ttl,
-        dscp: job.dscp,
-        stamps: match job.stamps {
-            Stamps::User => StampRequest::User,
-            _ if interface.as_ref().is_some_and(Interface::has_stamping_card) => StampRequest::Card,
-            Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
-        },
-        sched_stamps: job.sched_stamps,
+        reply_ttl: recorder.shows_ttl,
+        ..port_options(job, plan, interface.as_ref())
     };
     let opened = |error: io::Error| open_failure(error, plan, &options);
-    // Distinct per run is enough; nothing here is secret.
-    let seed = RandomState::new().build_hasher().finish();
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let session: u64 = random.next_u64();
-    let mut payload = vec![0; plan.size].into_boxed_slice();
-    if plan.pattern == Pattern::Random {
-        random.fill_bytes(&mut payload);
-    }
-    let start = Start { job, plan, shared, recorder, peer, alternative, interface };
+    let connected = || match stream {
+        Some(stream) => Ok(stream),
+        None => connect(peer, plan.config.timeout, &options)
+            .map_err(|error| error.into_failure(plan, &options)),
+    };
+    let Identity { session, payload } = Identity::new(plan);
+    let start = Start { job, plan, shared, recorder, peer, untried, interface };
     match plan.target.scheme {
         Scheme::Stamp => {
-            let session = protocol::Session {
-                ssid: (session as u16).max(1),
-                key: key(job.key_file.as_deref())?,
-                clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
-                utc_error: clock::utc_error(),
-                size: plan.size,
-                path_slots: job.path.map_or(0, usize::from),
-            };
+            let session = stamp_session(job, plan, session)?;
             let port = UdpPort::connect(peer, &options).map_err(opened)?;
             start.measure(port, protocol::Stamp::new(session, &payload), "udp")
         }
@@ -121,9 +113,8 @@ pub(super) fn run(
                 IcmpRung::Ping => "ping socket",
                 IcmpRung::Raw => "raw socket",
             };
-            let family = if peer.is_ipv4() { Family::V4 } else { Family::V6 };
             let id = port.kernel_id().unwrap_or(session as u16);
-            start.measure(port, IcmpEcho::new(family, session, id, payload), socket)
+            start.measure(port, IcmpEcho::new(family(peer), session, id, payload), socket)
         }
         Scheme::Udp => {
             let port = UdpPort::connect(peer, &options).map_err(opened)?;
@@ -138,19 +129,150 @@ pub(super) fn run(
             start.measure(port, TextUdp::default(), "udp, a port per probe")
         }
         Scheme::Tcp => {
-            let stream = TcpPort::connect(peer, plan.config.timeout, &options).map_err(opened)?;
-            let port = StreamPort::new(stream, Framing::Fixed(plan.size), plan.size);
+            let stream = connected()?;
+            let port = StreamPort::new(stream, Framing::Fixed(plan.size), buffer_len(plan.size));
             start.measure(port, PlainEcho::new(session, payload), "tcp")
         }
         Scheme::TextTcp => {
-            let stream = TcpPort::connect(peer, plan.config.timeout, &options)
+            let stream = connected()
                 .inspect(|_| crate::say("connected to server"))
-                .inspect_err(|_| crate::say("failed to connect to server"))
-                .map_err(opened)?;
-            let port = StreamPort::new(stream, Framing::acknowledges(), 64);
+                .inspect_err(|_| crate::say("failed to connect to server"))?;
+            let port = StreamPort::new(stream, Framing::acknowledges(), buffer_len(0));
             start.measure(port, TextStream::default(), "tcp")
         }
     }
+}
+
+/// A socket and a protocol for a few probes outside the measurement.
+pub(super) struct DatagramEnds {
+    pub(super) port: Box<dyn Port>,
+    pub(super) protocol: Box<dyn Protocol>,
+}
+
+/// The ends of a datagram protocol for a few probes outside the measurement.
+pub(super) fn datagram_ends(
+    job: &PingJob,
+    plan: &Plan,
+    peer: SocketAddr,
+) -> Result<DatagramEnds, Failure> {
+    let options = PortOptions { stamps: StampRequest::User, ..port_options(job, plan, None) };
+    let opened = |error: io::Error| open_failure(error, plan, &options);
+    let Identity { session, payload } = Identity::new(plan);
+    if plan.target.scheme == Scheme::Icmp {
+        let port = icmp(job.icmp_socket, peer, &options, plan)?;
+        let id = port.kernel_id().unwrap_or(session as u16);
+        let protocol = IcmpEcho::new(family(peer), session, id, payload);
+        return Ok(DatagramEnds { port: Box::new(port), protocol: Box::new(protocol) });
+    }
+    let protocol: Box<dyn Protocol> = match plan.target.scheme {
+        Scheme::Stamp => {
+            Box::new(protocol::Stamp::new(stamp_session(job, plan, session)?, &payload))
+        }
+        Scheme::Roundtrip => Box::new(protocol::RoundTrip),
+        Scheme::TextUdp => {
+            let port = FreshPorts::connect(peer, options.clone()).map_err(opened)?;
+            let protocol = Box::new(TextUdp::default());
+            return Ok(DatagramEnds { port: Box::new(port), protocol });
+        }
+        Scheme::Udp | Scheme::Tcp | Scheme::TextTcp | Scheme::Icmp => {
+            Box::new(PlainEcho::new(session, payload))
+        }
+    };
+    let port = UdpPort::connect(peer, &options).map_err(opened)?;
+    Ok(DatagramEnds { port: Box::new(port), protocol })
+}
+
+/// A connection that could not be made.
+#[derive(Debug)]
+pub(super) struct ConnectError {
+    error: io::Error,
+    /// What the network reported about it.
+    reported: Option<NetworkError>,
+}
+
+/// Connects to `peer`; gives up after `timeout`.
+pub(super) fn connect(
+    peer: SocketAddr,
+    timeout: Nanos,
+    options: &PortOptions,
+) -> Result<TcpPort, ConnectError> {
+    let mut reported = None;
+    let mut each = |notice| {
+        reported = reported.or(NetworkError::of(&notice, family(peer)));
+    };
+    let connected = TcpPort::connect_with_notices(peer, timeout, options, &mut each);
+    connected.map_err(|error| ConnectError { error, reported })
+}
+
+impl ConnectError {
+    /// No address answered in time.
+    pub(super) fn timed_out() -> Self {
+        Self { error: io::ErrorKind::TimedOut.into(), reported: None }
+    }
+
+    pub(super) fn into_failure(self, plan: &Plan, options: &PortOptions) -> Failure {
+        let Self { error, reported } = self;
+        let Some(reported) = reported else { return open_failure(error, plan, options) };
+        let advice =
+            reported.advice(&plan.target).map_or(String::new(), |text| format!("; {text}"));
+        Failure::from(anyhow::anyhow!("no connection to {}: {reported}{advice}", plan.target))
+    }
+}
+
+/// How the socket to the target is opened.
+pub(super) fn port_options(
+    job: &PingJob,
+    plan: &Plan,
+    interface: Option<&Interface>,
+) -> PortOptions {
+    PortOptions {
+        source: plan.origin.source,
+        interface: plan.origin.interface.clone(),
+        ttl: job.ttl,
+        dscp: job.dscp,
+        stamps: match job.stamps {
+            Stamps::User => StampRequest::User,
+            _ if interface.is_some_and(Interface::has_stamping_card) => StampRequest::Card,
+            Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
+        },
+        sched_stamps: job.sched_stamps,
+        reply_ttl: false,
+    }
+}
+
+/// What tells the probes of a run from those of others.
+struct Identity {
+    session: u64,
+    payload: Box<[u8]>,
+}
+
+impl Identity {
+    fn new(plan: &Plan) -> Self {
+        // Distinct per run is enough; nothing here is secret.
+        let seed = RandomState::new().build_hasher().finish();
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let session = random.next_u64();
+        let mut payload = vec![0; plan.size].into_boxed_slice();
+        if plan.pattern == Pattern::Random {
+            random.fill_bytes(&mut payload);
+        }
+        Self { session, payload }
+    }
+}
+
+fn stamp_session(job: &PingJob, plan: &Plan, session: u64) -> Result<protocol::Session, Failure> {
+    Ok(protocol::Session {
+        ssid: (session as u16).max(1),
+        key: key(job.key_file.as_deref())?,
+        clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
+        utc_error: clock::utc_error(),
+        size: plan.size,
+        path_slots: job.path.map_or(0, usize::from),
+    })
+}
+
+fn family(peer: SocketAddr) -> Family {
+    if peer.is_ipv4() { Family::V4 } else { Family::V6 }
 }
 
 /// All that is needed to start, whatever the protocol.
@@ -160,7 +282,7 @@ struct Start<'a> {
     shared: &'a Arc<Shared>,
     recorder: &'a mut Recorder,
     peer: SocketAddr,
-    alternative: Option<SocketAddr>,
+    untried: Option<SocketAddr>,
     interface: Option<Interface>,
 }
 
@@ -171,10 +293,10 @@ impl Start<'_> {
         protocol: Q,
         socket: &'static str,
     ) -> Result<Outcome, Failure> {
-        let Self { job, plan, shared, recorder, peer, alternative, interface } = self;
+        let Self { job, plan, shared, recorder, peer, untried, interface } = self;
+        recorder.begin(peer.ip(), plan.size);
         let local = port.local_addr();
-        // A reply may be longer than a probe; one byte more shows that it is.
-        let mut buffer = vec![0; protocol.capacity().max(2_048) + 1];
+        let mut buffer = vec![0; buffer_len(protocol.capacity())];
         let (samples, taken) = rtrb::RingBuffer::new(ring(plan.config.departures));
         let (news, heard) = rtrb::RingBuffer::new(64);
         let (paths, found) = match job.path {
@@ -210,6 +332,7 @@ impl Start<'_> {
                     paths,
                     shared,
                     heard: Heard::default(),
+                    family: family(peer),
                 };
                 let (ended, wait) = RunQueueWait::of(|| driver.run(&mut buffer));
                 main.unpark();
@@ -221,45 +344,8 @@ impl Start<'_> {
             timing.join().expect("the timing loop does not panic")
         })?;
         let nics = nics.of(interface.as_ref());
-        Ok(Outcome {
-            ended,
-            placement,
-            floor,
-            peer,
-            alternative,
-            local,
-            interface,
-            wait,
-            nics,
-            socket,
-        })
+        Ok(Outcome { ended, placement, floor, peer, untried, local, interface, wait, nics, socket })
     }
-}
-
-/// The address to probe, and the first of the other family if there is one.
-fn resolve(job: &PingJob, plan: &Plan) -> Result<(SocketAddr, Option<SocketAddr>), Failure> {
-    let target = &plan.target;
-    let family = |address: &SocketAddr| match plan.origin.source {
-        _ if job.ipv4 => address.is_ipv4(),
-        _ if job.ipv6 => address.is_ipv6(),
-        Some(source) => address.is_ipv4() == source.is_ipv4(),
-        None => true,
-    };
-    let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(|error| {
-        Failure::usage(format!(
-            "cannot resolve '{}': {error}; give an address or a name that \
-                                resolves",
-            target.host
-        ))
-    })?;
-    let mut addresses: Vec<_> = addresses.filter(family).collect();
-    if addresses.is_empty() {
-        let wanted =
-            if job.ipv6 || plan.origin.source.is_some_and(|s| s.is_ipv6()) { 6 } else { 4 };
-        return Err(Failure::usage(format!("'{}' has no IPv{wanted} address", target.host)));
-    }
-    let peer = addresses.remove(0);
-    Ok((peer, addresses.into_iter().find(|other| other.is_ipv4() != peer.is_ipv4())))
 }
 
 /// The interface is the one that `-I` names, else the one that the routing table chooses.

@@ -14,7 +14,7 @@ use dwell_stats::{Metric, RoundTrip};
 
 use super::spool::Spool;
 use crate::host::CpuWatch;
-use crate::ping::{Observer, Outputs, SampleFile};
+use crate::ping::{Observer, Outputs, Replies, SampleFile};
 use crate::{Exit, Failure};
 
 /// Everything that was asked for has ended within this time after the pipe's end.
@@ -180,7 +180,7 @@ fn perform(
                 csv: None,
                 lines: false,
                 samples: spool.map(Spool::file),
-                verbose: false,
+                replies: Replies::Silent,
                 observer: Box::new(News { job, voice: voice.clone(), last: None }),
             };
             let before = voice.bytes();

@@ -145,6 +145,56 @@ fn a_ping_and_traffic_send_every_packet_whatever_icmp_says_of_those_before() {
     }
 }
 
+/// What a ping that gets no reply prints. It sends two probes: over IPv4 the kernel reports refusals
+/// five times and then once a second (net/ipv4/route.c, ip_error).
+fn refused_ping(lab: &TestLab, target: &str, more: &[&str]) -> String {
+    let ping = [DWELL, "ping", target, "-c", "2", "-i", "20ms", "-W", "0.3", "--json"];
+    let output = lab.exec("n1", &[&ping[..], &["--warm-up", "0"], more].concat());
+    assert_eq!(output.status.code(), Some(1), "{target} {}", said(&output));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let warnings = warnings(&summary);
+    let said = said(&output);
+    assert!(
+        said.lines()
+            .filter(|line| line.contains("reports"))
+            .all(|line| { warnings.contains(line.trim_start_matches("dwell: ")) }),
+        "{warnings} {said}"
+    );
+    said
+}
+
+#[test]
+fn icmp_errors_have_their_own_names_and_fitting_advice() {
+    if !as_root() {
+        return;
+    }
+    let lab = line("icmp-names");
+    for host in ["198.19.0.3", "fd64:7765:6c6c:ffff::3"] {
+        let (stamp, tcp) = (url("stamp", host), url("tcp", host));
+        let icmp = stamp.replace("stamp", "icmp").replace(":7001", "");
+        for target in [&stamp, &icmp] {
+            let said = refused_ping(&lab, target, &["-t", "1"]);
+            assert!(said.contains("time exceeded in transit"), "{target} {said}");
+            assert!(said.contains("larger -t"), "{target} {said}");
+            assert!(!said.contains("No route to host"), "{target} {said}");
+            assert!(!said.contains("reflector running"), "{target} {said}");
+        }
+        let said = refused_ping(&lab, &stamp, &[]);
+        assert!(said.contains("port unreachable"), "{said}");
+        assert!(said.contains(&format!("dwell reflect {stamp}")), "{said}");
+        let refusal = Refusal::at(&lab, "n2", host, "prohibit");
+        for target in [&stamp, &icmp] {
+            let said = refused_ping(&lab, target, &[]);
+            assert!(said.contains("prohibited") && said.contains("firewall"), "{target} {said}");
+        }
+        drop(refusal);
+        let output = lab.exec("n1", &[DWELL, "ping", &tcp, "-t", "1", "-W", "2"]);
+        let text = crate::fixture::said(&output);
+        assert!(text.contains("time exceeded in transit"), "{tcp} {text}");
+        assert!(!text.contains("No route to host"), "{tcp} {text}");
+    }
+}
+
 #[test]
 fn a_client_for_whom_there_is_no_way_takes_nobodys_place_and_the_real_reason_is_told() {
     const CLIENTS: u64 = 5;

@@ -7,6 +7,7 @@ mod bulk;
 #[path = "../../../io/tests/train/capture.rs"]
 mod capture;
 mod cipher;
+mod first_contact;
 mod fixture;
 mod forced;
 mod icmp;

@@ -1,0 +1,270 @@
+//! Whether a far end's timestamps can be true.
+//!
+//! A probe is at the far end after it left and before its reply is here, so each reply bounds the
+//! offset of the far clock from ours: T2 - T4 <= offset <= T2 - T1. Two replies whose bounds have
+//! no offset in common contradict each other: T2_i - T2_j lies outside [T1_i - T4_j, T4_i - T1_j].
+//! All pairs agree exactly if all bounds have an offset in common, so it is enough to keep that
+//! intersection, which costs the same for every reply.
+
+use dwell_units::{Instant, Nanos, Realtime};
+
+use crate::stamps::{Remote, RxStamps};
+
+/// Two clocks, each at most 500 ppm off, differ by at most one part in this many.
+const CLOCK_RATES: i64 = 1_000;
+
+/// How coarsely a far end may read its clock.
+const READING: i64 = 1_000;
+
+/// Support from which on a reference counts as confirmed. To replace it, the replies that
+/// contradict it must agree with each other one time more than this.
+const CONFIRMED: u32 = 2;
+
+/// Judges the replies of one far end. No reply is trusted beyond its own word: a reference that
+/// later replies contradict in unison is replaced, be it that the first reply was wrong or that a
+/// clock was stepped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FarClock {
+    reference: Option<Bounds>,
+    /// What the replies since the last one that agreed with the reference say instead.
+    challenger: Option<Bounds>,
+    /// Highest id accepted.
+    highest: i64,
+    /// Ids below are void: a probe accepted by another reference may be their neighbour.
+    first: i64,
+}
+
+/// Bounds of the offset of the far clock, as they stood at one time.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    low: i64,
+    high: i64,
+    /// Our clock when they were last updated.
+    at: i64,
+    /// Replies that agree on them.
+    support: u32,
+}
+
+impl FarClock {
+    pub(super) const fn new() -> Self {
+        Self { reference: None, challenger: None, highest: i64::MIN, first: i64::MIN }
+    }
+
+    /// Whether the far end's timestamps of the probe `id`, which left at `sent`, can be true beside
+    /// those accepted so far. Warm-up ids count up to 0 from below.
+    pub(super) fn accepts(
+        &mut self,
+        id: u64,
+        sent: Instant<Realtime>,
+        remote: &Remote,
+        rx: &RxStamps,
+    ) -> bool {
+        if !is_possible(sent, remote, rx) {
+            return false;
+        }
+        let bounds = Bounds::of(sent, remote.rx, rx.app);
+        let id = id.cast_signed();
+        if !self.agrees(&bounds) {
+            return false;
+        }
+        let accepted = id >= self.first;
+        if accepted {
+            self.highest = self.highest.max(id);
+        }
+        accepted
+    }
+
+    /// Whether `bounds` agree with the reference, which they may become.
+    fn agrees(&mut self, bounds: &Bounds) -> bool {
+        let Some(reference) = &mut self.reference else {
+            self.reference = Some(*bounds);
+            return true;
+        };
+        if reference.admit(bounds) {
+            self.challenger = None;
+            return true;
+        }
+        let needed = reference.support.min(CONFIRMED);
+        let Some(mut challenger) = self.challenger.filter(|challenger| challenger.overlaps(bounds))
+        else {
+            self.challenger = Some(*bounds);
+            return false;
+        };
+        challenger.admit(bounds);
+        if challenger.support <= needed {
+            self.challenger = Some(challenger);
+            return false;
+        }
+        self.reference = Some(challenger);
+        self.challenger = None;
+        // No two neighbours are accepted by different references: the difference of their delays
+        // would be that of the references.
+        self.first = self.highest.saturating_add(2);
+        true
+    }
+}
+
+impl Bounds {
+    fn of(sent: Instant<Realtime>, far: Instant<Realtime>, back: Instant<Realtime>) -> Self {
+        let (sent, far, back) = (sent.as_nanos(), far.as_nanos(), back.as_nanos());
+        Self { low: far.saturating_sub(back), high: far.saturating_sub(sent), at: back, support: 1 }
+    }
+
+    /// What both leave for the offset when `other` was taken; below `low`, `high` is a contradiction.
+    fn common(&self, other: &Self) -> (i64, i64) {
+        let elapsed = other.at.saturating_sub(self.at).saturating_abs();
+        let drift = elapsed / CLOCK_RATES;
+        let low = self.low.saturating_sub(drift).max(other.low);
+        let high = self.high.saturating_add(drift).min(other.high);
+        (low, high)
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let (low, high) = self.common(other);
+        low.saturating_sub(high) <= READING
+    }
+
+    /// Narrows the bounds by those of another reply, if the two have an offset in common.
+    fn admit(&mut self, other: &Self) -> bool {
+        if !self.overlaps(other) {
+            return false;
+        }
+        let (low, high) = self.common(other);
+        let support = self.support.saturating_add(1);
+        *self = Self { low: low.min(high), high: high.max(low), at: other.at, support };
+        true
+    }
+}
+
+/// Whether the timestamps of one reply can be true by themselves: the far end cannot have had the
+/// probe for less than no time, nor for longer than it was away. On our own clock, T2 and T3 also
+/// lie between T1 and T4.
+fn is_possible(sent: Instant<Realtime>, remote: &Remote, rx: &RxStamps) -> bool {
+    let residence = remote.tx - remote.rx;
+    let away = rx.app - sent;
+    let most = away.0.saturating_add(away.0 / CLOCK_RATES).saturating_add(READING);
+    if residence < Nanos::ZERO || residence.0 > most {
+        return false;
+    }
+    let earliest = sent.as_nanos().saturating_sub(READING);
+    let latest = rx.app.as_nanos().saturating_add(READING);
+    !remote.same_clock || (remote.rx.as_nanos() >= earliest && remote.tx.as_nanos() <= latest)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+    const SECOND: i64 = 1_000 * MS;
+    /// Our clock in these tests.
+    const NOW: i64 = 1_700_000_000 * SECOND;
+
+    /// Judges a probe sent every 10 ms with a round trip of 1 ms, whose T2 = T3 is `far` after the
+    /// middle of it.
+    fn judge(clock: &mut FarClock, id: i64, far: i64) -> bool {
+        let sent = NOW + id * 10 * MS;
+        let at = Instant::from_nanos(sent + MS / 2 + far);
+        let remote = Remote { rx: at, tx: at, seq: 0, ttl: None, same_clock: false };
+        let rx = RxStamps { hw: None, kernel: None, app: Instant::from_nanos(sent + MS) };
+        clock.accepts(id.cast_unsigned(), Instant::from_nanos(sent), &remote, &rx)
+    }
+
+    /// The ids that are accepted when probe n's clock is `far(n)` ahead.
+    fn accepted(ids: std::ops::Range<i64>, far: impl Fn(i64) -> i64) -> Vec<i64> {
+        let mut clock = FarClock::new();
+        ids.filter(|id| judge(&mut clock, *id, far(*id))).collect()
+    }
+
+    #[test]
+    fn any_constant_offset_is_accepted() {
+        for offset in [0, 1, -SECOND, 60 * 365 * 86_400 * SECOND, -NOW] {
+            assert_eq!(accepted(-3..9, |_| offset), (-3..9).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn one_wild_reply_is_void_and_changes_nothing() {
+        for wild in [SECOND, -SECOND, 2_000_000_000 * SECOND] {
+            let ids = accepted(0..20, |id| if id == 7 { wild } else { 5 });
+            assert_eq!(ids, (0..20).filter(|id| *id != 7).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_wild_first_reply_voids_one_good_one_only() {
+        let ids = accepted(0..20, |id| if id == 0 { 2_000_000_000 * SECOND } else { 5 });
+        assert_eq!(ids, [0].into_iter().chain(2..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_stepped_clock_is_followed_after_two_void_replies() {
+        let ids = accepted(0..20, |id| if id < 10 { 0 } else { 3_600 * SECOND });
+        assert_eq!(ids, (0..10).chain(12..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_constant_time_is_accepted_once() {
+        // Whatever the far end is asked, it says the same time.
+        assert_eq!(accepted(0..50, |id| -NOW - id * 10 * MS), [0]);
+    }
+
+    #[test]
+    fn clocks_that_drift_by_a_thousandth_agree_for_ever() {
+        for ppm in [-900, 900] {
+            assert_eq!(accepted(0..5_000, |id| id * 10 * ppm).len(), 5_000, "{ppm} ppm");
+        }
+        // Ten times that is no clock: of 1,000 replies, most contradict the others.
+        assert!(accepted(0..5_000, |id| id * 10 * MS / 10).len() < 2_500);
+    }
+
+    #[test]
+    fn our_own_clock_is_known_without_a_reference() {
+        let (sent, back) = (Instant::from_nanos(NOW), Instant::from_nanos(NOW + MS));
+        let rx = RxStamps { hw: None, kernel: None, app: back };
+        for (at, same_clock, possible) in
+            [(MS / 2, true, true), (2 * MS, true, false), (-MS, true, false), (2 * MS, false, true)]
+        {
+            let far = sent + Nanos(at);
+            let remote = Remote { rx: far, tx: far, seq: 0, ttl: None, same_clock };
+            assert_eq!(FarClock::new().accepts(0, sent, &remote, &rx), possible, "{at}");
+        }
+    }
+
+    proptest! {
+        /// Whatever the far end says and in whatever order replies arrive, the delays of two
+        /// accepted neighbours differ by no more than their round trips and the drift.
+        #[test]
+        fn accepted_neighbours_agree(
+            replies in proptest::collection::vec((0_i64..40, -3_i64..3, -MS..MS), 1..200),
+        ) {
+            let mut clock = FarClock::new();
+            let mut offsets = std::collections::BTreeMap::<i64, Vec<i64>>::new();
+            for (id, family, noise) in replies {
+                let far = family * 1_000_000_000 * SECOND + noise;
+                if judge(&mut clock, id, far) {
+                    offsets.entry(id).or_default().push(far);
+                }
+            }
+            for (id, ours) in &offsets {
+                for (a, b) in ours.iter().zip(offsets.get(&(id + 1)).into_iter().flatten()) {
+                    prop_assert!((a - b).abs() <= 2 * MS, "{id}: {a} and {b}");
+                }
+            }
+        }
+
+        #[test]
+        fn no_timestamp_makes_it_panic(values in proptest::collection::vec(any::<i64>(), 8)) {
+            let mut clock = FarClock::new();
+            for at in values.windows(4) {
+                let at: Vec<_> = at.iter().map(|nanos| Instant::from_nanos(*nanos)).collect();
+                let remote =
+                    Remote { rx: at[1], tx: at[2], seq: 0, ttl: None, same_clock: false };
+                let rx = RxStamps { hw: None, kernel: None, app: at[3] };
+                clock.accepts(0, at[0], &remote, &rx);
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A target without a scheme: STAMP if a reflector answers, else ICMP echo. The attempt is not
+//! counted, and the result names the URL that was measured.
+
+use std::sync::atomic::AtomicBool;
+
+use dwell_plan::{IcmpSocket, PingJob};
+
+use super::plan::Plan;
+use super::reach::{self, Addresses, Reached, Silence};
+use crate::{Failure, Target};
+
+/// What will be measured, and where.
+pub(super) struct Choice {
+    pub(super) job: PingJob,
+    pub(super) plan: Plan,
+    pub(super) reached: Reached,
+}
+
+/// What a target without a scheme may be.
+enum Candidates {
+    /// STAMP, because of this option.
+    Stamp(Plan, &'static str),
+    /// ICMP, for this reason.
+    Icmp(Plan, String),
+    /// STAMP if it answers, else ICMP.
+    Either(Plan, Plan),
+}
+
+/// Whether the target names its protocol.
+fn has_scheme(target: &str) -> bool {
+    target.contains("://")
+}
+
+/// Judges all that the command line alone decides.
+pub(super) fn check(job: &PingJob) -> Result<(), Failure> {
+    if has_scheme(&job.target) { Plan::new(job).map(drop) } else { candidates(job).map(drop) }
+}
+
+/// Chooses the protocol, where the target leaves a choice, and the address. `say` is called with
+/// what was chosen and why.
+pub(super) fn choose(
+    job: PingJob,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(String),
+) -> Result<Choice, Failure> {
+    if has_scheme(&job.target) {
+        let plan = Plan::new(&job)?;
+        let reached = reach::reach(&job, &plan, stop)?;
+        return Ok(Choice { job, plan, reached });
+    }
+    let host = job.target.clone();
+    match candidates(&job)? {
+        Candidates::Icmp(plan, reason) => {
+            say(format!("dwell: {host}: measuring with ICMP echo, because {reason}"));
+            let job = PingJob { target: plan.target.to_string(), ..job };
+            let reached = reach::reach(&job, &plan, stop)?;
+            Ok(Choice { job, plan, reached })
+        }
+        Candidates::Stamp(plan, option) => {
+            let job = PingJob { target: plan.target.to_string(), ..job };
+            let addresses = Addresses::resolve(&job, &plan)?;
+            let reached = match reach::first_answer(&job, &plan, addresses, stop) {
+                Ok(peer) => Reached { peer, untried: None, stream: None },
+                Err(silent) => {
+                    let why = reasons(&silent);
+                    say(format!(
+                        "dwell: {host}: no STAMP reflector answered ({why}); {option} is for STAMP \
+                         only, so there is no fallback to ICMP echo"
+                    ));
+                    Reached { untried: None, ..addresses.untried() }
+                }
+            };
+            Ok(Choice { job, plan, reached })
+        }
+        Candidates::Either(stamp, icmp) => {
+            let tried = PingJob { target: stamp.target.to_string(), ..job };
+            let addresses = Addresses::resolve(&tried, &stamp)?;
+            match reach::first_answer(&tried, &stamp, addresses, stop) {
+                Ok(peer) => {
+                    say(format!("dwell: {host}: measuring with STAMP, {peer} answers"));
+                    let reached = Reached { peer, untried: None, stream: None };
+                    Ok(Choice { job: tried, plan: stamp, reached })
+                }
+                Err(silent) => {
+                    let why = reasons(&silent);
+                    say(format!(
+                        "dwell: {host}: measuring with ICMP echo, no STAMP reflector answered ({why})"
+                    ));
+                    let job = PingJob { target: icmp.target.to_string(), ..tried };
+                    let reached = reach::reach(&job, &icmp, stop)?;
+                    Ok(Choice { job, plan: icmp, reached })
+                }
+            }
+        }
+    }
+}
+
+/// Which protocols the options leave.
+fn candidates(job: &PingJob) -> Result<Candidates, Failure> {
+    let target: Target =
+        job.target.parse().map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
+    let plan = |url: String| Plan::new(&PingJob { target: url, ..job.clone() });
+    let stamp = plan(target.to_string());
+    let icmp_url = format!("icmp://{}", job.target);
+    let only_stamp = if job.path.is_some() {
+        Some("--path")
+    } else if job.key_file.is_some() {
+        Some("--key-file")
+    } else if std::env::var_os("DWELL_KEY").is_some() {
+        Some("DWELL_KEY")
+    } else if icmp_url.parse::<Target>().is_err() {
+        Some("a port")
+    } else {
+        None
+    };
+    if let Some(option) = only_stamp {
+        return Ok(Candidates::Stamp(stamp?, option));
+    }
+    let icmp = plan(icmp_url);
+    if job.icmp_socket != IcmpSocket::Auto {
+        return Ok(Candidates::Icmp(icmp?, "--icmp-socket is for ICMP only".into()));
+    }
+    match (stamp, icmp) {
+        (Ok(stamp), Ok(icmp)) => Ok(Candidates::Either(stamp, icmp)),
+        (Ok(stamp), Err(_)) => Ok(Candidates::Stamp(stamp, "one of the options")),
+        (Err(why), Ok(icmp)) => {
+            Ok(Candidates::Icmp(icmp, format!("STAMP does not allow it: {:#}", why.error)))
+        }
+        (Err(why), Err(_)) => Err(why),
+    }
+}
+
+/// What became of each address that was tried.
+fn reasons(silent: &[Silence]) -> String {
+    let one = |silence: &Silence| match &silence.reason {
+        Some(reason) => format!("{}: {reason}", silence.peer),
+        None => format!("{}: no answer", silence.peer),
+    };
+    silent.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(job: PingJob) -> &'static str {
+        match candidates(&job) {
+            Ok(Candidates::Stamp(..)) => "stamp",
+            Ok(Candidates::Icmp(..)) => "icmp",
+            Ok(Candidates::Either(..)) => "either",
+            Err(_) => "usage",
+        }
+    }
+
+    #[test]
+    fn options_of_one_protocol_leave_no_choice() {
+        let host = || PingJob::to("192.0.2.1");
+        assert_eq!(kind(host()), "either");
+        assert_eq!(kind(PingJob { path: Some(4), ..host() }), "stamp");
+        assert_eq!(kind(PingJob { key_file: Some("key".into()), ..host() }), "stamp");
+        assert_eq!(kind(PingJob::to("192.0.2.1:8620")), "stamp");
+        assert_eq!(kind(PingJob { icmp_socket: IcmpSocket::Raw, ..host() }), "icmp");
+        // Too short for STAMP.
+        assert_eq!(kind(PingJob { size: Some(8), ..host() }), "icmp");
+        assert_eq!(kind(PingJob { size: Some(70_000), ..host() }), "usage");
+        assert_eq!(kind(PingJob::to("2001:db8::1")), "either");
+    }
+}

@@ -1,0 +1,128 @@
+//! ICMP errors about probes: their names, and what to do about them.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+use dwell_io::port::Notice;
+use dwell_wire::icmp::{self, Family, Meaning};
+
+use crate::{Scheme, Target};
+
+/// An error that the network or the local kernel reported about a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NetworkError {
+    /// The errno it stands for.
+    pub(super) errno: i32,
+    /// The family of the probe, with ICMP type and code; `None` if the local kernel refused it.
+    pub(super) icmp: Option<(Family, u8, u8)>,
+    /// The reporting node, if known.
+    pub(super) from: Option<IpAddr>,
+}
+
+impl NetworkError {
+    /// The error that an entry of the error queue reports about a probe of this family.
+    pub(super) fn of(notice: &Notice, family: Family) -> Option<Self> {
+        match *notice {
+            Notice::Error { errno, icmp, kind: (kind, code), from } => {
+                let icmp = icmp.then_some((family, kind, code));
+                Some(Self { errno, icmp, from })
+            }
+            Notice::TxStamp { .. } => None,
+        }
+    }
+
+    /// Whether both are the same error, whoever reported it.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (self.errno, self.icmp) == (other.errno, other.icmp)
+    }
+
+    pub(super) fn meaning(&self) -> Meaning {
+        self.icmp.map_or(Meaning::Other, |(family, kind, code)| icmp::error(family, kind, code).1)
+    }
+
+    /// What to do about it when no reply came.
+    pub(super) fn advice(&self, target: &Target) -> Option<String> {
+        let node = self.from.map_or("a node on the way".to_owned(), |from| from.to_string());
+        Some(match self.meaning() {
+            Meaning::TimeExceeded => {
+                format!("the TTL ran out at {node}: use a larger -t, or leave it out")
+            }
+            Meaning::Prohibited => format!("a firewall or filter at {node} refuses the probes"),
+            Meaning::Unreachable => {
+                format!("{node} cannot reach the target: check routes and links")
+            }
+            Meaning::TooBig => {
+                format!("the link after {node} takes shorter packets: use a smaller -s")
+            }
+            Meaning::Port if target.scheme != Scheme::Icmp => {
+                format!("nothing listens there; start `dwell reflect {target}` on it")
+            }
+            Meaning::Port | Meaning::Other => return None,
+        })
+    }
+}
+
+impl fmt::Display for NetworkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.icmp, self.from) {
+            (Some((family, kind, code)), from) => {
+                let name = icmp::error(family, kind, code).0;
+                let protocol = match family {
+                    Family::V4 => "ICMP",
+                    Family::V6 => "ICMPv6",
+                };
+                match from {
+                    Some(from) => write!(f, "{from} reports ")?,
+                    None => write!(f, "the network reports ")?,
+                }
+                write!(f, "{name} ({protocol} type {kind} code {code})")
+            }
+            (None, _) => {
+                let error = io::Error::from_raw_os_error(self.errno);
+                write!(f, "the local kernel reports: {error}")
+            }
+        }
+    }
+}
+
+/// What to do about a target that gave no reply and of which the network reported nothing.
+pub(super) fn silent_advice(target: &Target) -> &'static str {
+    match target.scheme {
+        Scheme::Icmp => "is the host up, and does a firewall drop ICMP echo?",
+        Scheme::Stamp => "is a reflector running there, and does it want a key (--key-file)?",
+        Scheme::Udp | Scheme::Tcp => "is an echo server or reflector running there?",
+        Scheme::Roundtrip | Scheme::TextUdp | Scheme::TextTcp => "is a reflector running there?",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(icmp: (Family, u8, u8)) -> NetworkError {
+        let from = Some("192.0.2.7".parse().unwrap());
+        NetworkError { errno: 113, icmp: Some(icmp), from }
+    }
+
+    #[test]
+    fn time_exceeded_is_named_and_suggests_a_larger_ttl() {
+        let target: Target = "stamp://h".parse().unwrap();
+        let exceeded = error((Family::V4, 11, 0));
+        let text = exceeded.to_string();
+        assert_eq!(text, "192.0.2.7 reports time exceeded in transit (ICMP type 11 code 0)");
+        assert!(exceeded.advice(&target).unwrap().contains("larger -t"));
+    }
+
+    #[test]
+    fn advice_fits_the_protocol() {
+        let (stamp, icmp) = ("stamp://h".parse().unwrap(), "icmp://h".parse().unwrap());
+        for port in [error((Family::V4, 3, 3)), error((Family::V6, 1, 4))] {
+            assert!(port.advice(&stamp).unwrap().contains("dwell reflect stamp://h:862"));
+            assert_eq!(port.advice(&icmp), None);
+        }
+        assert!(!silent_advice(&icmp).contains("reflector"));
+        assert!(silent_advice(&stamp).contains("reflector"));
+        assert!(error((Family::V6, 1, 1)).advice(&icmp).unwrap().contains("firewall"));
+    }
+}

@@ -1,0 +1,278 @@
+//! Which address of a target answers. A name with addresses of both families is tried in the manner
+//! of RFC 8305: the first address at once, that of the other family 250 ms later or when the first
+//! has failed, and the first that answers is measured. Packets of an attempt are in no result.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use dwell_engine::protocol::Protocol;
+use dwell_io::clock::{monotonic, realtime};
+use dwell_io::port::{Port, PortOptions, Wait};
+use dwell_io::tcp::TcpPort;
+use dwell_plan::PingJob;
+use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_wire::icmp::Family;
+
+use super::icmp_error::NetworkError;
+use super::plan::Plan;
+use super::session::{self, ConnectError, DatagramEnds};
+use crate::Failure;
+
+/// How long an attempt waits for an answer.
+const ATTEMPT_TIMEOUT: Nanos = Nanos::from_secs(1);
+
+/// Time from one address to the next (RFC 8305 section 5), and from a probe to its repetition.
+const ATTEMPT_DELAY: Nanos = Nanos::from_millis(250);
+
+/// Probes to one address at most.
+const MAX_PROBES: u64 = 4;
+
+/// How long a wait on one socket may keep an answer on another unread.
+const POLL_INTERVAL: Nanos = Nanos::from_millis(5);
+
+/// Messages taken from a socket in one turn.
+const RECEIVE_BATCH: usize = 32;
+
+/// Entries of an error queue taken in one turn.
+const NOTICE_BATCH: usize = 32;
+
+/// Where probes go.
+#[derive(Debug)]
+pub(super) struct Reached {
+    pub(super) peer: SocketAddr,
+    /// The first address of the other family, if it was not tried.
+    pub(super) untried: Option<SocketAddr>,
+    /// The connection, if one was made already.
+    pub(super) stream: Option<TcpPort>,
+}
+
+/// The addresses of a target that are tried: the first, and the first of the other family.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Addresses {
+    pub(super) first: SocketAddr,
+    pub(super) other: Option<SocketAddr>,
+}
+
+impl Addresses {
+    /// Resolves the target's name, restricted to the families that the options leave.
+    pub(super) fn resolve(job: &PingJob, plan: &Plan) -> Result<Self, Failure> {
+        let target = &plan.target;
+        let family = |address: &SocketAddr| match plan.origin.source {
+            _ if job.ipv4 => address.is_ipv4(),
+            _ if job.ipv6 => address.is_ipv6(),
+            Some(source) => address.is_ipv4() == source.is_ipv4(),
+            None => true,
+        };
+        let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(|error| {
+            Failure::usage(format!(
+                "cannot resolve '{}': {error}; give an address or a name that resolves",
+                target.host
+            ))
+        })?;
+        let mut addresses = addresses.filter(family);
+        let Some(first) = addresses.next() else {
+            let v6 = job.ipv6 || plan.origin.source.is_some_and(|source| source.is_ipv6());
+            let wanted = if v6 { 6 } else { 4 };
+            return Err(Failure::usage(format!("'{}' has no IPv{wanted} address", target.host)));
+        };
+        let other = addresses.find(|other| other.is_ipv4() != first.is_ipv4());
+        Ok(Self { first, other })
+    }
+
+    /// The first address, untried.
+    pub(super) fn untried(self) -> Reached {
+        Reached { peer: self.first, untried: self.other, stream: None }
+    }
+
+    /// Both.
+    fn all(self) -> impl Iterator<Item = SocketAddr> {
+        [Some(self.first), self.other].into_iter().flatten()
+    }
+}
+
+/// The address to measure of a target whose protocol is given. An address that is the only one is
+/// not tried.
+pub(super) fn reach(job: &PingJob, plan: &Plan, stop: &AtomicBool) -> Result<Reached, Failure> {
+    let addresses = Addresses::resolve(job, plan)?;
+    if addresses.other.is_none() {
+        return Ok(addresses.untried());
+    }
+    if plan.target.scheme.is_stream() {
+        let options = session::port_options(job, plan, None);
+        let connected = connect_first(addresses.all(), plan.config.timeout, &options, stop);
+        let (peer, stream) = connected.map_err(|error| error.into_failure(plan, &options))?;
+        return Ok(Reached { peer, untried: None, stream: Some(stream) });
+    }
+    let peer = first_answer(job, plan, addresses, stop).unwrap_or(addresses.first);
+    Ok(Reached { peer, untried: None, stream: None })
+}
+
+/// Why an address did not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Silence {
+    pub(super) peer: SocketAddr,
+    /// What the network or the local kernel reported.
+    pub(super) reason: Option<String>,
+}
+
+/// Sends probes of a datagram protocol to the addresses until one answers. Returns that address, or
+/// why those that were tried did not.
+pub(super) fn first_answer(
+    job: &PingJob,
+    plan: &Plan,
+    addresses: Addresses,
+    stop: &AtomicBool,
+) -> Result<SocketAddr, Vec<Silence>> {
+    let end = monotonic() + ATTEMPT_TIMEOUT;
+    let mut waiting = addresses.all();
+    let mut next_start = monotonic();
+    let mut attempts: Vec<Attempt> = Vec::new();
+    loop {
+        let now = monotonic();
+        if now >= end || stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let all_failed = attempts.iter().all(|attempt| attempt.open.is_none());
+        if next_start <= now || all_failed {
+            match waiting.next() {
+                Some(peer) => attempts.push(Attempt::begin(job, plan, peer)),
+                None if all_failed => break,
+                None => {}
+            }
+            next_start = now + ATTEMPT_DELAY;
+        }
+        let mut turns = attempts.iter_mut();
+        if let Some(peer) = turns.find_map(|attempt| attempt.turn(now).then_some(attempt.peer)) {
+            return Ok(peer);
+        }
+        if let Some(open) = attempts.iter_mut().rev().find_map(|attempt| attempt.open.as_mut()) {
+            open.port.sleep_until((now + POLL_INTERVAL).min(end));
+        }
+    }
+    let silence = |attempt: Attempt| Silence { peer: attempt.peer, reason: attempt.failure };
+    Err(attempts.into_iter().map(silence).collect())
+}
+
+/// Probes to one address.
+struct Attempt {
+    peer: SocketAddr,
+    /// The socket, until the attempt has failed.
+    open: Option<Open>,
+    failure: Option<String>,
+}
+
+/// An attempt that waits for its answer.
+struct Open {
+    port: Box<dyn Port>,
+    protocol: Box<dyn Protocol>,
+    message: Vec<u8>,
+    sent: u64,
+    next: Instant<Monotonic>,
+}
+
+impl Attempt {
+    fn begin(job: &PingJob, plan: &Plan, peer: SocketAddr) -> Self {
+        match session::datagram_ends(job, plan, peer) {
+            Ok(DatagramEnds { port, protocol }) => {
+                let message = vec![0; protocol.capacity()];
+                let open = Open { port, protocol, message, sent: 0, next: monotonic() };
+                Self { peer, open: Some(open), failure: None }
+            }
+            Err(failure) => {
+                Self { peer, open: None, failure: Some(format!("{:#}", failure.error)) }
+            }
+        }
+    }
+
+    /// Sends a probe if one is due and takes what arrived. Returns whether that is an answer.
+    fn turn(&mut self, now: Instant<Monotonic>) -> bool {
+        let Some(open) = &mut self.open else { return false };
+        if open.next <= now && open.sent < MAX_PROBES {
+            open.next = now + ATTEMPT_DELAY;
+            let len = open.protocol.write(open.sent, realtime(), &mut open.message);
+            open.sent += 1;
+            if let Err(error) = open.port.send(&open.message[..len]) {
+                self.fail(error.to_string());
+                return false;
+            }
+        }
+        if open.is_answered() {
+            return true;
+        }
+        if let Some(error) = open.network_error(self.peer) {
+            self.fail(error.to_string());
+        }
+        false
+    }
+
+    fn fail(&mut self, reason: String) {
+        self.open = None;
+        self.failure = Some(reason);
+    }
+}
+
+impl Open {
+    fn is_answered(&mut self) -> bool {
+        let mut buffer = [0; 2_048];
+        for _ in 0..RECEIVE_BATCH {
+            let Ok(Some(arrival)) = self.port.receive(&mut buffer, Wait::No) else { return false };
+            let reply = self.protocol.read(&buffer[..arrival.len], arrival.channel);
+            if reply.is_ok_and(|reply| reply.id.value < self.sent) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn network_error(&mut self, peer: SocketAddr) -> Option<NetworkError> {
+        let family = if peer.is_ipv4() { Family::V4 } else { Family::V6 };
+        let mut found = None;
+        self.port.notices(NOTICE_BATCH, &mut |notice| {
+            found = found.or(NetworkError::of(&notice, family));
+        });
+        found
+    }
+}
+
+/// Connects to the addresses in turn; the first connection made is the one. A connection that is
+/// made later is closed.
+fn connect_first(
+    peers: impl Iterator<Item = SocketAddr>,
+    timeout: Nanos,
+    options: &PortOptions,
+    stop: &AtomicBool,
+) -> Result<(SocketAddr, TcpPort), ConnectError> {
+    let (outcomes, outcome) = mpsc::channel();
+    let mut peers = peers;
+    let mut next_start = monotonic();
+    let mut pending = 0;
+    let mut failure = None;
+    while !stop.load(Ordering::Relaxed) {
+        if next_start <= monotonic() || pending == 0 {
+            match peers.next() {
+                Some(peer) => {
+                    let (outcomes, options) = (outcomes.clone(), options.clone());
+                    thread::spawn(move || {
+                        // The receiver is gone once another connection is made.
+                        let _ = outcomes.send((peer, session::connect(peer, timeout, &options)));
+                    });
+                    pending += 1;
+                }
+                None if pending == 0 => break,
+                None => {}
+            }
+            next_start = monotonic() + ATTEMPT_DELAY;
+        }
+        match outcome.recv_timeout(POLL_INTERVAL.to_std()) {
+            Ok((peer, Ok(stream))) => return Ok((peer, stream)),
+            Ok((_, Err(error))) => {
+                pending -= 1;
+                failure.get_or_insert(error);
+            }
+            Err(_) => {}
+        }
+    }
+    Err(failure.unwrap_or_else(ConnectError::timed_out))
+}

@@ -1,0 +1,68 @@
+//! One line for each reply, for a person who watches.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+
+use dwell_engine::stamps::{Sample, State};
+
+use super::brief::time;
+
+/// Probes whose TTL is kept until their line is written.
+const MAX_TTLS: usize = 64;
+
+/// Which replies have a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replies {
+    /// None.
+    Silent,
+    /// All, at any rate.
+    Lines,
+    /// All, at a rate at which the TTL can be shown too.
+    WithTtl,
+}
+
+/// Writes the lines.
+pub(super) struct ReplyLines {
+    peer: IpAddr,
+    size: usize,
+    ttls: VecDeque<(u64, u8)>,
+}
+
+impl ReplyLines {
+    pub(super) fn new() -> Self {
+        Self { peer: Ipv4Addr::UNSPECIFIED.into(), size: 0, ttls: VecDeque::new() }
+    }
+
+    /// Probes go to `peer` and carry `size` bytes.
+    pub(super) fn begin(&mut self, peer: IpAddr, size: usize) {
+        (self.peer, self.size) = (peer, size);
+    }
+
+    /// The reply to the probe `id` arrived with this TTL.
+    pub(super) fn note_ttl(&mut self, id: u64, ttl: u8) {
+        if self.ttls.len() == MAX_TTLS {
+            self.ttls.pop_front();
+        }
+        self.ttls.push_back((id, ttl));
+    }
+
+    pub(super) fn line(&self, sample: &Sample) -> String {
+        let id = sample.id;
+        let Some(rx) = sample.rx else {
+            return match sample.state {
+                State::Lost => format!("no reply in time: seq={id}"),
+                state => format!("{}: seq={id}", state.name()),
+            };
+        };
+        let ttl = self.ttls.iter().rev().find(|(known, _)| *known == id);
+        let ttl = ttl.map_or(String::new(), |(_, ttl)| format!(" ttl={ttl}"));
+        let state = match sample.state {
+            State::Received => "",
+            State::Late => " (late)",
+            State::Duplicate => " (duplicate)",
+            State::Lost | State::SendFailed | State::Sent => " (unexpected)",
+        };
+        let delay = time(rx.app - sample.tx.app);
+        format!("{} bytes from {}: seq={id}{ttl} time={delay}{state}", self.size, self.peer)
+    }
+}
