@@ -1,13 +1,19 @@
 //! `dwell reflect` from outside: what it does with streams, limits and marks.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dwell_io::port::{Port, PortOptions, Wait};
 use dwell_io::process::Signal;
+use dwell_io::tcp::TcpPort;
+use dwell_units::Nanos;
 
 mod support;
 use support::{DWELL, Server, dwell, free_port, json, said, signal};
@@ -177,6 +183,86 @@ fn connections_beyond_the_most_are_counted_and_an_idle_one_makes_room() {
     assert!(is_served(&connect()), "somebody who is idle makes room");
     drop(crowd);
     assert_eq!(counted(server, "limited"), 1);
+}
+
+/// A connection from a source address of one's own.
+fn connect_from(source: &str, to: SocketAddr) -> TcpPort {
+    let options = PortOptions { source: Some(source.parse().unwrap()), ..PortOptions::default() };
+    TcpPort::connect(to, Nanos::from_secs(5), &options).unwrap()
+}
+
+/// Whether one byte comes back.
+fn is_echoed(port: &mut TcpPort) -> bool {
+    let until = Instant::now() + Duration::from_secs(5);
+    if port.send(b"x").is_err() {
+        return false;
+    }
+    loop {
+        match port.receive(&mut [0; 16], Wait::AtMost(Nanos::from_millis(100))) {
+            Ok(Some(_)) => return true,
+            Ok(None) if Instant::now() < until => {}
+            _ => return false,
+        }
+    }
+}
+
+#[test]
+fn tcp_newcomer_is_served_beside_an_active_crowd() {
+    for how in [&["--json"][..], &["--json", "--busy-poll"]] {
+        let (server, urls) = Server::reflect(&["tcp"], HOST, how);
+        let to = address(&urls[0]);
+        let mut crowd: Vec<_> = (0..256).map(|_| connect_from("127.0.0.5", to)).collect();
+        assert!(crowd.iter_mut().all(is_echoed), "{how:?}: the crowd takes all places");
+        let stop = Arc::new(AtomicBool::new(false));
+        let active = thread::spawn({
+            let stop = Arc::clone(&stop);
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let sent = crowd.iter_mut().filter_map(|port| port.send(b"x").ok()).count();
+                    assert!(sent >= 250, "{how:?}: one newcomer costs one place");
+                    thread::sleep(Duration::from_millis(300));
+                }
+            }
+        });
+        let mut good = connect_from("127.0.0.6", to);
+        assert!(is_echoed(&mut good), "{how:?}: another address is served");
+        assert!(!is_echoed(&mut connect_from("127.0.0.5", to)), "{how:?}: the crowd is not");
+        assert!(is_echoed(&mut good), "{how:?}: it keeps its place");
+        stop.store(true, Ordering::Relaxed);
+        active.join().unwrap();
+        assert_eq!(counted(server, "limited"), 1, "{how:?}");
+    }
+}
+
+#[test]
+fn tcp_connection_costs_the_reflector_at_most_4_kib() {
+    const EACH: u64 = 4;
+    let more = ["--json", "--limit", "100kpps"];
+    let (server, urls) = Server::reflect(&["tcp", "text+tcp"], HOST, &more);
+    let resident = || {
+        let path = format!("/proc/{}/status", server.child.id());
+        let status = fs::read_to_string(path).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let serve = |url: &str| {
+        let mut stream = TcpStream::connect(address(url)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.write_all(b"request").unwrap();
+        stream.read_exact(&mut [0; 7]).unwrap();
+        stream
+    };
+    for url in &urls {
+        drop(serve(url));
+        let first = resident();
+        let open: Vec<_> = (0..256).map(|_| serve(url)).collect();
+        let crowded = resident().saturating_sub(first);
+        assert!(crowded < 256 * EACH, "{url}: {crowded} KiB for 256 connections");
+        drop(open);
+        (0..3_000).for_each(|_| drop(serve(url)));
+        let left = resident().saturating_sub(first);
+        assert!(left < 256 * EACH, "{url}: {left} KiB after 3,000 connections");
+    }
 }
 
 #[test]

@@ -2,10 +2,12 @@
 //! its request. (The one exception is S3's `acknowledge`, 11 bytes for the 7 of `request`: both fit
 //! the shortest Ethernet frame, so nothing is amplified on the wire.)
 
+mod budget;
 mod limit;
 mod plain;
 mod stamp;
 
+pub use budget::Budget;
 pub use limit::Limiter;
 pub use plain::{echo, roundtrip, text};
 pub use stamp::{StampConfig, StampReflector};

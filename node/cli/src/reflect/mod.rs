@@ -4,6 +4,7 @@
 //! opens the sockets, starts the threads and prints the counters at the end.
 
 mod counters;
+mod seats;
 mod tcp;
 mod udp;
 
@@ -179,7 +180,7 @@ pub(crate) fn perform(
     let mut services: Vec<Box<dyn Service>> = Vec::new();
     for listen in listens {
         let counters = Arc::new(Counters::default());
-        match open(job, &listen, key.as_ref(), &own_ports, &counters, stop) {
+        match open(job, &listen, key.as_ref(), &own_ports, &counters) {
             Ok(service) => services.push(service),
             // Half of the default is answered on a machine without the other family.
             Err(error) if job.urls.is_empty() && no_family(&error) => {
@@ -257,7 +258,6 @@ fn serve(
             .map(|mut service| {
                 scope.spawn(move || -> io::Result<Placement> {
                     let placement = cpu::settle(place.cpu, real_time)?;
-                    // Threads of connections are this one's, and share its table.
                     let _ = process::own_descriptors();
                     while !stopped() {
                         if let Err(error) = service.turn(Wait::Forever) {
@@ -329,15 +329,12 @@ fn open(
     key: Option<&Key>,
     own_ports: &Arc<[u16]>,
     counters: &Arc<Counters>,
-    stop: &Arc<AtomicBool>,
 ) -> Result<Box<dyn Service>, io::Error> {
     if listen.scheme.is_stream() {
-        let args = PlaceArgs::from(job.place);
-        let wait = (!args.busy_poll).then_some(NAP);
-        let (limit, stop) = (listen.limit, Arc::clone(stop));
-        let place = tcp::Place { wait, args, limit, stop };
-        let listener = dwell_io::tcp::listen(listen.address, wait)?;
-        return Ok(Box::new(tcp::TcpService::new(listener, listen.scheme, place, counters)));
+        let Listen { scheme, address, limit, .. } = *listen;
+        let busy_poll = job.place.busy_poll;
+        let service = tcp::TcpService::listen(address, scheme, limit, busy_poll, counters)?;
+        return Ok(Box::new(service));
     }
     let key = key.filter(|_| listen.scheme == Scheme::Stamp).cloned();
     let stamps = match job.stamps {
