@@ -11,7 +11,9 @@ use dwell_wire::hmac::Key;
 use dwell_wire::stamp::{self, Mode, Reply, Request};
 use dwell_wire::telemetry;
 use dwell_wire::timestamp::{self, ErrorEstimate};
-use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, kind};
+use dwell_wire::tlv::{
+    self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, SOCKET_DROPS_LEN, SOCKET_DROPS_MAGIC, kind,
+};
 
 use super::{Meta, Refusal};
 
@@ -45,6 +47,8 @@ pub struct StampReflector {
     mode: Mode,
     error: u16,
     sessions: HashMap<(SocketAddr, u16), Session>,
+    /// The kernel's drop counter of the socket that requests arrive on, if known.
+    socket_drops: Option<u32>,
 }
 
 /// A reply that lacks only T3 and its HMACs.
@@ -67,13 +71,18 @@ impl StampReflector {
             None => Mode::Unauthenticated,
         };
         let error = ErrorEstimate::of_clock(config.utc_error).to_bits();
-        Self { config, mode, error, sessions: HashMap::new() }
+        Self { config, mode, error, sessions: HashMap::new(), socket_drops: None }
     }
 
     /// Tells how far the clock may be from UTC now.
     pub fn set_utc_error(&mut self, utc_error: Option<Nanos>) {
         self.config.utc_error = utc_error;
         self.error = ErrorEstimate::of_clock(utc_error).to_bits();
+    }
+
+    /// Sets the drop counter that replies carry from now on.
+    pub fn set_socket_drops(&mut self, socket_drops: Option<u32>) {
+        self.socket_drops = socket_drops;
     }
 
     /// Sessions remembered.
@@ -221,6 +230,16 @@ impl StampReflector {
                     _ => false,
                 }
             }
+            (kind::SOCKET_DROPS, SOCKET_DROPS_LEN) => {
+                let ours = value.starts_with(&SOCKET_DROPS_MAGIC);
+                match self.socket_drops {
+                    Some(drops) if ours => {
+                        value[4..].copy_from_slice(&drops.to_be_bytes());
+                        true
+                    }
+                    _ => false,
+                }
+            }
             (
                 kind::TIMESTAMP_INFORMATION
                 | kind::CLASS_OF_SERVICE
@@ -288,11 +307,12 @@ mod tests {
 
     #[test]
     fn a_pair_measures_in_both_modes_and_sizes() {
-        for (key, size) in
-            [(false, 44), (false, 64), (false, 65 + 4), (true, 112), (true, 152), (true, 1_400)]
+        let plain = [44, 64, 65 + 4, 76, 80].map(|size| (false, size));
+        for (key, size) in plain.into_iter().chain([112, 152, 164, 1_400].map(|size| (true, size)))
         {
             let mut sender = sender(key, size);
             let mut reflector = StampReflector::new(config(key, false));
+            reflector.set_socket_drops(Some(u32::MAX));
             for id in 0..3 {
                 let reply = round(&mut sender, &mut reflector, id, |_| {}).unwrap().unwrap();
                 let remote = reply.remote.unwrap();
@@ -302,6 +322,9 @@ mod tests {
                 assert!((remote.rx - meta(0).rx).0.abs() <= 1);
                 let room = size >= if key { 152 } else { 64 };
                 assert_eq!(remote.same_clock, room, "{key} {size}");
+                let room = size >= if key { 164 } else { 76 };
+                let drops = room.then_some(u32::MAX);
+                assert_eq!(sender.socket_drops(), drops, "{key} {size}");
             }
         }
     }
@@ -372,6 +395,31 @@ mod tests {
         // A changed TLV: the base holds, the extension is marked and not believed.
         let reply = round(&mut sender(true, 152), &mut reflector, 1, |p| p[118] ^= 1);
         assert!(!reply.unwrap().unwrap().remote.unwrap().same_clock);
+    }
+
+    #[test]
+    fn socket_drops_are_absent_if_unknown_or_forged() {
+        let mut reflector = StampReflector::new(config(true, false));
+        let mut sender = sender(true, 164);
+        round(&mut sender, &mut reflector, 1, |_| {}).unwrap().unwrap();
+        assert_eq!(sender.socket_drops(), None, "the reflector does not know its counter");
+        reflector.set_socket_drops(Some(3));
+        round(&mut sender, &mut reflector, 2, |_| {}).unwrap().unwrap();
+        assert_eq!(sender.socket_drops(), Some(3));
+        // The counter of the sender's empty TLV lies at 112 + 20 + 8.
+        round(&mut sender, &mut reflector, 3, |packet| packet[140] ^= 1).unwrap().unwrap();
+        assert_eq!(sender.socket_drops(), None, "a changed extension is not believed");
+    }
+
+    #[test]
+    fn foreign_tlv_of_type_242_is_returned_unrecognised() {
+        let mut packet = vec![0; 44];
+        packet.extend([0x80, kind::SOCKET_DROPS, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
+        let before = packet.clone();
+        let mut reflector = StampReflector::new(config(false, false));
+        reflector.set_socket_drops(Some(3));
+        let _ = reflector.answer(&mut packet, &meta(4_000), || Ok(())).unwrap();
+        assert_eq!(packet[44..], before[44..]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use dwell_engine::far_drops::FarDrops;
 use dwell_engine::pinger::{Counts, Pinger};
 use dwell_engine::protocol::Protocol;
 use dwell_engine::stamps::{Hop, Rung, RxStamps, Sample, TxPoint};
@@ -108,6 +109,8 @@ pub(super) struct Ended {
     pub(super) abandoned: u64,
     /// ICMP errors heard.
     pub(super) icmp_errors: u64,
+    /// Packets that the reflector's socket dropped during the measurement, if replies say it.
+    pub(super) far_drops: Option<u64>,
     /// Kernel stamps were required and none came.
     pub(super) unstamped: bool,
     /// The socket failed for good, by errno; 0 is the end of a stream.
@@ -134,6 +137,7 @@ pub(super) struct Heard {
     rx: Option<Rung>,
     icmp_errors: u64,
     send_failures: u64,
+    far_drops: FarDrops,
 }
 
 impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
@@ -199,6 +203,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         ended.abandoned = self.pinger.abandon(out);
         ended.counts = self.pinger.counts();
         ended.icmp_errors = self.heard.icmp_errors;
+        ended.far_drops = self.heard.far_drops.total();
         ended
     }
 
@@ -311,6 +316,12 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         let message = &buffer[..arrival.len];
         // A message that is no reply of this run is counted by the pinger.
         let answered = self.pinger.receive(message, arrival.channel, arrival.rx, monotonic(), out);
+        if let (Ok(id), Some(counter)) = (answered, self.pinger.protocol().socket_drops()) {
+            match id {
+                WARM_UP.. => self.heard.far_drops.start_at(counter),
+                _ => self.heard.far_drops.note(counter),
+            }
+        }
         if let (Some(paths), Ok(id)) = (&mut self.paths, answered)
             && id < WARM_UP
             && paths.push(Path::of(self.pinger.protocol().hops())).is_err()

@@ -136,6 +136,9 @@ trait Service: Send {
 
     /// What ends a turn that waits for ever, if there is such a one.
     fn shutter(&self) -> io::Result<Option<Shutter>>;
+
+    /// Brings the counters up to date at the end.
+    fn end(&mut self) {}
 }
 
 /// What was answered.
@@ -246,6 +249,7 @@ fn serve(
                 service.turn(Wait::No)?;
             }
         }
+        services.iter_mut().for_each(|service| service.end());
         return Ok(placement);
     }
     let shutters: Vec<_> = services
@@ -265,6 +269,7 @@ fn serve(
                             return Err(error);
                         }
                     }
+                    service.end();
                     Ok(placement)
                 })
             })
@@ -403,6 +408,7 @@ fn print(opened: &[(Listen, Arc<Counters>)]) -> io::Result<()> {
     for (listen, counters) in opened {
         write!(out, "{:width$}", listen.url)?;
         for (_, count) in counters.read() {
+            let count = count.map_or("-".to_owned(), |count| count.to_string());
             write!(out, "{count:>13}")?;
         }
         writeln!(out)?;
@@ -411,9 +417,10 @@ fn print(opened: &[(Listen, Arc<Counters>)]) -> io::Result<()> {
 }
 
 fn summary(job: &ReflectJob, opened: &[(Listen, Arc<Counters>)], placement: Placement) -> Summary {
-    let mut totals: BTreeMap<String, u64> = BTreeMap::new();
+    let mut totals: BTreeMap<String, Option<u64>> = BTreeMap::new();
     for (name, count) in opened.iter().flat_map(|(_, counters)| counters.read()) {
-        *totals.entry(name.to_owned()).or_default() += count;
+        let total = totals.entry(name.to_owned()).or_default();
+        *total = total.map_or(count, |total| Some(total + count.unwrap_or(0)));
     }
     let urls: Vec<_> = opened.iter().map(|(listen, _)| listen.url.clone()).collect();
     let parameters = [
@@ -429,7 +436,7 @@ fn summary(job: &ReflectJob, opened: &[(Listen, Arc<Counters>)], placement: Plac
         parameters: parameters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
         packets: None,
         metrics: BTreeMap::new(),
-        values: totals.into_iter().map(|(k, v)| (k, Some(Scalar::Count(v)))).collect(),
+        values: totals.into_iter().map(|(k, v)| (k, v.map(Scalar::Count))).collect(),
         stamps: Stamps::default(),
         trains: Vec::new(),
         engine: if job.place.busy_poll { "one thread, polling" } else { "a thread per socket" }
