@@ -162,7 +162,7 @@ impl TcpService {
         if let Some(poller) = &mut self.poller {
             poller.add(&conn, index as u64)?;
         }
-        let budget = self.limit.and_then(|limit| Budget::new(limit, now));
+        let budget = self.limit.and_then(Budget::new);
         let counters = Arc::clone(&self.counters);
         let seat = Seat::new(peer.ip(), now);
         self.connections[index] = Some(Connection::new(conn, self.scheme, seat, counters, budget));
