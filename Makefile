@@ -11,10 +11,10 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint fmt setup setup-run peers man completions attribution bpf web bench-rtt bench-data bench-relay bench-pace install clean
+.PHONY: help build run test test-web lint fmt setup setup-run peers man completions attribution bpf web bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
 run: setup-run build ## run plans/quick.toml: round trips in a lab, idle and loaded, with a report (ARGS="--cycles 500000")
 	@target/release/roundtrip $(ARGS)
@@ -81,6 +81,13 @@ bench-relay: setup build target/release/crelay target/release/event.bpf.o target
 
 bench-pace: setup build target/release/cpace target/release/catch.bpf.o ## trains beside iperf, D-ITG, mgen, trafgen and C; says which goals are missed
 	@target/release/pace $(ARGS)
+
+bench-hostile: setup build target/release/hostile-c ## hostile datagrams from spoofed sources to reflectors (ARGS="--count 10000000")
+	@target/release/hostile $(ARGS)
+
+target/release/hostile-c: bench/c/hostile.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -o $@ $<
 
 target/release/cpace: bench/c/pace.c
 	@mkdir -p $(@D)

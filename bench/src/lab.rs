@@ -161,7 +161,7 @@ fn remove_left_behind(dwell: &Path) {
 /// Whether the process of that number is one of these experiments.
 fn is_a_run(pid: u32) -> bool {
     let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    matches!(command.trim(), "rtt" | "relay" | "pace" | "data")
+    matches!(command.trim(), "rtt" | "relay" | "pace" | "data" | "hostile")
 }
 
 /// A program that was built beside this one.

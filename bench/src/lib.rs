@@ -1,7 +1,7 @@
 //! Experiments that drive the real binaries from outside: `roundtrip` repeats a published one by
 //! running its plan, `rtt` holds dwell beside its peers in a two-node lab of its own, `pace` its
 //! trains beside other senders', `relay` its relay beside others in a lab of three, `data` what it
-//! does with samples. All speak to dwell as a person does: command line in, JSON out.
+//! does with samples, `hostile` attacks its reflectors. All speak to dwell as a person does: command line in, JSON out.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod summary;
 mod table;
 
 pub mod data;
+pub mod hostile;
 pub mod pace;
 pub mod relay;
 pub mod roundtrip;

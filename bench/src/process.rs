@@ -92,6 +92,11 @@ impl Server {
         Ok(server)
     }
 
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.0.id()
+    }
+
     /// Asks the server to end and returns what it printed on its standard output.
     pub fn stop(mut self) -> Result<String> {
         if let Some(status) = self.child.0.try_wait()? {

@@ -275,7 +275,7 @@ mod tests {
                     traffic = [{ from = \"n1\", to = \"n2\", protocol = \"tcp\", flows = 4 },\
                     { from = \"n1\", to = \"n2\", rate = \"1M\" }]\n";
         let plan = Plan::read(&Source::parse(text).unwrap()).unwrap();
-        let needed = jobs(&plan);
+        let needed = jobs(&plan, &Hosts::default());
         let urls: Vec<_> = needed
             .sinks
             .iter()
@@ -328,6 +328,7 @@ mod tests {
                 Job::Ping(job) => places.push(job.target.clone()),
                 Job::Reflect(job) => places.extend(job.urls.clone()),
                 Job::Traffic(job) => places.push(job.url.clone()),
+                Job::Bulk(job) => places.push(job.url.clone()),
                 Job::Sink(job) => places.extend(job.urls.clone()),
                 Job::Relay(job) => places.extend([job.listen.clone(), job.to.clone()]),
                 Job::Pace(job) => places.push(job.target.clone()),

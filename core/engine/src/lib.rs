@@ -5,6 +5,7 @@
 
 pub mod burner;
 pub mod departures;
+pub mod far_drops;
 pub mod join;
 pub mod link;
 pub mod passage;

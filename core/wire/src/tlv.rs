@@ -31,12 +31,25 @@ pub mod kind {
     pub const NODE_CLOCK: u8 = 240;
     /// dwell's own, of the experimental range: slots that relays fill. See [`crate::telemetry`].
     pub const PATH: u8 = 241;
+    /// dwell's own, of the experimental range: packets that the reflector's socket dropped.
+    pub const SOCKET_DROPS: u8 = 242;
 }
 
 /// Bytes of the value of a node clock TLV: 4 of magic, 12 of identity.
 pub const NODE_CLOCK_LEN: usize = 16;
 /// Starts the value of a node clock TLV, because others use type 240 for other things.
 pub const NODE_CLOCK_MAGIC: [u8; 4] = *b"dwll";
+
+/// Bytes of the value of a socket drops TLV: 4 of magic, u32 counter.
+pub const SOCKET_DROPS_LEN: usize = 8;
+/// Starts the value of a socket drops TLV, because others use type 242 for other things.
+pub const SOCKET_DROPS_MAGIC: [u8; 4] = *b"dwld";
+
+/// The counter in the value of a socket drops TLV; `None` for another value.
+pub fn socket_drops(value: &[u8]) -> Option<u32> {
+    let counter: [u8; 4] = value.strip_prefix(&SOCKET_DROPS_MAGIC)?.try_into().ok()?;
+    Some(u32::from_be_bytes(counter))
+}
 
 /// A TLV in place.
 #[derive(Debug)]

@@ -505,7 +505,7 @@ b = bytes.fromhex(sys.argv[1])
 p = S(b, _parent=UDP(len=8 + len(b)))
 print(p.seq, p.ssid != 0, len(p.tlv_objects), p.tlv_objects[0].type)";
     let output = Command::new(python).args(["-c", script, &hex]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0 True 1 240", "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0 True 2 240", "{}", said(&output));
 }
 
 #[test]

@@ -6,10 +6,15 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dwell_io::port::{Port, PortOptions, Wait};
 use dwell_io::process::Signal;
+use dwell_io::tcp::TcpPort;
+use dwell_units::Nanos;
 use dwell_wire::hmac::Key;
 use dwell_wire::stamp::{self, Mode, Reply, Request};
 
@@ -260,6 +265,144 @@ fn connections_beyond_the_most_are_counted_and_an_idle_one_makes_room() {
     assert!(is_served(&connect()), "somebody who is idle makes room");
     drop(crowd);
     assert_eq!(counted(server, "limited"), 1);
+}
+
+/// A connection from a source address of one's own.
+fn connect_from(source: &str, to: SocketAddr) -> TcpPort {
+    let options = PortOptions { source: Some(source.parse().unwrap()), ..PortOptions::default() };
+    TcpPort::connect(to, Nanos::from_secs(5), &options).unwrap()
+}
+
+/// Whether a reply comes back.
+fn is_answered(port: &mut TcpPort, message: &[u8]) -> bool {
+    let until = Instant::now() + Duration::from_secs(5);
+    if port.send(message).is_err() {
+        return false;
+    }
+    loop {
+        match port.receive(&mut [0; 64], Wait::AtMost(Nanos::from_millis(100))) {
+            Ok(Some(_)) => return true,
+            Ok(None) if Instant::now() < until => {}
+            _ => return false,
+        }
+    }
+}
+
+#[test]
+fn tcp_newcomer_is_served_beside_an_active_crowd() {
+    let is_served = |port: &mut TcpPort| is_answered(port, b"x");
+    for how in [&["--json"][..], &["--json", "--busy-poll"]] {
+        let (server, urls) = Server::reflect(&["tcp"], HOST, how);
+        let to = address(&urls[0]);
+        let mut crowd: Vec<_> = (0..256).map(|_| connect_from("127.0.0.5", to)).collect();
+        assert!(crowd.iter_mut().all(is_served), "{how:?}: the crowd takes all places");
+        let stop = Arc::new(AtomicBool::new(false));
+        let active = thread::spawn({
+            let stop = Arc::clone(&stop);
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let sent = crowd.iter_mut().filter_map(|port| port.send(b"x").ok()).count();
+                    assert!(sent >= 250, "{how:?}: one newcomer costs one place");
+                    thread::sleep(Duration::from_millis(300));
+                }
+            }
+        });
+        let mut good = connect_from("127.0.0.6", to);
+        assert!(is_served(&mut good), "{how:?}: another address is served");
+        assert!(!is_served(&mut connect_from("127.0.0.5", to)), "{how:?}: the crowd is not");
+        assert!(is_served(&mut good), "{how:?}: it keeps its place");
+        stop.store(true, Ordering::Relaxed);
+        active.join().unwrap();
+        assert_eq!(counted(server, "limited"), 1, "{how:?}");
+    }
+}
+
+#[test]
+fn tcp_connection_costs_the_reflector_at_most_4_kib() {
+    const EACH: u64 = 4;
+    let more = ["--json", "--limit", "100kpps"];
+    let (server, urls) = Server::reflect(&["tcp", "text+tcp"], HOST, &more);
+    let resident = || {
+        let path = format!("/proc/{}/status", server.child.id());
+        let status = fs::read_to_string(path).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    // Their ports wait for a minute (TIME_WAIT) at an address that no other test listens on.
+    let serve = |url: &str| {
+        let mut port = connect_from("127.0.0.7", address(url));
+        assert!(is_answered(&mut port, b"request"));
+        port
+    };
+    for url in &urls {
+        drop(serve(url));
+        let first = resident();
+        let open: Vec<_> = (0..256).map(|_| serve(url)).collect();
+        let crowded = resident().saturating_sub(first);
+        assert!(crowded < 256 * EACH, "{url}: {crowded} KiB for 256 connections");
+        drop(open);
+        (0..3_000).for_each(|_| drop(serve(url)));
+        let left = resident().saturating_sub(first);
+        assert!(left < 256 * EACH, "{url}: {left} KiB after 3,000 connections");
+    }
+}
+
+/// The kernel's drop counter of the UDP socket on this IPv4 address (proc(5), /proc/net/udp).
+fn socket_drops(of: SocketAddr) -> u64 {
+    let SocketAddr::V4(of) = of else { panic!("IPv4 only") };
+    let name = format!("{:08X}:{:04X}", of.ip().to_bits().swap_bytes(), of.port());
+    let table = fs::read_to_string("/proc/net/udp").unwrap();
+    let line = table.lines().find(|line| line.split_whitespace().nth(1) == Some(&name)).unwrap();
+    line.split_whitespace().last().unwrap().parse().unwrap()
+}
+
+#[test]
+fn drops_of_a_full_reflector_socket_are_reported_by_both() {
+    let (server, urls) = Server::reflect(&["stamp"], HOST, &["--json"]);
+    let to = address(&urls[0]);
+    let mut command = Command::new(DWELL);
+    command.args(["ping", &urls[0], "-i", "10ms", "-W", "300ms", "-v", "--json"]);
+    let mut ping = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(ping.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains(" received ")), "the reflector answers");
+    signal(&server.child, Signal::Stop);
+    let flooder = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let give_up = Instant::now() + Duration::from_secs(30);
+    while socket_drops(to) < 1_000 {
+        assert!(Instant::now() < give_up, "the socket's buffer is full");
+        (0..1_000).for_each(|_| drop(flooder.send_to(&[1], to)));
+    }
+    assert!(said.any(|line| line.contains(" lost")), "probes find no room in it");
+    signal(&server.child, Signal::Continue);
+    let replies = said.by_ref().filter(|line| line.contains(" received ")).take(5);
+    assert_eq!(replies.count(), 5, "the reflector answers again");
+    signal(&ping, Signal::Interrupt);
+    said.for_each(drop);
+    let result = json(&ping.wait_with_output().unwrap());
+    let drops = socket_drops(to);
+    assert!(result["packets"]["lost"].as_u64() > Some(0), "{}", result["packets"]);
+    assert_eq!(result["values"]["far_socket_drops"], drops);
+    let warnings = result["trust"]["warnings"].as_array().unwrap();
+    let text = format!("the reflector's socket dropped; lost probes may be among them: {drops}");
+    let warned = warnings.iter().any(|warning| warning.as_str().unwrap().ends_with(&text));
+    assert!(warned, "{warnings:?}");
+    assert_eq!(counted(server, "socket_drops"), drops);
+}
+
+#[test]
+fn socket_drops_are_null_where_unknown() {
+    let (server, urls) = Server::reflect(&["stamp", "udp", "tcp"], HOST, &[]);
+    let far = |url: &str, more: &[&str]| {
+        let output = dwell(&[&["ping", url, "-c", "3", "-i", "10ms", "--json"], more].concat());
+        json(&output)["values"]["far_socket_drops"].clone()
+    };
+    assert_eq!(far(&urls[0], &[]), 0);
+    assert!(far(&urls[0], &["-s", "64"]).is_null(), "no room for the TLV");
+    assert!(far(&urls[1], &[]).is_null(), "plain echo has no TLVs");
+    let table = String::from_utf8(server.stop().stdout).unwrap();
+    let last = |line: &str| line.split_whitespace().last().unwrap().to_owned();
+    let column: Vec<_> = table.lines().map(last).collect();
+    assert_eq!(column, ["socket_drops", "0", "0", "-"]);
 }
 
 #[test]

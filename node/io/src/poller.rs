@@ -36,6 +36,29 @@ pub struct Ready {
     pub writable: bool,
     /// The peer of a stream closed its side, or the connection failed.
     pub closed: bool,
+    /// Both directions of a stream have ended.
+    pub ended: bool,
+}
+
+/// Condition that a socket is polled for. Errors and the end of a stream are always reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// There is something to receive.
+    Readable,
+    /// There is room to send.
+    Writable,
+    /// Nothing but errors and the end of a stream.
+    Ended,
+}
+
+impl Interest {
+    const fn events(self) -> u32 {
+        match self {
+            Self::Readable => libc::EPOLLIN as u32,
+            Self::Writable => libc::EPOLLOUT as u32,
+            Self::Ended => 0,
+        }
+    }
 }
 
 impl Poller {
@@ -70,10 +93,25 @@ impl Poller {
     /// From now on tells when `socket` has something to receive or an error. `token` is any below
     /// `u64::MAX - 1`, or `u64::MAX`.
     pub fn add(&mut self, socket: &impl AsFd, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
+        self.control(libc::EPOLL_CTL_ADD, socket, token, Interest::Readable)
+    }
+
+    /// Polls a socket that was added for `interest` from now on.
+    pub fn change(&mut self, socket: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, socket, token, interest)
+    }
+
+    fn control(
+        &mut self,
+        operation: libc::c_int,
+        socket: &impl AsFd,
+        token: u64,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest.events(), u64: token };
         let (poller, socket) = (self.fd.as_raw_fd(), socket.as_fd().as_raw_fd());
         // SAFETY: the kernel reads one epoll_event, which outlives the call.
-        check(unsafe { libc::epoll_ctl(poller, libc::EPOLL_CTL_ADD, socket, &mut event) }).map(drop)
+        check(unsafe { libc::epoll_ctl(poller, operation, socket, &mut event) }).map(drop)
     }
 
     /// From now on reports each time that `stream` becomes writable or its peer closes it
@@ -126,13 +164,16 @@ impl Poller {
             error: has(libc::EPOLLERR),
             writable: has(libc::EPOLLOUT),
             closed: has(libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR),
+            ended: has(libc::EPOLLHUP),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::net::UdpSocket;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
 
@@ -151,5 +192,22 @@ mod tests {
         assert!(told.is_some());
         assert_eq!(poller.ready(0).token, u64::MAX);
         assert!(poller.ready(0).readable && !poller.ready(0).error);
+    }
+
+    #[test]
+    fn socket_is_reported_for_the_current_interest_only() {
+        let (socket, peer) = UnixStream::pair().unwrap();
+        let mut poller = Poller::new(4).unwrap();
+        poller.add(&socket, 7).unwrap();
+        (&peer).write_all(&[1]).unwrap();
+        assert_eq!(poller.wait(Wait::No).unwrap(), 1);
+        poller.change(&socket, 7, Interest::Ended).unwrap();
+        assert_eq!(poller.wait(Wait::No).unwrap(), 0);
+        poller.change(&socket, 7, Interest::Writable).unwrap();
+        assert_eq!(poller.wait(Wait::No).unwrap(), 1);
+        poller.change(&socket, 7, Interest::Ended).unwrap();
+        drop(peer);
+        assert_eq!(poller.wait(Wait::No).unwrap(), 1);
+        assert!(poller.ready(0).ended);
     }
 }

@@ -152,11 +152,22 @@ pub enum Signal {
     Kill = libc::SIGKILL,
     /// Write down what you have.
     Report = libc::SIGUSR1,
+    /// Stop running, as ^Z does; cannot be held back.
+    Stop = libc::SIGSTOP,
+    /// Run again.
+    Continue = libc::SIGCONT,
 }
 
 impl Signal {
-    const ALL: [Self; 5] =
-        [Self::Hangup, Self::Interrupt, Self::Terminate, Self::Kill, Self::Report];
+    const ALL: [Self; 7] = [
+        Self::Hangup,
+        Self::Interrupt,
+        Self::Terminate,
+        Self::Kill,
+        Self::Report,
+        Self::Stop,
+        Self::Continue,
+    ];
 }
 
 /// Signals that no longer interrupt but wait to be asked for. They stay so until the process ends;

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
@@ -270,6 +270,13 @@ pub fn notice_loss(stream: &TcpStream) -> io::Result<()> {
     socket::set(stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 90_000_i32)
 }
 
+/// Limits the kernel's send and receive buffers of each connection that `listener` accepts, to
+/// about twice `bytes`. Without it each may grow to several MiB (tcp_rmem and tcp_wmem, tcp(7)).
+pub fn bound_buffers(listener: &TcpListener, bytes: i32) -> io::Result<()> {
+    socket::set(listener, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
+    socket::set(listener, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
+}
+
 /// A reflector's end of a connection.
 #[derive(Debug)]
 pub struct TcpConn {
@@ -278,6 +285,12 @@ pub struct TcpConn {
     pub peer: SocketAddr,
     /// What was given to [`TcpConn::send`] and has not left.
     rest: Vec<u8>,
+}
+
+impl AsFd for TcpConn {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
 }
 
 impl TcpConn {
@@ -320,6 +333,10 @@ impl TcpConn {
             let sent = self.send_some(&rest);
             self.rest = rest;
             self.rest.drain(..sent?);
+            if self.rest.is_empty() {
+                // Most connections never need it again.
+                self.rest = Vec::new();
+            }
         }
         Ok(self.rest.is_empty())
     }

@@ -119,4 +119,10 @@ pub trait Protocol {
     fn hops(&self) -> &[Hop] {
         &[]
     }
+
+    /// The kernel's drop counter of the reflector's socket in the message that was read last, if
+    /// it has one. It wraps.
+    fn socket_drops(&self) -> Option<u32> {
+        None
+    }
 }

@@ -5,7 +5,9 @@ use dwell_wire::hmac::Key;
 use dwell_wire::stamp::{self, Mode, Request};
 use dwell_wire::telemetry::{self, Slot};
 use dwell_wire::timestamp::{self, ErrorEstimate, Format};
-use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, kind};
+use dwell_wire::tlv::{
+    self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, SOCKET_DROPS_LEN, SOCKET_DROPS_MAGIC, kind,
+};
 
 use super::{Protocol, Reject, Reply, WarmUpSession, WireId, is_warm_up};
 use crate::stamps::{Hop, Remote};
@@ -36,6 +38,9 @@ impl Session {
             ssid => ssid + 1,
         }
     }
+
+    /// Bytes of the TLV that the reflector returns its socket's drop counter in.
+    pub const SOCKET_DROPS_TLV: usize = tlv::HEADER + SOCKET_DROPS_LEN;
 
     /// Bytes that a packet needs at least for so many slots, beside all that it carries anyway.
     pub const fn size_of_path(slots: usize) -> usize {
@@ -68,11 +73,14 @@ pub struct Stamp {
     /// The first id of the warm-up.
     warm_up_first: Option<u64>,
     warm_up: WarmUpSession,
+    /// The reflector's drop counter in the last reply.
+    socket_drops: Option<u32>,
 }
 
 impl Stamp {
-    /// Lays out the packets: the clock TLV where the size has room for it (under HMAC if there is
-    /// a key), then padding, filled from `padding`.
+    /// Lays out the packets: the clock TLV and then the socket drops TLV where the size has room
+    /// for them and for relays' slots (under HMAC if there is a key), then padding, filled from
+    /// `padding`.
     pub fn new(session: Session, padding: &[u8]) -> Self {
         let mode = match session.key {
             Some(_) => Mode::Authenticated,
@@ -82,24 +90,37 @@ impl Stamp {
         let room = template.len() - mode.base();
         let clock_len = tlv::HEADER + NODE_CLOCK_LEN;
         let hmac_len = if session.key.is_some() { tlv::HEADER + 16 } else { 0 };
-        let left = room.checked_sub(clock_len + hmac_len);
+        let path_len = match session.path_slots {
+            0 => 0,
+            slots => tlv::HEADER + telemetry::value_len(slots),
+        };
         // What is left must be nothing or a whole padding TLV.
-        let with_clock =
-            session.clock.is_some() && left.is_some_and(|n| n == 0 || n >= tlv::HEADER);
+        let fits = |len: usize| {
+            let left = room.checked_sub(len + hmac_len);
+            left.is_some_and(|left| left == 0 || left >= tlv::HEADER)
+        };
+        let with_clock = session.clock.is_some() && fits(clock_len);
+        let with_drops = with_clock && fits(clock_len + Session::SOCKET_DROPS_TLV + path_len);
         let mut hmac_at = None;
         let mut area = &mut template[mode.base()..];
         if with_clock {
             let (value, rest) = tlv::begin(area, kind::NODE_CLOCK, NODE_CLOCK_LEN as u16);
             value[..4].copy_from_slice(&NODE_CLOCK_MAGIC);
             area = rest;
+            if with_drops {
+                let (value, rest) = tlv::begin(area, kind::SOCKET_DROPS, SOCKET_DROPS_LEN as u16);
+                value[..4].copy_from_slice(&SOCKET_DROPS_MAGIC);
+                area = rest;
+            }
             if session.key.is_some() {
-                hmac_at = Some(clock_len);
+                let drops_len = if with_drops { Session::SOCKET_DROPS_TLV } else { 0 };
+                hmac_at = Some(clock_len + drops_len);
                 area = tlv::begin(area, kind::HMAC, 16).1;
             }
         }
-        let path_len = telemetry::value_len(session.path_slots);
-        if session.path_slots > 0 && area.len() >= tlv::HEADER + path_len {
-            let (value, rest) = tlv::begin(area, kind::PATH, path_len as u16);
+        if session.path_slots > 0 && area.len() >= path_len {
+            let value_len = (path_len - tlv::HEADER) as u16;
+            let (value, rest) = tlv::begin(area, kind::PATH, value_len);
             telemetry::begin(value);
             area = rest;
         }
@@ -125,6 +146,7 @@ impl Stamp {
             hops_used: 0,
             warm_up_first: None,
             warm_up: WarmUpSession::default(),
+            socket_drops: None,
         }
     }
 
@@ -150,10 +172,12 @@ impl Stamp {
         is_counted.then_some(WireId::low(seq.into(), 32))
     }
 
-    /// Reads the reply's TLVs: what relays wrote, and whether the reflector's clock TLV says that it
-    /// reads our clock. With a key, extensions whose HMAC does not hold are not believed.
+    /// Reads the reply's TLVs: what relays wrote, the reflector's drop counter, and whether its
+    /// clock TLV says that it reads our clock. With a key, extensions whose HMAC does not hold are
+    /// not believed.
     fn read_extensions(&mut self, message: &[u8]) -> bool {
         self.hops_used = 0;
+        self.socket_drops = None;
         if self.session.clock.is_none() && self.session.path_slots == 0 {
             return false;
         }
@@ -167,16 +191,21 @@ impl Stamp {
                 return false;
             }
         }
-        let Self { session, hops, hops_used, .. } = self;
+        let Self { session, hops, hops_used, socket_drops, .. } = self;
         let mut same = false;
+        let is_answered =
+            |flags: u8| flags & (tlv::UNRECOGNISED | tlv::MALFORMED | tlv::INTEGRITY) == 0;
         tlv::walk(area, |tlv| match tlv.kind {
             kind::NODE_CLOCK => {
                 let clock = session.clock.as_ref().map(|clock| &clock[..]);
                 let said = tlv.value.split_first_chunk();
-                same |= *tlv.flags & (tlv::UNRECOGNISED | tlv::MALFORMED | tlv::INTEGRITY) == 0
+                same |= is_answered(*tlv.flags)
                     && said.is_some_and(|(magic, said)| {
                         *magic == NODE_CLOCK_MAGIC && Some(said) == clock
                     });
+            }
+            kind::SOCKET_DROPS if is_answered(*tlv.flags) => {
+                *socket_drops = tlv::socket_drops(tlv.value);
             }
             // A reflector that does not know these marks them so and returns them all the same.
             kind::PATH if session.path_slots > 0 => {
@@ -206,6 +235,10 @@ fn hop_of(slot: &Slot) -> Hop {
 impl Protocol for Stamp {
     fn hops(&self) -> &[Hop] {
         &self.hops[..self.hops_used.min(self.hops.len())]
+    }
+
+    fn socket_drops(&self) -> Option<u32> {
+        self.socket_drops
     }
 
     fn capacity(&self) -> usize {

@@ -11,7 +11,9 @@ use dwell_wire::hmac::Key;
 use dwell_wire::stamp::{self, Likeness, Mode, Reply, Request};
 use dwell_wire::telemetry;
 use dwell_wire::timestamp::{self, ErrorEstimate};
-use dwell_wire::tlv::{self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, kind};
+use dwell_wire::tlv::{
+    self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, SOCKET_DROPS_LEN, SOCKET_DROPS_MAGIC, kind,
+};
 
 use super::replay::ReplayGuard;
 use super::{LoopGuard, Meta, Refusal, reply_ttl};
@@ -51,6 +53,8 @@ pub struct StampReflector {
     sessions: HashMap<(SocketAddr, u16), Session>,
     replays: Option<ReplayGuard>,
     guard: LoopGuard,
+    /// The kernel's drop counter of the socket that requests arrive on, if known.
+    socket_drops: Option<u32>,
 }
 
 /// A reply that lacks only T3 and its HMACs.
@@ -79,13 +83,18 @@ impl StampReflector {
         let window = config.replay_window.filter(|_| config.key.is_some());
         let replays = window.map(ReplayGuard::new);
         let guard = LoopGuard::default();
-        Self { config, mode, error, sessions: HashMap::new(), replays, guard }
+        Self { config, mode, error, sessions: HashMap::new(), replays, guard, socket_drops: None }
     }
 
     /// Tells how far the clock may be from UTC now.
     pub fn set_utc_error(&mut self, utc_error: Option<Nanos>) {
         self.config.utc_error = utc_error;
         self.error = ErrorEstimate::of_clock(utc_error).to_bits();
+    }
+
+    /// Sets the drop counter that replies carry from now on.
+    pub fn set_socket_drops(&mut self, socket_drops: Option<u32>) {
+        self.socket_drops = socket_drops;
     }
 
     /// Sessions remembered.
@@ -271,6 +280,16 @@ impl StampReflector {
                     _ => false,
                 }
             }
+            (kind::SOCKET_DROPS, SOCKET_DROPS_LEN) => {
+                let ours = value.starts_with(&SOCKET_DROPS_MAGIC);
+                match self.socket_drops {
+                    Some(drops) if ours => {
+                        value[4..].copy_from_slice(&drops.to_be_bytes());
+                        true
+                    }
+                    _ => false,
+                }
+            }
             (
                 kind::TIMESTAMP_INFORMATION
                 | kind::CLASS_OF_SERVICE
@@ -341,11 +360,12 @@ mod tests {
 
     #[test]
     fn a_pair_measures_in_both_modes_and_sizes() {
-        for (key, size) in
-            [(false, 44), (false, 64), (false, 65 + 4), (true, 112), (true, 152), (true, 1_400)]
+        let plain = [44, 64, 65 + 4, 76, 80].map(|size| (false, size));
+        for (key, size) in plain.into_iter().chain([112, 152, 164, 1_400].map(|size| (true, size)))
         {
             let mut sender = sender(key, size);
             let mut reflector = StampReflector::new(config(key, false));
+            reflector.set_socket_drops(Some(u32::MAX));
             for id in 0..3 {
                 let reply = round(&mut sender, &mut reflector, id, |_| {}).unwrap().unwrap();
                 let remote = reply.remote.unwrap();
@@ -355,6 +375,9 @@ mod tests {
                 assert!((remote.rx - meta(0).rx).0.abs() <= 1);
                 let room = size >= if key { 152 } else { 64 };
                 assert_eq!(remote.same_clock, room, "{key} {size}");
+                let room = size >= if key { 164 } else { 76 };
+                let drops = room.then_some(u32::MAX);
+                assert_eq!(sender.socket_drops(), drops, "{key} {size}");
             }
         }
     }
@@ -448,6 +471,31 @@ mod tests {
         assert_eq!(ask(4_000, Ok(())), (Ok(()), true));
         assert_eq!(ask(4_000, Ok(())), (Err(Refusal::Replayed), false));
         assert_eq!(ask(4_001, Ok(())), (Err(Refusal::Replayed), false), "from another port");
+    }
+
+    #[test]
+    fn socket_drops_are_absent_if_unknown_or_forged() {
+        let mut reflector = StampReflector::new(config(true, false));
+        let mut sender = sender(true, 164);
+        round(&mut sender, &mut reflector, 1, |_| {}).unwrap().unwrap();
+        assert_eq!(sender.socket_drops(), None, "the reflector does not know its counter");
+        reflector.set_socket_drops(Some(3));
+        round(&mut sender, &mut reflector, 2, |_| {}).unwrap().unwrap();
+        assert_eq!(sender.socket_drops(), Some(3));
+        // The counter of the sender's empty TLV lies at 112 + 20 + 8.
+        round(&mut sender, &mut reflector, 3, |packet| packet[140] ^= 1).unwrap().unwrap();
+        assert_eq!(sender.socket_drops(), None, "a changed extension is not believed");
+    }
+
+    #[test]
+    fn foreign_tlv_of_type_242_is_returned_unrecognised() {
+        let mut packet = vec![0; 44];
+        packet.extend([0x80, kind::SOCKET_DROPS, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
+        let before = packet.clone();
+        let mut reflector = StampReflector::new(config(false, false));
+        reflector.set_socket_drops(Some(3));
+        let _ = reflector.answer(&mut packet, &meta(4_000), || Ok(())).unwrap();
+        assert_eq!(packet[44..], before[44..]);
     }
 
     #[test]

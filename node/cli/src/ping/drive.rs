@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use dwell_engine::far_drops::FarDrops;
 use dwell_engine::pinger::{Counts, Pinger};
 use dwell_engine::protocol::{Protocol, WarmUpSession, is_warm_up};
 use dwell_engine::stamps::{Hop, Rung, RxStamps, Sample, TxPoint};
@@ -113,6 +114,8 @@ pub(super) struct Ended {
     pub(super) icmp_errors: u64,
     /// The first of them.
     pub(super) first_error: Option<NetworkError>,
+    /// Packets that the reflector's socket dropped during the measurement, if replies say it.
+    pub(super) far_drops: Option<u64>,
     /// Kernel stamps were required and none came.
     pub(super) unstamped: bool,
     /// The socket failed for good, by errno; 0 is the end of a stream.
@@ -147,6 +150,7 @@ pub(super) struct Heard {
     /// One error of each kind, as many as fit.
     errors: [Option<NetworkError>; MAX_ERROR_KINDS],
     send_failures: u64,
+    far_drops: FarDrops,
 }
 
 impl Heard {
@@ -233,6 +237,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         ended.first_error = self.heard.errors[0];
         ended.stray_bytes = self.port.stray_bytes();
         ended.warm_up = self.pinger.protocol().warm_up_session();
+        ended.far_drops = self.heard.far_drops.total();
         ended
     }
 
@@ -345,6 +350,13 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         let message = &buffer[..arrival.len];
         // A message that is no reply of this run is counted by the pinger.
         let answered = self.pinger.receive(message, arrival.channel, arrival.rx, monotonic(), out);
+        if let (Ok(id), Some(counter)) = (answered, self.pinger.protocol().socket_drops()) {
+            if is_warm_up(id) {
+                self.heard.far_drops.start_at(counter);
+            } else {
+                self.heard.far_drops.note(counter);
+            }
+        }
         let Some(id) = answered.ok().filter(|id| !is_warm_up(*id)) else { return };
         if let Some(ttl) = arrival.ttl {
             let _ = self.news.push(News::Ttl { id, ttl });

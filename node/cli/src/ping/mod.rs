@@ -63,7 +63,8 @@ pub struct Args {
     #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
     pub interval: Option<Nanos>,
 
-    /// Bytes of payload [default: 56 for icmp, 64 for stamp, udp and tcp; the others are fixed]
+    /// Bytes of payload [default: 56 for icmp, 64 for udp and tcp, 76 for stamp (164 with a key);
+    /// the others are fixed]
     #[arg(short = 's', long, value_name = "BYTES", value_parser = bytes)]
     pub size: Option<u64>,
 

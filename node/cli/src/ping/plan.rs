@@ -88,8 +88,9 @@ impl Plan {
 /// The protocol's payload sizes: least, default, and whether it may be chosen.
 fn size(scheme: Scheme, asked: Option<u64>, authenticated: bool) -> Result<usize, Failure> {
     let (least, default, fixed) = match scheme {
-        Scheme::Stamp if authenticated => (112, 152, false),
-        Scheme::Stamp => (44, 64, false),
+        // Room for the clock and socket drops TLVs, and for the HMAC TLV with a key.
+        Scheme::Stamp if authenticated => (112, 164, false),
+        Scheme::Stamp => (44, 76, false),
         Scheme::Icmp => (0, 56, false),
         Scheme::Udp | Scheme::Tcp => (16, 64, false),
         Scheme::Roundtrip => (24, 24, true),
@@ -137,7 +138,8 @@ fn path_size(
         ));
     }
     let least = Session::size_of_path(usize::from(slots)) as u64;
-    let size = size(scheme, Some(asked.unwrap_or(least)), false)? as u64;
+    let default = least + Session::SOCKET_DROPS_TLV as u64;
+    let size = size(scheme, Some(asked.unwrap_or(default)), false)? as u64;
     if size < least || (1..4).contains(&(size - least)) {
         return Err(Failure::usage(format!(
             "invalid value {size} for -s: --path {slots} needs {least} bytes, or {} and more",

@@ -57,6 +57,8 @@ pub(super) fn summary(
     let packets = Packets::from(measured.packets());
     let mut metrics = dwell_record::metrics(measured);
     let mut values = dwell_record::values(measured);
+    let far_drops = outcome.ended.far_drops.map(Scalar::Count);
+    values.insert("far_socket_drops".into(), far_drops);
     if job.path.is_some() {
         path_figures(&recorder.path, &mut metrics);
         values.insert("path_replies".into(), Some(Scalar::Count(recorder.path.replies())));
@@ -172,6 +174,13 @@ fn warnings(job: &PingJob, recorder: &Recorder, outcome: &Outcome, dropped: u64)
         counts.late,
         "late replies, which enter no figure, so that delays look shorter than they are",
     );
+    if counts.lost > 0 {
+        note(
+            ended.far_drops.unwrap_or(0),
+            "packets, of this or other senders, that the reflector's socket dropped; lost probes \
+             may be among them",
+        );
+    }
     note(ended.abandoned, "probes under way when the run was stopped, not counted");
     note(ended.icmp_errors, "ICMP errors");
     note(dropped, "samples that found the ring full; metrics lack them, packet counts do not");

@@ -1,6 +1,6 @@
 //! What a reflecting socket counts. Written by its thread, read at the end by another.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dwell_engine::reflector::Refusal;
 
@@ -19,6 +19,10 @@ pub(super) struct Counters {
     pub(super) send_failed: AtomicU64,
     /// Connections that could not be accepted.
     pub(super) not_accepted: AtomicU64,
+    /// Packets that the kernel dropped because the socket's receive buffer was full.
+    socket_drops: AtomicU64,
+    /// The kernel counts them for this socket.
+    counts_drops: AtomicBool,
 }
 
 impl Counters {
@@ -34,8 +38,17 @@ impl Counters {
         });
     }
 
-    /// All of them, by name.
-    pub(super) fn read(&self) -> [(&'static str, u64); 10] {
+    /// Adds packets that the kernel dropped at this socket.
+    pub(super) fn drop_at_socket(&self, packets: u64) {
+        self.socket_drops.fetch_add(packets, Ordering::Relaxed);
+        self.counts_drops.store(true, Ordering::Relaxed);
+    }
+
+    /// All of them, by name; `None` for what is not known of this socket.
+    pub(super) fn read(&self) -> Vec<(&'static str, Option<u64>)> {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let known = self.counts_drops.load(Ordering::Relaxed);
+        let socket_drops = ("socket_drops", known.then(|| load(&self.socket_drops)));
         [
             ("requests", &self.requests),
             ("replies", &self.replies),
@@ -48,7 +61,10 @@ impl Counters {
             ("send_failed", &self.send_failed),
             ("not_accepted", &self.not_accepted),
         ]
-        .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
+        .into_iter()
+        .map(|(name, counter)| (name, Some(load(counter))))
+        .chain([socket_drops])
+        .collect()
     }
 }
 

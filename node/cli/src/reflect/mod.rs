@@ -4,6 +4,7 @@
 //! opens the sockets, starts the threads and prints the counters at the end.
 
 mod counters;
+mod seats;
 mod tcp;
 mod udp;
 
@@ -144,6 +145,9 @@ trait Service: Send {
 
     /// What ends a turn that waits for ever, if there is such a one.
     fn shutter(&self) -> io::Result<Option<Shutter>>;
+
+    /// Brings the counters up to date at the end.
+    fn end(&mut self) {}
 }
 
 /// What was answered.
@@ -201,7 +205,7 @@ pub(crate) fn perform(
     let mut services: Vec<Box<dyn Service>> = Vec::new();
     for listen in listens {
         let counters = Arc::new(Counters::default());
-        match open(job, &listen, key.as_ref(), &own_ports, &counters, stop) {
+        match open(job, &listen, key.as_ref(), &own_ports, &counters) {
             Ok(service) => services.push(service),
             // Half of the default is answered on a machine without the other family.
             Err(error) if job.urls.is_empty() && no_family(&error) => {
@@ -267,6 +271,7 @@ fn serve(
                 service.turn(Wait::No)?;
             }
         }
+        services.iter_mut().for_each(|service| service.end());
         return Ok(placement);
     }
     let shutters: Vec<_> = services
@@ -279,7 +284,6 @@ fn serve(
             .map(|mut service| {
                 scope.spawn(move || -> io::Result<Placement> {
                     let placement = cpu::settle(place.cpu, real_time)?;
-                    // Threads of connections are this one's, and share its table.
                     let _ = process::own_descriptors();
                     while !stopped() {
                         if let Err(error) = service.turn(Wait::Forever) {
@@ -287,6 +291,7 @@ fn serve(
                             return Err(error);
                         }
                     }
+                    service.end();
                     Ok(placement)
                 })
             })
@@ -351,15 +356,12 @@ fn open(
     key: Option<&Key>,
     own_ports: &Arc<[u16]>,
     counters: &Arc<Counters>,
-    stop: &Arc<AtomicBool>,
 ) -> Result<Box<dyn Service>, io::Error> {
     if listen.scheme.is_stream() {
-        let args = PlaceArgs::from(job.place);
-        let wait = (!args.busy_poll).then_some(NAP);
-        let (limit, stop) = (listen.limit, Arc::clone(stop));
-        let place = tcp::Place { wait, args, limit, stop };
-        let listener = dwell_io::tcp::listen(listen.address, wait)?;
-        return Ok(Box::new(tcp::TcpService::new(listener, listen.scheme, place, counters)));
+        let Listen { scheme, address, limit, .. } = *listen;
+        let busy_poll = job.place.busy_poll;
+        let service = tcp::TcpService::listen(address, scheme, limit, busy_poll, counters)?;
+        return Ok(Box::new(service));
     }
     let key = key.filter(|_| listen.scheme == Scheme::Stamp).cloned();
     let stamps = match job.stamps {
@@ -428,6 +430,7 @@ fn print(opened: &[(Listen, Arc<Counters>)]) -> io::Result<()> {
     for (listen, counters) in opened {
         write!(out, "{:width$}", listen.url)?;
         for (_, count) in counters.read() {
+            let count = count.map_or("-".to_owned(), |count| count.to_string());
             write!(out, "{count:>13}")?;
         }
         writeln!(out)?;
@@ -436,9 +439,10 @@ fn print(opened: &[(Listen, Arc<Counters>)]) -> io::Result<()> {
 }
 
 fn summary(job: &ReflectJob, opened: &[(Listen, Arc<Counters>)], placement: Placement) -> Summary {
-    let mut totals: BTreeMap<String, u64> = BTreeMap::new();
+    let mut totals: BTreeMap<String, Option<u64>> = BTreeMap::new();
     for (name, count) in opened.iter().flat_map(|(_, counters)| counters.read()) {
-        *totals.entry(name.to_owned()).or_default() += count;
+        let total = totals.entry(name.to_owned()).or_default();
+        *total = total.map_or(count, |total| Some(total + count.unwrap_or(0)));
     }
     let urls: Vec<_> = opened.iter().map(|(listen, _)| listen.url.clone()).collect();
     let parameters = [
@@ -455,7 +459,7 @@ fn summary(job: &ReflectJob, opened: &[(Listen, Arc<Counters>)], placement: Plac
         parameters: parameters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
         packets: None,
         metrics: BTreeMap::new(),
-        values: totals.into_iter().map(|(k, v)| (k, Some(Scalar::Count(v)))).collect(),
+        values: totals.into_iter().map(|(k, v)| (k, v.map(Scalar::Count))).collect(),
         stamps: Stamps::default(),
         trains: Vec::new(),
         engine: if job.place.busy_poll { "one thread, polling" } else { "a thread per socket" }

@@ -1,209 +1,235 @@
-//! A TCP socket that answers one protocol on every connection. A connection that asks faster than
-//! the limit is read more slowly, for bytes of a stream cannot be dropped, and one that does not
-//! read its replies is not read either. Nothing here connects, so two reflectors never meet.
+//! A TCP socket that answers one protocol on every connection, with one thread for all of them. A
+//! connection above the rate limit is read more slowly, because bytes of a stream cannot be
+//! dropped. A connection that does not read its replies is not read either. Nothing here connects,
+//! so two reflectors never meet.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::thread;
 
 use dwell_engine::reflector::{Budget, Refusal};
 use dwell_io::clock::monotonic;
-use dwell_io::cpu;
+use dwell_io::poller::{Interest, Poller};
 use dwell_io::port::Wait;
-use dwell_io::tcp::TcpConn;
+use dwell_io::tcp::{self, TcpConn};
 use dwell_io::udp::Shutter;
 use dwell_units::{Instant, Monotonic, Nanos, PacketRate};
 use dwell_wire::text::{ACKNOWLEDGE, REQUEST, Splitter};
 
-use super::Service;
 use super::counters::{Counters, add};
-use crate::{PlaceArgs, Scheme};
+use super::seats::{self, Seat};
+use super::{NAP, Service};
+use crate::Scheme;
 
-/// Connections served at the same time.
-const CONNECTIONS: usize = 256;
+/// Maximum number of connections at the same time.
+const MAX_CONNECTIONS: usize = 256;
 
-/// When all are taken, a connection on which nothing came for this long may have to make room.
-const IDLE: Nanos = Nanos::from_secs(1);
+/// Bytes read at once. A connection that does not read its replies keeps at most the replies to
+/// this many in memory.
+const READ_LEN: usize = 16_384;
 
-/// How long a connection that asks too fast is left alone.
-const PENALTY: Nanos = Nanos::from_millis(1);
+/// Reads of one connection before the others have their turn.
+const READ_BATCH: usize = 4;
 
-/// How long nothing is accepted after that failed: what this machine lacks (descriptors, memory)
-/// comes back with time only.
-const PAUSE: Nanos = Nanos::from_millis(100);
+/// Size of the kernel's buffers of one connection, each way; room for the largest probe.
+const SOCKET_BUFFER: i32 = 128 << 10;
 
-/// How connections are served.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    /// Bound of a receive call; `None`: never wait, all are polled by one thread.
-    pub(super) wait: Option<Nanos>,
-    pub(super) args: PlaceArgs,
-    /// Replies per second and connection.
-    pub(super) limit: Option<PacketRate>,
-    pub(super) stop: Arc<AtomicBool>,
-}
+/// A connection above the rate limit is looked at this often.
+const LIMITED_INTERVAL: Nanos = Nanos::from_millis(1);
+
+/// Pause after a connection could not be accepted. What is short (descriptors, memory) needs time.
+const ACCEPT_PAUSE: Nanos = NAP;
+
+/// The listener's token; a connection's is its index.
+const LISTENER: u64 = u64::MAX;
 
 /// See the module's documentation.
 pub(super) struct TcpService {
     listener: TcpListener,
     scheme: Scheme,
-    place: Place,
+    /// Replies per second and connection.
+    limit: Option<PacketRate>,
     counters: Arc<Counters>,
-    /// Connections that are polled here.
-    polled: Vec<Connection>,
-    /// All connections, those with a thread of their own too.
-    seats: Vec<Arc<Seat>>,
+    /// Waits for the sockets; `None`: all of them are polled in turn.
+    poller: Option<Poller>,
+    connections: Vec<Option<Connection>>,
+    /// All places from here on are free.
+    end: usize,
+    /// Connections above the rate limit, by index.
+    limited: Vec<usize>,
+    /// What was read last, of whichever connection.
+    buffer: Box<[u8]>,
     /// Nothing is accepted before this time.
     accept_from: Option<Instant<Monotonic>>,
 }
 
 impl TcpService {
-    pub(super) fn new(
-        listener: TcpListener,
+    /// Listens on `address`.
+    pub(super) fn listen(
+        address: SocketAddr,
         scheme: Scheme,
-        place: Place,
+        limit: Option<PacketRate>,
+        busy_poll: bool,
         counters: &Arc<Counters>,
-    ) -> Self {
-        Self {
+    ) -> io::Result<Self> {
+        let listener = tcp::listen(address, None)?;
+        tcp::bound_buffers(&listener, SOCKET_BUFFER)?;
+        let poller = match busy_poll {
+            true => None,
+            false => {
+                let mut poller = Poller::new(MAX_CONNECTIONS)?;
+                poller.add(&listener, LISTENER)?;
+                poller.tick(NAP)?;
+                Some(poller)
+            }
+        };
+        Ok(Self {
             listener,
             scheme,
-            place,
+            limit,
             counters: Arc::clone(counters),
-            polled: Vec::new(),
-            seats: Vec::new(),
+            poller,
+            connections: (0..MAX_CONNECTIONS).map(|_| None).collect(),
+            end: 0,
+            limited: Vec::with_capacity(MAX_CONNECTIONS),
+            buffer: vec![0; READ_LEN].into_boxed_slice(),
             accept_from: None,
-        }
+        })
     }
 
-    /// Takes a connection if one is there. None that fails ends the others.
+    /// Accepts a connection if there is one. A failure does not end the others.
     fn accept(&mut self) -> bool {
         use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
-        if let Some(from) = self.accept_from {
-            let left = from - monotonic();
-            if left > Nanos::ZERO {
-                if self.place.wait.is_some() {
-                    thread::sleep(left.to_std());
-                }
-                return false;
-            }
-            self.accept_from = None;
-        }
         match self.listener.accept() {
             Ok((stream, peer)) => {
-                if self.has_room(peer.ip(), monotonic()) {
-                    // A connection that is gone already is none.
-                    let _ = self.serve(stream, peer);
-                } else {
-                    self.counters.refuse(Refusal::Limited);
+                let now = monotonic();
+                match self.free_place(peer, now) {
+                    // The connection may be gone already.
+                    Some(index) => drop(self.serve(index, stream, peer, now)),
+                    None => self.counters.refuse(Refusal::Limited),
                 }
                 true
             }
             Err(e) if matches!(e.kind(), WouldBlock | Interrupted | ConnectionAborted) => false,
             Err(_) => {
                 add(&self.counters.not_accepted);
-                self.accept_from = Some(monotonic() + PAUSE);
+                self.accept_from = Some(monotonic() + ACCEPT_PAUSE);
+                self.watch_listener(Interest::Ended);
                 false
             }
         }
     }
 
-    /// Whether one more connection may be served; a neighbour that is idle makes room for it.
-    fn has_room(&mut self, newcomer: IpAddr, now: Instant<Monotonic>) -> bool {
-        // A seat that only this list holds is empty.
-        self.seats.retain(|seat| Arc::strong_count(seat) > 1 && !seat.is_left());
-        self.seats.len() < CONNECTIONS || make_room(&self.seats, newcomer, now)
+    /// Accepts again when the pause after a failure is over. Returns whether it may accept.
+    fn may_accept(&mut self) -> bool {
+        if self.accept_from.is_some_and(|from| monotonic() < from) {
+            return false;
+        }
+        if self.accept_from.take().is_some() {
+            self.watch_listener(Interest::Readable);
+        }
+        true
     }
 
-    fn serve(&mut self, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
-        let conn = TcpConn::new(stream, peer, self.place.wait)?;
-        let limiter = self.place.limit.and_then(Budget::new);
-        let seat = Arc::new(Seat::new(peer.ip(), monotonic()));
-        self.seats.push(Arc::clone(&seat));
-        let counters = Arc::clone(&self.counters);
-        let mut connection = Connection::new(conn, self.scheme, seat, counters, limiter);
-        if self.place.wait.is_none() {
-            self.polled.push(connection);
-            return Ok(());
+    fn watch_listener(&mut self, interest: Interest) {
+        if let Some(poller) = &mut self.poller {
+            // Otherwise the waits return at once until accepting works again.
+            let _ = poller.change(&self.listener, LISTENER, interest);
         }
-        let place = self.place.clone();
-        thread::Builder::new().spawn(move || {
-            // A CPU or a class that was allowed at the start and is not any more costs speed only.
-            let _ = cpu::settle(place.args.cpu, place.args.real_time(false));
-            while !place.stop.load(Ordering::Relaxed) && connection.turn().is_ok() {
-                if connection.owes {
-                    thread::sleep(PENALTY.to_std());
-                }
-            }
-        })?;
+    }
+
+    /// The place for one more connection. If all are taken, another connection may be closed.
+    fn free_place(&mut self, newcomer: SocketAddr, now: Instant<Monotonic>) -> Option<usize> {
+        if let Some(free) = self.connections.iter().position(Option::is_none) {
+            return Some(free);
+        }
+        let taken = self.connections.iter().enumerate();
+        let taken: Vec<_> =
+            taken.filter_map(|(index, open)| Some((index, open.as_ref()?.seat))).collect();
+        let index = seats::seat_to_close(&taken, newcomer.ip(), now)?;
+        self.connections[index] = None;
+        Some(index)
+    }
+
+    fn serve(
+        &mut self,
+        index: usize,
+        stream: TcpStream,
+        peer: SocketAddr,
+        now: Instant<Monotonic>,
+    ) -> io::Result<()> {
+        let conn = TcpConn::new(stream, peer, None)?;
+        if let Some(poller) = &mut self.poller {
+            poller.add(&conn, index as u64)?;
+        }
+        let budget = self.limit.and_then(Budget::new);
+        let counters = Arc::clone(&self.counters);
+        let seat = Seat::new(peer.ip(), now);
+        self.connections[index] = Some(Connection::new(conn, self.scheme, seat, counters, budget));
+        self.end = self.end.max(index + 1);
         Ok(())
+    }
+
+    /// Gives a connection its turn. One that ends is no failure of the service.
+    fn turn_of(&mut self, index: usize, ended: bool) {
+        let Some(Some(open)) = self.connections.get_mut(index) else { return };
+        // The peer gets no more replies, and what it sent is not waited for.
+        let is_over = ended && open.interest != Interest::Readable;
+        let stays = !is_over
+            && open.turn(&mut self.buffer).is_ok()
+            && self.poller.as_mut().is_none_or(|poller| open.follow(poller, index).is_ok());
+        let waits = self.poller.is_some() && open.owes;
+        if stays && waits && !self.limited.contains(&index) {
+            self.limited.push(index);
+        }
+        if !stays {
+            self.connections[index] = None;
+            while self.end > 0 && self.connections[self.end - 1].is_none() {
+                self.end -= 1;
+            }
+        }
+    }
+
+    /// Waits and serves what is ready. Returns whether something was.
+    fn serve_ready(&mut self) -> io::Result<bool> {
+        let Some(poller) = &mut self.poller else { return Ok(false) };
+        let wait =
+            if self.limited.is_empty() { Wait::Forever } else { Wait::AtMost(LIMITED_INTERVAL) };
+        let ready = poller.wait(wait)?;
+        for n in 0..ready {
+            let Some(ready) = self.poller.as_ref().map(|poller| poller.ready(n)) else { break };
+            match ready.token {
+                LISTENER => _ = self.may_accept() && self.accept(),
+                index => self.turn_of(index as usize, ready.ended),
+            }
+        }
+        self.may_accept();
+        for n in (0..self.limited.len()).rev() {
+            let index = self.limited[n];
+            self.turn_of(index, false);
+            if self.connections[index].as_ref().is_none_or(|open| !open.owes) {
+                self.limited.swap_remove(n);
+            }
+        }
+        Ok(ready > 0)
     }
 }
 
 impl Service for TcpService {
-    /// Accepting and receiving are bounded in time.
+    /// Waits are bounded in time.
     fn shutter(&self) -> io::Result<Option<Shutter>> {
         Ok(None)
     }
 
     fn turn(&mut self, _wait: Wait) -> io::Result<bool> {
-        let accepted = self.accept();
-        // A connection that ends is no failure of the service.
-        self.polled.retain_mut(|connection| connection.turn().is_ok());
-        Ok(accepted)
-    }
-}
-
-/// What the listener knows of a connection.
-#[derive(Debug)]
-struct Seat {
-    peer: IpAddr,
-    /// When something last came, in nanoseconds.
-    active: AtomicI64,
-    /// It has to make room.
-    left: AtomicBool,
-}
-
-impl Seat {
-    fn new(peer: IpAddr, now: Instant<Monotonic>) -> Self {
-        Self { peer, active: AtomicI64::new(now.as_nanos()), left: AtomicBool::new(false) }
-    }
-
-    fn idle(&self, now: Instant<Monotonic>) -> Nanos {
-        now - Instant::from_nanos(self.active.load(Ordering::Relaxed))
-    }
-
-    fn is_left(&self) -> bool {
-        self.left.load(Ordering::Relaxed)
-    }
-}
-
-/// Of the peers with the most connections, the `newcomer` counted as one more, takes the one that
-/// is idle longest from its seat. Nobody leaves who was heard a moment ago.
-fn make_room(seats: &[Arc<Seat>], newcomer: IpAddr, now: Instant<Monotonic>) -> bool {
-    let mut held = BTreeMap::from([(newcomer, 1_usize)]);
-    for seat in seats {
-        *held.entry(seat.peer).or_default() += 1;
-    }
-    let most = held.values().copied().max().unwrap_or(0);
-    let leaving = seats
-        .iter()
-        .filter(|seat| held.get(&seat.peer) == Some(&most) && seat.idle(now) > IDLE)
-        .max_by_key(|seat| seat.idle(now));
-    if let Some(seat) = leaving {
-        seat.left.store(true, Ordering::Relaxed);
-    }
-    leaving.is_some()
-}
-
-impl Drop for Connection {
-    /// A peer that went, or had to, before it read what was owed to it.
-    fn drop(&mut self) {
-        if self.conn.unsent() > 0 {
-            add(&self.counters.send_failed);
+        if self.poller.is_some() {
+            return self.serve_ready();
         }
+        let accepted = self.may_accept() && self.accept();
+        for index in 0..self.end {
+            self.turn_of(index, false);
+        }
+        Ok(accepted)
     }
 }
 
@@ -213,59 +239,84 @@ struct Connection {
     /// Finds requests; plain echo has none to find.
     splitter: Option<Splitter>,
     counters: Arc<Counters>,
-    buffer: Box<[u8]>,
-    limiter: Option<Budget>,
-    /// The last reply was beyond the limit; nothing is read until there is budget for it.
+    budget: Option<Budget>,
+    /// The last reply was above the limit; nothing is read until there is budget for it.
     owes: bool,
-    seat: Arc<Seat>,
+    seat: Seat,
+    /// What the socket is polled for.
+    interest: Interest,
 }
 
 impl Connection {
     fn new(
         conn: TcpConn,
         scheme: Scheme,
-        seat: Arc<Seat>,
+        seat: Seat,
         counters: Arc<Counters>,
-        limiter: Option<Budget>,
+        budget: Option<Budget>,
     ) -> Self {
         let splitter = (scheme == Scheme::TextTcp).then(|| Splitter::new(REQUEST));
-        // With a limit, requests are read one by one, so that it holds for each of them.
-        let room = if splitter.is_some() && limiter.is_some() { REQUEST.len() } else { 65_536 };
-        let buffer = vec![0; room].into_boxed_slice();
-        Self { conn, splitter, counters, buffer, limiter, owes: false, seat }
+        let interest = Interest::Readable;
+        Self { conn, splitter, counters, budget, owes: false, seat, interest }
     }
 
-    /// Spends of the budget for one reply.
+    /// Polls the socket for what the connection waits for now.
+    fn follow(&mut self, poller: &mut Poller, index: usize) -> io::Result<()> {
+        let interest = match (self.conn.unsent(), self.owes) {
+            (0, false) => Interest::Readable,
+            (0, true) => Interest::Ended,
+            (1.., _) => Interest::Writable,
+        };
+        if interest != self.interest {
+            poller.change(&self.conn, index as u64, interest)?;
+            self.interest = interest;
+        }
+        Ok(())
+    }
+
+    /// Spends the budget of one reply.
     fn spend(&mut self) {
-        self.owes = self.limiter.as_mut().is_some_and(|limit| !limit.allows(monotonic()));
+        self.owes = self.budget.as_mut().is_some_and(|budget| !budget.allows(monotonic()));
     }
 
     /// Answers what came; an error ends the connection.
-    fn turn(&mut self) -> io::Result<()> {
-        if self.seat.is_left() {
-            return Err(io::ErrorKind::ConnectionAborted.into());
-        }
-        // Nothing is read while replies wait, so that they never amount to more than one reading's.
-        if !self.conn.flush()? {
-            return Ok(());
-        }
-        if self.owes {
-            self.spend();
+    fn turn(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        // With a limit, requests are read one by one, so that it holds for each of them.
+        let buffer = match (&self.splitter, &self.budget) {
+            (Some(_), Some(_)) => &mut buffer[..REQUEST.len()],
+            _ => buffer,
+        };
+        for _ in 0..READ_BATCH {
+            // Nothing is read while replies wait, so that they never exceed those to one read.
+            if !self.conn.flush()? {
+                return Ok(());
+            }
             if self.owes {
+                self.spend();
+                if self.owes {
+                    return Ok(());
+                }
+            }
+            let Some(len) = self.conn.receive(buffer)? else { return Ok(()) };
+            self.seat.touch(monotonic());
+            self.answer(&buffer[..len])?;
+            if len < buffer.len() {
                 return Ok(());
             }
         }
-        let Some(len) = self.conn.receive(&mut self.buffer)? else { return Ok(()) };
-        self.seat.active.store(monotonic().as_nanos(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn answer(&mut self, received: &[u8]) -> io::Result<()> {
         let Some(splitter) = &mut self.splitter else {
             add(&self.counters.requests);
-            self.conn.send(&self.buffer[..len])?;
+            self.conn.send(received)?;
             add(&self.counters.replies);
             self.spend();
             return Ok(());
         };
         let mut answered = false;
-        for byte in &self.buffer[..len] {
+        for byte in received {
             if splitter.take(*byte) {
                 add(&self.counters.requests);
                 self.conn.send(ACKNOWLEDGE)?;
@@ -284,43 +335,11 @@ impl Connection {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn now() -> Instant<Monotonic> {
-        Instant::from_nanos(100 * IDLE.0)
-    }
-
-    /// A peer's seat, idle for this many tenths of what is too long.
-    fn seat(peer: u8, idle: i64) -> Arc<Seat> {
-        let active = now() - Nanos(idle * IDLE.0 / 10);
-        Arc::new(Seat::new(IpAddr::from([192, 0, 2, peer]), active))
-    }
-
-    fn left(seats: &[Arc<Seat>]) -> Vec<usize> {
-        (0..seats.len()).filter(|n| seats[*n].is_left()).collect()
-    }
-
-    #[test]
-    fn the_longest_idle_of_whoever_holds_most_seats_makes_room() {
-        let seats = [seat(1, 99), seat(2, 11), seat(2, 15), seat(2, 3), seat(1, 90)];
-        let newcomer = IpAddr::from([192, 0, 2, 9]);
-        assert!(make_room(&seats, newcomer, now()));
-        assert_eq!(left(&seats), [2]);
-    }
-
-    #[test]
-    fn nobody_makes_room_who_was_heard_a_moment_ago() {
-        let seats = [seat(1, 99), seat(2, 9), seat(2, 8)];
-        assert!(!make_room(&seats, IpAddr::from([192, 0, 2, 9]), now()));
-        assert!(left(&seats).is_empty());
-    }
-
-    #[test]
-    fn a_peer_that_wants_one_more_than_all_others_gives_up_one_of_its_own() {
-        let seats = [seat(1, 99), seat(1, 98), seat(2, 12), seat(2, 20)];
-        assert!(make_room(&seats, IpAddr::from([192, 0, 2, 2]), now()));
-        assert_eq!(left(&seats), [3]);
+impl Drop for Connection {
+    /// Counts a peer that went, or had to, before it read all replies.
+    fn drop(&mut self) {
+        if self.conn.unsent() > 0 {
+            add(&self.counters.send_failed);
+        }
     }
 }

@@ -24,6 +24,12 @@ const LARGEST: usize = 65_535;
 /// How often a clock is asked whether it is synchronised: that changes while a reflector runs.
 const CLOCK_CHECK: Nanos = Nanos::from_secs(16);
 
+/// Time between two reads of the socket's drop counter, which replies of STAMP carry.
+const DROPS_INTERVAL: Nanos = Nanos::from_millis(10);
+
+/// Requests of other protocols between two reads of it: the counter has 32 bits and wraps.
+const DROPS_BATCH: u32 = 4_096;
+
 /// Whom to answer.
 #[derive(Debug)]
 pub(super) struct Rules {
@@ -74,6 +80,16 @@ pub(super) struct UdpService {
     counters: Arc<Counters>,
     buffer: Box<[u8]>,
     clock_checked: Instant<Monotonic>,
+    drops: Drops,
+}
+
+/// The kernel's drop counter of the socket, as it was read last.
+#[derive(Debug)]
+struct Drops {
+    last: u32,
+    /// When it is to be read next: a time for STAMP, a number of requests for others.
+    next_read: Instant<Monotonic>,
+    requests: u32,
 }
 
 impl UdpService {
@@ -89,7 +105,7 @@ impl UdpService {
         let metadata = matches!(answer, Answer::Stamp(_) | Answer::Echo(_));
         let is_stamp = matches!(answer, Answer::Stamp(_));
         let stamps = if is_stamp { stamps } else { StampRequest::User };
-        Ok(Self {
+        let mut service = Self {
             server: UdpServer::bind(address, ServerOptions { stamps, metadata })?,
             answer,
             limiter: rules.limit.and_then(Limiter::new),
@@ -97,7 +113,38 @@ impl UdpService {
             counters: Arc::clone(counters),
             buffer: vec![0; LARGEST].into_boxed_slice(),
             clock_checked: monotonic(),
-        })
+            drops: Drops { last: 0, next_read: Instant::EPOCH, requests: 0 },
+        };
+        service.read_drops();
+        Ok(service)
+    }
+
+    /// Reads the socket's drop counter when it is due. Called after a reply: between T2 and T3 it
+    /// would be part of the residence.
+    fn follow_drops(&mut self) {
+        if matches!(self.answer, Answer::Stamp(_)) {
+            let now = monotonic();
+            if now < self.drops.next_read {
+                return;
+            }
+            self.drops.next_read = now + DROPS_INTERVAL;
+        } else {
+            self.drops.requests += 1;
+            if self.drops.requests < DROPS_BATCH {
+                return;
+            }
+            self.drops.requests = 0;
+        }
+        self.read_drops();
+    }
+
+    fn read_drops(&mut self) {
+        let Some(drops) = self.server.overflowed().map(|drops| drops as u32) else { return };
+        self.counters.drop_at_socket(drops.wrapping_sub(self.drops.last).into());
+        self.drops.last = drops;
+        if let Answer::Stamp(stamp) = &mut self.answer {
+            stamp.set_socket_drops(Some(drops));
+        }
     }
 
     /// Decides and writes the reply; returns its length and marks.
@@ -181,6 +228,11 @@ impl Service for UdpService {
             Err(refusal) => self.counters.refuse(refusal),
         }
         add(&self.counters.requests);
+        self.follow_drops();
         Ok(true)
+    }
+
+    fn end(&mut self) {
+        self.read_drops();
     }
 }

@@ -1,0 +1,201 @@
+//! What a reflector has to reach on a hostile network, and whether it did.
+
+use serde::{Deserialize, Serialize};
+
+use super::pool::{Kind, Protocol};
+
+/// Growth of resident memory that is allowed, in bytes.
+const MAX_GROWTH: f64 = 4e6;
+
+/// Share of a prober's packets that may be lost without a report.
+const MAX_LOSS: f64 = 0.01;
+
+/// Share of the hostile datagrams that a reflector has to read: one that reads nothing reaches every
+/// other goal.
+const MIN_READ: f64 = 0.5;
+
+/// What bench/c/hostile.c prints.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Flood {
+    pub(super) sent: u64,
+    pub(super) not_sent: u64,
+    pub(super) payload_bytes: u64,
+    pub(super) seconds: f64,
+    pub(super) frames_in: u64,
+    pub(super) bytes_in: u64,
+    pub(super) frames_out: u64,
+    pub(super) bytes_out: u64,
+    pub(super) longer_replies: u64,
+    pub(super) longest_longer_reply: u64,
+}
+
+/// A class of datagrams, and what came back.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Class {
+    pub(super) protocol: Protocol,
+    pub(super) kind: Kind,
+    #[serde(flatten)]
+    pub(super) flood: Flood,
+}
+
+impl Class {
+    /// Whether any reply was longer than it may be.
+    fn is_amplified(&self) -> bool {
+        let Flood { longer_replies, longest_longer_reply, bytes_in, bytes_out, .. } = self.flood;
+        let allowed = self.protocol.longer_reply();
+        match allowed {
+            0 => longer_replies > 0 || bytes_out > bytes_in,
+            allowed => longest_longer_reply > allowed,
+        }
+    }
+}
+
+/// A prober beside a flood.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Prober {
+    pub(super) flood: Flood,
+    pub(super) sent: u64,
+    pub(super) lost: u64,
+    /// Drops of the reflector's socket that the prober reports.
+    pub(super) far_socket_drops: Option<u64>,
+    /// Drops that the reflector reports itself.
+    pub(super) socket_drops: u64,
+    /// Requests that the reflector did not answer because of its rate limit.
+    pub(super) limited: u64,
+}
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Measured {
+    pub(super) classes: Vec<Class>,
+    /// Requests that the reflectors read, and packets that their sockets dropped.
+    pub(super) requests: u64,
+    pub(super) socket_drops: u64,
+    /// Resident memory of each reflector before and after, in bytes.
+    pub(super) resident: Vec<(u64, u64)>,
+    /// Reflectors that did not end as they should: by a signal, or with a code other than 0.
+    pub(super) failed: Vec<String>,
+    pub(super) prober: Option<Prober>,
+}
+
+/// A goal, judged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Verdict {
+    pub(super) goal: &'static str,
+    /// `None` where it could not be measured, which is a miss.
+    pub(super) value: Option<f64>,
+    pub(super) limit: f64,
+    /// The value has to be at least the limit, not at most.
+    pub(super) at_least: bool,
+    pub(super) reached: bool,
+}
+
+/// Judges the hostile datagrams.
+pub(super) fn judge_datagrams(measured: &Measured) -> Vec<Verdict> {
+    let any = (!measured.classes.is_empty()).then_some(());
+    let sent: u64 = measured.classes.iter().map(|class| class.flood.sent).sum();
+    let amplified = measured.classes.iter().filter(|class| class.is_amplified()).count();
+    let growth = measured.resident.iter().map(|(before, after)| after.saturating_sub(*before));
+    let has_resident = (!measured.resident.is_empty()).then_some(());
+    vec![
+        at_most("classes of datagrams amplified", any.map(|()| amplified as f64), 0.0),
+        at_most("reflectors that failed", any.map(|()| measured.failed.len() as f64), 0.0),
+        at_most(
+            "growth of resident memory of any reflector, bytes",
+            has_resident.and(growth.max()).map(|bytes| bytes as f64),
+            MAX_GROWTH,
+        ),
+        at_least(
+            "share of the datagrams that the reflectors read",
+            (sent > 0).then(|| measured.requests as f64 / sent as f64),
+            MIN_READ,
+        ),
+    ]
+}
+
+/// Judges the prober. Loss above the limit is allowed where the prober reports as many drops of the
+/// reflector's socket.
+pub(super) fn judge_prober(prober: Option<&Prober>) -> Vec<Verdict> {
+    let unreported = prober.filter(|prober| prober.sent > 0).map(|prober| {
+        let lost = prober.lost as f64 / prober.sent as f64;
+        let is_reported = prober.far_socket_drops.is_some_and(|drops| drops >= prober.lost);
+        if is_reported { 0.0 } else { lost }
+    });
+    vec![at_most("loss of a prober beside a flood that is not reported", unreported, MAX_LOSS)]
+}
+
+fn at_most(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+    let reached = value.is_some_and(|value| value <= limit);
+    Verdict { goal, value, limit, at_least: false, reached }
+}
+
+fn at_least(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+    let reached = value.is_some_and(|value| value >= limit);
+    Verdict { goal, value, limit, at_least: true, reached }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flood() -> Flood {
+        Flood {
+            sent: 1_000,
+            not_sent: 0,
+            payload_bytes: 44_000,
+            seconds: 0.01,
+            frames_in: 1_000,
+            bytes_in: 86_000,
+            frames_out: 1_000,
+            bytes_out: 86_000,
+            longer_replies: 0,
+            longest_longer_reply: 0,
+        }
+    }
+
+    fn measured(protocol: Protocol, flood: Flood) -> Measured {
+        let class = Class { protocol, kind: Kind::Valid, flood };
+        let (classes, resident) = (vec![class], vec![(1_000_000, 1_500_000)]);
+        Measured { classes, requests: 1_000, resident, ..Measured::default() }
+    }
+
+    fn missed(verdicts: &[Verdict]) -> Vec<&'static str> {
+        verdicts.iter().filter(|verdict| !verdict.reached).map(|verdict| verdict.goal).collect()
+    }
+
+    #[test]
+    fn nothing_measured_misses_every_goal() {
+        let all = [judge_datagrams(&Measured::default()), judge_prober(None)].concat();
+        assert!(all.iter().all(|verdict| !verdict.reached), "{all:?}");
+    }
+
+    #[test]
+    fn one_longer_reply_is_amplification_except_an_acknowledge() {
+        assert!(missed(&judge_datagrams(&measured(Protocol::Udp, flood()))).is_empty());
+        let longer =
+            |longest| Flood { longer_replies: 1, longest_longer_reply: longest, ..flood() };
+        let goals = |protocol, longest| {
+            missed(&judge_datagrams(&measured(protocol, longer(longest)))).len()
+        };
+        assert_eq!(goals(Protocol::Udp, 45), 1);
+        assert_eq!(goals(Protocol::Text, 11), 0);
+        assert_eq!(goals(Protocol::Text, 12), 1);
+    }
+
+    #[test]
+    fn loss_is_allowed_if_its_count_is_reported() {
+        let prober = |lost, far_socket_drops| Prober {
+            flood: flood(),
+            sent: 1_000,
+            lost,
+            far_socket_drops,
+            socket_drops: 0,
+            limited: 0,
+        };
+        let is_reached = |prober| judge_prober(Some(&prober))[0].reached;
+        assert!(is_reached(prober(10, None)));
+        assert!(!is_reached(prober(11, None)));
+        assert!(!is_reached(prober(11, Some(10))));
+        assert!(is_reached(prober(400, Some(30_000))));
+    }
+}

@@ -1,0 +1,56 @@
+//! Packets that the far end's socket dropped during a measurement.
+
+/// Adds up the increments of the far end's drop counter, which is reported with replies and wraps.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FarDrops {
+    last: Option<u32>,
+    total: u64,
+}
+
+impl FarDrops {
+    /// Notes the counter of a reply during the warm-up: counting starts there.
+    pub fn start_at(&mut self, counter: u32) {
+        *self = Self { last: Some(counter), total: 0 };
+    }
+
+    /// Notes the counter of a reply. A lower one than before belongs to a reply that was overtaken.
+    pub fn note(&mut self, counter: u32) {
+        let since = counter.wrapping_sub(*self.last.get_or_insert(counter));
+        if since <= i32::MAX as u32 {
+            self.total += u64::from(since);
+            self.last = Some(counter);
+        }
+    }
+
+    /// Packets dropped between the first and the last counter; `None` without any counter.
+    pub fn total(&self) -> Option<u64> {
+        self.last.map(|_| self.total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn far_drops_survive_wraps_and_overtaken_replies() {
+        let mut drops = FarDrops::default();
+        assert_eq!(drops.total(), None);
+        drops.start_at(7);
+        drops.start_at(u32::MAX - 1);
+        assert_eq!(drops.total(), Some(0));
+        for counter in [u32::MAX, 4, 1, 3, 4, 6] {
+            drops.note(counter);
+        }
+        assert_eq!(drops.total(), Some(8));
+    }
+
+    #[test]
+    fn far_drops_count_from_the_first_reply_without_warm_up() {
+        let mut drops = FarDrops::default();
+        drops.note(100);
+        assert_eq!(drops.total(), Some(0));
+        drops.note(130);
+        assert_eq!(drops.total(), Some(30));
+    }
+}

@@ -1,0 +1,125 @@
+//! Which TCP connection is closed when all places are taken and a newcomer asks for one.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+use dwell_units::{Instant, Monotonic, Nanos};
+
+/// An idle connection may be closed after this time without a message.
+const IDLE_TIMEOUT: Nanos = Nanos::from_secs(1);
+
+/// Length of the IPv6 prefix that counts as one holder: the usual assignment to one site.
+const V6_PREFIX_BITS: u32 = 56;
+
+/// The place of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    holder: IpAddr,
+    /// Arrival of its last message.
+    active: Instant<Monotonic>,
+}
+
+impl Seat {
+    /// A place for a connection from `peer`.
+    pub(super) fn new(peer: IpAddr, now: Instant<Monotonic>) -> Self {
+        Self { holder: holder(peer), active: now }
+    }
+
+    /// Notes a message.
+    pub(super) fn touch(&mut self, now: Instant<Monotonic>) {
+        self.active = now;
+    }
+}
+
+/// The source that connections are counted by: an IPv4 address or an IPv6 prefix.
+fn holder(peer: IpAddr) -> IpAddr {
+    match peer {
+        IpAddr::V4(_) => peer,
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX << (u128::BITS - V6_PREFIX_BITS);
+            Ipv6Addr::from_bits(v6.to_bits() & mask).into()
+        }
+    }
+}
+
+/// Chooses the connection to close for a newcomer, by its index: the longest idle one of the holder
+/// with the most connections. If the newcomer's holder would still have fewer than that holder, an
+/// active connection may be chosen. Otherwise only an idle one is, and the newcomer counts as one
+/// more of its holder.
+pub(super) fn seat_to_close(
+    seats: &[(usize, Seat)],
+    newcomer: IpAddr,
+    now: Instant<Monotonic>,
+) -> Option<usize> {
+    let mut held: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for (_, seat) in seats {
+        *held.entry(seat.holder).or_default() += 1;
+    }
+    let most = held.values().copied().max()?;
+    let wanted = held.entry(holder(newcomer)).or_default();
+    *wanted += 1;
+    let (least_idle, most) = match *wanted {
+        wanted if wanted < most => (Nanos(i64::MIN), most),
+        wanted => (IDLE_TIMEOUT, most.max(wanted)),
+    };
+    let idle = |seat: &Seat| now - seat.active;
+    seats
+        .iter()
+        .filter(|(_, seat)| held.get(&seat.holder) == Some(&most) && idle(seat) > least_idle)
+        .max_by_key(|(_, seat)| idle(seat))
+        .map(|(index, _)| *index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEWCOMER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9));
+
+    fn now() -> Instant<Monotonic> {
+        Instant::from_nanos(100 * IDLE_TIMEOUT.0)
+    }
+
+    /// Connections by the last byte of the peer, and their idle time in tenths of the limit.
+    fn chosen(seats: &[(u8, i64)], newcomer: IpAddr) -> Option<usize> {
+        let seat = |(peer, idle): &(u8, i64)| {
+            let active = now() - Nanos(idle * IDLE_TIMEOUT.0 / 10);
+            Seat::new(IpAddr::from([192, 0, 2, *peer]), active)
+        };
+        let seats: Vec<_> = seats.iter().map(seat).enumerate().collect();
+        seat_to_close(&seats, newcomer, now())
+    }
+
+    #[test]
+    fn largest_holder_loses_its_longest_idle_connection() {
+        assert_eq!(chosen(&[(1, 99), (2, 11), (2, 15), (2, 3), (1, 90)], NEWCOMER), Some(2));
+    }
+
+    #[test]
+    fn active_connection_is_closed_if_newcomer_holds_far_fewer() {
+        assert_eq!(chosen(&[(1, 99), (2, 0), (2, 2), (2, 1)], NEWCOMER), Some(2));
+        let second = IpAddr::from([192, 0, 2, 1]);
+        assert_eq!(chosen(&[(1, 99), (2, 0), (2, 2), (2, 1)], second), Some(2));
+    }
+
+    #[test]
+    fn active_connections_stay_if_all_hold_the_same() {
+        assert_eq!(chosen(&[(1, 9), (2, 9), (3, 8)], NEWCOMER), None);
+        assert_eq!(chosen(&[(1, 9), (2, 12), (3, 11)], NEWCOMER), Some(1));
+    }
+
+    #[test]
+    fn largest_holder_that_wants_one_more_gives_up_its_own() {
+        let largest = IpAddr::from([192, 0, 2, 2]);
+        assert_eq!(chosen(&[(1, 99), (1, 98), (2, 12), (2, 20)], largest), Some(3));
+        assert_eq!(chosen(&[(1, 99), (1, 98), (2, 2), (2, 3)], largest), None);
+    }
+
+    #[test]
+    fn ipv6_addresses_of_one_site_are_one_holder() {
+        let peer = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert_eq!(holder(peer("2001:db8:0:1::1")), holder(peer("2001:db8:0:ff::2")));
+        assert_ne!(holder(peer("2001:db8:0:1::1")), holder(peer("2001:db8:0:100::1")));
+        assert_ne!(holder(peer("192.0.2.1")), holder(peer("192.0.2.2")));
+    }
+}
