@@ -64,6 +64,13 @@ impl Mean {
         let square_error = enough.then(|| squares / (n - 1.0) / n);
         Some(Self { value, square_error, freedom: n - 1.0 })
     }
+
+    /// Of a mean of logarithms the geometric mean, its standard error by the delta method.
+    fn exponential(self) -> Self {
+        let value = self.value.exp();
+        let square_error = self.square_error.map(|square| square * value * value);
+        Self { value, square_error, ..self }
+    }
 }
 
 fn compared(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> QuantileShift {
@@ -98,18 +105,25 @@ fn by_logarithm(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> Qu
     let Some((of_a, of_b)) = of_a.zip(of_b).filter(|_| is_confidence(confidence)) else {
         return shift;
     };
-    let Some(Margins { a, b, both }) = Margins::of(of_a, of_b, 1.0, confidence) else {
+    let (baseline, other) = (of_a.value.exp(), of_b.value.exp());
+    // The larger of the two has most of the error of their difference.
+    let [in_ns_a, in_ns_b] = [of_a, of_b].map(Mean::exponential);
+    let margins = Margins::of(of_a, of_b, 1.0, confidence);
+    let Some((of_ratio, of_both)) = margins.zip(Margins::of(in_ns_a, in_ns_b, 1.0, confidence))
+    else {
         return shift;
     };
     let change = of_b.value - of_a.value;
     let percent = |log: f64| log.exp_m1() * 100.0;
-    let of_percent = RealInterval { low: percent(change - both), high: percent(change + both) };
+    let of_percent = RealInterval {
+        low: percent(change - of_ratio.both),
+        high: percent(change + of_ratio.both),
+    };
     // The difference of two positive figures, from the interval of each (MOVER, Zou and Donner 2008).
-    let (baseline, other) = (of_a.value.exp(), of_b.value.exp());
     let [below, above] = [-1.0, 1.0].map(|sign: f64| {
-        let of_a = baseline * (-sign * a).exp_m1();
-        let of_b = other * (sign * b).exp_m1();
-        sign * of_a.hypot(of_b)
+        let a = baseline * (-sign * of_both.a / baseline).exp_m1();
+        let b = other * (sign * of_both.b / other).exp_m1();
+        sign * a.hypot(b)
     });
     let difference = other - baseline;
     let low = Nanos((difference + below).floor() as i64);

@@ -13,6 +13,7 @@ mod kill;
 mod labs;
 mod mistakes;
 mod paces;
+mod programs;
 mod resume;
 mod rootless;
 mod samples;
