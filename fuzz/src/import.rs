@@ -4,8 +4,8 @@
 
 use std::convert::Infallible;
 
-use dwell_import::{Format, detect, read};
-use dwell_record::{Batch, Column};
+use dwell_import::{Flow, Format, detect, read};
+use dwell_record::{Batch, Column, Scalar};
 
 pub(crate) fn import(data: &[u8]) {
     let _ = detect(data);
@@ -20,7 +20,21 @@ pub(crate) fn import(data: &[u8]) {
         if let Ok(imported) = imported {
             assert_eq!(imported.flows.iter().map(|flow| flow.rows).sum::<u64>(), rows);
             assert!(imported.skipped_lines == 0 || imported.skipped_example.is_some());
+            imported.flows.iter().for_each(possible);
         }
+    }
+}
+
+/// No figure is impossible, whatever the file states.
+fn possible(flow: &Flow) {
+    for (name, value) in &flow.values {
+        let value = value.map_or(0.0, Scalar::as_f64);
+        let limit = if name.ends_with("_ratio") { 1.0 } else { f64::MAX };
+        assert!((0.0..=limit).contains(&value), "{name} {value}");
+    }
+    for (name, figures) in &flow.metrics {
+        let is_ordered = figures.min.zip(figures.max).is_none_or(|(min, max)| min <= max + 1_000);
+        assert!(is_ordered, "{name} {figures:?}");
     }
 }
 

@@ -28,25 +28,37 @@ fn by_magic(head: &[u8]) -> Option<Format> {
 }
 
 fn by_first_line(head: &[u8]) -> Option<Format> {
-    let line = head.split(|byte| *byte == b'\n').next()?.trim_ascii_end();
+    let line = first_line(head).trim_ascii_end();
     if line == b"id,roundtrip_time [s]" {
         return Some(Format::S4Csv);
     }
     if line.starts_with(b"id,state,reordered,void") {
         return Some(Format::DwellCsv);
     }
-    let object = head.trim_ascii_start().starts_with(b"{");
-    (object && contains(head, b"\"irtt\"") && contains(head, b"\"json_format\""))
-        .then_some(Format::Irtt)
+    if head.trim_ascii_start().starts_with(b"{") { by_keys(head) } else { None }
+}
+
+/// Tells the JSON of programs apart by names that only they write.
+fn by_keys(head: &[u8]) -> Option<Format> {
+    let has = |words: &[&[u8]]| words.iter().all(|word| contains(head, word));
+    // A line of `iperf3 --json-stream` is an object of its own.
+    let is_stream = contains(first_line(head), b"\"event\"");
+    match () {
+        () if has(&[b"\"irtt\"", b"\"json_format\""]) => Some(Format::Irtt),
+        () if has(&[b"\"report\"", b"\"mtr\"", b"\"hubs\""]) => Some(Format::Mtr),
+        () if has(&[b"\"start\"", b"\"version\"", b"\"iperf 3"]) && !is_stream => {
+            Some(Format::Iperf3)
+        }
+        () => None,
+    }
+}
+
+fn first_line(head: &[u8]) -> &[u8] {
+    head.split(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
 fn by_words(head: &[u8]) -> Option<Format> {
-    let starts = |word: &[u8]| {
-        head.starts_with(word) || {
-            let mut lines = head.split(|byte| *byte == b'\n');
-            lines.any(|line| line.starts_with(word))
-        }
-    };
+    let starts = |word: &[u8]| starts(head, word);
     if starts(b"packet, txTime(sec), rxTime(sec)") {
         return Some(Format::Sockperf);
     }
@@ -54,7 +66,8 @@ fn by_words(head: &[u8]) -> Option<Format> {
     if iperf && starts(b"[ ID] Interval") && contains(head, b"Bandwidth") {
         return Some(Format::Iperf2);
     }
-    let echoes = contains(head, b" bytes from ") && contains(head, b"icmp_seq=");
+    let numbered = contains(head, b"icmp_seq=") || contains(head, b": seq=");
+    let echoes = contains(head, b" bytes from ") && numbered;
     (starts(b"PING ") || echoes).then_some(Format::Ping)
 }
 
@@ -64,9 +77,26 @@ fn hint(head: &[u8]) -> &'static str {
         [] => " (it is empty)",
         [0x1f, 0x8b, ..] => " (it is compressed: unpack it with gunzip first)",
         [0x28, 0xb5, 0x2f, 0xfd, ..] => " (it is compressed: unpack it with zstd -d first)",
+        // In every language of Windows; other programs write `ttl=`.
+        _ if contains(head, b"ms TTL=") => {
+            " (it looks like the output of ping of Windows, which has whole milliseconds and no \
+             sequence numbers: use dwell ping, or capture the packets and import the capture)"
+        }
+        _ if contains(head, b"\"iperf 3") && contains(first_line(head), b"\"event\"") => {
+            " (it looks like iperf3 --json-stream: run iperf3 with -J alone)"
+        }
+        _ if starts(head, b"Connecting to host ") && contains(head, b"Bitrate") => {
+            " (it looks like the text of iperf3: run iperf3 with -J)"
+        }
         _ if contains(head, b"sockperf:") => " (it looks like sockperf, but holds no observation)",
         _ => "",
     }
+}
+
+/// Whether a line of the text starts with `word`.
+fn starts(text: &[u8], word: &[u8]) -> bool {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    lines.any(|line| line.starts_with(word))
 }
 
 fn contains(text: &[u8], word: &[u8]) -> bool {

@@ -37,6 +37,14 @@ pub enum ImportError {
         /// The beginning of that row.
         text: String,
     },
+    /// The file is of the format and holds no measurement.
+    #[error("no sample in this {name}{left_out}", name = format.describe(), left_out = listed(left_out))]
+    NoSamples {
+        /// The format of the file.
+        format: Format,
+        /// What was found instead of samples.
+        left_out: Vec<String>,
+    },
     /// The structure of the file is broken.
     #[error("read {name}: {reason}", name = format.describe())]
     Malformed {
@@ -45,6 +53,10 @@ pub enum ImportError {
         /// What is wrong, and where.
         reason: String,
     },
+}
+
+fn listed(left_out: &[String]) -> String {
+    if left_out.is_empty() { String::new() } else { format!(": {}", left_out.join("; ")) }
 }
 
 fn known() -> String {

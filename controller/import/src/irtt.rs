@@ -20,11 +20,16 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
     let target = RefCell::new(Target { sink, flow, one_host: false, trips: 0, failed: None });
     let mut json = serde_json::Deserializer::from_reader(input);
     let parsed = Document(&target).deserialize(&mut json).and_then(|()| json.end());
-    let Target { sink, failed, .. } = target.into_inner();
+    let Target { sink, failed, trips, .. } = target.into_inner();
     if let Some(error) = failed {
         return Err(error);
     }
     match parsed {
+        // Its totals without round trips are no measurement.
+        Ok(()) if trips == 0 => {
+            let left_out = vec!["irtt wrote no round trips".to_owned()];
+            Err(ImportError::NoSamples { format: Format::Irtt, left_out })
+        }
         Ok(()) => sink.finish(),
         Err(error) if error.is_io() => Err(ImportError::Read(error.into())),
         Err(error) => {
@@ -243,7 +248,6 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen = false;
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "version" => {
@@ -254,15 +258,9 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
                 }
                 "config" => self.0.borrow_mut().configure(&map.next_value::<Config>()?),
                 "stats" => self.0.borrow_mut().state(&map.next_value::<Stats>()?),
-                "round_trips" => {
-                    map.next_value_seed(RoundTrips(self.0))?;
-                    seen = true;
-                }
+                "round_trips" => map.next_value_seed(RoundTrips(self.0))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
-        }
-        if !seen {
-            self.0.borrow_mut().sink.warn("irtt wrote no round trips");
         }
         Ok(())
     }

@@ -17,10 +17,14 @@ mod dwell_csv;
 mod error;
 mod imported;
 mod iperf2;
+mod iperf3;
 mod irtt;
 mod itg;
+mod json;
 mod lines;
+mod mtr;
 mod ping;
+mod plausible;
 mod s4;
 mod sequence;
 mod sink;
@@ -44,7 +48,7 @@ use sink::Sink;
 pub enum Format {
     /// The round-trip CSV of S4 (S4.2), which `dwell ping --csv` also writes for `roundtrip://`.
     S4Csv,
-    /// What `ping` of iputils prints.
+    /// Output of `ping`: iputils or BusyBox.
     Ping,
     /// The JSON of `irtt client -o`.
     Irtt,
@@ -60,11 +64,15 @@ pub enum Format {
     Pcapng,
     /// The CSV of `dwell ping --csv`.
     DwellCsv,
+    /// The JSON of `mtr --json`.
+    Mtr,
+    /// The JSON of `iperf3 -J`.
+    Iperf3,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::S4Csv,
         Self::Ping,
         Self::Irtt,
@@ -74,6 +82,8 @@ impl Format {
         Self::Pcap,
         Self::Pcapng,
         Self::DwellCsv,
+        Self::Mtr,
+        Self::Iperf3,
     ];
 
     /// Its name in results and on the command line.
@@ -88,6 +98,8 @@ impl Format {
             Self::Pcap => "pcap",
             Self::Pcapng => "pcapng",
             Self::DwellCsv => "dwell-csv",
+            Self::Mtr => "mtr",
+            Self::Iperf3 => "iperf3",
         }
     }
 
@@ -103,6 +115,8 @@ impl Format {
             Self::Pcap => "pcap capture",
             Self::Pcapng => "pcapng capture",
             Self::DwellCsv => "CSV of dwell ping",
+            Self::Mtr => "JSON of mtr --json",
+            Self::Iperf3 => "JSON of iperf3 -J",
         }
     }
 }
@@ -130,6 +144,8 @@ pub fn read<E: Into<Box<dyn Error + Send + Sync>>>(
         Format::Pcap => capture::read_pcap(input, sink),
         Format::Pcapng => capture::read_pcapng(input, sink),
         Format::DwellCsv => dwell_csv::read(input, sink),
+        Format::Mtr => mtr::read(input, sink),
+        Format::Iperf3 => iperf3::read(input, sink),
     }
 }
 

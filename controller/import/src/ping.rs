@@ -1,5 +1,6 @@
-//! What `ping` of iputils prints, with any of `-D`, `-O` and `-q`. The id of a row is its icmp_seq,
-//! counted on where its 16 bits wrap.
+//! Output of `ping`: of iputils, with any of `-D`, `-O` and `-q`, and of BusyBox. The id of a row is
+//! its sequence number, counted on where its 16 bits wrap. iputils counts from 1, BusyBox and BSD
+//! from 0.
 
 use std::io::BufRead;
 
@@ -20,7 +21,10 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
     while let Some((number, line)) = lines.next().map_err(ImportError::Read)? {
         let understood = match line {
             [] => true,
-            _ if line.starts_with(b"PING ") => header(line, &mut sink),
+            _ if line.starts_with(b"PING ") => {
+                probes.first = header(line, &mut sink);
+                true
+            }
             _ if line.starts_with(b"--- ") => true,
             _ => probes.line(line, &mut sink)? || totals.line(line),
         };
@@ -33,26 +37,28 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
     sink.finish()
 }
 
-/// `PING name (address) 56(84) bytes of data.` or, of IPv6, `PING name(address) 56 data bytes`.
-fn header(line: &[u8], sink: &mut Sink) -> bool {
+/// `PING name (address) 56(84) bytes of data.` or, of IPv6, `PING name(address) 56 data bytes`; with
+/// a colon behind the address of BusyBox and BSD. Returns the number of the first probe.
+fn header(line: &[u8], sink: &mut Sink) -> u64 {
     let text = String::from_utf8_lossy(&line[b"PING ".len()..]);
     let name = text.split([' ', '(']).next().unwrap_or_default();
     let name = if name.contains(':') { format!("[{name}]") } else { name.to_owned() };
     sink.imported.target = format!("icmp://{name}");
-    let mut rest = text.split(") ").skip(1);
-    if let Some((size, _)) = rest.next().and_then(|rest| rest.split_once([' ', '(']))
-        && let Ok(size) = size.parse::<u32>()
-    {
+    let (rest, first) = match text.split_once("): ") {
+        Some((_, rest)) => (rest, 0),
+        None => (text.split_once(") ").map_or("", |(_, rest)| rest), 1),
+    };
+    if let Ok(size) = leading(rest.as_bytes()).parse::<u32>() {
         sink.parameter("payload_bytes", size);
     }
-    true
+    first
 }
 
 struct Probes {
     flow: FlowNumber,
     /// `None` before the first.
     sequence: Option<Sequence>,
-    /// The number of the first probe: 1 of iputils, 0 of some others.
+    /// Number of the first probe, by the header.
     first: u64,
     newest: i64,
     errors: u64,
@@ -62,13 +68,18 @@ impl Probes {
     /// Takes what a line says of a probe; false when it says nothing.
     fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<bool, ImportError> {
         let (stamp, line) = stamped(line);
-        let Some(raw) = after(line, b"icmp_seq=").and_then(|rest| leading(rest).parse().ok())
+        let busybox = || after(line, b": seq=");
+        let numbered = after(line, b"icmp_seq=");
+        if numbered.is_none() && busybox().is_some() {
+            self.first = 0;
+        }
+        let Some(raw) = numbered.or_else(busybox).and_then(|rest| leading(rest).parse().ok())
         else {
             return Ok(false);
         };
         let Some(number) = self.number(raw) else { return Ok(false) };
         if self.sequence.is_none() {
-            self.first = number.min(1);
+            self.first = self.first.min(number);
             self.sequence = Some(Sequence::starting_at(self.first));
         }
         if line.starts_with(b"no answer yet for ") {
@@ -156,8 +167,8 @@ struct Totals {
     transmitted: Option<u64>,
     received: u64,
     duplicates: u64,
-    /// min, avg, max and mdev.
-    rtt: Option<[i64; 4]>,
+    /// Minimum, mean and maximum.
+    rtt: Option<[i64; 3]>,
 }
 
 impl Totals {
@@ -172,18 +183,20 @@ impl Totals {
                 let count = leading(part.trim_start_matches('+').as_bytes()).parse().ok();
                 match part.trim_start_matches(|c: char| c == '+' || c.is_ascii_digit()) {
                     " packets transmitted" => self.transmitted = count,
-                    " received" => self.received = count.unwrap_or(0),
+                    " received" | " packets received" => self.received = count.unwrap_or(0),
                     " duplicates" => self.duplicates = count.unwrap_or(0),
                     _ => {}
                 }
             }
             return true;
         }
-        let Some((_, figures)) = line.split_once("min/avg/max/mdev = ") else {
+        // `rtt min/avg/max/mdev = ` of iputils, `round-trip min/avg/max = ` of BusyBox.
+        let named = line.split_once(" min/avg/max").filter(|(name, _)| !name.contains(' '));
+        let Some((_, figures)) = named.and_then(|(_, rest)| rest.split_once(" = ")) else {
             return line.starts_with("pipe ") || line.starts_with("rtt ");
         };
         let figures = figures.split(' ').next().unwrap_or_default().split('/');
-        let figures = figures.filter_map(|text| scaled(text.as_bytes(), 6));
+        let figures = figures.filter_map(|text| scaled(text.as_bytes(), 6)).take(3);
         let figures: Vec<_> = figures.filter(|figure| *figure >= 0).collect();
         self.rtt = figures.try_into().ok();
         self.rtt.is_some()
@@ -195,7 +208,7 @@ impl Totals {
         let (received, duplicate) = (self.received, self.duplicates);
         let lost = sent.saturating_sub(received);
         sink.packets(flow, Packets { sent, received, lost, duplicate, ..Packets::default() });
-        if let Some([min, mean, max, _]) = self.rtt {
+        if let Some([min, mean, max]) = self.rtt {
             // ping's figures include doubles.
             let count = received.saturating_add(duplicate);
             let mean = Some(mean as f64);

@@ -8,7 +8,7 @@ use dwell_engine::stamps::State;
 use dwell_record::{Batch, Column, Packets, Scalar};
 
 use crate::imported::sum;
-use crate::{Flow, Format, ImportError, Imported, SkippedRow};
+use crate::{Flow, Format, ImportError, Imported, SkippedRow, plausible};
 
 /// What takes the batches: the name of the flow, and its next rows.
 pub(crate) type Each<'a> =
@@ -195,6 +195,9 @@ impl<'a> Sink<'a> {
             if let count @ 1.. = self.below_zero[flow.0] {
                 self.warn_of(flow, format!("one-way delays below 0: {count}; {CLOCKS_DIFFER}"));
             }
+            for note in plausible::check(self.flow_mut(flow)) {
+                self.warn_of(flow, note);
+            }
         }
         let mut imported = self.imported;
         for flow in imported.flows.iter_mut().filter(|flow| flow.fates_unknown) {
@@ -220,10 +223,9 @@ impl<'a> Sink<'a> {
                 "{skipped} rows could not be read and were skipped; the first is row {row}: '{text}'"
             ));
         }
-        let measured =
-            |flow: &Flow| flow.rows > 0 || flow.packets.is_some() || !flow.values.is_empty();
-        if !imported.flows.iter().any(measured) {
-            imported.warnings.push("the file holds no sample".to_owned());
+        if !imported.flows.iter().any(is_measured) {
+            let left_out = imported.all_warnings();
+            return Err(ImportError::NoSamples { format: imported.format, left_out });
         }
         Ok(imported)
     }
@@ -264,6 +266,14 @@ impl NewRow<'_> {
         }
         self
     }
+}
+
+/// Whether a flow has a row, a packet or a figure of any.
+fn is_measured(flow: &Flow) -> bool {
+    let Flow { rows, packets, metrics, values, .. } = flow;
+    let is_counted = packets.is_some_and(|packets| packets.sent > 0 || packets.received > 0);
+    let has_figures = metrics.values().any(|figures| figures.count > 0);
+    *rows > 0 || is_counted || has_figures || values.values().any(Option::is_some)
 }
 
 fn below_zero(batch: &Batch) -> u64 {

@@ -9,7 +9,7 @@ use crate::findings::Finding;
 use crate::group::{self, Group};
 use crate::measured;
 use crate::metric;
-use crate::quantity::{Unit, delay_ns, listed, things};
+use crate::quantity::{Unit, delay, listed, things};
 
 /// Boxes of a comparison: more rows than this are not read.
 const BOXES: usize = 36;
@@ -115,7 +115,7 @@ fn medians(groups: &[Group]) -> String {
     let each: Vec<String> = groups
         .iter()
         .filter_map(|group| {
-            Some(format!("{} at {}", delay_ns(group.quantile(Quantile::P50)?), group.label))
+            Some(format!("{} at {}", delay(group.quantile(Quantile::P50)?), group.label))
         })
         .collect();
     format!(

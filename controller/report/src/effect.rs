@@ -90,14 +90,23 @@ fn short(noun: &str) -> &str {
 
 /// One of so many sentences that share the doubt of their run; of modes of relaying one of each mode.
 fn said(subject: &Subject, axis: &Axis, among: usize) -> Said {
-    let groups = group::by_axis(subject.run, subject.metric, axis);
+    // Modes of relaying were measured at other levels; of any other axis the trials are those that
+    // its figures draw.
+    let groups = match axis.name.as_str() {
+        RELAY => group::by_axis(subject.run, subject.metric, axis),
+        _ => group::comparable(subject.run, subject.metric, axis),
+    };
     let groups: Vec<&Group> =
         groups.iter().map(|(_, group)| group).filter(|group| group.steps.count() > 0).collect();
     let Some((first, others)) = groups.split_first() else {
         return format!("Nothing was measured over {}.", axis_words(&axis.name)).into();
     };
     if axis.name != RELAY {
-        return sentence(subject.noun, axis, first, others, among);
+        let mut said = sentence(subject.noun, axis, first, others, among);
+        if !is_drawn_alike(first, others, axis) {
+            said.text += &compared_with(first);
+        }
+        return said;
     }
     let among = among * others.len();
     let of_mode = |(place, other): (usize, &&Group)| {
@@ -106,10 +115,25 @@ fn said(subject: &Subject, axis: &Axis, among: usize) -> Said {
     };
     let mut all = Said::joined(others.iter().enumerate().map(of_mode).collect());
     if others.len() > 1 {
-        let with = &first.label;
-        all.text += &format!(" Each is compared with {with} over what was measured of both.");
+        all.text += &compared_with(first);
     }
     all
+}
+
+fn compared_with(first: &Group) -> String {
+    format!(" Each is compared with {} over what was measured of both.", first.label)
+}
+
+/// Whether the medians of the sentence are those of its groups, which figures draw.
+fn is_drawn_alike(first: &Group, others: &[&Group], axis: &Axis) -> bool {
+    others.iter().all(|other| {
+        let used = Shift::between(first, other, Quantile::P50, Some(&axis.name), 0.05).ends();
+        let drawn = first.quantile(Quantile::P50).zip(other.quantile(Quantile::P50));
+        used.zip(drawn).is_none_or(|(used, drawn)| {
+            let is_near = |a: f64, b: f64| (a - b).abs() <= 1e-6 * a.abs().max(b.abs());
+            is_near(used.0, drawn.0) && is_near(used.1, drawn.1)
+        })
+    })
 }
 
 fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: usize) -> Said {

@@ -15,7 +15,7 @@ use crate::group::{self, Group};
 use crate::host;
 use crate::measured;
 use crate::paced;
-use crate::quantity::{count, delay_ns, share, things};
+use crate::quantity::{count, delay, delay_ns, share, things};
 use crate::trust;
 use crate::witness;
 
@@ -93,15 +93,26 @@ fn delays(subject: &Subject) -> String {
     let noun = capital(subject.noun) + &closed;
     let max = steps.max().map(delay_ns).unwrap_or_default();
     let min = steps.min().map(delay_ns).unwrap_or_default();
+    let mean = |quantile: Quantile| {
+        let trials = things(all.over_trials(quantile).count() as u64, "trial");
+        all.mean(quantile).map(|mean| format!("{mean} of those of {trials}"))
+    };
     text += &match (all.quantile(Quantile::P50), all.quantile(Quantile::P99)) {
         (Some(p50), Some(p99)) => format!(
-            " {noun}: half of them took at most {} (the median), 99 of 100 at most {}; the shortest took {min}, the longest {max}.",
-            delay_ns(p50),
-            delay_ns(p99)
+            " {noun}: median {}, 99th percentile {}{}; the shortest took {min}, the longest {max}.",
+            delay(p50),
+            delay(p99),
+            match (mean(Quantile::P50), mean(Quantile::P99)) {
+                (Some(p50), Some(p99)) if p50 == p99 => format!(" (each the {p50})"),
+                (Some(p50), Some(p99)) => format!(" (the {p50} and the {p99})"),
+                (Some(p50), None) => format!(" (the {p50} and that of one trial)"),
+                _ => String::new(),
+            }
         ),
         (Some(p50), None) => format!(
-            " {noun}: half of them took at most {} (the median), the longest {max}; fewer than 100 samples cannot tell how slow the slowest 1 % are.",
-            delay_ns(p50)
+            " {noun}: median {}{}, the longest {max}; fewer than 100 samples cannot tell how slow the slowest 1 % are.",
+            delay(p50),
+            mean(Quantile::P50).map_or_else(String::new, |mean| format!(" (the {mean})"))
         ),
         _ => format!(" {noun}: {min} to {max}; too few samples to say more."),
     };

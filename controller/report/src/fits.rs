@@ -157,7 +157,7 @@ pub(crate) fn medians(subject: &Subject, axis: &Axis) -> Option<Vec<(usize, f64,
                 others.push(key);
                 others.len() - 1
             });
-            points.push((place, x, median as f64));
+            points.push((place, x, median));
         }
         places += usize::from(points.len() > before);
     }

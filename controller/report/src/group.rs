@@ -1,9 +1,9 @@
 //! Trials that are drawn as one: the repetitions of a cell, or all cells with one value of an axis.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use dwell_record::{Figures, Packets, Scalar};
-use dwell_stats::Quantile;
+use dwell_stats::{FEWEST_TRIALS, Quantile, blocked_mean};
 
 use crate::condition::axis_words;
 use crate::data::{Axis, RunData, TrialData, TrialState};
@@ -56,24 +56,60 @@ impl<'a> Group<'a> {
         self.measured.iter().filter_map(of)
     }
 
-    /// The percentile of all samples together: of one trial as it was stored, of several within
-    /// 0.1 %.
-    pub(crate) fn quantile(&self, quantile: Quantile) -> Option<i64> {
+    /// The percentile that is typical of the trials: of one trial its own as it was stored; of
+    /// several the mean of their own, every combination of parameters with equal weight, geometric
+    /// where all are positive. Sentences, marks and tables all show this one.
+    pub(crate) fn quantile(&self, quantile: Quantile) -> Option<f64> {
+        let mut cells: BTreeMap<&BTreeMap<String, String>, Vec<f64>> = BTreeMap::new();
+        for (trial, ns) in self.over_trials(quantile) {
+            cells.entry(&trial.parameters).or_default().push(ns as f64);
+        }
+        let cells: Vec<Vec<f64>> = cells.into_values().collect();
+        match cells.as_slice() {
+            [one] if one.len() == 1 => one.first().copied(),
+            cells => blocked_mean(cells),
+        }
+    }
+
+    /// Which mean over trials [`Self::quantile`] is; `None` of one trial.
+    pub(crate) fn mean(&self, quantile: Quantile) -> Option<&'static str> {
+        let figures: Vec<i64> = self.over_trials(quantile).map(|(_, ns)| ns).collect();
+        let is_positive = figures.iter().all(|ns| *ns > 0);
+        (figures.len() > 1).then_some(if is_positive { "geometric mean" } else { "mean" })
+    }
+
+    /// Whether it has the samples of several trials.
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.measured.len() > 1
+    }
+
+    /// The percentile of all samples together, for figures of their distribution: of one trial as it
+    /// was stored, of several within 0.1 %.
+    pub(crate) fn pooled_quantile(&self, quantile: Quantile) -> Option<i64> {
         match self.measured.as_slice() {
             [(trial, steps)] => stored(trial, &self.metric, steps, quantile),
             _ => self.steps.quantile(quantile),
         }
     }
 
-    /// The percentile as a cell of a table, with its interval behind it where there is one: of one trial.
-    /// Of several the interval would be one over trials, which verdicts use, and not one of samples.
+    /// The typical percentile as a cell of a table, with its interval behind it where there is one: of
+    /// one trial. Of several the interval would be one over trials, which verdicts use.
     pub(crate) fn cell(&self, unit: Unit, quantile: Quantile) -> String {
-        let interval = match self.measured.as_slice() {
+        unit.cell_within(self.quantile(quantile), self.interval(quantile))
+    }
+
+    /// The same of all samples together.
+    pub(crate) fn pooled_cell(&self, unit: Unit, quantile: Quantile) -> String {
+        let pooled = self.pooled_quantile(quantile).map(|ns| ns as f64);
+        unit.cell_within(pooled, self.interval(quantile))
+    }
+
+    fn interval(&self, quantile: Quantile) -> Option<(f64, f64)> {
+        match self.measured.as_slice() {
             [(trial, steps)] => figures(trial, &self.metric, steps)
                 .and_then(|_| interval_of(trial, &self.metric, quantile)),
             _ => None,
-        };
-        unit.cell_within(self.quantile(quantile).map(|ns| ns as f64), interval)
+        }
     }
 
     /// What became of the probes of all trials together; `None` when no trial counts any.
@@ -173,28 +209,46 @@ pub(crate) fn by_axis<'a>(run: &'a RunData, metric: &str, axis: &Axis) -> Vec<(u
 }
 
 /// As [`by_axis`], but only what was measured at every value of the axis that has samples: the same
-/// combinations of the other parameters, in the same repetitions. A trial that failed must not pass
-/// for an effect of the axis. Everything, if that leaves nothing.
-pub(crate) fn comparable<'a>(run: &'a RunData, metric: &str, axis: &Axis) -> Vec<Group<'a>> {
-    let measured = |group: &Group| group.steps.count() > 0;
-    let groups: Vec<Group> =
-        by_axis(run, metric, axis).into_iter().map(|(_, group)| group).filter(measured).collect();
+/// combinations of the other parameters, and of these the ones that an interval rests on
+/// ([`blocked_shift`](dwell_stats::blocked_shift)). A trial that failed must not pass for an effect of
+/// the axis. Everything, if that leaves nothing.
+pub(crate) fn comparable<'a>(
+    run: &'a RunData,
+    metric: &str,
+    axis: &Axis,
+) -> Vec<(usize, Group<'a>)> {
+    let mut groups = by_axis(run, metric, axis);
+    groups.retain(|(_, group)| group.steps.count() > 0);
     let others = |trial: &TrialData| {
         let mut others = trial.parameters.clone();
         others.remove(&axis.name);
-        (others, trial.repetition)
+        others
     };
     let has = |trial: &&TrialData| trial.series.get(metric).is_some_and(|s| !s.steps.is_empty());
-    let sets = groups.iter().map(|group| {
-        group.trials.iter().copied().filter(|trial| has(trial)).map(others).collect::<BTreeSet<_>>()
+    // How often each combination was measured, at the value where that is the fewest times.
+    let counts = groups.iter().map(|(_, group)| {
+        let mut counts = BTreeMap::<_, usize>::new();
+        for trial in group.trials.iter().copied().filter(has) {
+            *counts.entry(others(trial)).or_default() += 1;
+        }
+        counts
     });
-    let everywhere = sets.reduce(|a, b| a.intersection(&b).cloned().collect()).unwrap_or_default();
+    let everywhere = counts.reduce(|a, b| {
+        let both = a.into_iter().filter_map(|(key, n)| Some((n.min(*b.get(&key)?), key)));
+        both.map(|(n, key)| (key, n)).collect()
+    });
+    let mut everywhere = everywhere.unwrap_or_default();
     if everywhere.is_empty() {
         return groups;
     }
-    let kept = |group: Group<'a>| {
-        let trials = group.trials.into_iter().filter(|trial| everywhere.contains(&others(trial)));
-        Group::new(group.label, trials.collect(), metric)
+    let repeated = everywhere.values().filter(|count| **count > 1).count();
+    let thrice = everywhere.values().any(|count| *count >= FEWEST_TRIALS);
+    if repeated >= FEWEST_TRIALS || thrice {
+        everywhere.retain(|_, count| *count > 1);
+    }
+    let kept = |(place, group): (usize, Group<'a>)| {
+        let trials = group.trials.into_iter().filter(|t| everywhere.contains_key(&others(t)));
+        (place, Group::new(group.label, trials.collect(), metric))
     };
     groups.into_iter().map(kept).collect()
 }

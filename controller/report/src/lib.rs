@@ -48,4 +48,5 @@ pub use paced::{
     RateVerdict, Verdict, rates_of_runs, tolerance, verdict_table, verdict_words, verdicts,
 };
 pub use page::{comparison_page, page};
+pub use quantity::Unit;
 pub use sparks::sparks;

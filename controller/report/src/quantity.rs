@@ -2,16 +2,20 @@
 
 /// The one unit of a figure or of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub enum Unit {
+    /// 1 ns.
     Nanosecond,
+    /// 1,000 ns.
     Microsecond,
+    /// 10^6 ns.
     Millisecond,
+    /// 10^9 ns.
     Second,
 }
 
 impl Unit {
     /// The unit in which a typical value of this size is a handy number.
-    pub(crate) fn fitting(typical_ns: f64) -> Self {
+    pub fn fitting(typical_ns: f64) -> Self {
         match typical_ns.abs() {
             size if size < 1e3 => Self::Nanosecond,
             size if size < 1e6 => Self::Microsecond,
@@ -20,7 +24,8 @@ impl Unit {
         }
     }
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// Its symbol.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Nanosecond => "ns",
             Self::Microsecond => "us",
@@ -29,15 +34,19 @@ impl Unit {
         }
     }
 
-    /// A value in this unit, to six significant digits: more would only make the page larger.
-    pub(crate) fn of(self, ns: f64) -> f64 {
-        let scale = match self {
+    /// How many nanoseconds it is.
+    pub const fn nanos(self) -> f64 {
+        match self {
             Self::Nanosecond => 1.0,
             Self::Microsecond => 1e3,
             Self::Millisecond => 1e6,
             Self::Second => 1e9,
-        };
-        significant(ns / scale, 6)
+        }
+    }
+
+    /// A value in this unit, to six significant digits: more would only make the page larger.
+    pub fn of(self, ns: f64) -> f64 {
+        significant(ns / self.nanos(), 6)
     }
 
     /// A cell of a table: three decimals, or nothing known.

@@ -99,19 +99,22 @@ impl Shift {
         }
     }
 
-    /// How far apart the typical percentiles are, as the size of a logarithm.
-    pub(crate) fn size(self) -> f64 {
+    /// The two typical percentiles, where they are told.
+    pub(crate) fn ends(self) -> Option<(f64, f64)> {
         match self {
             Self::Differs(Change { from, to, .. })
             | Self::CannotTell(Change { from, to, .. })
-            | Self::TooFew { from, to, .. } => {
-                if from > 0.0 && to > 0.0 {
-                    (to / from).ln().abs()
-                } else {
-                    f64::MAX
-                }
-            }
-            Self::Same | Self::Unknown => 0.0,
+            | Self::TooFew { from, to, .. } => Some((from, to)),
+            Self::Same | Self::Unknown => None,
+        }
+    }
+
+    /// How far apart the typical percentiles are, as the size of a logarithm.
+    pub(crate) fn size(self) -> f64 {
+        match self.ends() {
+            Some((from, to)) if from > 0.0 && to > 0.0 => (to / from).ln().abs(),
+            Some(_) => f64::MAX,
+            None => 0.0,
         }
     }
 }

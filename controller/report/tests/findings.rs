@@ -6,7 +6,7 @@ mod contended;
 mod synthetic;
 
 use dwell_report::data::{Quantity, RunData, TrialData, TrialState};
-use dwell_report::{figures, findings, fits};
+use dwell_report::{Figure, figures, findings, fits};
 use rand::SeedableRng as _;
 use rand_distr::{Distribution as _, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -186,6 +186,78 @@ fn claims(said: &str) -> bool {
     said.contains(" rose from ") || said.contains(" fell from ")
 }
 
+/// A delay between 10 and 100 us as sentences have it.
+fn in_words(us: f64) -> String {
+    let text = format!("{us:.1}");
+    format!("{} us", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// The cell of a table, without the interval behind its value.
+fn cell(figure: &Figure, row: usize, column: &str) -> f64 {
+    let of = |name: &String| name.starts_with(column);
+    let place = figure.table.columns.iter().position(of).unwrap();
+    figure.table.rows[row][place].split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn sentence_mark_and_table_show_the_same_median() {
+    const TTLS: [&str; 3] = ["60", "61", "62"];
+    for (numbers, seed) in [(None, 11), (Some((vec![60.0, 61.0, 62.0], "")), 12)] {
+        // Trials differ far more among themselves than the samples within one.
+        let mut run = idle(&TTLS, 3, seed, 0.4);
+        run.axes = vec![synthetic::axis("ttl", &TTLS, numbers)];
+        // One trial of the middle value failed.
+        let of_middle = |trial: &&mut TrialData| trial.parameters["ttl"] == "61";
+        run.trials.iter_mut().find(of_middle).unwrap().state = TrialState::Failed;
+        let said = text(&run, "effect-ttl");
+        assert!(said.contains("geometric mean of its trials' own"), "{said}");
+        let all = figures(&run);
+        let of = |id: &str| all.iter().find(|figure| figure.id == id);
+        let boxes = of("boxes-ttl").unwrap();
+        let typical = cell(boxes, 0, "p50");
+        assert!(said.contains(&format!("{} at ttl 60", in_words(typical))), "{said}: {typical}");
+        let named: Vec<usize> =
+            (1..3).filter(|row| said.contains(&format!("at ttl {}", TTLS[*row]))).collect();
+        assert!(!named.is_empty(), "{said}");
+        for row in named {
+            let other = in_words(cell(boxes, row, "p50"));
+            assert!(said.contains(&format!("{other} at ttl {}", TTLS[row])), "{said}: {other}");
+        }
+        // The mark is the number of the table, and so is that of the bands.
+        let marks = |figure: &Figure| -> Vec<f64> {
+            let rows = figure.spec["data"]["values"].as_array().unwrap();
+            rows.iter().map(|row| row["p50"].as_f64().unwrap()).collect()
+        };
+        let cells: Vec<f64> = (0..3).map(|row| cell(boxes, row, "p50")).collect();
+        let near = |a: &[f64]| a.iter().zip(&cells).all(|(a, b)| (a - b).abs() < 1e-3);
+        assert!(near(&marks(boxes)), "{cells:?}");
+        if let Some(bands) = of("bands-ttl") {
+            assert!(near(&marks(bands)), "{cells:?}");
+        }
+        // What is drawn of all samples together is another figure, and says so.
+        let pooled = of("percentiles").unwrap();
+        assert!(pooled.finding.contains("of all samples of a group together"), "{pooled:?}");
+        let differ = (0..3).any(|row| (cell(pooled, row, "p50") - cells[row]).abs() > 0.1);
+        assert!(differ, "seed {seed}: pooled and typical medians are alike here: {cells:?}");
+    }
+}
+
+#[test]
+fn delay_of_several_trials_is_told_as_the_mean_of_their_own() {
+    let run = idle(&["60"], 3, 13, 0.4);
+    let medians: Vec<f64> = run
+        .trials
+        .iter()
+        .map(|trial| trial.summary.as_ref().unwrap().metrics["rtt_ns"].p50.unwrap() as f64)
+        .collect();
+    let typical = medians.iter().product::<f64>().cbrt() / 1e3;
+    let said = text(&run, "delay");
+    assert!(said.contains(&format!("median {}, ", in_words(typical))), "{said}: {medians:?}");
+    assert!(said.contains("each the geometric mean of those of 3 trials"), "{said}");
+    let one = text(&idle(&["60"], 1, 13, 0.4), "delay");
+    assert!(!one.contains("mean"), "of one trial it is its own: {one}");
+}
+
 #[test]
 fn an_interval_is_labelled_with_the_confidence_it_has() {
     // Two values against the first: 2.5 % of doubt for medians and 1.5 % for p99, halved.
@@ -354,7 +426,7 @@ fn a_drift_is_told_and_noise_is_not_called_the_lack_of_one() {
 fn sentences_quote_the_stored_median_and_not_the_edge_of_its_bucket() {
     let mut run = idle(&["60"], 1, 7, 0.0);
     run.trials[0].summary.as_mut().unwrap().metrics.get_mut("rtt_ns").unwrap().p50 = Some(282_519);
-    assert!(text(&run, "delay").contains("283 us (the median)"), "{}", text(&run, "delay"));
+    assert!(text(&run, "delay").contains("median 283 us"), "{}", text(&run, "delay"));
 }
 
 #[test]

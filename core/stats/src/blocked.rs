@@ -79,6 +79,22 @@ pub fn blocked_level(cells: &[Vec<f64>], confidence: f64) -> Option<BlockedShift
     Some(if enough { found } else { alone })
 }
 
+/// The typical figure of trials: the mean over cells of equal weight, each cell the figures of trials
+/// that were measured alike; geometric where all are positive. The same as the two ends of
+/// [`blocked_shift`] where both sides have these cells. `None` without any figure, or for one that is
+/// not finite.
+pub fn blocked_mean(cells: &[Vec<f64>]) -> Option<f64> {
+    let measured: Vec<&Vec<f64>> = cells.iter().filter(|cell| !cell.is_empty()).collect();
+    let figures = || measured.iter().copied().flatten();
+    if measured.is_empty() || figures().any(|figure| !figure.is_finite()) {
+        return None;
+    }
+    let is_relative = figures().all(|figure| *figure > 0.0);
+    let sum: f64 = measured.iter().map(|cell| Mean::of(cell, is_relative).value).sum();
+    let mean = sum / measured.len() as f64;
+    Some(if is_relative { mean.exp() } else { mean })
+}
+
 impl Block {
     fn has_both(&self) -> bool {
         !self.a.is_empty() && !self.b.is_empty()
@@ -263,6 +279,19 @@ mod tests {
         assert!(blocked_level(&[vec![-1.0, 2.0, 0.5]], 0.95).unwrap().interval.is_some());
         assert_eq!(blocked_level(&[vec![f64::NAN, 1.0]], 0.95), None);
         assert_eq!(blocked_level(&[], 0.95), None);
+    }
+
+    #[test]
+    fn a_typical_figure_weighs_cells_alike_and_is_what_a_shift_compares() {
+        let cells = [vec![1.0, 1.0, 1.0], vec![100.0]];
+        assert!((blocked_mean(&cells).unwrap() - 10.0).abs() < 1e-9);
+        assert_eq!(blocked_mean(&[vec![-1.0, 4.0]]), Some(1.5));
+        assert_eq!(blocked_mean(&[vec![f64::NAN]]), None);
+        assert_eq!(blocked_mean(&[Vec::new()]), None);
+        let (a, b) = ([31.0, 35.0, 30.0], [61.0, 66.0, 60.0]);
+        let found = blocked_shift(&[block(&a, &b)], 0.95).unwrap();
+        let typical = |side: &[f64]| blocked_mean(&[side.to_vec()]).unwrap();
+        assert_eq!((found.baseline, found.other), (typical(&a), typical(&b)));
     }
 
     #[test]

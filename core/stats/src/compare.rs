@@ -61,9 +61,10 @@ pub struct QuantileShift {
     /// Where the true B - A lies; `None` too where order statistics do not bracket the quantile in
     /// A or B.
     pub interval: Option<NanosInterval>,
-    /// B - A in percent of A; `None` too where that is not positive.
+    /// B - A in percent of A; `None` too where A is not positive or B is negative.
     pub percent: Option<f64>,
-    /// Where the true percentage lies; an end is infinite where nothing bounds it.
+    /// Where the true percentage lies, never below -100 %; an end is infinite where nothing bounds
+    /// it.
     pub percent_interval: Option<RealInterval>,
     /// The verdict of `interval`; cannot tell where there is none.
     pub shift: Shift,
@@ -144,25 +145,42 @@ impl Compare {
             }
         }
         let spread = Spread::of(of_a.count().min(of_b.count()), confidence);
+        let largest = a.iter().max().copied().unwrap_or_default();
         for (shift, draws) in told.into_iter().zip(draws) {
-            shift.add(&draws, spread);
+            shift.add(&draws, spread, largest);
         }
     }
 }
 
 impl QuantileShift {
-    fn add(&mut self, draws: &[(i64, i64)], spread: Spread) {
+    /// Adds the intervals and the verdict of the draws; `largest` is the largest value of A.
+    fn add(&mut self, draws: &[(i64, i64)], spread: Spread, largest: i64) {
         let Some(difference) = self.difference else { return };
         let mut differences: Vec<_> =
             draws.iter().map(|(a, b)| b.saturating_sub(*a) as f64).collect();
         let interval = spread.around(difference.0 as f64, &mut differences);
         let (low, high) = (Nanos(interval.low.floor() as i64), Nanos(interval.high.ceil() as i64));
+        // Where B has no negative value, no more than all of A can go away.
+        let is_delay = draws.iter().all(|(_, b)| *b >= 0) && largest >= 0;
+        let low = if is_delay { low.max(Nanos(-largest)) } else { low };
         self.interval = Some(NanosInterval { low, high });
         self.shift = Shift::of(low.0, high.0);
+        self.percent_interval = self.percent_interval(draws, spread);
+    }
+
+    /// By the logarithm of the ratio where all draws are positive; else in percent, cut off at
+    /// -100 %, which is as far as a value that is not negative can fall.
+    fn percent_interval(&self, draws: &[(i64, i64)], spread: Spread) -> Option<RealInterval> {
         let percents: Option<Vec<_>> = draws.iter().map(|&(a, b)| percent(a, b)).collect();
-        if let (Some(centre), Some(mut percents)) = (self.percent, percents) {
-            self.percent_interval = Some(spread.around(centre, &mut percents));
+        let (centre, mut percents) = (self.percent?, percents?);
+        let log = |percent: f64| (percent / 100.0).ln_1p();
+        if centre > -100.0 && percents.iter().all(|percent| *percent > -100.0) {
+            percents.iter_mut().for_each(|percent| *percent = log(*percent));
+            let RealInterval { low, high } = spread.around(log(centre), &mut percents);
+            return Some(RealInterval { low: low.exp_m1() * 100.0, high: high.exp_m1() * 100.0 });
         }
+        let RealInterval { low, high } = spread.around(centre, &mut percents);
+        Some(RealInterval { low: low.max(-100.0), high })
     }
 }
 
@@ -195,7 +213,7 @@ impl Spread {
 }
 
 fn percent(a: i64, b: i64) -> Option<f64> {
-    (a > 0).then(|| (b as f64 / a as f64 - 1.0) * 100.0)
+    (a > 0 && b >= 0).then(|| (b as f64 / a as f64 - 1.0) * 100.0)
 }
 
 #[cfg(test)]
@@ -269,6 +287,27 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_interval_of_delays_is_below_minus_100_percent(
+            a in proptest::collection::vec(prop_oneof![0..3_i64, 1..1_000_000_i64], 150..300),
+            b in proptest::collection::vec(prop_oneof![0..3_i64, 1..1_000_000_i64], 150..300),
+            faster in prop_oneof![Just(1), Just(1_000)],
+        ) {
+            let b: Vec<i64> = b.iter().map(|value| value / faster).collect();
+            let compare = Compare { draws: 200, ..Compare::default() };
+            for shift in compare.series(&a, &b).quantiles {
+                if let (Some(interval), Some(percent)) = (shift.percent_interval, shift.percent) {
+                    let grain = 1e-6 * (1.0 + percent.abs());
+                    prop_assert!(interval.low >= -100.0, "{shift:?}");
+                    prop_assert!(interval.low <= percent + grain, "{shift:?}");
+                    prop_assert!(interval.high >= percent - grain, "{shift:?}");
+                }
+                if let Some(interval) = shift.interval {
+                    prop_assert!(-interval.low.0 <= *a.iter().max().unwrap(), "{shift:?}");
+                }
+            }
+        }
+
         #[test]
         fn no_series_makes_a_comparison_panic(
             a in proptest::collection::vec(prop_oneof![any::<i64>(), 0..3_i64], 0..300),

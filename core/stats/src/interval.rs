@@ -77,14 +77,20 @@ pub fn independent_quantile_ranks(
 }
 
 /// The interval of the mean of a stationary series in order of time, in nanoseconds: Student's t on
-/// the long-run variance. `None` below two samples.
+/// the long-run variance. Of values of which none is negative it is one of the logarithm of the mean
+/// (delta method), so that its low end is above 0. `None` below two samples.
 pub fn mean_interval(values: &[i64], confidence: f64) -> Option<RealInterval> {
     if !is_confidence(confidence) {
         return None;
     }
     let series = Dependence::of(values.len(), |i| values[i] as f64)?;
     let margin = student_quantile(0.5 + confidence / 2.0, series.freedom) * series.standard_error();
-    Some(RealInterval { low: series.mean - margin, high: series.mean + margin })
+    let mean = series.mean;
+    if mean > 0.0 && values.iter().all(|value| *value >= 0) {
+        let factor = (margin / mean).exp();
+        return Some(RealInterval { low: mean / factor, high: mean * factor });
+    }
+    Some(RealInterval { low: mean - margin, high: mean + margin })
 }
 
 /// The interval of a share such as a loss ratio, `hits` of `trials` independent ones: Wilson's
@@ -279,6 +285,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn interval_of_a_mean_of_delays_is_above_zero(
+            values in proptest::collection::vec(
+                prop_oneof![0..2_i64, 0..1_000_000_000_i64, Just(i64::MAX / 4)],
+                2..200,
+            ),
+            confidence in 0.5..0.999,
+        ) {
+            let found = mean_interval(&values, confidence).unwrap();
+            let mean = values.iter().map(|value| *value as f64).sum::<f64>() / values.len() as f64;
+            let grain = 1e-9 * mean;
+            prop_assert!(found.low >= 0.0 && found.low <= mean + grain, "{found:?}");
+            prop_assert!(found.high >= mean - grain, "{found:?}");
+        }
+
         #[test]
         fn exact_ranks_are_the_closest_with_the_confidence_on_each_side(
             n in 1..200_usize, ppm in 20_000..980_000_u32, confidence in 0.5..0.99,

@@ -45,7 +45,8 @@ mod way;
 
 pub use bars::render;
 pub use blocked::{
-    Block, BlockedShift, FEWEST_TRIALS, blocked_difference, blocked_level, blocked_shift,
+    Block, BlockedShift, FEWEST_TRIALS, blocked_difference, blocked_level, blocked_mean,
+    blocked_shift,
 };
 pub use compare::{Compare, Comparison, NanosInterval, QuantileShift};
 pub use delays::Delays;

@@ -13,9 +13,13 @@ use crate::shift::Shift;
 
 impl Compare {
     /// Compares the repetitions of A with those of B, each a series in any order: Welch's t on the
-    /// quantile of each repetition. `baseline` and `other` are the means of these, and repetitions
-    /// that do not support a quantile are left out of it. There is no interval below
-    /// [`FEWEST_TRIALS`] that do, on either side. `ranks` is `None`: ranks see samples, not repetitions.
+    /// quantile of each repetition. Repetitions that do not support a quantile are left out of it.
+    /// There is no interval below [`FEWEST_TRIALS`] that do, on either side. `ranks` is `None`: ranks
+    /// see samples, not repetitions.
+    ///
+    /// Where all quantiles are positive, they are compared by their logarithms: `baseline` and
+    /// `other` are geometric means, and the percentage cannot fall below -100 %. Else they are
+    /// arithmetic means.
     ///
     /// Believes that repetitions are independent of each other: A and B in random or alternating
     /// order, not first all of one.
@@ -24,7 +28,7 @@ impl Compare {
         let (a, b) = (figures(a, &self.quantiles), figures(b, &self.quantiles));
         let sides = self.quantiles.iter().zip(a.iter().zip(&b));
         let quantiles =
-            sides.map(|(&quantile, (a, b))| welch(quantile, a, b, confidence_each)).collect();
+            sides.map(|(&quantile, (a, b))| compared(quantile, a, b, confidence_each)).collect();
         Comparison { quantiles, ranks: None, confidence_each }
     }
 }
@@ -40,7 +44,7 @@ fn figures(repetitions: &[&[i64]], quantiles: &[Quantile]) -> Vec<Vec<f64>> {
     figures
 }
 
-/// The mean of a few figures and the square of its standard error.
+/// The mean of a few figures or of their logarithms, and the square of its standard error.
 #[derive(Clone, Copy)]
 struct Mean {
     value: f64,
@@ -49,57 +53,121 @@ struct Mean {
 }
 
 impl Mean {
-    fn of(figures: &[f64]) -> Option<Self> {
+    fn of(figures: impl ExactSizeIterator<Item = f64> + Clone) -> Option<Self> {
         let n = figures.len() as f64;
-        if figures.is_empty() {
+        if figures.len() == 0 {
             return None;
         }
-        let value = figures.iter().sum::<f64>() / n;
-        let squares: f64 = figures.iter().map(|figure| (figure - value).powi(2)).sum();
-        let square_error = (figures.len() >= FEWEST_TRIALS).then(|| squares / (n - 1.0) / n);
+        let value = figures.clone().sum::<f64>() / n;
+        let enough = figures.len() >= FEWEST_TRIALS;
+        let squares: f64 = figures.map(|figure| (figure - value).powi(2)).sum();
+        let square_error = enough.then(|| squares / (n - 1.0) / n);
         Some(Self { value, square_error, freedom: n - 1.0 })
+    }
+
+    /// Of a mean of logarithms the geometric mean, its standard error by the delta method.
+    fn exponential(self) -> Self {
+        let value = self.value.exp();
+        let square_error = self.square_error.map(|square| square * value * value);
+        Self { value, square_error, ..self }
     }
 }
 
-fn welch(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> QuantileShift {
-    let (a, b) = (Mean::of(a), Mean::of(b));
-    let nanos = |mean: Mean| Nanos(mean.value.round() as i64);
-    let mut shift = QuantileShift {
+fn compared(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> QuantileShift {
+    if a.iter().chain(b).all(|figure| *figure > 0.0) {
+        by_logarithm(quantile, a, b, confidence)
+    } else {
+        by_difference(quantile, a, b, confidence)
+    }
+}
+
+/// Without intervals and a verdict.
+fn estimates(quantile: Quantile, baseline: Option<f64>, other: Option<f64>) -> QuantileShift {
+    let nanos = |value: f64| Nanos(value.round() as i64);
+    let pair = baseline.zip(other);
+    let ratio = pair.filter(|(a, b)| *a > 0.0 && *b >= 0.0).map(|(a, b)| b / a);
+    QuantileShift {
         quantile,
-        baseline: a.map(nanos),
-        other: b.map(nanos),
-        difference: None,
+        baseline: baseline.map(nanos),
+        other: other.map(nanos),
+        difference: pair.map(|(a, b)| nanos(b - a)),
         interval: None,
-        percent: None,
+        percent: ratio.map(|ratio| (ratio - 1.0) * 100.0),
         percent_interval: None,
         shift: Shift::CannotTell,
-    };
-    let Some((a, b)) = a.zip(b) else { return shift };
-    let difference = b.value - a.value;
-    shift.difference = Some(Nanos(difference.round() as i64));
-    let ratio = (a.value > 0.0).then(|| b.value / a.value);
-    shift.percent = ratio.map(|ratio| (ratio - 1.0) * 100.0);
-    if !is_confidence(confidence) {
-        return shift;
     }
-    let Some(margin) = margin(a, b, 1.0, confidence) else { return shift };
-    let low = Nanos((difference - margin).floor() as i64);
-    let high = Nanos((difference + margin).ceil() as i64);
+}
+
+fn by_logarithm(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> QuantileShift {
+    let [of_a, of_b] = [a, b].map(|side| Mean::of(side.iter().map(|figure| figure.ln())));
+    let typical = |mean: Option<Mean>| mean.map(|mean| mean.value.exp());
+    let mut shift = estimates(quantile, typical(of_a), typical(of_b));
+    let Some((of_a, of_b)) = of_a.zip(of_b).filter(|_| is_confidence(confidence)) else {
+        return shift;
+    };
+    let (baseline, other) = (of_a.value.exp(), of_b.value.exp());
+    // The larger of the two has most of the error of their difference.
+    let [in_ns_a, in_ns_b] = [of_a, of_b].map(Mean::exponential);
+    let margins = Margins::of(of_a, of_b, 1.0, confidence);
+    let Some((of_ratio, of_both)) = margins.zip(Margins::of(in_ns_a, in_ns_b, 1.0, confidence))
+    else {
+        return shift;
+    };
+    let change = of_b.value - of_a.value;
+    let percent = |log: f64| log.exp_m1() * 100.0;
+    let of_percent = RealInterval {
+        low: percent(change - of_ratio.both),
+        high: percent(change + of_ratio.both),
+    };
+    // The difference of two positive figures, from the interval of each (MOVER, Zou and Donner 2008).
+    let [below, above] = [-1.0, 1.0].map(|sign: f64| {
+        let a = baseline * (-sign * of_both.a / baseline).exp_m1();
+        let b = other * (sign * of_both.b / other).exp_m1();
+        sign * a.hypot(b)
+    });
+    let difference = other - baseline;
+    let low = Nanos((difference + below).floor() as i64);
+    let high = Nanos((difference + above).ceil() as i64);
+    shift.percent_interval = Some(of_percent);
+    shift.interval = Some(NanosInterval { low, high });
+    let verdicts = [Shift::of(of_percent.low, of_percent.high), Shift::of(low.0, high.0)];
+    if verdicts[0] == verdicts[1] {
+        shift.shift = verdicts[0];
+    }
+    shift
+}
+
+fn by_difference(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> QuantileShift {
+    let is_signed = a.iter().chain(b).any(|figure| *figure < 0.0);
+    let [a, b] = [a, b].map(|side| Mean::of(side.iter().copied()));
+    let mut shift = estimates(quantile, a.map(|mean| mean.value), b.map(|mean| mean.value));
+    let Some((a, b)) = a.zip(b).filter(|_| is_confidence(confidence)) else { return shift };
+    let Some(margins) = Margins::of(a, b, 1.0, confidence) else { return shift };
+    let difference = b.value - a.value;
+    let low = difference - margins.both;
+    // Where nothing is negative, no more than all of A can go away.
+    let low = if is_signed { low } else { low.max(-(a.value + margins.a)) };
+    let low = Nanos(low.floor() as i64);
+    let high = Nanos((difference + margins.both).ceil() as i64);
     shift.interval = Some(NanosInterval { low, high });
     shift.shift = Shift::of(low.0, high.0);
+    if is_signed {
+        shift.percent = None;
+    }
+    let ratio = shift.percent.map(|percent| percent / 100.0 + 1.0);
     shift.percent_interval = ratio.and_then(|ratio| of_percent(a, b, ratio, confidence));
     shift
 }
 
-/// Where the true percentage lies: every limit that b - (1 + limit) a does not tell apart from nought
-/// (Fieller's interval). An error of the baseline counts at the limit that is judged and not at the
-/// ratio that was found, which would hide the largest rises best. An end is infinite where no limit
-/// on its side can be told apart.
+/// Where the true percentage lies: every limit from -100 % that b - (1 + limit) a does not tell apart
+/// from nought (Fieller's interval). An error of the baseline counts at the limit that is judged and
+/// not at the ratio that was found, which would hide the largest rises best. The upper end is
+/// infinite where no limit can be told apart.
 fn of_percent(a: Mean, b: Mean, ratio: f64, confidence: f64) -> Option<RealInterval> {
     a.square_error.and(b.square_error)?;
     let apart = |weight: f64, sign: f64| {
-        margin(a, b, weight, confidence)
-            .is_some_and(|margin| sign * (b.value - weight * a.value) > margin)
+        Margins::of(a, b, weight, confidence)
+            .is_some_and(|margins| sign * (b.value - weight * a.value) > margins.both)
     };
     let end = |sign: f64| {
         // No change at all and nothing left first: the likeliest limits.
@@ -115,23 +183,35 @@ fn of_percent(a: Mean, b: Mean, ratio: f64, confidence: f64) -> Option<RealInter
         }
         (beyond - 1.0) * 100.0
     };
-    Some(RealInterval { low: end(1.0), high: end(-1.0) })
+    Some(RealInterval { low: end(1.0).max(-100.0), high: end(-1.0) })
 }
 
-/// Half the interval of b - `weight` a, with the degrees of freedom of Welch and Satterthwaite;
-/// `None` where either has no standard error.
-fn margin(a: Mean, b: Mean, weight: f64, confidence: f64) -> Option<f64> {
-    let (of_a, of_b) = (a.square_error? * weight * weight, b.square_error?);
-    let both = of_a + of_b;
-    if both == 0.0 {
-        return Some(0.0);
+/// Half the interval of `a`, of `b` and of b - `weight` a, with the degrees of freedom of the last
+/// (Welch and Satterthwaite).
+struct Margins {
+    a: f64,
+    b: f64,
+    both: f64,
+}
+
+impl Margins {
+    /// `None` where either mean has no standard error.
+    fn of(a: Mean, b: Mean, weight: f64, confidence: f64) -> Option<Self> {
+        let (of_a, of_b) = (a.square_error? * weight * weight, b.square_error?);
+        let both = of_a + of_b;
+        if both == 0.0 {
+            return Some(Self { a: 0.0, b: 0.0, both: 0.0 });
+        }
+        let freedom = both * both / (of_a * of_a / a.freedom + of_b * of_b / b.freedom);
+        let t = student_quantile(0.5 + confidence / 2.0, freedom);
+        Some(Self { a: t * of_a.sqrt(), b: t * of_b.sqrt(), both: t * both.sqrt() })
     }
-    let freedom = both * both / (of_a * of_a / a.freedom + of_b * of_b / b.freedom);
-    Some(student_quantile(0.5 + confidence / 2.0, freedom) * both.sqrt())
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn compare(a: &[&[i64]], b: &[&[i64]]) -> QuantileShift {
@@ -149,53 +229,95 @@ mod tests {
             compare(&a, &side.iter().map(Vec::as_slice).collect::<Vec<_>>())
         };
         let found = borrowed(&b);
-        assert_eq!((found.baseline, found.other), (Some(Nanos(1_007)), Some(Nanos(1_120))));
+        // Geometric means of the repetitions.
+        assert_eq!((found.baseline, found.other), (Some(Nanos(1_006)), Some(Nanos(1_119))));
         assert_eq!((found.difference, found.shift), (Some(Nanos(113)), Shift::Rises));
-        // Standard errors 17.64 and 25.82, 4.86 degrees of freedom, for which t is 2.78 at 98 %.
+        // Standard errors 17.64 and 25.82 by differences, 4.86 degrees of freedom, for which t is
+        // 2.78 at 96 %; by logarithms nearly the same.
         let interval = found.interval.unwrap();
         let half = (interval.high.0 - interval.low.0) / 2;
-        assert!((86..=88).contains(&half), "{found:?}");
+        assert!((85..=89).contains(&half), "{found:?}");
         assert_eq!(borrowed(&a).shift, Shift::CannotTell);
     }
 
     #[test]
     fn a_large_rise_over_an_unsteady_baseline_is_a_rise_in_percent_too() {
         let unsteady: [&[i64]; 3] = [&[40_000; 9], &[62_000; 9], &[115_000; 9]];
-        let slow: [&[i64]; 3] = [&[880_000; 9], &[900_000; 9], &[920_000; 9]];
+        let slow: [&[i64]; 3] = [&[2_880_000; 9], &[2_900_000; 9], &[2_920_000; 9]];
         let found = compare(&unsteady, &slow);
         assert_eq!(found.shift, Shift::Rises);
         let interval = found.percent_interval.unwrap();
         assert!(interval.low > 100.0 && interval.low < found.percent.unwrap(), "{found:?}");
-        // The baseline is so unsteady that no multiple of it is too much.
-        assert_eq!(interval.high, f64::INFINITY);
+        assert!(interval.high.is_finite(), "{found:?}");
         let back = compare(&slow, &unsteady);
         assert_eq!(back.shift, Shift::Falls);
-        assert!(back.percent_interval.unwrap().high < -50.0, "{back:?}");
+        let interval = back.percent_interval.unwrap();
+        assert!(interval.high < -50.0 && interval.low > -100.0, "{back:?}");
     }
 
     #[test]
-    fn a_percentage_lies_between_the_limits_that_a_test_of_each_tells_apart() {
-        let (a, b) = ([1_000.0, 1_040.0, 980.0], [1_100.0, 1_180.0, 1_140.0, 1_060.0]);
-        let found = welch(Quantile::P50, &a, &b, 0.96);
-        let (a, b) = (Mean::of(&a).unwrap(), Mean::of(&b).unwrap());
+    fn a_percentage_is_welch_on_logarithms() {
+        let e = |logs: [f64; 3]| logs.map(f64::exp);
+        let found = compared(Quantile::P50, &e([10.0, 10.1, 10.2]), &e([11.0, 11.2, 11.4]), 0.95);
+        // Standard errors 0.0577 and 0.1155, 2.94 degrees of freedom, for which t is 3.22.
         let RealInterval { low, high } = found.percent_interval.unwrap();
-        for (end, sign) in [(low, 1.0), (high, -1.0)] {
-            let weight = 1.0 + end / 100.0;
-            let left = sign * (b.value - weight * a.value) - margin(a, b, weight, 0.96).unwrap();
-            assert!(left.abs() < 1e-6, "{end} %: {left}");
-        }
-        // The interval in nanoseconds is some 26 to 200 of 1,007.
-        assert!((2.0..4.0).contains(&low) && (18.0..21.0).contains(&high), "{found:?}");
+        let [low, high] = [low, high].map(|percent| (percent / 100.0).ln_1p());
+        assert!((low - 0.684).abs() < 0.01 && (high - 1.516).abs() < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn a_percentage_of_figures_with_zeros_lies_between_limits_that_a_test_tells_apart() {
+        let (a, b) = ([1_000.0, 1_040.0, 980.0], [0.0, 80.0, 40.0, 60.0]);
+        let found = compared(Quantile::P50, &a, &b, 0.96);
+        let of = |side: &[f64]| Mean::of(side.to_vec().into_iter()).unwrap();
+        let (a, b) = (of(&a), of(&b));
+        let RealInterval { low, high } = found.percent_interval.unwrap();
+        let weight = 1.0 + high / 100.0;
+        let margin = Margins::of(a, b, weight, 0.96).unwrap().both;
+        assert!((weight * a.value - b.value - margin).abs() < 1e-6, "{found:?}");
+        // The test alone would not refuse limits below -100 %, which no delay can reach.
+        assert_eq!(low, -100.0, "{found:?}");
+    }
+
+    #[test]
+    fn signed_figures_have_a_difference_and_no_percentage() {
+        let offsets: [&[i64]; 3] = [&[-50; 9], &[40; 9], &[60; 9]];
+        let found = compare(&offsets, &[&[900; 9], &[950; 9], &[1_000; 9]]);
+        assert_eq!((found.shift, found.percent), (Shift::Rises, None));
+        assert_eq!(found.percent_interval, None);
     }
 
     #[test]
     fn one_or_two_repetitions_have_a_difference_and_no_interval() {
         let found = compare(&[&[10, 20, 30]], &[&[40, 50, 60]]);
-        assert_eq!((found.difference, found.percent), (Some(Nanos(30)), Some(150.0)));
+        assert_eq!(found.difference, Some(Nanos(30)));
+        assert!((found.percent.unwrap() - 150.0).abs() < 1e-9, "{found:?}");
         assert_eq!((found.interval, found.shift), (None, Shift::CannotTell));
         let two: [&[i64]; 2] = [&[10, 20, 30], &[11, 21, 31]];
         assert_eq!(compare(&two, &[&[70, 80, 90], &[71, 81, 91]]).interval, None);
         assert_eq!(compare(&[], &[]).difference, None);
         assert_eq!(compare(&[&[1]], &[&[1, 2, 3], &[]]).difference, None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_interval_of_repetitions_is_below_minus_100_percent(
+            a in proptest::collection::vec(prop_oneof![0.0..3.0_f64, 1.0..1e9_f64], 1..6),
+            b in proptest::collection::vec(prop_oneof![0.0..3.0_f64, 1.0..1e9_f64], 1..6),
+            confidence in 0.5..0.999,
+        ) {
+            let [a, b] = [a, b].map(|side| side.iter().map(|figure| figure.floor()).collect());
+            let (a, b): (Vec<f64>, Vec<f64>) = (a, b);
+            let found = compared(Quantile::P50, &a, &b, confidence);
+            if let (Some(interval), Some(percent)) = (found.percent_interval, found.percent) {
+                prop_assert!(interval.low >= -100.0, "{found:?}");
+                let grain = 1e-6 * (1.0 + percent.abs());
+                prop_assert!(interval.low <= percent + grain, "{found:?}");
+                prop_assert!(interval.high >= percent - grain, "{found:?}");
+            }
+            if let (Some(interval), Some(difference)) = (found.interval, found.difference) {
+                prop_assert!(interval.low <= difference && difference <= interval.high);
+            }
+        }
     }
 }

@@ -64,6 +64,52 @@ fn ratios_of_trials_measured_twice_are_covered_at_least() {
     assert!(covered >= 930, "seeds from 107000: {covered} of {ROUNDS}");
 }
 
+/// Repetitions whose levels stray normally, in the logarithm, by `stray`; those of B are `ratio` times
+/// as slow. Both the percentage and the difference hold the truth.
+fn changes_of_repetitions(count: usize, stray: f64, ratio: f64, first: u64) {
+    let level = MEDIAN * 1_000.0;
+    let truth = (ratio - 1.0) * 100.0;
+    let covers = |in_percent: bool, seed: u64| {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut side = |level: f64| -> Vec<Vec<i64>> {
+            let mut repetition = || {
+                let log: f64 = StandardNormal.sample(&mut rng);
+                vec![(level * (stray * log).exp()) as i64; 3]
+            };
+            (0..count).map(|_| repetition()).collect()
+        };
+        let (a, b) = (side(level), side(level * ratio));
+        let [a, b] = [&a, &b].map(|side| side.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let compare =
+            Compare { quantiles: vec![Quantile::P50], confidence: CONFIDENCE, draws: 0, seed: 1 };
+        let found = compare.repetitions(&a, &b).quantiles[0];
+        let (percent, nanos) = (found.percent_interval.unwrap(), found.interval.unwrap());
+        match in_percent {
+            true => percent.low <= truth && truth <= percent.high,
+            false => {
+                let truth = (level * (ratio - 1.0)) as i64;
+                nanos.low.0 <= truth && truth <= nanos.high.0
+            }
+        }
+    };
+    let what = format!("{count} repetitions each, stray {stray}, ratio {ratio}");
+    prove(&format!("{what}, percentage"), first, |seed| covers(true, seed));
+    prove(&format!("{what}, difference"), first, |seed| covers(false, seed));
+}
+
+#[test]
+fn changes_of_repetitions_are_covered() {
+    for (count, stray, ratio, first) in [
+        (3, 0.05, 1.2, 131_000),
+        (5, 0.05, 1.2, 133_000),
+        (3, 0.5, 1.2, 135_000),
+        (5, 0.5, 0.05, 137_000),
+        (5, 0.3, 10.0, 139_000),
+    ] {
+        changes_of_repetitions(count, stray, ratio, first);
+    }
+}
+
 #[test]
 fn shifts_of_quantiles_between_two_series_are_covered() {
     let quantiles = [(Quantile::P50, 0.0), (Quantile::P90, 1.281_551_6)];

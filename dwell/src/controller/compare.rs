@@ -395,6 +395,12 @@ fn print(
         if let Some(caution) = one.basis.caution(one.trials) {
             writeln!(out, "{caution}")?;
         }
+        if one.trials != (1, 1) {
+            writeln!(
+                out,
+                "each figure is the mean of its trials' own, geometric where all are above 0"
+            )?;
+        }
         writeln!(
             out,
             "{:7}{:>14}{:>14}{:>14}{:>10}   {:.1}% interval of the shift",

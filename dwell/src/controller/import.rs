@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use dwell_import::{Flow, Format, HEAD, Imported, recognise};
+use dwell_import::{Flow, Format, HEAD, ImportError, Imported, recognise};
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Columns, Environment, Kind, Stamps, Summary, Trust};
 use dwell_report::data::Axis;
@@ -28,7 +28,8 @@ const SEGMENT: &[u8] = &dwell_record::segment::MAGIC;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The format is found out by looking: segments of dwell (--samples), its CSV, the round-trip CSV, \
-the output of ping, irtt's JSON, sockperf's log, iperf2's -e text, D-ITG's ITGLog, pcap and pcapng. \
+the output of ping (iputils and BusyBox), JSON of irtt, mtr and iperf3, sockperf's log, iperf2's \
+-e text, D-ITG's ITGLog, pcap and pcapng. \
 docs/import.md says what is taken from each.")]
 pub(crate) struct Args {
     /// The file
@@ -131,6 +132,9 @@ fn take(
     });
     let imported = match outcome {
         Ok(imported) => imported,
+        Err(error @ ImportError::NoSamples { .. }) => {
+            return Err(Failure::usage(format!("{}: {error}", args.file.display())));
+        }
         Err(error) => {
             let shown = args.file.display();
             return Err(anyhow::Error::new(error).context(format!("cannot import {shown}")).into());

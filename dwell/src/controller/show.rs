@@ -1,12 +1,13 @@
 //! `dwell show`: what a run found, in the terminal or as one object.
 
+mod trials;
+
 use std::io::{self, Write};
 
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_record::{Figures, Kind, Summary};
 use dwell_report::Table;
 use dwell_report::data::{MachineData, RunData, TrialData};
-use dwell_stats::Quantile;
 use dwell_store::{RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
@@ -230,59 +231,7 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     }
     print_table(out, &dwell_report::verdict_table(run))?;
     print_table(out, &dwell_report::machines(run))?;
-    let cells: Vec<String> = run.trials.iter().map(|trial| cell(run, trial)).collect();
-    let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(4);
-    let of_run = dwell_report::main_metric(run);
-    let mut metrics: Vec<&str> =
-        run.trials.iter().filter_map(|trial| Some(main_metric(trial, of_run)?.0)).collect();
-    metrics.sort_unstable();
-    metrics.dedup();
-    let header = match metrics.as_slice() {
-        [] => "rtt in us".to_owned(),
-        [one] => format!("{} in us", one.trim_end_matches("_ns")),
-        _ => "in us, of".to_owned(),
-    };
-    writeln!(
-        out,
-        "\n{:>5}  {:width$}  {:>9} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}   {header}",
-        "trial", "cell", "received", "lost", "min", "median", "p99", "p99.9", "max"
-    )?;
-    for (trial, cell) in run.trials.iter().zip(cells) {
-        write!(out, "{:>5}  {cell:width$}  ", trial.trial)?;
-        let packets = trial.summary.as_ref().and_then(|summary| summary.packets);
-        let main = main_metric(trial, of_run);
-        // All that was lost is counted too; only what was never measured has no row of figures.
-        if main.is_none() && packets.is_none() {
-            let state = json!(trial.state);
-            let state = state.as_str().unwrap_or_default().to_owned();
-            let why = trial.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
-            writeln!(out, "{state}{why}")?;
-            continue;
-        }
-        let figures = main.map(|(_, figures)| figures);
-        let count = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
-        let us =
-            |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3));
-        write!(
-            out,
-            "{:>9} {:>7} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            count(packets.map(|packets| packets.received)),
-            count(packets.map(|packets| packets.lost)),
-            us(figures.and_then(|figures| figures.min)),
-            us(figures.and_then(|figures| figures.p50)),
-            us(figures.and_then(|figures| figures.p99)),
-            us(figures.and_then(|figures| figures.p99_9)),
-            us(figures.and_then(|figures| figures.max))
-        )?;
-        if let (true, Some((metric, _))) = (metrics.len() > 1, main) {
-            write!(out, "   {}", metric.trim_end_matches("_ns"))?;
-        }
-        match &trial.reason {
-            Some(reason) => writeln!(out, "   failed: {reason}")?,
-            None => writeln!(out)?,
-        }
-    }
-    print_intervals(out, run, of_run)?;
+    trials::print(out, run)?;
     let sparks = dwell_report::sparks(run, BARS);
     if !sparks.is_empty() {
         writeln!(out)?;
@@ -332,31 +281,6 @@ pub(super) fn print_table(out: &mut impl Write, table: &Table) -> io::Result<()>
     for row in rows() {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    Ok(())
-}
-
-/// Where the percentiles of each trial lie, for those that have enough samples to tell.
-fn print_intervals(out: &mut impl Write, run: &RunData, of_run: Option<&str>) -> io::Result<()> {
-    let mut header = Some("\n95 % intervals of percentiles, in us");
-    for trial in &run.trials {
-        let Some((metric, _)) = main_metric(trial, of_run) else { continue };
-        let quantiles = [Quantile::P50, Quantile::P95, Quantile::P99];
-        let told: Vec<String> = ["median", "p95", "p99"]
-            .into_iter()
-            .zip(quantiles)
-            .filter_map(|(name, quantile)| {
-                let (low, high) = dwell_report::interval_of(trial, metric, quantile)?;
-                Some(format!("{name} {:.1} to {:.1}", low / 1e3, high / 1e3))
-            })
-            .collect();
-        if told.is_empty() {
-            continue;
-        }
-        if let Some(header) = header.take() {
-            writeln!(out, "{header}")?;
-        }
-        writeln!(out, "{:>5}  {}", trial.trial, told.join(", "))?;
     }
     Ok(())
 }

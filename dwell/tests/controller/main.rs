@@ -16,6 +16,7 @@ mod labs;
 mod mistakes;
 mod orphans;
 mod paces;
+mod programs;
 mod resume;
 mod rootless;
 mod samples;

@@ -1,9 +1,9 @@
-//! Datagrams of a capture, by flow: one direction between two ports, and of a recognised protocol
-//! one session.
+//! Datagrams and echo messages of a capture, by flow: one direction between two ports, and of a
+//! recognised protocol one session.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use dwell_engine::stamps::State;
 use dwell_record::Column;
@@ -25,8 +25,12 @@ pub(super) struct Flows {
     ends: u64,
     /// Packets of ids just below 0: a warm-up.
     warm_up: u64,
+    /// Echo messages whose numbers lie before the first request of the capture.
+    before: u64,
     /// Round trips and residences that would be below 0.
     impossible: u64,
+    /// Time of the newest packet.
+    newest: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,6 +50,8 @@ struct Flow {
     last: Option<i64>,
     /// When each request was captured that has no reply so far.
     open: BTreeMap<u64, i64>,
+    /// Longest round trip of a flow of replies.
+    longest: i64,
 }
 
 /// Requests of all flows that are kept until their replies come.
@@ -62,8 +68,12 @@ impl Flows {
         at: i64,
         sink: &mut Sink,
     ) -> Result<bool, ImportError> {
-        let Datagram { source, destination, payload, length } = *datagram;
-        let probe = recognise(payload, (source.port(), destination.port()), at);
+        let Datagram { source, destination, payload, length, echo } = *datagram;
+        let probe = match echo {
+            Some(echo) => Some(echo.into()),
+            None => recognise(payload, (source.port(), destination.port()), at),
+        };
+        self.newest = self.newest.max(at);
         if probe.is_some_and(|probe| probe.id == Id::End) {
             self.ends += 1;
             return Ok(true);
@@ -71,6 +81,9 @@ impl Flows {
         let protocol = probe.map(|probe| probe.protocol);
         let reply = probe.is_some_and(|probe| probe.reply);
         let key = Key { source, destination, protocol, reply };
+        // Requests and replies carry one counter: both flows count its wraps alike.
+        let opposite = probe.and_then(|_| self.flows.get(&key.turned(!reply)));
+        let opposite = opposite.map(|opposite| opposite.near);
         let flow = match self.flows.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
@@ -80,12 +93,14 @@ impl Flows {
                 if !reply {
                     sink.fates_unknown(number);
                 }
-                new.insert(Flow::new(number, probe.map(|probe| probe.id)))
+                let near = opposite.unwrap_or_else(|| before_first(probe.map(|probe| probe.id)));
+                new.insert(Flow::new(number, near))
             }
         };
+        flow.near = flow.near.max(opposite.unwrap_or(i64::MIN));
         let request = probe.filter(|probe| probe.reply).map(|_| key.request());
         let Some(id) = flow.id(probe.map(|probe| probe.id)) else {
-            self.warm_up += 1;
+            *(if echo.is_some() { &mut self.before } else { &mut self.warm_up }) += 1;
             return Ok(true);
         };
         let (state, overtaken) = flow.arrive(id, probe.is_some());
@@ -110,11 +125,14 @@ impl Flows {
             time.filter(|_| is_possible)
         };
         let (rtt, residence) = (possible(rtt), possible(residence));
+        if let (Some(rtt), Some(flow)) = (rtt, self.flows.get_mut(&key)) {
+            flow.longest = flow.longest.max(rtt);
+        }
         sink.row(number, id, state)?
             .reordered(overtaken)
             .set(Column::Capture, Some(at))
             .set(Column::Gap, gap)
-            .set(Column::SizeBytes, Some(i64::from(length)))
+            .set(Column::SizeBytes, length.map(i64::from))
             .set(Column::Rtt, rtt)
             .set(Column::TxApp, t1)
             .set(Column::T2, t2)
@@ -144,10 +162,25 @@ impl Flows {
         let mut asked: Vec<_> = self.flows.iter().filter(|(_, f)| !f.open.is_empty()).collect();
         asked.sort_by_key(|(_, flow)| flow.number);
         for (key, flow) in asked {
-            if let Some(replies) = self.flows.get(&key.reply()) {
-                for id in flow.open.keys() {
+            let Some(replies) = self.flows.get(&key.reply()) else { continue };
+            // A request this young may have been answered after the end of the capture.
+            let is_due = |at: i64| self.newest.saturating_sub(at) > replies.longest;
+            let mut undecided = 0_u64;
+            for (id, at) in &flow.open {
+                if is_due(*at) {
                     sink.row(replies.number, *id, State::Lost)?;
+                } else {
+                    undecided += 1;
                 }
+            }
+            if undecided > 0 {
+                sink.warn_of(
+                    replies.number,
+                    format!(
+                        "requests at the end of the capture that may have been answered after it, \
+                         neither received nor lost: {undecided}"
+                    ),
+                );
             }
         }
         if self.ends > 0 {
@@ -155,6 +188,12 @@ impl Flows {
         }
         if self.warm_up > 0 {
             sink.parameter("warm_up_packets", self.warm_up);
+        }
+        if self.before > 0 {
+            sink.warn(format!(
+                "echo messages numbered before the first of their capture, left out: {}",
+                self.before
+            ));
         }
         if self.impossible > 0 {
             sink.warn(format!(
@@ -188,46 +227,59 @@ impl Key {
 
     /// Where the probes of the flow went, also of replies.
     fn target(&self) -> String {
-        let reflector = if self.reply { self.source } else { self.destination };
+        let reflector = self.end(if self.reply { self.source } else { self.destination });
         format!("{}://{reflector}", self.protocol.map_or("udp", Protocol::scheme))
+    }
+
+    /// An end of the flow; ICMP has no ports.
+    fn end(&self, end: SocketAddr) -> String {
+        match (self.protocol, end.ip()) {
+            (Some(Protocol::Icmp { .. }), IpAddr::V6(ip)) => format!("[{ip}]"),
+            (Some(Protocol::Icmp { .. }), IpAddr::V4(ip)) => ip.to_string(),
+            _ => end.to_string(),
+        }
     }
 
     fn name(&self) -> String {
         let Self { source, destination, protocol, reply } = self;
+        let [source, destination] = [self.end(*source), self.end(*destination)];
         let protocol = protocol.map_or_else(|| "udp".to_owned(), Protocol::name);
         let reply = if *reply { " replies" } else { "" };
         format!("{source} > {destination} {protocol}{reply}")
     }
 }
 
+/// The id near which the first id of a flow is looked for.
+fn before_first(first: Option<Id>) -> i64 {
+    match first {
+        Some(Id::Bits16(id)) => i64::from(id),
+        Some(Id::Bits32(id)) if i64::from(id) >= (1 << 32) - WARM_UP => i64::from(id) - (1 << 32),
+        Some(Id::Bits32(id)) => i64::from(id),
+        _ => -1,
+    }
+}
+
 impl Flow {
-    fn new(number: FlowNumber, first: Option<Id>) -> Self {
-        let near = match first {
-            Some(Id::Bits32(id)) if i64::from(id) >= (1 << 32) - WARM_UP => {
-                i64::from(id) - (1 << 32)
-            }
-            Some(Id::Bits32(id)) => i64::from(id),
-            _ => -1,
-        };
-        Self { number, sequence: None, near, last: None, open: BTreeMap::new() }
+    fn new(number: FlowNumber, near: i64) -> Self {
+        Self { number, sequence: None, near, last: None, open: BTreeMap::new(), longest: 0 }
     }
 
     /// The id, counted on where its bits wrap; of what is not recognised the number of the packet.
     /// `None` below 0.
     fn id(&mut self, id: Option<Id>) -> Option<u64> {
-        match id {
-            Some(Id::Bits32(raw)) => {
-                let id = unwrapped(u64::from(raw), 32, self.near);
-                self.near = self.near.max(id);
-                u64::try_from(id).ok()
-            }
-            Some(Id::Whole(id)) => Some(id),
-            Some(Id::End) => None,
+        let (raw, bits) = match id {
+            Some(Id::Bits16(raw)) => (u64::from(raw), 16),
+            Some(Id::Bits32(raw)) => (u64::from(raw), 32),
+            Some(Id::Whole(id)) => return Some(id),
+            Some(Id::End) => return None,
             None => {
                 self.near += 1;
-                u64::try_from(self.near).ok()
+                return u64::try_from(self.near).ok();
             }
-        }
+        };
+        let id = unwrapped(raw, bits, self.near);
+        self.near = self.near.max(id);
+        u64::try_from(id).ok()
     }
 
     fn arrive(&mut self, id: u64, counted: bool) -> (State, bool) {

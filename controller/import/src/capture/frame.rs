@@ -1,4 +1,4 @@
-//! The UDP datagram in a captured frame.
+//! The UDP datagram or ICMP echo message in a captured frame.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -28,15 +28,25 @@ pub(super) enum NotTaken {
     Cut,
 }
 
-/// A UDP datagram.
+/// A UDP datagram, or an ICMP echo message between ports 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Datagram<'f> {
     pub(super) source: SocketAddr,
     pub(super) destination: SocketAddr,
     /// As much of the payload as was captured.
     pub(super) payload: &'f [u8],
-    /// Bytes of the whole payload.
-    pub(super) length: u16,
+    /// Bytes of the whole payload; `None` for the first fragment of an echo message.
+    pub(super) length: Option<u16>,
+    /// The header of an echo message.
+    pub(super) echo: Option<Echo>,
+}
+
+/// Header of an echo request or reply (RFC 792, RFC 4443 section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Echo {
+    pub(super) reply: bool,
+    pub(super) id: u16,
+    pub(super) seq: u16,
 }
 
 impl Link {
@@ -70,7 +80,9 @@ pub(super) fn datagram(link: Link, frame: &[u8]) -> Result<Datagram<'_>, NotTake
     }
 }
 
+const ICMP: u8 = 1;
 const UDP: u8 = 17;
+const ICMP6: u8 = 58;
 
 fn ethernet(frame: &[u8]) -> Result<&[u8], NotTaken> {
     let mut at = 12;
@@ -92,10 +104,12 @@ fn of_protocol(protocol: u16, packet: &[u8]) -> Result<&[u8], NotTaken> {
 
 fn v4(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
     let header: &[u8; 20] = packet.first_chunk().ok_or(NotTaken::Cut)?;
-    if header[9] != UDP {
+    let protocol = header[9];
+    if !matches!(protocol, UDP | ICMP) {
         return Err(NotTaken::Other);
     }
-    if be16(header, 6)? & 0x1fff != 0 {
+    let fragment = be16(header, 6)?;
+    if fragment & 0x1fff != 0 {
         return Err(NotTaken::Fragment);
     }
     let length = usize::from(header[0] & 0xf) * 4;
@@ -103,17 +117,32 @@ fn v4(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
         return Err(NotTaken::Cut);
     }
     let address = |at: usize| Ipv4Addr::from_octets(four(header, at));
-    udp(address(12).into(), address(16).into(), from(packet, length)?)
+    let ends = (address(12).into(), address(16).into());
+    let segment = from(packet, length)?;
+    if protocol == UDP {
+        return udp(ends, segment);
+    }
+    // More fragments: the total length is that of this one.
+    let whole = (fragment & 0x2000 == 0).then(|| be16(header, 2)).transpose()?;
+    let whole = whole.and_then(|total| usize::from(total).checked_sub(length));
+    echo(ends, segment, whole, (8, 0))
 }
 
 fn v6(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
     let header: &[u8; 40] = packet.first_chunk().ok_or(NotTaken::Cut)?;
     let address = |at: usize| Ipv6Addr::from_octets(std::array::from_fn(|byte| header[at + byte]));
+    let ends = (address(8).into(), address(24).into());
     let (mut next, mut at) = (header[6], header.len());
+    let mut is_whole = true;
     // Every extension header takes at least eight bytes, so this ends with the packet.
     loop {
         match next {
-            UDP => return udp(address(8).into(), address(24).into(), from(packet, at)?),
+            UDP => return udp(ends, from(packet, at)?),
+            ICMP6 => {
+                let end = header.len() + usize::from(be16(header, 4)?);
+                let whole = end.checked_sub(at).filter(|_| is_whole);
+                return echo(ends, from(packet, at)?, whole, (128, 129));
+            }
             // Hop-by-hop options, routing, destination options.
             0 | 43 | 60 => {
                 let extension = from(packet, at)?;
@@ -122,9 +151,11 @@ fn v6(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
             }
             // A fragment header.
             44 => {
-                if be16(packet, at + 2)? & 0xfff8 != 0 {
+                let fragment = be16(packet, at + 2)?;
+                if fragment & 0xfff8 != 0 {
                     return Err(NotTaken::Fragment);
                 }
+                is_whole = fragment & 1 == 0;
                 (next, at) = (packet[at], at + 8);
             }
             _ => return Err(NotTaken::Other),
@@ -132,7 +163,9 @@ fn v6(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
     }
 }
 
-fn udp(source: IpAddr, destination: IpAddr, segment: &[u8]) -> Result<Datagram<'_>, NotTaken> {
+type Ends = (IpAddr, IpAddr);
+
+fn udp((source, destination): Ends, segment: &[u8]) -> Result<Datagram<'_>, NotTaken> {
     let length = be16(segment, 4)?.checked_sub(8).ok_or(NotTaken::Cut)?;
     let payload = from(segment, 8)?;
     Ok(Datagram {
@@ -140,7 +173,32 @@ fn udp(source: IpAddr, destination: IpAddr, segment: &[u8]) -> Result<Datagram<'
         destination: SocketAddr::new(destination, be16(segment, 2)?),
         // Behind a short packet there may be padding of Ethernet.
         payload: &payload[..payload.len().min(usize::from(length))],
+        length: Some(length),
+        echo: None,
+    })
+}
+
+/// An echo message by its two types; `whole` is its length with the header, where known.
+fn echo(
+    (source, destination): Ends,
+    message: &[u8],
+    whole: Option<usize>,
+    (request, reply): (u8, u8),
+) -> Result<Datagram<'_>, NotTaken> {
+    let header: &[u8; 8] = message.first_chunk().ok_or(NotTaken::Cut)?;
+    if header[1] != 0 || ![request, reply].contains(&header[0]) {
+        return Err(NotTaken::Other);
+    }
+    let length = whole.map(|whole| whole.checked_sub(header.len()).ok_or(NotTaken::Cut));
+    let length = length.transpose()?.and_then(|length| u16::try_from(length).ok());
+    let payload = from(message, header.len())?;
+    let captured = length.map_or(payload.len(), |length| payload.len().min(length.into()));
+    Ok(Datagram {
+        source: SocketAddr::new(source, 0),
+        destination: SocketAddr::new(destination, 0),
+        payload: &payload[..captured],
         length,
+        echo: Some(Echo { reply: header[0] == reply, id: be16(header, 4)?, seq: be16(header, 6)? }),
     })
 }
 
@@ -182,7 +240,8 @@ mod tests {
             source: "10.0.0.1:7".parse().unwrap(),
             destination: "10.0.0.2:9".parse().unwrap(),
             payload: b"hello",
-            length: 5,
+            length: Some(5),
+            echo: None,
         };
         let ethernet = [&[0; 12][..], &[8, 0]].concat();
         let tagged = [&[0; 12][..], &[0x88, 0xa8, 0, 1, 0x81, 0, 0, 2, 8, 0]].concat();

@@ -34,7 +34,7 @@ struct Witness<'a> {
     sink: Sink<'a>,
     flows: Flows,
     packets: u64,
-    not_udp: u64,
+    other: u64,
     fragments: u64,
     cut: u64,
     unstamped: u64,
@@ -47,7 +47,7 @@ impl<'a> Witness<'a> {
             sink,
             flows: Flows::default(),
             packets: 0,
-            not_udp: 0,
+            other: 0,
             fragments: 0,
             cut: 0,
             unstamped: 0,
@@ -74,7 +74,7 @@ impl<'a> Witness<'a> {
                     self.sink.skip(self.packets, bytes);
                 }
             }
-            Err(NotTaken::Other) => self.not_udp += 1,
+            Err(NotTaken::Other) => self.other += 1,
             Err(NotTaken::Fragment) => self.fragments += 1,
             Err(NotTaken::Cut) => self.cut += 1,
         }
@@ -85,7 +85,7 @@ impl<'a> Witness<'a> {
         self.flows.end(&mut self.sink)?;
         self.sink.parameter("captured_packets", self.packets);
         for (count, what) in [
-            (self.not_udp, "packets are not UDP over IP"),
+            (self.other, "packets are neither UDP nor ICMP echo over IP"),
             (self.fragments, "packets are later fragments of a datagram"),
             (self.cut, "packets were captured too short or are broken"),
             (self.unstamped, "packets have no time"),

@@ -1,10 +1,12 @@
 //! What a captured payload is, told by its content: a STAMP packet (RFC 8762), S4's round-trip
-//! message (S4.1), or a datagram of iperf2.
+//! message (S4.1), or a datagram of iperf2; and the probe that an ICMP echo message is.
 
 use dwell_units::{Instant, Realtime};
 use dwell_wire::roundtrip::{Control, Message};
 use dwell_wire::stamp::{Mode, Reply, Request};
 use dwell_wire::timestamp::{self, ErrorEstimate};
+
+use super::frame::Echo;
 
 /// A protocol with ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +17,10 @@ pub(super) enum Protocol {
     },
     RoundTrip,
     Iperf2,
+    Icmp {
+        /// The identifier, which tells sessions apart.
+        id: u16,
+    },
 }
 
 /// A recognised payload.
@@ -33,6 +39,8 @@ pub(super) struct Probe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Id {
     /// A counter that wraps.
+    Bits16(u16),
+    /// A counter that wraps.
     Bits32(u32),
     /// One that does not.
     Whole(u64),
@@ -46,6 +54,7 @@ impl Protocol {
             Self::Stamp { .. } => "stamp",
             Self::RoundTrip => "roundtrip",
             Self::Iperf2 => "iperf2",
+            Self::Icmp { .. } => "icmp",
         }
     }
 
@@ -53,8 +62,16 @@ impl Protocol {
     pub(super) fn name(self) -> String {
         match self {
             Self::Stamp { ssid } => format!("{} ssid {ssid}", self.scheme()),
+            Self::Icmp { id } => format!("{} id {id}", self.scheme()),
             Self::RoundTrip | Self::Iperf2 => self.scheme().to_owned(),
         }
+    }
+}
+
+impl From<Echo> for Probe {
+    fn from(Echo { reply, id, seq }: Echo) -> Self {
+        let (protocol, id) = (Protocol::Icmp { id }, Id::Bits16(seq));
+        Self { protocol, reply, id, t1: None, t2_t3: None }
     }
 }
 

@@ -170,3 +170,121 @@ fn a_packet_seen_twice_is_a_double() {
     assert_eq!(outcome.ids(flow, State::Received), outcome.ids(flow, State::Duplicate));
     assert_eq!(outcome.column(flow, Column::Gap).len(), 4);
 }
+
+/// The packets that `busybox-ping-losses.txt` tells of, at the sender.
+#[test]
+fn icmp_echoes_are_joined_by_id_and_sequence() {
+    let outcome = import("icmp-busybox.pcap");
+    let log = import("busybox-ping-losses.txt");
+    let flow = names(&outcome)[1].to_owned();
+    assert!(flow.starts_with("10.91.1.2 > 10.91.0.1 icmp id "), "{flow}");
+    assert!(flow.ends_with(" replies"), "{flow}");
+    for state in [State::Received, State::Lost, State::Duplicate] {
+        assert_eq!(outcome.ids(&flow, state), log.ids("", state), "{state:?}");
+    }
+    // ping stamps in the program and cuts off at 1 us: each of its times holds that of the wire.
+    let seen = outcome.column(&flow, Column::Rtt);
+    let printed = log.column("", Column::Rtt);
+    assert_eq!((seen.len(), printed.len()), (17, 20));
+    assert!(seen.iter().max() < printed.iter().max(), "{seen:?}");
+    assert!(seen.iter().all(|rtt| *rtt > 0));
+    assert_eq!(outcome.column(&flow, Column::SizeBytes), [56; 20]);
+    let about = outcome.imported.flows.iter().find(|about| about.name == flow).unwrap();
+    assert_eq!(about.target, "icmp://10.91.1.2");
+}
+
+#[test]
+fn icmpv6_echoes_are_joined_too() {
+    let outcome = import("icmp-busybox.pcap");
+    let v6: Vec<_> = names(&outcome).into_iter().filter(|name| name.starts_with('[')).collect();
+    assert_eq!(v6.len(), 2, "{v6:?}");
+    assert!(v6[1].starts_with("[fd91:1::2] > [fd91::1] icmp id "), "{v6:?}");
+    assert_eq!(outcome.ids(v6[1], State::Received), [0, 1, 2, 3, 4]);
+    assert_eq!(outcome.column(v6[1], Column::Rtt).len(), 5);
+    assert_eq!(outcome.column(v6[1], Column::SizeBytes), [56; 5]);
+}
+
+/// A capture of raw IPv4 packets: milliseconds, whether a reply, identifier and sequence number.
+fn echoes(packets: &[(u32, bool, u16, u16)]) -> Vec<u8> {
+    let mut capture = [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65_535, 101]
+        .iter()
+        .flat_map(|word| word.to_be_bytes())
+        .collect::<Vec<_>>();
+    for &(ms, reply, id, seq) in packets {
+        let mut ip = vec![0x45, 0, 0, 36, 0, 0, 0, 0, 64, 1, 0, 0];
+        let (source, destination) = if reply { (2, 1) } else { (1, 2) };
+        ip.extend([10, 0, 0, source, 10, 0, 0, destination]);
+        ip.extend([if reply { 0 } else { 8 }, 0, 0, 0]);
+        ip.extend([id, seq].iter().flat_map(|half| half.to_be_bytes()));
+        ip.extend([7; 8]);
+        let header = [1_795_247_657 + ms / 1_000, ms % 1_000 * 1_000, 36, 36];
+        capture.extend(header.iter().flat_map(|word| word.to_be_bytes()));
+        capture.extend(ip);
+    }
+    capture
+}
+
+const PING: &str = "10.0.0.2 > 10.0.0.1 icmp id 9 replies";
+
+fn joined(packets: &[(u32, bool, u16, u16)]) -> Outcome {
+    let bytes = echoes(packets);
+    assert_eq!(detect(&bytes), Some(Format::Pcap));
+    import_as(Format::Pcap, &bytes).unwrap()
+}
+
+#[test]
+fn icmp_sequence_is_counted_on_where_it_wraps() {
+    let packets: Vec<_> = (0..6_u32)
+        .flat_map(|n| {
+            let seq = (65_533 + n) as u16;
+            [(n * 1_000, false, 9, seq), (n * 1_000 + 5, true, 9, seq)]
+        })
+        .collect();
+    let outcome = joined(&packets);
+    assert_eq!(outcome.ids(PING, State::Received), (65_533..65_539).collect::<Vec<_>>());
+    assert_eq!(outcome.column(PING, Column::Rtt), [5_000_000; 6]);
+}
+
+#[test]
+fn icmp_reply_to_a_request_before_the_capture_has_no_round_trip() {
+    // The first reply is of a request that wrapped afterwards.
+    let packets = [
+        (0, true, 9, 65_535),
+        (100, false, 9, 0),
+        (105, true, 9, 0),
+        (200, false, 9, 1),
+        (205, true, 9, 1),
+    ];
+    let outcome = joined(&packets);
+    assert_eq!(outcome.ids(PING, State::Received), [65_535, 65_536, 65_537]);
+    assert_eq!(outcome.column(PING, Column::Rtt), [5_000_000; 2]);
+    // After the request of a new round it is numbered below 0.
+    let outcome = joined(&[&packets[1..2], &packets[..1], &packets[2..]].concat());
+    assert_eq!(outcome.ids(PING, State::Received), [0, 1]);
+    assert!(outcome.imported.warnings[0].ends_with("left out: 1"), "{:?}", outcome.imported);
+}
+
+#[test]
+fn request_at_the_end_of_a_capture_is_not_lost() {
+    let packets = [
+        (0, false, 9, 1),
+        (5, true, 9, 1),
+        (100, false, 9, 2),
+        (200, false, 9, 3),
+        (205, true, 9, 3),
+        (300, false, 9, 4),
+    ];
+    let outcome = joined(&packets);
+    assert_eq!(outcome.ids(PING, State::Lost), [2]);
+    let about = outcome.imported.flows.iter().find(|flow| flow.name == PING).unwrap();
+    assert!(about.warnings[0].ends_with("neither received nor lost: 1"), "{:?}", about.warnings);
+}
+
+#[test]
+fn icmp_sessions_of_two_identifiers_are_told_apart() {
+    let packets = [(0, false, 9, 1), (1, false, 10, 1), (5, true, 10, 1), (7, true, 9, 1)];
+    let outcome = joined(&packets);
+    assert_eq!(outcome.column(PING, Column::Rtt), [7_000_000]);
+    let other = "10.0.0.2 > 10.0.0.1 icmp id 10 replies";
+    assert_eq!(outcome.column(other, Column::Rtt), [4_000_000]);
+}

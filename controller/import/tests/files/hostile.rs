@@ -10,13 +10,24 @@ use dwell_import::{Format, ImportError, detect, read};
 use dwell_record::{Batch, Column};
 use proptest::prelude::*;
 
-const RECORDED: [(&str, Format); 22] = [
+const RECORDED: [(&str, Format); 33] = [
     ("s4.csv", Format::S4Csv),
     ("ping-v4.txt", Format::Ping),
     ("ping-v6-stamped.txt", Format::Ping),
     ("ping-losses.txt", Format::Ping),
     ("ping-losses-outstanding.txt", Format::Ping),
     ("ping-quiet.txt", Format::Ping),
+    ("busybox-ping-losses.txt", Format::Ping),
+    ("busybox-ping-quiet.txt", Format::Ping),
+    ("busybox-ping-v6.txt", Format::Ping),
+    ("mtr-losses.json", Format::Mtr),
+    ("mtr-two.json", Format::Mtr),
+    ("mtr-v6.json", Format::Mtr),
+    ("iperf3-tcp.json", Format::Iperf3),
+    ("iperf3-udp.json", Format::Iperf3),
+    ("iperf3-udp-server.json", Format::Iperf3),
+    ("iperf3-bidir.json", Format::Iperf3),
+    ("icmp-busybox.pcap", Format::Pcap),
     ("irtt.json", Format::Irtt),
     ("sockperf-ping-pong.csv", Format::Sockperf),
     ("sockperf-under-load.csv", Format::Sockperf),
@@ -219,7 +230,8 @@ fn a_receiver_that_refuses_ends_the_import_with_its_reason() {
         let bytes = recorded(name);
         let refuse = |_: &str, _: Batch| Err("the disk is full");
         let result = read(format, &mut &bytes[..], &mut { refuse });
-        let no_rows = matches!(format, Format::Iperf2) || name == "ping-quiet.txt";
+        let summaries = [Format::Iperf2, Format::Iperf3, Format::Mtr];
+        let no_rows = summaries.contains(&format) || name.ends_with("ping-quiet.txt");
         match result {
             Err(ImportError::Samples(reason)) => assert_eq!(reason.to_string(), "the disk is full"),
             Ok(_) => assert!(no_rows, "{name}"),
@@ -253,6 +265,72 @@ fn a_ping_that_claims_more_packets_than_there_can_be_does_not_fill_the_disk() {
 }
 
 #[test]
+fn file_without_samples_is_refused_by_every_reader() {
+    let of = |name: &str| String::from_utf8(recorded(name)).unwrap();
+    let first_line = |name: &str| of(name).lines().next().unwrap().to_owned() + "\n";
+    let irtt = of("irtt.json");
+    let trips = irtt.find("\"round_trips\": [").unwrap() + "\"round_trips\": [".len();
+    let mtr = of("mtr-losses.json");
+    let hubs = mtr.find("\"hubs\": [").unwrap() + "\"hubs\": [".len();
+    let sockperf = of("sockperf-ping-pong.csv");
+    let rows = sockperf.find("packet, txTime").unwrap();
+    let header = sockperf[rows..].lines().next().unwrap().len() + 1;
+    let iperf2 = of("iperf2-client.txt");
+    let iperf3 =
+        r#"{"start": {"connected": [], "version": "iperf 3.12"}, "intervals": [], "end": {}}"#;
+    let dwell = of("dwell.csv");
+    for (format, text) in [
+        (Format::S4Csv, first_line("s4.csv").into_bytes()),
+        (Format::Ping, first_line("ping-v4.txt").into_bytes()),
+        (Format::Ping, first_line("busybox-ping-v6.txt").into_bytes()),
+        (Format::Irtt, format!("{}]}}", &irtt[..trips]).into_bytes()),
+        (Format::Mtr, format!("{}]}}}}", &mtr[..hubs]).into_bytes()),
+        (Format::Sockperf, sockperf[..rows + header].as_bytes().to_vec()),
+        (Format::Iperf2, iperf2[..iperf2.find("[ ID] Interval").unwrap()].as_bytes().to_vec()),
+        (Format::Iperf3, iperf3.as_bytes().to_vec()),
+        (Format::DwellCsv, dwell.lines().next().unwrap().as_bytes().to_vec()),
+        (Format::Pcap, recorded("roundtrip-nanoseconds.pcap")[..24].to_vec()),
+    ] {
+        let error = match import_as(format, &text) {
+            Err(error @ ImportError::NoSamples { .. }) => error.to_string(),
+            other => panic!("{}: {other:?}", format.name()),
+        };
+        assert!(error.starts_with("no sample in this"), "{error}");
+    }
+}
+
+#[test]
+fn capture_without_probes_is_refused_with_what_it_holds() {
+    let mut capture = recorded("icmp-busybox.pcap");
+    // Echo messages of another protocol: the next header of IPv4 and IPv6.
+    let mut at = 24;
+    while at < capture.len() {
+        let word = capture[at + 8..at + 12].try_into().unwrap();
+        let (packet, length) = (at + 16, u32::from_le_bytes(word) as usize);
+        let is_v4 = capture[packet + 14] >> 4 == 4;
+        capture[packet + if is_v4 { 14 + 9 } else { 14 + 6 }] = 89;
+        at = packet + length;
+    }
+    let error = import_as(Format::Pcap, &capture).unwrap_err().to_string();
+    let expected = "no sample in this pcap capture: 63 packets are neither UDP nor ICMP echo";
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[test]
+fn irtt_loss_of_an_unsigned_underflow_is_null_with_a_note() {
+    let text = String::from_utf8(recorded("irtt.json")).unwrap();
+    let at = text.find("\"upstream_loss_percent\": ").unwrap() + 25;
+    let end = at + text[at..].find(',').unwrap();
+    let text = format!("{} 1.8446744073709552e+19{}", &text[..at], &text[end..]);
+    let imported = import_as(Format::Irtt, text.as_bytes()).unwrap().imported;
+    let flow = &imported.flows[0];
+    assert_eq!(flow.values["loss_forward_ratio"], None);
+    assert!(flow.values["loss_backward_ratio"].is_some());
+    let note = "loss_forward_ratio is null: the file states 1.8e17, which is not within 0 and 1";
+    assert_eq!(flow.warnings, [note]);
+}
+
+#[test]
 fn counts_that_no_machine_could_reach_do_not_overflow() {
     let most = u64::MAX.to_string();
     let sockperf = String::from_utf8(recorded("sockperf-ping-pong.csv")).unwrap();
@@ -281,7 +359,9 @@ proptest! {
     fn any_bytes_are_read_by_every_reader_without_panic(bytes: Vec<u8>) {
         let _ = detect(&bytes);
         for format in Format::ALL {
-            let _ = import_as(format, &bytes);
+            if let Ok(outcome) = import_as(format, &bytes) {
+                outcome.assert_possible();
+            }
         }
     }
 
@@ -297,6 +377,8 @@ proptest! {
             bytes[at] = byte;
         }
         let _ = detect(&bytes);
-        let _ = import_as(format, &bytes);
+        if let Ok(outcome) = import_as(format, &bytes) {
+            outcome.assert_possible();
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use dwell_engine::stamps::State;
 use dwell_import::{Format, ImportError, Imported, read, recognise};
-use dwell_record::{Batch, Column};
+use dwell_record::{Batch, Column, Scalar};
 
 /// What came of a file.
 #[derive(Debug)]
@@ -52,6 +52,24 @@ impl Outcome {
         let batches = self.batches.get(flow).into_iter().flatten();
         let rows = batches.flat_map(|batch| batch.id.iter().zip(&batch.state));
         rows.filter(|(_, found)| **found == state).map(|(id, _)| *id).collect()
+    }
+
+    /// Panics where a figure is impossible, whatever the file says.
+    pub(crate) fn assert_possible(&self) {
+        let Self { imported, batches } = self;
+        for flow in &imported.flows {
+            for (name, value) in &flow.values {
+                let value = value.map_or(0.0, Scalar::as_f64);
+                let limit = if name.ends_with("_ratio") { 1.0 } else { f64::MAX };
+                assert!((0.0..=limit).contains(&value), "{name} {value}");
+            }
+        }
+        for batch in batches.values().flatten() {
+            for column in [Column::Rtt, Column::Residence] {
+                let values = batch.column(column).unwrap_or_default().iter();
+                assert!(values.clone().all(|ns| *ns >= 0 || *ns == Batch::ABSENT), "{column:?}");
+            }
+        }
     }
 
     /// Smallest, mean and largest value of a column of the flow without a name.

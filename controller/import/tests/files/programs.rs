@@ -116,6 +116,170 @@ fn a_quiet_ping_has_totals_and_no_samples() {
     assert_eq!((rtt.min, rtt.mean, rtt.max), (Some(119_000), Some(452_000.0), Some(794_000)));
 }
 
+/// BusyBox counts from 0 and includes duplicates in its figures.
+#[test]
+fn busybox_ping_log_gives_samples_losses_and_duplicates() {
+    let outcome = import("busybox-ping-losses.txt");
+    let expected = Packets { sent: 20, received: 17, lost: 3, duplicate: 3, ..Packets::default() };
+    assert_eq!(outcome.imported.packets(), Some(expected));
+    assert_eq!(outcome.ids("", State::Lost), [3, 10, 17]);
+    assert_eq!(outcome.ids("", State::Duplicate), [2, 8, 14]);
+    let (min, mean, max) = outcome.spread(Column::Rtt);
+    assert_eq!((min, max), (169_000, 1_780_000));
+    close(mean, 285_000.0, 2_000.0);
+    assert_eq!(outcome.imported.target, "icmp://10.91.1.2");
+    assert_eq!(outcome.imported.parameters["payload_bytes"], 56);
+    assert_eq!(outcome.imported.skipped_lines, 0);
+    assert_eq!(outcome.imported.warnings, [""; 0]);
+
+    let v6 = import("busybox-ping-v6.txt");
+    assert_eq!(v6.imported.target, "icmp://[fd91:1::2]");
+    assert_eq!(v6.ids("", State::Received), [0, 1, 2, 3, 4]);
+    assert_eq!(v6.spread(Column::Rtt), (80_000, 84_800.0, 96_000));
+}
+
+#[test]
+fn busybox_ping_whose_first_probe_is_lost_counts_from_0() {
+    let text = "PING 10.0.0.9 (10.0.0.9): 56 data bytes\n\
+                64 bytes from 10.0.0.9: seq=1 ttl=64 time=0.345 ms\n\n\
+                --- 10.0.0.9 ping statistics ---\n\
+                3 packets transmitted, 1 packets received, 66% packet loss\n\
+                round-trip min/avg/max = 0.345/0.345/0.345 ms\n";
+    let outcome = import_as(Format::Ping, text.as_bytes()).unwrap();
+    assert_eq!(outcome.ids("", State::Lost), [0, 2]);
+    let none = text.replace("64 bytes from 10.0.0.9: seq=1 ttl=64 time=0.345 ms\n", "");
+    let none = none.replace("1 packets received, 66%", "0 packets received, 100%");
+    let outcome = import_as(Format::Ping, none.as_bytes()).unwrap();
+    assert_eq!(outcome.ids("", State::Lost), [0, 1, 2]);
+}
+
+#[test]
+fn quiet_busybox_ping_has_totals_and_no_samples() {
+    let outcome = import("busybox-ping-quiet.txt");
+    let flow = &outcome.imported.flows[0];
+    let expected = Packets { sent: 5, received: 4, lost: 1, duplicate: 1, ..Packets::default() };
+    assert_eq!((flow.packets, flow.rows), (Some(expected), 0));
+    let rtt = &flow.metrics["rtt_ns"];
+    assert_eq!((rtt.min, rtt.mean, rtt.max), (Some(183_000), Some(201_000.0), Some(215_000)));
+}
+
+#[test]
+fn windows_ping_log_is_refused_by_name() {
+    for line in [
+        "Reply from 10.0.0.1: bytes=32 time<1ms TTL=128",
+        "Antwort von 10.0.0.1: Bytes=32 Zeit=14ms TTL=117",
+    ] {
+        let text = format!("\r\nPinging 10.0.0.1 with 32 bytes of data:\r\n{line}\r\n");
+        assert_eq!(detect(text.as_bytes()), None);
+        let error = dwell_import::recognise(text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("ping of Windows") && error.contains("milliseconds"), "{error}");
+    }
+}
+
+#[test]
+fn mtr_hops_are_summaries_with_counts_and_without_percentiles() {
+    let outcome = import("mtr-losses.json");
+    assert!(outcome.batches.is_empty());
+    let flows = &outcome.imported.flows;
+    let names: Vec<_> = flows.iter().map(|flow| flow.name.as_str()).collect();
+    assert_eq!(names, ["hop 1 10.91.0.2", "hop 2 10.91.1.2"]);
+    assert_eq!(flows[1].target, "mtr://10.91.1.2");
+    let expected = Packets { sent: 10, received: 7, lost: 3, ..Packets::default() };
+    assert_eq!(flows[1].packets, Some(expected));
+    assert_eq!(flows[1].values["loss_ratio"], Some(Scalar::Real(0.3)));
+    let rtt = &flows[1].metrics["rtt_ns"];
+    assert_eq!((rtt.count, rtt.min, rtt.max), (7, Some(180_000), Some(224_000)));
+    assert_eq!((rtt.mean, rtt.stddev), (Some(196_000.0), Some(14_000.0)));
+    assert_eq!([rtt.p50, rtt.p90, rtt.p95, rtt.p99, rtt.p99_9], [None; 5]);
+    assert_eq!(outcome.imported.parameters["tests"], 10);
+    let warnings = outcome.imported.warnings;
+    assert!(warnings[0].contains("no samples") && warnings[1].contains("a router"), "{warnings:?}");
+}
+
+#[test]
+fn mtr_reports_of_two_targets_are_told_apart() {
+    let flows = import("mtr-two.json").imported.flows;
+    let of = |name: &str, target: &str| (name.to_owned(), target.to_owned());
+    let found: Vec<_> = flows.into_iter().map(|flow| (flow.name, flow.target)).collect();
+    let expected = [
+        of("hop 1 10.91.0.2", "mtr://10.91.1.2"),
+        of("hop 2 10.91.1.2", "mtr://10.91.1.2"),
+        of("10.91.1.1 hop 1 10.91.1.1", "mtr://10.91.1.1"),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn iperf3_tcp_stream_has_the_smoothed_round_trips_it_states() {
+    let outcome = import("iperf3-tcp.json");
+    let flow = &outcome.imported.flows[0];
+    assert_eq!(flow.name, "[5] 10.91.0.1:57138 - 10.91.1.2:5201");
+    assert_eq!((outcome.imported.target.as_str(), flow.packets), ("iperf3://10.91.1.2:5201", None));
+    let rtt = &flow.metrics["tcp_smoothed_rtt_ns"];
+    // iperf3 states 59, 70 and 93 us itself.
+    assert_eq!((rtt.count, rtt.min, rtt.max), (4, Some(59_000), Some(93_000)));
+    assert_eq!((rtt.mean, rtt.p50), (Some(70_000.0), None));
+    assert_eq!(flow.values["bytes"], Some(Scalar::Count(5_111_808)));
+    assert_eq!(flow.values["tcp_retransmits"], Some(Scalar::Count(0)));
+    let Some(Scalar::Real(rate)) = flow.values["rate_bps"] else { panic!() };
+    close(rate, 20_432_541.0, 1.0);
+    assert_eq!(flow.intervals.len(), 4);
+    assert_eq!(flow.intervals[1].start_ns, 500_085_000);
+    assert!(!flow.metrics.contains_key("rtt_ns"), "a smoothed value is no round trip");
+}
+
+#[test]
+fn iperf3_datagrams_of_both_ends_are_those_it_counted() {
+    for (name, target) in
+        [("iperf3-udp.json", "iperf3://10.91.1.2:5201"), ("iperf3-udp-server.json", "")]
+    {
+        let outcome = import(name);
+        let flow = &outcome.imported.flows[0];
+        let (sent, lost) = (71_020, 39_258);
+        let expected = Packets { sent, received: sent - lost, lost, ..Packets::default() };
+        assert_eq!((flow.packets, outcome.imported.target.as_str()), (Some(expected), target));
+        assert_eq!(flow.values["jitter_rfc3550_ns"], Some(Scalar::Real(129_281.0)), "{name}");
+        assert_eq!(outcome.imported.warnings.len(), 1, "{:?}", outcome.imported.warnings);
+    }
+    let client = import("iperf3-udp.json").imported.flows.remove(0);
+    assert!(client.intervals.iter().all(|interval| interval.lost.is_none()));
+    let server = import("iperf3-udp-server.json").imported.flows.remove(0);
+    assert!(server.intervals.iter().all(|interval| interval.lost.is_some()));
+}
+
+#[test]
+fn iperf3_streams_of_both_directions_are_flows() {
+    let flows = import("iperf3-bidir.json").imported.flows;
+    let readings = |flow: &dwell_import::Flow| flow.metrics.values().map(|one| one.count).sum();
+    let readings: Vec<u64> = flows.iter().map(readings).collect();
+    assert_eq!(readings, [1, 1, 0, 0], "only this end's kernel states its round trips");
+}
+
+#[test]
+fn iperf3_datagrams_that_its_receiver_did_not_count_are_noted() {
+    let text = String::from_utf8(recorded("iperf3-udp.json")).unwrap();
+    let at = text.rfind("\"packets\":\t71020").unwrap();
+    let text = format!("{}{}", &text[..at], text[at..].replacen("71020", "70020", 1));
+    let warnings = import_as(Format::Iperf3, text.as_bytes()).unwrap().imported.warnings;
+    assert!(warnings[0].ends_with("did not count: 1000"), "{warnings:?}");
+}
+
+#[test]
+fn iperf3_that_failed_is_refused_with_its_own_reason() {
+    let text = r#"{"start": {"connected": [], "version": "iperf 3.12"}, "intervals": [], "end": {},
+                   "error": "unable to connect to server: Connection refused"}"#;
+    assert_eq!(detect(text.as_bytes()), Some(Format::Iperf3));
+    let error = import_as(Format::Iperf3, text.as_bytes()).unwrap_err().to_string();
+    assert!(error.ends_with("iperf3 reports: unable to connect to server: Connection refused"));
+    for (text, hint) in [
+        ("Connecting to host 10.0.0.1, port 5201\n[ ID] Interval  Transfer  Bitrate\n", "with -J)"),
+        ("{\"event\":\"start\",\"data\":{\"version\":\"iperf 3.17\"}}\n", "with -J alone)"),
+    ] {
+        let error = dwell_import::recognise(text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(hint), "{error}");
+    }
+}
+
 #[test]
 fn irtt_gives_its_own_statistics() {
     let outcome = import("irtt.json");

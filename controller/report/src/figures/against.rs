@@ -91,6 +91,7 @@ fn spots<'a>(
             });
             let group = Group::new(mode.clone(), trials.collect(), metric);
             let Some(p95) = group.quantile(Quantile::P95) else { continue };
+            let p95 = p95.round() as i64;
             spots.push(Spot {
                 metric,
                 mode,

@@ -16,11 +16,8 @@ const PANELS: usize = 6;
 /// `None` unless the axis has at least three numbers with samples.
 pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let numbers = axis.numbers.as_ref()?;
-    let along: Vec<(usize, Group)> = group::by_axis(subject.run, subject.metric, axis);
-    let along: Vec<_> = along
-        .into_iter()
-        .filter(|(i, g)| g.steps.count() > 0 && numbers.get(*i).is_some())
-        .collect();
+    let mut along = group::comparable(subject.run, subject.metric, axis);
+    along.retain(|(place, _)| numbers.get(*place).is_some());
     if along.len() < 3 {
         return None;
     }
@@ -42,9 +39,8 @@ pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
                 .filter(|trial| trials.iter().any(|t| std::ptr::eq(*t, *trial)));
             let group = Group::new(group.label.clone(), here.collect(), subject.metric);
             let Some(row) = row(subject, label, numbers[*i], &group) else { continue };
-            min = min.min(
-                group.steps.quantile(Quantile::from_ppm(10_000)?).or(group.steps.min())? as f64
-            );
+            let lowest = group.steps.min()? as f64;
+            min = min.min(group.quantile(Quantile::from_ppm(10_000)?).unwrap_or(lowest));
             max = max.max(group.steps.max()? as f64);
             values.push(row);
             table.rows.push(cells(subject, label, &axis.values[*i], &group));
@@ -99,13 +95,15 @@ pub(super) fn x(axis: &Axis, numbers: &[f64]) -> Value {
 
 fn row(subject: &Subject, label: &str, x: f64, group: &Group) -> Option<Value> {
     let steps = &group.steps;
-    let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| steps.quantile(quantile));
-    let value = |ns: i64| subject.unit.of(ns as f64);
+    let (min, max) = (steps.min()? as f64, steps.max()? as f64);
+    let at = |ppm, instead: f64| {
+        let quantile = Quantile::from_ppm(ppm).and_then(|quantile| group.quantile(quantile));
+        subject.unit.of(quantile.unwrap_or(instead))
+    };
     Some(json!({
         "panel": label, "x": x, "samples": steps.count(),
-        "p1": value(at(10_000).or(steps.min())?), "p25": value(at(250_000).or(steps.min())?),
-        "p50": value(at(500_000).or(steps.min())?), "p75": value(at(750_000).or(steps.max())?),
-        "p99": value(at(990_000).or(steps.max())?), "max": value(steps.max()?)
+        "p1": at(10_000, min), "p25": at(250_000, min), "p50": at(500_000, min),
+        "p75": at(750_000, max), "p99": at(990_000, max), "max": subject.unit.of(max)
     }))
 }
 

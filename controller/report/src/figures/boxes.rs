@@ -13,6 +13,7 @@ use crate::quantity::{Unit, count};
 /// One box per value of an axis, everything else taken together.
 pub(super) fn by_axis(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let groups = group::comparable(subject.run, subject.metric, axis);
+    let groups: Vec<Group> = groups.into_iter().map(|(_, group)| group).collect();
     if groups.len() < 2 {
         return None;
     }
@@ -92,7 +93,13 @@ pub(crate) fn boxes(
         "width": WIDTH, "height": {"step": 44},
         "encoding": {"y": y}, "layer": layer
     });
-    let key = if trials.is_empty() { "" } else { ", diamonds the medians of single trials" };
+    let mean = overlay.groups.iter().find_map(|group| group.mean(Quantile::P50));
+    let key = mean.map_or_else(String::new, |mean| {
+        format!(
+            " of all trials, diamonds the medians of single ones. Ends and middle of a box are the \
+             {mean} of its trials' own"
+        )
+    });
     let finding = overlay.noted(format!(
         "{finding} The box holds the middle half, the line 98 of 100, triangles are the extremes{key}."
     ));
@@ -101,15 +108,16 @@ pub(crate) fn boxes(
 
 fn row(group: &Group, unit: Unit) -> Value {
     let steps = &group.steps;
-    let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| steps.quantile(quantile));
-    let value = |ns: Option<i64>| ns.map(|ns| unit.of(ns as f64));
+    let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| group.quantile(quantile));
+    let [min, max] = [steps.min(), steps.max()].map(|end| end.map(|ns| ns as f64));
+    let value = |ns: Option<f64>| ns.map(|ns| unit.of(ns));
     // With fewer than 100 samples the extremes stand in for what they do not support.
     json!({
-        "group": group.label, "samples": steps.count(), "min": value(steps.min()),
-        "p1 or min": value(at(10_000).filter(|_| steps.count() >= 100).or(steps.min())),
-        "p25": value(at(250_000).or(steps.min())), "p50": value(at(500_000).or(steps.min())),
-        "p75": value(at(750_000).or(steps.max())),
-        "p99 or max": value(at(990_000).or(steps.max())), "max": value(steps.max())
+        "group": group.label, "samples": steps.count(), "min": value(min),
+        "p1 or min": value(at(10_000).filter(|_| steps.count() >= 100).or(min)),
+        "p25": value(at(250_000).or(min)), "p50": value(at(500_000).or(min)),
+        "p75": value(at(750_000).or(max)),
+        "p99 or max": value(at(990_000).or(max)), "max": value(max)
     })
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn ccdf(overlay: &Overlay) -> Option<Figure> {
             "format": "~%"
         }
     });
-    let supported = |q: &Quantile| overlay.groups.iter().all(|g| g.steps.quantile(*q).is_some());
+    let supported = |q: &Quantile| overlay.groups.iter().all(|g| g.pooled_quantile(*q).is_some());
     let tail = [Quantile::P99_9, Quantile::P99, Quantile::P90].into_iter().find(supported);
     let finding = match tail {
         Some(q) if q == Quantile::P99_9 => said(overlay, "One in 1,000 took longer than", q),
@@ -81,14 +81,14 @@ fn body(overlay: &Overlay, share: fn(u64, u64, u64) -> f64, y: Value) -> Option<
 /// The percentile of every group in words.
 fn said(overlay: &Overlay, what: &str, quantile: Quantile) -> String {
     let part = |group: &Group| {
-        let value = group.steps.quantile(quantile)?;
+        let value = group.pooled_quantile(quantile)?;
         Some(format!("{} ({})", delay_ns(value), group.label))
     };
     let parts: Vec<String> = overlay.groups.iter().filter_map(part).collect();
     if parts.is_empty() {
         return "Too few samples: cannot tell.".to_owned();
     }
-    overlay.noted(format!("{what} {}.", parts.join(", ")))
+    overlay.noted(format!("{what} {}.{}", parts.join(", "), overlay.pooled()))
 }
 
 pub(super) fn table(overlay: &Overlay) -> Table {
@@ -111,7 +111,7 @@ pub(super) fn table(overlay: &Overlay) -> Table {
         let mut row =
             vec![group.label.clone(), count(group.steps.count()), cell(group.steps.min())];
         row.extend(SHOWN.iter().map(|(_, ppm)| {
-            Quantile::from_ppm(*ppm).map_or_else(|| cell(None), |q| group.cell(unit, q))
+            Quantile::from_ppm(*ppm).map_or_else(|| cell(None), |q| group.pooled_cell(unit, q))
         }));
         row.push(cell(group.steps.max()));
         row

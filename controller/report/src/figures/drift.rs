@@ -22,7 +22,7 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     for trial in trials {
         let Some(series) = trial.series.get(subject.metric) else { continue };
         let steps = Steps::merged([series.steps.as_slice()]);
-        if let Some(median) = steps.quantile(Quantile::P50) {
+        if let Some(median) = group::percentile_of(trial, subject.metric, Quantile::P50) {
             measured.push((trial, steps, median));
         }
     }
@@ -39,7 +39,10 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     }
     let (mut rows, mut min, mut max) = (Vec::new(), f64::MAX, f64::MIN);
     for (trial, steps, median) in &shown {
-        let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| steps.quantile(quantile));
+        let at = |ppm| {
+            let quantile = Quantile::from_ppm(ppm)?;
+            group::percentile_of(trial, subject.metric, quantile)
+        };
         let low = at(10_000).or(steps.min())? as f64;
         let high = at(990_000).or(steps.max())? as f64;
         (min, max) = (min.min(low), max.max(high));

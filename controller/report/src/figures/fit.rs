@@ -45,6 +45,7 @@ fn body(
     adjusted: bool,
 ) -> Value {
     let unit = subject.unit;
+    let is_delay = points.iter().all(|(_, y)| *y >= 0.0);
     let dots: Vec<Value> =
         points.iter().map(|(x, y)| json!({"x": x, "median of a trial": unit.of(*y)})).collect();
     let (min, max) = points.iter().fold((f64::MAX, f64::MIN), |(l, h), p| (l.min(p.0), h.max(p.0)));
@@ -52,7 +53,9 @@ fn body(
         .map(|i| {
             let x = min + (max - min) * f64::from(i) / f64::from(RESOLUTION);
             let (y, half) = (line.at(x), line.margin_at(x));
-            json!({"x": x, "low": unit.of(y - half), "line": unit.of(y), "high": unit.of(y + half)})
+            // The mean of delays is a delay: its band ends at 0.
+            let low = if is_delay { (y - half).max(y.min(0.0)) } else { y - half };
+            json!({"x": x, "low": unit.of(low), "line": unit.of(y), "high": unit.of(y + half)})
         })
         .collect();
     let adjusted = if adjusted { ", adjusted" } else { "" };

@@ -7,7 +7,7 @@ use super::Subject;
 use crate::data::{Axis, TrialData};
 use crate::figure::{Figure, Table, slug};
 use crate::group::{self, Group};
-use crate::quantity::{count, delay_ns};
+use crate::quantity::{count, delay};
 
 /// Numbers are written into the fields up to this many of them.
 const WRITTEN: usize = 120;
@@ -83,7 +83,7 @@ fn panel(
 ) -> Option<Value> {
     let unit = subject.unit;
     let known = fields.iter().filter_map(|field| {
-        let value = unit.of(field.group.steps.quantile(quantile)? as f64);
+        let value = unit.of(field.group.quantile(quantile)?);
         Some((value, json!({"a": field.at[0], "b": field.at[1], "delay": value})))
     });
     let (values, rows): (Vec<f64>, Vec<Value>) = known.unzip();
@@ -132,18 +132,16 @@ fn panel(
 
 fn finding(fields: &[Field]) -> String {
     let said = |name: &str, quantile: Quantile| {
-        let mut values: Vec<(i64, &str)> = fields
+        let mut values: Vec<(f64, &str)> = fields
             .iter()
-            .filter_map(|field| {
-                Some((field.group.steps.quantile(quantile)?, field.group.label.as_str()))
-            })
+            .filter_map(|field| Some((field.group.quantile(quantile)?, field.group.label.as_str())))
             .collect();
-        values.sort_unstable();
+        values.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
         let ((low, at_low), (high, at_high)) = (values.first()?, values.last()?);
         Some(format!(
             "{name} is lowest, {}, at {at_low} and highest, {}, at {at_high}",
-            delay_ns(*low),
-            delay_ns(*high)
+            delay(*low),
+            delay(*high)
         ))
     };
     let parts: Vec<String> =
@@ -151,9 +149,12 @@ fn finding(fields: &[Field]) -> String {
             .into_iter()
             .flatten()
             .collect();
+    let mean = fields.iter().find_map(|field| field.group.mean(Quantile::P50));
+    let mean =
+        mean.map_or_else(String::new, |mean| format!(" Each is the {mean} of its trials' own."));
     if parts.is_empty() {
         "Too few samples: cannot tell.".to_owned()
     } else {
-        format!("{}.", parts.join("; "))
+        format!("{}.{mean}", parts.join("; "))
     }
 }

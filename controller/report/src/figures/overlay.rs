@@ -23,6 +23,17 @@ impl Overlay<'_> {
         Some((min, self.groups.iter().filter_map(|group| group.steps.max()).max()?))
     }
 
+    /// What a figure of distributions must say beside figures of typical trials; empty where each
+    /// group is one trial.
+    pub(crate) fn pooled(&self) -> &'static str {
+        if self.groups.iter().any(Group::is_pooled) {
+            " Curve, sentence and table are of all samples of a group together, not of its single \
+             trials."
+        } else {
+            ""
+        }
+    }
+
     /// A finding with the note behind it.
     pub(crate) fn noted(&self, finding: String) -> String {
         match self.note {

@@ -83,7 +83,7 @@ fn line(group: &Group) -> Vec<(f64, i64)> {
 fn finding(overlay: &Overlay) -> String {
     let part = |group: &Group| {
         let (p50, p99) =
-            (group.steps.quantile(Quantile::P50)?, group.steps.quantile(Quantile::P99)?);
+            (group.pooled_quantile(Quantile::P50)?, group.pooled_quantile(Quantile::P99)?);
         let ratio = compared(p50 as f64, p99 as f64)?;
         let label = &group.label;
         Some(format!(
@@ -97,7 +97,8 @@ fn finding(overlay: &Overlay) -> String {
         return "Fewer than 100 samples: cannot tell what the slowest 1 % look like.".to_owned();
     }
     overlay.noted(format!(
-        "{}. A line ends at the last percentile its samples support.",
-        parts.join("; ")
+        "{}. A line ends at the last percentile its samples support.{}",
+        parts.join("; "),
+        overlay.pooled()
     ))
 }

@@ -11,7 +11,7 @@ use crate::condition::{Condition, LINK_RATE, Links};
 use crate::data::{Axis, RunData};
 use crate::figure::{Figure, slug};
 use crate::group::{self, Group};
-use crate::quantity::delay_ns;
+use crate::quantity::delay;
 
 /// The most telling first.
 pub(super) fn relays(subject: &Subject) -> Vec<Figure> {
@@ -87,7 +87,7 @@ fn at_one_condition(subject: &Subject, condition: &Condition) -> Vec<Figure> {
 fn medians(groups: &[Group]) -> String {
     let median = |group: &Group| {
         let median = group.quantile(Quantile::P50)?;
-        Some(format!("{} ({})", delay_ns(median), group.label))
+        Some(format!("{} ({})", delay(median), group.label))
     };
     let all: Vec<String> = groups.iter().filter_map(median).collect();
     format!("Medians: {}.", all.join(", "))

@@ -11,7 +11,7 @@ use crate::fits;
 use crate::group::{self, Group};
 use crate::metric;
 use crate::nlr;
-use crate::quantity::{delay, delay_ns, listed, share, three_digits};
+use crate::quantity::{delay, listed, share, three_digits};
 
 /// Nothing where no node was between.
 pub(super) fn relays(run: &RunData) -> Vec<Finding> {
@@ -38,8 +38,8 @@ fn node_delay(run: &RunData) -> Option<String> {
     let medians = |metric: &str| -> Vec<String> {
         let median = |(mode, part): (String, RunData)| {
             let all = Group::new(String::new(), group::finished(&part).collect(), metric);
-            let [p50, p95] = [Quantile::P50, Quantile::P95].map(|q| all.steps.quantile(q));
-            Some(format!("{} ({}) at {mode}", delay_ns(p50?), delay_ns(p95?)))
+            let [p50, p95] = [Quantile::P50, Quantile::P95].map(|q| all.quantile(q));
+            Some(format!("{} ({}) at {mode}", delay(p50?), delay(p95?)))
         };
         by_mode(&here).into_iter().filter_map(median).collect()
     };
@@ -73,7 +73,7 @@ fn processing(run: &RunData) -> Option<String> {
     let both = |part: &RunData| {
         let median = |metric: &str| {
             let all = Group::new(String::new(), group::finished(part).collect(), metric);
-            all.steps.quantile(Quantile::P50).map(delay_ns)
+            all.quantile(Quantile::P50).map(delay)
         };
         Some((median("processing_ns")?, median("processing_s0_ns")?))
     };

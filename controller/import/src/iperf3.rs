@@ -1,0 +1,415 @@
+//! The JSON of `iperf3 -J` (3.12), of a client or a server: a flow per stream with its totals and
+//! intervals. It has no samples. Of TCP the kernel's smoothed round trip is read once per interval.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::BufRead;
+
+use dwell_record::{Figures, Packets, Scalar};
+use dwell_stats::Distribution;
+use dwell_units::Nanos;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use crate::json::{self, Each, nanos};
+use crate::sink::{FlowNumber, Sink};
+use crate::{Format, ImportError, Imported, Interval};
+
+pub(crate) fn read(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
+    let test = RefCell::new(Test::new(sink));
+    json::read(Format::Iperf3, input, Document { test: &test, part: Part::Whole })?;
+    test.into_inner().finish()
+}
+
+/// Intervals of a stream that are kept.
+const MAX_INTERVALS: usize = 100_000;
+
+/// Bytes of iperf3's own error that are quoted.
+const MAX_QUOTED: usize = 200;
+
+/// What is known of a test so far.
+struct Test<'a> {
+    sink: Sink<'a>,
+    /// By the number of the socket.
+    streams: BTreeMap<u64, Stream>,
+    /// Datagrams that the receiver counts, of all streams together.
+    expected: Option<u64>,
+    error: Option<String>,
+}
+
+struct Stream {
+    flow: FlowNumber,
+    /// The smoothed round trips that this host's kernel stated.
+    smoothed: Distribution,
+    /// There were more intervals than are kept.
+    is_cut: bool,
+    /// Datagrams sent by the totals.
+    sent: u64,
+}
+
+#[derive(Deserialize)]
+struct Connected {
+    socket: u64,
+    local_host: String,
+    local_port: u16,
+    remote_host: String,
+    remote_port: u16,
+}
+
+/// The other end, as the client asked for it or as the server accepted it.
+#[derive(Deserialize)]
+struct Peer {
+    host: String,
+    #[serde(default)]
+    port: u16,
+}
+
+#[derive(Deserialize)]
+struct TestStart {
+    protocol: Option<String>,
+    blksize: Option<u64>,
+    duration: Option<u64>,
+    omit: Option<u64>,
+    reverse: Option<u64>,
+    bidir: Option<u64>,
+}
+
+/// One stream in one interval.
+#[derive(Deserialize)]
+struct Piece {
+    socket: u64,
+    #[serde(default)]
+    start: f64,
+    #[serde(default)]
+    end: f64,
+    bytes: Option<u64>,
+    bits_per_second: Option<f64>,
+    /// Microseconds.
+    rtt: Option<u64>,
+    jitter_ms: Option<f64>,
+    lost_packets: Option<i64>,
+    packets: Option<u64>,
+    #[serde(default)]
+    omitted: bool,
+    #[serde(default)]
+    sender: bool,
+}
+
+#[derive(Deserialize)]
+struct Pieces {
+    #[serde(default, deserialize_with = "first_streams")]
+    streams: Vec<Piece>,
+}
+
+/// Streams of an interval; a file has no more flows either.
+const MAX_STREAMS: usize = 1_024;
+
+fn first_streams<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Piece>, D::Error> {
+    let mut first = Vec::new();
+    let each = |piece: Piece| {
+        if first.len() < MAX_STREAMS {
+            first.push(piece);
+        }
+    };
+    Each::new(each).deserialize(deserializer)?;
+    Ok(first)
+}
+
+/// The totals of one stream.
+#[derive(Deserialize)]
+struct Totals {
+    udp: Option<Datagrams>,
+    sender: Option<Bytes>,
+    receiver: Option<Bytes>,
+}
+
+#[derive(Deserialize)]
+struct Datagrams {
+    socket: u64,
+    seconds: Option<f64>,
+    bytes: Option<u64>,
+    bits_per_second: Option<f64>,
+    jitter_ms: Option<f64>,
+    lost_packets: Option<i64>,
+    packets: Option<u64>,
+    out_of_order: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Bytes {
+    socket: u64,
+    seconds: Option<f64>,
+    bytes: Option<u64>,
+    bits_per_second: Option<f64>,
+    retransmits: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Received {
+    packets: Option<u64>,
+}
+
+impl<'a> Test<'a> {
+    fn new(sink: Sink<'a>) -> Self {
+        Self { sink, streams: BTreeMap::new(), expected: None, error: None }
+    }
+
+    /// The stream of a socket; `None` when there are too many.
+    fn stream(&mut self, socket: u64, ends: &str) -> Option<&mut Stream> {
+        if !self.streams.contains_key(&socket) {
+            let flow = self.sink.flow(format!("[{socket}] {ends}").trim_end())?;
+            let smoothed = Distribution::default();
+            self.streams.insert(socket, Stream { flow, smoothed, is_cut: false, sent: 0 });
+        }
+        self.streams.get_mut(&socket)
+    }
+
+    fn connected(&mut self, ends: &Connected) {
+        let Connected { socket, local_host, local_port, remote_host, remote_port } = ends;
+        let local = address(local_host, *local_port);
+        let remote = address(remote_host, *remote_port);
+        if self.stream(*socket, &format!("{local} - {remote}")).is_none() {
+            self.sink.skip(*socket, b"one stream too many");
+        }
+    }
+
+    fn started(&mut self, test: &TestStart) {
+        let sink = &mut self.sink;
+        if let Some(protocol) = &test.protocol {
+            sink.parameter("protocol", protocol.as_str());
+        }
+        for (name, value) in
+            [("block_bytes", test.blksize), ("duration_s", test.duration), ("omitted_s", test.omit)]
+        {
+            if let Some(value) = value {
+                sink.parameter(name, value);
+            }
+        }
+        for (name, value) in [("reverse", test.reverse), ("bidirectional", test.bidir)] {
+            if value.is_some_and(|value| value > 0) {
+                sink.parameter(name, true);
+            }
+        }
+    }
+
+    fn piece(&mut self, piece: &Piece) {
+        let span = nanos(piece.start, 9).zip(nanos(piece.end, 9));
+        let Some((start_ns, end_ns)) = span.filter(|_| !piece.omitted) else { return };
+        let Some(stream) = self.stream(piece.socket, "") else { return };
+        if let Some(rtt) = piece.rtt.filter(|_| piece.sender).and_then(microseconds) {
+            stream.smoothed.record(rtt);
+        }
+        let flow = stream.flow;
+        let kept = self.sink.flow_mut(flow).intervals.len();
+        if kept == MAX_INTERVALS {
+            if let Some(stream) = self.stream(piece.socket, "") {
+                stream.is_cut = true;
+            }
+            return;
+        }
+        // A sender counts what it sends and knows of no loss.
+        let is_counted = piece.jitter_ms.is_some();
+        self.sink.flow_mut(flow).intervals.push(Interval {
+            start_ns,
+            end_ns,
+            bytes: piece.bytes,
+            rate_bps: piece.bits_per_second,
+            jitter_ns: piece.jitter_ms.and_then(|ms| nanos(ms, 6)).filter(|ns| *ns >= 0),
+            total: piece.packets.filter(|_| is_counted),
+            lost: piece.lost_packets.and_then(|lost| lost.try_into().ok()),
+            latency: None,
+        });
+    }
+
+    fn totals(&mut self, totals: &Totals) {
+        if let Some(datagrams) = &totals.udp {
+            self.datagrams(datagrams);
+        }
+        // The receiver's rate is that of what arrived.
+        let [sender, receiver] = [&totals.sender, &totals.receiver];
+        for bytes in [sender, receiver].into_iter().flatten() {
+            let Some(flow) = self.stream(bytes.socket, "").map(|stream| stream.flow) else {
+                continue;
+            };
+            self.carried(flow, bytes.bytes, bytes.bits_per_second, bytes.seconds);
+            if let Some(count) = bytes.retransmits {
+                self.sink.value(flow, "tcp_retransmits", Scalar::Count(count));
+            }
+        }
+    }
+
+    /// Bytes, rate and duration, unless nothing is known of them: a receiver states zeros for what
+    /// the sender counts.
+    fn carried(
+        &mut self,
+        flow: FlowNumber,
+        bytes: Option<u64>,
+        rate: Option<f64>,
+        seconds: Option<f64>,
+    ) {
+        let sink = &mut self.sink;
+        if let Some(bytes) = bytes.filter(|bytes| *bytes > 0) {
+            sink.value(flow, "bytes", Scalar::Count(bytes));
+            if let Some(rate) = rate {
+                sink.value(flow, "rate_bps", Scalar::Real(rate));
+            }
+        }
+        let duration =
+            seconds.and_then(|seconds| nanos(seconds, 9)).and_then(|ns| ns.try_into().ok());
+        if let Some(duration) = duration {
+            sink.value(flow, "duration_ns", Scalar::Count(duration));
+        }
+    }
+
+    fn datagrams(&mut self, totals: &Datagrams) {
+        let sent = totals.packets.unwrap_or(0);
+        let Some(stream) = self.stream(totals.socket, "") else { return };
+        stream.sent = sent;
+        let flow = stream.flow;
+        self.carried(flow, totals.bytes, totals.bits_per_second, totals.seconds);
+        let sink = &mut self.sink;
+        if let Some(jitter) = totals.jitter_ms {
+            sink.value(flow, "jitter_rfc3550_ns", Scalar::Real((jitter * 1e6).round()));
+        }
+        let lost = totals.lost_packets.and_then(|lost| u64::try_from(lost).ok());
+        let Some(lost) = lost.filter(|lost| *lost <= sent) else {
+            sink.value(flow, "datagrams_sent", Scalar::Count(sent));
+            sink.warn_of(flow, "its count of lost datagrams does not fit those sent: no counts");
+            return;
+        };
+        let (received, reordered) = (sent - lost, totals.out_of_order.unwrap_or(0));
+        sink.packets(flow, Packets { sent, received, lost, reordered, ..Packets::default() });
+        if sent > 0 {
+            sink.value(flow, "loss_ratio", Scalar::Real(lost as f64 / sent as f64));
+        }
+    }
+
+    fn finish(mut self) -> Result<Imported, ImportError> {
+        if let Some(error) = self.error {
+            let quoted: String = error.chars().take(MAX_QUOTED).collect();
+            let reason = format!("iperf3 reports: {quoted}");
+            return Err(ImportError::Malformed { format: Format::Iperf3, reason });
+        }
+        let sent = self.streams.values().fold(0_u64, |sum, stream| sum.saturating_add(stream.sent));
+        for stream in self.streams.into_values() {
+            stream.finish(&mut self.sink);
+        }
+        if let Some(missing @ 1..) = self.expected.and_then(|expected| sent.checked_sub(expected)) {
+            self.sink.warn(format!(
+                "datagrams at the end of the test that iperf3 counts as received and its receiver \
+                 did not count: {missing}"
+            ));
+        }
+        self.sink.warn("iperf3 keeps no samples: there are totals and intervals, no percentiles");
+        self.sink.finish()
+    }
+}
+
+impl Stream {
+    fn finish(self, sink: &mut Sink) {
+        if self.is_cut {
+            let text = format!("only its first {MAX_INTERVALS} intervals are kept");
+            sink.warn_of(self.flow, text);
+        }
+        let figures: Figures = self.smoothed.figures().into();
+        if figures.count > 0 {
+            // Smoothed values have a spread of their own: percentiles would be taken for delays'.
+            let Figures { count, min, mean, stddev, max, .. } = figures;
+            let figures = Figures { count, min, mean, stddev, max, ..Figures::default() };
+            sink.flow_mut(self.flow).metrics.insert("tcp_smoothed_rtt_ns".to_owned(), figures);
+        }
+    }
+}
+
+fn microseconds(us: u64) -> Option<Nanos> {
+    i64::try_from(us).ok()?.checked_mul(1_000).map(Nanos)
+}
+
+fn address(host: &str, port: u16) -> String {
+    let host: String = host.chars().take(MAX_QUOTED).collect();
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Which object of the file is read.
+#[derive(Clone, Copy)]
+enum Part {
+    Whole,
+    Start,
+    End,
+}
+
+struct Document<'t, 'a> {
+    test: &'t RefCell<Test<'a>>,
+    part: Part,
+}
+
+impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str("the object that iperf3 writes")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { test, part } = self;
+        while let Some(key) = map.next_key::<String>()? {
+            match (part, key.as_str()) {
+                (Part::Whole, "start") => {
+                    map.next_value_seed(Document { test, part: Part::Start })?;
+                }
+                (Part::Whole, "end") => map.next_value_seed(Document { test, part: Part::End })?,
+                (Part::Whole, "error") => test.borrow_mut().error = Some(map.next_value()?),
+                (Part::Whole, "intervals") => {
+                    let each = |pieces: Pieces| {
+                        pieces.streams.iter().for_each(|piece| test.borrow_mut().piece(piece));
+                    };
+                    map.next_value_seed(Each::new(each))?;
+                }
+                (Part::Start, "connected") => {
+                    let each = |ends: Connected| test.borrow_mut().connected(&ends);
+                    map.next_value_seed(Each::new(each))?;
+                }
+                (Part::Start, "version") => {
+                    let version: String = map.next_value()?;
+                    test.borrow_mut().sink.parameter("iperf3_version", version);
+                }
+                (Part::Start, "connecting_to") => {
+                    let server: Peer = map.next_value()?;
+                    let sink = &mut test.borrow_mut().sink;
+                    sink.imported.target =
+                        format!("iperf3://{}", address(&server.host, server.port));
+                    sink.parameter("role", "client");
+                }
+                (Part::Start, "accepted_connection") => {
+                    let _client: Peer = map.next_value()?;
+                    test.borrow_mut().sink.parameter("role", "server");
+                }
+                (Part::Start, "test_start") => test.borrow_mut().started(&map.next_value()?),
+                (Part::End, "streams") => {
+                    let each = |totals: Totals| test.borrow_mut().totals(&totals);
+                    map.next_value_seed(Each::new(each))?;
+                }
+                (Part::End, "sum_received") => {
+                    let received: Received = map.next_value()?;
+                    test.borrow_mut().expected = received.packets.filter(|count| *count > 0);
+                }
+                (Part::End, "sum_received_bidir_reverse") => {
+                    // The other sum is of one direction alone.
+                    map.next_value::<IgnoredAny>()?;
+                    test.borrow_mut().expected = None;
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! Lists in JSON, one element at a time: a file never has to fit into memory.
+
+use std::fmt;
+use std::io::BufRead;
+use std::marker::PhantomData;
+
+use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess, Visitor};
+
+use crate::{Format, ImportError};
+
+/// Deserialises a list by handing each element to a closure.
+pub(crate) struct Each<F, T>(F, PhantomData<T>);
+
+impl<F: FnMut(T), T> Each<F, T> {
+    pub(crate) fn new(each: F) -> Self {
+        Self(each, PhantomData)
+    }
+}
+
+impl<'de, F: FnMut(T), T: DeserializeOwned> DeserializeSeed<'de> for Each<F, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, F: FnMut(T), T: DeserializeOwned> Visitor<'de> for Each<F, T> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut elements: A) -> Result<(), A::Error> {
+        while let Some(element) = elements.next_element::<T>()? {
+            (self.0)(element);
+        }
+        Ok(())
+    }
+}
+
+/// Reads one JSON object with `document` to the end of the input.
+pub(crate) fn read<S>(
+    format: Format,
+    input: &mut dyn BufRead,
+    document: S,
+) -> Result<(), ImportError>
+where
+    S: for<'de> DeserializeSeed<'de, Value = ()>,
+{
+    let mut json = serde_json::Deserializer::from_reader(input);
+    document
+        .deserialize(&mut json)
+        .and_then(|()| json.end())
+        .map_err(|error| failure(format, error))
+}
+
+/// The error of a reader of JSON.
+pub(crate) fn failure(format: Format, error: serde_json::Error) -> ImportError {
+    match error.is_io() {
+        true => ImportError::Read(error.into()),
+        false => ImportError::Malformed { format, reason: error.to_string() },
+    }
+}
+
+/// A decimal number in a unit of `10^scale` nanoseconds, as whole nanoseconds; `None` where it does
+/// not fit.
+pub(crate) fn nanos(value: f64, scale: i32) -> Option<i64> {
+    let ns = (value * 10_f64.powi(scale)).round();
+    // Within 2^53 every whole number is exact.
+    (ns.abs() < 9e15).then_some(ns as i64)
+}
+
+/// Takes a number, or the text of one: versions of a program differ in this.
+pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    struct Number;
+
+    impl Visitor<'_> for Number {
+        type Value = Option<f64>;
+
+        fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
+            out.write_str("a number")
+        }
+
+        fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+            Ok(Some(value as f64))
+        }
+
+        fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+            Ok(Some(value as f64))
+        }
+
+        fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+            Ok(Some(value))
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            let text = text.trim().trim_end_matches('%');
+            Ok(Some(text.parse().map_err(|_| E::custom("not a number"))?))
+        }
+    }
+
+    deserializer.deserialize_any(Number)
+}

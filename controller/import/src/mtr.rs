@@ -1,0 +1,233 @@
+//! The JSON of `mtr --json` (0.95; numbers as text, as of 0.92, are read too): a report for each
+//! target, with a summary of every hop. It has no samples.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io::BufRead;
+
+use dwell_record::{Figures, Packets, Scalar};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use crate::json::{self, Each, nanos, number};
+use crate::sink::Sink;
+use crate::{Format, ImportError, Imported};
+
+pub(crate) fn read(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
+    let reports = RefCell::new(Reports { sink, targets: Vec::new(), hops: 0 });
+    let mut json = serde_json::Deserializer::from_reader(input);
+    // mtr writes one object after the other when it is given several targets.
+    let parsed = loop {
+        match Document(&reports).deserialize(&mut json) {
+            Ok(()) if json.end().is_ok() => break Ok(()),
+            Ok(()) => {}
+            Err(error) => break Err(error),
+        }
+    };
+    parsed.map_err(|error| json::failure(Format::Mtr, error))?;
+    reports.into_inner().finish()
+}
+
+struct Reports<'a> {
+    sink: Sink<'a>,
+    /// Targets so far; a hop is of the newest.
+    targets: Vec<String>,
+    hops: u64,
+}
+
+/// Targets of a file.
+const MAX_TARGETS: usize = 1_024;
+
+/// Characters of a host's name that are kept.
+const MAX_NAME: usize = 255;
+
+#[derive(Deserialize)]
+struct Mtr {
+    #[serde(default)]
+    dst: String,
+    #[serde(default, deserialize_with = "number")]
+    tests: Option<f64>,
+    #[serde(default, deserialize_with = "number")]
+    psize: Option<f64>,
+    #[serde(default, deserialize_with = "number")]
+    tos: Option<f64>,
+}
+
+/// A hop. Times are milliseconds with three digits behind the point.
+#[derive(Deserialize)]
+struct Hub {
+    #[serde(default, deserialize_with = "number")]
+    count: Option<f64>,
+    #[serde(default)]
+    host: String,
+    #[serde(rename = "Loss%", default, deserialize_with = "number")]
+    loss: Option<f64>,
+    #[serde(rename = "Rcv", default, deserialize_with = "number")]
+    received: Option<f64>,
+    #[serde(rename = "Snt", default, deserialize_with = "number")]
+    sent: Option<f64>,
+    #[serde(rename = "Best", default, deserialize_with = "number")]
+    best: Option<f64>,
+    #[serde(rename = "Avg", default, deserialize_with = "number")]
+    mean: Option<f64>,
+    #[serde(rename = "Wrst", default, deserialize_with = "number")]
+    worst: Option<f64>,
+    #[serde(rename = "StDev", default, deserialize_with = "number")]
+    stddev: Option<f64>,
+}
+
+impl Reports<'_> {
+    fn begin(&mut self, mtr: Mtr) {
+        if self.targets.len() < MAX_TARGETS {
+            self.targets.push(mtr.dst.chars().take(MAX_NAME).collect());
+        }
+        for (name, value) in [("tests", mtr.tests), ("packet_bytes", mtr.psize), ("tos", mtr.tos)] {
+            if let Some(count) = value.and_then(count) {
+                self.sink.parameter(name, count);
+            }
+        }
+    }
+
+    fn hop(&mut self, hub: &Hub) {
+        let Self { sink, targets, hops } = self;
+        *hops += 1;
+        let target = targets.last().map_or("", String::as_str);
+        let hop = hub.count.and_then(count).unwrap_or(*hops);
+        let several = if targets.len() > 1 { format!("{target} ") } else { String::new() };
+        let host: String = hub.host.chars().take(MAX_NAME).collect();
+        let name = format!("{several}hop {hop} {host}");
+        let Some(flow) = sink.flow_to(&name, format!("mtr://{target}")) else {
+            sink.skip(*hops, name.as_bytes());
+            return;
+        };
+        match hub.packets() {
+            Some((packets, in_transit)) => {
+                sink.packets(flow, packets);
+                if in_transit {
+                    sink.warn_of(flow, "its last probe was in transit and is not counted");
+                }
+            }
+            None => sink.warn_of(flow, "its loss does not fit its count of probes: no counts"),
+        }
+        if let Some(percent) = hub.loss {
+            sink.value(flow, "loss_ratio", Scalar::Real(percent / 100.0));
+        }
+        let received = hub.packets().map_or(0, |(packets, _)| packets.received);
+        if received > 0 {
+            let ns = |ms: Option<f64>| ms.and_then(|ms| nanos(ms, 6));
+            let figures = Figures {
+                count: received,
+                min: ns(hub.best),
+                mean: ns(hub.mean).map(|ns| ns as f64),
+                stddev: ns(hub.stddev).filter(|_| received > 1).map(|ns| ns as f64),
+                max: ns(hub.worst),
+                ..Figures::default()
+            };
+            sink.flow_mut(flow).metrics.insert("rtt_ns".to_owned(), figures);
+        }
+    }
+
+    fn finish(mut self) -> Result<Imported, ImportError> {
+        if self.hops > 0 {
+            self.sink.warn("mtr keeps no samples: there are summaries of each hop, no percentiles");
+        }
+        if self.hops > 1 {
+            self.sink.warn(
+                "a router limits its own replies: loss and delay of a hop before the last are not \
+                 those of the path",
+            );
+        }
+        self.sink.finish()
+    }
+}
+
+impl Hub {
+    /// The counts of a hop, and whether its last probe was still in transit: mtr's percentage leaves
+    /// that probe out. `None` where percentage and count contradict each other.
+    fn packets(&self) -> Option<(Packets, bool)> {
+        let sent = self.sent.and_then(count)?;
+        let loss = self.loss.filter(|loss| (0.0..=100.0).contains(loss))? / 100.0;
+        // mtr cuts the percentage off at three digits.
+        let fits = |sent: u64| {
+            let received = ((1.0 - loss) * sent as f64).round();
+            let exact = (1.0 - loss - received / (sent as f64).max(1.0)).abs() < 2e-5;
+            let stated = self.received.is_none_or(|stated| stated == received);
+            (exact && stated).then_some(received as u64)
+        };
+        let whole = fits(sent).map(|received| (sent, received, false));
+        let (sent, received, in_transit) = whole.or_else(|| {
+            let settled = sent.checked_sub(1)?;
+            Some((settled, fits(settled)?, true))
+        })?;
+        let lost = sent - received;
+        Some((Packets { sent, received, lost, ..Packets::default() }, in_transit))
+    }
+}
+
+/// A whole number that counts something.
+fn count(value: f64) -> Option<u64> {
+    (value >= 0.0 && value < 1e15 && value.fract() == 0.0).then_some(value as u64)
+}
+
+/// One report: an object within an object.
+struct Document<'r, 'a>(&'r RefCell<Reports<'a>>);
+
+impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str("the report that mtr writes")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self(reports) = self;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "report" => map.next_value_seed(Document(reports))?,
+                "mtr" => reports.borrow_mut().begin(map.next_value()?),
+                "hubs" => {
+                    let each = |hub: Hub| reports.borrow_mut().hop(&hub);
+                    map.next_value_seed(Each::new(each))?;
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packets(json: &str) -> Option<(u64, u64, u64, bool)> {
+        let hub: Hub = serde_json::from_str(json).unwrap();
+        hub.packets().map(|(all, in_transit)| (all.sent, all.received, all.lost, in_transit))
+    }
+
+    #[test]
+    fn mtr_counts_follow_from_percentage_and_sent() {
+        assert_eq!(packets(r#"{"Loss%": 66.666, "Snt": 3}"#), Some((3, 1, 2, false)));
+        assert_eq!(packets(r#"{"Loss%": "10.0", "Snt": "10"}"#), Some((10, 9, 1, false)));
+        // 100 probes of 101 are settled, and 99 of these came back.
+        assert_eq!(packets(r#"{"Loss%": 1.0, "Snt": 101}"#), Some((100, 99, 1, true)));
+        assert_eq!(packets(r#"{"Loss%": 33.333, "Rcv": 2, "Snt": 3}"#), Some((3, 2, 1, false)));
+        for contradiction in [
+            r#"{"Loss%": 33.333, "Rcv": 3, "Snt": 3}"#,
+            r#"{"Loss%": 7.0, "Snt": 10}"#,
+            r#"{"Loss%": -1, "Snt": 10}"#,
+            r#"{"Loss%": 0, "Snt": 1e300}"#,
+            r#"{"Snt": 10}"#,
+        ] {
+            assert_eq!(packets(contradiction), None, "{contradiction}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The tables of a run's trials in a terminal: counts of probes, and the figures of the delay with
+//! their intervals beside them.
+
+use std::io::{self, Write};
+
+use dwell_record::{Figures, Packets};
+use dwell_report::Unit;
+use dwell_report::data::{RunData, TrialData};
+use dwell_stats::Quantile;
+use serde_json::json;
+
+/// Columns of a terminal that a table takes, unless one cell alone is wider.
+const WIDTH: usize = 110;
+
+/// Blanks between two columns.
+const GAP: &str = "  ";
+
+/// Prints both tables, each only where a trial has such figures.
+pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
+    print_counts(out, run)?;
+    print_delays(out, run)
+}
+
+/// What became of the probes of each trial, and which cell of the plan it is.
+fn print_counts(out: &mut impl Write, run: &RunData) -> io::Result<()> {
+    let of = |trial: &TrialData| trial.summary.as_ref()?.packets;
+    let count = |name: &'static str, count: fn(&Packets) -> u64| {
+        let mut column = Column::new(name);
+        column.cells.extend(run.trials.iter().map(|t| number(of(t).map(|all| count(&all)))));
+        column
+    };
+    let mut columns = vec![
+        Column::of_trials(run.trials.iter()),
+        count("sent", |all| all.sent),
+        count("in time", |all| all.received),
+        count("late", |all| all.late),
+        count("lost", |all| all.lost),
+        count("duplicate", |all| all.duplicate),
+        count("reordered", |all| all.reordered),
+    ];
+    if run.trials.iter().filter_map(of).any(|packets| packets.send_failed > 0) {
+        columns.push(count("not sent", |all| all.send_failed));
+    }
+    let cells: Vec<String> = run.trials.iter().map(|trial| described(run, trial)).collect();
+    writeln!(out)?;
+    let margin = columns.iter().map(|column| column.width() + GAP.len()).sum::<usize>();
+    let room = WIDTH.saturating_sub(margin).max(40);
+    writeln!(out, "{}{GAP}cell", line(&columns, None).trim_end())?;
+    for (row, cell) in cells.iter().enumerate() {
+        let mut parts = wrapped(cell, room).into_iter();
+        let first = parts.next().unwrap_or_default();
+        writeln!(out, "{}", format!("{}{GAP}{first}", line(&columns, Some(row))).trim_end())?;
+        parts.try_for_each(|part| writeln!(out, "{:margin$}{part}", ""))?;
+    }
+    Ok(())
+}
+
+/// The delay of each trial in one unit, with 95 % intervals behind the percentiles that have one.
+fn print_delays(out: &mut impl Write, run: &RunData) -> io::Result<()> {
+    let of_run = dwell_report::main_metric(run);
+    let measured: Vec<(&TrialData, &str, &Figures)> = run
+        .trials
+        .iter()
+        .filter_map(|trial| {
+            let (metric, figures) = super::main_metric(trial, of_run)?;
+            Some((trial, metric, figures))
+        })
+        .collect();
+    let Some((_, metric, _)) = measured.first() else { return Ok(()) };
+    let scale = Scale::of(measured.iter().map(|(.., figures)| *figures));
+    let column = |name: &'static str, value: &dyn Fn(&Figures) -> Option<f64>| {
+        let mut column = Column::new(name);
+        column.cells.extend(measured.iter().map(|(.., figures)| scale.cell(value(figures))));
+        column
+    };
+    let whole = |ns: Option<i64>| ns.map(|ns| ns as f64);
+    let within = |name: &'static str, quantile: Quantile, value: fn(&Figures) -> Option<i64>| {
+        let cell = |(trial, metric, figures): &(&TrialData, &str, &Figures)| {
+            let cell = scale.cell(whole(value(figures)));
+            let interval = dwell_report::interval_of(trial, metric, quantile);
+            let [low, high] = [interval.map(|it| it.0), interval.map(|it| it.1)];
+            match interval.filter(|_| value(figures).is_some()) {
+                Some(_) => format!("{cell} ({} to {})", scale.cell(low), scale.cell(high)),
+                None => cell,
+            }
+        };
+        let mut column = Column::new(name);
+        column.cells.extend(measured.iter().map(cell));
+        column.align_values();
+        column
+    };
+    let mut columns = vec![
+        Column::of_trials(measured.iter().map(|(trial, ..)| *trial)),
+        column("mean", &|figures| figures.mean),
+        column("std dev", &|figures| figures.stddev),
+        column("min", &|figures| whole(figures.min)),
+        within("median", Quantile::P50, |figures| figures.p50),
+        within("p95", Quantile::P95, |figures| figures.p95),
+        within("p99", Quantile::P99, |figures| figures.p99),
+        column("p99.9", &|figures| whole(figures.p99_9)),
+        column("max", &|figures| whole(figures.max)),
+    ];
+    let has_intervals =
+        columns.iter().any(|column| column.cells.iter().any(|cell| cell.contains(" to ")));
+    let named = |metric: &str| metric.trim_end_matches("_ns").to_owned();
+    let is_one = measured.iter().all(|(_, other, _)| other == metric);
+    let title = if is_one {
+        named(metric)
+    } else {
+        let mut column = Column::new("metric");
+        column.cells.extend(measured.iter().map(|(_, metric, _)| named(metric)));
+        column.is_text = true;
+        columns.push(column);
+        "delay".to_owned()
+    };
+    let told = if has_intervals { ", in brackets the 95 % interval" } else { "" };
+    writeln!(out, "\n{title} in {}{told}", scale.unit.name())?;
+    print_wrapped(out, columns, measured.len())
+}
+
+/// Prints a table whose first column names the rows; columns beyond the width follow in a block of
+/// their own with the names repeated.
+fn print_wrapped(out: &mut impl Write, columns: Vec<Column>, rows: usize) -> io::Result<()> {
+    let mut columns = columns.into_iter();
+    let Some(names) = columns.next() else { return Ok(()) };
+    let mut blocks: Vec<Vec<Column>> = Vec::new();
+    let mut width = WIDTH;
+    for column in columns {
+        let more = GAP.len() + column.width();
+        if width + more > WIDTH {
+            blocks.push(vec![names.clone()]);
+            width = names.width();
+        }
+        width += more;
+        blocks.last_mut().expect("a block was begun").push(column);
+    }
+    for (number, block) in blocks.iter().enumerate() {
+        if number > 0 {
+            writeln!(out)?;
+        }
+        for row in std::iter::once(None).chain((0..rows).map(Some)) {
+            writeln!(out, "{}", line(block, row).trim_end())?;
+        }
+    }
+    Ok(())
+}
+
+/// A column of a table: its heading and its cells.
+#[derive(Clone, Debug)]
+struct Column {
+    heading: &'static str,
+    cells: Vec<String>,
+    /// Aligned to the left.
+    is_text: bool,
+}
+
+impl Column {
+    fn new(heading: &'static str) -> Self {
+        Self { heading, cells: Vec::new(), is_text: false }
+    }
+
+    fn of_trials<'a>(trials: impl Iterator<Item = &'a TrialData>) -> Self {
+        let mut column = Self::new("trial");
+        column.cells.extend(trials.map(|trial| trial.trial.to_string()));
+        column
+    }
+
+    fn width(&self) -> usize {
+        let cells = self.cells.iter().map(|cell| cell.chars().count());
+        cells.chain([self.heading.len()]).max().unwrap_or_default()
+    }
+
+    /// Puts values in front of intervals under each other, and those without interval with them.
+    fn align_values(&mut self) {
+        let value = |cell: &str| cell.split(" (").next().unwrap_or_default().chars().count();
+        let widest = self.cells.iter().map(|cell| value(cell)).max().unwrap_or_default();
+        self.is_text = self.cells.iter().any(|cell| cell.contains(" ("));
+        for cell in &mut self.cells {
+            *cell = format!("{:indent$}{cell}", "", indent = widest - value(cell));
+        }
+    }
+}
+
+/// One line of a table; the headings for `None`.
+fn line(columns: &[Column], row: Option<usize>) -> String {
+    let cell = |column: &Column| {
+        let text = row.map_or(column.heading, |row| &column.cells[row]);
+        let width = column.width();
+        if column.is_text { format!("{text:width$}") } else { format!("{text:>width$}") }
+    };
+    columns.iter().map(cell).collect::<Vec<_>>().join(GAP)
+}
+
+/// The unit of a table and the digits behind its point.
+struct Scale {
+    unit: Unit,
+    decimals: usize,
+}
+
+impl Scale {
+    /// By the largest median, or mean or extreme where there is none; four digits of the smallest
+    /// delay.
+    fn of<'a>(all: impl Iterator<Item = &'a Figures> + Clone) -> Self {
+        let middle = |figures: &Figures| {
+            let whole = |ns: Option<i64>| ns.map(|ns| ns as f64);
+            whole(figures.p50).or(figures.mean).or(whole(figures.max.or(figures.min)))
+        };
+        let largest = all.clone().filter_map(middle).fold(0.0, f64::max);
+        let unit = Unit::fitting(largest);
+        let smallest = all.filter_map(|figures| figures.min.filter(|ns| *ns > 0)).min();
+        let digits = unit.of(smallest.unwrap_or(1) as f64).log10().floor() + 1.0;
+        let most = if unit == Unit::Nanosecond { 0.0 } else { 3.0 };
+        Self { unit, decimals: (4.0 - digits).clamp(0.0, most) as usize }
+    }
+
+    fn cell(&self, ns: Option<f64>) -> String {
+        let Self { unit, decimals } = *self;
+        ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.decimals$}", ns / unit.nanos()))
+    }
+}
+
+fn number(count: Option<u64>) -> String {
+    count.map_or_else(|| "-".to_owned(), |count| count.to_string())
+}
+
+/// The cell of a trial, and what happened to a trial that was not measured.
+fn described(run: &RunData, trial: &TrialData) -> String {
+    let cell = super::cell(run, trial);
+    let state = match (&trial.summary, &trial.reason) {
+        (_, Some(reason)) => format!("{}: {reason}", state(trial)),
+        (None, None) => state(trial),
+        (Some(_), None) => return cell,
+    };
+    if cell.is_empty() { state } else { format!("{cell} ({state})") }
+}
+
+fn state(trial: &TrialData) -> String {
+    json!(trial.state).as_str().unwrap_or_default().to_owned()
+}
+
+/// A text in lines of at most `room` characters, broken at blanks.
+fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(min: i64, p50: i64) -> Figures {
+        Figures { count: 9, min: Some(min), p50: Some(p50), ..Figures::default() }
+    }
+
+    #[test]
+    fn unit_is_chosen_once_by_the_largest_median() {
+        for (all, unit, cell) in [
+            (vec![figures(230_100, 255_500)], "us", "255.5"),
+            (vec![figures(230_100, 255_500), figures(900_000, 2_500_000)], "ms", "0.256"),
+            (vec![figures(80, 95)], "ns", "255500"),
+            (vec![figures(12_300, 15_000)], "us", "255.50"),
+        ] {
+            let scale = Scale::of(all.iter());
+            assert_eq!((scale.unit.name(), scale.cell(Some(255_500.0)).as_str()), (unit, cell));
+        }
+        assert_eq!(Scale::of([].into_iter()).cell(None), "-");
+    }
+
+    #[test]
+    fn columns_beyond_the_width_follow_in_a_block_of_their_own() {
+        let column =
+            |heading, cell: &str| Column { heading, cells: vec![cell.to_owned()], is_text: false };
+        let wide = "9".repeat(60);
+        let columns = vec![column("trial", "1"), column("a", &wide), column("b", &wide)];
+        let mut out = Vec::new();
+        print_wrapped(&mut out, columns, 1).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        assert!(out.lines().all(|line| line.len() <= WIDTH), "{out}");
+        let headings: Vec<_> = out.lines().filter(|line| line.starts_with("trial")).collect();
+        assert_eq!(headings.len(), 2, "{out}");
+        assert!(headings[0].ends_with('a') && headings[1].ends_with('b'), "{out}");
+    }
+
+    #[test]
+    fn long_cells_are_broken_at_blanks() {
+        let lines = wrapped("load half, protocol udp, rate 1.2kpps, size 750B, #2", 24);
+        assert_eq!(lines, ["load half, protocol udp,", "rate 1.2kpps, size 750B,", "#2"]);
+        assert_eq!(wrapped("", 10), [""]);
+    }
+}

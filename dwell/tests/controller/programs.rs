@@ -1,0 +1,163 @@
+//! Output of real programs in a lab, imported as it is.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::fixture::{DWELL, Place, as_root, printed, said, skip};
+
+/// A lab of this test that is taken down with it.
+struct Lab {
+    name: String,
+}
+
+impl Lab {
+    fn up(test: &str, topology: &str) -> Self {
+        let name = format!("p{}-{test}", std::process::id());
+        let output = dwell(&["lab", "up", "--name", &name, topology]);
+        assert!(output.status.success(), "{}", said(&output));
+        Self { name }
+    }
+
+    fn exec(&self, node: &str, program: &[&str]) -> Command {
+        let mut command = Command::new(DWELL);
+        command.args(["lab", "exec", "--lab", &self.name, node, "--"]).args(program);
+        command
+    }
+
+    /// What a program prints.
+    fn output(&self, node: &str, program: &[&str]) -> String {
+        let output = self.exec(node, program).output().unwrap();
+        assert!(!output.stdout.is_empty(), "{program:?}: {}", said(&output));
+        printed(&output)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        dwell(&["lab", "down", &self.name]);
+    }
+}
+
+fn dwell(arguments: &[&str]) -> Output {
+    Command::new(DWELL).args(arguments).output().unwrap()
+}
+
+/// Whether a program is installed; a missing one is named.
+fn has(program: &str) -> bool {
+    let is_found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+    let is_found = is_found.is_ok_and(|output| output.status.success());
+    if !is_found {
+        skip(&format!("{program} is not installed"));
+    }
+    is_found
+}
+
+/// The trials of a text that is imported.
+fn imported(place: &Place, name: &str, text: &str) -> (Value, Vec<Value>) {
+    let file = place.write(name, text);
+    let about = place.json(&["import", &file]);
+    let run = place.json(&["show", about["run"].as_str().unwrap()]);
+    (about, run["trials"].as_array().unwrap().clone())
+}
+
+#[test]
+fn busybox_ping_in_a_lab_is_imported_with_its_figures() {
+    if !as_root() || !has("busybox") {
+        return;
+    }
+    let (lab, place) = (Lab::up("busybox", "line:3"), Place::new());
+    let text = lab.output("n1", &["busybox", "ping", "-c", "20", "-i", "0.01", "n3"]);
+    let (about, trials) = imported(&place, "busybox.txt", &text);
+    assert_eq!((&about["format"], &about["samples"]), (&"ping".into(), &20.into()), "{text}");
+    assert_eq!(trials[0]["packets"]["received"], 20, "{text}");
+    let stated = text.split_once("min/avg/max = ").unwrap().1.split(' ').next().unwrap();
+    let stated: Vec<f64> = stated.split('/').map(|ms| ms.parse::<f64>().unwrap() * 1e6).collect();
+    let rtt = &trials[0]["metrics"]["rtt_ns"];
+    for (name, stated) in ["min", "mean", "max"].iter().zip(stated) {
+        let found = rtt[name].as_f64().unwrap();
+        // BusyBox cuts its mean off.
+        assert!((found - stated).abs() <= 1_000.0, "{name} {found}: {text}");
+    }
+}
+
+#[test]
+fn mtr_in_a_lab_is_imported_hop_by_hop() {
+    if !as_root() || !has("mtr") {
+        return;
+    }
+    let (lab, place) = (Lab::up("mtr", "line:3"), Place::new());
+    let text = lab.output("n1", &["mtr", "--json", "-n", "-c", "5", "-i", "0.1", "n3"]);
+    let (about, trials) = imported(&place, "mtr.json", &text);
+    assert_eq!((&about["format"], &about["samples"]), (&"mtr".into(), &0.into()), "{text}");
+    assert_eq!(trials.len(), 2, "{text}");
+    for trial in &trials {
+        let rtt = &trial["metrics"]["rtt_ns"];
+        assert!(rtt["mean"].as_f64().unwrap() > 0.0 && rtt["p50"].is_null(), "{trial:#}");
+        assert_eq!(trial["packets"]["sent"], 5, "{text}");
+    }
+    let shown = printed(&place.dwell(&["show", "last"]));
+    assert!(shown.contains("hop 2 "), "{shown}");
+}
+
+/// An iperf3 server that ends with its test.
+struct Server(Child);
+
+impl Server {
+    fn start(lab: &Lab, node: &str) -> Self {
+        let mut server = lab.exec(node, &["iperf3", "-s", "--one-off", "--forceflush"]);
+        let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+        let listens = lines.find(|line| line.as_ref().unwrap().starts_with("Server listening"));
+        assert!(listens.is_some(), "iperf3 ended before it listened");
+        // It goes on writing to the pipe.
+        std::thread::spawn(move || lines.count());
+        Self(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn iperf3_in_a_lab_is_imported_with_its_figures() {
+    if !as_root() || !has("iperf3") {
+        return;
+    }
+    let (lab, place) = (Lab::up("iperf3", "line:2"), Place::new());
+    for (name, more) in [("tcp", &["-b", "20M"][..]), ("udp", &["-u", "-b", "1M"])] {
+        let _server = Server::start(&lab, "n2");
+        let client = [&["iperf3", "-c", "n2", "-J", "-t", "1", "-i", "0.25"][..], more].concat();
+        let text = lab.output("n1", &client);
+        let stated: Value = serde_json::from_str(&text).unwrap();
+        let (about, trials) = imported(&place, &format!("{name}.json"), &text);
+        assert_eq!(about["format"], "iperf3", "{text}");
+        let (trial, stated) = (&trials[0], &stated["end"]["streams"][0]);
+        if name == "tcp" {
+            let rtt = &trial["metrics"]["tcp_smoothed_rtt_ns"];
+            for (end, us) in [("min", "min_rtt"), ("max", "max_rtt")] {
+                let us = stated["sender"][us].as_i64().unwrap();
+                assert_eq!(rtt[end].as_i64(), Some(us * 1_000), "{end}: {text}");
+            }
+        } else {
+            let packets = &trial["packets"];
+            assert_eq!(packets["sent"], stated["udp"]["packets"], "{text}");
+            assert_eq!(packets["lost"], stated["udp"]["lost_packets"], "{text}");
+        }
+    }
+}
+
+#[test]
+fn log_without_samples_leaves_no_run_and_exits_with_2() {
+    let place = Place::new();
+    let file = place.write("empty.txt", "PING 10.0.0.9 (10.0.0.9): 56 data bytes\n");
+    let output = place.dwell(&["import", &file]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(said(&output).contains("no sample in this output of ping"), "{}", said(&output));
+    assert_eq!(place.query("SELECT run FROM runs"), [""; 0]);
+}
