@@ -662,7 +662,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__lab__subcmd__up)
-            opts="-h --name --rate --delay --jitter --loss --duplicate --reorder --seed --mechanism --routing --quota --json --help"
+            opts="-h --name --rate --delay --jitter --loss --duplicate --reorder --seed --mechanism --routing --quota --replace --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -868,7 +868,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__load__subcmd__traffic)
-            opts="-4 -6 -h --flows --rate --distribution --size --seed --header --duration --count --stamps --cpu --scheduling --busy-poll --samples --json --help"
+            opts="-4 -6 -h --flows --rate --distribution --size --seed --header --duration --count --bytes --stamps --cpu --scheduling --busy-poll --samples --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -906,6 +906,10 @@ _dwell__node() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --bytes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --stamps)
                     COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
                     return 0
@@ -930,7 +934,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__pace)
-            opts="-4 -6 -q -h --pattern --from --size --payload-size --frame-size --pairs --gap --rate --count --repeat --pause --seed --engine --bypass --switch-offloads --late --warm-up --sink --stamps --cpu --scheduling --busy-poll --samples --json --quiet --help sink help"
+            opts="-4 -6 -q -v -h --pattern --from --size --payload-size --frame-size --pairs --gap --rate --count --repeat --pause --seed --engine --bypass --switch-offloads --late --warm-up --sink --stamps --cpu --scheduling --busy-poll --samples --json --fail-if --quiet --verbose --help sink help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1009,6 +1013,10 @@ _dwell__node() {
                     return 0
                     ;;
                 --samples)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fail-if)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1206,13 +1214,17 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__reflect)
-            opts="-q -h --key-file --stateless --stamps --limit --allow-any-port --cpu --scheduling --busy-poll --json --quiet --help"
+            opts="-q -h --key-file --replay-window --stateless --stamps --limit --allow-any-port --cpu --scheduling --busy-poll --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --key-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --replay-window)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1240,7 +1252,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__relay)
-            opts="-q -h --listen --to --mode --clear --key-file --engine --merge --no-merge --stamps --id --flows --idle --hold --telemetry --node-id --samples --cpu --scheduling --busy-poll --json --quiet --help"
+            opts="-q -h --listen --to --mode --cipher --clear --key-file --engine --merge --no-merge --stamps --id --flows --idle --hold --telemetry --node-id --samples --cpu --scheduling --busy-poll --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1256,6 +1268,10 @@ _dwell__node() {
                     ;;
                 --mode)
                     COMPREPLY=($(compgen -W "translate encrypt decrypt" -- "${cur}"))
+                    return 0
+                    ;;
+                --cipher)
+                    COMPREPLY=($(compgen -W "aes-128-ctr aes-128-gcm" -- "${cur}"))
                     return 0
                     ;;
                 --clear)

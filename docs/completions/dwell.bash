@@ -19,6 +19,9 @@ _dwell() {
             dwell,compare)
                 cmd="dwell__subcmd__compare"
                 ;;
+            dwell,completions)
+                cmd="dwell__subcmd__completions"
+                ;;
             dwell,delete)
                 cmd="dwell__subcmd__delete"
                 ;;
@@ -75,6 +78,9 @@ _dwell() {
                 ;;
             dwell__subcmd__help,compare)
                 cmd="dwell__subcmd__help__subcmd__compare"
+                ;;
+            dwell__subcmd__help,completions)
+                cmd="dwell__subcmd__help__subcmd__completions"
                 ;;
             dwell__subcmd__help,delete)
                 cmd="dwell__subcmd__help__subcmd__delete"
@@ -236,7 +242,7 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help"
+            opts="-h -V --help --version ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -280,6 +286,20 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__completions)
+            opts="-h --help bash elvish fish powershell zsh"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
@@ -354,7 +374,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help)
-            opts="ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help"
+            opts="ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -368,6 +388,20 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__compare)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__completions)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -954,7 +988,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__lab__subcmd__up)
-            opts="-h --name --rate --delay --jitter --loss --duplicate --reorder --seed --mechanism --routing --quota --json --help"
+            opts="-h --name --rate --delay --jitter --loss --duplicate --reorder --seed --mechanism --routing --quota --replace --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1160,7 +1194,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__load__subcmd__traffic)
-            opts="-4 -6 -h --flows --rate --distribution --size --seed --header --duration --count --stamps --cpu --scheduling --busy-poll --samples --json --help"
+            opts="-4 -6 -h --flows --rate --distribution --size --seed --header --duration --count --bytes --stamps --cpu --scheduling --busy-poll --samples --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1195,6 +1229,10 @@ _dwell() {
                     return 0
                     ;;
                 --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bytes)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1240,7 +1278,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__pace)
-            opts="-4 -6 -q -h --pattern --from --size --payload-size --frame-size --pairs --gap --rate --count --repeat --pause --seed --engine --bypass --switch-offloads --late --warm-up --sink --stamps --cpu --scheduling --busy-poll --samples --json --quiet --help sink help"
+            opts="-4 -6 -q -v -h --pattern --from --size --payload-size --frame-size --pairs --gap --rate --count --repeat --pause --seed --engine --bypass --switch-offloads --late --warm-up --sink --stamps --cpu --scheduling --busy-poll --samples --json --fail-if --quiet --verbose --help sink help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1319,6 +1357,10 @@ _dwell() {
                     return 0
                     ;;
                 --samples)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fail-if)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1516,13 +1558,17 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__reflect)
-            opts="-q -h --key-file --stateless --stamps --limit --allow-any-port --cpu --scheduling --busy-poll --json --quiet --help"
+            opts="-q -h --key-file --replay-window --stateless --stamps --limit --allow-any-port --cpu --scheduling --busy-poll --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --key-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --replay-window)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1550,7 +1596,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__relay)
-            opts="-q -h --listen --to --mode --clear --key-file --engine --merge --no-merge --stamps --id --flows --idle --hold --telemetry --node-id --samples --cpu --scheduling --busy-poll --json --quiet --help"
+            opts="-q -h --listen --to --mode --cipher --clear --key-file --engine --merge --no-merge --stamps --id --flows --idle --hold --telemetry --node-id --samples --cpu --scheduling --busy-poll --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1566,6 +1612,10 @@ _dwell() {
                     ;;
                 --mode)
                     COMPREPLY=($(compgen -W "translate encrypt decrypt" -- "${cur}"))
+                    return 0
+                    ;;
+                --cipher)
+                    COMPREPLY=($(compgen -W "aes-128-ctr aes-128-gcm" -- "${cur}"))
                     return 0
                     ;;
                 --clear)

@@ -44,10 +44,11 @@ complete -c dwell -n "__fish_dwell_needs_command" -f -a "export" -d 'Hand on the
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "import" -d 'Read what dwell or another program measured'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "note" -d 'Write a remark beside a run'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "delete" -d 'Delete a run and its samples'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "completions" -d 'Print the completions of a shell to standard output'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s c -l count -d 'Stop after this many probes' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s i -l interval -d 'Time between probes [default: 1s; text+udp and text+tcp see --pause]' -r
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -s s -l size -d 'Bytes of payload [default: 56 for icmp, 64 for stamp, udp and tcp; the others are fixed]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s s -l size -d 'Bytes of payload [default: 56 for icmp, 64 for udp and tcp, 76 for stamp (164 with a key); the others are fixed]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s w -l deadline -d 'Send no probe later than this after the first' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s W -l timeout -d 'A reply after this is late' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l pause -d 'In closed loop, wait this long after each reply [default: 0s; text+udp and text+tcp: 1s]' -r
@@ -69,9 +70,9 @@ zero\t'Zeros'"
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s I -l from -d 'Local address or interface to send from' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s t -l ttl -d 'Time to live, or hop limit' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l dscp -d 'Differentiated services code point, 0 to 63' -r
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -l csv -d 'Write a row per probe to this file' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l csv -d 'Write a row per probe to this file; `-` is standard output, without the summary' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l samples -d 'Write every stamp of every probe to this file, for `dwell import`' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -l fail-if -d 'Exit with 3 if this holds, like \'p99 > 10ms\' or \'loss > 1%\'; may be given again' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l fail-if -d 'Exit with 3 if this holds, with 5 if it cannot be decided, like \'p99 > 10ms\' or \'loss > 1%\'; may be given again' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l closed-loop -d 'Send the next probe after the reply of the last, or its time-out'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l sched-stamps -d 'Ask for the kernel\'s stamp before the queueing discipline as well (tx_sched)'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l busy-poll -d 'Poll without sleeping: the smallest delay, and a whole core'
@@ -79,10 +80,11 @@ complete -c dwell -n "__fish_dwell_using_subcommand ping" -s 4 -d 'Use IPv4 only
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s 6 -d 'Use IPv6 only'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l jsonl -d 'Print a JSON line per reply as it comes'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l json -d 'Print the summary as one JSON object'
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -s q -l quiet -d 'No progress, only the result'
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -s v -l verbose -d 'Print every reply'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s q -l quiet -d 'No progress and no line per reply, only the result'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s v -l verbose -d 'Print every reply, at any rate, and the long table of all metrics'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l key-file -d 'STAMP: answer authenticated packets only, with the key in this file (hexadecimal digits; others must not be able to read it). The environment variable DWELL_KEY does the same' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l replay-window -d 'STAMP with a key: answer each request once, and only while it is less than N numbers behind the newest of its session (address and SSID). 1 to 4096; if not given, replays are answered' -r
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l stamps -d 'Which stamp is T2' -r -f -a "auto\t'The deepest that the socket delivers'
 user\t'The program\'s own clock read'"
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l limit -d 'Replies per second and source address and port, like 1000pps, or off; a TCP connection is slowed down to it [default: off on loopback and in dwell\'s labs, else 100kpps]' -r
@@ -101,6 +103,8 @@ complete -c dwell -n "__fish_dwell_using_subcommand relay" -l to -d 'Where it go
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l mode -d 'What happens to payloads. translate: nothing, only addresses and ports change; encrypt: enciphered on the way there, deciphered on the way back; decrypt: its mirror' -r -f -a "translate\t'Nothing'
 encrypt\t'Enciphered on the way there'
 decrypt\t'Deciphered on the way there'"
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l cipher -d 'How payloads are encrypted. aes-128-ctr: secrecy only, changed and replayed packets pass; aes-128-gcm: such packets are refused' -r -f -a "aes-128-ctr\t'AES-128 in counter mode'
+aes-128-gcm\t'AES-128 in Galois/counter mode'"
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l clear -d 'Bytes at the start of every payload that are not enciphered; auto: iperf2\'s header' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l key-file -d 'Key for AES-128: 32 hexadecimal digits in this file, which others must not be able to read. The environment variable DWELL_KEY does the same' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l engine -d 'What moves the packets. socket: one receive and one send call for each; batch: many by each call; xdp: in the driver (translate only)' -r -f -a "socket\t'One receive and one send call for each'
@@ -157,6 +161,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_su
 other\t'Like every ordinary program'
 fifo\t'Before all ordinary programs; exit 4 where not allowed'"
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l samples -d 'Write every stamp of every packet to this file, for `dwell import`' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l fail-if -d 'Exit with 3 if this holds, with 5 if it cannot be decided, like \'gap_error.p95 > 50us\'; may be given again' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l bypass -d 'Go past the queueing discipline, and past a rate limit there: needs --engine packet-ring'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l switch-offloads -d 'gso: switch off segmentation offload of the outgoing interface while packets are sent, and on again'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l sink -d '`dwell pace sink` listens at the URL: take its stamps where there are none here, and say what was lost'
@@ -165,6 +170,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_su
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -s 6 -d 'Use IPv6 only'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l json -d 'Print the summary as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -s q -l quiet -d 'No progress, only the result'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -s v -l verbose -d 'Print the four variability figures j and the comparison of engines as well'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -a "sink" -d 'Stamp the packets that arrive, for whoever sends them with --sink'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -179,7 +185,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand pace; and __fish_seen_subcom
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "cpu" -d 'Burn CPU time at a level'
-complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "traffic" -d 'Send UDP traffic at a rate'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "traffic" -d 'Send UDP traffic at a rate, or fill TCP connections'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "sink" -d 'Receive and count the traffic'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and not __fish_seen_subcommand_from cpu traffic sink help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from cpu" -l level -d 'Share of each CPU to burn, above 0% and up to 100%' -r
@@ -188,14 +194,15 @@ complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcom
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from cpu" -l json -d 'Print the summary as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from cpu" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l flows -d 'Number of flows, each with a source port of its own' -r
-complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l rate -d 'Rate of all flows together, like 80Mbit/s (counted over IP packets) or 200pps' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l rate -d 'Rate of all flows together, like 80Mbit/s (counted over IP packets; with tcp:// over payload) or 200pps. Required with udp:// [default with tcp://: as fast as TCP goes]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l distribution -d 'Gaps between packets: constant, poisson or pareto(SHAPE)' -r
-complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l size -d 'Size of the UDP payload' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l size -d 'Size of the UDP payload [default: 1400B], or of each write with tcp:// [default: 128KiB, or 10 ms of the rate]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l seed -d 'Seed of the gaps and of the payload' -r
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l header -d 'What the payload begins with' -r -f -a "dwell\t'dwell\'s own mark: flow and sequence number'
 iperf\t'iperf2\'s, so that `iperf -s -u -e` counts the flow and reports it; the last packet of a flow is its end, which is repeated until the server has answered'"
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l duration -d 'Stop after this time [default: until stopped]' -r
-complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l count -d 'Stop after this many packets' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l count -d 'Stop after this many packets; with tcp:// after this many writes' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l bytes -d 'Stop after this many bytes of payload, like 100MB' -r
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l stamps -d 'Which stamps to use for --samples: the program\'s own, or the kernel\'s beside them where delivered' -r -f -a "auto\t'The kernel\'s where it delivers them, else the program\'s'
 user\t'The program\'s own clock reads only'
 kernel\t'The kernel\'s; exit 4 if it delivers none'"
@@ -223,7 +230,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcom
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from sink" -l json -d 'Print the summary as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from sink" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "cpu" -d 'Burn CPU time at a level'
-complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "traffic" -d 'Send UDP traffic at a rate'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "traffic" -d 'Send UDP traffic at a rate, or fill TCP connections'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "sink" -d 'Receive and count the traffic'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand trace" -l flow -d 'Which packets: udp, tcp or icmp, then \'host ADDRESS\', \'port NUMBER\' or both, of either side' -r
@@ -261,6 +268,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcomm
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l mechanism -d 'How links are emulated: netem, tbf or tap [default: the first of these that can do it]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l routing -d 'Where routes come from: static (from dwell, once) or babel (from babeld, in every node)' -r
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l quota -d 'Share of one processor for all that runs in a node, such as n2=20%; may be given again' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l replace -d 'Take down a lab of the same name first, and end what runs in it'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l json -d 'Print the lab as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from exec" -l lab -d 'The lab [default: the only one there is]' -r
@@ -303,7 +311,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand report" -l accurate -d 'Of p
 complete -c dwell -n "__fish_dwell_using_subcommand report" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand report" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand compare" -l metric -d 'Which delay: the name of a column of samples [default: what the first run is about, as rtt_ns or node_delay_ns]' -r
-complete -c dwell -n "__fish_dwell_using_subcommand compare" -l fail-if -d 'Exit with 3 if this holds for any cell; may be given again' -r
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -l fail-if -d 'Exit with 3 if this holds for any cell, with 5 if it cannot be decided; may be given again' -r
 complete -c dwell -n "__fish_dwell_using_subcommand compare" -s o -l output -d 'Write a page with figures on shared axes' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand compare" -l seed -d 'Seed of the resampling' -r
 complete -c dwell -n "__fish_dwell_using_subcommand compare" -l data -d 'Directory of runs and samples' -r -F
@@ -315,7 +323,7 @@ parquet\t'The files themselves, one per trial, and a table of the trials'
 hdr\t'A log of HdrHistograms, one per trial, of the delay that the run is about: the round trip, or a flow\'s node delay'"
 complete -c dwell -n "__fish_dwell_using_subcommand export" -l what -d 'What of it' -r -f -a "samples\t'The samples'
 host\t'What the machines did meanwhile: a row per value'"
-complete -c dwell -n "__fish_dwell_using_subcommand export" -s o -l output -d 'The file to write, for parquet the directory [default: standard output; for parquet RUN-samples, or RUN-host]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand export" -s o -l output -d 'The file to write, `-` for standard output; for parquet the directory [default: standard output; for parquet RUN-samples, or RUN-host]' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand export" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell -n "__fish_dwell_using_subcommand import" -l witness -d 'Take a capture for a witness of this run (or last): join its packets to the run\'s probes by their ids, and say how far stamps and gaps agree' -r
@@ -328,28 +336,30 @@ complete -c dwell -n "__fish_dwell_using_subcommand delete" -l data -d 'Director
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l yes -d 'Do not ask'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l json -d 'Print what was deleted as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "ping" -d 'Send probes and measure how long their replies take'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "reflect" -d 'Answer probes'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "relay" -d 'Send on what comes, and say how long it stayed and where'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "pace" -d 'Send pairs or trains of packets on time, and say how punctual they were'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "load" -d 'Put load on this node or on the network'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "trace" -d 'Stamp packets that pass through this node, whoever sends them'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "doctor" -d 'Say what this node can measure, and how well'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "run" -d 'Run a plan: every trial of its matrix, kept on disk as it goes'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "runs" -d 'List the runs in the data directory'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "show" -d 'Show what a run found'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "report" -d 'Write a run as one HTML page that needs nothing else'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "export" -d 'Hand on the samples of a run'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "import" -d 'Read what dwell or another program measured'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "note" -d 'Write a remark beside a run'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "delete" -d 'Delete a run and its samples'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand completions" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "ping" -d 'Send probes and measure how long their replies take'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "reflect" -d 'Answer probes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "relay" -d 'Send on what comes, and say how long it stayed and where'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "pace" -d 'Send pairs or trains of packets on time, and say how punctual they were'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "load" -d 'Put load on this node or on the network'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "trace" -d 'Stamp packets that pass through this node, whoever sends them'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "doctor" -d 'Say what this node can measure, and how well'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "run" -d 'Run a plan: every trial of its matrix, kept on disk as it goes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "runs" -d 'List the runs in the data directory'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "show" -d 'Show what a run found'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "report" -d 'Write a run as one HTML page that needs nothing else'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "export" -d 'Hand on the samples of a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "import" -d 'Read what dwell or another program measured'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "note" -d 'Write a remark beside a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "delete" -d 'Delete a run and its samples'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "completions" -d 'Print the completions of a shell to standard output'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from pace" -f -a "sink" -d 'Stamp the packets that arrive, for whoever sends them with --sink'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "cpu" -d 'Burn CPU time at a level'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "traffic" -d 'Send UDP traffic at a rate'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "traffic" -d 'Send UDP traffic at a rate, or fill TCP connections'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "sink" -d 'Receive and count the traffic'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "up" -d 'Make a lab: nodes, links, addresses and routes'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "exec" -d 'Run a command in a node, in place of this one'
