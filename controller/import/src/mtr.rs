@@ -166,7 +166,7 @@ impl Hub {
 
 /// A whole number that counts something.
 fn count(value: f64) -> Option<u64> {
-    (value >= 0.0 && value < 1e15 && value.fract() == 0.0).then_some(value as u64)
+    ((0.0..1e15).contains(&value) && value.fract() == 0.0).then_some(value as u64)
 }
 
 /// One report: an object within an object.

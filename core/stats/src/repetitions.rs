@@ -269,7 +269,7 @@ mod tests {
     fn a_percentage_of_figures_with_zeros_lies_between_limits_that_a_test_tells_apart() {
         let (a, b) = ([1_000.0, 1_040.0, 980.0], [0.0, 80.0, 40.0, 60.0]);
         let found = compared(Quantile::P50, &a, &b, 0.96);
-        let of = |side: &[f64]| Mean::of(side.to_vec().into_iter()).unwrap();
+        let of = |side: &[f64]| Mean::of(side.iter().copied()).unwrap();
         let (a, b) = (of(&a), of(&b));
         let RealInterval { low, high } = found.percent_interval.unwrap();
         let weight = 1.0 + high / 100.0;

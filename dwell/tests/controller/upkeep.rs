@@ -106,7 +106,7 @@ fn what_a_file_does_not_say_is_null_and_rows_say_which_delay_they_are() {
         };
         let trial = trials.iter().find(of_flow).unwrap()["trial"].to_string();
         let of = |line: &&str| line.split_whitespace().next() == Some(&trial);
-        let figures = shown.lines().filter(of).next_back().unwrap();
+        let figures = shown.lines().rfind(of).unwrap();
         assert!(figures.ends_with(metric), "{flow}: {shown}");
     }
 }

@@ -16,7 +16,7 @@ use crate::stamps::{Hop, Remote};
 #[derive(Debug)]
 pub struct Session {
     /// Identifies the session of the counted probes; new for every run, so that a stateful reflector
-    /// starts anew. The warm-up has the next one, see [`Session::warm_up_ssid`].
+    /// starts anew. The warm-up has the next one.
     pub ssid: u16,
     /// Authenticates packets, if there is one.
     pub key: Option<Key>,

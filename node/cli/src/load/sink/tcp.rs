@@ -233,15 +233,17 @@ mod tests {
             let end = monotonic() + Nanos::from_secs(20);
             let sink = TcpSink::new(listener, false, end, &stop).unwrap();
             let sink = scope.spawn(|| sink.run().unwrap());
-            let mut silent = TcpStream::connect(address).unwrap();
+            // Stays open and sends nothing until the sink closes it.
+            let _silent = TcpStream::connect(address).unwrap();
             for bytes in [10_usize, 3_000_000] {
                 let mut stream = TcpStream::connect(address).unwrap();
                 stream.write_all(&vec![1; bytes]).unwrap();
                 drop(stream);
             }
-            // The sink closes it at the stop: until then it is open and has sent nothing.
-            silent.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
-            while stop.load(Ordering::Relaxed) || !done(address, &mut silent) {}
+            while !has_read_all(address) {
+                assert!(monotonic() < end, "the sink reads everything in time");
+                thread::yield_now();
+            }
             stop.store(true, Ordering::Relaxed);
             sink.join().unwrap()
         });
@@ -253,7 +255,7 @@ mod tests {
 
     /// Whether the sink has read all of the two finished connections: their sockets are gone from the table
     /// of connections that wait for the sink.
-    fn done(address: SocketAddr, _: &mut TcpStream) -> bool {
+    fn has_read_all(address: SocketAddr) -> bool {
         let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
         let port = format!(":{:04X} ", address.port());
         // Local address is the sink's and the state is CLOSE_WAIT (08): data or the end was not read yet.
