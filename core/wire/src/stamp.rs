@@ -120,9 +120,9 @@ pub struct Reply {
 /// How much a packet looks like a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Likeness {
-    /// A field has a value that no reply has, or the packet is too short to decide.
+    /// Its timestamps are not those of a reply, or it is too short to have both.
     None,
-    /// Fields that a reply always fills in are zero or missing; the others fit a reply.
+    /// Its timestamps fit a reply, other fields do not.
     Partial,
     /// All fields fit a reply.
     Full,
@@ -155,17 +155,21 @@ pub fn likeness_to_reply(packet: &[u8], mode: Mode) -> Likeness {
         let present = packet.get(from..to.min(packet.len())).unwrap_or_default();
         present.iter().all(|byte| *byte == 0)
     };
-    if !residence_fits || !is_zero(error_at + 2, ttl_at) || !is_zero(ttl_at + 1, zeros_to) {
+    if !residence_fits {
         return Likeness::None;
     }
-    let is_filled_in = packet.len() >= mode.base()
+    let is_full = packet.len() >= mode.base()
         && packet[error_at..error_at + 2] != [0, 0]
-        && packet[ttl_at] != 0;
-    match (is_filled_in, t2) {
+        && packet[ttl_at] != 0
+        && is_zero(error_at + 2, ttl_at)
+        && is_zero(ttl_at + 1, zeros_to);
+    // Zeros or another constant: padding, no time.
+    let is_constant = t2 == t2.rotate_left(8);
+    match (is_full, is_constant) {
         (true, _) => Likeness::Full,
-        // Zeros only: a sender that does not know the time.
-        (false, 0) => Likeness::None,
-        (false, _) => Likeness::Partial,
+        (false, true) => Likeness::None,
+        // TWAMP-light reflectors put padding where STAMP has zeros (RFC 5357 section 4.2.1).
+        (false, false) => Likeness::Partial,
     }
 }
 
@@ -327,7 +331,7 @@ mod tests {
             for at in (error + 2..ttl).chain(ttl + 1..zero_to) {
                 let mut packet = whole.clone();
                 packet[at] = 1;
-                assert_eq!(likeness_to_reply(&packet, mode), Likeness::None, "{mode:?} {at}");
+                assert_eq!(likeness_to_reply(&packet, mode), Likeness::Partial, "{mode:?} {at}");
             }
             for field in [error..error + 2, ttl..ttl + 1] {
                 let mut packet = whole.clone();

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::SocketAddr;
 
 use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_wire::stamp::{Likeness, Mode, likeness_to_reply};
 
 use super::Refusal;
 use super::table::{Key, Lookup, Table};
@@ -110,6 +111,30 @@ impl LoopGuard {
             Lookup::Absent(slot) => *slot = Some((source, now + SILENCE)),
         }
         Err(Refusal::Silenced)
+    }
+}
+
+impl LoopGuard {
+    /// Counts an echo request of `from`; an error if it must not be answered.
+    ///
+    /// A foreign STAMP or TWAMP-light reflector answers an echo with a new packet each time. What is
+    /// unmistakably its reply is refused, and packets with the timestamps of a reply count as
+    /// identical.
+    pub fn admit_echo(
+        &mut self,
+        from: SocketAddr,
+        request: &[u8],
+        now: Instant<Monotonic>,
+    ) -> Result<(), Refusal> {
+        let mut counted = request;
+        for mode in [Mode::Unauthenticated, Mode::Authenticated] {
+            match likeness_to_reply(request, mode) {
+                Likeness::Full => return Err(Refusal::Loop),
+                Likeness::Partial => counted = &[],
+                Likeness::None => {}
+            }
+        }
+        self.admit(from, counted, now)
     }
 }
 

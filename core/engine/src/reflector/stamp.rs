@@ -21,6 +21,9 @@ use super::{LoopGuard, Meta, Refusal, reply_ttl};
 /// Sessions remembered at the same time; the longest idle makes room for a new one.
 const SESSIONS: usize = 4_096;
 
+/// An unauthenticated packet of this many bytes has room for T2 (RFC 8762 figure 5).
+const T2_END: usize = 24;
+
 /// How a reflector answers.
 #[derive(Debug, Default)]
 pub struct StampConfig {
@@ -168,8 +171,9 @@ impl StampReflector {
     /// sends more than 1,000 of them within a second is refused for 60 s.
     ///
     /// A reply to a request of less than 44 bytes is too short for the fields that show it is one.
-    /// It is sent with a decreasing TTL, which is returned, and what bears this reflector's own error
-    /// estimate and a timestamp of the last second may be such a reply that came back.
+    /// It is sent with a decreasing TTL, which is returned. A packet without T2 that bears this
+    /// reflector's own error estimate and a timestamp of the last second may be such a reply that
+    /// came back.
     fn refuse_reply(
         &mut self,
         packet: &[u8],
@@ -179,7 +183,7 @@ impl StampReflector {
         let is_short = packet.len() < self.mode.base();
         let may_be_own = || {
             let age = timestamp::write_ntp(meta.rx).wrapping_sub(request.timestamp);
-            is_short && request.error == self.error && age < 1 << 32
+            packet.len() < T2_END && request.error == self.error && age < 1 << 32
         };
         let may_be_reply = match stamp::likeness_to_reply(packet, self.mode) {
             Likeness::Full => return Err(Refusal::Loop),

@@ -68,10 +68,13 @@ impl KnownSalts {
     pub fn check(&self, salt: u64, counter: u32) -> Result<(), Stale> {
         if let Some(n) = self.find(salt) {
             let SaltWindow { window, bits, .. } = &self.windows[n];
+            // Counters of a salt never wrap, so one that is ahead in serial arithmetic only is old.
+            let is_ahead = counter > window.highest();
             return match window.place(counter, bits) {
-                Place::Ahead(_) | Place::Unmarked => Ok(()),
+                Place::Ahead(_) if is_ahead => Ok(()),
+                Place::Unmarked => Ok(()),
                 Place::Marked => Err(Stale::Replayed),
-                Place::TooOld => Err(Stale::TooOld),
+                Place::Ahead(_) | Place::TooOld => Err(Stale::TooOld),
             };
         }
         match self.highest.get(&salt) {

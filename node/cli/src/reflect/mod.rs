@@ -266,12 +266,17 @@ fn serve(
     let stopped = || stop.load(Ordering::Relaxed);
     if place.busy_poll {
         let placement = cpu::settle(place.cpu, real_time)?;
-        while !stopped() {
-            for service in &mut services {
-                service.turn(Wait::No)?;
+        let mut turns = || -> io::Result<()> {
+            while !stopped() {
+                for service in &mut services {
+                    service.turn(Wait::No)?;
+                }
             }
-        }
+            Ok(())
+        };
+        let ended = turns();
         services.iter_mut().for_each(|service| service.end());
+        ended?;
         return Ok(placement);
     }
     let shutters: Vec<_> = services
@@ -288,6 +293,7 @@ fn serve(
                     while !stopped() {
                         if let Err(error) = service.turn(Wait::Forever) {
                             stop.store(true, Ordering::Relaxed);
+                            service.end();
                             return Err(error);
                         }
                     }

@@ -184,7 +184,7 @@ impl UdpService {
             Answer::Echo(guard) => {
                 let len = reflector::echo(packet)?;
                 marks.ttl = Some(reflector::reply_ttl(ttl)?);
-                guard.admit(from, packet, monotonic())?;
+                guard.admit_echo(from, packet, monotonic())?;
                 len
             }
             Answer::Roundtrip => reflector::roundtrip(packet)?,

@@ -207,7 +207,10 @@ fn notes(
              --cipher or --clear"
         ),
     );
-    note(both(|way| way.replayed), &format!("{what}: replays of what was accepted before"));
+    note(
+        both(|way| way.replayed),
+        &format!("{what}: accepted before, so duplicated by the network or replayed"),
+    );
     note(both(|way| way.too_old), &format!("{what}: older than the replay window"));
     note(
         both(|way| way.too_many_salts),

@@ -419,8 +419,10 @@ impl<'a> Relay<'a> {
         self.usual = len;
         let traffic = &mut self.counts.ways[way as usize];
         traffic.received += 1;
-        let flow = self.flows.touch(id, self.now)?;
         let work = &mut self.works[way as usize];
+        // A forged packet must not keep a flow in the table.
+        let is_genuine = opened.is_some() || !work.authenticates();
+        let flow = if is_genuine { self.flows.touch(id, self.now) } else { self.flows.find(id) }?;
         let ids = &mut flow.ids[way as usize];
         // The id stands in the original payload: before enciphering, after deciphering.
         let early = (!work.opens()).then(|| ids.of_next(&buffer[at.clone()]));
@@ -451,6 +453,9 @@ impl<'a> Relay<'a> {
             }
         };
         let packet = early.unwrap_or_else(|| ids.of_next(&buffer[at.clone()]));
+        if !is_genuine {
+            self.flows.touch(id, self.now);
+        }
         Some((Came { way, flow: id, passage: passage(packet, Fate::Sent) }, at))
     }
 
