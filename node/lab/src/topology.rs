@@ -367,7 +367,7 @@ mod tests {
         let stranger = lab.with_quotas(&[quota("n9=20%").unwrap()]).unwrap_err().to_string();
         assert!(stranger.contains("n1, n2, n3"), "{stranger}");
         for (text, right) in
-            [("n2", "n2=20%"), ("=5%", "n2=20%"), ("n2=0.5%", "least is 1%"), ("n2=20", "50%")]
+            [("n2", "n2=20%"), ("=5%", "n2=20%"), ("n2=0.5%", "least is 1%"), ("n2=1", "50%")]
         {
             let error = quota(text).unwrap_err();
             assert!(error.contains(right), "{text}: {error}");

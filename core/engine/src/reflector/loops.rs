@@ -213,6 +213,42 @@ mod tests {
         assert!(refused_at.is_some(), "seed {SEED:#x}");
     }
 
+    /// A reply of a foreign TWAMP-light reflector: new numbers and times, other padding.
+    fn twamp_reply(n: u32, padding: u8) -> [u8; 48] {
+        let mut reply = [padding; 48];
+        let time = (0xeb01_78f1_u64 << 32) + u64::from(n) * 1_000;
+        reply[..4].copy_from_slice(&n.to_be_bytes());
+        reply[4..12].copy_from_slice(&(time + 500).to_be_bytes());
+        reply[12..16].copy_from_slice(&[0x80, 1, 0, 0]);
+        reply[16..24].copy_from_slice(&time.to_be_bytes());
+        reply
+    }
+
+    #[test]
+    fn echo_of_stamp_and_twamp_replies_ends() {
+        let mut guard = LoopGuard::default();
+        let source = from("192.0.2.1:20862");
+        let mut is_admitted =
+            |n: &u32| guard.admit_echo(source, &twamp_reply(*n, 0x5a), at(i64::from(*n) * 10));
+        assert_eq!((0..10_000).filter(|n| is_admitted(n).is_ok()).count(), 1_000);
+        let mut stamp = twamp_reply(1, 0);
+        stamp[36..38].copy_from_slice(&[0x80, 1]);
+        stamp[40] = 64;
+        let other = from("192.0.2.2:20862");
+        assert_eq!(guard.admit_echo(other, &stamp, at(0)), Err(Refusal::Loop));
+    }
+
+    #[test]
+    fn echo_requests_with_constant_padding_are_admitted() {
+        let mut guard = LoopGuard::default();
+        for (n, fill) in (0..100_000_u32).zip([0, 0x41, 0xff].into_iter().cycle()) {
+            let mut request = [fill; 64];
+            request[..4].copy_from_slice(&n.to_be_bytes());
+            let source = from("192.0.2.1:9000");
+            assert_eq!(guard.admit_echo(source, &request, at(i64::from(n))), Ok(()), "{n}");
+        }
+    }
+
     #[test]
     fn echo_reply_has_one_ttl_less_and_none_is_sent_at_0() {
         assert_eq!(reply_ttl(Some(255)), Ok(254));

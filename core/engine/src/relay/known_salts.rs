@@ -154,6 +154,15 @@ mod tests {
     }
 
     #[test]
+    fn counter_more_than_2_pow_31_back_is_too_old() {
+        let mut known = KnownSalts::default();
+        take(&mut known, 1, (1 << 31) + 5).unwrap();
+        assert_eq!(take(&mut known, 1, 0), Err(Stale::TooOld));
+        assert_eq!(take(&mut known, 1, 4), Err(Stale::TooOld));
+        assert_eq!(take(&mut known, 1, (1 << 31) + 6), Ok(()));
+    }
+
+    #[test]
     fn salt_without_window_takes_later_packets_only() {
         let mut known = KnownSalts::default();
         take(&mut known, 1, 10).unwrap();

@@ -16,6 +16,9 @@ use super::seal::{Prefix, SealError};
 /// Bytes that a sealed datagram is longer.
 pub const TRAILER_LEN: usize = NONCE_LEN + TAG_LEN;
 
+/// Packets of a salt. Windows compare counters in serial arithmetic, which is exact below 2^31.
+const SALT_PACKETS: u32 = 1 << 31;
+
 /// Seals the datagrams of one direction.
 pub struct AuthenticSealer {
     aead: Aead,
@@ -43,7 +46,7 @@ impl AuthenticSealer {
         let sealed = buffer.get_mut(at.start..end).ok_or(SealError::TooLong)?;
         let (payload, trailer) = sealed.split_at_mut(at.len());
         let clear = self.prefix.of(payload).min(payload.len());
-        if self.counter == u32::MAX {
+        if self.counter == SALT_PACKETS {
             (self.salt, self.counter) = (self.salts.draw(), 0);
         }
         let nonce = nonce(self.salt, self.counter);
@@ -246,7 +249,7 @@ mod tests {
         assert_eq!(open(&mut opener, &seal(&mut sealer, &[1; 50])), Ok(vec![1; 50]));
         let mut forged = seal(&mut sealer, &[2; 50]);
         let counter_at = 50 + SALT_LEN;
-        for counter in [WINDOW * 2, u32::MAX / 2, u32::MAX - 1] {
+        for counter in [WINDOW * 2, SALT_PACKETS - 1, u32::MAX - 1] {
             forged[counter_at..counter_at + 4].copy_from_slice(&counter.to_be_bytes());
             assert_eq!(open(&mut opener, &forged), Err(SealError::Unauthentic));
         }
@@ -266,7 +269,7 @@ mod tests {
     #[test]
     fn new_salt_is_drawn_before_the_counter_wraps() {
         let (mut sealer, mut opener) = (sealer(12), opener(12));
-        sealer.counter = u32::MAX - 3;
+        sealer.counter = SALT_PACKETS - 3;
         let mut nonces = HashSet::new();
         let mut all = Vec::new();
         for n in 0..8_u8 {

@@ -31,7 +31,8 @@ fn terminal_shows_a_line_per_reply_at_slow_rates() {
     let slow = ["ping", &urls[0], "-c", "3", "-i", "0.1"];
     let Some(text) = on_a_terminal(TEST, &slow) else { return };
     assert_eq!(replies(&text), 3, "{text}");
-    assert!(text.contains("64 bytes from 127.0.0.1: seq=2 ttl=64 time="), "{text}");
+    // An echo reply carries the arriving TTL - 1.
+    assert!(text.contains("64 bytes from 127.0.0.1: seq=2 ttl=63 time="), "{text}");
     let stream = Server::reflect(&["tcp"], "127.0.0.1", &[]);
     let tcp = ["ping", &stream.1[0], "-c", "3", "-i", "0.1"];
     let text = on_a_terminal(TEST, &tcp).unwrap();

@@ -174,6 +174,8 @@ fn down_ends_what_still_runs_in_the_lab_and_says_so() {
             .spawn()
             .unwrap();
         until("it runs", || fs::read_to_string(ready.path()).is_ok_and(|text| !text.is_empty()));
+        let comm = format!("/proc/{}/comm", child.id());
+        until("it sleeps", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
         child
     };
     let (mut meek, mut stubborn) = (start(""), start("trap '' TERM;"));

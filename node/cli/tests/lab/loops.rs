@@ -211,7 +211,9 @@ fn echo_server_with_fresh_ttl_is_silenced_and_others_not() {
         let ping: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(ping["packets"]["received"], 50, "{echo}: {ping}");
         assert!(value(&result, "silenced") > 0, "{echo}: {result}");
-        assert!(value(&result, "looping") > 0, "STAMP replies, {echo}: {result}");
+        // socat loses packets that arrive while it forks, so the STAMP replies may be among them.
+        let is_lossless = echo == ECHO_PORT;
+        assert!(!is_lossless || value(&result, "looping") > 0, "STAMP replies: {result}");
     }
 }
 
