@@ -138,7 +138,8 @@ pub struct Args {
     #[arg(short = 'I', long = "from", value_name = "ADDRESS|INTERFACE")]
     pub from: Option<String>,
 
-    /// Time to live, or hop limit
+    /// Time to live, or hop limit. A udp:// reply carries the arriving TTL - 1, so with udp:// this
+    /// must be at least twice the number of routers + 2
     #[arg(short = 't', long, value_name = "TTL", value_parser = clap::value_parser!(u8).range(1..))]
     pub ttl: Option<u8>,
 
@@ -349,7 +350,7 @@ fn measure_at(
         path: recorder.path,
         sent: counts.sent,
         answered: counts.received + counts.late,
-        advice: advice(plan, &outcome.ended),
+        advice: advice(plan, job.ttl, &outcome.ended),
         failure: recorder.failure.or(broken).map(Failure::from),
         reader_gone: recorder.reader_gone,
     })
@@ -423,12 +424,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// What to do about a target that gave no reply.
-fn advice(plan: &plan::Plan, ended: &drive::Ended) -> String {
+fn advice(plan: &plan::Plan, ttl: Option<u8>, ended: &drive::Ended) -> String {
     if ended.counts.rejected.unauthentic > 0 {
         return "replies came with a wrong HMAC: do both ends have the same key?".into();
     }
     let reported = ended.first_error.and_then(|error| error.advice(&plan.target));
-    reported.unwrap_or_else(|| icmp_error::silent_advice(&plan.target).into())
+    reported.unwrap_or_else(|| icmp_error::silent_advice(&plan.target, ttl))
 }
 
 /// A time as ping takes it: bare seconds, or with a unit.
