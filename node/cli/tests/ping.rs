@@ -365,6 +365,31 @@ fn a_reader_of_json_lines_that_has_enough_ends_the_run_with_success() {
 }
 
 #[test]
+fn thresholds_are_judged_when_the_reader_of_rows_leaves() {
+    let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
+    for rows in [&["--jsonl"][..], &["--csv", "-", "-q"]] {
+        let exit = |condition: &str| {
+            let child = Command::new(DWELL)
+                .args(["ping", &urls[0], "-i", "1ms", "--fail-if", condition])
+                .args(rows)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut ping = Server { child };
+            let mut lines = BufReader::new(ping.child.stdout.take().unwrap()).lines();
+            // The first line of CSV is its header, the second shows that something was measured.
+            assert!(lines.by_ref().take(2).all(|line| line.is_ok()));
+            drop(lines);
+            ping.child.wait().unwrap().code()
+        };
+        assert_eq!(exit("p50 > 1ns"), Some(3), "{rows:?}");
+        assert_eq!(exit("p50 > 10s"), Some(0), "{rows:?}");
+    }
+}
+
+#[test]
 fn socat_is_measured_as_a_udp_and_a_tcp_echo() {
     const TEST: &str = "socat_is_measured_as_a_udp_and_a_tcp_echo";
     if Command::new("socat").arg("-V").output().is_err() {

@@ -294,7 +294,7 @@ pub(crate) struct Measured {
     pub(crate) advice: String,
     /// An output could not be written, or the socket failed; what was measured until then stands.
     pub(crate) failure: Option<Failure>,
-    /// Whoever read our JSON lines has had enough.
+    /// The reader of the rows on standard output is gone.
     pub(crate) reader_gone: bool,
 }
 
@@ -398,7 +398,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         measured => measured?,
     };
     if measured.reader_gone && measured.failure.is_none() {
-        return Ok(Exit::Measured);
+        // The reader's leaving has set the stop flag: it is no interruption.
+        return Ok(match thresholds.is_empty() {
+            true => Exit::Measured,
+            false => report::verdict(&thresholds, &measured, args.timeout, false),
+        });
     }
     let interrupted = stop.load(Ordering::Relaxed);
     if args.json {
