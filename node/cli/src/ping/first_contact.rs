@@ -59,7 +59,7 @@ pub(super) fn choose(
         Candidates::Stamp(plan, option) => {
             let job = PingJob { target: plan.target.to_string(), ..job };
             let addresses = Addresses::resolve(&job, &plan)?;
-            let reached = match reach::first_answer(&job, &plan, addresses, stop) {
+            let reached = match reach::first_answer(&job, &plan, &addresses, stop) {
                 Ok(peer) => Reached { peer, untried: None, stream: None },
                 Err(silent) => {
                     let why = reasons(&silent);
@@ -75,7 +75,7 @@ pub(super) fn choose(
         Candidates::Either(stamp, icmp) => {
             let tried = PingJob { target: stamp.target.to_string(), ..job };
             let addresses = Addresses::resolve(&tried, &stamp)?;
-            match reach::first_answer(&tried, &stamp, addresses, stop) {
+            match reach::first_answer(&tried, &stamp, &addresses, stop) {
                 Ok(peer) => {
                     say(format!("dwell: {host}: measuring with STAMP, {peer} answers"));
                     let reached = Reached { peer, untried: None, stream: None };

@@ -52,7 +52,7 @@ every limit. Each verdict has 95 % confidence: p99 needs 299 probes without one 
 pub struct Args {
     /// Whom to probe: stamp://HOST:PORT (862 if left out), icmp://HOST, udp://HOST:PORT,
     /// tcp://HOST:PORT, roundtrip://HOST:PORT, text+udp://HOST:PORT or text+tcp://HOST:PORT; HOST
-    /// alone is STAMP if a reflector answers within 1 s, else ICMP
+    /// alone is STAMP if a reflector answers within 1 s (2 s if it has many addresses), else ICMP
     pub target: String,
 
     /// Stop after this many probes
