@@ -19,7 +19,7 @@ use dwell_wire::icmp::Family;
 use super::icmp_error::NetworkError;
 use super::plan::Plan;
 use super::session::{self, ConnectError, DatagramEnds};
-use crate::Failure;
+use crate::{Failure, Scheme};
 
 /// How long an attempt waits for an answer of two addresses. Each further address adds
 /// [`ATTEMPT_DELAY`].
@@ -139,7 +139,12 @@ pub(super) fn reach(job: &PingJob, plan: &Plan, stop: &AtomicBool) -> Result<Rea
     if plan.target.scheme.is_stream() {
         let options = session::port_options(job, plan, None);
         let connected = connect_first(addresses.all(), plan.config.timeout, &options, stop);
-        let (peer, stream) = connected.map_err(|error| error.into_failure(plan, &options))?;
+        let (peer, stream) = connected.map_err(|error| {
+            if plan.target.scheme == Scheme::TextTcp {
+                crate::say("failed to connect to server");
+            }
+            error.into_failure(plan, &options)
+        })?;
         return Ok(Reached { peer, untried: None, stream: Some(stream) });
     }
     let peer = first_answer(job, plan, &addresses, stop).unwrap_or(addresses.first);
