@@ -275,6 +275,36 @@ fn an_interrupt_prints_what_was_measured() {
 }
 
 #[test]
+fn interrupt_during_the_stamp_attempt_exits_130() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    silent.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let target = silent.local_addr().unwrap().to_string();
+    let child = Command::new(DWELL)
+        .args(["ping", &target, "-c", "1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ping = Server { child };
+    // The first probe proves that the attempt is under way.
+    silent.recv_from(&mut [0; 2_048]).unwrap();
+    let (code, printed, said) = interrupted(ping);
+    assert_eq!(code, Some(130), "{said}");
+    assert_eq!(said, "dwell: interrupted before anything was measured\n");
+    assert_eq!(printed, "");
+}
+
+/// Interrupts a command; returns its exit code, its standard output and its standard error.
+fn interrupted(mut command: Server) -> (Option<i32>, String, String) {
+    signal(&command.child, Signal::Interrupt);
+    let (mut printed, mut said) = (String::new(), String::new());
+    command.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+    command.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    (command.child.wait().unwrap().code(), printed, said)
+}
+
+#[test]
 fn a_disk_that_is_full_at_the_start_is_said_before_anything_is_measured() {
     let (server, urls) = Server::reflect(&["udp"], "127.0.0.1", &["--json"]);
     let output =

@@ -1,7 +1,7 @@
 //! A target without a scheme: STAMP if a reflector answers, else ICMP echo. The attempt is not
 //! counted, and the result names the URL that was measured.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_plan::{IcmpSocket, PingJob};
 
@@ -61,6 +61,7 @@ pub(super) fn choose(
             let addresses = Addresses::resolve(&job, &plan)?;
             let reached = match reach::first_answer(&job, &plan, &addresses, stop) {
                 Ok(peer) => Reached { peer, untried: None, stream: None },
+                Err(_) if stop.load(Ordering::Relaxed) => return Err(Failure::interrupted()),
                 Err(silent) => {
                     let why = reasons(&silent);
                     say(format!(
@@ -81,6 +82,7 @@ pub(super) fn choose(
                     let reached = Reached { peer, untried: None, stream: None };
                     Ok(Choice { job: tried, plan: stamp, reached })
                 }
+                Err(_) if stop.load(Ordering::Relaxed) => Err(Failure::interrupted()),
                 Err(silent) => {
                     let why = reasons(&silent);
                     say(format!(

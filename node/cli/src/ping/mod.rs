@@ -386,17 +386,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
     };
     let measured = first_contact::choose(job, &stop, &mut say).and_then(|choice| {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Failure::interrupted());
+        }
         let first_contact::Choice { job, plan, reached } = choice;
         measure_at(&job, &plan, reached, outputs, Own::Process, &stop)
     });
-    let measured = match measured {
-        // Interrupted before anything was measured.
-        Err(failure) if failure.exit == Exit::Failed && stop.load(Ordering::Relaxed) => {
-            crate::say(&format!("dwell: {:#}", failure.error));
-            return Ok(Exit::Interrupted);
-        }
-        measured => measured?,
-    };
+    let measured =
+        measured.map_err(|failure| failure.or_interrupted(stop.load(Ordering::Relaxed)))?;
     if measured.reader_gone && measured.failure.is_none() {
         // The reader's leaving has set the stop flag: it is no interruption.
         return Ok(match thresholds.is_empty() {

@@ -140,6 +140,9 @@ pub(super) fn reach(job: &PingJob, plan: &Plan, stop: &AtomicBool) -> Result<Rea
         let options = session::port_options(job, plan, None);
         let connected = connect_first(addresses.all(), plan.config.timeout, &options, stop);
         let (peer, stream) = connected.map_err(|error| {
+            if stop.load(Ordering::Relaxed) {
+                return Failure::interrupted();
+            }
             if plan.target.scheme == Scheme::TextTcp {
                 crate::say("failed to connect to server");
             }
