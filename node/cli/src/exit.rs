@@ -36,6 +36,9 @@ impl Exit {
     }
 }
 
+/// The message of an interruption without a result.
+const NOTHING_MEASURED: &str = "interrupted before anything was measured";
+
 /// A command that could not do what was asked: the exit code and the reason. The text names the
 /// flag, the value and what would be right.
 #[derive(Debug)]
@@ -57,6 +60,20 @@ impl Failure {
         Self { exit: Exit::Unsupported, error: anyhow::anyhow!(text.into()) }
     }
 
+    /// A signal came before there was a result.
+    pub(crate) fn interrupted() -> Self {
+        Self { exit: Exit::Interrupted, error: anyhow::anyhow!(NOTHING_MEASURED) }
+    }
+
+    /// The same failure, as an interruption if `stop` says so: what ends with the signal is no
+    /// finding about the target. A wrong command line stays one.
+    pub(crate) fn or_interrupted(self, stop: bool) -> Self {
+        if !stop || matches!(self.exit, Exit::Usage | Exit::Interrupted) {
+            return self;
+        }
+        Self { exit: Exit::Interrupted, error: self.error.context(NOTHING_MEASURED) }
+    }
+
     pub(crate) fn is_broken_pipe(&self) -> bool {
         self.error
             .chain()
@@ -69,5 +86,24 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     /// Anything unforeseen is a runtime failure.
     fn from(error: E) -> Self {
         Self { exit: Exit::Failed, error: error.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interruption_replaces_every_failure_but_usage() {
+        let failed = || Failure::from(anyhow::anyhow!("no connection"));
+        let unsupported = || Failure::unsupported("no stamps");
+        for failure in [failed(), unsupported(), Failure::interrupted()] {
+            let interrupted = failure.or_interrupted(true);
+            assert_eq!(interrupted.exit, Exit::Interrupted);
+            let text = format!("{:#}", interrupted.error);
+            assert!(text.starts_with("interrupted before anything was measured"), "{text}");
+        }
+        assert_eq!(Failure::usage("wrong").or_interrupted(true).exit, Exit::Usage);
+        assert_eq!(unsupported().or_interrupted(false).exit, Exit::Unsupported);
     }
 }

@@ -275,6 +275,36 @@ fn an_interrupt_prints_what_was_measured() {
 }
 
 #[test]
+fn interrupt_during_the_stamp_attempt_exits_130() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    silent.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let target = silent.local_addr().unwrap().to_string();
+    let child = Command::new(DWELL)
+        .args(["ping", &target, "-c", "1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ping = Server { child };
+    // The first probe proves that the attempt is under way.
+    silent.recv_from(&mut [0; 2_048]).unwrap();
+    let (code, printed, said) = interrupted(ping);
+    assert_eq!(code, Some(130), "{said}");
+    assert_eq!(said, "dwell: interrupted before anything was measured\n");
+    assert_eq!(printed, "");
+}
+
+/// Interrupts a command; returns its exit code, its standard output and its standard error.
+fn interrupted(mut command: Server) -> (Option<i32>, String, String) {
+    signal(&command.child, Signal::Interrupt);
+    let (mut printed, mut said) = (String::new(), String::new());
+    command.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+    command.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    (command.child.wait().unwrap().code(), printed, said)
+}
+
+#[test]
 fn a_disk_that_is_full_at_the_start_is_said_before_anything_is_measured() {
     let (server, urls) = Server::reflect(&["udp"], "127.0.0.1", &["--json"]);
     let output =
@@ -362,6 +392,31 @@ fn a_reader_of_json_lines_that_has_enough_ends_the_run_with_success() {
     serde_json::from_str::<Value>(&line).unwrap();
     // Without a count it would go on for ever.
     assert_eq!(ping.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn thresholds_are_judged_when_the_reader_of_rows_leaves() {
+    let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
+    for rows in [&["--jsonl"][..], &["--csv", "-", "-q"]] {
+        let exit = |condition: &str| {
+            let child = Command::new(DWELL)
+                .args(["ping", &urls[0], "-i", "1ms", "--fail-if", condition])
+                .args(rows)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut ping = Server { child };
+            let mut lines = BufReader::new(ping.child.stdout.take().unwrap()).lines();
+            // The first line of CSV is its header, the second shows that something was measured.
+            assert!(lines.by_ref().take(2).all(|line| line.is_ok()));
+            drop(lines);
+            ping.child.wait().unwrap().code()
+        };
+        assert_eq!(exit("p50 > 1ns"), Some(3), "{rows:?}");
+        assert_eq!(exit("p50 > 10s"), Some(0), "{rows:?}");
+    }
 }
 
 #[test]

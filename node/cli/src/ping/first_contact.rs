@@ -1,7 +1,7 @@
 //! A target without a scheme: STAMP if a reflector answers, else ICMP echo. The attempt is not
 //! counted, and the result names the URL that was measured.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_plan::{IcmpSocket, PingJob};
 
@@ -59,8 +59,9 @@ pub(super) fn choose(
         Candidates::Stamp(plan, option) => {
             let job = PingJob { target: plan.target.to_string(), ..job };
             let addresses = Addresses::resolve(&job, &plan)?;
-            let reached = match reach::first_answer(&job, &plan, addresses, stop) {
+            let reached = match reach::first_answer(&job, &plan, &addresses, stop) {
                 Ok(peer) => Reached { peer, untried: None, stream: None },
+                Err(_) if stop.load(Ordering::Relaxed) => return Err(Failure::interrupted()),
                 Err(silent) => {
                     let why = reasons(&silent);
                     say(format!(
@@ -75,12 +76,13 @@ pub(super) fn choose(
         Candidates::Either(stamp, icmp) => {
             let tried = PingJob { target: stamp.target.to_string(), ..job };
             let addresses = Addresses::resolve(&tried, &stamp)?;
-            match reach::first_answer(&tried, &stamp, addresses, stop) {
+            match reach::first_answer(&tried, &stamp, &addresses, stop) {
                 Ok(peer) => {
                     say(format!("dwell: {host}: measuring with STAMP, {peer} answers"));
                     let reached = Reached { peer, untried: None, stream: None };
                     Ok(Choice { job: tried, plan: stamp, reached })
                 }
+                Err(_) if stop.load(Ordering::Relaxed) => Err(Failure::interrupted()),
                 Err(silent) => {
                     let why = reasons(&silent);
                     say(format!(

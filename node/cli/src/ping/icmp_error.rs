@@ -86,13 +86,24 @@ impl fmt::Display for NetworkError {
     }
 }
 
-/// What to do about a target that gave no reply and of which the network reported nothing.
-pub(super) fn silent_advice(target: &Target) -> &'static str {
-    match target.scheme {
+/// The usual initial TTL. A smaller one may be too small for a way and back.
+const USUAL_TTL: u8 = 64;
+
+/// What to do about a target that gave no reply to probes with this TTL, and of which the network
+/// reported nothing.
+pub(super) fn silent_advice(target: &Target, ttl: Option<u8>) -> String {
+    let question = match target.scheme {
         Scheme::Icmp => "is the host up, and does a firewall drop ICMP echo?",
         Scheme::Stamp => "is a reflector running there, and does it want a key (--key-file)?",
         Scheme::Udp | Scheme::Tcp => "is an echo server or reflector running there?",
         Scheme::Roundtrip | Scheme::TextUdp | Scheme::TextTcp => "is a reflector running there?",
+    };
+    match ttl.filter(|ttl| target.scheme == Scheme::Udp && *ttl < USUAL_TTL) {
+        Some(ttl) => format!(
+            "{question} dwell's udp:// replies carry the arriving TTL - 1: is --ttl {ttl} at least \
+             twice the number of routers + 2?"
+        ),
+        None => question.into(),
     }
 }
 
@@ -121,8 +132,17 @@ mod tests {
             assert!(port.advice(&stamp).unwrap().contains("dwell reflect stamp://h:862"));
             assert_eq!(port.advice(&icmp), None);
         }
-        assert!(!silent_advice(&icmp).contains("reflector"));
-        assert!(silent_advice(&stamp).contains("reflector"));
+        assert!(!silent_advice(&icmp, Some(2)).contains("reflector"));
+        assert!(silent_advice(&stamp, Some(2)).ends_with("(--key-file)?"));
         assert!(error((Family::V6, 1, 1)).advice(&icmp).unwrap().contains("firewall"));
+    }
+    #[test]
+    fn silent_udp_target_with_a_small_ttl_names_the_ttl() {
+        let udp: Target = "udp://h:7".parse().unwrap();
+        let small = silent_advice(&udp, Some(3));
+        assert!(small.contains("is --ttl 3 at least twice the number of routers + 2?"), "{small}");
+        for usual in [None, Some(64), Some(255)] {
+            assert!(!silent_advice(&udp, usual).contains("TTL"));
+        }
     }
 }

@@ -52,7 +52,7 @@ every limit. Each verdict has 95 % confidence: p99 needs 299 probes without one 
 pub struct Args {
     /// Whom to probe: stamp://HOST:PORT (862 if left out), icmp://HOST, udp://HOST:PORT,
     /// tcp://HOST:PORT, roundtrip://HOST:PORT, text+udp://HOST:PORT or text+tcp://HOST:PORT; HOST
-    /// alone is STAMP if a reflector answers within 1 s, else ICMP
+    /// alone is STAMP if a reflector answers within 1 s (2 s if it has many addresses), else ICMP
     pub target: String,
 
     /// Stop after this many probes
@@ -138,7 +138,8 @@ pub struct Args {
     #[arg(short = 'I', long = "from", value_name = "ADDRESS|INTERFACE")]
     pub from: Option<String>,
 
-    /// Time to live, or hop limit
+    /// Time to live, or hop limit. A udp:// reply carries the arriving TTL - 1, so with udp:// this
+    /// must be at least twice the number of routers + 2
     #[arg(short = 't', long, value_name = "TTL", value_parser = clap::value_parser!(u8).range(1..))]
     pub ttl: Option<u8>,
 
@@ -293,7 +294,7 @@ pub(crate) struct Measured {
     pub(crate) advice: String,
     /// An output could not be written, or the socket failed; what was measured until then stands.
     pub(crate) failure: Option<Failure>,
-    /// Whoever read our JSON lines has had enough.
+    /// The reader of the rows on standard output is gone.
     pub(crate) reader_gone: bool,
 }
 
@@ -349,7 +350,7 @@ fn measure_at(
         path: recorder.path,
         sent: counts.sent,
         answered: counts.received + counts.late,
-        advice: advice(plan, &outcome.ended),
+        advice: advice(plan, job.ttl, &outcome.ended),
         failure: recorder.failure.or(broken).map(Failure::from),
         reader_gone: recorder.reader_gone,
     })
@@ -385,19 +386,20 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
     };
     let measured = first_contact::choose(job, &stop, &mut say).and_then(|choice| {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Failure::interrupted());
+        }
         let first_contact::Choice { job, plan, reached } = choice;
         measure_at(&job, &plan, reached, outputs, Own::Process, &stop)
     });
-    let measured = match measured {
-        // Interrupted before anything was measured.
-        Err(failure) if failure.exit == Exit::Failed && stop.load(Ordering::Relaxed) => {
-            crate::say(&format!("dwell: {:#}", failure.error));
-            return Ok(Exit::Interrupted);
-        }
-        measured => measured?,
-    };
+    let measured =
+        measured.map_err(|failure| failure.or_interrupted(stop.load(Ordering::Relaxed)))?;
     if measured.reader_gone && measured.failure.is_none() {
-        return Ok(Exit::Measured);
+        // The reader's leaving has set the stop flag: it is no interruption.
+        return Ok(match thresholds.is_empty() {
+            true => Exit::Measured,
+            false => report::verdict(&thresholds, &measured, args.timeout, false),
+        });
     }
     let interrupted = stop.load(Ordering::Relaxed);
     if args.json {
@@ -423,12 +425,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// What to do about a target that gave no reply.
-fn advice(plan: &plan::Plan, ended: &drive::Ended) -> String {
+fn advice(plan: &plan::Plan, ttl: Option<u8>, ended: &drive::Ended) -> String {
     if ended.counts.rejected.unauthentic > 0 {
         return "replies came with a wrong HMAC: do both ends have the same key?".into();
     }
     let reported = ended.first_error.and_then(|error| error.advice(&plan.target));
-    reported.unwrap_or_else(|| icmp_error::silent_advice(&plan.target).into())
+    reported.unwrap_or_else(|| icmp_error::silent_advice(&plan.target, ttl))
 }
 
 /// A time as ping takes it: bare seconds, or with a unit.

@@ -54,13 +54,7 @@ impl Observer for Progress {
         if self.bar.is_none() && !due {
             return;
         }
-        let figures = measured.figures(Metric::Rtt);
-        let time = |value: Option<Nanos>| {
-            value.map_or("-".to_owned(), |ns| format!("{:.1} us", ns.as_micros_f64()))
-        };
-        let loss = measured.packets().loss_ratio().unwrap_or(0.0) * 100.0;
-        let text =
-            format!("median {}  p99 {}  loss {loss:.2}%", time(figures.p50), time(figures.p99));
+        let text = figures(measured);
         let sent = measured.packets().sent();
         match &self.bar {
             Some(bar) => {
@@ -85,5 +79,34 @@ impl Observer for Progress {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// The figures of a progress line.
+fn figures(measured: &RoundTrip) -> String {
+    let figures = measured.figures(Metric::Rtt);
+    let time = |value: Option<Nanos>| {
+        value.map_or("-".to_owned(), |ns| format!("{:.1} us", ns.as_micros_f64()))
+    };
+    let percent = |ratio: Option<f64>| ratio.unwrap_or(0.0) * 100.0;
+    let packets = measured.packets();
+    let (lost, late) = (percent(packets.loss_ratio()), percent(packets.late_ratio()));
+    let (median, p99) = (time(figures.p50), time(figures.p99));
+    format!("median {median}  p99 {p99}  lost {lost:.2}%  late {late:.2}%")
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_engine::stamps::Rung;
+    use dwell_stats::Packets;
+
+    use super::*;
+
+    #[test]
+    fn progress_shows_lost_and_late_separately() {
+        let mut measured = RoundTrip::new(Rung::User, 0);
+        let packets = Packets { received: 5, lost: 1, late: 2, ..Packets::default() };
+        measured.set_packets(packets);
+        assert_eq!(figures(&measured), "median -  p99 -  lost 12.50%  late 25.00%");
     }
 }

@@ -1,6 +1,7 @@
-//! Which address of a target answers. A name with addresses of both families is tried in the manner
-//! of RFC 8305: the first address at once, that of the other family 250 ms later or when the first
-//! has failed, and the first that answers is measured. Packets of an attempt are in no result.
+//! Which address of a target answers. A name with several addresses is tried in the manner of RFC
+//! 8305: the first address at once, each further one 250 ms later or when all before it have failed,
+//! the families in turn. The first address that answers is measured. Packets of an attempt are in no
+//! result.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +19,14 @@ use dwell_wire::icmp::Family;
 use super::icmp_error::NetworkError;
 use super::plan::Plan;
 use super::session::{self, ConnectError, DatagramEnds};
-use crate::Failure;
+use crate::{Failure, Scheme};
 
-/// How long an attempt waits for an answer.
+/// How long an attempt waits for an answer of two addresses. Each further address adds
+/// [`ATTEMPT_DELAY`].
 const ATTEMPT_TIMEOUT: Nanos = Nanos::from_secs(1);
+
+/// Addresses of a name that are tried at most.
+const MAX_ADDRESSES: usize = 6;
 
 /// Time from one address to the next (RFC 8305 section 5), and from a probe to its repetition.
 const ATTEMPT_DELAY: Nanos = Nanos::from_millis(250);
@@ -42,17 +47,18 @@ const NOTICE_BATCH: usize = 32;
 #[derive(Debug)]
 pub(super) struct Reached {
     pub(super) peer: SocketAddr,
-    /// The first address of the other family, if it was not tried.
+    /// The first address of the other family, if none of that family was tried.
     pub(super) untried: Option<SocketAddr>,
     /// The connection, if one was made already.
     pub(super) stream: Option<TcpPort>,
 }
 
-/// The addresses of a target that are tried: the first, and the first of the other family.
-#[derive(Clone, Copy, Debug)]
+/// The addresses of a target in the order in which they are tried: distinct, at most
+/// [`MAX_ADDRESSES`], the families in turn.
+#[derive(Clone, Debug)]
 pub(super) struct Addresses {
-    pub(super) first: SocketAddr,
-    pub(super) other: Option<SocketAddr>,
+    first: SocketAddr,
+    others: Vec<SocketAddr>,
 }
 
 impl Addresses {
@@ -71,24 +77,55 @@ impl Addresses {
                 target.host
             ))
         })?;
-        let mut addresses = addresses.filter(family);
-        let Some(first) = addresses.next() else {
+        let Some(addresses) = Self::in_turn(addresses.filter(family)) else {
             let v6 = job.ipv6 || plan.origin.source.is_some_and(|source| source.is_ipv6());
             let wanted = if v6 { 6 } else { 4 };
             return Err(Failure::usage(format!("'{}' has no IPv{wanted} address", target.host)));
         };
-        let other = addresses.find(|other| other.is_ipv4() != first.is_ipv4());
-        Ok(Self { first, other })
+        Ok(addresses)
+    }
+
+    /// Orders the addresses of a name as RFC 8305 section 4 does: the family of the first leads, and
+    /// the families alternate while both have addresses.
+    fn in_turn(resolved: impl Iterator<Item = SocketAddr>) -> Option<Self> {
+        let mut resolved = resolved.peekable();
+        let leads_v4 = resolved.peek()?.is_ipv4();
+        let (leading, other): (Vec<_>, Vec<_>) =
+            resolved.partition(|address| address.is_ipv4() == leads_v4);
+        let (mut leading, mut other) = (leading.into_iter(), other.into_iter());
+        let first = leading.next()?;
+        let mut others: Vec<SocketAddr> = Vec::new();
+        loop {
+            let pair = [other.next(), leading.next()];
+            if pair == [None, None] {
+                break;
+            }
+            for address in pair.into_iter().flatten() {
+                if address != first && !others.contains(&address) {
+                    others.push(address);
+                }
+            }
+        }
+        others.truncate(MAX_ADDRESSES - 1);
+        Some(Self { first, others })
     }
 
     /// The first address, untried.
-    pub(super) fn untried(self) -> Reached {
-        Reached { peer: self.first, untried: self.other, stream: None }
+    pub(super) fn untried(&self) -> Reached {
+        let of_other_family =
+            self.others.iter().find(|other| other.is_ipv4() != self.first.is_ipv4());
+        Reached { peer: self.first, untried: of_other_family.copied(), stream: None }
     }
 
-    /// Both.
-    fn all(self) -> impl Iterator<Item = SocketAddr> {
-        [Some(self.first), self.other].into_iter().flatten()
+    /// All, in the order of the attempts.
+    fn all(&self) -> impl Iterator<Item = SocketAddr> {
+        [self.first].into_iter().chain(self.others.iter().copied())
+    }
+
+    /// How long their attempts take at most.
+    fn attempt_time(&self) -> Nanos {
+        let further = self.others.len().saturating_sub(1) as i64;
+        ATTEMPT_TIMEOUT + Nanos(ATTEMPT_DELAY.0 * further)
     }
 }
 
@@ -96,16 +133,24 @@ impl Addresses {
 /// not tried.
 pub(super) fn reach(job: &PingJob, plan: &Plan, stop: &AtomicBool) -> Result<Reached, Failure> {
     let addresses = Addresses::resolve(job, plan)?;
-    if addresses.other.is_none() {
+    if addresses.others.is_empty() {
         return Ok(addresses.untried());
     }
     if plan.target.scheme.is_stream() {
         let options = session::port_options(job, plan, None);
         let connected = connect_first(addresses.all(), plan.config.timeout, &options, stop);
-        let (peer, stream) = connected.map_err(|error| error.into_failure(plan, &options))?;
+        let (peer, stream) = connected.map_err(|error| {
+            if stop.load(Ordering::Relaxed) {
+                return Failure::interrupted();
+            }
+            if plan.target.scheme == Scheme::TextTcp {
+                crate::say("failed to connect to server");
+            }
+            error.into_failure(plan, &options)
+        })?;
         return Ok(Reached { peer, untried: None, stream: Some(stream) });
     }
-    let peer = first_answer(job, plan, addresses, stop).unwrap_or(addresses.first);
+    let peer = first_answer(job, plan, &addresses, stop).unwrap_or(addresses.first);
     Ok(Reached { peer, untried: None, stream: None })
 }
 
@@ -122,10 +167,10 @@ pub(super) struct Silence {
 pub(super) fn first_answer(
     job: &PingJob,
     plan: &Plan,
-    addresses: Addresses,
+    addresses: &Addresses,
     stop: &AtomicBool,
 ) -> Result<SocketAddr, Vec<Silence>> {
-    let end = monotonic() + ATTEMPT_TIMEOUT;
+    let end = monotonic() + addresses.attempt_time();
     let mut waiting = addresses.all();
     let mut next_start = monotonic();
     let mut attempts: Vec<Attempt> = Vec::new();
@@ -275,4 +320,50 @@ fn connect_first(
         }
     }
     Err(failure.unwrap_or_else(ConnectError::timed_out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ordered(addresses: &[&str]) -> Addresses {
+        let resolved = addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 862));
+        Addresses::in_turn(resolved).unwrap()
+    }
+
+    fn tried(addresses: &Addresses) -> Vec<String> {
+        addresses.all().map(|address| address.ip().to_string()).collect()
+    }
+
+    #[test]
+    fn addresses_of_a_name_are_tried_families_in_turn() {
+        let one_sided = ordered(&["2001:db8::1", "2001:db8::2", "2001:db8::3", "192.0.2.1"]);
+        let order = ["2001:db8::1", "192.0.2.1", "2001:db8::2", "2001:db8::3"];
+        assert_eq!(tried(&one_sided), order);
+        let mixed = ordered(&["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"]);
+        assert_eq!(tried(&mixed), ["192.0.2.1", "2001:db8::1", "192.0.2.2", "2001:db8::2"]);
+        let of_one_family = ordered(&["192.0.2.1", "192.0.2.2", "192.0.2.1"]);
+        assert_eq!(tried(&of_one_family), ["192.0.2.1", "192.0.2.2"], "each once");
+        assert!(Addresses::in_turn(std::iter::empty()).is_none());
+    }
+
+    #[test]
+    fn at_most_six_addresses_are_tried_and_each_has_time() {
+        let many: Vec<_> = (1..=9).map(|n| format!("192.0.2.{n}")).collect();
+        let many = ordered(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(tried(&many).len(), 6);
+        let last_start = Nanos(ATTEMPT_DELAY.0 * 5);
+        assert!(many.attempt_time() - last_start >= Nanos::from_millis(750));
+        assert_eq!(ordered(&["192.0.2.1"]).attempt_time(), ATTEMPT_TIMEOUT);
+    }
+
+    #[test]
+    fn hint_names_the_first_address_of_the_other_family() {
+        let untried = |addresses: &[&str]| {
+            ordered(addresses).untried().untried.map(|address| address.ip().to_string())
+        };
+        let both = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"];
+        assert_eq!(untried(&both).as_deref(), Some("2001:db8::1"));
+        assert_eq!(untried(&both[..2]), None);
+    }
 }

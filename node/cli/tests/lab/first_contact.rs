@@ -117,6 +117,17 @@ fn name_is_measured_by_the_family_that_answers() {
 }
 
 #[test]
+fn name_without_a_server_says_that_no_connection_was_made() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("refused", &["line:2"]);
+    let output = ping(&lab, "text+tcp://n2:7001", &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("failed to connect to server\n"), "{}", said(&output));
+}
+
+#[test]
 fn name_with_a_silent_family_is_measured_by_the_other() {
     if !as_root() {
         return;
