@@ -83,6 +83,20 @@ pub fn family_ticks(processes: &[Process], roots: &[u32]) -> u64 {
     kin.fold(0, |sum, process| sum.saturating_add(process.ticks))
 }
 
+/// Whether `above` is the parent of `pid`, or its parent's parent, and so on.
+pub fn is_ancestor(processes: &[Process], above: u32, pid: u32) -> bool {
+    let mut at = pid;
+    // A table that was read while it changed may have a cycle.
+    for _ in 0..processes.len() {
+        let Some(process) = processes.iter().find(|process| process.pid == at) else { break };
+        if process.parent == above {
+            return true;
+        }
+        at = process.parent;
+    }
+    false
+}
+
 impl CpuUse {
     /// Share of the machine's CPU time used by other programs from which there is a warning: a probe
     /// in ten may then find its processor occupied, which moves p90.
@@ -209,6 +223,18 @@ mod tests {
         assert_eq!(family_ticks(&all, &[10]), 7);
         assert_eq!(family_ticks(&all, &[10, 9]), 1_007);
         assert_eq!(family_ticks(&all, &[77]), 0);
+    }
+
+    #[test]
+    fn ancestors_are_parents_and_their_parents_only() {
+        let process = |pid, parent| Process { pid, parent, ticks: 0 };
+        let all = [process(30, 20), process(20, 10), process(10, 1), process(21, 10)];
+        let above = |pid| is_ancestor(&all, pid, 30);
+        assert_eq!([20, 10, 1].map(above), [true; 3]);
+        assert_eq!([30, 21, 0, 77].map(above), [false; 4]);
+        assert!(!is_ancestor(&all, 10, 77));
+        let cycle = [process(5, 6), process(6, 5)];
+        assert!(!is_ancestor(&cycle, 7, 5));
     }
 
     #[test]
