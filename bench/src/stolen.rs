@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_host_is_judged_by_what_it_took_of_all_processors_meanwhile() {
-        let cpu = |busy, idle, stolen| CpuTimes { cpu: 0, busy, idle, stolen };
+        let cpu = |busy, idle, stolen| CpuTimes { cpu: 0, busy, programs: busy, idle, stolen };
         let before = [cpu(100, 100, 100), cpu(5, 5, 5)];
         assert_eq!(stolen(&before, &before), 0.0);
         assert_eq!(stolen(&before, &[cpu(130, 160, 110), cpu(105, 5, 5)]), 0.05);

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use dwell_plan::{Routing, Topology};
-use dwell_protocol::Request;
+use dwell_protocol::{RUNNER_PID, Request};
 
 use crate::connection::{Connection, Told};
 use crate::error::FleetError;
@@ -227,6 +227,7 @@ impl Fleet for LabFleet {
             let mut command = self.command();
             command.args(["lab", "exec", ATTACHED, "--lab", &self.name, node, "--"]);
             command.arg(&self.program).args(["serve", "--stdio"]);
+            command.env(RUNNER_PID, std::process::id().to_string());
             self.opened += 1;
             let connection = Connection::open(command, self.opened, self.tell.clone());
             let connection = connection.map_err(|source| FleetError::Start {

@@ -9,7 +9,7 @@ mod processor;
 mod series;
 mod wireless;
 
-pub use contention::{CpuUse, Process, Snapshot, family_ticks, process};
+pub use contention::{CpuUse, Process, Snapshot, family_ticks, is_ancestor, process};
 pub use processor::{CpuTimes, Stat, run_delays, stat, thread_wait};
 pub use series::{HostSample, Readings, Series};
 pub use wireless::{Channel, Radio, radios, survey};

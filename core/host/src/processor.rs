@@ -11,6 +11,9 @@ pub struct CpuTimes {
     pub cpu: u32,
     /// Doing something, for itself or for a guest, interrupts included.
     pub busy: u64,
+    /// Running programs, and the kernel on behalf of them: user, nice and system. It is the part of
+    /// `busy` that is not interrupts.
+    pub programs: u64,
     /// Doing nothing, or waiting for a disk.
     pub idle: u64,
     /// Wanted, while the hypervisor ran something else.
@@ -47,9 +50,10 @@ pub fn stat(text: &str) -> Stat {
                 let mut times = [0_u64; 8];
                 times.iter_mut().for_each(|time| *time = first().unwrap_or(0));
                 let [user, nice, system, idle, disk, irq, softirq, stolen] = times;
-                let busy =
-                    [user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add);
-                stat.cpus.push(CpuTimes { cpu, busy, idle: idle.saturating_add(disk), stolen });
+                let programs = user.saturating_add(nice).saturating_add(system);
+                let busy = programs.saturating_add(irq).saturating_add(softirq);
+                let idle = idle.saturating_add(disk);
+                stat.cpus.push(CpuTimes { cpu, busy, programs, idle, stolen });
             }
         }
     }
@@ -104,7 +108,10 @@ softirq 201818615 0 1270122
     #[test]
     fn a_recorded_stat_tells_what_each_processor_did() {
         let read = stat(STAT);
-        assert_eq!(read.cpus[0], CpuTimes { cpu: 0, busy: 180, idle: 2_525, stolen: 20 });
+        assert_eq!(
+            read.cpus[0],
+            CpuTimes { cpu: 0, busy: 180, programs: 160, idle: 2_525, stolen: 20 }
+        );
         assert_eq!(read.cpus[1].cpu, 3, "processors 1 and 2 are switched off");
         assert_eq!(read.cpus.len(), 2, "the sum of all is none");
         assert_eq!(read.interrupts, Some(50_952_061));

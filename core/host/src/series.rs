@@ -197,7 +197,7 @@ mod tests {
 
     fn readings(ms: i64, busy: u64, interrupts: u64) -> Readings {
         let mut readings = Readings::at(Instant::from_nanos(ms * 1_000_000));
-        let times = CpuTimes { cpu: 0, busy, idle: 100, stolen: 10 };
+        let times = CpuTimes { cpu: 0, busy, programs: busy, idle: 100, stolen: 10 };
         readings.stat = Stat { cpus: vec![times], interrupts: Some(interrupts), ..Stat::default() };
         readings
     }

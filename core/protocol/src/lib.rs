@@ -12,3 +12,7 @@ mod message;
 
 pub use frame::{Frame, FrameError, MOST, read_frame, write_data, write_message};
 pub use message::{Event, Job, JobId, Progress, Request, VERSION};
+
+/// Environment variable of a node: process number of the controller that started it on the same
+/// machine. The CPU time of that process and its descendants is the run's own.
+pub const RUNNER_PID: &str = "DWELL_RUNNER_PID";

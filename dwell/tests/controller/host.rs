@@ -1,8 +1,13 @@
 //! What machines did while a run was measured: kept, drawn, handed on, deleted.
 
 use std::fs;
+use std::process::Command;
+use std::time::Instant;
 
-use crate::fixture::{Place, as_root, printed, said};
+use dwell_io::process::{Handle, Signal};
+use serde_json::Value;
+
+use crate::fixture::{DWELL, Place, as_root, printed, said, until};
 
 #[test]
 fn what_the_pinging_machine_did_is_kept_with_a_run_drawn_and_handed_on() {
@@ -59,27 +64,65 @@ fn what_the_pinging_machine_did_is_kept_with_a_run_drawn_and_handed_on() {
     place.assert_nothing_is_left();
 }
 
+/// A plan whose load burns in the node that does not measure.
+pub(crate) const LOADED: &str = "version = 1\nname = \"loaded\"\nload = \"busy\"\n\
+    topology = { lab = \"line:2\" }\n[ping]\nfrom = \"n1\"\nto = \"n2\"\nprotocol = \"udp\"\n\
+    duration = \"2s\"\ninterval = \"5ms\"\n[loads.busy]\ncpu = [{ on = \"n2\", level = \"100%\" }]\n";
+
+/// CPU time of a trial that is not that of other programs.
+fn own_ratio(trial: &Value) -> f64 {
+    let used = |name: &str| trial["trust"]["host"][name].as_f64().unwrap();
+    used("busy_ratio") - used("others_ratio")
+}
+
+pub(crate) fn assert_load_is_own(trial: &Value) {
+    let (own, load) = (own_ratio(trial), &trial["loads"][0]["values"]["burnt_ratio"]);
+    let burnt = load.as_f64().unwrap();
+    // The load burns on every CPU, so its share of each is its share of the machine.
+    assert!(burnt > 0.05 && own > 0.6 * burnt, "{own} of {burnt}: {trial:#}");
+}
+
 #[test]
 fn declared_load_of_another_node_is_not_an_other_program() {
     if !as_root() {
         return;
     }
     let place = Place::new();
-    let plan = place.write(
-        "loaded.toml",
-        "version = 1\nname = \"loaded\"\nload = \"busy\"\ntopology = { lab = \"line:2\" }\n\
-         [ping]\nfrom = \"n1\"\nto = \"n2\"\nprotocol = \"udp\"\nduration = \"2s\"\n\
-         interval = \"5ms\"\n[loads.busy]\ncpu = [{ on = \"n2\", level = \"100%\" }]\n",
-    );
+    let plan = place.write("loaded.toml", LOADED);
     let output = place.dwell(&["run", &plan, "--quiet"]);
     assert!(output.status.success(), "{output:?}");
-    let shown = place.json(&["show", "last"]);
-    let trial = &shown["trials"][0];
-    let used = |name: &str| trial["trust"]["host"][name].as_f64().unwrap();
-    let own = used("busy_ratio") - used("others_ratio");
-    let burnt = trial["loads"][0]["values"]["burnt_ratio"].as_f64().unwrap();
-    // The load burns on every CPU, so its share of each is its share of the machine.
-    assert!(burnt > 0.05 && own > 0.6 * burnt, "{own} of {burnt}: {trial:#}");
+    assert_load_is_own(&place.json(&["show", "last"])["trials"][0]);
+    place.assert_nothing_is_left();
+}
+
+/// Clock ticks of CPU time that a process has used.
+fn ticks(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    dwell_host::process(&text).unwrap().ticks
+}
+
+#[test]
+fn dwell_of_another_parent_is_an_other_program() {
+    if !as_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan = place.write("idle.toml", &LOADED.replace("load = \"busy\"\n", ""));
+    // The shell ends and leaves it to init, as a service manager would have started it.
+    let script = "setsid \"$0\" load cpu --level 100% --duration 60s > /dev/null 2>&1 & echo $!";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, DWELL]).env("DWELL_DATA", place.data());
+    let pid: u32 = printed(&shell.output().unwrap()).trim().parse().unwrap();
+    let burner = Handle::open(pid).unwrap();
+    until("the burner to burn", || ticks(pid) > 10);
+    let (start, before) = (Instant::now(), ticks(pid));
+    let output = place.dwell(&["run", &plan, "--quiet"]);
+    let burnt = (ticks(pid) - before) as f64 / 100.0 / start.elapsed().as_secs_f64();
+    burner.signal(Signal::Kill).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let trial = &place.json(&["show", "last"])["trials"][0];
+    let own = own_ratio(trial) * trial["trust"]["host"]["cpus"].as_f64().unwrap();
+    assert!(own < 0.6 * burnt, "{own} of {burnt}: {trial:#}");
     place.assert_nothing_is_left();
 }
 

@@ -7,7 +7,23 @@ use std::thread::JoinHandle;
 use dwell_host::{CpuUse, HostSample, Series, Snapshot};
 use dwell_io::clock::monotonic;
 use dwell_io::host::{self, Host, Own};
+use dwell_protocol::RUNNER_PID;
 use dwell_units::Nanos;
+
+/// Whose CPU time is a run's own, for a node of it: that of the runner and its descendants, and of
+/// the processes that dwell keeps for the lab, such as emulated links. Without a runner on this
+/// machine it is that of this node.
+pub(crate) fn own_of_run() -> Own {
+    let runner = std::env::var(RUNNER_PID).ok();
+    let mut roots = vec![runner_of(runner.as_deref()).unwrap_or(std::process::id())];
+    roots.extend(dwell_lab::kept_processes());
+    Own::Run(roots)
+}
+
+/// The runner that `text` names, if it is an ancestor of this process.
+fn runner_of(text: Option<&str>) -> Option<u32> {
+    text?.parse().ok().filter(|pid| host::is_own_ancestor(*pid))
+}
 
 /// Use of the processors from a start to an end, both outside the timing loop.
 #[derive(Debug)]
@@ -19,12 +35,13 @@ pub(crate) struct CpuWatch {
 impl CpuWatch {
     /// Takes the first reading.
     pub(crate) fn start(own: Own) -> Self {
-        Self { own, start: host::snapshot(own) }
+        let start = host::snapshot(&own);
+        Self { own, start }
     }
 
     /// Takes the second reading. `wait` is that of the timing thread.
     pub(crate) fn end(&self, wait: Option<RunQueueWait>) -> Option<CpuUse> {
-        let used = CpuUse::between(&self.start, &host::snapshot(self.own))?;
+        let used = CpuUse::between(&self.start, &host::snapshot(&self.own))?;
         let wait = wait.map(|wait| wait.ns as f64 / wait.elapsed.as_secs_f64());
         let wait = wait.filter(|wait| wait.is_finite());
         Some(CpuUse { run_queue_wait_ns_per_s: wait, ..used })
@@ -115,6 +132,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn runner_is_an_ancestor_or_none() {
+        let parent = std::os::unix::process::parent_id();
+        assert_eq!(runner_of(Some(&parent.to_string())), Some(parent));
+        let own = std::process::id().to_string();
+        for text in [None, Some(""), Some("-1"), Some("runner"), Some("99999999999"), Some(&own)] {
+            assert_eq!(runner_of(text), None, "{text:?}");
+        }
+    }
 
     #[test]
     fn the_host_is_read_until_nobody_wants_it_any_more() {

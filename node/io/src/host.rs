@@ -5,11 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use std::os::unix::fs::MetadataExt;
-
 use dwell_host::{
-    Process, Readings, Snapshot, family_ticks, process, radios, run_delays, stat, survey,
-    thread_wait,
+    Process, Readings, Snapshot, family_ticks, is_ancestor, process, radios, run_delays, stat,
+    survey, thread_wait,
 };
 
 use crate::clock;
@@ -58,22 +56,22 @@ impl Host {
 }
 
 /// Whose CPU time is the measurement's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Own {
     /// This process and the children it has waited for.
     Process,
-    /// All processes of the run: its runner, its nodes on this machine and their loads, and the links
-    /// of its lab.
-    Run,
+    /// All processes of a run: these and their descendants. A process with another parent is not the
+    /// run's, whatever its program is: it may be of another run or a service.
+    Run(Vec<u32>),
 }
 
 /// Reads the use of the processors now. Takes a millisecond or more for [`Own::Run`], so never in a
 /// timing loop.
-pub fn snapshot(own: Own) -> Snapshot {
+pub fn snapshot(own: &Own) -> Snapshot {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let own_ticks = match own {
         Own::Process => process(&text("/proc/self/stat")).map(|own| own.ticks),
-        Own::Run => run_ticks(),
+        Own::Run(roots) => Some(family_ticks(&processes(), roots)),
     };
     let stat = stat(&text("/proc/stat"));
     Snapshot { at_ns: clock::monotonic().as_nanos(), stat, own_ticks }
@@ -84,24 +82,10 @@ pub fn own_run_queue_wait() -> Option<u64> {
     thread_wait(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }
 
-/// CPU time of the run: of the topmost dwell among the ancestors of this process, with all its
-/// descendants, and of processes of the same program that were left to init, such as emulated links.
-fn run_ticks() -> Option<u64> {
-    let all = processes();
-    let own = std::process::id();
-    let parent = |pid: u32| all.iter().find(|it| it.pid == pid).map(|it| it.parent);
-    let mut root = own;
-    while let Some(above) = parent(root).filter(|pid| *pid > 1 && is_dwell(*pid)) {
-        root = above;
-    }
-    let program = |pid: u32| fs::metadata(format!("/proc/{pid}/exe")).ok();
-    let programs = [program(own)?, program(root)?].map(|it| (it.dev(), it.ino()));
-    let is_ours = |it: &&Process| {
-        it.parent == 1 && program(it.pid).is_some_and(|it| programs.contains(&(it.dev(), it.ino())))
-    };
-    let left = all.iter().filter(is_ours).map(|it| it.pid);
-    let roots: Vec<u32> = std::iter::once(root).chain(left).collect();
-    Some(family_ticks(&all, &roots))
+/// Whether `pid` is an ancestor of this process. Needs /proc/PID/stat only, which a process in
+/// another user namespace may read too.
+pub fn is_own_ancestor(pid: u32) -> bool {
+    is_ancestor(&processes(), pid, std::process::id())
 }
 
 fn processes() -> Vec<Process> {
@@ -110,12 +94,6 @@ fn processes() -> Vec<Process> {
     numbers
         .filter_map(|pid| process(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
         .collect()
-}
-
-fn is_dwell(pid: u32) -> bool {
-    let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
-    let name = program.as_deref().and_then(Path::file_name);
-    name.is_some_and(|name| name.to_string_lossy().starts_with("dwell"))
 }
 
 /// The directories `prefixN` of `directory` that have the file `leaf`, by N.

@@ -2,14 +2,15 @@
 //! of their standard error, remembered by an identity that no other process shares.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use dwell_io::process::{self, Handle, Identity, Signal};
 use dwell_units::Nanos;
 
 use crate::error::LabError;
-use crate::state::{LabDir, Lock};
+use crate::holder;
+use crate::state::{DIR_VARIABLE, LabDir, Lock};
 
 /// What the exit code 4 of every dwell command means.
 const UNSUPPORTED: i32 = 4;
@@ -75,6 +76,20 @@ pub(crate) fn signed(dir: &LabDir, file: &str) -> Option<(Identity, Handle)> {
     Some((identity, identity.open()?))
 }
 
+/// The processes that dwell keeps for the lab that this process runs in (DWELL_LAB_DIR): its TAP
+/// links, what keeps babeld, and the holder of a rootless lab. Their own children are not listed.
+pub fn kept_processes() -> Vec<u32> {
+    let path = std::env::var_os(DIR_VARIABLE).map(PathBuf::from);
+    path.and_then(|path| LabDir::at(&path)).map_or_else(Vec::new, |dir| kept(&dir))
+}
+
+fn kept(dir: &LabDir) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(dir.path()) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let signatures = names.filter(|name| name == holder::FILE || name.ends_with(".pid"));
+    signatures.filter_map(|name| Some(signed(dir, &name)?.0.pid)).collect()
+}
+
 /// Ends processes: asks first, and insists after a while. Returns when all are gone.
 pub(crate) fn end(processes: &[Handle]) {
     const PATIENCE: Nanos = Nanos::from_millis(2_000);
@@ -88,5 +103,25 @@ pub(crate) fn end(processes: &[Handle]) {
             let _ = process.signal(Signal::Kill);
             process.wait(PATIENCE);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_processes_are_those_that_signed_and_still_run() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = LabDir::at(base.path()).unwrap();
+        let own = Identity::own().unwrap();
+        let write = |name: &str, text: String| dir.write_file(name, text.as_bytes()).unwrap();
+        write("lab.json", own.to_string());
+        write("link-0.pid", format!("{} 1", own.pid));
+        assert_eq!(kept(&dir), [0_u32; 0], "another process had the number");
+        write("link-1.pid", own.to_string());
+        assert_eq!(kept(&dir), [own.pid]);
+        write("holder", format!("{own} 4026531837"));
+        assert_eq!(kept(&dir), [own.pid; 2]);
     }
 }

@@ -13,7 +13,7 @@ use crate::background;
 use crate::error::LabError;
 use crate::state::{LabDir, Lock};
 
-const FILE: &str = "holder";
+pub(crate) const FILE: &str = "holder";
 
 /// How often the holder looks whether the lab is still remembered.
 const EVERY: Nanos = Nanos::from_secs(10);

@@ -28,6 +28,7 @@ mod up;
 
 pub use addressing::Addresses;
 pub use babel::keep_babel;
+pub use background::kept_processes;
 pub use description::{
     Counters, Daemon, DaemonState, DirectionCounters, Filter, Lab, LabState, Link, LinkState,
     Medium, Node, Parameters, Port, Quota, SCHEMA,

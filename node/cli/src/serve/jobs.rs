@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use dwell_io::host::Own;
 use dwell_protocol::{Event, Job, JobId, MOST, Progress, Request, write_data, write_message};
 use dwell_record::{Scalar, Summary};
 use dwell_stats::{Metric, RoundTrip};
 
 use super::spool::Spool;
-use crate::host::CpuWatch;
+use crate::host::{CpuWatch, own_of_run};
 use crate::ping::{Observer, Outputs, Replies, SampleFile};
 use crate::{Exit, Failure};
 
@@ -184,7 +183,7 @@ fn perform(
                 observer: Box::new(News { job, voice: voice.clone(), last: None }),
             };
             let before = voice.bytes();
-            let measured = crate::ping::measure(ping, outputs, Own::Run, stop)?;
+            let measured = crate::ping::measure(ping, outputs, own_of_run(), stop)?;
             let mut summary = measured.summary;
             // What left the node meanwhile may have been in the way of the probes.
             let said = Scalar::Count(voice.bytes() - before);
@@ -205,7 +204,7 @@ fn perform(
         Job::Traffic(traffic) => {
             let samples = spool.map(Spool::file);
             // With samples it is the flow that is measured, else a load.
-            let watch = samples.is_some().then(|| CpuWatch::start(Own::Run));
+            let watch = samples.is_some().then(|| CpuWatch::start(own_of_run()));
             let mut sent = crate::load::send(traffic, samples, stop, &mut |_| ready())?;
             sent.summary.trust.note_host(watch.and_then(|watch| watch.end(None)));
             Ok(what_stands(sent.summary, sent.failure))
@@ -222,8 +221,14 @@ fn perform(
         Job::Pace(pace) => {
             let samples = spool.map(Spool::file);
             let progress = &mut |_, _, _| {};
-            let paced =
-                crate::pace::perform(pace, samples, Own::Run, stop, &mut |_| ready(), progress)?;
+            let paced = crate::pace::perform(
+                pace,
+                samples,
+                own_of_run(),
+                stop,
+                &mut |_| ready(),
+                progress,
+            )?;
             Ok(what_stands(paced.summary, paced.failure))
         }
         Job::PaceSink(sink) => crate::pace::sink(sink, stop, &mut |_| ready()),
