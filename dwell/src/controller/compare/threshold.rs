@@ -173,6 +173,7 @@ impl Cell {
             values: is_known.then_some(values),
             jitter: self.trials.iter().filter_map(Columns::jitter).max_by(f64::total_cmp),
             timeout: self.timeout,
+            unusable: None,
         };
         match threshold.judge(&evidence) {
             Verdict::Pass(_) => Exit::Measured,
