@@ -226,6 +226,7 @@ impl RoundTrip {
             values: is_known.then_some(Values { distribution, base, missing }),
             jitter: self.jitter(),
             timeout: Some(timeout),
+            unusable: None,
         }
     }
 

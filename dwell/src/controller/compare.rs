@@ -198,8 +198,14 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         }
     }
     let exit = thresholds.judge(&store, &rows[1..], column, &compared)?;
-    without_damaged(left_out)?;
-    Ok(exit)
+    match without_damaged(left_out) {
+        // What the other trials show stands without the damaged ones.
+        Err(failure) if exit == Exit::Threshold => {
+            say(&format!("dwell: {:#}", failure.error));
+            Ok(exit)
+        }
+        damaged => damaged.map(|()| exit),
+    }
 }
 
 /// Of runs that judge senders: the largest rates, side by side.

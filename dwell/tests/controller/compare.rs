@@ -1,5 +1,6 @@
 //! Two runs beside each other.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use dwell_engine::stamps::State;
@@ -72,8 +73,8 @@ fn load_on_the_published_boards_is_found_and_a_condition_on_it_fails() {
     assert_eq!(verdicts(&network), ["cannot-tell"; 4]);
 }
 
-/// A run of a plan, one trial per level, of 400 round trips around it each.
-fn measured(place: &Place, levels: &[i64]) -> String {
+/// A run of a plan whose trials have not begun.
+fn begun(place: &Place, trials: u32) -> String {
     let mut store = Store::open(&place.data()).unwrap();
     let trial = |number: u32| NewTrial {
         number,
@@ -81,7 +82,7 @@ fn measured(place: &Place, levels: &[i64]) -> String {
         repetition: number,
         parameters: [("ttl".to_owned(), "60".to_owned())].into(),
     };
-    let run = store
+    store
         .begin_run(&NewRun {
             kind: RunKind::Run,
             name: "made up".to_owned(),
@@ -92,9 +93,15 @@ fn measured(place: &Place, levels: &[i64]) -> String {
             seed: 1,
             axes: json!([]),
             dwell: "0".to_owned(),
-            trials: (1..=levels.len() as u32).map(trial).collect(),
+            trials: (1..=trials).map(trial).collect(),
         })
-        .unwrap();
+        .unwrap()
+}
+
+/// A run of a plan, one trial per level, of 400 round trips around it each.
+fn measured(place: &Place, levels: &[i64]) -> String {
+    let run = begun(place, levels.len() as u32);
+    let mut store = Store::open(&place.data()).unwrap();
     let row = store.run(&run).unwrap();
     for (trial, level) in store.trials(&row).unwrap().iter().zip(levels) {
         store.begin_trial(trial).unwrap();
@@ -258,6 +265,84 @@ fn limit_inside_the_interval_of_a_change_is_exit_5() {
     let both = ["--fail-if", "p99.9 change > 1ns", "--fail-if", "p50 change > 1ns"];
     let output = place.dwell(&[&["compare", &steady, &slower][..], &both].concat());
     assert_eq!(output.status.code(), Some(3), "a failed one wins: {output:?}");
+}
+
+#[test]
+fn condition_that_holds_wins_over_damaged_trials() {
+    let place = Place::new();
+    let steady = measured(&place, &[20_000, 20_400, 19_800]);
+    let slower = measured(&place, &[40_000, 41_000, 39_500, 40_500]);
+    let damaged = place.data().join("samples").join(&slower).join("2.parquet");
+    let mut bytes = fs::read(&damaged).unwrap();
+    bytes[30] ^= 1;
+    fs::write(&damaged, bytes).unwrap();
+    for (condition, exit) in
+        [("p50 change > 10%", 3), ("p50 > 30us", 3), ("p50 > 10s", 1), ("p99.9 > 50us", 1)]
+    {
+        let output = place.dwell(&["compare", &steady, &slower, "--fail-if", condition]);
+        assert_eq!(output.status.code(), Some(exit), "{condition}: {output:?}");
+        let said = said(&output);
+        assert!(said.contains("left out because their samples are damaged: 1"), "{said}");
+    }
+}
+
+#[test]
+fn percentage_of_a_negative_baseline_is_named_as_the_reason() {
+    let place = Place::new();
+    let negative = measured(&place, &[-20_000, -20_400, -19_800]);
+    let slower = measured(&place, &[40_000, 41_000, 39_500]);
+    let judge = |condition: &str| {
+        let output = place.dwell(&["compare", &negative, &slower, "--fail-if", condition]);
+        (output.status.code(), said(&output))
+    };
+    let (code, said) = judge("p50 change > 10%");
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.contains("the baseline is zero or can be negative"), "{said}");
+    assert!(said.contains("state the change as a time") && !said.contains("too few"), "{said}");
+    assert_eq!(judge("p50 change > 10us").0, Some(3));
+}
+
+#[test]
+fn packets_a_sink_lost_are_beyond_limits_on_gaps_in_compare() {
+    let place = Place::new();
+    let judge = |departures: &str| {
+        let (a, b) = (paced(&place, departures), paced(&place, departures));
+        let limit = ["--metric", "gap_error", "--fail-if", "gap_error.p50 > 1ms"];
+        let output = place.dwell(&[&["compare", &a, &b][..], &limit].concat());
+        (output.status.code(), said(&output))
+    };
+    let (code, said) = judge("sink");
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("among the late and lost probes"), "{said}");
+    let (code, said) = judge("tx_kernel");
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// A run of one trial of `dwell pace`: 100 packets arrived, and 300 were lost.
+fn paced(place: &Place, departures: &str) -> String {
+    let run = begun(place, 1);
+    let mut store = Store::open(&place.data()).unwrap();
+    let row = store.run(&run).unwrap();
+    let trial = store.trials(&row).unwrap().remove(0);
+    store.begin_trial(&trial).unwrap();
+    let mut batch = Batch::default();
+    for id in 0..400_i64 {
+        let state = if id < 100 { State::Received } else { State::Lost };
+        batch.push(id as u64, state);
+        if id < 100 {
+            batch.set(Column::GapError, id * 7_919 % 1_000);
+        }
+    }
+    let mut ingest = store.ingest(&row, &trial).unwrap().with_figures();
+    ingest.push(batch).unwrap();
+    let ingested = ingest.finish().unwrap();
+    let mut summary = told("open-loop");
+    summary.kind = Kind::Pace;
+    summary.parameters = [("departures".to_owned(), json!(departures))].into();
+    let of_node = [(Role::Measurement, "n1".to_owned(), summary)];
+    store.end_trial(&trial, Ok(()), &of_node, Some(&ingested)).unwrap();
+    store.set_run_state(&row, RunState::Finished).unwrap();
+    run
 }
 
 #[test]

@@ -383,6 +383,54 @@ fn threshold_decides_the_exit_code_of_pace() {
 }
 
 #[test]
+fn stamps_of_the_program_decide_no_threshold() {
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let train = ["--rate", "10Mbit/s", "--size", "576B", "--repeat", "3", "--engine", "sleep"];
+    for condition in ["gap_error.p95 > 10s", "gap.p50 > 1ns", "gap_error.max > 10s"] {
+        let more = ["--stamps", "user", "-q", "--fail-if", condition];
+        let output = dwell(&[&["pace", &url], &train[..], &more].concat());
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(5), "{condition}: {said}");
+        assert!(said.contains("cannot tell: departures are the program's own"), "{said}");
+    }
+}
+
+/// A sink that received the first 5 packets of each of three trains of 50, and lost the others.
+fn losing_sink(far: &TcpListener) {
+    let ids = (0..3).flat_map(|train| (0..5).map(move |n| 51 * train + n));
+    let stamps = ids.flat_map(|id: u64| [id, 120_000 * id + (1 << 60)].map(u64::to_be_bytes));
+    let told = [b"15\n".to_vec(), stamps.flatten().collect()].concat();
+    let (mut sender, _) = far.accept().unwrap();
+    let asked = BufReader::new(sender.try_clone().unwrap()).lines();
+    let mut answers = [b"dwell-pace/1 - kernel-sw\n".to_vec()].into_iter();
+    for _ in asked.map_while(Result::ok) {
+        sender.write_all(&answers.next().unwrap_or_else(|| told.clone())).unwrap();
+    }
+}
+
+#[test]
+fn gaps_of_lost_packets_are_beyond_limits_by_a_sinks_stamps() {
+    let far = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("udp://{}", far.local_addr().unwrap());
+    let judge = |more: &[&str]| {
+        std::thread::scope(|scope| {
+            let telling = scope.spawn(|| losing_sink(&far));
+            let train = ["--rate", "20Mbit/s", "--size", "300B", "--repeat", "3", "--sink"];
+            let limit = ["--engine", "spin", "-q", "--fail-if", "gap.p50 > 10s"];
+            let output = dwell(&[&["pace", &url], &train[..], &limit, more].concat());
+            telling.join().unwrap();
+            (output.status.code(), said(&output))
+        })
+    };
+    let (code, said) = judge(&["--stamps", "user"]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("among the late and lost probes"), "{said}");
+    // This machine stamped the lost packets too.
+    let (code, said) = judge(&[]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
 fn a_rate_that_no_engine_reaches_is_missed_and_the_most_that_was_reached_is_told() {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let found = pace(&url, &["--rate", "1000Gbit/s", "--size", "1500B", "--engine", "sendmmsg"]);
@@ -429,6 +477,11 @@ fn a_limit_that_an_engine_goes_past_is_named_and_one_that_it_meets_is_kept() {
         json(&lab.exec("n1", &ring.concat()))
     };
     let (bypassing, meeting) = (found(&["--bypass"]), found(&[]));
+    let exit = |more: &[&str]| {
+        let repeat = ["--repeat", "4", "--engine", "packet-ring", "--fail-if", "gap.p50 > 10s"];
+        lab.exec("n1", &[&[DWELL][..], &ring, &repeat, more].concat()).status.code()
+    };
+    assert_eq!((exit(&["--bypass"]), exit(&[])), (Some(5), Some(0)));
     let said = |found: &Value| found["trust"]["warnings"].to_string();
     assert_eq!(bypassing["parameters"]["limit_unseen"], true);
     assert!(said(&bypassing).contains("tbf on the way out limits what leaves"), "{bypassing:#}");

@@ -95,6 +95,19 @@ impl Pairs {
         }
     }
 
+    /// How many values of this metric are not known, because a packet has no stamp. Schedule errors
+    /// that are not on one clock are not counted.
+    pub fn unknown(&self, metric: &str) -> u64 {
+        let pairs = self.gaps.count() + self.merged + self.reordered + self.unstamped;
+        match metric {
+            "gap" => self.unstamped,
+            "schedule_error" if self.asked.same_clock => {
+                pairs.saturating_sub(self.schedule_error.count())
+            }
+            _ => 0,
+        }
+    }
+
     /// The distribution of a metric: `gap` or `schedule_error`.
     pub fn distribution(&self, metric: &str) -> Option<&Distribution> {
         match metric {

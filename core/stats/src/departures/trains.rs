@@ -143,6 +143,20 @@ impl Trains {
         }
     }
 
+    /// How many values of this metric are not known, because a packet has no stamp. Schedule errors
+    /// that are not on one clock are not counted.
+    pub fn unknown(&self, metric: &str) -> u64 {
+        let trains = self.accuracies.len() as u64;
+        let expected = match metric {
+            "gap" | "gap_error" => self.packets.saturating_sub(trains),
+            _ if !self.asked.same_clock => 0,
+            "schedule_error" => self.packets.saturating_sub(trains),
+            "first_schedule_error" => trains,
+            _ => 0,
+        };
+        expected.saturating_sub(self.distribution(metric).map_or(0, Distribution::count))
+    }
+
     /// The distributions of which anything is known, by their names in results: gaps, |gap -
     /// scheduled gap|, and schedule errors, those of first packets apart.
     pub fn metrics(&self) -> impl Iterator<Item = (&'static str, Figures)> + '_ {
@@ -235,6 +249,8 @@ mod tests {
         assert_eq!(metrics["first_schedule_error_ns"].max, Some(Nanos(70)));
         assert_eq!(metrics["schedule_error_ns"].count, 5);
         assert_eq!(metrics["gap_error_ns"].max, Some(Nanos(30_002)));
+        let unknown = Trains::METRICS.map(|metric| trains.unknown(metric));
+        assert_eq!(unknown, [2, 2, 1, 0], "a packet without a stamp has a gap on both sides");
         assert_eq!(trains.accuracies().len(), 3);
         assert_eq!(trains.scheduled_rate_bps(), Some(2e3 * 1e9 / 20_000.0));
     }

@@ -24,6 +24,8 @@ pub struct Evidence<'a> {
     pub jitter: Option<f64>,
     /// Time after which a reply is late, for messages.
     pub timeout: Option<Nanos>,
+    /// Why no limit on `values` can be decided, whatever they are; `None` where they count.
+    pub unusable: Option<&'static str>,
 }
 
 /// Values of one metric.
@@ -71,6 +73,10 @@ pub enum Observed {
 pub enum Doubt {
     /// There is no value to judge.
     NoValue,
+    /// A single value has no interval.
+    SingleValue,
+    /// The values do not show what the limit is about, for this reason.
+    Unusable(&'static str),
     /// The limit lies inside the 95 % interval, or there are too few probes for one.
     TooFew {
         /// Probes beyond the limit.
@@ -97,6 +103,9 @@ impl Threshold {
         let operator = self.operator;
         match &self.condition {
             Condition::Delay(delay, limit) => {
+                if let Some(why) = evidence.unusable {
+                    return Verdict::CannotTell(Doubt::Unusable(why));
+                }
                 let Some(values) = evidence.values else {
                     return Verdict::CannotTell(Doubt::NoValue);
                 };
@@ -201,7 +210,10 @@ impl Values<'_> {
     fn judge_mean(&self, operator: Operator, limit: f64) -> Verdict {
         let values = self.distribution;
         let Some((mean, stddev)) = values.mean().zip(values.stddev()) else {
-            return one_figure(operator, None, limit, self.missing);
+            return match values.count() {
+                1 => Verdict::CannotTell(Doubt::SingleValue),
+                _ => one_figure(operator, None, limit, self.missing),
+            };
         };
         let n = values.count() as f64;
         let margin = student_quantile(CONFIDENCE, n - 1.0) * stddev / n.sqrt();
@@ -258,6 +270,10 @@ impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::NoValue => f.write_str("there is no value of it"),
+            Self::SingleValue => {
+                f.write_str("there is 1 value of it; 2 or more are needed for an interval")
+            }
+            Self::Unusable(why) => f.write_str(why),
             Self::TooFew { beyond: 0, probes, enough: Some(enough) } => write!(
                 f,
                 "no probe of {probes} is beyond the limit, which gives no 95 % bound; {enough} or \
@@ -319,6 +335,7 @@ mod tests {
                 values: Some(values),
                 jitter: Some(5_000.0),
                 timeout: Some(TIMEOUT),
+                unusable: None,
             };
             text.parse::<Threshold>().unwrap().judge(&evidence)
         }
@@ -387,6 +404,35 @@ mod tests {
         assert!(passes(case.judge("jitter > 1s")), "RFC 3550 leaves lost packets out");
         let late = Case::of(1_000, 0, 1);
         assert_eq!(late.judge("jitter > 1s"), Verdict::CannotTell(Doubt::Missing(1)));
+    }
+
+    #[test]
+    fn mean_of_a_single_value_needs_two_or_more() {
+        for (lost, condition) in [(0, "mean > 1s"), (0, "mean < 1s"), (1, "mean > 1s")] {
+            let verdict = Case::of(1, lost, 0).judge(condition);
+            assert_eq!(verdict, Verdict::CannotTell(Doubt::SingleValue), "{condition}");
+        }
+        assert!(Doubt::SingleValue.to_string().contains("2 or more are needed"));
+        assert!(passes(Case::of(2, 0, 0).judge("mean > 1s")));
+    }
+
+    #[test]
+    fn unusable_values_decide_no_limit_but_that_on_loss() {
+        let case = Case::of(1_000, 0, 0);
+        let values = Values { distribution: &case.values, base: Nanos::ZERO, missing: 0 };
+        let evidence = Evidence {
+            packets: Some(case.packets),
+            values: Some(values),
+            unusable: Some("of another clock"),
+            ..Evidence::default()
+        };
+        let judge = |text: &str| text.parse::<Threshold>().unwrap().judge(&evidence);
+        let doubt = Doubt::Unusable("of another clock");
+        for condition in ["p50 > 1ns", "p50 > 10s", "mean > 10s", "max > 10s"] {
+            assert_eq!(judge(condition), Verdict::CannotTell(doubt), "{condition}");
+        }
+        assert_eq!(doubt.to_string(), "of another clock");
+        assert!(passes(judge("loss > 1%")));
     }
 
     #[test]

@@ -119,8 +119,16 @@ fn judge_change(
         }
     };
     let Some((ends, told)) = ends.zip(told) else {
-        let missing = if one.basis == Basis::Trials { "trials" } else { "values" };
-        say(&format!("dwell: --fail-if {threshold}: cannot tell for {of}: too few {missing}"));
+        // A time has an interval where a percentage of the same values has none.
+        let why = match one.basis {
+            _ if shift.interval.is_some() => {
+                "the baseline is zero or can be negative, so a percentage has no meaning; state the \
+                 change as a time"
+            }
+            Basis::Trials => "too few trials",
+            Basis::Repetitions | Basis::Recordings => "too few values",
+        };
+        say(&format!("dwell: --fail-if {threshold}: cannot tell for {of}: {why}"));
         return Exit::Undecided;
     };
     match threshold.decide(ends, limit) {
@@ -144,6 +152,8 @@ fn judge_change(
 struct Cell {
     trials: Vec<Columns>,
     timeout: Option<Nanos>,
+    /// Packets that did not arrive, of trials whose departures are the arrivals at a sink.
+    without_departure: u64,
 }
 
 impl Cell {
@@ -163,9 +173,11 @@ impl Cell {
             Some(min) if name == "pdv" => min,
             _ => Nanos::ZERO,
         };
-        // These are known of packets that did not arrive, too.
-        let of_departure = ["schedule_error", "gap", "gap_error"].contains(&name);
-        let missing = if of_departure { 0 } else { packets.lost + packets.late };
+        let missing = match name {
+            // The sender's stamps exist for packets that did not arrive, too.
+            "schedule_error" | "gap" | "gap_error" => self.without_departure,
+            _ => packets.lost + packets.late,
+        };
         let is_known = distribution.count() > 0 || packets.received == 0;
         let values = Values { distribution: &distribution, base, missing };
         let evidence = Evidence {
@@ -173,6 +185,7 @@ impl Cell {
             values: is_known.then_some(values),
             jitter: self.trials.iter().filter_map(Columns::jitter).max_by(f64::total_cmp),
             timeout: self.timeout,
+            unusable: None,
         };
         match threshold.judge(&evidence) {
             Verdict::Pass(_) => Exit::Measured,
@@ -203,11 +216,14 @@ fn cells(store: &Store, run: &RunRow) -> Result<BTreeMap<String, Cell>, Failure>
         }
         let told = store.told(&trial).unwrap_or_default();
         let measured = told.into_iter().find(|(role, ..)| *role == Role::Measurement);
-        let timeout = measured.and_then(|(_, _, summary)| {
-            summary.parameters.get("timeout_ns").and_then(Value::as_i64)
-        });
+        let parameters = measured.map(|(_, _, summary)| summary.parameters).unwrap_or_default();
+        let timeout = parameters.get("timeout_ns").and_then(Value::as_i64);
         let cell = cells.entry(cell_of(&trial)).or_default();
         cell.timeout = cell.timeout.or(timeout.map(Nanos));
+        if parameters.get("departures").and_then(Value::as_str) == Some("sink") {
+            let fates = columns.packets();
+            cell.without_departure += fates.lost + fates.late;
+        }
         cell.trials.push(columns);
     }
     Ok(cells)

@@ -77,21 +77,27 @@ struct Departed {
     trains: Trains,
     /// What became of the packets; `None` without a sink.
     packets: Option<dwell_stats::Packets>,
+    /// Departures are arrivals at the sink, which a lost packet does not have.
+    are_arrivals: bool,
+    /// Why they decide no threshold; `None` where they do.
+    unusable: Option<&'static str>,
 }
 
 impl Departed {
     /// What is known of a metric, by default of the gap error, which pairs do not have.
     fn evidence(&self, metric: Option<&str>) -> Evidence<'_> {
         let metric = metric.unwrap_or("gap_error");
-        let distribution = match &self.pairs {
-            Some(pairs) => pairs.distribution(metric),
-            None => self.trains.distribution(metric),
+        let (distribution, unknown) = match &self.pairs {
+            Some(pairs) => (pairs.distribution(metric), pairs.unknown(metric)),
+            None => (self.trains.distribution(metric), self.trains.unknown(metric)),
         };
-        let values = distribution.filter(|values| values.count() > 0);
-        // Departures of lost packets are known like those of others.
+        // Stamps of this machine exist for lost packets too.
+        let missing = if self.are_arrivals { unknown } else { 0 };
         let values =
-            values.map(|distribution| Values { distribution, base: Nanos::ZERO, missing: 0 });
-        Evidence { packets: self.packets, values, ..Evidence::default() }
+            distribution.map(|distribution| Values { distribution, base: Nanos::ZERO, missing });
+        let values = values.filter(|values| values.distribution.count() + missing > 0);
+        let unusable = self.unusable;
+        Evidence { packets: self.packets, values, unusable, ..Evidence::default() }
     }
 }
 
@@ -213,8 +219,11 @@ pub(crate) fn perform(
         lost: packets.lost,
         ..dwell_stats::Packets::default()
     });
-    let Recorder { pairs, trains, .. } = recorder;
-    Ok(Paced { summary, verdict, failure, departed: Departed { pairs, trains, packets } })
+    let unusable = report::unusable(job, &plan, recorder.source, &outcome);
+    let Recorder { pairs, trains, source, .. } = recorder;
+    let are_arrivals = matches!(source, Source::Sink(_));
+    let departed = Departed { pairs, trains, packets, are_arrivals, unusable };
+    Ok(Paced { summary, verdict, failure, departed })
 }
 
 /// What was sent, and not one stamp came.

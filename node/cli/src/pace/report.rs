@@ -327,6 +327,17 @@ pub(super) fn verdict(
     super::verdict::line(plan, recorder, unseen)
 }
 
+/// Why the departures decide no threshold, by the rule of [`verdict`]; `None` where they do.
+pub(super) fn unusable(
+    job: &PaceJob,
+    plan: &Plan,
+    source: Source,
+    outcome: &Outcome,
+) -> Option<&'static str> {
+    let unseen = Unseen::of(job, plan, source, outcome).is_some();
+    super::verdict::unusable(source.rung(), unseen)
+}
+
 /// Prints the result; `verbose` adds the figures of variability.
 pub(super) fn print(summary: &Summary, verbose: bool) -> io::Result<()> {
     let mut out = crate::terminal::stdout();

@@ -2,12 +2,27 @@
 //! limit. The rule is that of [`dwell_stats::accuracy`], which also judges plans.
 
 use dwell_engine::departures::Pattern;
+use dwell_engine::stamps::Rung;
 use dwell_stats::accuracy::{Accuracy, Doubt, Miss, Tolerance, TrainAccuracy};
 use dwell_stats::{RealInterval, median};
 use dwell_wire::size::{Counted, PacketSize};
 
 use super::plan::Plan;
 use super::recorder::Recorder;
+
+const USER_STAMPS: &str =
+    "departures are the program's own clock reads; kernel stamps or --sink are required";
+const LIMIT_UNSEEN: &str = "departures are stamped before a rate limit on the way out";
+
+/// Why the departures decide nothing, whatever their figures are; `None` where they count.
+/// `limit_unseen` is as for [`line`].
+pub(super) fn unusable(rung: Rung, limit_unseen: bool) -> Option<&'static str> {
+    match rung {
+        _ if limit_unseen => Some(LIMIT_UNSEEN),
+        Rung::User => Some(USER_STAMPS),
+        _ => None,
+    }
+}
 
 /// Returns the verdict on a train pattern; `None` for other patterns, which have no constant rate.
 /// `limit_unseen`: departures are stamped before a rate limit on the way out.
@@ -66,14 +81,8 @@ fn outcome(
         }
         Accuracy::CannotTell { why } => {
             let reason = match why {
-                Doubt::UserStamps => {
-                    "departures are the program's own clock reads; kernel stamps or --sink are \
-                     required"
-                        .to_owned()
-                }
-                Doubt::LimitUnseen => {
-                    "departures are stamped before a rate limit on the way out".to_owned()
-                }
+                Doubt::UserStamps => USER_STAMPS.to_owned(),
+                Doubt::LimitUnseen => LIMIT_UNSEEN.to_owned(),
                 Doubt::FewTrains { trains, least } => {
                     format!("{trains} trains, at least {least} are required (--repeat)")
                 }
@@ -103,7 +112,6 @@ fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::stamps::Rung;
     use dwell_stats::departures::Asked;
 
     use super::*;
