@@ -58,7 +58,7 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l path -d '
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l pattern -d 'What fills the payload' -r -f -a "random\t'One random series, the same in every probe'
 zero\t'Zeros'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s I -l from -d 'Local address or interface to send from' -r
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s t -l ttl -d 'Time to live, or hop limit' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s t -l ttl -d 'Time to live, or hop limit. A udp:// reply carries the arriving TTL - 1, so with udp:// this must be at least twice the number of routers + 2' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l dscp -d 'Differentiated services code point, 0 to 63' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l csv -d 'Write a row per probe to this file; `-` is standard output, without the summary' -r -F
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l samples -d 'Write every stamp of every probe to this file, for `dwell import`' -r -F
