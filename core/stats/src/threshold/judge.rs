@@ -18,7 +18,7 @@ const CONFIDENCE: f64 = 0.95;
 pub struct Evidence<'a> {
     /// Fates of the probes; `None` when they were not counted.
     pub packets: Option<Packets>,
-    /// Values of the threshold's metric; `None` when there are none of it.
+    /// Values of the threshold's metric; `None` without any value.
     pub values: Option<Values<'a>>,
     /// RFC 3550 jitter in nanoseconds.
     pub jitter: Option<f64>,

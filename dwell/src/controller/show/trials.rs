@@ -198,7 +198,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// By the largest median, or mean or extreme where there is none; four digits of the smallest
+    /// By the largest median, else the mean or an extreme; four digits of the smallest
     /// delay.
     fn of<'a>(all: impl Iterator<Item = &'a Figures> + Clone) -> Self {
         let middle = |figures: &Figures| {

@@ -32,7 +32,7 @@ impl NetworkError {
         }
     }
 
-    /// Whether both are the same error, whoever reported it.
+    /// Whether both are the same error, from any reporter.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.errno, self.icmp) == (other.errno, other.icmp)
     }
