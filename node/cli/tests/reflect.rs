@@ -497,3 +497,24 @@ fn reflect_survives_a_closed_stderr() {
     let output = server.stop();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
+
+#[test]
+fn default_limit_is_printed_at_start() {
+    for (address, limit) in
+        [("127.0.0.1", "off"), ("0.0.0.0", "100 kpps for local sources, 10 kpps for others")]
+    {
+        let url = format!("udp://{address}:{}", free_port(HOST));
+        let mut child = Command::new(DWELL)
+            .args(["reflect", &url])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let _server = Server { child };
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        assert!(line.contains(&format!("{url} (limit {limit})")), "{line}");
+    }
+}

@@ -1,6 +1,7 @@
 //! The rate limit per source address and port.
 
 use std::collections::hash_map::RandomState;
+use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::net::{IpAddr, SocketAddr};
 
@@ -52,6 +53,46 @@ impl Bucket {
     }
 }
 
+/// Replies per second that a source may have, by where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimits {
+    /// For sources with loopback, private (RFC 1918), unique local (RFC 4193) and link-local
+    /// addresses.
+    pub local: PacketRate,
+    /// For all others.
+    pub global: PacketRate,
+}
+
+impl RateLimits {
+    /// One rate for every source.
+    pub const fn same(rate: PacketRate) -> Self {
+        Self { local: rate, global: rate }
+    }
+
+    /// The rate of a source.
+    pub fn of(&self, source: IpAddr) -> PacketRate {
+        if is_local(source) { self.local } else { self.global }
+    }
+}
+
+impl fmt::Display for RateLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { local, global } = self;
+        write!(f, "{local}")?;
+        if local != global {
+            write!(f, " for local sources, {global} for others")?;
+        }
+        Ok(())
+    }
+}
+
+fn is_local(source: IpAddr) -> bool {
+    match source.to_canonical() {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
+}
+
 /// The budget of a single source, such as a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
@@ -92,8 +133,8 @@ impl Budget {
 /// in eight passes as known and is answered although its prefix has no budget left.
 #[derive(Debug)]
 pub struct Limiter {
-    source: Bucket,
-    prefix: Bucket,
+    local: Buckets,
+    global: Buckets,
     memory: Nanos,
     hashes: RandomState,
     /// When the budget of a source is full again.
@@ -103,15 +144,30 @@ pub struct Limiter {
     recent: Recent,
 }
 
-impl Limiter {
-    /// Allows `rate` per source, and bursts of a tenth of a second; `None` at rate 0.
-    pub fn new(rate: PacketRate) -> Option<Self> {
+/// What a source may spend, and what new sources of its prefix share.
+#[derive(Clone, Copy, Debug)]
+struct Buckets {
+    source: Bucket,
+    prefix: Bucket,
+}
+
+impl Buckets {
+    fn new(rate: PacketRate) -> Option<Self> {
         let source = Bucket::new(rate)?;
         let gap = Nanos(source.gap.0 / PREFIX_SHARE).max(Nanos(1));
-        let memory = MIN_MEMORY.max(source.gap.saturating_mul(MEMORY_PACKETS));
+        Some(Self { source, prefix: Bucket { gap, burst: source.burst } })
+    }
+}
+
+impl Limiter {
+    /// Allows these rates per source, and bursts of a tenth of a second; `None` if one is 0.
+    pub fn new(limits: RateLimits) -> Option<Self> {
+        let (local, global) = (Buckets::new(limits.local)?, Buckets::new(limits.global)?);
+        let gap = local.source.gap.max(global.source.gap);
+        let memory = MIN_MEMORY.max(gap.saturating_mul(MEMORY_PACKETS));
         Some(Self {
-            source,
-            prefix: Bucket { gap, burst: source.burst },
+            local,
+            global,
             memory,
             hashes: RandomState::new(),
             sources: Table::new(MAX_SOURCES),
@@ -122,21 +178,22 @@ impl Limiter {
 
     /// Whether `from` may be answered now; spends one reply of its budget if so.
     pub fn allows(&mut self, from: SocketAddr, now: Instant<Monotonic>) -> bool {
+        let Buckets { source, prefix } = if is_local(from.ip()) { self.local } else { self.global };
         let key = key(&self.hashes, (from.ip(), from.port()));
         let slot = match self.sources.look_up(key, |full| *full) {
-            Lookup::Found(full) => return self.source.spend(full, now),
+            Lookup::Found(full) => return source.spend(full, now),
             Lookup::Absent(slot) => slot,
         };
         let evicted = slot.filter(|(_, full)| now - *full < self.memory);
         if let Some((other, _)) = evicted {
             let known = self.recent.contains(key, now);
-            if !known && !spend_prefix(&self.prefix, &mut self.prefixes, &self.hashes, from, now) {
+            if !known && !spend_prefix(&prefix, &mut self.prefixes, &self.hashes, from, now) {
                 self.recent.insert(key);
                 return false;
             }
             self.recent.insert(other);
         }
-        *slot = Some((key, now + self.source.gap));
+        *slot = Some((key, now + source.gap));
         true
     }
 }
@@ -240,7 +297,7 @@ mod tests {
     }
 
     fn limiter(rate: &str) -> Limiter {
-        Limiter::new(rate.parse().unwrap()).unwrap()
+        Limiter::new(RateLimits::same(rate.parse().unwrap())).unwrap()
     }
 
     #[test]
@@ -251,6 +308,34 @@ mod tests {
         let allowed = (0..10_000).filter(|i| limiter.allows(source(1), at(*i))).count();
         assert!((1_000..=1_101).contains(&allowed), "{allowed}");
         assert!(limiter.allows(source(2), at(10_000)), "another port has its own budget");
+    }
+
+    #[test]
+    fn local_and_global_sources_have_their_own_rates() {
+        let limits =
+            RateLimits { local: "2000pps".parse().unwrap(), global: "1000pps".parse().unwrap() };
+        let mut limiter = Limiter::new(limits).unwrap();
+        let local = [
+            "127.0.0.1",
+            "10.1.2.3",
+            "169.254.1.1",
+            "::1",
+            "fd00::1",
+            "fe80::1",
+            "::ffff:192.168.1.1",
+        ];
+        let global = ["192.0.2.1", "100.64.0.1", "2001:db8::1", "::ffff:192.0.2.1"];
+        for (sources, expected) in [(&local[..], 2_000..=2_201), (&global[..], 1_000..=1_101)] {
+            for ip in sources {
+                let from = SocketAddr::new(ip.parse().unwrap(), 1);
+                // 10,000 packets in one second.
+                let at = |i: i64| Instant::from_nanos(i * 100_000);
+                let allowed = (0..10_000).filter(|i| limiter.allows(from, at(*i))).count();
+                assert!(expected.contains(&allowed), "{ip}: {allowed}");
+            }
+        }
+        assert_eq!(limits.to_string(), "2 kpps for local sources, 1 kpps for others");
+        assert_eq!(RateLimits::same(limits.local).to_string(), "2 kpps");
     }
 
     #[test]

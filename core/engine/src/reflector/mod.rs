@@ -9,7 +9,7 @@ mod replay;
 mod stamp;
 mod table;
 
-pub use limit::{Budget, Limiter};
+pub use limit::{Budget, Limiter, RateLimits};
 pub use loops::{LoopGuard, reply_ttl};
 pub use plain::{echo, roundtrip, text};
 pub use stamp::{StampConfig, StampReflector};

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use dwell_engine::reflector::RateLimits;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::interface::{self, Interface};
 use dwell_io::port::{StampRequest, Wait};
@@ -35,7 +36,10 @@ use counters::Counters;
 const NAP: Nanos = Nanos::from_millis(100);
 
 /// Answered per second and source, unless `--limit` says otherwise.
-const DEFAULT_LIMIT: PacketRate = PacketRate::from_millipps(100_000_000);
+const DEFAULT_LIMITS: RateLimits = RateLimits {
+    local: PacketRate::from_millipps(100_000_000),
+    global: PacketRate::from_millipps(10_000_000),
+};
 
 /// Maximum of `--replay-window`: 4,096 sessions then take 4 MiB of bitmaps.
 const MAX_REPLAY_WINDOW: u32 = 4_096;
@@ -70,7 +74,8 @@ pub struct Args {
 
     /// Replies per second and source address and port, like 1000pps, or off; a TCP connection is
     /// slowed down to it
-    /// [default: off on loopback and in dwell's labs, else 100kpps]
+    /// [default: off on loopback and in dwell's labs, else 100kpps for sources with private and
+    /// link-local addresses and 10kpps for others]
     #[arg(long, value_name = "RATE|off")]
     pub limit: Option<String>,
 
@@ -135,7 +140,7 @@ struct Listen {
     url: String,
     scheme: Scheme,
     address: SocketAddr,
-    limit: Option<PacketRate>,
+    limit: Option<RateLimits>,
 }
 
 /// Something that answers; polled, or run by a thread of its own.
@@ -249,7 +254,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
 
 impl std::fmt::Display for Listen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let limit = self.limit.map_or("off".to_owned(), |rate| rate.to_string());
+        let limit = self.limit.map_or("off".to_owned(), |limits| limits.to_string());
         write!(f, "{} (limit {limit})", self.url)
     }
 }
@@ -327,7 +332,7 @@ fn listens(job: &ReflectJob) -> Result<Vec<Listen>, Failure> {
                 "invalid value 0pps for --limit: a limit is above 0; --limit off sets none",
             ));
         }
-        Some(Limit::Rate(rate)) => Some(Some(rate)),
+        Some(Limit::Rate(rate)) => Some(Some(RateLimits::same(rate))),
     };
     let in_lab = limit.is_none() && dwell_lab::here().is_some();
     let mut listens = Vec::new();
@@ -349,7 +354,7 @@ fn listens(job: &ReflectJob) -> Result<Vec<Listen>, Failure> {
                 url: format!("{}://{address}", target.scheme.name()),
                 scheme: target.scheme,
                 address,
-                limit: limit.unwrap_or((!trusted).then_some(DEFAULT_LIMIT)),
+                limit: limit.unwrap_or((!trusted).then_some(DEFAULT_LIMITS)),
             });
         }
     }

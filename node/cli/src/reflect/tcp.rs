@@ -7,13 +7,13 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use dwell_engine::reflector::{Budget, Refusal};
+use dwell_engine::reflector::{Budget, RateLimits, Refusal};
 use dwell_io::clock::monotonic;
 use dwell_io::poller::{Interest, Poller};
 use dwell_io::port::Wait;
 use dwell_io::tcp::{self, TcpConn};
 use dwell_io::udp::Shutter;
-use dwell_units::{Instant, Monotonic, Nanos, PacketRate};
+use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::text::{ACKNOWLEDGE, REQUEST, Splitter};
 
 use super::counters::{Counters, add};
@@ -48,7 +48,7 @@ pub(super) struct TcpService {
     listener: TcpListener,
     scheme: Scheme,
     /// Replies per second and connection.
-    limit: Option<PacketRate>,
+    limit: Option<RateLimits>,
     counters: Arc<Counters>,
     /// Waits for the sockets; `None`: all of them are polled in turn.
     poller: Option<Poller>,
@@ -68,7 +68,7 @@ impl TcpService {
     pub(super) fn listen(
         address: SocketAddr,
         scheme: Scheme,
-        limit: Option<PacketRate>,
+        limit: Option<RateLimits>,
         busy_poll: bool,
         counters: &Arc<Counters>,
     ) -> io::Result<Self> {
@@ -162,7 +162,7 @@ impl TcpService {
         if let Some(poller) = &mut self.poller {
             poller.add(&conn, index as u64)?;
         }
-        let budget = self.limit.and_then(Budget::new);
+        let budget = self.limit.and_then(|limits| Budget::new(limits.of(peer.ip())));
         let counters = Arc::clone(&self.counters);
         let seat = Seat::new(peer.ip(), now);
         self.connections[index] = Some(Connection::new(conn, self.scheme, seat, counters, budget));

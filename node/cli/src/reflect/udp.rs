@@ -5,13 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use dwell_engine::reflector::{
-    self, Limiter, LoopGuard, Meta, Refusal, StampConfig, StampReflector,
+    self, Limiter, LoopGuard, Meta, RateLimits, Refusal, StampConfig, StampReflector,
 };
 use dwell_io::clock::{self, monotonic, realtime};
 use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::udp::{Marks, Request, ServerOptions, Shutter, UdpServer, is_broadcast};
-use dwell_units::{Instant, Monotonic, Nanos, PacketRate};
+use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::hmac::Key;
 
 use super::Service;
@@ -33,7 +33,7 @@ const DROPS_BATCH: u32 = 4_096;
 /// Whom to answer.
 #[derive(Debug)]
 pub(super) struct Rules {
-    pub(super) limit: Option<PacketRate>,
+    pub(super) limit: Option<RateLimits>,
     /// Ports reflected on here; `None` answers any port.
     pub(super) own_ports: Option<Arc<[u16]>>,
 }

@@ -27,16 +27,13 @@ fn late_replies_fail_a_percentile_and_the_loss_limit() {
         return;
     }
     let lab = slow_path("late");
-    let (_, unhurried) = ping(&lab, &[]);
-    let median = unhurried["metrics"]["rtt_ns"]["p50"].as_i64().unwrap();
-    assert!(median > 8_000_000, "{median}");
-    // Half of the replies are late by this, so that each received one lies within the limit.
-    let timeout = format!("{median}ns");
-    let p99 = format!("p99 > {median}ns");
-    let (failed, half) = ping(&lab, &["-W", &timeout, "--fail-if", &p99]);
-    let late = half["values"]["late_ratio"].as_f64().unwrap();
-    assert!((0.1..0.95).contains(&late), "{half:#}");
-    assert_eq!(half["values"]["loss_ratio"], 0.0, "{half:#}");
+    // The link takes 10 ms there and back, give or take its jitter. About half of the replies are
+    // late by this limit (more on a busy machine), and each received one lies within it.
+    let (failed, half) = ping(&lab, &["-W", "10ms", "--fail-if", "p99 > 10ms"]);
+    let ratio = |name: &str| half["values"][name].as_f64().unwrap();
+    assert!(ratio("late_ratio") > 0.1, "{half:#}");
+    // A stall of the machine can lose a few: a reply is not recognised after two time-outs.
+    assert!(ratio("loss_ratio") < ratio("late_ratio"), "{half:#}");
     assert_eq!(failed.status.code(), Some(3), "{}", said(&failed));
     assert!(said(&failed).contains("(time-out)"), "{}", said(&failed));
 
