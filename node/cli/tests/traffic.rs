@@ -499,7 +499,9 @@ fn stopped_traffic_still_ends_its_flow() {
 
 /// `dwell load sink` for TCP on a free port; with its URL.
 fn tcp_sink(more: &[&str]) -> (Server, String) {
-    let url = format!("tcp://127.0.0.1:{}", free_port("127.0.0.1"));
+    // No connection leaves from this address, so none takes the port that was found free.
+    let host = "127.0.0.2";
+    let url = format!("tcp://{host}:{}", free_port(host));
     let mut command = Command::new(DWELL);
     command.args(["load", "sink", &url]).args(more);
     (Server::ready(command, "listening on", 1), url)

@@ -35,8 +35,9 @@ const MOST: usize = 49;
 /// The same where medians decide: of the wires, the noisiest part, they lie within half a microsecond then.
 const MOST_STRICT: usize = 149;
 
-/// So long what is not yet settled has further cycles; then only what seems to be wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Holds that are not yet settled get further cycles for this time; after that only those that seem to
+/// be wrong do. `make attribution` has no such limit.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// And at the longest, once there are [`ENOUGH`] of them.
 const LONGEST: Duration = Duration::from_secs(150);
@@ -87,7 +88,7 @@ fn proves(manner: Manner, places: &[Place]) {
             proof.undecided.retain(|hold| {
                 judged(&proof.rises[hold]).any(|(_, rise)| match strict {
                     true => rise.judge() == Judged::CannotTell,
-                    false if took < PATIENCE => !rise.is_settled(),
+                    false if took < SETTLE_TIMEOUT => !rise.is_settled(),
                     false => (cycle + 1 < ENOUGH || took < LONGEST) && rise.leans_to_wrong(),
                 })
             });

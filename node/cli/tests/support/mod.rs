@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -52,9 +52,13 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        let lines = stderr.lines().map_while(Result::ok);
-        let seen = lines.filter(|line| line.contains(word)).take(times).count();
-        assert_eq!(seen, times, "the server is ready");
+        let mut lines = stderr.lines().map_while(Result::ok);
+        let (mut seen, mut printed) = (0, Vec::new());
+        while seen < times {
+            let line = lines.next().unwrap_or_else(|| panic!("the server ended: {printed:?}"));
+            seen += usize::from(line.contains(word));
+            printed.push(line);
+        }
         Self { child }
     }
 
@@ -79,7 +83,13 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
     Handle::open(child.id()).unwrap().signal(signal).unwrap();
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago, for UDP and for TCP.
 pub(crate) fn free_port(host: &str) -> u16 {
-    UdpSocket::bind(format!("{host}:0")).unwrap().local_addr().unwrap().port()
+    loop {
+        let udp = UdpSocket::bind(format!("{host}:0")).unwrap();
+        let port = udp.local_addr().unwrap().port();
+        if TcpListener::bind(format!("{host}:{port}")).is_ok() {
+            return port;
+        }
+    }
 }
