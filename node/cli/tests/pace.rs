@@ -15,6 +15,7 @@ use std::process::Command;
 use dwell_engine::stamps::{Sample, State};
 use dwell_io::{interface, netns};
 use dwell_record::segment::{self, Record};
+use dwell_units::BitRate;
 use dwell_wire::traffic::Mark;
 use fixture::{Running, TestLab, as_root, until};
 use serde_json::{Value, json as value};
@@ -440,7 +441,7 @@ fn a_rate_that_no_engine_reaches_is_missed_and_the_most_that_was_reached_is_told
     let (told, rest) = told.split_once(" reached").unwrap();
     assert!(rest.starts_with(", and no more is to be had"), "{said}");
     let told: BitRate = told.parse().unwrap();
-    assert!((told.as_bps() as f64 / reached - 1.0).abs() < 0.01, "{said} {reached}");
+    assert!((told.0 as f64 / reached - 1.0).abs() < 0.01, "{said} {reached}");
     // Gaps that vary have a rate of their own in every train.
     let directory = tempfile::tempdir().unwrap();
     let gaps = directory.path().join("gaps");
