@@ -112,25 +112,9 @@ impl Budget {
     }
 }
 
-/// A budget per source, in bounded memory and with bounded work per packet.
-///
 /// Each source has its own budget while it has a table entry. An entry is evicted only for a new
 /// source, and the entry with the most budget left goes first. An evicted source that asks again
 /// within 1.5 s, or within 15 packets at the limit, is recognised and starts with a full budget.
-///
-/// Guarantees, whatever other sources send, and apart from packets that carry the same source
-/// address and port:
-///
-/// - A source that asked within that time and stayed within its limit is never refused.
-/// - A new source is refused only if other new sources of its /24 (IPv4) or /56 (IPv6) use up the
-///   budget that they share, 256 times the limit, while the table is full of active sources. Its
-///   next request within that time is answered. So a prober at a tenth of the limit or faster loses
-///   at most its first packet, and none if its prefix is not flooded.
-/// - A source beyond its limit is held to it. An eviction of its entry gives back one burst; it takes
-///   eight new sources in its set of the table after its last reply.
-///
-/// The filters of recent sources have false positives: at 100,000 new sources per second about one
-/// in eight passes as known and is answered although its prefix has no budget left.
 #[derive(Debug)]
 pub struct Limiter {
     local: Buckets,
@@ -198,8 +182,8 @@ impl Limiter {
     }
 }
 
-/// Spends one packet of the budget that new sources of a prefix share. A new prefix replaces the one
-/// with the most budget left, so a flooded prefix keeps its entry.
+/// Spends one packet of the budget that new sources of a prefix share. A new prefix replaces the
+/// one with the most budget left, so a flooded prefix keeps its entry.
 fn spend_prefix(
     budget: &Bucket,
     prefixes: &mut Table<Instant<Monotonic>>,
@@ -378,8 +362,8 @@ mod tests {
         }
     }
 
-    /// Result of a flood of 100,000 packets/s from spoofed sources, beside two probers at a tenth of
-    /// the limit.
+    /// Result of a flood of 100,000 packets/s from spoofed sources, beside two probers at a tenth
+    /// of the limit.
     #[derive(Debug, Default)]
     struct Outcome {
         /// Probes and refused probes: of the prober that starts 2 s before the flood, and of the

@@ -1,5 +1,5 @@
-//! A set-associative table of fixed size. A look-up examines one set, so its cost does not depend on
-//! the number of entries. A new key replaces the lowest-ranked entry of its set.
+//! A set-associative table of fixed size. A look-up examines one set, so its cost does not depend
+//! on the number of entries. A new key replaces the lowest-ranked entry of its set.
 
 use std::num::NonZeroU64;
 
