@@ -25,7 +25,7 @@ pub enum Gaps {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GapsError {
     /// Unknown distribution.
-    #[error("unknown distribution '{0}'; known are constant, poisson and pareto(SHAPE > 1)")]
+    #[error("unknown distribution '{0}'; use constant, poisson or pareto(SHAPE), like pareto(1.5)")]
     Unknown(String),
     /// The mean would be infinite.
     #[error("'{0}': the shape of a Pareto distribution must be above 1, or its mean is infinite")]
@@ -159,6 +159,6 @@ mod tests {
             assert_eq!(text.parse::<Gaps>().unwrap().to_string(), text);
         }
         assert!("pareto(1)".parse::<Gaps>().unwrap_err().to_string().contains("above 1"));
-        assert!("weibull".parse::<Gaps>().unwrap_err().to_string().contains("known are"));
+        assert!("weibull".parse::<Gaps>().unwrap_err().to_string().contains("unknown"));
     }
 }
