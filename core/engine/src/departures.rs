@@ -45,7 +45,7 @@ pub enum Pattern {
     Train {
         /// Packets per train; 50 in Mok 2015.
         count: u32,
-        /// How many trains.
+        /// Number of trains.
         repeat: u32,
         /// Gap between packets in nanoseconds. Fractions are kept.
         gap: f64,
@@ -55,7 +55,7 @@ pub enum Pattern {
     },
     /// Trains with exponentially distributed gaps (a Poisson process).
     Poisson {
-        /// Packets of a train.
+        /// Packets per train.
         count: u32,
         /// Number of trains. Each has its own gaps.
         repeat: u32,

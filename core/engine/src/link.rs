@@ -48,7 +48,7 @@ pub enum LinkError {
     Time {
         /// Name of the parameter.
         name: &'static str,
-        /// What was given.
+        /// Given value.
         value: Nanos,
         /// Maximum value.
         limit: Nanos,
@@ -56,7 +56,7 @@ pub enum LinkError {
     /// The jitter exceeds the delay.
     #[error("jitter is {jitter}, delay is {delay}; jitter must be at most the delay")]
     Jitter {
-        /// What was given.
+        /// Given value.
         jitter: Nanos,
         /// Delay.
         delay: Nanos,

@@ -16,7 +16,7 @@ pub struct Process {
     pub ticks: u64,
 }
 
-/// Readings at one moment.
+/// Readings at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// Monotonic time in nanoseconds.

@@ -83,7 +83,7 @@ pub fn thread_wait(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The number in `cpu7`.
+/// Returns the number in a name such as `cpu7`.
 fn number(key: &str) -> Option<u32> {
     key.strip_prefix("cpu")?.parse().ok().filter(|cpu| *cpu < MOST)
 }

@@ -154,7 +154,7 @@ impl PacketSize {
         self.of(Counted::Ip)
     }
 
-    /// The UDP payload.
+    /// Length of the UDP payload.
     pub fn payload(&self) -> Bytes {
         self.of(Counted::Payload)
     }

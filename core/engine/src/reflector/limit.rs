@@ -22,7 +22,7 @@ const PREFIX_SHARE: i64 = 256;
 /// once in this time keeps its budget.
 const MIN_MEMORY: Nanos = Nanos::from_millis(1_500);
 
-/// The same in packets at the limit: a source at a tenth of the limit is remembered at every limit.
+/// The same in packets at the limit, so that a source at a tenth of any limit is remembered.
 const MEMORY_PACKETS: i64 = 15;
 
 /// Bits of each of the two filters of recent sources.

@@ -64,8 +64,8 @@ pub fn is_loop(from: SocketAddr, to: Option<IpAddr>, own_ports: &[u16]) -> bool 
         || own_ports.contains(&from.port())
 }
 
-/// Whether an address is a group address in any network. A subnet's broadcast address cannot be
-/// told from a host address here; the code that opens sockets can.
+/// Whether an address is a group address in any network. The broadcast address of a subnet is not
+/// recognised; that takes the netmask, which the code that opens sockets knows.
 pub fn is_group(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),

@@ -67,13 +67,13 @@ pub enum SealError {
     #[error("nothing beyond the clear bytes")]
     Short,
     /// Too short to have been encrypted.
-    #[error("no nonce")]
+    #[error("too short to be sealed")]
     Unsealed,
     /// The receiver would take every salt drawn for a part of the header.
-    #[error("no salt")]
+    #[error("no usable salt")]
     NoSalt,
     /// No room for the bytes that sealing adds.
-    #[error("too long")]
+    #[error("no room for nonce and tag")]
     TooLong,
     /// The tag is invalid: forged, changed, sealed with another key, or for another direction.
     #[error("not authentic")]
