@@ -161,7 +161,7 @@ pub struct Link {
     /// Random generators for unicast and for group frames.
     random: [Xoshiro256PlusPlus; 2],
     counters: LinkCounters,
-    /// Time at which the transmitter becomes free.
+    /// When the transmitter becomes free.
     free_at: Instant<Monotonic>,
     /// Departure of the last frame in order; later ones in order do not depart before it.
     last_departure: Instant<Monotonic>,

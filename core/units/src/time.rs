@@ -40,7 +40,7 @@ impl Nanos {
     }
 
     /// Converts floating-point seconds, rounded to the nearest nanosecond. Saturates; NaN becomes
-    /// 0. For interfaces that use floating-point seconds, such as ping's `-i`.
+    /// zero. For interfaces that use floating-point seconds, such as ping's `-i`.
     pub fn from_secs_f64(seconds: f64) -> Self {
         Self((seconds * 1e9).round() as i64)
     }

@@ -77,7 +77,7 @@ pub fn checksum(message: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Meaning of an ICMP error message for the probe that caused it.
+/// Class of an ICMP error message, as seen by the probe that caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// Port unreachable: no program listens on the port.
