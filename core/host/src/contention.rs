@@ -99,7 +99,7 @@ pub fn is_ancestor(processes: &[Process], above: u32, pid: u32) -> bool {
 
 impl CpuUse {
     /// Warning threshold for the share of CPU time used by other programs: one probe in ten may
-    /// then find its processor occupied, which affects p90.
+    /// then find its CPU occupied, which affects p90.
     pub const OTHERS_LIMIT: f64 = 0.1;
 
     /// Warning threshold for the share of CPU time taken by the hypervisor; it affects p99.
@@ -127,7 +127,7 @@ impl CpuUse {
             };
             busy = busy.saturating_add(now.busy.saturating_sub(old.busy));
             programs = programs.saturating_add(now.programs.saturating_sub(old.programs));
-            // The idle time of a processor may step back by a tick.
+            // The idle time of a CPU may step back by a tick.
             idle = idle.saturating_add(now.idle.saturating_sub(old.idle));
             stolen = stolen.saturating_add(now.stolen.saturating_sub(old.stolen));
             cpus += 1;

@@ -140,7 +140,7 @@ impl Values {
             };
             let ticks = [
                 cpu.busy.checked_sub(old.busy),
-                // The idle time of a processor may step back by a tick.
+                // The idle time of a CPU may step back by a tick.
                 Some(cpu.idle.saturating_sub(old.idle)),
                 cpu.stolen.checked_sub(old.stolen),
             ];
