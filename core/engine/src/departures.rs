@@ -88,13 +88,13 @@ pub struct Departures {
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum PatternError {
     /// The pattern contains no packet.
-    #[error("no packets; the count must be at least 1")]
+    #[error("no packets; the count must be 1 or more")]
     Empty,
     /// A train of one packet has no gap.
-    #[error("a train of {0} packet has no gap; the count must be at least 2")]
+    #[error("a train of {0} packet has no gap; the count must be 2 or more")]
     Single(u32),
     /// More than [`MOST_PACKETS`] packets.
-    #[error("{0} packets; the maximum is {MOST_PACKETS}")]
+    #[error("{0} packets; at most {MOST_PACKETS} are allowed")]
     TooMany(u128),
     /// The last packet would leave more than [`LONGEST`] after the start.
     #[error("the pattern would take more than {LONGEST}")]
@@ -375,7 +375,7 @@ mod tests {
         }
         assert!(train(2, 1, f64::NAN).departures().is_err());
         let words = PatternError::TooMany(10_000_002).to_string();
-        assert_eq!(words, "10000002 packets; the maximum is 10000000");
+        assert_eq!(words, "10000002 packets; at most 10000000 are allowed");
     }
 
     proptest! {
