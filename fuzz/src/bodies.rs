@@ -1,5 +1,5 @@
-//! What each fuzz target does with its bytes: parse, write again, and compare. Shared by the
-//! libFuzzer targets and by the smoke test of `core/wire`, so that there is one body each.
+//! Fuzz targets for packet formats: parse, write again, and compare. Shared by the libFuzzer
+//! targets and the smoke test of `core/wire`.
 
 use dwell_units::Instant;
 use dwell_wire::hmac::Key;

@@ -1,5 +1,5 @@
-//! What the fuzz target of traces of gaps does with its bytes: read, and replay what was read. Shared
-//! by the libFuzzer target and the smoke test of `core/engine`.
+//! Fuzz target for gap traces: read a trace and replay it. Shared by the libFuzzer target and the
+//! smoke test of `core/engine`.
 
 use dwell_engine::departures::{Pattern, read_gaps};
 

@@ -1,6 +1,5 @@
-//! What the fuzz target of the importer does with its bytes: every reader takes them, and what
-//! comes out must be whole. Shared by the libFuzzer target and the smoke test of
-//! `controller/import`.
+//! Fuzz target for the importer: every reader must handle any bytes and return consistent data.
+//! Shared by the libFuzzer target and the smoke test of `controller/import`.
 
 use std::convert::Infallible;
 
@@ -25,7 +24,7 @@ pub(crate) fn import(data: &[u8]) {
     }
 }
 
-/// No figure is impossible, whatever the file states.
+/// Checks that no value is impossible, whatever the file contains.
 fn possible(flow: &Flow) {
     for (name, value) in &flow.values {
         let value = value.map_or(0.0, Scalar::as_f64);

@@ -1,9 +1,9 @@
-//! What the fuzz target of plans does with its bytes: read, expand, and look at some cells. Shared
-//! by the libFuzzer target and the smoke test of `core/plan`.
+//! Fuzz target for plans: read a plan, expand it, and check some cells. Shared by the libFuzzer
+//! target and the smoke test of `core/plan`.
 
 use dwell_plan::{Estimate, PlanError, Source, expand};
 
-/// More cells are no error, and take their time.
+/// Maximum number of cells that are checked; more are valid but slow.
 const FEW: usize = 10_000;
 
 pub(crate) fn plan(data: &[u8]) {
@@ -12,7 +12,7 @@ pub(crate) fn plan(data: &[u8]) {
         Ok(source) => source,
         Err(error) => return judge(text, &error),
     };
-    // Of whatever the text may ask for, keep only what can be looked at in no time.
+    // Limits the number of trials.
     if source.set("trials.repetitions=2").is_err() {
         return;
     }
@@ -23,9 +23,9 @@ pub(crate) fn plan(data: &[u8]) {
     assert_eq!(expansion.trials().len(), 2 * expansion.cells().len());
     let mut numbers: Vec<_> = expansion.trials().iter().map(|trial| trial.number).collect();
     numbers.sort_unstable();
-    assert!(numbers.iter().copied().eq(1..=numbers.len() as u32), "every trial once");
-    let again = expand(&source, 7).expect("it was expanded before");
-    assert_eq!(again.trials(), expansion.trials(), "the seed decides");
+    assert!(numbers.iter().copied().eq(1..=numbers.len() as u32), "every trial occurs once");
+    let again = expand(&source, 7).expect("the plan was expanded before");
+    assert_eq!(again.trials(), expansion.trials(), "the seed determines the order");
     if expansion.cells().len() > FEW {
         return;
     }
@@ -38,7 +38,7 @@ pub(crate) fn plan(data: &[u8]) {
     let _ = Estimate::of_all(&expansion);
 }
 
-/// An error says something, and where it points there is something.
+/// Checks that an error has a message and a position inside the text.
 fn judge(text: &str, error: &PlanError) {
     assert!(!error.message.is_empty());
     let _ = error.to_string();

@@ -1,6 +1,5 @@
-//! What the fuzz target of sealed packets and streams does with its bytes: open them, which must
-//! fail, and seal and open them, which must give them back once. Shared by the libFuzzer target and
-//! the smoke test of `core/engine`.
+//! Fuzz target for sealed packets and streams: opening arbitrary bytes must fail; sealed bytes must
+//! open exactly once. Shared by the libFuzzer target and the smoke test of `core/engine`.
 
 use dwell_engine::relay::cipher::Key;
 use dwell_engine::relay::records::{Opened, RecordOpener, RecordSealer};
@@ -20,12 +19,12 @@ fn datagram(data: &[u8], clear: usize) {
     let mut opener = AuthenticOpener::new(&key, prefix, domain);
     let mut forged = data.to_vec();
     assert!(opener.open(&mut forged, 0..data.len()).is_err());
-    assert_eq!(forged, data, "a refused packet is as it was");
+    assert_eq!(forged, data, "a refused packet is unchanged");
     let mut sealer = AuthenticSealer::new(&key, prefix, Salts::new(domain, 5));
     let mut buffer = [data, &[0; TRAILER_LEN]].concat();
     let at = sealer.seal(&mut buffer, 0..data.len()).expect("there is room");
     let mut again = buffer.clone();
-    let opened = opener.open(&mut buffer, at.clone()).expect("it is genuine");
+    let opened = opener.open(&mut buffer, at.clone()).expect("the packet is genuine");
     assert_eq!(&buffer[opened], data);
     assert_eq!(opener.open(&mut again, at), Err(SealError::Replayed));
 }
@@ -49,7 +48,7 @@ fn stream(data: &[u8], clear: usize) {
         }
         opener.finish().ok().map(|()| out)
     };
-    assert_eq!(open(data), None, "a forged stream");
+    assert_eq!(open(data), None, "a forged stream is refused");
     let mut salts = Salts::new(domain, 5);
     let mut sealer = RecordSealer::new(&key, clear);
     let mut bytes = Vec::new();
@@ -59,5 +58,5 @@ fn stream(data: &[u8], clear: usize) {
     }
     bytes.extend_from_slice(sealer.end(|| salts.draw()));
     assert_eq!(open(&bytes).as_deref(), Some(data));
-    assert_eq!(open(&bytes), None, "a replay");
+    assert_eq!(open(&bytes), None, "a replayed stream is refused");
 }

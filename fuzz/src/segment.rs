@@ -1,11 +1,11 @@
-//! What the fuzz target of segments does with its bytes: read them, and write again what was read.
-//! Shared by the libFuzzer target and the smoke test of `core/record`.
+//! Fuzz target for segments: read records and write them again. Shared by the libFuzzer target and
+//! the smoke test of `core/record`.
 
 use dwell_record::segment::{Header, Record, SegmentWriter, read};
 
 pub(crate) fn segment(data: &[u8]) {
     let header = Header::of_ping("udp://n2:7".into());
-    let mut again = SegmentWriter::new(Vec::new(), &header).expect("memory takes everything");
+    let mut again = SegmentWriter::new(Vec::new(), &header).expect("writing to memory succeeds");
     let (mut samples, mut passages, mut host) = (Vec::new(), Vec::new(), Vec::new());
     let end = read(&mut &data[..], &mut |record| match record {
         Record::Header(_) => {}
@@ -13,12 +13,12 @@ pub(crate) fn segment(data: &[u8]) {
             again.push(sample, bridge, near);
             samples.push((*sample, bridge.copied(), near));
         }
-        Record::Flow(flow) => again.push_flow(flow).expect("it was JSON"),
+        Record::Flow(flow) => again.push_flow(flow).expect("a flow read from JSON can be written"),
         Record::Passage(passage) => {
             again.push_passage(passage);
             passages.push(*passage);
         }
-        // A number may take more digits than it came with.
+        // A number may need more digits than it was read with.
         Record::Host(sample) => {
             if again.push_host(sample).is_ok() {
                 host.push(sample.clone());
@@ -28,9 +28,9 @@ pub(crate) fn segment(data: &[u8]) {
     let Ok(end) = end else { return };
     let count = samples.len() + passages.len();
     assert_eq!(end.samples, count as u64);
-    // Two bytes of flags and at least one each of three differences.
+    // Two bytes of flags and at least one byte for each of three differences.
     assert!(count * 5 <= data.len());
-    let again = again.finish(0).expect("memory takes everything");
+    let again = again.finish(0).expect("writing to memory succeeds");
     let (mut samples, mut passages, mut host) =
         (samples.into_iter(), passages.into_iter(), host.into_iter());
     let whole = read(&mut &again[..], &mut |record| match record {
@@ -39,14 +39,14 @@ pub(crate) fn segment(data: &[u8]) {
             assert_eq!(Some((*sample, bridge.copied(), near)), samples.next());
         }
         Record::Passage(passage) => assert_eq!(Some(*passage), passages.next()),
-        // JSON's digits may cost a number its last bit.
+        // A number may lose its last bit in JSON.
         Record::Host(sample) => {
-            let (read, kept) = (sample.clone(), host.next().expect("no more than were written"));
+            let (read, kept) = (sample.clone(), host.next().expect("no more samples than written"));
             assert_eq!(read.at_ns, kept.at_ns);
             assert!(read.values.keys().eq(kept.values.keys()));
         }
     });
-    let whole = whole.expect("what was just written is a segment");
+    let whole = whole.expect("the written segment is readable");
     assert_eq!((samples.len(), passages.len(), host.len()), (0, 0, 0));
     assert_eq!((whole.damaged, whole.tail), (0, 0));
     assert!(whole.totals.is_some_and(|totals| totals.samples == count as u64));

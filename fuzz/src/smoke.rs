@@ -1,34 +1,34 @@
-//! A target over its committed seeds and over mutations of them by a fixed seed, on a stable
-//! toolchain. The tests of the crates whose parsers are fuzzed include this file.
+//! Runs a fuzz target on its committed seeds and on mutations of them (with a fixed seed), on a
+//! stable toolchain. Included by the tests of the crates whose parsers are fuzzed.
 
 use std::fs;
 use std::path::Path;
 
-/// What to try.
+/// A smoke test of one fuzz target.
 pub(crate) struct Smoke {
-    /// Of the target: its directory in `fuzz/corpus`.
+    /// Directory of the target in `fuzz/corpus`.
     pub(crate) corpus: &'static str,
-    /// It has at least so many seeds.
+    /// Minimum number of seeds in it.
     pub(crate) seeds: usize,
-    /// So many mutations.
+    /// Number of mutations.
     pub(crate) rounds: usize,
-    /// Bytes that formats are made of are put in; none: any byte.
+    /// Bytes that mutations insert; empty: any byte.
     pub(crate) letters: &'static [u8],
 }
 
 impl Smoke {
-    /// Runs `body` over all of it.
+    /// Runs `body` on all seeds and mutations.
     pub(crate) fn run(&self, body: fn(&[u8])) {
-        // Every crate that includes this lies two directories below the root.
+        // Every crate that includes this file is two directories below the root.
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let corpus = root.join("fuzz/corpus").join(self.corpus);
         let mut paths: Vec<_> = fs::read_dir(&corpus).unwrap().map(|e| e.unwrap().path()).collect();
         paths.sort();
         let seeds: Vec<_> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
-        assert!(seeds.len() >= self.seeds, "{} has its seeds", corpus.display());
+        assert!(seeds.len() >= self.seeds, "{}: too few seeds", corpus.display());
         seeds.iter().for_each(|seed| body(seed));
         let mut x = 0x9e37_79b9_7f4a_7c15_u64;
-        println!("seed of the mutations: {x:#x}");
+        println!("mutation seed: {x:#x}");
         let mut next = move |limit: usize| {
             x ^= x << 13;
             x ^= x >> 7;

@@ -1,14 +1,14 @@
-//! How long to burn a CPU in each period so that a level is held, judged by what was really burnt.
+//! Duty cycle of a CPU burner: the busy time of each period, corrected by the CPU time used so far.
 
 use dwell_units::{Nanos, Ratio};
 
-/// The length of a period: short enough that the load looks even to anything above a scheduler's
-/// tick, long enough that starting and ending a burn costs nothing.
+/// Length of a period. Shorter than a scheduler tick would notice as uneven load, long enough that
+/// starting and ending a burn costs little.
 pub const PERIOD: Nanos = Nanos::from_millis(10);
 
-/// How long to burn in the period that begins `elapsed` after the start, when `burnt` of CPU time
-/// was used so far: what the level asks for by the end of the period less what it had. A thread
-/// that was denied the CPU catches up, at most a whole period at a time.
+/// Returns the busy time of the period that begins `elapsed` after the start, when `burnt` CPU time
+/// was used so far. A thread that was denied the CPU catches up, by at most one whole period at a
+/// time.
 pub fn slice(level: Ratio, elapsed: Nanos, burnt: Nanos) -> Nanos {
     let until = i128::from(elapsed.0 + PERIOD.0);
     let owed = until * i128::from(level.ppm()) / 1_000_000 - i128::from(burnt.0);
@@ -19,8 +19,8 @@ pub fn slice(level: Ratio, elapsed: Nanos, burnt: Nanos) -> Nanos {
 mod tests {
     use super::*;
 
-    /// Burns in virtual time; every burn takes `overhead` more than asked, and a neighbour takes
-    /// the CPU for good in the periods that `denied` names.
+    /// Simulates 1,000 periods and returns the achieved load in percent. Each burn takes `overhead`
+    /// ns longer than requested; in the periods selected by `denied` the thread gets no CPU time.
     fn level_held(level: u32, overhead: i64, denied: impl Fn(i64) -> bool) -> f64 {
         let level = Ratio::from_ppm(level * 10_000).unwrap();
         let (mut now, mut burnt) = (Nanos::ZERO, Nanos::ZERO);
@@ -39,7 +39,7 @@ mod tests {
         for level in [1, 5, 20, 50, 80, 99, 100] {
             for overhead in [0, 50_000, 500_000] {
                 let held = level_held(level, overhead, |_| false);
-                assert!((held - f64::from(level)).abs() < 1.0, "{level} % was {held} %");
+                assert!((held - f64::from(level)).abs() < 1.0, "{level} %: held {held} %");
             }
         }
     }

@@ -1,6 +1,6 @@
-//! Patterns of departures: pairs and trains of packets (S2.4, S2.5), and gaps replayed from a trace.
-//! All instants are computed before the first packet leaves (S2.3: pre-dispatch), so that a sender
-//! only waits and sends.
+//! Departure patterns: packet pairs and trains (Mok 2015), Poisson trains, and gaps replayed from a
+//! trace. All departure times are computed before the first packet is sent (pre-dispatch in Mok
+//! 2015), so the sender only waits and sends.
 
 mod gaps;
 mod leads;
@@ -17,108 +17,109 @@ pub use leads::{LEADS, lead_time, leads, leads_of};
 
 use crate::schedule::{Gaps, Schedule};
 
-/// So many packets a pattern has at most; their instants take 80 MB.
+/// Maximum number of packets in a pattern; their departure times take 80 MB.
 pub const MOST_PACKETS: usize = 10_000_000;
 
-/// So long a pattern takes at most.
+/// Maximum duration of a pattern.
 pub const LONGEST: Nanos = Nanos::from_secs(24 * 3_600);
 
-/// The least pause between trains unless told: what a sender was held up by has passed, and so has
-/// what a virtual link or a card's queue still held. A slower link needs a longer one, until its
-/// queue has drained.
+/// Default minimum pause between trains. It outlasts a stall of the sender and drains the queue of
+/// a virtual link or a network card. A slower link needs a pause long enough to drain its own
+/// queue.
 pub const PAUSE: Nanos = Nanos::from_millis(10);
 
-/// What the lengths of pauses are drawn by: no result depends on it.
+/// Seed of the random pauses. No result depends on it.
 const PAUSES: u64 = 1;
 
-/// When packets are to leave, in short trains with pauses between them.
+/// A pattern of packet trains separated by pauses.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
-    /// Packet pairs, S2.4: two packets back to back, both due at the same instant.
+    /// Packet pairs (Mok 2015): two packets back to back, due at the same time.
     Pair {
-        /// How many pairs.
+        /// Number of pairs.
         pairs: u32,
-        /// From one pair to the next; S2 has 1 ms.
+        /// Time from one pair to the next; 1 ms in Mok 2015.
         gap: Nanos,
     },
-    /// Packet trains at a constant rate, S2.5.
+    /// Packet trains at a constant rate (Mok 2015).
     Train {
-        /// Packets of a train; S2 has 50.
+        /// Packets per train; 50 in Mok 2015.
         count: u32,
-        /// How many trains.
+        /// Number of trains.
         repeat: u32,
-        /// Between packets, in nanoseconds; fractions are kept.
+        /// Gap between packets in nanoseconds. Fractions are kept.
         gap: f64,
-        /// From the last packet of a train to the first of the next, at least; up to as much is added, evenly
-        /// drawn. `None`: [`default_pause`].
+        /// Minimum pause from the last packet of a train to the first of the next. A uniformly
+        /// random time of up to the same length is added. `None`: [`default_pause`].
         pause: Option<Nanos>,
     },
-    /// Packets as by a Poisson process.
+    /// Trains with exponentially distributed gaps (a Poisson process).
     Poisson {
-        /// Packets of a train.
+        /// Packets per train.
         count: u32,
-        /// How many trains, each of other gaps.
+        /// Number of trains. Each has its own gaps.
         repeat: u32,
         /// Mean gap in nanoseconds.
         mean: f64,
-        /// What the gaps are drawn by.
+        /// Seed of the gaps.
         seed: u64,
         /// As for [`Pattern::Train`].
         pause: Option<Nanos>,
     },
-    /// Gaps that somebody else had.
+    /// Gaps replayed from a trace.
     Replay {
-        /// Between packets; a train has one packet more.
+        /// Gaps between packets. A train has one packet more than gaps.
         gaps: Vec<Nanos>,
-        /// How often they are replayed.
+        /// Number of repetitions.
         repeat: u32,
         /// As for [`Pattern::Train`].
         pause: Option<Nanos>,
     },
 }
 
-/// The departures of a pattern. Packets are numbered in the order in which they are due.
+/// Departure times of a pattern. Packets are numbered in order of departure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departures {
     at: Vec<Nanos>,
     trains: Vec<Range<usize>>,
 }
 
-/// Why a pattern has no departures. The text reads after "invalid pattern: ".
+/// Error of a pattern without valid departures. The message follows "invalid pattern: ".
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum PatternError {
-    /// Nothing would be sent.
-    #[error("no packet at all; give a count of 1 or more")]
+    /// The pattern contains no packet.
+    #[error("no packets; the count must be 1 or more")]
     Empty,
-    /// A gap between two packets needs two.
-    #[error("a train of {0} packet has no gap; give 2 or more")]
+    /// A train of one packet has no gap.
+    #[error("a train of {0} packet has no gap; the count must be 2 or more")]
     Single(u32),
-    /// More than [`MOST_PACKETS`].
-    #[error("{0} packets; at most {MOST_PACKETS} in one go")]
+    /// More than [`MOST_PACKETS`] packets.
+    #[error("{0} packets; at most {MOST_PACKETS} are allowed")]
     TooMany(u128),
-    /// Later than [`LONGEST`] after the start.
-    #[error("it would take more than {LONGEST}")]
+    /// The last packet would leave more than [`LONGEST`] after the start.
+    #[error("the pattern would take more than {LONGEST}")]
     TooLong,
-    /// A gap that is no time.
-    #[error("a gap of {0} ns; give one that is 0 or more")]
+    /// A gap is negative or not finite.
+    #[error("gap is {0} ns; it must be at least 0")]
     Gap(f64),
-    /// A pause that is no time.
-    #[error("a pause of {0}; give one that is 0 or more")]
+    /// A pause is negative.
+    #[error("pause is {0}; it must be at least 0s")]
     Pause(Nanos),
 }
 
-/// The pause between trains of this mean gap in nanoseconds: [`PAUSE`], and at least one gap.
+/// Returns the default pause between trains with a mean gap of `gap` nanoseconds: [`PAUSE`], and at
+/// least one gap.
 pub fn default_pause(gap: f64) -> Nanos {
     PAUSE.max(Nanos(gap.ceil() as i64))
 }
 
-/// How long the pauses are on average that are at least this long.
+/// Returns the mean pause for a minimum of `pause`.
 pub fn mean_pause(pause: Nanos) -> Nanos {
     pause.saturating_add(Nanos(pause.0 / 2))
 }
 
 impl Pattern {
-    /// How many trains, and how many packets each of them has; a pair is a train of two.
+    /// Returns the number of trains and the packets per train. A pair is a train of two.
     pub fn shape(&self) -> (u32, usize) {
         match self {
             Self::Pair { pairs, .. } => (*pairs, 2),
@@ -129,7 +130,7 @@ impl Pattern {
         }
     }
 
-    /// The gap between packets of a train that is kept on average, in nanoseconds: 0 in pairs.
+    /// Returns the mean gap within a train in nanoseconds; 0 for pairs.
     pub fn mean_gap(&self) -> f64 {
         match self {
             Self::Pair { .. } => 0.0,
@@ -142,12 +143,13 @@ impl Pattern {
         }
     }
 
-    /// How many packets lead each train ([`leads`]).
+    /// Number of lead-in packets before each train (see [`leads`]).
     pub fn leads(&self) -> usize {
         leads_of(self.shape().1, self.mean_gap())
     }
 
-    /// From the last packet of a train to the first of the next, at least; from one pair to the next.
+    /// Minimum pause from the last packet of a train to the first of the next, or from one pair to
+    /// the next.
     pub fn pause(&self) -> Nanos {
         match self {
             Self::Pair { gap, .. } => *gap,
@@ -157,9 +159,12 @@ impl Pattern {
         }
     }
 
-    /// The instants at which its packets are due. Where trains began at a constant interval, all of them could
-    /// be in step with something periodic, as a machine's timer ticks are, and tell nothing but how that one phase
-    /// is (RFC 2330, 11.1): 60 trains of 160 us gaps all met a tick of 4 ms every 25th packet, or none did.
+    /// Computes the departure times of all packets.
+    ///
+    /// Pauses are random, because trains at a constant interval could run in step with a periodic
+    /// event such as a timer tick, and would then sample a single phase of it (RFC 2330, section
+    /// 11.1). Of 60 trains with gaps of 160 us, either all met a tick of 4 ms at every 25th packet,
+    /// or none did.
     pub fn departures(&self) -> Result<Departures, PatternError> {
         self.check()?;
         let (repeat, count) = self.shape();
@@ -173,7 +178,7 @@ impl Pattern {
             self.append(train, start, &mut at);
             trains.push(first..at.len());
             let last = at[at.len() - 1];
-            // Checked train by train: sums of what is below the limit do not overflow.
+            // Checked after each train, so that the sums cannot overflow.
             if last > LONGEST {
                 return Err(PatternError::TooLong);
             }
@@ -213,7 +218,7 @@ impl Pattern {
         }
     }
 
-    /// The departures of one train that starts at `start`.
+    /// Appends the departure times of one train that starts at `start`.
     fn append(&self, train: u32, start: Nanos, at: &mut Vec<Nanos>) {
         match self {
             Self::Pair { .. } => at.extend([start; 2]),
@@ -237,22 +242,22 @@ impl Pattern {
 }
 
 impl Departures {
-    /// When each packet is due, after the start of the pattern; never falls.
+    /// Departure time of each packet after the start of the pattern, in ascending order.
     pub fn at(&self) -> &[Nanos] {
         &self.at
     }
 
-    /// The numbers of each train's packets, in order and without holes.
+    /// Packet numbers of each train. The ranges are contiguous.
     pub fn trains(&self) -> &[Range<usize>] {
         &self.trains
     }
 
-    /// When the packets of each train are due.
+    /// Iterates over the departure times of each train.
     pub fn by_train(&self) -> impl Iterator<Item = &[Nanos]> {
         self.trains.iter().map(|train| &self.at[train.clone()])
     }
 
-    /// From the first departure to the last.
+    /// Time from the first departure to the last.
     pub fn duration(&self) -> Nanos {
         self.at.last().copied().unwrap_or_default()
     }
@@ -300,8 +305,8 @@ mod tests {
     #[test]
     fn trains_keep_in_step_with_nothing_that_is_periodic() {
         const TICK: i64 = 4_000_000;
-        // 41 packets every 160 us and 9.6 ms are four ticks: with constant pauses, all trains begin at one
-        // instant between two of them.
+        // A train of 41 packets every 160 us plus a pause of 9.6 ms lasts exactly four ticks. With
+        // constant pauses, every train would begin at the same phase of the tick.
         let pause = Some(Nanos(4 * TICK - 40 * 160_000));
         let pattern = Pattern::Train { count: 41, repeat: 200, gap: 160_000.0, pause };
         let departures = pattern.departures().unwrap();
@@ -370,7 +375,7 @@ mod tests {
         }
         assert!(train(2, 1, f64::NAN).departures().is_err());
         let words = PatternError::TooMany(10_000_002).to_string();
-        assert_eq!(words, "10000002 packets; at most 10000000 in one go");
+        assert_eq!(words, "10000002 packets; at most 10000000 are allowed");
     }
 
     proptest! {
@@ -379,7 +384,7 @@ mod tests {
             count in 2..200_u32, repeat in 1..5_u32, size in 44..1_515_u32,
             mbit in 1..1_001_u32, pause in 0..1_000_000_i64,
         ) {
-            // The gap as a fraction of nanoseconds: size x 8,000 / mbit.
+            // Gap in nanoseconds: size * 8,000 / mbit.
             let gap = f64::from(size) * 8_000.0 / f64::from(mbit);
             let pattern = Pattern::Train { count, repeat, gap, pause: Some(Nanos(pause)) };
             let departures = pattern.departures().unwrap();
@@ -390,7 +395,7 @@ mod tests {
                 for (n, at) in train.iter().enumerate() {
                     let exact = i128::from(size) * 8_000 * n as i128;
                     let off = i128::from(at.0 - start) * i128::from(mbit) - exact;
-                    // Half a nanosecond, and what floating point adds.
+                    // Half a nanosecond of rounding plus the floating-point error.
                     prop_assert!(off.abs() * 1_000 <= i128::from(mbit) * 501, "{n}: {off}");
                 }
                 least = train[train.len() - 1].0 + pause;

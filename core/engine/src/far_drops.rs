@@ -1,6 +1,6 @@
-//! Packets that the far end's socket dropped during a measurement.
+//! Packets dropped by the reflector's socket during a measurement.
 
-/// Adds up the increments of the far end's drop counter, which is reported with replies and wraps.
+/// Sums the increments of the reflector's drop counter, which replies carry and which wraps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FarDrops {
     last: Option<u32>,
@@ -8,12 +8,13 @@ pub struct FarDrops {
 }
 
 impl FarDrops {
-    /// Notes the counter of a reply during the warm-up: counting starts there.
+    /// Starts counting at `counter`, taken from a reply to a warm-up probe.
     pub fn start_at(&mut self, counter: u32) {
         *self = Self { last: Some(counter), total: 0 };
     }
 
-    /// Notes the counter of a reply. A lower one than before belongs to a reply that was overtaken.
+    /// Adds the increment up to `counter`, taken from a reply. A counter below the last one comes
+    /// from a reordered reply and is ignored.
     pub fn note(&mut self, counter: u32) {
         let since = counter.wrapping_sub(*self.last.get_or_insert(counter));
         if since <= i32::MAX as u32 {
@@ -22,7 +23,8 @@ impl FarDrops {
         }
     }
 
-    /// Packets dropped between the first and the last counter; `None` without any counter.
+    /// Packets dropped between the first and the last counter; `None` if no reply carried a
+    /// counter.
     pub fn total(&self) -> Option<u64> {
         self.last.map(|_| self.total)
     }

@@ -1,5 +1,5 @@
-//! Stamps that come one by one, from several points of one machine, put together to the passages
-//! of their packets. What it remembers is bounded.
+//! Joins timestamps that several points of one machine report separately into one record per
+//! packet. Memory is bounded.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -8,32 +8,32 @@ use dwell_units::{Instant, Nanos, Realtime};
 
 use crate::passage::{Fate, Passage, Point, PointStamps};
 
-/// One stamp of one packet.
+/// One timestamp of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The packet's flow.
     pub flow: u32,
-    /// Its id in the flow.
+    /// Packet id within the flow.
     pub id: u64,
-    /// Bytes of its payload.
+    /// Payload length in bytes.
     pub size: u16,
-    /// Where it was stamped.
+    /// Point that took the timestamp.
     pub point: Point,
-    /// When.
+    /// Time of the timestamp.
     pub at: Instant<Realtime>,
 }
 
-/// What became of the packets.
+/// Counters of [`Join`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
-    /// Packets, whole or not.
+    /// Packets, complete or not.
     pub packets: u64,
-    /// Those that some of the points never told of: they began or ended their way here, were
-    /// dropped, or changed their flow meanwhile.
+    /// Packets that some points did not report: they started or ended on this machine, were
+    /// dropped, or changed their flow.
     pub incomplete: u64,
-    /// Those of them that had to go before their time because there were too many.
+    /// Incomplete packets evicted because too many were pending.
     pub evicted: u64,
-    /// Stamps of a packet that its point had told of already.
+    /// Timestamps of a point that had already reported the packet.
     pub repeated: u64,
 }
 
@@ -44,8 +44,8 @@ pub struct Join {
     patience: Nanos,
     most: usize,
     open: HashMap<(u32, u64), Open>,
-    /// In the order in which they came; those that are whole meanwhile are no longer in `open`, or
-    /// are there anew with another number.
+    /// Number and key of pending packets in order of arrival. Entries of completed packets stay
+    /// until removed; their number differs from that of a later packet with the same key.
     queue: VecDeque<(u64, (u32, u64))>,
     next: u64,
     joined: Joined,
@@ -60,8 +60,9 @@ struct Open {
 }
 
 impl Join {
-    /// Packets are whole when each of `points` has told of them. One that is not after `patience`,
-    /// or that is the oldest when `most` are open, goes as it is.
+    /// Creates a joiner. A packet is complete once each of `points` has reported it. It is
+    /// delivered incomplete after `patience`, or when it is the oldest of more than `most` pending
+    /// packets.
     pub fn new(points: &[Point], patience: Nanos, most: usize) -> Self {
         let most = most.max(1);
         Self {
@@ -75,7 +76,7 @@ impl Join {
         }
     }
 
-    /// Takes a stamp, and hands over the passages that this ends.
+    /// Adds a timestamp. Calls `each` for every packet that this completes or evicts.
     pub fn take(&mut self, stamp: &Stamp, each: &mut dyn FnMut(&Passage)) {
         let key = (stamp.flow, stamp.id);
         let number = self.next;
@@ -101,7 +102,7 @@ impl Join {
         }
     }
 
-    /// Hands over what has waited for longer than patience allows.
+    /// Delivers packets that have been pending for longer than the time-out.
     pub fn expire(&mut self, now: Instant<Realtime>, each: &mut dyn FnMut(&Passage)) {
         while let Some((number, key)) = self.queue.front().copied() {
             match self.open.get(&key).filter(|open| open.number == number) {
@@ -113,7 +114,7 @@ impl Join {
         }
     }
 
-    /// Hands over all that is left: there will be no more stamps.
+    /// Delivers all pending packets. Called when no more timestamps will arrive.
     pub fn finish(&mut self, each: &mut dyn FnMut(&Passage)) {
         while let Some((number, key)) = self.queue.pop_front() {
             if self.open.get(&key).is_some_and(|open| open.number == number) {
@@ -122,13 +123,13 @@ impl Join {
         }
     }
 
-    /// What became of the packets so far.
+    /// Counters so far.
     pub fn joined(&self) -> Joined {
         self.joined
     }
 
-    /// Makes room: forgets places in the queue of what has ended, up to the oldest that has not,
-    /// which goes if there are too many.
+    /// Removes queue entries of completed packets up to the oldest pending one, which is evicted if
+    /// too many are pending.
     fn evict(&mut self, each: &mut dyn FnMut(&Passage)) {
         while let Some((number, key)) = self.queue.pop_front() {
             if self.open.get(&key).is_none_or(|open| open.number != number) {

@@ -1,5 +1,5 @@
 //! Sans-I/O state machines: they take `now` and bytes and return actions. Nothing here opens a
-//! socket, reads a clock or sleeps, so every one of them runs in virtual time under test.
+//! socket, reads a clock or sleeps, so tests run them in virtual time.
 
 #![forbid(unsafe_code)]
 

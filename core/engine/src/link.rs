@@ -1,15 +1,16 @@
-//! One direction of an emulated link: what a wire with a rate, a delay and bad manners does to
-//! frames, in virtual time.
+//! One direction of an emulated link: rate, delay, jitter, loss, duplication and reordering of
+//! Ethernet frames, in virtual time.
 //!
-//! In this order: a frame that finds the queue full is dropped (*overflow*); every other frame is
-//! held for its own transmission time behind those before it; then the wire may lose it, or carry
-//! it twice; then it travels for `delay` plus or minus `jitter`. Jitter alone never changes the
-//! order of frames; a *reordered* frame skips delay and jitter (as netem does) and so overtakes
-//! those still under way.
+//! The stages, in order: a frame that finds the queue full is dropped (*overflow*); every other
+//! frame is held for its transmission time behind those before it; then it may be lost or
+//! duplicated; then it is delayed by `delay` plus or minus `jitter`. Jitter alone never reorders
+//! frames. A *reordered* frame skips delay and jitter (as in netem) and so overtakes delayed
+//! frames.
 //!
-//! The luck of the n-th frame depends on the seed and on n alone, not on when it came, so that a run
-//! can be repeated. Frames to a group address are counted apart and have luck of their own, because
-//! kernels send some by themselves whenever they like. Frames are kept in buffers made at the start: nothing is allocated later.
+//! The random decisions for the n-th frame depend on the seed and on n alone, not on its arrival
+//! time, so that a run can be repeated. Frames to group addresses are counted separately and use a
+//! random generator of their own, because kernels send some unprompted. Buffers are allocated at
+//! the start; nothing is allocated later.
 
 use std::collections::VecDeque;
 
@@ -18,74 +19,74 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use thiserror::Error;
 
-/// What a link does to frames. The default is a wire that does nothing at all to them.
+/// Parameters of a link. The default changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkParameters {
-    /// Bits per second, counted over the Ethernet frame without preamble and check sequence, as
-    /// tbf and netem count.
+    /// Bit rate, counted over the Ethernet frame without preamble and frame check sequence, as tbf
+    /// and netem count.
     pub rate: Option<BitRate>,
-    /// Time of travel, after transmission.
+    /// Propagation delay, after transmission.
     pub delay: Nanos,
-    /// The delay varies evenly between `delay - jitter` and `delay + jitter`.
+    /// The delay is uniformly distributed between `delay - jitter` and `delay + jitter`.
     pub jitter: Nanos,
-    /// Share of frames that never arrive.
+    /// Share of frames that are lost.
     pub loss: Ratio,
-    /// Share of frames that arrive twice.
+    /// Share of frames that are delivered twice.
     pub duplicate: Ratio,
     /// Share of frames that skip the delay.
     pub reorder: Ratio,
 }
 
-/// Why parameters describe no link. The texts name the parameter and what would be right.
+/// Error in link parameters. The message names the parameter and its valid range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
-    /// Nothing would ever arrive.
-    #[error("rate is 0; a link needs at least 1bit/s")]
+    /// The rate is 0.
+    #[error("rate is 0; it must be at least 1bit/s")]
     NoRate,
-    /// Frames cannot arrive before they left.
-    #[error("{name} is {value}; it lies between 0s and {limit}")]
+    /// Delay or jitter is out of range.
+    #[error("{name} is {value}; it must be between 0s and {limit}")]
     Time {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
-        /// What was given.
+        /// Given value.
         value: Nanos,
-        /// The largest that is allowed.
+        /// Maximum value.
         limit: Nanos,
     },
-    /// Jitter larger than the delay.
-    #[error("jitter is {jitter} and delay {delay}; jitter is at most the delay")]
+    /// The jitter exceeds the delay.
+    #[error("jitter is {jitter}, delay is {delay}; jitter must be at most the delay")]
     Jitter {
-        /// What was given.
+        /// Given value.
         jitter: Nanos,
-        /// The delay it exceeds.
+        /// Delay.
         delay: Nanos,
     },
-    /// Nothing to skip.
-    #[error("reorder needs a delay: reordered frames are those that skip it")]
+    /// Reordering without a delay to skip.
+    #[error("reorder needs a delay, because reordered frames skip it")]
     ReorderWithoutDelay,
 }
 
 impl LinkParameters {
-    /// The longest delay: beyond it frames would pile up without an end in sight.
+    /// Maximum delay. It bounds the number of frames in flight.
     pub const MAX_DELAY: Nanos = Nanos::from_secs(60);
 
-    /// Whether frames pass untouched.
+    /// Whether the link changes nothing.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether a rate is all that is asked for.
+    /// Whether only a rate is set.
     pub fn is_bare_rate(&self) -> bool {
         self.rate.is_some() && Self { rate: None, ..*self }.is_plain()
     }
 
-    /// Whether chance decides anything.
+    /// Whether any parameter needs random numbers.
     pub fn is_random(&self) -> bool {
         let shares = [self.loss, self.duplicate, self.reorder];
         self.jitter != Nanos::ZERO || shares.iter().any(|share| *share != Ratio::ZERO)
     }
 
-    /// Whether this describes a link.
+    /// Checks that the parameters are valid.
     pub fn check(&self) -> Result<(), LinkError> {
         if self.rate == Some(BitRate(0)) {
             return Err(LinkError::NoRate);
@@ -104,8 +105,8 @@ impl LinkParameters {
         Ok(())
     }
 
-    /// How many frames the wire can hold at once besides those that wait for transmission. With a
-    /// rate, as many of the shortest as fit into the delay, within reason.
+    /// Maximum number of frames in flight, besides those that wait for transmission. With a rate,
+    /// as many of the shortest frames as fit into the delay, limited to 65,536.
     pub fn frames_under_way(&self) -> usize {
         const SHORTEST: Bytes = Bytes(60);
         const WITHOUT_RATE: usize = 16_384;
@@ -117,39 +118,39 @@ impl LinkParameters {
     }
 }
 
-/// What becomes of a frame.
+/// Outcome of a frame's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It will depart.
+    /// The frame will be delivered.
     Carried {
-        /// Twice.
+        /// The frame will be delivered twice.
         duplicated: bool,
-        /// Ahead of its time.
+        /// The frame skips the delay.
         reordered: bool,
     },
-    /// The wire lost it.
+    /// The frame was lost.
     Lost,
-    /// It found no room.
+    /// The queue was full, or the frame too long.
     Overflow,
 }
 
-/// All that a link did. `arrived + duplicated = delivered + lost + overflow + under way`, where
-/// `under way` counts every copy.
+/// Counters of a link. `arrived + duplicated = delivered + lost + overflow + in flight`, where `in
+/// flight` counts every copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Frames that came in.
+    /// Frames that arrived.
     pub arrived: u64,
-    /// Frames that went out, copies included.
+    /// Frames that were delivered, copies included.
     pub delivered: u64,
-    /// Bytes of those.
+    /// Bytes of the delivered frames.
     pub delivered_bytes: u64,
-    /// Frames that the wire lost.
+    /// Frames that were lost.
     pub lost: u64,
-    /// Frames that got a copy.
+    /// Frames that were duplicated.
     pub duplicated: u64,
     /// Frames that skipped the delay.
     pub reordered: u64,
-    /// Frames that found no room.
+    /// Frames that were dropped because the queue was full.
     pub overflow: u64,
 }
 
@@ -157,23 +158,23 @@ pub struct LinkCounters {
 #[derive(Debug)]
 pub struct Link {
     parameters: LinkParameters,
-    /// For frames to one station, and for frames to a group.
+    /// Random generators for unicast and for group frames.
     random: [Xoshiro256PlusPlus; 2],
     counters: LinkCounters,
-    /// When the transmitter is free again.
+    /// When the transmitter becomes free.
     free_at: Instant<Monotonic>,
-    /// No frame that keeps its place departs before this.
+    /// Departure of the last frame in order; later ones in order do not depart before it.
     last_departure: Instant<Monotonic>,
-    /// Ends of transmission that still lie ahead, of frames in either queue below and of lost ones.
+    /// Ends of transmission in the future, of frames in either queue below and of lost ones.
     transmitting: VecDeque<Instant<Monotonic>>,
-    /// Frames in their order, by departure.
+    /// Frames in order, sorted by departure.
     in_order: VecDeque<Held>,
-    /// Frames that skip the delay, by departure.
+    /// Frames that skip the delay, sorted by departure.
     ahead: VecDeque<Held>,
     store: Store,
 }
 
-/// A frame under way.
+/// A frame in flight.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     departure: Instant<Monotonic>,
@@ -183,12 +184,12 @@ struct Held {
 }
 
 impl Link {
-    /// Frames that may wait for transmission; the next one overflows.
+    /// Maximum number of frames that wait for transmission.
     pub const QUEUE: usize = 100;
-    /// The longest frame: Ethernet header, VLAN tag and 1,500 bytes.
+    /// Maximum frame length in bytes: Ethernet header, VLAN tag and 1,500 bytes of payload.
     pub const FRAME: usize = 1_518;
 
-    /// A link that draws its luck from `seed`.
+    /// Creates a link whose random generators start from `seed`.
     pub fn new(parameters: LinkParameters, seed: u64) -> Self {
         let frames = Self::QUEUE + parameters.frames_under_way();
         let to_one = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -207,11 +208,11 @@ impl Link {
         }
     }
 
-    /// Takes a frame that arrived `now` and decides what becomes of it. Frames longer than
-    /// [`Self::FRAME`] overflow.
+    /// Takes a frame that arrives at `now` and decides its fate. Frames longer than [`Self::FRAME`]
+    /// overflow.
     pub fn arrive(&mut self, now: Instant<Monotonic>, frame: &[u8]) -> Fate {
-        // Drawn for every frame alike, so that the luck of the next does not depend on this one.
-        // The lowest bit of the first octet marks a group address (IEEE 802, clause 8.2).
+        // Drawn for every frame, so that the random numbers of later frames do not depend on this
+        // one. The lowest bit of the first octet marks a group address (IEEE 802, clause 8.2).
         let group = frame.first().is_some_and(|octet| octet & 1 == 1);
         let luck = Luck::draw(&mut self.random[usize::from(group)], &self.parameters);
         self.counters.arrived += 1;
@@ -250,7 +251,7 @@ impl Link {
         Fate::Carried { duplicated: luck.duplicated, reordered: luck.reordered }
     }
 
-    /// When the next frame departs, if one is under way.
+    /// Departure time of the next frame; `None` if none is in flight.
     pub fn next_departure(&self) -> Option<Instant<Monotonic>> {
         let front = |queue: &VecDeque<Held>| queue.front().map(|held| held.departure);
         match (front(&self.in_order), front(&self.ahead)) {
@@ -259,8 +260,8 @@ impl Link {
         }
     }
 
-    /// Hands the next frame that is due by `now` to `deliver`, once per copy; `false` when none is
-    /// due.
+    /// Passes the next frame that is due by `now` to `deliver`, once per copy. Returns `false` if
+    /// none is due.
     pub fn depart(&mut self, now: Instant<Monotonic>, mut deliver: impl FnMut(&[u8])) -> bool {
         let Some(departure) = self.next_departure().filter(|departure| *departure <= now) else {
             return false;
@@ -278,12 +279,12 @@ impl Link {
         true
     }
 
-    /// All that was done so far.
+    /// Counters so far.
     pub fn counters(&self) -> LinkCounters {
         self.counters
     }
 
-    /// Puts a frame behind those that wait for transmission and returns when its own ends.
+    /// Queues a frame for transmission and returns the end of its transmission.
     fn transmit(&mut self, now: Instant<Monotonic>, len: usize) -> Instant<Monotonic> {
         let Some(rate) = self.parameters.rate else { return now };
         let time = rate.transmission_time(Bytes(len as u64)).unwrap_or(Nanos::MAX);
@@ -293,7 +294,7 @@ impl Link {
     }
 }
 
-/// What chance has in store for one frame.
+/// Random decisions for one frame.
 struct Luck {
     lost: bool,
     duplicated: bool,
@@ -304,7 +305,7 @@ struct Luck {
 impl Luck {
     fn draw(random: &mut Xoshiro256PlusPlus, parameters: &LinkParameters) -> Self {
         let mut below = |limit: u64| {
-            // Multiply and shift: the error against an even draw is below 2^-32 for the limits here.
+            // Multiply and shift: the bias is below 2^-32 for the limits here.
             ((u128::from(random.next_u64()) * u128::from(limit)) >> 64) as u64
         };
         let mut hit = |share: Ratio| below(1_000_000) < u64::from(share.ppm());
@@ -316,7 +317,7 @@ impl Luck {
     }
 }
 
-/// Buffers for frames. The one given back last is taken first: its memory is warm.
+/// Frame buffers. The last one returned is reused first, while it is still in the cache.
 #[derive(Debug)]
 struct Store {
     bytes: Vec<u8>,
@@ -332,9 +333,10 @@ impl Store {
         self.free.is_empty()
     }
 
-    /// Copies `frame` into a free slot. There must be one, and the frame must fit.
+    /// Copies `frame` into a free slot and returns the slot. Panics if no slot is free or the frame
+    /// is too long.
     fn put(&mut self, frame: &[u8]) -> usize {
-        let slot = self.free.pop().expect("checked by the caller: there is room");
+        let slot = self.free.pop().expect("the caller checked that a slot is free");
         self.bytes[slot * Link::FRAME..][..frame.len()].copy_from_slice(frame);
         slot
     }
@@ -371,11 +373,12 @@ mod tests {
         Ratio::from_ppm(n * 10_000).unwrap()
     }
 
-    /// Lets everything depart exactly when it is due; returns (time, first four bytes as a number).
+    /// Delivers each frame exactly when it is due. Returns the time and the first four bytes of
+    /// each.
     fn drain(link: &mut Link) -> Vec<(i64, u32)> {
         let mut out = Vec::new();
         while let Some(due) = link.next_departure() {
-            assert!(!link.depart(due - Nanos(1), |_| ()), "nothing departs before its time");
+            assert!(!link.depart(due - Nanos(1), |_| ()), "no frame departs early");
             let mut number = 0;
             let departed = link.depart(due, |frame| {
                 number = u32::from_be_bytes(frame[..4].try_into().unwrap());
@@ -397,7 +400,7 @@ mod tests {
         let ten_mbit = LinkParameters { rate: Some(BitRate(10_000_000)), ..FAST };
         let mut link = Link::new(ten_mbit, 1);
         link.arrive(at(0), &frame(0, 1_400));
-        assert_eq!(link.next_departure(), Some(at(1_120_000)), "a lone frame waits as well");
+        assert_eq!(link.next_departure(), Some(at(1_120_000)), "a single frame waits too");
         link.arrive(at(0), &frame(1, 576));
         link.arrive(at(5_000_000), &frame(2, 1_400));
         let expected = vec![(1_120_000, 0), (1_120_000 + 460_800, 1), (6_120_000, 2)];

@@ -1,41 +1,41 @@
-//! A packet's way through a machine: every point at which it was stamped there, and none at which
-//! it was not. Senders, relays, traces and receivers all tell of packets so, and what they tell of
-//! the same packet is joined by its flow and id.
+//! What one machine observed of one packet: the points that timestamped it, and their timestamps.
+//! Senders, relays, traces and receivers all report packets in this form. Observations of one
+//! packet are joined by flow and id.
 
 use dwell_units::{Instant, Nanos, Realtime};
 
-/// A point at which a packet is stamped, on the clock of packet stamps. In packet order: in, through
-/// and out again; a machine at an end of the way has only some of them.
+/// A point at which a packet is timestamped with CLOCK_REALTIME. Variants are in packet order: in,
+/// through and out. The first and the last machine on the path have only some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Point {
     /// XDP, in the receiving driver.
     RxDriver,
-    /// The kernel's software stamp on entry to the stack.
+    /// The kernel's software timestamp on entry to the stack.
     RxKernel,
     /// tcx ingress.
     RxTcx,
     /// Netfilter PRE_ROUTING.
     PreRouting,
-    /// The program, right after its receive call.
+    /// The program, directly after its receive call.
     RxApp,
-    /// The program, right before its send call.
+    /// The program, directly before its send call.
     TxApp,
     /// Netfilter POST_ROUTING.
     PostRouting,
-    /// The kernel's software stamp before the queueing discipline.
+    /// The kernel's software timestamp before the queueing discipline.
     TxSched,
-    /// tcx egress, before the queueing discipline too.
+    /// tcx egress, also before the queueing discipline.
     TxTcx,
-    /// The kernel's software stamp at the sending driver.
+    /// The kernel's software timestamp in the sending driver.
     TxKernel,
-    /// The program, right after its send call. On a virtual link the far end may have received
-    /// the packet before this.
+    /// The program, directly after its send call. On a virtual link the receiver may already have
+    /// the packet.
     TxAppDone,
 }
 
 impl Point {
-    /// Every point, in packet order.
+    /// All points in packet order.
     pub const ALL: [Self; 11] = [
         Self::RxDriver,
         Self::RxKernel,
@@ -50,7 +50,7 @@ impl Point {
         Self::TxAppDone,
     ];
 
-    /// The name, as DESIGN's table of words has it.
+    /// Name of the point in results and formats.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RxDriver => "rx_driver",
@@ -67,30 +67,30 @@ impl Point {
         }
     }
 
-    /// The point of this name.
+    /// Returns the point called `name`.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|point| point.name() == name)
     }
 }
 
-/// The stamps of one packet on one machine. Half the size that options would take: passages are
-/// copied from thread to thread by the hundred thousand a second.
+/// Timestamps of one packet on one machine. Half the size of an array of options, because several
+/// hundred thousand of them per second are copied between threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PointStamps {
-    /// A bit for each point that was stamped.
+    /// Bit mask of the points with a timestamp.
     present: u16,
-    /// Nanoseconds since the epoch of CLOCK_REALTIME; 0 where there is no stamp.
+    /// Nanoseconds since the epoch of CLOCK_REALTIME; 0 without a timestamp.
     at: [i64; Point::ALL.len()],
 }
 
 impl PointStamps {
-    /// The stamp of this point, if it came.
+    /// Timestamp of `point`, if any.
     pub fn get(&self, point: Point) -> Option<Instant<Realtime>> {
         let stamped = self.present & 1 << point as u16 != 0;
         stamped.then(|| Instant::from_nanos(self.at[point as usize]))
     }
 
-    /// Notes a stamp. A point keeps the first stamp that it got: a packet passes once.
+    /// Sets the timestamp of `point`. Keeps an existing one, because a packet passes a point once.
     pub fn set(&mut self, point: Point, at: Instant<Realtime>) {
         if self.present & 1 << point as u16 == 0 {
             self.present |= 1 << point as u16;
@@ -98,55 +98,54 @@ impl PointStamps {
         }
     }
 
-    /// From one point to another; `None` unless both were stamped.
+    /// Time between two points; `None` unless both have a timestamp.
     pub fn between(&self, from: Point, to: Point) -> Option<Nanos> {
         Some(self.get(to)? - self.get(from)?)
     }
 
-    /// The points that were stamped, in packet order.
+    /// Iterates over the points with a timestamp, in packet order.
     pub fn iter(&self) -> impl Iterator<Item = (Point, Instant<Realtime>)> + '_ {
         Point::ALL.into_iter().filter_map(|point| Some((point, self.get(point)?)))
     }
 
-    /// Takes what another observer of the same machine saw, where nothing was known yet.
+    /// Adds the timestamps of `other`, another observer on the same machine, where this one has
+    /// none.
     pub fn merge(&mut self, other: &Self) {
         other.iter().for_each(|(point, at)| self.set(point, at));
     }
 }
 
-/// What became of a packet at this machine.
+/// What happened to a packet on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fate {
-    /// It was sent, or sent on.
+    /// Sent or forwarded.
     Sent,
-    /// It arrived at its receiver.
+    /// Received by its final receiver.
     Received,
-    /// It was received and not sent on.
+    /// Received and not forwarded.
     Dropped,
-    /// It was seen passing, at some points or all.
+    /// Observed in transit at one or more points.
     Seen,
 }
 
 impl Fate {
-    /// Every fate, in the order of its number in binary formats.
+    /// All variants, in the order of their numbers in binary formats.
     pub const ALL: [Self; 4] = [Self::Sent, Self::Received, Self::Dropped, Self::Seen];
 }
 
-/// One packet at one machine. Small and `Copy`, because a timing thread hands it over through a
-/// ring.
+/// One packet on one machine. Small and `Copy`, because a timing thread passes it through a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// Its flow: a number of the machine's own flow table. Ids mean nothing without it, for every
-    /// flow counts from the same number.
+    /// Index in the machine's flow table. Ids are unique only within a flow.
     pub flow: u32,
-    /// Its id in the flow, as the packet's own header or else the order of sending tells it.
+    /// Packet id in the flow: from the packet's header, or else its position in the flow.
     pub id: u64,
-    /// Bytes of payload, as it was received; as it was sent, where the machine is the sender.
+    /// Payload length in bytes, as received; as sent if this machine is the sender.
     pub size: u16,
-    /// What became of it.
+    /// What happened to the packet.
     pub fate: Fate,
-    /// Its stamps.
+    /// Timestamps.
     pub stamps: PointStamps,
 }
 

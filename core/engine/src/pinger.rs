@@ -1,13 +1,13 @@
-//! The pinger: decides when probes leave, recognises their replies, and tells the fate of each.
+//! The pinger decides when probes leave, matches replies to probes, and reports the outcome of each
+//! probe.
 //!
-//! The caller owns the socket and the clocks. It asks [`Pinger::wake`] how long it may wait, calls
-//! [`Pinger::transmit`] when a probe is due, hands in replies, kernel stamps and the passing of
-//! time, and receives a [`Sample`] for every fate as soon as it is known. Spurious calls are
+//! The caller owns the socket and the clocks. It asks [`Pinger::wake`] how long to wait, calls
+//! [`Pinger::transmit`] when a probe is due, passes in replies, kernel timestamps and the current
+//! time, and receives a [`Sample`] as soon as the outcome of a probe is known. Spurious calls are
 //! harmless. Nothing allocates after construction.
 //!
-//! Probes are matched by id, never by order: a late or duplicate reply changes the fate of its own
-//! probe and of no other. (S4's master matches by order, and one late reply spoils every later
-//! cycle.)
+//! Probes are matched by id, never by order: a late or duplicate reply affects only its own probe.
+//! (The master of Roedlach/Vock matches by order, so one late reply shifts all later cycles.)
 
 mod config;
 mod far_clock;
@@ -24,31 +24,32 @@ use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamp};
 use far_clock::FarClock;
 use slot::{Fate, Slot};
 
-/// How long a reply may wait for the kernel's stamp of its probe before it is told without.
+/// Maximum time a reply waits for the kernel timestamp of its probe. After that it is reported
+/// without.
 const STAMP_GRACE: Nanos = Nanos::from_millis(20);
 
-/// Replies that may wait for a stamp at the same time; the oldest is told without when full.
+/// Maximum number of replies that wait for a timestamp. When full, the oldest is reported without.
 const STAMP_QUEUE: usize = 1_024;
 
-/// After the last reply, duplicates are waited for as long as this many of the longest round trips
-/// so far, but within these bounds and the time-out.
+/// Wait for duplicates after the last reply, in multiples of the longest round-trip delay so far.
+/// It is limited by the bounds below and by the time-out.
 const LINGER_ROUND_TRIPS: i64 = 4;
 const LINGER_LEAST: Nanos = Nanos::from_millis(1);
 const LINGER_MOST: Nanos = Nanos::from_millis(50);
 
-/// How much a clock that was written into a message may change on its way there and back.
+/// Maximum rounding error of a timestamp that was written into a probe and returned in its reply.
 const ROUNDING: Nanos = Nanos(1);
 
-/// The right to report what became of one send action. Made by [`Pinger::transmit`], used up by
-/// [`Pinger::sent`] or [`Pinger::send_failed`]; it cannot be copied, so one probe has one stamp.
+/// Token of one send action, created by [`Pinger::transmit`] and consumed by [`Pinger::sent`] or
+/// [`Pinger::send_failed`]. It cannot be copied, so each probe gets exactly one send timestamp.
 #[derive(Debug)]
-#[must_use = "report what became of the send: Pinger::sent or Pinger::send_failed"]
+#[must_use = "pass it to Pinger::sent or Pinger::send_failed"]
 pub struct TxToken {
     id: u64,
 }
 
 impl TxToken {
-    /// The probe's id.
+    /// Id of the probe.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -60,35 +61,35 @@ pub struct Pinger<P> {
     protocol: P,
     config: Config,
     message: Box<[u8]>,
-    /// Length of the message of the last send action.
+    /// Length of the last message written.
     message_len: usize,
     slots: Box<[Slot]>,
-    /// Ids by the kernel's stamp key.
+    /// Probe ids by kernel timestamp key.
     keys: Box<[u64]>,
-    /// Replies waiting for a stamp, with the time at which they are told without.
+    /// Replies that wait for a timestamp, and when each is reported without.
     stamping: VecDeque<(u64, Instant<Monotonic>)>,
-    /// The deepest stamp point that a reply waits for.
+    /// Timestamp point that a reply waits for.
     awaited: Option<TxPoint>,
-    /// The id of the next probe. Warm-up ids lie just below 0, wrapping.
+    /// Id of the next probe. Warm-up ids end just below 0 (wrapping).
     next_id: u64,
-    /// Everything before this id has a fate.
+    /// All probes before this id are resolved.
     oldest: u64,
     next_departure: Option<Instant<Monotonic>>,
     last_departure: Option<Instant<Monotonic>>,
     end: Option<Instant<Monotonic>>,
     stopped: bool,
-    /// The longest round trip of a reply in time.
+    /// Longest round-trip delay of a reply within the time-out.
     longest: Nanos,
-    /// All probes have their fate; until then duplicates of the last replies may still come.
+    /// Set once all probes are resolved: end of the wait for duplicates.
     linger: Option<Instant<Monotonic>>,
     highest_received: Option<u64>,
-    /// Judges the timestamps of the far end.
+    /// Checks the timestamps of the reflector.
     far_clock: FarClock,
     counts: Counts,
 }
 
 impl<P: Protocol> Pinger<P> {
-    /// A pinger whose first (warm-up) probe is due at `start`.
+    /// Creates a pinger whose first probe (of the warm-up, if any) is due at `start`.
     pub fn new(protocol: P, config: Config, start: Instant<Monotonic>) -> Self {
         let window = config.window();
         let first = 0_u64.wrapping_sub(u64::from(config.warm_up));
@@ -116,60 +117,61 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// Moves the first departure, before anything was sent.
+    /// Moves the first departure. Must be called before the first probe is sent.
     pub fn start_at(&mut self, start: Instant<Monotonic>) {
-        debug_assert!(self.last_departure.is_none(), "nothing was sent yet");
+        debug_assert!(self.last_departure.is_none(), "start_at is called before the first probe");
         self.next_departure = Some(start);
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The protocol, for what it learned.
+    /// The protocol and its state.
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
 
-    /// Probes whose fate is still open.
+    /// Number of probes that are not resolved yet.
     pub fn outstanding(&self) -> u64 {
         self.counts.sent - self.counts.received - self.counts.lost - self.counts.late
     }
 
-    /// The id after the highest that was sent.
+    /// One more than the highest id sent.
     pub fn next_id(&self) -> u64 {
         self.next_id
     }
 
-    /// Whether the warm-up is still going on.
+    /// Whether the next probe belongs to the warm-up.
     pub fn is_warming_up(&self) -> bool {
         is_warm_up(self.next_id)
     }
 
-    /// From now on a reply is told only when the stamp at `point` of its probe has come, or has
-    /// not come for 20 ms. `None` (the start) waits for nothing.
+    /// Delays the report of each reply until its probe's timestamp at `point` has arrived, for at
+    /// most 20 ms. `None` (the default) does not wait.
     pub fn await_stamp(&mut self, point: Option<TxPoint>) {
         self.awaited = point;
     }
 
-    /// When the next probe is due; `None` when none will leave without further news.
+    /// Time at which the next probe is due; `None` if none is scheduled until a reply or time-out.
     pub fn departure(&self) -> Option<Instant<Monotonic>> {
         self.next_departure
     }
 
-    /// When the caller must come back at the latest if nothing arrives: a departure, a time-out, or
-    /// the end of waiting for a stamp or, after the last reply, for duplicates. `None` when all is
-    /// done.
+    /// Latest time for the next call if nothing arrives: the next departure, time-out, end of the
+    /// wait for a timestamp, or end of the wait for duplicates after the last reply. `None` when
+    /// the run is over.
     pub fn wake(&self) -> Option<Instant<Monotonic>> {
         let timeout = (self.oldest != self.next_id).then(|| self.slot(self.oldest).deadline);
         let stamp = self.stamping.front().map(|(_, until)| *until);
         [self.next_departure, timeout, stamp, self.linger].into_iter().flatten().min()
     }
 
-    /// Starts a probe if one is due: writes its message and returns the token of the send action.
-    /// The message is read with [`Pinger::message`]. Its time-out counts from `now`. All that can be
-    /// done before the probe leaves is done here, so that nothing keeps it from being answered.
+    /// Writes the message of the next probe if one is due, and returns the token of the send
+    /// action. The message is available from [`Pinger::message`]. The time-out starts at `now`. All
+    /// state is updated here, before the probe leaves, so that its reply can be handled at any
+    /// time.
     pub fn transmit(
         &mut self,
         now: Instant<Monotonic>,
@@ -206,8 +208,8 @@ impl<P: Protocol> Pinger<P> {
         &self.message[..self.message_len]
     }
 
-    /// The probe left: `app` is the clock just before the send call, `key` the name under which
-    /// the kernel will report its stamps.
+    /// Reports that the probe was sent. `app` is the time directly before the send call, `key` the
+    /// key of its kernel timestamps.
     pub fn sent(&mut self, token: TxToken, app: Instant<Realtime>, key: Option<u32>) {
         let TxToken { id } = token;
         let slot = self.slot_mut(id);
@@ -219,7 +221,7 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// The socket refused the probe for good.
+    /// Reports that the send call failed permanently.
     pub fn send_failed(
         &mut self,
         token: TxToken,
@@ -241,14 +243,16 @@ impl<P: Protocol> Pinger<P> {
             out(sample);
         }
         if let Departures::Closed { pause, spacing } = self.config.departures {
-            // No reply will come for this one; a socket that refuses is not asked in a tight loop.
+            // No reply will arrive for this probe. The minimum gap avoids a tight loop on a failing
+            // socket.
             self.depart_after(now, pause.max(spacing).max(Nanos::from_millis(10)));
         }
         self.skip_resolved();
     }
 
-    /// A message arrived. Returns the id of the probe it answers, or why it answers none. Whether it came
-    /// in time is decided by the kernel's stamp, if it has one, and else by `now`.
+    /// Handles a received message. Returns the id of the probe that it answers, or the reason why
+    /// it is no reply. The kernel's receive timestamp, or else `now`, decides whether the reply is
+    /// within the time-out.
     pub fn receive(
         &mut self,
         message: &[u8],
@@ -278,7 +282,7 @@ impl<P: Protocol> Pinger<P> {
             return Ok(id);
         }
         self.counts.remote_void += u64::from(remote.is_none() && reply.remote.is_some());
-        // Whoever is held up sees late what came in time: the kernel's stamp tells.
+        // A stalled program reads a reply late; the kernel's timestamp tells when it arrived.
         let waited = rx.kernel.map_or(Nanos::ZERO, |kernel| rx.app - kernel);
         let arrived = now - waited.max(Nanos::ZERO);
         let in_time = arrived <= self.slot(id).deadline;
@@ -291,7 +295,7 @@ impl<P: Protocol> Pinger<P> {
                 }
             }
             Fate::InFlight => {
-                // Its time-out has passed, but nobody has looked at the clock since.
+                // Its time-out has passed, but `expire` has not been called since.
                 self.lose(id, now, out);
                 self.reply_late(id, rx, remote, out);
             }
@@ -303,7 +307,7 @@ impl<P: Protocol> Pinger<P> {
                 out(duplicate.sample(State::Duplicate));
             }
             Fate::Free => {
-                // The socket said that this probe did not leave, yet somebody answers its id.
+                // A reply to a probe whose send call failed.
                 self.counts.rejected.unknown += 1;
                 return Err(Reject::Unknown);
             }
@@ -312,7 +316,7 @@ impl<P: Protocol> Pinger<P> {
         Ok(id)
     }
 
-    /// The kernel stamped the probe that it knows by `key` on its way out.
+    /// Handles a kernel timestamp of the probe with this `key`.
     pub fn tx_stamp(&mut self, key: u32, stamp: TxStamp, out: &mut impl FnMut(Sample)) {
         let id = self.keys[key as usize & (self.keys.len() - 1)];
         let awaited = self.awaited;
@@ -320,7 +324,7 @@ impl<P: Protocol> Pinger<P> {
         if slot.id != id || slot.key != Some(key) {
             return;
         }
-        // A stream may send a message again: its first departure counts.
+        // A stream may retransmit a message; the first transmission counts.
         match stamp {
             TxStamp::Sched(at) => drop(slot.tx.sched.get_or_insert(at)),
             TxStamp::Kernel(at) => drop(slot.tx.kernel.get_or_insert(at)),
@@ -331,12 +335,13 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// Whether [`Pinger::expire`] would call a probe lost: what has come already is to be handed in first.
+    /// Whether [`Pinger::expire`] would declare a probe lost. Pass in pending replies before
+    /// calling it.
     pub fn is_timing_out(&self, now: Instant<Monotonic>) -> bool {
         self.oldest != self.next_id && self.slot(self.oldest).deadline <= now
     }
 
-    /// Time has passed: time-outs and missing stamps.
+    /// Handles time-outs and missing timestamps.
     pub fn expire(&mut self, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
         self.linger = self.linger.filter(|until| now < *until);
         while let Some((id, _)) = self.stamping.front().copied().filter(|(_, until)| *until <= now)
@@ -354,21 +359,21 @@ impl<P: Protocol> Pinger<P> {
             }
             self.oldest = self.oldest.wrapping_add(1);
         }
-        // A probe that will never leave must not keep the caller waiting for it.
+        // Do not keep the caller waiting for a probe that will never be sent.
         if self.next_departure.is_some_and(|due| self.ends_before(due)) {
             self.next_departure = None;
         }
     }
 
-    /// No further probe leaves; replies still count.
+    /// Stops sending probes. Replies still count.
     pub fn stop(&mut self) {
         self.stopped = true;
         self.next_departure = None;
         self.linger = None;
     }
 
-    /// What carries the probes is gone for good: those under way have left and can never be
-    /// answered, so they are lost.
+    /// Declares all outstanding probes lost, because the connection is broken and cannot deliver
+    /// replies.
     pub fn lose_open(&mut self, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
         self.stop();
         while self.oldest != self.next_id {
@@ -379,9 +384,8 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// Tells what is only waiting for a stamp, and forgets the probes without a fate: an
-    /// interrupted run neither counts them as sent nor invents that they were lost. Returns how
-    /// many those are.
+    /// Reports replies that wait for a timestamp and discards unresolved probes: after an interrupt
+    /// they count neither as sent nor as lost. Returns the number of discarded probes.
     pub fn abandon(&mut self, out: &mut impl FnMut(Sample)) -> u64 {
         self.stop();
         while let Some((id, _)) = self.stamping.pop_front() {
@@ -402,15 +406,15 @@ impl<P: Protocol> Pinger<P> {
         &mut self.slots[id as usize & mask]
     }
 
-    /// Whether the run is over before a counted probe that is due at `due`.
+    /// Whether the run ends before a counted probe that is due at `due`.
     fn ends_before(&self, due: Instant<Monotonic>) -> bool {
         let complete = self.config.count.is_some_and(|count| self.next_id >= count);
         let over = self.end.is_some_and(|end| due >= end);
         self.stopped || !self.is_warming_up() && (complete || over)
     }
 
-    /// The slot of a new probe may still hold one without a fate, when the caller stalled or asked
-    /// for more probes in flight than fit.
+    /// Frees the slot of a new probe. It may hold an unresolved one if the caller stalled or
+    /// requested more probes in flight than fit.
     fn make_room(&mut self, id: u64, out: &mut impl FnMut(Sample)) {
         let old = *self.slot(id);
         match old.fate {
@@ -424,13 +428,12 @@ impl<P: Protocol> Pinger<P> {
         self.skip_resolved();
     }
 
-    /// After a send action: the next id and its departure.
+    /// Computes the next id and its departure after a send action.
     fn advance(&mut self, id: u64, intended: Instant<Monotonic>, now: Instant<Monotonic>) {
         self.next_id = id.wrapping_add(1);
         self.last_departure = Some(now);
         if self.next_id == 0 {
-            // The first counted probe: as soon after the last of the warm-up as it will be among
-            // those that count.
+            // The first counted probe follows the last one of the warm-up at the measured rate.
             self.begin_counting(now + self.warm_up_gap(0));
             return;
         }
@@ -455,26 +458,25 @@ impl<P: Protocol> Pinger<P> {
         self.end = self.config.duration.map(|d| start.saturating_add(d));
     }
 
-    /// How long before `id` the probe before it leaves, where it is of the warm-up or the first
-    /// that counts. The run-up at its end has the pace of what is measured, or the first counted
-    /// probes would be as cold as probes far apart are.
+    /// Gap between probe `id` and the one before it, for warm-up probes and the first counted one.
+    /// The run-up at the end uses the measured rate, so that caches are as warm for the first
+    /// counted probes as for the others.
     fn warm_up_gap(&self, id: u64) -> Nanos {
         let slow = self.config.warm_up_interval;
         match self.config.departures {
             Departures::Open { interval } if self.is_run_up(id) => interval.min(slow),
-            // At the latest; a reply brings it on.
+            // The maximum; in a closed loop a reply starts the next probe earlier.
             _ => slow,
         }
     }
 
-    /// Whether `id` leaves at the pace of what is measured although the probe before it does not
-    /// count.
+    /// Whether probe `id` is sent at the measured rate and follows a warm-up probe.
     fn is_run_up(&self, id: u64) -> bool {
         let first = 0_u64.wrapping_sub(u64::from(self.config.run_up()));
         id == 0 && self.config.warm_up > 0 || is_warm_up(id) && id >= first
     }
 
-    /// Closed loop: a reply in the run-up brings the next probe on.
+    /// Closed loop: schedules the next probe of the run-up after a reply.
     fn run_up(&mut self, id: u64, now: Instant<Monotonic>) {
         let Departures::Closed { pause, spacing } = self.config.departures else { return };
         let next = id.wrapping_add(1);
@@ -491,7 +493,7 @@ impl<P: Protocol> Pinger<P> {
         if next == 0 { self.begin_counting(due) } else { self.next_departure = Some(due) }
     }
 
-    /// Closed loop: the next probe leaves `pause` after `now`, but keeps the spacing.
+    /// Closed loop: schedules the next probe `pause` after `now`, but keeps the minimum spacing.
     fn depart_after(&mut self, now: Instant<Monotonic>, pause: Nanos) {
         let Departures::Closed { spacing, .. } = self.config.departures else { return };
         let due = now.saturating_add(pause);
@@ -500,34 +502,34 @@ impl<P: Protocol> Pinger<P> {
         self.next_departure = (!self.ends_before(due)).then_some(due);
     }
 
-    /// Closed loop: whether `id` is the probe that the next departure waits for.
+    /// Closed loop: whether the next departure waits for the reply to `id`.
     fn is_current(&self, id: u64) -> bool {
         self.next_id.wrapping_sub(1) == id && self.next_departure.is_none()
     }
 
-    /// The full id of a wire id: the youngest sent probe that has these bits.
+    /// Expands a wire id to the full id of the most recent probe with these low bits.
     fn known(&self, id: WireId) -> Option<u64> {
         let latest = self.next_id.wrapping_sub(1);
         let age = latest.wrapping_sub(id.value) & id.mask();
         let full = latest.wrapping_sub(age);
-        // A slot that holds this very id proves that it was sent.
+        // The slot holds this id only if the probe was sent.
         (self.slot(full).id == full).then_some(full)
     }
 
-    /// How long to wait for duplicates after the last reply.
+    /// Time to wait for duplicates after the last reply.
     fn lingering(&self) -> Nanos {
         let round_trips = self.longest.saturating_mul(LINGER_ROUND_TRIPS);
         round_trips.clamp(LINGER_LEAST, LINGER_MOST).min(self.config.timeout)
     }
 
-    /// Whether the clock that the reply gives back is that of its probe. Without this an echoed
-    /// request, whose fields of the far end are 0, would answer probe 0.
+    /// Whether the reply returns the timestamp of its probe. Without this check, an echoed request,
+    /// whose reflector fields are 0, would answer probe 0.
     fn is_answer_to(&self, id: u64, reply: &Reply) -> bool {
         let written = self.slot(id).written;
         reply.written.is_none_or(|given_back| (given_back - written).abs() <= ROUNDING)
     }
 
-    /// Whether the far end's timestamps can be true.
+    /// Whether the reflector's timestamps are plausible.
     fn is_true(&mut self, id: u64, remote: &Remote, rx: &RxStamps) -> bool {
         let sent = self.slot(id).tx.app;
         self.far_clock.accepts(id, sent, remote, rx)
@@ -613,7 +615,7 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// The awaited stamp came.
+    /// Reports a reply whose awaited timestamp has arrived.
     fn told(&mut self, id: u64, out: &mut impl FnMut(Sample)) {
         self.stamping.retain(|(waiting, _)| *waiting != id);
         let slot = self.slot_mut(id);

@@ -1,25 +1,25 @@
-//! A sliding window over sequence numbers, which tells new numbers from replayed ones (RFC 4303
-//! section 3.4.3). The bitmap is a ring of words, so that advancing clears words and shifts nothing
-//! (RFC 6479).
+//! A sliding window over sequence numbers that tells new numbers from replayed ones (RFC 4303
+//! section 3.4.3). The bitmap is a ring of words, so that advancing clears words instead of
+//! shifting bits (RFC 6479).
 //!
-//! The caller owns the bitmap: tables of many windows keep theirs in one allocation.
+//! The caller owns the bitmap, so that a table of many windows can use one allocation.
 
-/// Bits of a word of the bitmap.
+/// Bits per word of the bitmap.
 const WORD_BITS: u32 = u64::BITS;
 
 /// A sliding window. Numbers are compared in serial arithmetic (RFC 1982), so they may wrap.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// The highest number marked so far.
+    /// Highest number marked so far.
     highest: u32,
-    /// How many numbers, counted back from the highest, are distinguished.
+    /// Length of the window, counted back from the highest number.
     size: u32,
 }
 
-/// The place of a number in relation to a window.
+/// Position of a number relative to a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Higher than every number before, by this much.
+    /// Above the highest number, by this much.
     Ahead(u32),
     /// Within the window, not marked.
     Unmarked,
@@ -30,16 +30,17 @@ pub enum Place {
 }
 
 impl Window {
-    /// Words of the bitmap of a window of `size` numbers: a power of two, so that the ring continues
-    /// where 32-bit numbers wrap; one word more than the window, because whole words are cleared.
+    /// Number of words in the bitmap of a window of `size` numbers: a power of two, so that the
+    /// ring is continuous where 32-bit numbers wrap, and at least one word more than the window,
+    /// because whole words are cleared.
     pub const fn words(size: u32) -> usize {
         (size.div_ceil(WORD_BITS) as usize + 1).next_power_of_two()
     }
 
-    /// Starts a window of `size` numbers with `first` marked and the numbers below it unmarked.
+    /// Starts a window of `size` numbers with `first` marked and all lower numbers unmarked.
     ///
     /// # Panics
-    /// If `bits` has not [`Window::words`] words.
+    /// If `bits` does not have [`Window::words`] words.
     pub fn start(size: u32, first: u32, bits: &mut [u64]) -> Self {
         assert_eq!(bits.len(), Self::words(size), "the bitmap fits the window");
         bits.fill(0);
@@ -47,10 +48,10 @@ impl Window {
         Self { highest: first, size }
     }
 
-    /// Starts a window of `size` numbers in which `highest` and all numbers below it are marked.
+    /// Starts a window of `size` numbers with `highest` and all lower numbers marked.
     ///
     /// # Panics
-    /// If `bits` has not [`Window::words`] words.
+    /// If `bits` does not have [`Window::words`] words.
     pub fn start_after(size: u32, highest: u32, bits: &mut [u64]) -> Self {
         let window = Self::start(size, highest, bits);
         bits.fill(u64::MAX);
@@ -59,12 +60,12 @@ impl Window {
         window
     }
 
-    /// The highest number marked so far.
+    /// Highest number marked so far.
     pub const fn highest(&self) -> u32 {
         self.highest
     }
 
-    /// Where `number` lies. Changes nothing.
+    /// Returns the position of `number`. Changes nothing.
     pub fn place(&self, number: u32, bits: &[u64]) -> Place {
         let ahead = number.wrapping_sub(self.highest);
         if ahead != 0 && ahead <= i32::MAX as u32 {
@@ -77,7 +78,8 @@ impl Window {
         if bits[word] & bit == 0 { Place::Unmarked } else { Place::Marked }
     }
 
-    /// Marks `number`, and advances to it if it is ahead. A number that is too old changes nothing.
+    /// Marks `number`, and advances the window if it is ahead. A number that is too old changes
+    /// nothing.
     pub fn mark(&mut self, number: u32, bits: &mut [u64]) {
         match self.place(number, bits) {
             Place::Ahead(_) => {
@@ -101,7 +103,7 @@ fn set(bits: &mut [u64], number: u32) {
     bits[word] |= bit;
 }
 
-/// The word and the bit of a number.
+/// Word index and bit mask of a number.
 fn position(bits: &[u64], number: u32) -> (usize, u64) {
     ((number / WORD_BITS) as usize & (bits.len() - 1), 1 << (number % WORD_BITS))
 }
@@ -114,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes `number` if it is new; says whether it was.
+    /// Marks `number` if it is new. Returns whether it was new.
     fn take(window: &mut Window, bits: &mut [u64], number: u32) -> bool {
         let is_new = matches!(window.place(number, bits), Place::Ahead(_) | Place::Unmarked);
         if is_new {

@@ -1,4 +1,5 @@
-//! Departure schedules: when the packets of a flow leave, computed ahead, reproducible by seed.
+//! Departure schedules: the send times of a flow's packets, computed ahead and reproducible by
+//! seed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,27 +10,25 @@ use rand_distr::{Distribution as _, Exp1, Pareto};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use thiserror::Error;
 
-/// How the gaps between departures are distributed, around their mean.
+/// Distribution of the gaps between departures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gaps {
-    /// All alike.
+    /// Constant.
     Constant,
-    /// Exponential: departures are a Poisson process.
+    /// Exponential, so that departures are a Poisson process.
     Poisson,
-    /// Pareto of this shape (S2.5): bursts and long pauses.
+    /// Pareto with this shape (Mok 2015): bursts and long pauses.
     Pareto(f64),
 }
 
-/// Why a text is not a distribution of gaps.
+/// Error in the name of a distribution.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GapsError {
-    /// None of the known ones.
-    #[error(
-        "'{0}' is no distribution; known are constant, poisson and pareto(SHAPE), like pareto(1.5)"
-    )]
+    /// Unknown distribution.
+    #[error("unknown distribution '{0}'; use constant, poisson or pareto(SHAPE), like pareto(1.5)")]
     Unknown(String),
     /// The mean would be infinite.
-    #[error("'{0}': a Pareto distribution has a mean, and so a rate, only if its shape is above 1")]
+    #[error("'{0}': the shape of a Pareto distribution must be above 1, or its mean is infinite")]
     Shape(String),
 }
 
@@ -60,7 +59,7 @@ impl fmt::Display for Gaps {
     }
 }
 
-/// The departures of one flow, as times after its start. Endless.
+/// Departure times of one flow, relative to its start. An endless iterator.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     gaps: Gaps,
@@ -72,13 +71,14 @@ pub struct Schedule {
     at: f64,
 }
 
-/// A Pareto distribution of scale x has the mean x shape / (shape - 1).
+/// Returns the scale of a Pareto distribution: its mean is scale * shape / (shape - 1).
 fn pareto_scale(shape: f64, mean: f64) -> f64 {
     mean * (shape - 1.0) / shape
 }
 
 impl Gaps {
-    /// Shape and scale of gaps that have this mean, where they have those: the scale is the shortest gap.
+    /// Shape and scale of Pareto gaps with this mean; `None` for other distributions. The scale is
+    /// the shortest gap.
     pub fn pareto(&self, mean: f64) -> Option<(f64, f64)> {
         match self {
             Self::Pareto(shape) => Some((*shape, pareto_scale(*shape, mean))),
@@ -88,7 +88,8 @@ impl Gaps {
 }
 
 impl Schedule {
-    /// A schedule whose gaps have this mean; the first departure is at `phase`.
+    /// Creates a schedule whose gaps have this mean in nanoseconds; the first departure is at
+    /// `phase`.
     pub fn new(gaps: Gaps, mean: f64, phase: Nanos, seed: u64) -> Self {
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let phase = phase.0 as f64;
@@ -113,10 +114,11 @@ impl Schedule {
 impl Iterator for Schedule {
     type Item = Nanos;
 
-    /// The next departure. Fractions of a nanosecond are kept, so that the rate does not drift.
+    /// Returns the next departure. Fractions of a nanosecond are kept, so that the rate does not
+    /// drift.
     fn next(&mut self) -> Option<Nanos> {
         self.at = match self.gaps {
-            // Not a sum, whose roundings would add up.
+            // Multiplied, because the rounding errors of a sum would accumulate.
             Gaps::Constant => self.phase + self.sent as f64 * self.mean,
             _ if self.sent == 0 => self.phase,
             _ => self.at + self.gap(),
@@ -157,6 +159,6 @@ mod tests {
             assert_eq!(text.parse::<Gaps>().unwrap().to_string(), text);
         }
         assert!("pareto(1)".parse::<Gaps>().unwrap_err().to_string().contains("above 1"));
-        assert!("weibull".parse::<Gaps>().unwrap_err().to_string().contains("known are"));
+        assert!("weibull".parse::<Gaps>().unwrap_err().to_string().contains("unknown"));
     }
 }

@@ -1,15 +1,14 @@
-//! Stamps of a packet's way through a node, on the clock that all packet stamps share, and the
-//! record of what became of one probe.
+//! Timestamps of a packet, and the record of one probe.
 
 use dwell_units::{Card, Instant, Monotonic, Nanos, Realtime};
 
-/// How deep in the machine a stamp was taken, from the shallowest to the deepest. A result always
-/// names its rung; nothing claims a rung that no stamp came from.
+/// Source of a timestamp, from the farthest to the closest to the wire. A result always names its
+/// source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rung {
-    /// The program read the clock.
+    /// Read by the program.
     User,
-    /// The kernel's software stamp: at the driver when sending, on entry to the stack when
+    /// The kernel's software timestamp: at the driver when sending, on entry to the stack when
     /// receiving.
     KernelSw,
     /// An eBPF program in the driver (XDP); receiving only.
@@ -19,7 +18,7 @@ pub enum Rung {
 }
 
 impl Rung {
-    /// The name in results.
+    /// Name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -29,25 +28,25 @@ impl Rung {
         }
     }
 
-    /// The rung of this name.
+    /// Returns the source called `name`.
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::User, Self::KernelSw, Self::Driver, Self::Hw];
         all.into_iter().find(|rung| rung.name() == name)
     }
 }
 
-/// Where a kernel's TX stamp was taken.
+/// Point of a kernel TX timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TxPoint {
     /// Before the qdisc (`tx_sched`).
     Sched,
     /// After it, at the driver (`tx_kernel`).
     Kernel,
-    /// In the card (`tx_hw`).
+    /// In the network card (`tx_hw`).
     Hw,
 }
 
-/// A kernel's TX stamp of one packet.
+/// A kernel TX timestamp of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxStamp {
     /// `tx_sched`
@@ -59,7 +58,7 @@ pub enum TxStamp {
 }
 
 impl TxStamp {
-    /// Where it was taken.
+    /// Point of the timestamp.
     pub const fn point(self) -> TxPoint {
         match self {
             Self::Sched(_) => TxPoint::Sched,
@@ -69,12 +68,12 @@ impl TxStamp {
     }
 }
 
-/// Stamps of a packet on its way out.
+/// Timestamps of a sent packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxStamps {
-    /// `tx_app`: read by the program just before the send call.
+    /// `tx_app`: read by the program directly before the send call.
     pub app: Instant<Realtime>,
-    /// `tx_sched`, if asked for and delivered.
+    /// `tx_sched`, if requested and delivered.
     pub sched: Option<Instant<Realtime>>,
     /// `tx_kernel`, if delivered.
     pub kernel: Option<Instant<Realtime>>,
@@ -82,83 +81,84 @@ pub struct TxStamps {
     pub hw: Option<Instant<Card>>,
 }
 
-/// Stamps of a packet on its way in.
+/// Timestamps of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RxStamps {
     /// `rx_hw`, if the card delivered one.
     pub hw: Option<Instant<Card>>,
     /// `rx_kernel`, if delivered.
     pub kernel: Option<Instant<Realtime>>,
-    /// `rx_app`: read by the program right after the receive call.
+    /// `rx_app`: read by the program directly after the receive call.
     pub app: Instant<Realtime>,
 }
 
-/// What the far end wrote into its reply (STAMP only).
+/// Data that the reflector wrote into its reply (STAMP only).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// T2: when the far end received the probe, on *its* clock.
+    /// T2: when the reflector received the probe, on *its* clock.
     pub rx: Instant<Realtime>,
-    /// T3: when it sent the reply, on *its* clock.
+    /// T3: when the reflector sent the reply, on *its* clock.
     pub tx: Instant<Realtime>,
-    /// The reply's own sequence number. A stateful reflector counts, a stateless one copies ours.
+    /// Sequence number of the reply. A stateful reflector counts its replies, a stateless one
+    /// copies the probe's number.
     pub seq: u32,
-    /// TTL or hop limit with which the probe arrived there; `None` if it cannot tell (0).
+    /// TTL or hop limit of the probe on arrival; `None` if unknown (0).
     pub ttl: Option<u8>,
-    /// Whether the far end proved (by its clock TLV) that it reads the very clock we read, which
-    /// alone makes T2 - T1 a one-way delay.
+    /// Whether the reflector showed (by its clock TLV) that it reads the local clock. Only then is
+    /// T2 - T1 a one-way delay.
     pub same_clock: bool,
 }
 
-/// What one relay said of a probe or of its reply, in a slot that the probe carried. All on the
-/// relay's own clock, of which only differences matter.
+/// Telemetry of one relay, from a slot in the packet. Times are on the relay's own clock; only
+/// differences are meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hop {
-    /// The relay, by the number that it was started with.
+    /// Number of the relay, as configured at its start.
     pub node: u32,
-    /// It was the reply, on its way back.
+    /// Whether the packet was the reply, on its way back.
     pub back: bool,
-    /// `rx_kernel` to `rx_app`, if the relay has kernel stamps.
+    /// `rx_kernel` to `rx_app`, if the relay has kernel timestamps.
     pub queueing_in: Option<Nanos>,
     /// `rx_app` to `tx_app`.
     pub processing: Nanos,
 }
 
 impl Hop {
-    /// `rx_kernel` to `tx_app`, the last stamp that can be in the packet itself. `None` without
-    /// `rx_kernel`: what begins at another point is another delay.
+    /// `rx_kernel` to `tx_app`, the last timestamp that the packet itself can carry. `None` without
+    /// `rx_kernel`, because a delay from another point is not comparable.
     pub fn node_delay(&self) -> Option<Nanos> {
         self.queueing_in.map(|queueing_in| queueing_in.saturating_add(self.processing))
     }
 }
 
-/// What became of a probe. Lost, late and send-failed are states, never missing rows.
+/// Outcome of a probe. Lost, late and send-failed are states, never missing rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// A reply came within the time-out.
+    /// A reply arrived within the time-out.
     Received,
-    /// A reply came after the time-out. Supersedes the `Lost` of the same id.
+    /// A reply arrived after the time-out. Supersedes the `Lost` of the same id.
     Late,
     /// No reply within the time-out.
     Lost,
     /// An extra reply to a probe that already had one. Not a probe of its own.
     Duplicate,
-    /// The send call failed for good; not among the sent.
+    /// The send call failed permanently. Not counted as sent.
     SendFailed,
-    /// It left, and nobody was to answer or to stamp it.
+    /// Sent; neither a reply nor a kernel timestamp was expected.
     Sent,
 }
 
 impl State {
-    /// Every state, in the order of [`Self::code`].
+    /// All states, in the order of [`Self::code`].
     pub const ALL: [Self; 6] =
         [Self::Received, Self::Late, Self::Lost, Self::Duplicate, Self::SendFailed, Self::Sent];
 
-    /// Its number in binary formats.
+    /// Number in binary formats.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The name in rows and results.
+    /// Name in rows and results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Received => "received",
@@ -171,22 +171,23 @@ impl State {
     }
 }
 
-/// One row of what a pinger saw: the fate of a probe, with every stamp that came. Small and `Copy`,
-/// because a timing thread hands it over through a ring.
+/// One row of a pinger's output: the outcome of a probe with all its timestamps. Small and `Copy`,
+/// because a timing thread passes it through a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The probe's id, counted from 0 without wrapping.
+    /// Id of the probe, counted from 0 without wrapping.
     pub id: u64,
-    /// What became of it.
+    /// Outcome of the probe.
     pub state: State,
-    /// The reply overtook that of an earlier probe (RFC 4737: its id is below the highest seen).
+    /// The reply arrived after that of a later probe (RFC 4737: its id is below the highest
+    /// received).
     pub reordered: bool,
-    /// When the schedule wanted it sent.
+    /// Scheduled send time.
     pub intended: Instant<Monotonic>,
-    /// Stamps of the probe.
+    /// Timestamps of the probe.
     pub tx: TxStamps,
-    /// Stamps of the reply; `None` when there was none.
+    /// Timestamps of the reply; `None` without a reply.
     pub rx: Option<RxStamps>,
-    /// What the far end says.
+    /// Data of the reflector.
     pub remote: Option<Remote>,
 }

@@ -1,4 +1,5 @@
-//! The fuzz targets over their committed seeds and mutations of them, on a stable toolchain.
+//! Runs the fuzz targets on their committed seeds and on mutations of them, with a stable
+//! toolchain.
 
 #[path = "../../../fuzz/src/gaps.rs"]
 mod gaps;

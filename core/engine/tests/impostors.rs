@@ -1,4 +1,4 @@
-//! STAMP messages that look like replies and are none, or claim what cannot be.
+//! STAMP messages that look like replies but are not, or that contain impossible values.
 
 use std::net::SocketAddr;
 
@@ -11,10 +11,10 @@ use dwell_wire::hmac::Key;
 
 const MS: i64 = 1_000_000;
 const T1: i64 = 1_700_000_000_000_000_000;
-/// Every reply is taken in this long after its probe left.
+/// Time from a probe to the delivery of its reply.
 const RTT: i64 = 2 * MS;
 
-/// A pinger whose probes are answered by hand.
+/// A pinger whose probes the test answers itself.
 struct Table {
     pinger: Pinger<Stamp>,
     reflector: StampReflector,
@@ -52,7 +52,7 @@ fn real(after_t1: i64) -> Instant<Realtime> {
 }
 
 impl Table {
-    /// Sends the next probe; returns its message.
+    /// Sends the next probe and returns its message.
     fn probe(&mut self) -> Vec<u8> {
         let at = self.probes * 10 * MS;
         self.probes += 1;
@@ -62,7 +62,7 @@ impl Table {
         self.pinger.message().to_vec()
     }
 
-    /// The reflector's reply to `probe`, with these T2 and T3 after the last probe left.
+    /// Returns the reflector's reply to `probe`, with T2 and T3 given relative to the last probe.
     fn reflect(&mut self, mut probe: Vec<u8>, t2: i64, t3: i64) -> Vec<u8> {
         let left = (self.probes - 1) * 10 * MS;
         let meta = Meta {
@@ -77,7 +77,7 @@ impl Table {
         probe
     }
 
-    /// Hands a message in, `RTT` after the last probe left.
+    /// Delivers a message `RTT` after the last probe was sent.
     fn hand_in(&mut self, message: &[u8]) -> Result<u64, Reject> {
         let at = (self.probes - 1) * 10 * MS + RTT;
         let rx = RxStamps { hw: None, kernel: None, app: real(at) };
@@ -144,8 +144,9 @@ fn the_shortest_reply_of_a_twamp_light_peer_is_taken() {
 #[test]
 fn far_timestamps_that_cannot_be_true_are_void_and_counted() {
     let mut table = table(false);
-    // T2, T3 and whether they can be: the reply is 2 ms away, so that 2 us are within the error of
-    // two clocks and 4 us are not. A clock that jumps by days contradicts the replies before.
+    // T2, T3 and whether they are possible. The round-trip delay is 2 ms, so an excess of 2 us is
+    // within the error of two clocks and 4 us is not. A clock that jumps by days contradicts
+    // earlier replies.
     let cases = [
         (MS, MS, true),
         (MS, 2 * MS, true),
@@ -160,7 +161,7 @@ fn far_timestamps_that_cannot_be_true_are_void_and_counted() {
     for (t2, t3, can_be) in cases {
         let probe = table.probe();
         let reply = table.reflect(probe, t2, t3);
-        let id = table.hand_in(&reply).expect("it is the probe's reply all the same");
+        let id = table.hand_in(&reply).expect("the reply still answers its probe");
         void += u64::from(!can_be);
         let told = table.samples.last().unwrap();
         assert_eq!((told.id, told.remote.is_some()), (id, can_be), "T2 {t2}, T3 {t3}");
@@ -182,7 +183,7 @@ fn a_far_clock_that_is_years_off_is_believed() {
 
 #[test]
 fn absurd_equal_timestamps_yield_no_ipdv_of_years() {
-    // Each list is T2 = T3 of the replies, in turn.
+    // Each function gives T2 = T3 of the n-th reply.
     let lies: [fn(i64) -> i64; 4] = [
         |n| if n % 2 == 0 { MS } else { 2_000_000_000_000 * MS },
         |n| (n - 5) * 100_000_000_000 * MS,
@@ -227,12 +228,12 @@ fn warm_up_is_another_session_and_its_late_replies_answer_it() {
     let fields: Vec<_> = probes.iter().map(|probe| field(probe)).collect();
     let below_0 = [u32::MAX - 2, u32::MAX - 1, u32::MAX].map(|seq| (seq, 10));
     assert_eq!(fields, [&below_0[..], &[(0, 9), (1, 9)]].concat());
-    // All replies arrive after the first counted probes have left, in any order.
+    // All replies arrive in mixed order after the first counted probes were sent.
     table.probes = 6;
     for (n, expected) in [(4, 1), (0, u64::MAX - 2), (3, 0), (2, u64::MAX), (1, u64::MAX - 1)] {
         let reply = table.reflect(probes[n].clone(), 0, 1);
         assert_eq!(table.hand_in(&reply), Ok(expected));
-        // A peer without RFC 8972 returns no session.
+        // A peer without RFC 8972 returns no session identifier.
         let mut reply = table.reflect(probes[n].clone(), 0, 1);
         reply[14..16].fill(0);
         assert_eq!(table.hand_in(&reply), Ok(expected), "no session identifier");

@@ -1,6 +1,5 @@
-//! Every protocol's pinger and its reflector as a pair, in virtual time, over a network that
-//! delays, loses, doubles and reorders in either direction, with a responder that stalls and a
-//! clock that steps.
+//! Pinger and reflector of every protocol as a pair, in virtual time. The network delays, loses,
+//! duplicates and reorders in either direction; the responder stalls and the clock steps.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,7 +19,7 @@ const MS: i64 = 1_000_000;
 /// CLOCK_REALTIME minus CLOCK_MONOTONIC.
 const OFFSET: i64 = 1_700_000_000_000_000_000;
 const CLOCK: [u8; 12] = *b"this machine";
-/// What STAMP's responder says that it needs for an answer.
+/// Residence time that the STAMP responder reports.
 const RESIDENCE: i64 = 7_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,14 +28,14 @@ enum Way {
     Back,
 }
 
-/// What happens to the n-th message of a direction: the delay of every copy that arrives.
+/// Maps the n-th message of a direction to the delay of each copy that arrives.
 type Network = fn(way: Way, n: u64) -> Vec<i64>;
 
-/// Everything that goes wrong in a scenario.
+/// Faults of a scenario.
 #[derive(Clone, Copy)]
 struct Scenario {
     network: Network,
-    /// The responder handles nothing that comes in this time before its end.
+    /// The responder handles messages that arrive in this interval only at its end.
     stall: Option<(i64, i64)>,
     /// From this time on CLOCK_REALTIME is an hour ahead.
     step_at: i64,
@@ -46,7 +45,7 @@ const CALM: Scenario = Scenario { network: |_, _| vec![2 * MS], stall: None, ste
 
 type Buffer = [u8; 256];
 
-/// Turns a request into its reply, in place; returns its length.
+/// Turns a request into its reply, in place. Returns the length of the reply.
 trait Responder {
     fn answer(&mut self, buffer: &mut Buffer, len: usize, now: i64, real: i64) -> Option<usize>;
 }
@@ -71,7 +70,7 @@ impl Responder for StampReflector {
     }
 }
 
-/// A message under way: when it lands, a number that keeps the order, its way, channel and bytes.
+/// A message in flight: arrival time, a number that keeps the order, direction, channel and bytes.
 type Flight = Reverse<(i64, u64, Way, u64, Vec<u8>)>;
 
 struct Pair<Q, R> {
@@ -150,7 +149,7 @@ impl<Q: Protocol, R: Responder> Pair<Q, R> {
         }
     }
 
-    /// Runs until the pinger waits for nothing and no message is under way.
+    /// Runs until the pinger waits for nothing and no message is in flight.
     fn run(mut self) -> Self {
         for _ in 0..100_000 {
             self.land();
@@ -160,7 +159,7 @@ impl<Q: Protocol, R: Responder> Pair<Q, R> {
             let Some(next) = [landing, wake].into_iter().flatten().min() else { return self };
             self.now = self.now.max(next);
         }
-        panic!("the pair does not come to an end");
+        panic!("the pair does not finish");
     }
 
     fn ids(&self, state: State) -> Vec<u64> {
@@ -179,7 +178,7 @@ impl<Q: Protocol, R: Responder> Pair<Q, R> {
 const OPEN: Departures = Departures::Open { interval: Nanos(10 * MS) };
 const CLOSED: Departures = Departures::Closed { pause: Nanos(3 * MS), spacing: Nanos::ZERO };
 
-/// Runs a pair of fresh ends through a scenario.
+/// Runs a new pair through a scenario.
 fn pair<Q: Protocol, R: Responder>(
     ends: impl Fn() -> (Q, R),
     count: u64,
@@ -213,7 +212,7 @@ fn rtt(sample: &Sample) -> i64 {
     (sample.rx.expect("a reply").app - sample.tx.app).0
 }
 
-/// What holds over datagrams and streams alike.
+/// Checks that apply to datagrams and streams.
 fn delays_are_exact_and_a_stall_is_not_hidden<Q: Protocol, R: Responder>(
     ends: impl Fn() -> (Q, R),
 ) {
@@ -226,8 +225,8 @@ fn delays_are_exact_and_a_stall_is_not_hidden<Q: Protocol, R: Responder>(
     let scenario = Scenario { stall: Some((55 * MS, 95 * MS)), ..CALM };
     let stalled = pair(&ends, 20, OPEN, scenario);
     assert_eq!(stalled.counts().received, 20);
-    assert!(stalled.keeps_the_schedule(), "an open loop waits for nobody");
-    // The probe of 60 ms arrives at 62 ms, is answered at 95 ms and back at 97 ms.
+    assert!(stalled.keeps_the_schedule(), "an open loop does not wait for replies");
+    // The probe sent at 60 ms arrives at 62 ms, is answered at 95 ms and returns at 97 ms.
     assert_eq!(stalled.samples.iter().map(rtt).max(), Some(37 * MS));
 }
 
@@ -236,12 +235,12 @@ fn a_clock_step_moves_no_probe<Q: Protocol, R: Responder>(ends: impl Fn() -> (Q,
     assert_eq!(stepped.ids(State::Received), (0..20).collect::<Vec<_>>());
     assert!(stepped.keeps_the_schedule());
     let odd: Vec<_> = stepped.samples.iter().filter(|s| rtt(s) != 4 * MS).map(|s| s.id).collect();
-    assert_eq!(odd, [5], "only the probe that was under way spans the step");
+    assert_eq!(odd, [5], "only the probe in flight spans the step");
 }
 
-/// What datagrams add: loss, doubles, overtaking, late replies.
+/// Checks that apply to datagrams only: loss, duplication, reordering, late replies.
 fn every_fate_is_told_of_its_own_probe<Q: Protocol, R: Responder>(ends: impl Fn() -> (Q, R)) {
-    // Requests 0, 3, 6 ... are lost, and of the replies to the others every fourth.
+    // Requests 0, 3, 6 ... are lost, and every fourth reply to the others.
     let network: Network = |way, n| match way {
         Way::There if n % 3 == 0 => vec![],
         Way::Back if n % 4 == 1 => vec![],
@@ -253,14 +252,15 @@ fn every_fate_is_told_of_its_own_probe<Q: Protocol, R: Responder>(ends: impl Fn(
     assert_eq!(lossy.ids(State::Received), received);
     assert_eq!(lossy.counts().lost, 30 - received.len() as u64);
 
-    // The network doubles request 4, and every fifth reply.
+    // The network duplicates request 4 and every fifth reply.
     let network: Network = |way, n| match way {
         Way::There if n == 4 => vec![2 * MS, 3 * MS],
         Way::Back if n % 5 == 0 => vec![2 * MS, 2 * MS],
         _ => vec![2 * MS],
     };
     let doubled = pair(&ends, 20, OPEN, Scenario { network, ..CALM });
-    // 21 replies, five of them doubled; the sixth extra one answers the double of request 4.
+    // 21 replies, five of them duplicated; the sixth extra reply answers the duplicate of request
+    // 4.
     assert_eq!((doubled.counts().received, doubled.counts().duplicate), (20, 6));
     assert_eq!(doubled.ids(State::Duplicate).iter().filter(|id| **id == 4).count(), 2);
 
@@ -271,7 +271,7 @@ fn every_fate_is_told_of_its_own_probe<Q: Protocol, R: Responder>(ends: impl Fn(
     let reordered = overtaken.samples.iter().filter(|s| s.reordered).map(|s| (s.id, rtt(s)));
     assert_eq!(reordered.collect::<Vec<_>>(), [(3, 27 * MS)]);
 
-    // S4's own master never recovers from this one.
+    // The master of Roedlach/Vock never recovers from this.
     let network: Network =
         |way, n| vec![if way == Way::Back && n == 5 { 130 * MS } else { 2 * MS }];
     for departures in [OPEN, CLOSED] {
@@ -279,7 +279,7 @@ fn every_fate_is_told_of_its_own_probe<Q: Protocol, R: Responder>(ends: impl Fn(
         assert_eq!((late.ids(State::Late), late.ids(State::Lost)), (vec![5], vec![5]));
         assert_eq!((late.counts().received, late.counts().late, late.counts().lost), (39, 1, 0));
         let others = late.samples.iter().filter(|s| s.state == State::Received);
-        assert!(others.map(rtt).all(|rtt| rtt == 4 * MS), "no other cycle is disturbed");
+        assert!(others.map(rtt).all(|rtt| rtt == 4 * MS), "no other cycle is affected");
     }
 }
 
@@ -311,7 +311,7 @@ fn stamp_tells_the_ways_apart_and_the_residence() {
     let network: Network = |way, _| vec![if way == Way::There { 2 * MS } else { 3 * MS }];
     let measured = pair(|| stamp(false, false), 10, OPEN, Scenario { network, ..CALM });
     for (n, sample) in measured.samples.iter().enumerate() {
-        let remote = sample.remote.expect("STAMP says so");
+        let remote = sample.remote.expect("a STAMP reply has timestamps");
         let back = sample.rx.expect("a reply").app - remote.tx;
         // NTP's fraction of a second rounds by less than a nanosecond.
         assert!(((remote.rx - sample.tx.app).0 - 2 * MS).abs() <= 1);
@@ -324,7 +324,7 @@ fn stamp_tells_the_ways_apart_and_the_residence() {
 
 #[test]
 fn a_stateful_stamp_reflector_counts_what_reached_it() {
-    // Every third request is lost on its way there: the reflector's own numbers have no gap.
+    // Every third request is lost; the reflector's own numbers have no gap.
     let network: Network = |way, n| match way {
         Way::There if n % 3 == 0 => vec![],
         _ => vec![2 * MS],
@@ -364,7 +364,7 @@ fn request_and_acknowledge_over_a_stream_are_matched_by_order() {
 
 #[test]
 fn icmp_echo_pairs_tell_every_fate_with_and_without_room_for_a_mark() {
-    // What a kernel does to a request: the type changes, and IPv4's checksum with it.
+    // What a kernel does to a request: it changes the type, and for IPv4 the checksum.
     let v4 = Plain(|buffer, len| {
         buffer[0] = 0;
         buffer[2..4].fill(0);

@@ -1,5 +1,5 @@
-//! How much of a machine's processors other programs and the hypervisor used during a measurement:
-//! /proc/stat against /proc/PID/stat (proc(5)) at its start and end.
+//! CPU use by other programs and the hypervisor during a measurement, from /proc/stat and
+//! /proc/PID/stat (proc(5)) at its start and end.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,15 +8,15 @@ use crate::processor::Stat;
 /// A process, from /proc/PID/stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its parent's number.
+    /// Process id of the parent.
     pub parent: u32,
-    /// CPU time in clock ticks since its start, with that of children it has waited for.
+    /// CPU time in clock ticks since its start, including that of children it has waited for.
     pub ticks: u64,
 }
 
-/// Readings at one moment.
+/// Readings at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// Monotonic time in nanoseconds.
@@ -27,31 +27,31 @@ pub struct Snapshot {
     pub own_ticks: Option<u64>,
 }
 
-/// Use of the processors during a measurement. Ratios are shares of the time of all CPUs.
+/// CPU use during a measurement. Ratios are shares of the time of all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuUse {
-    /// How long was watched.
+    /// Duration of the observation.
     pub elapsed_ns: i64,
     /// Number of CPUs.
     pub cpus: u32,
-    /// Busy, whatever the reason.
+    /// Busy for any reason.
     pub busy_ratio: f64,
-    /// Used by other programs than the measuring one and its declared loads, without interrupts (irq
-    /// and softirq), which the packets of the measurement cause too; null where the own use is
-    /// unknown. A kernel that does not account interrupts precisely charges some of them to the
-    /// program that they interrupt, so this may be too small and is not too large.
+    /// Used by programs other than the measuring one and its declared loads. Interrupts (irq and
+    /// softirq) are excluded, because packets of the measurement cause them too; null if the
+    /// measurement's own use is unknown. A kernel without precise interrupt accounting charges some
+    /// interrupts to the interrupted program, so this value may be too small but not too large.
     pub others_ratio: Option<f64>,
     /// Taken by the hypervisor.
     pub steal_ratio: f64,
-    /// Time for which the timing thread was ready to run and waited; null where the kernel does not
+    /// Time for which the timing thread was ready to run but waited; null if the kernel does not
     /// count it.
     pub run_queue_wait_ns_per_s: Option<f64>,
 }
 
 /// Reads /proc/PID/stat.
 pub fn process(text: &str) -> Option<Process> {
-    // The name in parentheses may contain anything.
+    // The name in parentheses may contain any characters.
     let (head, rest) = text.rsplit_once(')')?;
     let pid = head.split_ascii_whitespace().next()?.parse().ok()?;
     let mut fields = rest.split_ascii_whitespace().skip(1);
@@ -67,7 +67,7 @@ pub fn process(text: &str) -> Option<Process> {
 /// Returns the CPU time of `roots` and all their descendants, in clock ticks.
 pub fn family_ticks(processes: &[Process], roots: &[u32]) -> u64 {
     let mut family: Vec<u32> = roots.to_vec();
-    // Each turn adds a generation; there are no more of them than processes.
+    // Each iteration adds a generation, of which there are at most as many as processes.
     for _ in 0..processes.len() {
         let before = family.len();
         for process in processes {
@@ -83,10 +83,10 @@ pub fn family_ticks(processes: &[Process], roots: &[u32]) -> u64 {
     kin.fold(0, |sum, process| sum.saturating_add(process.ticks))
 }
 
-/// Whether `above` is the parent of `pid`, or its parent's parent, and so on.
+/// Whether `above` is an ancestor of `pid`.
 pub fn is_ancestor(processes: &[Process], above: u32, pid: u32) -> bool {
     let mut at = pid;
-    // A table that was read while it changed may have a cycle.
+    // A table that was read while it changed may contain a cycle.
     for _ in 0..processes.len() {
         let Some(process) = processes.iter().find(|process| process.pid == at) else { break };
         if process.parent == above {
@@ -98,22 +98,22 @@ pub fn is_ancestor(processes: &[Process], above: u32, pid: u32) -> bool {
 }
 
 impl CpuUse {
-    /// Share of the machine's CPU time used by other programs from which there is a warning: a probe
-    /// in ten may then find its processor occupied, which moves p90.
+    /// Warning threshold for the share of CPU time used by other programs: one probe in ten may
+    /// then find its CPU occupied, which affects p90.
     pub const OTHERS_LIMIT: f64 = 0.1;
 
-    /// Share of the CPU time taken by the hypervisor from which there is a warning: it moves p99.
+    /// Warning threshold for the share of CPU time taken by the hypervisor; it affects p99.
     pub const STEAL_LIMIT: f64 = 0.01;
 
-    /// Run-queue wait of a timing thread from which there is a warning, in nanoseconds per second: one
-    /// percent of the time, which moves p99.
+    /// Warning threshold for the run-queue wait of a timing thread, in nanoseconds per second: one
+    /// percent of the time, which affects p99.
     pub const RUN_QUEUE_WAIT_LIMIT: f64 = 1e7;
 
-    /// Shortest time that is judged: /proc/stat counts in ticks of 10 ms.
+    /// Minimum duration that is evaluated, because /proc/stat counts in ticks of 10 ms.
     pub const MIN_ELAPSED_NS: i64 = 500_000_000;
 
-    /// Use between two snapshots; `None` where they are closer than [`Self::MIN_ELAPSED_NS`] or
-    /// /proc/stat says nothing.
+    /// Returns the use between two snapshots; `None` if they are closer than
+    /// [`Self::MIN_ELAPSED_NS`] or /proc/stat was empty.
     pub fn between(before: &Snapshot, after: &Snapshot) -> Option<Self> {
         let elapsed_ns = after.at_ns.checked_sub(before.at_ns)?;
         if elapsed_ns < Self::MIN_ELAPSED_NS {
@@ -127,7 +127,7 @@ impl CpuUse {
             };
             busy = busy.saturating_add(now.busy.saturating_sub(old.busy));
             programs = programs.saturating_add(now.programs.saturating_sub(old.programs));
-            // The idle time of a processor has been seen to step back by a tick.
+            // The idle time of a CPU may step back by a tick.
             idle = idle.saturating_add(now.idle.saturating_sub(old.idle));
             stolen = stolen.saturating_add(now.stolen.saturating_sub(old.stolen));
             cpus += 1;
@@ -148,7 +148,7 @@ impl CpuUse {
         })
     }
 
-    /// What exceeds its limit, in words.
+    /// Returns a warning for each value above its threshold.
     pub fn warnings(&self) -> Vec<String> {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         let mut warnings = Vec::new();
@@ -163,8 +163,7 @@ impl CpuUse {
             self.run_queue_wait_ns_per_s.filter(|it| *it >= Self::RUN_QUEUE_WAIT_LIMIT)
         {
             warnings.push(format!(
-                "the timing thread was ready and waited for a CPU (run-queue wait) for {:.0} ms per \
-                 second",
+                "the timing thread waited for a CPU (run-queue wait) for {:.0} ms per second",
                 wait / 1e6
             ));
         }
@@ -188,7 +187,7 @@ mod tests {
     const SHELL: &str = "1342 (a) weird (name) S 1200 1342 1342 34817 1377 4194304 2063 41215 0 7 11 \
                          5 130 22 20 0 1 0 8429 9142272 1290 18446744073709551615 1 1 0\n";
 
-    /// Two processors, recorded five seconds apart.
+    /// Two processors at the start of the interval.
     const BEFORE: &str = "cpu  0 0 0 0\ncpu0 1000 0 200 9000 10 0 20 0 0 0\n\
                           cpu1 1100 0 100 8900 20 0 10 0 0 0\n";
 
@@ -196,7 +195,7 @@ mod tests {
         Snapshot { at_ns: seconds * 1_000_000_000, stat: stat(text), own_ticks: Some(own_ticks) }
     }
 
-    /// Of 1,000 ticks: busy 600 + 300, stolen 20, the rest idle.
+    /// Five seconds later: busy 600 + 300 ticks, stolen 20, the rest idle.
     fn after() -> Snapshot {
         let text = "cpu0 1500 0 300 8880 10 0 20 20 0 0\ncpu1 1350 0 150 9080 20 0 10 0 0 0\n";
         snapshot(5, text, 150)

@@ -1,6 +1,6 @@
-//! What a machine does while it measures: parsers of the texts in which Linux tells of processors and
-//! radios, and the series that successive readings make. Total and bounded: a text that says nothing
-//! gives nothing. Knows no file; `dwell-io` reads them.
+//! Host activity during a measurement: parsers of what Linux reports about processors and radios,
+//! and time series of successive readings. Parsers accept any text, and unknown text yields no
+//! values. Opens no files; `dwell-io` reads them.
 
 #![forbid(unsafe_code)]
 

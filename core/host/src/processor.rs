@@ -1,35 +1,34 @@
-//! Processors: /proc/stat, /proc/schedstat and /proc/PID/task/TID/schedstat (proc(5);
+//! CPU statistics: /proc/stat, /proc/schedstat and /proc/PID/task/TID/schedstat (proc(5);
 //! Documentation/scheduler/sched-stats.rst).
 
-/// More processors than any kernel is built for.
+/// Upper bound of CPU numbers; Linux supports at most 8,192.
 const MOST: u32 = 8_192;
 
-/// Time that one processor spent since boot, in clock ticks.
+/// Times of one CPU since boot, in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// Its number.
+    /// CPU number.
     pub cpu: u32,
-    /// Doing something, for itself or for a guest, interrupts included.
+    /// Busy, including guests and interrupts.
     pub busy: u64,
-    /// Running programs, and the kernel on behalf of them: user, nice and system. It is the part of
-    /// `busy` that is not interrupts.
+    /// Part of `busy` without interrupts: user, nice and system.
     pub programs: u64,
-    /// Doing nothing, or waiting for a disk.
+    /// Idle or waiting for I/O.
     pub idle: u64,
-    /// Wanted, while the hypervisor ran something else.
+    /// Stolen by the hypervisor.
     pub stolen: u64,
 }
 
-/// Counts since boot; absent where the kernel does not tell.
+/// Counters since boot; absent if the kernel does not report them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Each processor that is switched on.
+    /// Online CPUs.
     pub cpus: Vec<CpuTimes>,
-    /// Interrupts, of all kinds.
+    /// Interrupts of all kinds.
     pub interrupts: Option<u64>,
-    /// Their deferred halves.
+    /// Softirqs of all kinds.
     pub softirqs: Option<u64>,
-    /// Switches from one thread to another.
+    /// Context switches.
     pub context_switches: Option<u64>,
 }
 
@@ -46,7 +45,7 @@ pub fn stat(text: &str) -> Stat {
             "ctxt" => stat.context_switches = first(),
             _ => {
                 let Some(cpu) = number(key) else { continue };
-                // user nice system idle iowait irq softirq steal; a guest's time is in user.
+                // user nice system idle iowait irq softirq steal; guest time is included in user.
                 let mut times = [0_u64; 8];
                 times.iter_mut().for_each(|time| *time = first().unwrap_or(0));
                 let [user, nice, system, idle, disk, irq, softirq, stolen] = times;
@@ -60,10 +59,10 @@ pub fn stat(text: &str) -> Stat {
     stat
 }
 
-/// Reads /proc/schedstat: for each processor the time, in nanoseconds since boot, for which threads
-/// could have run on it and waited.
+/// Reads /proc/schedstat: for each CPU the run-queue wait of its threads, in nanoseconds since
+/// boot.
 pub fn run_delays(text: &str) -> Vec<(u32, u64)> {
-    // The eighth number of versions 14 to 17.
+    // Index of the value in versions 14 to 17.
     const PLACE: usize = 7;
     let known = text.lines().next().and_then(|line| line.strip_prefix("version "));
     if !known.is_some_and(|version| ["14", "15", "16", "17"].contains(&version.trim())) {
@@ -78,13 +77,13 @@ pub fn run_delays(text: &str) -> Vec<(u32, u64)> {
         .collect()
 }
 
-/// Reads /proc/PID/task/TID/schedstat: the time, in nanoseconds since its start, for which a thread
-/// could have run and waited.
+/// Reads /proc/PID/task/TID/schedstat: the run-queue wait of a thread, in nanoseconds since its
+/// start.
 pub fn thread_wait(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The number in `cpu7`.
+/// Returns the number in a name such as `cpu7`.
 fn number(key: &str) -> Option<u32> {
     key.strip_prefix("cpu")?.parse().ok().filter(|cpu| *cpu < MOST)
 }
@@ -112,8 +111,8 @@ softirq 201818615 0 1270122
             read.cpus[0],
             CpuTimes { cpu: 0, busy: 180, programs: 160, idle: 2_525, stolen: 20 }
         );
-        assert_eq!(read.cpus[1].cpu, 3, "processors 1 and 2 are switched off");
-        assert_eq!(read.cpus.len(), 2, "the sum of all is none");
+        assert_eq!(read.cpus[1].cpu, 3, "CPUs 1 and 2 are offline");
+        assert_eq!(read.cpus.len(), 2, "the line of the sums is skipped");
         assert_eq!(read.interrupts, Some(50_952_061));
         assert_eq!((read.softirqs, read.context_switches), (Some(201_818_615), Some(133_916_240)));
     }

@@ -1,5 +1,5 @@
-//! From successive readings to values on a time axis: differences of counters become shares and rates,
-//! the rest is passed on.
+//! Time series from successive readings: counter differences become ratios and rates, other values
+//! are passed through.
 
 use std::collections::BTreeMap;
 
@@ -9,53 +9,54 @@ use serde::{Deserialize, Serialize};
 use crate::processor::Stat;
 use crate::wireless::{Channel, Radio};
 
-/// Values that a sample may hold; a machine with 256 processors has some 1,500.
+/// Maximum number of values in a sample; a machine with 256 CPUs has about 1,500.
 const MOST: usize = 4_096;
 
-/// What a machine did at one moment, or since the sample before.
+/// Host activity at one time, or since the previous sample.
 ///
-/// | name | what |
+/// | name | meaning |
 /// |---|---|
 /// | `cpuN_busy_ratio`, `cpuN_steal_ratio` | share of the time |
-/// | `cpuN_frequency_hz` | now |
-/// | `cpuN_run_queue_wait_ns_per_s` | waiting of all threads that could have run on it |
-/// | `process_run_queue_wait_ns_per_s` | the same of this process's own threads |
-/// | `interrupts_per_s`, `softirqs_per_s`, `context_switches_per_s` | of the whole machine |
+/// | `cpuN_frequency_hz` | current frequency |
+/// | `cpuN_run_queue_wait_ns_per_s` | run-queue wait of all threads on this CPU |
+/// | `process_run_queue_wait_ns_per_s` | run-queue wait of this process's threads |
+/// | `interrupts_per_s`, `softirqs_per_s`, `context_switches_per_s` | rates of the whole machine |
 /// | `thermalN_celsius` | temperature of a thermal zone |
-/// | `IF_signal_dbm`, `IF_noise_dbm`, `IF_link_quality` | a wireless interface; quality in its driver's units |
-/// | `IF_Fmhz_noise_dbm`, `IF_Fmhz_busy_ratio` | a channel; share of the time on it |
+/// | `IF_signal_dbm`, `IF_noise_dbm`, `IF_link_quality` | wireless interface; quality in driver units |
+/// | `IF_Fmhz_noise_dbm`, `IF_Fmhz_busy_ratio` | wireless channel; share of the time on it |
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSample {
     /// CLOCK_REALTIME, in nanoseconds.
     pub at_ns: i64,
-    /// Values by name, with the unit in the name; what the kernel does not tell is not there.
+    /// Values by name, with the unit in the name. Values that the kernel does not report are
+    /// absent.
     pub values: BTreeMap<String, f64>,
 }
 
-/// What was read at one moment.
+/// Readings at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Readings {
-    /// When.
+    /// Time of the readings.
     pub at: Instant<Realtime>,
     /// /proc/stat.
     pub stat: Stat,
-    /// Waits in run queues by processor, in nanoseconds since boot.
+    /// Run-queue waits by CPU, in nanoseconds since boot.
     pub run_delays: Vec<(u32, u64)>,
-    /// Waits of this process's threads by number of the thread, in nanoseconds since their start.
+    /// Run-queue waits of this process's threads by thread id, in nanoseconds since their start.
     pub thread_waits: Vec<(u32, u64)>,
-    /// Frequencies by processor, in Hz.
+    /// Frequencies by CPU, in Hz.
     pub frequencies: Vec<(u32, u64)>,
-    /// Temperatures by thermal zone, in thousandths of a degree Celsius.
+    /// Temperatures by thermal zone, in millidegrees Celsius.
     pub temperatures: Vec<(u32, i64)>,
     /// Wireless interfaces.
     pub radios: Vec<Radio>,
-    /// Channels, by wireless interface.
+    /// Wireless channels, by interface.
     pub channels: Vec<(String, Channel)>,
 }
 
 impl Readings {
-    /// Readings of nothing yet.
+    /// Creates empty readings.
     pub fn at(at: Instant<Realtime>) -> Self {
         Self {
             at,
@@ -70,16 +71,16 @@ impl Readings {
     }
 }
 
-/// Remembers the readings before.
+/// A time series. Keeps the previous readings.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     before: Option<Readings>,
-    /// Surveys are rarer than other readings, so each has its own before.
+    /// Last survey of each channel. Surveys are less frequent than other readings.
     channels: Vec<(String, Channel)>,
 }
 
 impl Series {
-    /// The sample that `now` makes; the first has no shares and no rates.
+    /// Returns the sample for the readings `now`. The first sample has no ratios and no rates.
     pub fn take(&mut self, now: Readings) -> HostSample {
         let mut values = Values(BTreeMap::new());
         for (cpu, hz) in &now.frequencies {
@@ -139,7 +140,7 @@ impl Values {
             };
             let ticks = [
                 cpu.busy.checked_sub(old.busy),
-                // A processor's idle time has been seen to step back by a tick.
+                // The idle time of a CPU may step back by a tick.
                 Some(cpu.idle.saturating_sub(old.idle)),
                 cpu.stolen.checked_sub(old.stolen),
             ];
@@ -170,7 +171,7 @@ impl Values {
             let name = format!("cpu{cpu}_run_queue_wait_ns_per_s");
             rate(name, Some(*wait), of(&before.run_delays, *cpu));
         }
-        // Threads come and go; those that were there both times count.
+        // Only threads that exist in both readings count.
         let both = now
             .thread_waits
             .iter()
@@ -183,7 +184,7 @@ impl Values {
     }
 }
 
-/// The share of the time on a channel for which it was busy, between two surveys.
+/// Busy share of the time on a channel between two surveys.
 fn busy(before: &Channel, now: &Channel) -> Option<f64> {
     let busy = now.busy_ms?.checked_sub(before.busy_ms?)?;
     let active = now.active_ms?.checked_sub(before.active_ms?)?;
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(sample.values["cpu0_busy_ratio"], 0.75);
         assert_eq!(sample.values["cpu0_steal_ratio"], 0.0);
         assert_eq!(sample.values["interrupts_per_s"], 2_500.0);
-        assert!(!sample.values.contains_key("softirqs_per_s"), "not told, not nought");
+        assert!(!sample.values.contains_key("softirqs_per_s"), "unknown values are absent, not 0");
     }
 
     #[test]

@@ -1,38 +1,38 @@
-//! Radios: /proc/net/wireless (the kernel's net/wireless/wext-proc.c) and what `iw dev X survey dump`
-//! prints (iw's survey.c).
+//! Wireless interfaces: /proc/net/wireless (net/wireless/wext-proc.c in the kernel) and the output
+//! of `iw dev X survey dump` (survey.c in iw).
 
-/// Interfaces or channels that are looked at; no machine has more.
+/// Maximum number of interfaces or channels; no machine has more.
 const MOST: usize = 256;
 
-/// A wireless interface as it hears its peer now.
+/// Current reception of a wireless interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Radio {
-    /// Its name.
+    /// Interface name.
     pub interface: String,
-    /// Quality of the link, in the driver's own units.
+    /// Link quality, in units of the driver.
     pub quality: Option<f64>,
-    /// Strength of what it receives (RSSI), in dBm; absent where the driver does not tell in dBm.
+    /// Received signal strength (RSSI) in dBm; absent if the driver does not use dBm.
     pub signal_dbm: Option<f64>,
-    /// Strength of the noise, likewise.
+    /// Noise level in dBm; absent if the driver does not use dBm.
     pub noise_dbm: Option<f64>,
 }
 
-/// What a radio found on one channel. Times count since it was switched on.
+/// Survey of one channel. Times count since the interface was enabled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Channel {
-    /// Its frequency in MHz.
+    /// Frequency in MHz.
     pub frequency_mhz: u32,
-    /// Whether it is the one in use.
+    /// Whether the channel is in use.
     pub in_use: bool,
-    /// Strength of the noise, in dBm.
+    /// Noise level in dBm.
     pub noise_dbm: Option<f64>,
-    /// Time on the channel.
+    /// Time on the channel in milliseconds.
     pub active_ms: Option<u64>,
-    /// Of that, time for which it was sensed busy.
+    /// Part of it for which the channel was sensed busy.
     pub busy_ms: Option<u64>,
-    /// Of that, time for which it received.
+    /// Part of it spent receiving.
     pub receive_ms: Option<u64>,
-    /// Of that, time for which it sent.
+    /// Part of it spent transmitting.
     pub transmit_ms: Option<u64>,
 }
 
@@ -41,11 +41,11 @@ pub fn radios(text: &str) -> Vec<Radio> {
     let rows = text.lines().filter_map(|line| {
         let (interface, rest) = line.split_once(':')?;
         let interface = name(interface)?;
-        // A status, then levels, each with a dot where it was updated since it was last read.
+        // A status, then levels; a dot marks those updated since the last read.
         let mut words = rest.split_ascii_whitespace().skip(1);
         let mut level = || words.next()?.trim_end_matches('.').parse::<f64>().ok();
         let (quality, signal, noise) = (level(), level(), level());
-        // Drivers without dBm count upwards from 0; -256 is their word for unknown.
+        // Drivers without dBm report values from 0 up; -256 means unknown.
         let dbm = |level: Option<f64>| level.filter(|level| (-255.0..0.0).contains(level));
         let (signal_dbm, noise_dbm) = (dbm(signal), dbm(noise));
         Some(Radio { interface, quality: quality.filter(|q| q.is_finite()), signal_dbm, noise_dbm })
@@ -53,7 +53,7 @@ pub fn radios(text: &str) -> Vec<Radio> {
     rows.take(MOST).collect()
 }
 
-/// Reads what `iw dev X survey dump` prints.
+/// Reads the output of `iw dev X survey dump`.
 pub fn survey(text: &str) -> Vec<Channel> {
     let mut channels: Vec<Channel> = Vec::new();
     for line in text.lines() {
@@ -90,7 +90,7 @@ pub fn survey(text: &str) -> Vec<Channel> {
     channels
 }
 
-/// The name of an interface, as the kernel allows them (dev_valid_name in net/core/dev.c).
+/// Parses an interface name by the kernel's rules (dev_valid_name in net/core/dev.c).
 fn name(text: &str) -> Option<String> {
     let text = text.trim();
     let is_name = (1..16).contains(&text.len()) && !text.contains(['/', ' ', '|']);
@@ -126,7 +126,7 @@ Survey data from wlan0
     #[test]
     fn a_recorded_table_tells_the_strength_of_what_is_received() {
         let read = radios(WIRELESS);
-        assert_eq!(read.len(), 2, "the head of the table is none");
+        assert_eq!(read.len(), 2, "the header lines are skipped");
         let Radio { interface, quality, signal_dbm, noise_dbm } = &read[0];
         assert_eq!((interface.as_str(), *quality), ("wlan0", Some(54.0)));
         assert_eq!((*signal_dbm, *noise_dbm), (Some(-56.0), None), "-256 is unknown");

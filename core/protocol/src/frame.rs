@@ -7,48 +7,48 @@ use thiserror::Error;
 
 use crate::message::JobId;
 
-/// The longest payload.
+/// Maximum payload length in bytes.
 pub const MOST: usize = 1 << 20;
 
 const MESSAGE: u8 = b'J';
 const DATA: u8 = b'D';
 
-/// What came over the pipe.
+/// A frame received from the pipe.
 #[derive(Debug)]
 pub enum Frame<M> {
     /// A message.
     Message(M),
-    /// A piece of the segment of this job.
+    /// A piece of the segment of a job.
     Data(JobId, Vec<u8>),
 }
 
-/// Why no frame came.
+/// Error while reading a frame.
 #[derive(Debug, Error)]
 pub enum FrameError {
     /// The pipe failed, or ended within a frame.
-    #[error("the pipe failed")]
+    #[error("cannot read from the pipe")]
     Io(#[from] io::Error),
-    /// Longer than any frame is.
-    #[error("a frame of {0} bytes; at most {MOST} are possible")]
+    /// The frame is too long.
+    #[error("frame of {0} bytes exceeds the maximum of {MOST}")]
     Length(u32),
-    /// Of no known kind.
-    #[error("a frame of unknown kind {0:#04x}")]
+    /// The kind of the frame is unknown.
+    #[error("frame of unknown kind {0:#04x}")]
     Kind(u8),
-    /// Not the JSON of a message.
-    #[error("a message that makes no sense: {text}")]
+    /// The payload is not a message in JSON.
+    #[error("invalid message: {text}")]
     Message {
-        /// Its beginning.
+        /// Beginning of the payload.
         text: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: serde_json::Error,
     },
-    /// A piece of a segment without the number of its job.
-    #[error("a piece of a segment without a job")]
+    /// A piece of a segment without a job number.
+    #[error("piece of a segment without a job number")]
     Data,
 }
 
-/// Writes a message and sends it on its way.
+/// Writes a message and flushes it.
 ///
 /// # Errors
 /// Those of `to`.
@@ -57,7 +57,7 @@ pub fn write_message<M: Serialize>(to: &mut impl Write, message: &M) -> io::Resu
     write(to, MESSAGE, &[&payload])
 }
 
-/// Writes a piece of a segment, of at most half of [`MOST`].
+/// Writes a piece of a segment of at most half of [`MOST`] bytes.
 ///
 /// # Errors
 /// Those of `to`.
@@ -68,9 +68,9 @@ pub fn write_data(to: &mut impl Write, job: JobId, bytes: &[u8]) -> io::Result<(
 fn write(to: &mut impl Write, kind: u8, parts: &[&[u8]]) -> io::Result<()> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     if len > MOST {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a frame beyond its limit"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "frame too long"));
     }
-    // One write, so that a reader that is killed sees whole frames or none.
+    // One write call, so that a process that is killed leaves whole frames.
     let mut frame = Vec::with_capacity(5 + len);
     frame.extend_from_slice(&(len as u32).to_le_bytes());
     frame.push(kind);
@@ -82,7 +82,7 @@ fn write(to: &mut impl Write, kind: u8, parts: &[&[u8]]) -> io::Result<()> {
 /// Reads the next frame; `None` at the end of the pipe.
 ///
 /// # Errors
-/// The pipe failed, or what came is no frame; nothing after it can be read.
+/// The pipe failed or the frame is invalid. Nothing after it can be read.
 pub fn read_frame<M: for<'de> Deserialize<'de>>(
     from: &mut impl Read,
 ) -> Result<Option<Frame<M>>, FrameError> {

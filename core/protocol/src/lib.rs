@@ -1,9 +1,9 @@
-//! What a controller and a node say to each other over a pipe: requests one way, events the other,
-//! and the bytes of segments between events.
+//! Protocol between a controller and a node over a pipe: requests one way; events and pieces of
+//! segments the other.
 //!
-//! A frame is u32 length (little-endian), u8 kind, payload. Kind `J` is a message as JSON, kind `D`
-//! a piece of a segment: u32 job, then bytes. Nothing here opens a pipe; what reads and writes is
-//! handed in.
+//! A frame is u32 length (little-endian), u8 kind, payload. Kind `J` is a message in JSON, kind `D`
+//! a piece of a segment: u32 job, then bytes. This crate opens no pipe; readers and writers are
+//! passed in.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,6 @@ mod message;
 pub use frame::{Frame, FrameError, MOST, read_frame, write_data, write_message};
 pub use message::{Event, Job, JobId, Progress, Request, VERSION};
 
-/// Environment variable of a node: process number of the controller that started it on the same
-/// machine. The CPU time of that process and its descendants is the run's own.
+/// Environment variable of a node: process id of the controller that started it on the same
+/// machine. The CPU time of that process and its descendants counts as the run's own.
 pub const RUNNER_PID: &str = "DWELL_RUNNER_PID";

@@ -4,116 +4,116 @@ pub use dwell_plan::Job;
 use dwell_record::Summary;
 use serde::{Deserialize, Serialize};
 
-/// The version of this protocol. A node tells its own; a controller refuses another.
+/// Protocol version. A node sends its own; a controller refuses any other.
 pub const VERSION: u32 = 1;
 
-/// A job, by the number that the controller gave it.
+/// Number of a job, assigned by the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobId(pub u32);
 
-/// What a controller asks of a node. The end of the pipe asks it to end everything.
+/// Request of a controller to a node. The end of the pipe requests the end of all jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub enum Request {
-    /// Do this. Answered by [`Event::Ready`] or [`Event::Failed`].
+    /// Start a job. Answered by [`Event::Ready`] or [`Event::Failed`].
     Start {
         /// A number not used before on this pipe.
         job: JobId,
-        /// What to do.
+        /// The work to do.
         what: Job,
-        /// Keep its samples until they are pulled.
+        /// Keep the samples until they are pulled.
         #[serde(default)]
         samples: bool,
     },
-    /// End it. Answered by [`Event::Finished`] or [`Event::Failed`].
+    /// End a job. Answered by [`Event::Finished`] or [`Event::Failed`].
     Stop {
         /// The job.
         job: JobId,
     },
-    /// Hand over the samples of a finished job, and forget them. Answered by pieces of its segment,
+    /// Transfer the samples of a finished job, and discard them. Answered by pieces of its segment
     /// and [`Event::Pulled`].
     Pull {
         /// The job.
         job: JobId,
     },
-    /// Answer at once with [`Event::Alive`]: whoever does not is hung, or stopped.
+    /// Answer at once with [`Event::Alive`]. A node that does not is hung or stopped.
     Hail {
-        /// The job on whose behalf it is asked, in the answer again.
+        /// The job concerned; repeated in the answer.
         job: JobId,
     },
 }
 
-/// What a node tells.
+/// Event of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// Comes first, unasked.
+    /// Sent first, without a request.
     Hello {
         /// [`VERSION`] of the node.
         version: u32,
-        /// Which build of dwell is there, like `0.1.0+4f2a9c01b2d3`.
+        /// Build of dwell on the node, like `0.1.0+4f2a9c01b2d3`.
         dwell: String,
-        /// Its host name.
+        /// Host name.
         node: String,
-        /// The jobs it can do, by the names of [`Job::name`].
+        /// Supported jobs, by the names of [`Job::name`].
         jobs: Vec<String>,
     },
-    /// The job has begun: a server answers, a load is under way, a measurement runs.
+    /// The job has begun: a server is listening, a load is active, or a measurement is running.
     Ready {
         /// The job.
         job: JobId,
     },
-    /// How far a measurement is; at most two a second.
+    /// Progress of a measurement; at most two per second.
     Progress {
         /// The job.
         job: JobId,
-        /// How far.
+        /// The progress.
         progress: Progress,
     },
     /// The job has ended.
     Finished {
         /// The job.
         job: JobId,
-        /// What it found.
+        /// Results.
         summary: Box<Summary>,
-        /// Bytes of its segment, if samples were to be kept.
+        /// Length of its segment in bytes, if samples are kept.
         segment_bytes: Option<u64>,
     },
-    /// The job could not be done, or not to its end.
+    /// The job failed.
     Failed {
         /// The job.
         job: JobId,
-        /// Why, in words for people.
+        /// Human-readable reason.
         reason: String,
-        /// It is not to be had on this node, whoever asks: no support, or no privilege.
+        /// The job is unavailable on this node: not supported, or privilege missing.
         #[serde(default)]
         unsupported: bool,
     },
     /// The answer to [`Request::Hail`].
     Alive {
-        /// The job of the question.
+        /// The job of the request.
         job: JobId,
     },
-    /// The segment is handed over.
+    /// The segment has been transferred.
     Pulled {
         /// The job.
         job: JobId,
-        /// How long it was.
+        /// Length of the segment in bytes.
         bytes: u64,
-        /// CRC-32 of all of it.
+        /// CRC-32 of the segment.
         crc32: u32,
     },
 }
 
-/// How far a measurement is.
+/// Progress of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Probes sent.
     pub sent: u64,
-    /// Of those, lost.
+    /// Probes lost.
     pub lost: u64,
-    /// Median round trip so far.
+    /// Median round-trip delay so far.
     pub p50_ns: Option<i64>,
-    /// 99th percentile so far.
+    /// 99th percentile of the round-trip delay so far.
     pub p99_ns: Option<i64>,
 }

@@ -1,4 +1,5 @@
-//! The fuzz target over its committed seeds and 5,000 mutations of them, on a stable toolchain.
+//! Runs the fuzz target on its committed seeds and on 5,000 mutations of them, with a stable
+//! toolchain.
 
 #[path = "../../../fuzz/src/frame.rs"]
 mod frame;

@@ -1,10 +1,10 @@
-//! Quantities of a delay measurement: integer nanoseconds, instants that know their clock, rates,
-//! sizes and ratios, and the one grammar in which people write them.
+//! Quantities of a delay measurement: integer nanoseconds, instants typed by clock, rates, sizes
+//! and ratios, and their common text format.
 //!
-//! Everything else in dwell stands on this crate and it stands on nothing: it reads no clock and
-//! knows no packet. A bare number is never a time, rate or size here; a share
-//! may be a bare percentage (`50`). The `ping` command line, where bare numbers keep their usual meaning,
-//! converts them itself.
+//! All other crates depend on this one; it depends on none, reads no clock and knows no packet
+//! formats. A bare number is never a time, rate or size; only a ratio may be a bare percentage
+//! (`50`). The `ping` command line, where bare numbers keep their usual meaning, converts them
+//! itself.
 
 #![forbid(unsafe_code)]
 

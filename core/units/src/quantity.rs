@@ -1,4 +1,4 @@
-//! Rates, sizes and ratios, and the texts of all quantities.
+//! Rates, sizes and ratios, and the text formats of all quantities.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +10,14 @@ use crate::time::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitRate(pub u64);
 
-/// A packet rate in packets per second, held in thousandths so that slow rates keep their digits.
+/// A packet rate, stored in thousandths of packets per second, so that low rates keep their
+/// precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketRate {
     millipps: u64,
 }
 
-/// A rate as people give it: in bits or in packets.
+/// A rate in bits or in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rate {
     /// `100Mbit/s`
@@ -29,14 +30,15 @@ pub enum Rate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub u64);
 
-/// A share between 0 and 1, held in parts per million.
+/// A ratio between 0 and 1, stored in parts per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ratio {
     ppm: u32,
 }
 
 impl BitRate {
-    /// How long `size` takes at this rate, rounded up to the next nanosecond; `None` at rate 0.
+    /// Returns the transmission time of `size` at this rate, rounded up to the next nanosecond;
+    /// `None` at rate 0.
     pub fn transmission_time(self, size: Bytes) -> Option<Nanos> {
         let bits = u128::from(size.0) * 8 * 1_000_000_000;
         let ns = bits.checked_add(u128::from(self.0).checked_sub(1)?)? / u128::from(self.0);
@@ -45,7 +47,7 @@ impl BitRate {
 }
 
 impl PacketRate {
-    /// A rate of `millipps` packets in 1,000 seconds.
+    /// Creates a rate of `millipps` packets per 1,000 seconds.
     pub const fn from_millipps(millipps: u64) -> Self {
         Self { millipps }
     }
@@ -55,7 +57,7 @@ impl PacketRate {
         self.millipps as f64 / 1e3
     }
 
-    /// The gap between packets, to the nearest nanosecond; `None` at rate 0.
+    /// Returns the gap between packets, rounded to the nearest nanosecond; `None` at rate 0.
     pub fn gap(self) -> Option<Nanos> {
         let half = self.millipps / 2;
         let ns = (1_000_000_000_000_u64.checked_add(half)?).checked_div(self.millipps)?;
@@ -64,7 +66,7 @@ impl PacketRate {
 }
 
 impl Rate {
-    /// The gap between departures of packets of `size`; `None` at rate 0.
+    /// Returns the gap between departures of packets of `size`; `None` at rate 0.
     pub fn gap(self, size: Bytes) -> Option<Nanos> {
         match self {
             Self::Bits(rate) => rate.transmission_time(size),
@@ -74,12 +76,12 @@ impl Rate {
 }
 
 impl Ratio {
-    /// Nothing.
+    /// 0 %.
     pub const ZERO: Self = Self { ppm: 0 };
-    /// Everything.
+    /// 100 %.
     pub const ONE: Self = Self { ppm: 1_000_000 };
 
-    /// The ratio of `ppm` parts in a million; `None` above one.
+    /// Creates a ratio of `ppm` parts per million; `None` above 1,000,000.
     pub fn from_ppm(ppm: u32) -> Option<Self> {
         (ppm <= 1_000_000).then_some(Self { ppm })
     }
@@ -89,13 +91,13 @@ impl Ratio {
         self.ppm
     }
 
-    /// Between 0.0 and 1.0.
+    /// Value between 0.0 and 1.0.
     pub fn as_f64(self) -> f64 {
         f64::from(self.ppm) / 1e6
     }
 }
 
-// Spellings, largest first (printing picks the first that fits; parsing accepts all).
+// Units, largest first. Printing uses the first that fits; parsing accepts all.
 const TIME: &[Unit] = &[
     ("h", 3_600_000_000_000),
     ("min", 60_000_000_000),
@@ -166,9 +168,9 @@ const PERCENT: &[Unit] = &[("%", 10_000)];
 impl FromStr for Nanos {
     type Err = UnitError;
 
-    /// Reads `10ms`, `250us`, `1.5s`, `-3ns`; `min`, `m` and `h` too.
+    /// Parses `10ms`, `250us`, `1.5s`, `-3ns`; also `min`, `m` and `h`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const LIMIT: &str = "a time is a whole number of ns, at most 292 years";
+        const LIMIT: &str = "a time must be a whole number of ns, at most 292 years";
         let (negative, digits) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text),
@@ -194,9 +196,9 @@ impl fmt::Display for Nanos {
 impl FromStr for BitRate {
     type Err = UnitError;
 
-    /// Reads `100Mbit/s`, `100Mbps`, `100mbit` or `100M`; prefixes are decimal.
+    /// Parses `100Mbit/s`, `100Mbps`, `100mbit` or `100M`. Prefixes are decimal.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, BIT_RATE_IN, "100Mbit/s or 100M", "a bit rate is a whole number of bit/s")
+        parse(text, BIT_RATE_IN, "100Mbit/s or 100M", "a bit rate must be a whole number of bit/s")
             .map(Self)
     }
 }
@@ -210,9 +212,9 @@ impl fmt::Display for BitRate {
 impl FromStr for PacketRate {
     type Err = UnitError;
 
-    /// Reads `200pps`, `1.5kpps`.
+    /// Parses `200pps`, `1.5kpps`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let limit = "a packet rate is a whole number of packets in 1,000 s";
+        let limit = "a packet rate must be a multiple of 0.001pps";
         parse(text, PACKET_RATE, "200pps", limit).map(Self::from_millipps)
     }
 }
@@ -226,7 +228,7 @@ impl fmt::Display for PacketRate {
 impl FromStr for Rate {
     type Err = UnitError;
 
-    /// Reads a bit rate (`100Mbit/s`, `100M`) or a packet rate (`200pps`).
+    /// Parses a bit rate (`100Mbit/s`, `100M`) or a packet rate (`200pps`).
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const EXAMPLE: &str = "100Mbit/s, 100M or 200pps";
         let result = if text.trim_end().ends_with("pps") {
@@ -257,9 +259,9 @@ impl fmt::Display for Rate {
 impl FromStr for Bytes {
     type Err = UnitError;
 
-    /// Reads `1400B`, `64KiB`, `1MB`.
+    /// Parses `1400B`, `64KiB`, `1MB`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, SIZE_IN, "1400B or 64KiB", "a size is a whole number of bytes").map(Self)
+        parse(text, SIZE_IN, "1400B or 64KiB", "a size must be a whole number of bytes").map(Self)
     }
 }
 
@@ -272,11 +274,11 @@ impl fmt::Display for Bytes {
 impl FromStr for Ratio {
     type Err = UnitError;
 
-    /// Reads `50%`, `0.1%`; at most `100%`, at least steps of `0.0001%`. A bare number above 1 is a
-    /// percentage (`50`), and so is `0`. A bare number up to 1 is refused: `0.5` may mean 0.5 % or
-    /// 50 %.
+    /// Parses `50%`, `0.1%`; at most `100%`, in steps of `0.0001%`. A bare number above 1 is a
+    /// percentage (`50`), and so is `0`. Other bare numbers are refused, because `0.5` may mean 0.5
+    /// % or 50 %.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const LIMIT: &str = "a share lies between 0% and 100%, in steps of 0.0001%";
+        const LIMIT: &str = "a ratio must be between 0% and 100%, in steps of 0.0001%";
         let ppm = match parse(text, PERCENT, "50%", LIMIT) {
             Err(UnitError::NoUnit { .. }) => {
                 let ppm = parse(&format!("{}%", text.trim()), PERCENT, "50%", LIMIT)?;
@@ -362,7 +364,7 @@ mod tests {
 
     #[test]
     fn gaps_follow_from_rates() {
-        // S2's table: 576 B at 10 Mbit/s leave every 460.8 us.
+        // Mok 2015: 576 B at 10 Mbit/s are sent every 460.8 us.
         assert_eq!(BitRate(10_000_000).transmission_time(Bytes(576)), Some(Nanos(460_800)));
         assert_eq!(PacketRate::from_millipps(200_000).gap(), Some(Nanos(5_000_000)));
         assert_eq!(BitRate(0).transmission_time(Bytes(1)), None);
@@ -394,8 +396,8 @@ mod tests {
             let read = text.parse::<BitRate>().ok();
             prop_assert_eq!(read, (bits % 1_000 == 0).then_some(BitRate(bits / 1_000)));
             let as_rate = text.parse::<Rate>().ok();
-            prop_assert_eq!(as_rate, read.map(Rate::Bits), "a plan and a flag read the same");
-            // No other quantity reads this text, so that a value of a plan has one meaning.
+            prop_assert_eq!(as_rate, read.map(Rate::Bits), "plans and flags accept the same texts");
+            // No other quantity accepts this text, so a value in a plan is unambiguous.
             prop_assert!(text.parse::<Nanos>().is_err() && text.parse::<Bytes>().is_err());
             prop_assert!(text.parse::<PacketRate>().is_err() && text.parse::<Ratio>().is_err());
         }

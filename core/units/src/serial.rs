@@ -1,4 +1,4 @@
-//! Quantities in files and messages: the text that people write, `"10ms"`, never a bare number.
+//! Serialisation of quantities as text, such as `"10ms"`, never as bare numbers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{BitRate, Bytes, Nanos, PacketRate, Rate, Ratio};
 
-/// Takes a text and says what would be right when there is something else.
+/// Visitor for text; on any other value the error shows the expected form.
 struct Text<T> {
     like: &'static str,
     read: fn(&str) -> Result<T, crate::UnitError>,
@@ -18,7 +18,7 @@ impl<T> Visitor<'_> for Text<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a quantity with its unit in quotes, like \"{}\"", self.like)
+        write!(f, "a quantity with a unit in quotes, like \"{}\"", self.like)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {

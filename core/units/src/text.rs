@@ -1,43 +1,44 @@
-//! The grammar of quantities: a decimal number followed by a unit, with or without blanks between. Parsing is exact (no
-//! floating point), printing is lossless, so what dwell prints it also reads.
+//! Grammar of quantities: a decimal number followed by a unit, with or without spaces between.
+//! Parsing is exact (no floating point) and printing is lossless, so dwell can parse all that it
+//! prints.
 
 use thiserror::Error;
 
-/// Why a text is not a quantity. The text reads after "invalid value for --flag: ".
+/// Error in the text of a quantity. The message follows "invalid value for --flag: ".
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UnitError {
-    /// A number stood alone.
+    /// The unit is missing.
     #[error("'{text}' has no unit; write it like {example}")]
     NoUnit {
-        /// What was given.
+        /// The text.
         text: String,
-        /// What would be right.
+        /// A valid example.
         example: &'static str,
     },
-    /// The unit is not one of this quantity's.
-    #[error("'{text}' has the unknown unit '{unit}'; write it like {example}")]
+    /// The unit is unknown for this quantity.
+    #[error("'{text}' has an unknown unit '{unit}'; write it like {example}")]
     UnknownUnit {
-        /// What was given.
+        /// The text.
         text: String,
-        /// The part that was read as its unit.
+        /// The unknown unit.
         unit: String,
-        /// What would be right.
+        /// A valid example.
         example: &'static str,
     },
     /// The number is not a plain decimal number.
     #[error("'{text}' is not a number with a unit; write it like {example}")]
     NotANumber {
-        /// What was given.
+        /// The text.
         text: String,
-        /// What would be right.
+        /// A valid example.
         example: &'static str,
     },
-    /// The value is finer or larger than the quantity can hold, or outside its limits.
+    /// The value is too fine or too large for the quantity, or outside its limits.
     #[error("'{text}' is out of range: {limit}")]
     OutOfRange {
-        /// What was given.
+        /// The text.
         text: String,
-        /// The limit that it breaks.
+        /// The violated limit.
         limit: &'static str,
     },
 }
@@ -46,7 +47,7 @@ pub enum UnitError {
 pub(crate) type Unit = (&'static str, u64);
 
 /// Parses `text` as a non-negative decimal number and one of `units`, and returns the value in the
-/// base unit. Exact: a value that is not a whole number of base units is out of range.
+/// base unit. A value that is not a whole number of base units is out of range.
 pub(crate) fn parse(
     text: &str,
     units: &[Unit],
@@ -92,8 +93,8 @@ pub(crate) fn parse(
     u64::try_from(value).map_err(|_| out_of_range())
 }
 
-/// Prints `value` (in base units) in the largest of `units` (sorted, largest first) in which it
-/// has at most three decimals, so that nothing is lost.
+/// Prints `value` (in base units) in the largest of `units` (sorted, largest first) that represents
+/// it with at most three decimals, so that nothing is lost.
 pub(crate) fn print(value: u64, units: &[Unit]) -> String {
     let (name, scale) = units
         .iter()

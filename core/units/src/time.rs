@@ -1,5 +1,5 @@
 //! Durations and instants in integer nanoseconds. The clock is part of an instant's type, so that
-//! subtracting a CLOCK_MONOTONIC reading from a CLOCK_REALTIME stamp does not compile:
+//! subtracting a CLOCK_MONOTONIC reading from a CLOCK_REALTIME timestamp does not compile:
 //!
 //! ```compile_fail
 //! use dwell_units::{Instant, Monotonic, Realtime};
@@ -8,20 +8,20 @@
 //! let nonsense = stamp - schedule;
 //! ```
 //!
-//! The only bridge between two clocks is a measured [`Pairing`].
+//! Only a measured [`Pairing`] converts between two clocks.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 
-/// A signed duration in nanoseconds; covers 292 years either way.
+/// A signed duration in nanoseconds, up to 292 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub i64);
 
 impl Nanos {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The longest duration there is; stands for "never" where a limit is asked for.
+    /// Longest duration; means "never" where a limit is expected.
     pub const MAX: Self = Self(i64::MAX);
 
     /// `n` microseconds.
@@ -39,33 +39,34 @@ impl Nanos {
         Self(n * 1_000_000_000)
     }
 
-    /// The nearest whole nanosecond of `seconds`; saturates, and NaN becomes 0. For edges that
-    /// speak floating-point seconds, such as ping's `-i`.
+    /// Converts floating-point seconds, rounded to the nearest nanosecond. Saturates; NaN becomes
+    /// zero. For interfaces that use floating-point seconds, such as ping's `-i`.
     pub fn from_secs_f64(seconds: f64) -> Self {
         Self((seconds * 1e9).round() as i64)
     }
 
-    /// Seconds as floating point, for printing and for edges; exact to 2^53 ns (104 days).
+    /// Floating-point seconds, for printing and external interfaces; exact up to 2^53 ns (104
+    /// days).
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// Microseconds as floating point, for printing.
+    /// Floating-point microseconds, for printing.
     pub fn as_micros_f64(self) -> f64 {
         self.0 as f64 / 1e3
     }
 
-    /// The magnitude.
+    /// Absolute value; saturates.
     pub const fn abs(self) -> Self {
         Self(self.0.saturating_abs())
     }
 
-    /// Sum that stops at the ends of the range.
+    /// Saturating sum.
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// Multiple that stops at the ends of the range.
+    /// Saturating product.
     pub const fn saturating_mul(self, factor: i64) -> Self {
         Self(self.0.saturating_mul(factor))
     }
@@ -75,7 +76,7 @@ impl Nanos {
         self.0 > 0
     }
 
-    /// As a [`std::time::Duration`]; negative becomes zero.
+    /// Converts to [`std::time::Duration`]; negative becomes zero.
     pub fn to_std(self) -> std::time::Duration {
         std::time::Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }
@@ -114,22 +115,22 @@ impl Neg for Nanos {
     }
 }
 
-/// Names a clock at the type level. Implemented by types without values.
+/// A clock at the type level. Implemented by uninhabited types.
 pub trait Clock: Copy + Ord + std::hash::Hash + fmt::Debug + 'static {
-    /// The name the kernel uses, for results and messages.
+    /// Name used by the kernel, for results and messages.
     const NAME: &'static str;
 }
 
-/// CLOCK_REALTIME: the clock of every packet stamp of a program or a kernel.
+/// CLOCK_REALTIME: the clock of all packet timestamps by programs and the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Realtime {}
 
-/// CLOCK_MONOTONIC: the clock of every schedule and time-out.
+/// CLOCK_MONOTONIC: the clock of all schedules and time-outs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Monotonic {}
 
-/// A network card's own clock (its PHC): free-running, or disciplined to TAI or UTC by somebody else.
-/// Only two stamps of one card are comparable.
+/// The hardware clock of a network card (PHC): free-running, or disciplined to TAI or UTC by
+/// another program. Only timestamps of one card are comparable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Card {}
 
@@ -150,7 +151,7 @@ impl Clock for Monotonic {
 pub struct Instant<C: Clock>(i64, PhantomData<C>);
 
 impl<C: Clock> Instant<C> {
-    /// The clock's own zero.
+    /// Zero of the clock.
     pub const EPOCH: Self = Self::from_nanos(0);
 
     /// The instant `nanos` after the clock's epoch.
@@ -168,7 +169,7 @@ impl<C: Clock> Instant<C> {
         self.0
     }
 
-    /// Sum that stops at the ends of the range, so that "now + never" is never.
+    /// Saturating sum, so that "now + never" is never.
     pub const fn saturating_add(self, duration: Nanos) -> Self {
         Self::from_nanos(self.0.saturating_add(duration.0))
     }
@@ -183,7 +184,7 @@ impl<C: Clock> fmt::Debug for Instant<C> {
 impl<C: Clock> Sub for Instant<C> {
     type Output = Nanos;
     fn sub(self, earlier: Self) -> Nanos {
-        // Wrapping, because instants parsed from packets may be anything.
+        // Wrapping, because instants parsed from packets may have any value.
         Nanos(self.0.wrapping_sub(earlier.0))
     }
 }
@@ -202,20 +203,20 @@ impl<C: Clock> Sub<Nanos> for Instant<C> {
     }
 }
 
-/// The same moment read on both clocks: bracketed reads, the tightest of many where it is to be exact.
+/// The same time on both clocks: bracketed reads, or the tightest of many where precision matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pairing {
-    /// The moment on CLOCK_REALTIME.
+    /// Time on CLOCK_REALTIME.
     pub real: Instant<Realtime>,
-    /// The moment on CLOCK_MONOTONIC.
+    /// Time on CLOCK_MONOTONIC.
     pub mono: Instant<Monotonic>,
     /// Width of the bracket: the reads are at most this far apart.
     pub width: Nanos,
 }
 
 impl Pairing {
-    /// Above this difference between two pairings somebody stepped a clock: both clocks are slewed
-    /// alike, and the tightest of many brackets is some 30 ns wide.
+    /// Difference between the offsets of two pairings above which a clock was stepped: both clocks
+    /// are slewed alike, and the tightest of many brackets is about 30 ns wide.
     pub const STEP: Nanos = Nanos(100);
 
     /// CLOCK_REALTIME minus CLOCK_MONOTONIC.
@@ -223,13 +224,13 @@ impl Pairing {
         Nanos(self.real.as_nanos() - self.mono.as_nanos())
     }
 
-    /// A schedule's instant on the clock of the stamps. Valid while no clock is stepped.
+    /// Converts a scheduled time to CLOCK_REALTIME. Valid until a clock is stepped.
     pub fn to_real(&self, at: Instant<Monotonic>) -> Instant<Realtime> {
         self.real + (at - self.mono)
     }
 
-    /// How far CLOCK_REALTIME was stepped between this pairing and a `later` one, if it was: their
-    /// offsets differ by more than [`Self::STEP`] and by more than both brackets explain.
+    /// Returns how far CLOCK_REALTIME was stepped between this pairing and a `later` one: the
+    /// difference of the offsets, if it exceeds both [`Self::STEP`] and the sum of the brackets.
     pub fn step_until(&self, later: &Pairing) -> Option<Nanos> {
         let moved = later.offset() - self.offset();
         let limit = Self::STEP.max(self.width + later.width);

@@ -1,17 +1,17 @@
-//! dwell's mark in the payload of protocols that echo bytes: plain UDP and TCP echo, ICMP.
-//! Bytes 0-7 session, 8-15 probe id, both big-endian; the rest is the sender's.
+//! Mark of a probe in the payload of protocols that echo bytes: plain UDP and TCP echo, ICMP. Bytes
+//! 0-7 session, 8-15 probe id, both big-endian; the rest is padding.
 
 use crate::{WireError, field};
 
-/// Bytes of the mark: the smallest payload of plain echo.
+/// Length of the mark in bytes, and the minimum payload of plain echo.
 pub const LEN: usize = 16;
 
-/// What identifies a probe among echoes.
+/// Mark of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Random per run, so that another run's echoes are not taken for ours.
+    /// Random per run, so that echoes of other runs are not mistaken for this run's.
     pub session: u64,
-    /// The probe.
+    /// Probe id.
     pub id: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Ethernet frames that carry UDP over IPv4 (RFC 791, 768) or IPv6 (RFC 8200): for senders that hand
-//! over frames instead of datagrams. Without options, extension headers or fragments.
+//! Ethernet frames that carry UDP over IPv4 (RFC 791, 768) or IPv6 (RFC 8200), for senders that use
+//! packet sockets. Without options, extension headers or fragments.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,16 +11,16 @@ const UDP: usize = 8;
 /// The protocol number of UDP.
 const PROTOCOL: u8 = 17;
 
-/// What the frames of one flow have in common.
+/// Header fields of the frames of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpFrame {
-    /// The link-layer address of who takes it.
+    /// Destination MAC address.
     pub to_station: [u8; 6],
-    /// Ours.
+    /// Source MAC address.
     pub from_station: [u8; 6],
-    /// Where it comes from.
+    /// Source address and port.
     pub from: SocketAddr,
-    /// Where it goes, in the same family.
+    /// Destination address and port, of the same family.
     pub to: SocketAddr,
     /// TTL or hop limit.
     pub ttl: u8,
@@ -29,20 +29,22 @@ pub struct UdpFrame {
 }
 
 impl UdpFrame {
-    /// Bytes of a frame around its payload.
+    /// Bytes of a frame besides its payload.
     pub fn overhead(&self) -> usize {
         ETHERNET + self.ip() + UDP
     }
 
-    /// Bytes of an IP packet around the payload.
+    /// Bytes of an IP packet besides its payload.
     pub fn packet_overhead(&self) -> usize {
         self.ip() + UDP
     }
 
-    /// Writes a frame that carries `payload` to `frame`, which has [`UdpFrame::overhead`] bytes more.
+    /// Writes a frame that carries `payload` to `frame`, which is longer by [`UdpFrame::overhead`]
+    /// bytes.
     ///
     /// # Panics
-    /// It has not, the payload is longer than a packet can be, or the families differ.
+    /// If `frame` has another length, the payload exceeds the maximum packet length, or the
+    /// families differ.
     pub fn emit(&self, payload: &[u8], frame: &mut [u8]) {
         let len = u16::try_from(self.packet_overhead() + payload.len()).expect("fits a packet");
         assert_eq!(frame.len(), self.overhead() + payload.len());
@@ -53,7 +55,7 @@ impl UdpFrame {
                 let ip = &mut frame[12..34];
                 ip[..4].copy_from_slice(&[0x08, 0x00, 0x45, self.tos]);
                 ip[4..6].copy_from_slice(&len.to_be_bytes());
-                // Not to be fragmented, so that the identification means nothing (RFC 6864).
+                // Don't fragment, so the identification is irrelevant (RFC 6864).
                 ip[6..14].copy_from_slice(&[0, 0, 0x40, 0, self.ttl, PROTOCOL, 0, 0]);
                 ip[14..18].copy_from_slice(&from.octets());
                 ip[18..].copy_from_slice(&to.octets());
@@ -71,7 +73,7 @@ impl UdpFrame {
                 ip[26..].copy_from_slice(&to.octets());
                 22
             }
-            _ => panic!("one packet has addresses of one family"),
+            _ => panic!("source and destination are of one family"),
         };
         let at = ETHERNET + self.ip();
         let len = len - self.ip() as u16;
@@ -81,10 +83,11 @@ impl UdpFrame {
         udp[4..6].copy_from_slice(&len.to_be_bytes());
         udp[6..8].fill(0);
         udp[UDP..].copy_from_slice(payload);
-        // The pseudo header is the addresses, which stand right before, the protocol and the length.
+        // The pseudo header consists of the addresses, which directly precede the UDP header, the
+        // protocol and the length.
         let sum = u32::from(!checksum(&frame[addresses..])) + u32::from(PROTOCOL) + u32::from(len);
         let sum = (sum & 0xffff) + (sum >> 16);
-        // 0 would say that there is none.
+        // 0 means no checksum (RFC 768).
         let sum = match !((sum & 0xffff) + (sum >> 16)) as u16 {
             0 => 0xffff,
             sum => sum,

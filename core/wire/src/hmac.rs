@@ -1,18 +1,18 @@
-//! HMAC-SHA-256 truncated to 16 bytes, as STAMP's authenticated mode uses it (RFC 8762 section 4.4).
+//! HMAC-SHA-256 truncated to 16 bytes, as in STAMP's authenticated mode (RFC 8762 section 4.4).
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use thiserror::Error;
 
-/// Bytes of a truncated HMAC.
+/// Length of a truncated HMAC in bytes.
 pub const LEN: usize = 16;
 
-/// Why a text is not a key.
+/// The text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a key is an even number of hexadecimal digits, 32 to 128 of them")]
+#[error("not a key: an even number of hexadecimal digits is required, 32 to 128")]
 pub struct KeyError;
 
-/// A key with its state prepared. Its debug text does not show it.
+/// A prepared key. Its `Debug` output hides it.
 #[derive(Clone)]
 pub struct Key(Hmac<Sha256>);
 
@@ -23,12 +23,12 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// A key of these bytes.
+    /// Creates a key from bytes.
     pub fn new(key: &[u8]) -> Self {
         Self(Hmac::new_from_slice(key).expect("HMAC takes keys of any length"))
     }
 
-    /// Reads hexadecimal digits; white space around them is ignored.
+    /// Parses hexadecimal digits. White space around them is ignored.
     pub fn from_hex(text: &str) -> Result<Self, KeyError> {
         let digits = text.trim().as_bytes();
         if !(32..=128).contains(&digits.len()) || !digits.len().is_multiple_of(2) {
@@ -42,13 +42,13 @@ impl Key {
         Ok(Self::new(&key))
     }
 
-    /// The truncated HMAC over the parts, one after the other.
+    /// Returns the truncated HMAC over the concatenated parts.
     pub fn sign(&self, parts: &[&[u8]]) -> [u8; LEN] {
         let full = self.mac(parts).finalize().into_bytes();
         full[..LEN].try_into().expect("SHA-256 has 32 bytes")
     }
 
-    /// Whether `tag` is the truncated HMAC over the parts; takes the same time either way.
+    /// Whether `tag` is the truncated HMAC over the parts. Runs in constant time.
     pub fn verify(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
         tag.len() == LEN && self.mac(parts).verify_truncated_left(tag).is_ok()
     }

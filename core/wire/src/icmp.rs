@@ -5,12 +5,12 @@ use crate::{WireError, field};
 /// Bytes before the payload.
 pub const HEADER: usize = 8;
 
-/// The IP version, which decides the types.
+/// IP version, which determines the message types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Types 8 and 0; the checksum covers the message and is ours to compute.
+    /// Types 8 and 0. The sender computes the checksum over the message.
     V4,
-    /// Types 128 and 129; the kernel computes the checksum on ping and raw sockets alike.
+    /// Types 128 and 129. The kernel computes the checksum on ping and raw sockets.
     V6,
 }
 
@@ -26,13 +26,13 @@ impl Family {
 /// An echo message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo<'a> {
-    /// A reply, else a request.
+    /// Whether it is a reply; otherwise a request.
     pub reply: bool,
     /// Identifies the sender.
     pub id: u16,
     /// Sequence number.
     pub seq: u16,
-    /// The echoed bytes.
+    /// Echoed bytes.
     pub payload: &'a [u8],
 }
 
@@ -53,8 +53,8 @@ impl<'a> Echo<'a> {
     }
 }
 
-/// Writes the header of an echo request around the payload that already stands from [`HEADER`]
-/// on, and the checksum over all of it.
+/// Writes the header of an echo request to `message`, whose payload is already in place from
+/// [`HEADER`] on, and its checksum.
 pub fn emit_request(family: Family, id: u16, seq: u16, message: &mut [u8]) {
     message[0] = family.types().0;
     message[1..4].fill(0);
@@ -66,7 +66,7 @@ pub fn emit_request(family: Family, id: u16, seq: u16, message: &mut [u8]) {
     }
 }
 
-/// The Internet checksum (RFC 1071). Over a message that holds its checksum it is 0.
+/// Internet checksum (RFC 1071). It is 0 over a message that includes a valid checksum.
 pub fn checksum(message: &[u8]) -> u16 {
     let (pairs, last) = message.as_chunks::<2>();
     let sum: u64 = pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum();
@@ -77,16 +77,16 @@ pub fn checksum(message: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// What an ICMP error message means for the probe that it is about.
+/// Class of an ICMP error message, as seen by the probe that caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// No program listens on the port.
+    /// Port unreachable: no program listens on the port.
     Port,
-    /// The TTL or hop limit ran out on the way.
+    /// The TTL or hop limit was exceeded.
     TimeExceeded,
     /// A filter refused the packet.
     Prohibited,
-    /// The packet is larger than a link on the way allows.
+    /// The packet exceeds the MTU of a link on the path.
     TooBig,
     /// No route, or no such host behind the last router.
     Unreachable,
@@ -94,8 +94,8 @@ pub enum Meaning {
     Other,
 }
 
-/// The name of an ICMP error by its type and code (RFC 792, RFC 1122 3.2.2.1, RFC 1812 5.2.7.1,
-/// RFC 4443; IANA's registries), and what it means.
+/// Returns the name of an ICMP error by type and code (RFC 792, RFC 1122 section 3.2.2.1, RFC 1812
+/// section 5.2.7.1, RFC 4443, IANA registries), and its meaning.
 pub const fn error(family: Family, kind: u8, code: u8) -> (&'static str, Meaning) {
     match (family, kind, code) {
         (Family::V4, 3, 0) => ("network unreachable", Meaning::Unreachable),
@@ -153,7 +153,7 @@ mod tests {
             (Family::V6, 1, 1, "communication administratively prohibited", Prohibited),
             (Family::V4, 3, 1, "host unreachable", Unreachable),
             (Family::V6, 1, 3, "address unreachable", Unreachable),
-            // Types of one family are not those of the other.
+            // A type of the other family.
             (Family::V6, 11, 0, "ICMP error", Meaning::Other),
         ];
         for (family, kind, code, name, meaning) in cases {

@@ -1,5 +1,5 @@
-//! Where packets of known formats carry the number that identifies them in their flow: what senders,
-//! relays, traces and receivers join their stamps by.
+//! Packet numbers in the payloads of known formats. Senders, relays, traces and receivers join
+//! their timestamps by these numbers.
 
 use dwell_units::{Instant, Nanos, Realtime};
 
@@ -7,25 +7,25 @@ use crate::iperf2::{self, Datagram};
 use crate::traffic::Mark;
 use crate::{bytes, roundtrip};
 
-/// A format whose packets carry a number.
+/// A payload format whose packets carry a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// iperf2's UDP datagrams.
+    /// UDP datagrams of iperf2.
     Iperf,
-    /// The first 12 bytes of those: all that old clients write (S0 Fig 3), and all that is left in
-    /// clear by a relay that enciphers what is behind them (S0.4).
+    /// The first 12 bytes of an iperf2 datagram: the whole header of old clients, and all that
+    /// stays clear if a relay encrypts the rest (Miya 2020).
     IperfClassic,
-    /// STAMP's test packets, either way and in either mode.
+    /// STAMP test packets in both directions and modes.
     Stamp,
-    /// S4's round-trip message, either way.
+    /// Round-trip messages of Roedlach/Vock in both directions.
     Roundtrip,
-    /// dwell's own mark of traffic.
+    /// Traffic with dwell's own mark.
     Dwell,
 }
 
-/// The format of a payload, as far as it shows: what is fixed in a format is there, and times are
-/// plausible. A payload of something else is taken for one of these formats only by an accident of
-/// several bytes; the first packets of a flow decide, and the user may say it instead.
+/// Detects the format of a payload from its fixed fields and plausible times. Another payload
+/// matches only if several bytes coincide. The first packets of a flow decide; the user can
+/// override the result.
 pub fn detect(payload: &[u8]) -> Option<Format> {
     if Mark::parse(payload).is_ok() {
         Some(Format::Dwell)
@@ -40,20 +40,19 @@ pub fn detect(payload: &[u8]) -> Option<Format> {
     }
 }
 
-/// The same for a payload of which only the beginning may be in clear. The first 12 bytes of iperf2
-/// hold nothing fixed, so they are believed only if they tell a time within ten days of `now`, when
-/// the packet was seen: of other payloads one in ten million does.
+/// Like [`detect`], for a payload of which only the beginning may be clear. The first 12 bytes of
+/// iperf2 contain no fixed field, so they are accepted only if their time is within ten days of
+/// `now`, the time of observation; one in ten million other payloads matches.
 pub fn detect_clear(payload: &[u8], now: Instant<Realtime>) -> Option<Format> {
     detect(payload)
         .or_else(|| looks_like_classic_iperf(payload, now).then_some(Format::IperfClassic))
 }
 
-/// The number of a packet in its flow: iperf2's id without its sign (of its first 12 bytes the
-/// lower 32 bits), the sequence number of STAMP and of dwell's mark, the cycle of a round-trip
-/// message. `None` for a payload that is too short to
-/// carry one, or has other bytes where a format has fixed ones.
+/// Returns the number of a packet in its flow: the absolute id of iperf2 (of its first 12 bytes the
+/// lower 32 bits), the sequence number of STAMP and of dwell's mark, or the cycle of a round-trip
+/// message. `None` if the payload is too short or its fixed bytes do not match.
 ///
-/// An iperf2 FIN has a number too, but may be sent several times with it: see [`is_repeatable`].
+/// An iperf2 FIN has a number too, but may be sent several times: see [`is_repeatable`].
 pub fn packet_id(format: Format, payload: &[u8]) -> Option<u64> {
     match format {
         Format::Iperf | Format::IperfClassic => {
@@ -65,18 +64,18 @@ pub fn packet_id(format: Format, payload: &[u8]) -> Option<u64> {
     }
 }
 
-/// Whether several packets of a flow may have this packet's number, so that stamps cannot be joined
-/// by it: an iperf2 FIN, which comes again until it is answered. Senders and receivers keep no stamps
-/// of it.
+/// Whether several packets of a flow may have this number, so that timestamps cannot be joined by
+/// it. This applies to the iperf2 FIN, which is repeated until it is answered. Senders and
+/// receivers keep no timestamps of it.
 pub fn is_repeatable(format: Format, payload: &[u8]) -> bool {
     iperf(format, payload).is_some_and(|datagram| datagram.is_fin())
 }
 
-/// The header of a datagram, as far as it is in clear in this format; `None` in those of others.
+/// Header of an iperf2 datagram, as far as it is clear in this format; `None` in other formats.
 pub fn iperf(format: Format, payload: &[u8]) -> Option<Datagram> {
     match format {
         Format::Iperf => Datagram::parse(payload).ok(),
-        // What stands behind may be enciphered, and look like anything.
+        // The bytes after it may be encrypted.
         Format::IperfClassic => Datagram::parse(payload.get(..iperf2::CLASSIC_LEN)?).ok(),
         Format::Stamp | Format::Roundtrip | Format::Dwell => None,
     }
@@ -96,18 +95,18 @@ fn looks_like_iperf(payload: &[u8]) -> bool {
     else {
         return false;
     };
-    // An old client has flags where the upper half is now: none, or its first version.
+    // Old clients have flags in place of the upper half: none, or those of the first version.
     let fits = match high {
         0 | 0x8000_0000 | 0x8000_0001 => true,
         u32::MAX => low >> 31 == 1,
         _ => false,
     };
-    // A board without a clock of its own may live in 1970.
+    // A board without a real-time clock may report a time in 1970.
     sec != 0 && usec < 1_000_000 && fits
 }
 
-/// RFC 8762 figures 2 to 6: fields that must be zero are, and the multiplier of the error estimate,
-/// which must not be zero, is not (RFC 4656 section 4.1.2).
+/// RFC 8762 figures 2 to 6: the fields that must be zero are zero, and the multiplier of the error
+/// estimate is not (RFC 4656 section 4.1.2).
 fn looks_like_stamp(payload: &[u8]) -> bool {
     let zeros = |from: usize, to: usize| {
         payload.get(from..to).is_some_and(|field| field.iter().all(|byte| *byte == 0))
@@ -204,7 +203,7 @@ mod tests {
                 assert_eq!(detect_clear(&payload, next_year), None, "seed {seed}");
             }
         }
-        // Enciphered bytes that look like a client which counts in 64 bits.
+        // Encrypted bytes that look like a client with 64-bit numbers.
         let mut payload = datagram(9, 200);
         payload[12..16].fill(0x5a);
         assert_ne!(packet_id(Format::Iperf, &payload), Some(9));

@@ -1,8 +1,8 @@
-//! Packet formats: what goes over the wire, and nothing about when or why.
+//! Packet formats, without timing or policy.
 //!
-//! Every parser takes any bytes and never panics; every `emit` writes into a caller's buffer and
-//! allocates nothing. Fields that a reflector only echoes stay raw, so that it echoes them bit for
-//! bit. Offsets are from the start of the payload.
+//! Parsers accept any bytes and never panic. `emit` functions write to the caller's buffer and do
+//! not allocate. Fields that a reflector only echoes stay raw, so that they are returned bit for
+//! bit. Offsets count from the start of the payload.
 
 #![forbid(unsafe_code)]
 
@@ -21,23 +21,23 @@ pub mod timestamp;
 pub mod tlv;
 pub mod traffic;
 
-/// Why bytes are not a packet of a format.
+/// Reason why bytes are not a packet of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// Fewer bytes than the format has at least.
+    /// Shorter than the minimum length.
     #[error("too short")]
     TooShort,
-    /// A constant field has another value.
+    /// A constant field has a different value.
     #[error("not of this format")]
     Mismatch,
 }
 
-/// The `N` bytes at `at`; `None` beyond the end.
+/// Returns the `N` bytes at `at`; `None` beyond the end.
 fn bytes<const N: usize>(message: &[u8], at: usize) -> Option<[u8; N]> {
     message.get(at..at + N)?.try_into().ok()
 }
 
-/// The field of `N` bytes at `at`.
+/// Returns the field of `N` bytes at `at`.
 fn field<const N: usize>(message: &[u8], at: usize) -> Result<[u8; N], WireError> {
     bytes(message, at).ok_or(WireError::TooShort)
 }

@@ -1,33 +1,33 @@
-//! S4's round-trip message (S4.1): 24 bytes, little-endian, packed.
-//! 0 i64 seconds, 8 i64 nanoseconds (the sender's clock), 16 u32 id, 20 `REQ\0` or `ACK\0`.
+//! Round-trip message of Roedlach/Vock: 24 bytes, little-endian, packed. 0 i64 seconds, 8 i64
+//! nanoseconds (the sender's clock), 16 u32 id, 20 `REQ\0` or `ACK\0`.
 
 use crate::{WireError, field};
 
-/// Bytes of a message.
+/// Length of a message in bytes.
 pub const LEN: usize = 24;
 
 const REQUEST: [u8; 4] = *b"REQ\0";
 const ACKNOWLEDGE: [u8; 4] = *b"ACK\0";
 
-/// Which way a message goes.
+/// Direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// From the master.
+    /// Request from the master.
     Request,
-    /// Back to it.
+    /// Reply to the master.
     Acknowledge,
 }
 
-/// A message. The reply is the request with another `control`.
+/// A message. The reply is the request with a different `control`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Whole seconds of the sender's clock.
     pub seconds: i64,
     /// Nanoseconds of the sender's clock.
     pub nanoseconds: i64,
-    /// The cycle.
+    /// Cycle number.
     pub id: u32,
-    /// Which way it goes.
+    /// Direction.
     pub control: Control,
 }
 
@@ -62,7 +62,7 @@ impl Message {
     }
 }
 
-/// Turns the request in `message` into its reply, in place, as S4's slave does.
+/// Turns the request in `message` into its reply, in place.
 pub fn acknowledge(message: &mut [u8]) -> Result<(), WireError> {
     if Message::parse(message)?.control != Control::Request {
         return Err(WireError::Mismatch);

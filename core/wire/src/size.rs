@@ -1,31 +1,31 @@
-//! The size of a UDP packet, by all of its three names. Tools and papers mix them: S2's "IP packet
-//! size" of 1514 B is that of a frame whose IP packet has 1500 B (SEEDS, errors in S2). A size is
-//! therefore kept together with the name under which it was given, and a rate counts the bytes that
-//! were named.
+//! Size of a UDP packet, by any of three measures: IP packet, UDP payload or Ethernet frame. Tools
+//! and papers mix them up: the "IP packet size" of 1514 B in Mok 2015 is the size of a frame whose
+//! IP packet has 1500 B. A size is therefore stored with the measure in which it was given, and
+//! rates count the bytes of that measure.
 
 use dwell_units::{Bytes, Rate};
 use thiserror::Error;
 
 use crate::icmp::Family;
 
-/// Bytes of a UDP header (RFC 768).
+/// Length of a UDP header in bytes (RFC 768).
 pub const UDP_HEADER: u64 = 8;
-/// Bytes of an Ethernet header: two addresses and a type, without tag and without the frame check
-/// sequence (IEEE 802.3, 3.1.1).
+/// Length of an Ethernet header in bytes: two addresses and a type, without VLAN tag and frame
+/// check sequence (IEEE 802.3, clause 3.1.1).
 pub const ETHERNET_HEADER: u64 = 14;
 
-/// What of a packet a size counts.
+/// The part of a packet that a size counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counted {
-    /// The IP packet, as S2 means it: header, UDP header and payload.
+    /// The IP packet: IP header, UDP header and payload.
     Ip,
-    /// The UDP payload alone.
+    /// The UDP payload.
     Payload,
-    /// The Ethernet frame without its frame check sequence. A card fills frames below 60 B up.
+    /// The Ethernet frame without frame check sequence. Network cards pad frames to 60 B.
     Frame,
 }
 
-/// The size of a UDP packet that fits through the link it is meant for.
+/// Size of a UDP packet that fits the MTU of its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketSize {
     counted: Counted,
@@ -33,43 +33,43 @@ pub struct PacketSize {
     payload: u64,
 }
 
-/// Why a size is none. The text reads after the name of the flag.
+/// Error in a packet size. The message follows the name of the flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SizeError {
-    /// The headers and what the payload must hold need more.
+    /// Smaller than the headers and the required payload.
     #[error(
         "invalid value {given} for {}: at least {least}, with headers and {content} of payload",
         counted.flag()
     )]
     Small {
-        /// What of the packet was counted.
+        /// The part of the packet that the size counts.
         counted: Counted,
-        /// What was given.
+        /// The given size.
         given: Bytes,
-        /// The smallest size that is possible, counted alike.
+        /// Minimum size.
         least: Bytes,
-        /// What the payload must hold.
+        /// Required payload.
         content: Bytes,
     },
-    /// The packet would not pass unfragmented.
+    /// The packet would be fragmented.
     #[error(
         "invalid value {given} for {}: at most {most}, for IP packets of at most {mtu}",
         counted.flag()
     )]
     Large {
-        /// What of the packet was counted.
+        /// The part of the packet that the size counts.
         counted: Counted,
-        /// What was given.
+        /// The given size.
         given: Bytes,
-        /// The largest size that is possible, counted alike.
+        /// Maximum size.
         most: Bytes,
-        /// The MTU, or the largest IP packet that there is where that is smaller.
+        /// The MTU, or the maximum length of an IP packet if that is smaller.
         mtu: Bytes,
     },
-    /// Not even the smallest packet passes.
+    /// Not even the smallest packet fits the MTU.
     #[error("no packet with {content} of payload fits an MTU of {mtu}")]
     Narrow {
-        /// What the payload must hold.
+        /// Required payload.
         content: Bytes,
         /// The MTU.
         mtu: Bytes,
@@ -77,10 +77,10 @@ pub enum SizeError {
 }
 
 impl Counted {
-    /// Every way to count, in the order in which sizes are printed.
+    /// All measures, in the order in which sizes are printed.
     pub const ALL: [Self; 3] = [Self::Ip, Self::Payload, Self::Frame];
 
-    /// The flag that takes a size counted so.
+    /// Command-line option for a size in this measure.
     pub const fn flag(self) -> &'static str {
         match self {
             Self::Ip => "--size",
@@ -89,7 +89,7 @@ impl Counted {
         }
     }
 
-    /// The name of a parameter or a plan's field that holds a size counted so.
+    /// Name of the parameter or plan field for a size in this measure.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ip => "size",
@@ -98,7 +98,7 @@ impl Counted {
         }
     }
 
-    /// Bytes that are counted beside the payload.
+    /// Bytes counted besides the payload.
     pub const fn headers(self, family: Family) -> u64 {
         match self {
             Self::Payload => 0,
@@ -109,8 +109,8 @@ impl Counted {
 }
 
 impl PacketSize {
-    /// The size `given`, of which the payload must hold at least `content` and the IP packet must
-    /// not exceed `mtu`.
+    /// Creates a size from `given`. The payload must hold at least `content`, and the IP packet
+    /// must not exceed `mtu`.
     pub fn new(
         counted: Counted,
         given: Bytes,
@@ -134,38 +134,38 @@ impl PacketSize {
         }
     }
 
-    /// How the size was given.
+    /// The measure in which the size was given.
     pub fn counted(&self) -> Counted {
         self.counted
     }
 
-    /// The size as it was given: the one that a rate counts.
+    /// The size as given. Rates count these bytes.
     pub fn as_named(&self) -> Bytes {
         self.of(self.counted)
     }
 
-    /// The size under this name.
+    /// The size in the measure `counted`.
     pub fn of(&self, counted: Counted) -> Bytes {
         Bytes(self.payload + counted.headers(self.family))
     }
 
-    /// The IP packet.
+    /// Length of the IP packet.
     pub fn ip(&self) -> Bytes {
         self.of(Counted::Ip)
     }
 
-    /// The UDP payload.
+    /// Length of the UDP payload.
     pub fn payload(&self) -> Bytes {
         self.of(Counted::Payload)
     }
 
-    /// The Ethernet frame, without frame check sequence.
+    /// Length of the Ethernet frame without frame check sequence.
     pub fn frame(&self) -> Bytes {
         self.of(Counted::Frame)
     }
 
-    /// The gap between departures at this rate over the size as named, in nanoseconds with their
-    /// fraction, so that a rate does not drift over many packets; `None` at rate 0.
+    /// Gap between departures at `rate`, in nanoseconds. Fractions are kept, so that the rate does
+    /// not drift over many packets. `None` at rate 0.
     pub fn gap_ns(&self, rate: Rate) -> Option<f64> {
         let gap = match rate {
             Rate::Bits(rate) => self.bits() * 1e9 / rate.0 as f64,
@@ -174,20 +174,19 @@ impl PacketSize {
         gap.is_finite().then_some(gap)
     }
 
-    /// The rate over the size as named, in bit/s, of packets that leave every `gap_ns`; `None`
-    /// where that is not above 0.
+    /// Rate in bit/s of packets that are sent every `gap_ns`; `None` if that is not above 0.
     pub fn rate_bps(&self, gap_ns: f64) -> Option<f64> {
         (gap_ns > 0.0).then(|| self.bits() * 1e9 / gap_ns)
     }
 
-    /// Bits of the size as named: S2's 8 s.
+    /// Bits of the size as given (8 s in Mok 2015).
     pub fn bits(&self) -> f64 {
         self.as_named().0 as f64 * 8.0
     }
 }
 
 impl std::fmt::Display for PacketSize {
-    /// All three sizes, the one that was named first.
+    /// Prints all three sizes, the given one first.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let word = |counted| match counted {
             Counted::Ip => "IP packet",
@@ -202,7 +201,8 @@ impl std::fmt::Display for PacketSize {
     }
 }
 
-/// Bytes of an IP header without options or extensions (RFC 791, 3.1; RFC 8200, 3).
+/// Length of an IP header without options or extensions (RFC 791, section 3.1; RFC 8200, section
+/// 3).
 const fn ip_header(family: Family) -> u64 {
     match family {
         Family::V4 => 20,
@@ -210,7 +210,8 @@ const fn ip_header(family: Family) -> u64 {
     }
 }
 
-/// The largest IP packet: lengths are fields of 16 bits, and IPv6 does not count its own header.
+/// Maximum length of an IP packet. Length fields have 16 bits, and that of IPv6 excludes its
+/// header.
 const fn largest(family: Family) -> Bytes {
     match family {
         Family::V4 => Bytes(65_535),
@@ -250,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_gap_is_that_of_the_size_as_named() {
-        // S2's targets, as SEEDS computes them.
+        // Target gaps of Mok 2015 for 1, 10 and 1,000 Mbit/s.
         for (size, gaps) in [
             (v4(Counted::Ip, 200), [1_600_000.0, 160_000.0, 1_600.0]),
             (v4(Counted::Ip, 576), [4_608_000.0, 460_800.0, 4_608.0]),
@@ -262,7 +263,7 @@ mod tests {
                 assert_eq!(size.rate_bps(gap), Some(rate as f64 * 1e6));
             }
         }
-        // 576 B at 7 Mbit/s: thirds and sevenths of a nanosecond stay.
+        // 576 B at 7 Mbit/s: fractions of a nanosecond are kept.
         let gap = v4(Counted::Ip, 576).unwrap().gap_ns(mbit(7)).unwrap();
         assert!((gap - 658_285.714_285_714_3).abs() < 1e-6, "{gap}");
         let slow = v4(Counted::Ip, 576).unwrap();

@@ -1,24 +1,24 @@
 //! STAMP test packets (RFC 8762 sections 4.2 and 4.3), unauthenticated and authenticated, with the
 //! session identifier of RFC 8972 section 3.
 //!
-//! Readers are lenient as TWAMP-light peers need it (RFC 5357 appendix I): a request of 14 bytes
-//! and a reply of 38 bytes are read, because the fields lie at the same places.
+//! Parsers accept packets of TWAMP-light peers (RFC 5357 appendix I), requests of 14 bytes and
+//! replies of 38 bytes, because the fields are at the same offsets.
 
 use crate::hmac::{self, Key};
 use crate::timestamp::{ErrorEstimate, Format};
 use crate::{WireError, bytes, field};
 
-/// Where the fields lie: RFC 8762 figures 2 to 6.
+/// Mode, which determines the offsets of the fields (RFC 8762 figures 2 to 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// 44 bytes.
     Unauthenticated,
-    /// 112 bytes, the last 16 of them an HMAC over the others.
+    /// 112 bytes; the last 16 are an HMAC.
     Authenticated,
 }
 
 impl Mode {
-    /// Bytes of a packet before its TLVs.
+    /// Length of a packet without TLVs.
     pub const fn base(self) -> usize {
         match self {
             Self::Unauthenticated => 44,
@@ -26,7 +26,7 @@ impl Mode {
         }
     }
 
-    /// Bytes of the shortest request that is answered.
+    /// Minimum length of a request.
     const fn least_request(self) -> usize {
         match self {
             Self::Unauthenticated => 14,
@@ -34,7 +34,7 @@ impl Mode {
         }
     }
 
-    /// Bytes of the shortest reply that is read.
+    /// Minimum length of a reply.
     const fn least_reply(self) -> usize {
         match self {
             Self::Unauthenticated => 38,
@@ -42,8 +42,8 @@ impl Mode {
         }
     }
 
-    /// Offset of the sender's timestamp in a request and of T3 in a reply; the error estimate and
-    /// the SSID follow.
+    /// Offset of the sender's timestamp in a request and of T3 in a reply. The error estimate and
+    /// the SSID follow it.
     const fn timestamp(self) -> usize {
         match self {
             Self::Unauthenticated => 4,
@@ -52,19 +52,19 @@ impl Mode {
     }
 }
 
-/// Bytes that the HMAC of a packet covers.
+/// Number of bytes covered by the HMAC of a packet.
 const SIGNED: usize = 96;
 
-/// A sender's packet.
+/// Packet of the session-sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Sequence number.
     pub seq: u32,
-    /// T1, as it stands in the packet; a reflector copies it.
+    /// T1, raw; the reflector copies it.
     pub timestamp: u64,
-    /// Error estimate, as it stands in the packet.
+    /// Error estimate, raw.
     pub error: u16,
-    /// Session identifier; 0 when the packet is too short to have one.
+    /// Session identifier; 0 if the packet is too short to have one.
     pub ssid: u16,
 }
 
@@ -83,7 +83,7 @@ impl Request {
         })
     }
 
-    /// Writes the base packet; TLVs behind it are the caller's.
+    /// Writes the base packet. The caller writes the TLVs after it.
     pub fn emit(&self, packet: &mut [u8], mode: Mode) {
         let at = mode.timestamp();
         packet[..mode.base()].fill(0);
@@ -94,10 +94,10 @@ impl Request {
     }
 }
 
-/// A reflector's packet.
+/// Packet of the session-reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The reflector's own sequence number, or the sender's again if it keeps no state.
+    /// The reflector's own sequence number, or that of the request if the reflector is stateless.
     pub seq: u32,
     /// T3.
     pub t3: u64,
@@ -107,30 +107,30 @@ pub struct Reply {
     pub ssid: u16,
     /// T2.
     pub t2: u64,
-    /// The request's sequence number.
+    /// Sequence number of the request.
     pub sender_seq: u32,
-    /// The request's T1, bit for bit.
+    /// T1 of the request, raw.
     pub sender_timestamp: u64,
-    /// The request's error estimate, bit for bit.
+    /// Error estimate of the request, raw.
     pub sender_error: u16,
-    /// TTL or hop limit the request arrived with; 0 if the packet is too short to say.
+    /// TTL or hop limit of the request on arrival; 0 if the packet is too short.
     pub ttl: u8,
 }
 
-/// How much a packet looks like a reply.
+/// Similarity of a packet to a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Likeness {
-    /// Its timestamps are not those of a reply, or it is too short to have both.
+    /// Its timestamps do not fit a reply, or it is too short for them.
     None,
-    /// Its timestamps fit a reply, other fields do not.
+    /// Its timestamps fit a reply; other fields do not.
     Partial,
     /// All fields fit a reply.
     Full,
 }
 
-/// Compares `packet` with a reply. It has full likeness if the bytes behind the sender's error
-/// estimate and behind its TTL are zero (RFC 8762 figures 5 and 6), these two fields are not, and
-/// T3 lies less than a second after T2.
+/// Compares `packet` with a reply. The likeness is full if the bytes after the sender's error
+/// estimate and after its TTL are zero (RFC 8762 figures 5 and 6), these two fields are not, and T3
+/// is less than a second after T2.
 ///
 /// A sender must zero all of these fields, but a reflector ignores them, and some senders fill them
 /// with random bytes. The probability that random bytes have full likeness is 2^-72.
@@ -163,23 +163,24 @@ pub fn likeness_to_reply(packet: &[u8], mode: Mode) -> Likeness {
         && packet[ttl_at] != 0
         && is_zero(error_at + 2, ttl_at)
         && is_zero(ttl_at + 1, zeros_to);
-    // Zeros or another constant: padding, no time.
+    // Zeros or another constant byte are padding, not a time.
     let is_constant = t2 == t2.rotate_left(8);
     match (is_full, is_constant) {
         (true, _) => Likeness::Full,
         (false, true) => Likeness::None,
-        // TWAMP-light reflectors put padding where STAMP has zeros (RFC 5357 section 4.2.1).
+        // TWAMP-light reflectors send padding where STAMP has zeros (RFC 5357 section 4.2.1).
         (false, false) => Likeness::Partial,
     }
 }
 
-/// Nanoseconds from one timestamp in PTP's format to a later one; the seconds wrap.
+/// Nanoseconds from one timestamp in PTP format to a later one; the seconds wrap.
 fn ptp_difference(later: u64, earlier: u64) -> i64 {
     let seconds = ((later >> 32) as u32).wrapping_sub((earlier >> 32) as u32) as i32;
     i64::from(seconds) * 1_000_000_000 + i64::from(later as u32) - i64::from(earlier as u32)
 }
 
-/// Offsets of the fields that only a reply has: T2, sender's seq, T1, error, TTL.
+/// Offsets of the fields that only a reply has: T2, sender's sequence number, T1, error estimate,
+/// TTL.
 const fn reply_offsets(mode: Mode) -> (usize, usize, usize, usize, usize) {
     match mode {
         Mode::Unauthenticated => (16, 24, 28, 36, 40),
@@ -208,9 +209,9 @@ impl Reply {
         })
     }
 
-    /// Writes as much of the base packet as `packet` has room for: a reply is never longer than
-    /// its request. At least the 38 bytes of a TWAMP-light reply are wanted by readers, but a
-    /// shorter request gets a shorter reply.
+    /// Writes as much of the base packet as fits into `packet`, so that a reply is never longer
+    /// than its request. Readers expect at least the 38 bytes of a TWAMP-light reply, but a shorter
+    /// request gets a shorter reply.
     pub fn emit(&self, packet: &mut [u8], mode: Mode) {
         let mut whole = [0; 112];
         let at = mode.timestamp();
@@ -228,7 +229,7 @@ impl Reply {
         packet[..len].copy_from_slice(&whole[..len]);
     }
 
-    /// The error estimate of T2 and T3.
+    /// Error estimate of T2 and T3.
     pub fn estimate(&self) -> ErrorEstimate {
         ErrorEstimate::from_bits(self.error)
     }
@@ -240,7 +241,7 @@ pub fn sign(key: &Key, packet: &mut [u8]) {
     rest[..hmac::LEN].copy_from_slice(&key.sign(&[signed]));
 }
 
-/// Whether the HMAC of an authenticated packet holds.
+/// Whether the HMAC of an authenticated packet is valid.
 pub fn verify(key: &Key, packet: &[u8]) -> bool {
     packet.get(SIGNED..SIGNED + hmac::LEN).is_some_and(|tag| key.verify(&[&packet[..SIGNED]], tag))
 }
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!((packet[72], packet[80]), (0x66, 64));
     }
 
-    /// A reply with a residence of `after` units of its timestamp's format.
+    /// A reply with a residence time of `after` units of its timestamp format.
     fn reply(mode: Mode, error: u16, t2: u64, after: u64) -> Vec<u8> {
         let mut packet = vec![0; mode.base()];
         let sent = Reply {

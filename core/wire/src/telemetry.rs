@@ -1,37 +1,36 @@
-//! In-band telemetry: a STAMP TLV of dwell's own whose empty slots the sender allocates and relays
-//! on the way fill, so that node delays come back with the packet and need no common clock. The
-//! packet never grows.
+//! In-band telemetry: a STAMP TLV with empty slots that relays on the path fill, so that node
+//! delays return with the packet and need no common clock. The packet never grows.
 //!
-//! Value of the TLV ([`kind::PATH`]): 4 bytes of magic `dwlp`, u8 slots used, 3 zero bytes, then
-//! slots of 32 bytes: u32 node, u8 flags (1: on the way back), 3 zero bytes, and three stamps of the
-//! relay's own clock as u64 nanoseconds since its epoch, big-endian, 0 for one that did not come:
-//! `rx_kernel`, `rx_app`, `tx_app`. `tx_kernel` cannot be known before the packet has left.
+//! Value of the TLV ([`kind::PATH`]): 4 bytes of magic `dwlp`, u8 number of slots used, 3 zero
+//! bytes, then slots of 32 bytes: u32 node, u8 flags (1: on the way back), 3 zero bytes, and three
+//! timestamps `rx_kernel`, `rx_app` and `tx_app` as u64 nanoseconds of the relay's clock,
+//! big-endian, 0 if absent. `tx_kernel` is not known before the packet is sent.
 //!
-//! A relay leaves TLVs under an HMAC alone, for it cannot sign them.
+//! A relay does not change TLVs under an HMAC, because it cannot sign them.
 
 use crate::stamp::Mode;
 use crate::tlv::{self, kind};
 
-/// Starts the value, because others use the type for other things.
+/// Start of the value. Others may use the same experimental TLV type.
 pub const MAGIC: [u8; 4] = *b"dwlp";
 
-/// Bytes of a slot.
+/// Length of a slot in bytes.
 pub const SLOT: usize = 32;
 
 /// Bytes before the slots.
 const HEAD: usize = 8;
 
-/// The most slots that a packet may have.
+/// Maximum number of slots in a packet.
 pub const MOST_SLOTS: usize = 8;
 
 const BACK: u8 = 1;
 
-/// What a relay says of one packet. Stamps are nanoseconds on its own clock.
+/// Telemetry of one relay. Timestamps are in nanoseconds of its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The relay, by the number that it was started with.
+    /// Number of the relay, as configured at its start.
     pub node: u32,
-    /// It is a reply's, on its way back.
+    /// Whether the packet was a reply, on its way back.
     pub back: bool,
     /// `rx_kernel`, if delivered.
     pub rx_kernel: Option<u64>,
@@ -41,23 +40,22 @@ pub struct Slot {
     pub tx_app: u64,
 }
 
-/// Bytes of the value of a TLV with so many slots.
+/// Length of the value of a TLV with `slots` slots.
 pub const fn value_len(slots: usize) -> usize {
     HEAD + slots * SLOT
 }
 
-/// Writes a value without any slot used.
+/// Writes a value without used slots.
 ///
 /// # Panics
-/// When it is shorter than [`value_len`] of no slot.
+/// If `value` is shorter than [`value_len`] of 0 slots.
 pub fn begin(value: &mut [u8]) {
     value.fill(0);
     value[..4].copy_from_slice(&MAGIC);
 }
 
-/// Fills the next slot of a packet that is STAMP's with our TLV. Returns whether there was one:
-/// any other packet, one whose slots are used up, and one whose TLVs are under an HMAC stay as they
-/// are.
+/// Fills the next slot of a STAMP packet with this TLV. Returns `false` and leaves the packet
+/// unchanged if it is another packet, has no free slot, or has an HMAC TLV.
 pub fn fill(packet: &mut [u8], slot: &Slot) -> bool {
     let Some(at) = place(packet) else { return false };
     let value = &mut packet[at..];
@@ -75,8 +73,8 @@ pub fn fill(packet: &mut [u8], slot: &Slot) -> bool {
     true
 }
 
-/// Where the value of our TLV begins in a packet that has room left in it, after a look at the whole
-/// packet: what is not exactly STAMP with TLVs is nobody's to be changed.
+/// Returns the offset of the TLV's value if it has a free slot. Checks the whole packet: one that
+/// is not exactly STAMP with TLVs must not be changed.
 fn place(packet: &mut [u8]) -> Option<usize> {
     let base = Mode::Unauthenticated.base();
     let area = packet.get(base..)?;
@@ -100,7 +98,7 @@ fn place(packet: &mut [u8]) -> Option<usize> {
     at
 }
 
-/// The slots that were filled, in the order of the way. Nothing for a value that is none of ours.
+/// Iterates over the filled slots, in path order. Empty for a foreign value.
 pub fn slots(value: &[u8]) -> impl Iterator<Item = Slot> + '_ {
     let ours = value.len() >= HEAD && value.starts_with(&MAGIC);
     let used = if ours { usize::from(value[4]).min(MOST_SLOTS) } else { 0 };

@@ -1,10 +1,10 @@
-//! S3's messages (S3.3): the client writes `request`, the server writes `acknowledge`. They carry
+//! Messages of Chung 2021: the client sends `request`, the server sends `acknowledge`. They carry
 //! no id. A line end after them is accepted.
 
-/// What the client writes.
+/// Message of the client.
 pub const REQUEST: &[u8] = b"request";
 
-/// What the server writes.
+/// Message of the server.
 pub const ACKNOWLEDGE: &[u8] = b"acknowledge";
 
 /// Whether a datagram is `word`, with or without a line end.
@@ -14,23 +14,23 @@ pub fn is(word: &[u8], datagram: &[u8]) -> bool {
         .is_some_and(|rest| rest.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0)))
 }
 
-/// Finds whole words in a stream that arrives in pieces. Holds how much of the word has been seen,
-/// so nothing is buffered; what is neither word nor line end is counted and skipped.
+/// Finds whole words in a stream that arrives in pieces. Stores only the matched length, so nothing
+/// is buffered. Bytes that are neither word nor line end are counted and skipped.
 #[derive(Clone, Debug)]
 pub struct Splitter {
     word: &'static [u8],
     seen: usize,
-    /// Bytes that belonged to no word.
+    /// Bytes that belong to no word.
     pub strays: u64,
 }
 
 impl Splitter {
-    /// A splitter for this word.
+    /// Creates a splitter for this word.
     pub fn new(word: &'static [u8]) -> Self {
         Self { word, seen: 0, strays: 0 }
     }
 
-    /// Takes the next byte; true when it completes a word.
+    /// Takes the next byte. Returns whether it completes a word.
     pub fn take(&mut self, byte: u8) -> bool {
         if byte == self.word[self.seen] {
             self.seen += 1;
@@ -40,7 +40,7 @@ impl Splitter {
             }
             return false;
         }
-        // No proper prefix of either word is also its suffix, so a mismatch starts over.
+        // No proper prefix of either word is also its suffix, so a mismatch restarts the match.
         self.strays += self.seen as u64;
         self.seen = usize::from(byte == self.word[0]);
         self.strays += u64::from(self.seen == 0 && !matches!(byte, b'\r' | b'\n' | 0));

@@ -1,22 +1,22 @@
-//! 64-bit timestamps of STAMP packets (RFC 8762 section 4.2.1): NTP's 32.32 fixed point, or PTPv2's
-//! truncated seconds and nanoseconds; and the error estimate that says which.
+//! 64-bit timestamps of STAMP packets (RFC 8762 section 4.2.1), either NTP's 32.32 fixed point or
+//! PTPv2's truncated seconds and nanoseconds, and the error estimate that names the format.
 
 use dwell_units::{Instant, Nanos, Realtime};
 
-/// Seconds from NTP's epoch (1900) to Unix's (1970).
+/// Seconds from the NTP epoch (1900) to the Unix epoch (1970).
 const NTP_TO_UNIX: i64 = 2_208_988_800;
 
-/// How a timestamp's 64 bits are to be read.
+/// Format of a 64-bit timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Seconds since 1900 and their binary fraction.
+    /// Seconds since 1900 and a binary fraction.
     Ntp,
     /// Seconds since 1970 and nanoseconds.
     Ptp,
 }
 
-/// Reads a timestamp. Its 32-bit seconds wrap (NTP's in 2036): the era is the one that brings it
-/// nearest to `pivot`.
+/// Reads a timestamp. Its 32-bit seconds wrap (NTP's in 2036); the era is chosen so that the result
+/// is nearest to `pivot`.
 pub fn read(bits: u64, format: Format, pivot: Instant<Realtime>) -> Instant<Realtime> {
     let (seconds, low) = ((bits >> 32) as u32, bits as u32);
     let (epoch, nanos) = match format {
@@ -24,14 +24,14 @@ pub fn read(bits: u64, format: Format, pivot: Instant<Realtime>) -> Instant<Real
         Format::Ptp => (0, i64::from(low.min(999_999_999))),
     };
     let now = pivot.as_nanos().div_euclid(1_000_000_000);
-    // The distance to the pivot, modulo 2^32, as a signed number.
+    // Signed distance to the pivot, modulo 2^32.
     let ahead = seconds.wrapping_sub((now + epoch) as u32) as i32;
     Instant::from_nanos(
         (now + i64::from(ahead)).saturating_mul(1_000_000_000).saturating_add(nanos),
     )
 }
 
-/// Writes a timestamp in NTP's format, to the nearest 2^-32 s.
+/// Writes a timestamp in NTP format, rounded to 2^-32 s.
 pub fn write_ntp(at: Instant<Realtime>) -> u64 {
     let seconds = at.as_nanos().div_euclid(1_000_000_000) + NTP_TO_UNIX;
     let nanos = at.as_nanos().rem_euclid(1_000_000_000) as u64;
@@ -50,12 +50,12 @@ fn fraction_to_nanos(fraction: u32) -> i64 {
     ((u64::from(fraction) * 1_000_000_000 + (1 << 31)) >> 32) as i64
 }
 
-/// How far a clock may be from UTC (RFC 4656 section 4.1.2; Z is RFC 8186's).
+/// Maximum offset of a clock from UTC (RFC 4656 section 4.1.2; the Z bit is from RFC 8186).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorEstimate {
-    /// The clock is synchronised to an outside source.
+    /// Whether the clock is synchronised to an external source.
     pub synchronised: bool,
-    /// The format of the timestamps of this packet.
+    /// Format of the timestamps in this packet.
     pub format: Format,
     /// error = multiplier * 2^-32 * 2^scale seconds.
     pub scale: u8,
@@ -64,13 +64,13 @@ pub struct ErrorEstimate {
 }
 
 impl ErrorEstimate {
-    /// The estimate of a clock that is at most `utc_error` from UTC; of one that is not
-    /// synchronised to it when `None`, whose error nobody knows (1 us stands for reading it).
+    /// Returns the estimate for a clock that is at most `utc_error` from UTC. `None`: not
+    /// synchronised; the unknown error is given as 1 us, for reading the clock.
     pub fn of_clock(utc_error: Option<Nanos>) -> Self {
         Self::covering(utc_error.unwrap_or(Nanos::from_micros(1)), utc_error.is_some())
     }
 
-    /// The smallest estimate that covers `bound`, for NTP timestamps.
+    /// Returns the smallest estimate that covers `bound`, for NTP timestamps.
     pub fn covering(bound: Nanos, synchronised: bool) -> Self {
         let mut units = ((bound.0.max(1) as u128) << 32).div_ceil(1_000_000_000);
         let mut scale = 0;
@@ -82,7 +82,7 @@ impl ErrorEstimate {
         Self { synchronised, format: Format::Ntp, scale, multiplier }
     }
 
-    /// Reads the field.
+    /// Decodes the field.
     pub fn from_bits(bits: u16) -> Self {
         Self {
             synchronised: bits & 0x8000 != 0,
@@ -92,7 +92,7 @@ impl ErrorEstimate {
         }
     }
 
-    /// The field.
+    /// Encodes the field.
     pub fn to_bits(self) -> u16 {
         u16::from(self.synchronised) << 15
             | u16::from(self.format == Format::Ptp) << 14

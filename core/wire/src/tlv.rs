@@ -1,25 +1,25 @@
-//! STAMP's extensions (RFC 8972 section 4): 0 flags, 1 type, 2 u16 length, 4 value.
+//! STAMP extensions (RFC 8972 section 4): 0 flags, 1 type, 2 u16 length, 4 value.
 //!
-//! A reflector answers TLVs in place, in the copy of the request that becomes its reply, so there
-//! is one walk over mutable bytes and nothing is built anew.
+//! A reflector answers TLVs in place, in the copy of the request that becomes its reply, so a
+//! single walk over mutable bytes suffices.
 
 use crate::hmac::{self, Key};
 
-/// Bytes before a value.
+/// Bytes before the value.
 pub const HEADER: usize = 4;
 
-/// Flag: not understood. The sender sets it, a reflector that understands clears it.
+/// Flag: unrecognised. The sender sets it; a reflector that supports the TLV clears it.
 pub const UNRECOGNISED: u8 = 0x80;
-/// Flag: the length reaches beyond the packet, or does not fit the type.
+/// Flag: the length exceeds the packet or does not fit the type.
 pub const MALFORMED: u8 = 0x40;
 /// Flag: the HMAC TLV did not verify.
 pub const INTEGRITY: u8 = 0x20;
 
-/// Types (RFC 8972 section 5.1 and its registry).
+/// TLV types (RFC 8972 section 5.1 and the IANA registry).
 pub mod kind {
-    /// Bytes without meaning.
+    /// Padding.
     pub const EXTRA_PADDING: u8 = 1;
-    /// Timestamp information: synchronisation and method at both ends.
+    /// Timestamp information: synchronisation source and timestamping method.
     pub const TIMESTAMP_INFORMATION: u8 = 3;
     /// Class of service.
     pub const CLASS_OF_SERVICE: u8 = 4;
@@ -27,45 +27,46 @@ pub mod kind {
     pub const DIRECT_MEASUREMENT: u8 = 5;
     /// HMAC over the TLVs before it.
     pub const HMAC: u8 = 8;
-    /// dwell's own, of the experimental range: whose clock the reflector reads.
+    /// Experimental type of dwell: identity of the reflector's clock.
     pub const NODE_CLOCK: u8 = 240;
-    /// dwell's own, of the experimental range: slots that relays fill. See [`crate::telemetry`].
+    /// Experimental type of dwell: telemetry slots for relays. See [`crate::telemetry`].
     pub const PATH: u8 = 241;
-    /// dwell's own, of the experimental range: packets that the reflector's socket dropped.
+    /// Experimental type of dwell: packets dropped by the reflector's socket.
     pub const SOCKET_DROPS: u8 = 242;
 }
 
-/// Bytes of the value of a node clock TLV: 4 of magic, 12 of identity.
+/// Length of the value of a node clock TLV: 4 bytes of magic, 12 of identity.
 pub const NODE_CLOCK_LEN: usize = 16;
-/// Starts the value of a node clock TLV, because others use type 240 for other things.
+/// Start of the value of a node clock TLV. Others may use type 240 too.
 pub const NODE_CLOCK_MAGIC: [u8; 4] = *b"dwll";
 
-/// Bytes of the value of a socket drops TLV: 4 of magic, u32 counter.
+/// Length of the value of a socket drops TLV: 4 bytes of magic, u32 counter.
 pub const SOCKET_DROPS_LEN: usize = 8;
-/// Starts the value of a socket drops TLV, because others use type 242 for other things.
+/// Start of the value of a socket drops TLV. Others may use type 242 too.
 pub const SOCKET_DROPS_MAGIC: [u8; 4] = *b"dwld";
 
-/// The counter in the value of a socket drops TLV; `None` for another value.
+/// Returns the counter in the value of a socket drops TLV; `None` for a foreign value.
 pub fn socket_drops(value: &[u8]) -> Option<u32> {
     let counter: [u8; 4] = value.strip_prefix(&SOCKET_DROPS_MAGIC)?.try_into().ok()?;
     Some(u32::from_be_bytes(counter))
 }
 
-/// A TLV in place.
+/// A TLV in a packet.
 #[derive(Debug)]
 pub struct Tlv<'a> {
     /// Flags.
     pub flags: &'a mut u8,
-    /// Type, see [`kind`].
+    /// Type; see [`kind`].
     pub kind: u8,
     /// Value.
     pub value: &'a mut [u8],
-    /// Where the TLV starts in the area walked over.
+    /// Offset of the TLV in the TLV area.
     pub offset: usize,
 }
 
-/// Walks over the TLVs in `area`. A rest that is no whole TLV gets the malformed flag, loses all
-/// that only a reflector sets, and ends the walk; returns whether all were whole.
+/// Calls `each` for every TLV in `area`. A remainder that is not a whole TLV gets the malformed
+/// flag, loses the flags that only a reflector sets, and ends the walk. Returns whether all TLVs
+/// were whole.
 pub fn walk(area: &mut [u8], mut each: impl FnMut(Tlv<'_>)) -> bool {
     let mut offset = 0;
     while offset < area.len() {
@@ -86,7 +87,7 @@ pub fn walk(area: &mut [u8], mut each: impl FnMut(Tlv<'_>)) -> bool {
     true
 }
 
-/// Writes the header of a TLV as a sender does, and returns the place of its value and the rest.
+/// Writes the header of a TLV for a request. Returns its value and the rest of the area.
 pub fn begin(area: &mut [u8], kind: u8, len: u16) -> (&mut [u8], &mut [u8]) {
     area[0] = UNRECOGNISED;
     area[1] = kind;
@@ -94,19 +95,19 @@ pub fn begin(area: &mut [u8], kind: u8, len: u16) -> (&mut [u8], &mut [u8]) {
     area[HEADER..].split_at_mut(usize::from(len))
 }
 
-/// What the HMAC TLV of a packet says.
+/// Result of verifying the HMAC TLV of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Integrity {
-    /// There is nothing to protect: no TLV, or padding only (RFC 8972 section 4.8).
+    /// Nothing to protect: no TLV, or padding only (RFC 8972 section 4.8).
     Nothing,
-    /// Verified. The HMAC TLV starts at this offset.
+    /// Valid. The HMAC TLV starts at this offset.
     Good(usize),
-    /// Missing or wrong.
+    /// Missing or invalid.
     Bad,
 }
 
-/// Verifies the HMAC TLV: over the sequence number and all TLVs before it; only padding may follow
-/// (RFC 8972 section 4.8).
+/// Verifies the HMAC TLV, which covers the sequence number and all TLVs before it. Only padding may
+/// follow (RFC 8972 section 4.8).
 pub fn verify(key: &Key, seq: [u8; 4], area: &mut [u8]) -> Integrity {
     let (mut others, mut tag, mut after) = (false, None, false);
     let whole = walk(area, |tlv| match tlv.kind {
@@ -128,7 +129,7 @@ pub fn verify(key: &Key, seq: [u8; 4], area: &mut [u8]) -> Integrity {
     }
 }
 
-/// Writes the tag of the HMAC TLV at `at`.
+/// Writes the tag of the HMAC TLV at offset `at`.
 pub fn sign(key: &Key, seq: [u8; 4], area: &mut [u8], at: usize) {
     let tag = key.sign(&[&seq, &area[..at]]);
     area[at + HEADER..at + HEADER + hmac::LEN].copy_from_slice(&tag);

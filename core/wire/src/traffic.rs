@@ -1,21 +1,21 @@
-//! dwell's own mark of traffic, at the start of its payload: `dwlt`, then big-endian u32 flow and
-//! u64 sequence number.
+//! Mark of dwell's traffic at the start of the payload: `dwlt`, then big-endian u32 flow and u64
+//! sequence number.
 
 use crate::{WireError, field};
 
 const MAGIC: [u8; 4] = *b"dwlt";
 
-/// What identifies a packet of dwell's traffic.
+/// Mark of a packet of dwell's traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The sender's number of the flow.
+    /// Flow number, assigned by the sender.
     pub flow: u32,
-    /// The packet's number in its flow, from 0.
+    /// Sequence number in the flow, from 0.
     pub seq: u64,
 }
 
 impl Mark {
-    /// Bytes of the mark.
+    /// Length of the mark in bytes.
     pub const LEN: usize = 16;
 
     /// Reads the mark at the start of `payload`.

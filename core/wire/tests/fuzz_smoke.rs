@@ -1,4 +1,5 @@
-//! The fuzz targets over their committed seeds and 20,000 mutations of them, on a stable toolchain.
+//! Runs the fuzz targets on their committed seeds and on 20,000 mutations of them, with a stable
+//! toolchain.
 
 #[path = "../../../fuzz/src/bodies.rs"]
 mod bodies;

@@ -1,52 +1,52 @@
-//! A trace of gaps as text: one gap a line, a time such as `1.6us` or whole nanoseconds without a
-//! unit; `#` begins a comment.
+//! Reader of gap traces: one gap per line, either a time such as `1.6us` or whole nanoseconds
+//! without a unit. `#` begins a comment.
 
 use dwell_units::Nanos;
 use thiserror::Error;
 
 use super::MOST_PACKETS;
 
-/// So much of a wrong line is repeated, in characters.
+/// Maximum number of characters of an invalid line that an error message quotes.
 const SHOWN: usize = 40;
 
-/// Why a text is no trace of gaps; lines count from 1.
+/// Error in a gap trace. Line numbers start at 1.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GapsLineError {
-    /// A line has something else on it.
-    #[error("line {line}: '{text}' is no gap; write one as 1600 (nanoseconds) or 1.6us")]
+    /// The line is not a gap.
+    #[error("line {line}: '{text}' is not a gap; write it like 1600 (nanoseconds) or 1.6us")]
     NoGap {
-        /// The line.
+        /// Line number.
         line: usize,
-        /// What stands on it; its beginning when it is long.
+        /// Content of the line, shortened if long.
         text: String,
     },
-    /// A line has a gap below nothing.
-    #[error("line {line}: a gap of {gap}; packets of a trace are in order of time")]
+    /// The gap is negative.
+    #[error("line {line}: gap {gap} is negative; packets must be in order of time")]
     Negative {
-        /// The line.
+        /// Line number.
         line: usize,
         /// The gap.
         gap: Nanos,
     },
-    /// There are too many packets to send.
-    #[error("line {line}: more gaps than {most} packets have between them")]
+    /// The trace has too many gaps.
+    #[error("line {line}: too many gaps; a trace has at most {most} packets")]
     TooMany {
-        /// The first line that is too many.
+        /// Line of the first gap beyond the maximum.
         line: usize,
-        /// How many packets there may be.
+        /// Maximum number of packets.
         most: usize,
     },
-    /// There is nothing to replay.
-    #[error("no gap on any line; write one a line, as 1600 (nanoseconds) or 1.6us")]
+    /// The trace contains no gap.
+    #[error("the trace contains no gaps; write one per line, like 1600 (nanoseconds) or 1.6us")]
     None,
 }
 
-/// Reads the gaps of a trace, in their order.
+/// Reads the gaps of a trace in order.
 pub fn read_gaps(text: &str) -> Result<Vec<Nanos>, GapsLineError> {
     read_at_most(text, MOST_PACKETS)
 }
 
-/// Reads the gaps between at most `most` packets.
+/// Reads the gaps of a trace of at most `most` packets.
 fn read_at_most(text: &str, most: usize) -> Result<Vec<Nanos>, GapsLineError> {
     let mut gaps = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
@@ -97,14 +97,14 @@ mod tests {
     fn what_is_no_gap_is_told_by_its_line() {
         assert_eq!(
             wrong("1\n#\n1.5\n"),
-            "line 3: '1.5' is no gap; write one as 1600 (nanoseconds) or 1.6us"
+            "line 3: '1.5' is not a gap; write it like 1600 (nanoseconds) or 1.6us"
         );
         assert_eq!(
             wrong("1\n-3us"),
-            "line 2: a gap of -3us; packets of a trace are in order of time"
+            "line 2: gap -3us is negative; packets must be in order of time"
         );
         assert!(wrong(&"ü".repeat(9_000)).len() < 200);
-        assert!(wrong("\n# nothing\n").contains("no gap on any line"));
+        assert!(wrong("\n# nothing\n").contains("the trace contains no gaps"));
     }
 
     #[test]

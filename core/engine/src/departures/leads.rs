@@ -1,37 +1,38 @@
-//! Packets that lead a train. After a pause the kernel's and the driver's way of a packet has left the
-//! caches, more of it than after one of the train's gaps, and the train's first gaps would be off by more than
-//! the others; so it begins a few packets early, and those are not counted.
+//! Lead-in packets, sent before a train and not counted.
+//!
+//! During a pause, more of the kernel's and the driver's send path leaves the caches than during a
+//! gap of the train, so the first gaps of a train would be less accurate than the others.
 
 use dwell_units::Nanos;
 
-/// So many lead a train.
+/// Number of lead-in packets sent before a train.
 pub const LEADS: usize = 3;
 
-/// Gaps are short up to this: longer ones leave no more in the caches than what precedes a train, and
-/// leading by them would take long.
+/// Maximum mean gap of trains that get a lead-in. With longer gaps the caches are as cold within
+/// the train as before it, and a lead-in would take long.
 const SHORT: Nanos = Nanos::from_millis(20);
 
-/// The first of them leaves at least so long before the others: it may be late by that.
+/// Minimum gap after the first lead-in packet, which may leave late by as much.
 const AHEAD: Nanos = Nanos::from_micros(100);
 
-/// They are at least so far apart.
+/// Minimum gap between lead-in packets.
 const LEAST: Nanos = Nanos::from_micros(1);
 
-/// How many lead a train of so many packets that are so many nanoseconds apart on average: two packets
-/// are no train.
+/// Returns the number of lead-in packets for a train of `packets` packets with a mean gap of
+/// `mean_gap` nanoseconds. Pairs get none.
 #[must_use]
 pub fn leads_of(packets: usize, mean_gap: f64) -> usize {
     if packets > 2 && mean_gap <= SHORT.0 as f64 { LEADS } else { 0 }
 }
 
-/// How long before a train the first of those leaves that lead it, in the same words.
+/// Returns how long before a train its first lead-in packet leaves; 0 without a lead-in.
 #[must_use]
 pub fn lead_time(packets: usize, mean_gap: f64) -> Nanos {
     if leads_of(packets, mean_gap) == 0 { Nanos::ZERO } else { before(Nanos(mean_gap as i64))[0] }
 }
 
-/// When the packets leave that lead a train whose own leave at these instants: at its mean gap before its
-/// first packet, so that they ask no more of the way than the train does.
+/// Returns the departure times of the lead-in packets of a train with the departure times `at`.
+/// They keep the mean gap of the train, so that they load the path no more than the train does.
 #[must_use]
 pub fn leads(at: &[Nanos]) -> [Nanos; LEADS] {
     let (first, last) = at.first().copied().zip(at.last().copied()).unwrap_or_default();
@@ -58,7 +59,7 @@ mod tests {
             [lead_time(50, 12_000.0), lead_time(3, 240_000.0)].map(|time| time.0),
             [124_000, 720_000]
         );
-        // They are never due with what they lead.
+        // Lead-in packets are never due at the same time as the train.
         assert_eq!(before(0, 9), [-102_000, -2_000, -1_000]);
     }
 

@@ -1,50 +1,51 @@
-//! What a pinger is asked to do, and what it counts.
+//! Configuration and counters of a pinger.
 
 use dwell_units::Nanos;
 
-/// When probes leave.
+/// Departure schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departures {
-    /// Open loop: on an absolute schedule, one every `interval`, whatever comes back.
+    /// Open loop: an absolute schedule with one probe per `interval`, independent of replies.
     Open {
-        /// Time between intended departures; positive.
+        /// Time between intended departures. Must be positive.
         interval: Nanos,
     },
-    /// Closed loop: after the reply of the last probe or its time-out.
+    /// Closed loop: each probe follows the reply to the last one, or its time-out.
     Closed {
-        /// Wait this long after the reply (S3.3).
+        /// Pause after the reply (Chung 2021).
         pause: Nanos,
-        /// Never closer than this to the last departure.
+        /// Minimum time since the last departure.
         spacing: Nanos,
     },
 }
 
-/// What to send and how long to wait for it.
+/// Configuration of a pinger.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// When probes leave.
+    /// Departure schedule.
     pub departures: Departures,
-    /// Number of counted probes; `None` is until stopped.
+    /// Number of counted probes; `None`: until stopped.
     pub count: Option<u64>,
-    /// No probe leaves later than this after the first counted one.
+    /// Maximum time from the first counted probe to the last.
     pub duration: Option<Nanos>,
-    /// A reply after this is late.
+    /// Time-out. A reply after it is late.
     pub timeout: Nanos,
-    /// Probes before the first counted one. They carry the ids just below 0 and leave no sample.
-    /// The last few of them, the run-up, leave at the pace of those that count.
+    /// Number of warm-up probes before the first counted one. Their ids end just below 0 and they
+    /// produce no samples. The last few, the run-up, are sent at the measured rate.
     pub warm_up: u32,
-    /// Time between the other warm-up probes.
+    /// Time between warm-up probes before the run-up.
     pub warm_up_interval: Nanos,
 }
 
 impl Config {
-    /// How many of the warm-up's probes leave at the pace of those that count: three, or half.
+    /// Number of warm-up probes that are sent at the measured rate: three, or half if there are
+    /// fewer than six.
     pub fn run_up(&self) -> u32 {
         (self.warm_up / 2).min(3)
     }
 
-    /// Probes that can be on their way or recently resolved at the same time: room for twice what
-    /// the time-out allows, so that late replies are recognised for one more time-out.
+    /// Number of probes remembered, in flight or recently resolved: twice what the time-out allows,
+    /// so that late replies are recognised for another time-out.
     pub(super) fn window(&self) -> usize {
         let in_flight = match self.departures {
             Departures::Open { interval } => self.timeout.0 / interval.0.max(1),
@@ -54,8 +55,8 @@ impl Config {
         wanted.clamp(Self::MIN_WINDOW, Self::MAX_WINDOW).next_power_of_two()
     }
 
-    /// Whether all probes that the time-out allows fit the window. If not, probes are declared
-    /// lost before their time-out.
+    /// Whether all probes in flight within the time-out fit the window. If not, probes are declared
+    /// lost early.
     pub fn fits_window(&self) -> bool {
         match self.departures {
             Departures::Open { interval } => {
@@ -65,50 +66,50 @@ impl Config {
         }
     }
 
-    /// Fewest probes remembered.
+    /// Minimum number of probes remembered.
     pub const MIN_WINDOW: usize = 4_096;
-    /// Most probes remembered; about 60 MB.
+    /// Maximum number of probes remembered; they take about 60 MB.
     pub const MAX_WINDOW: usize = 1 << 18;
 }
 
-/// Probes and replies counted so far; warm-up excluded. `sent = received + lost + late +
+/// Counters of probes and replies, without the warm-up. `sent = received + lost + late +
 /// outstanding`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Probes that left.
+    /// Probes sent.
     pub sent: u64,
     /// Answered within the time-out.
     pub received: u64,
-    /// Not answered within the time-out, nor later.
+    /// Not answered, neither within the time-out nor later.
     pub lost: u64,
     /// Answered after the time-out.
     pub late: u64,
     /// Extra replies.
     pub duplicate: u64,
-    /// Received ones that a later probe's reply had overtaken (RFC 4737).
+    /// Replies received after the reply to a later probe (RFC 4737).
     pub reordered: u64,
-    /// Probes that the socket refused for good.
+    /// Probes whose send call failed permanently.
     pub send_failed: u64,
-    /// Messages that are no reply to any probe of this run, by reason.
+    /// Messages that answer no probe of this run, by reason.
     pub rejected: Rejected,
-    /// Replies told without the kernel TX stamp that was expected.
+    /// Replies reported without the expected kernel TX timestamp.
     pub tx_stamp_missing: u64,
-    /// Replies whose T2 and T3 cannot be true. Their samples are without what the far end says.
+    /// Replies whose T2 and T3 are impossible. Their samples contain no reflector data.
     pub remote_void: u64,
     /// Probes declared lost early because the window was full.
     pub window_overrun: u64,
-    /// Warm-up probes that left.
+    /// Warm-up probes sent.
     pub warm_up_sent: u64,
-    /// Warm-up probes that were answered.
+    /// Warm-up probes answered.
     pub warm_up_received: u64,
 }
 
-/// Messages that were dropped, by reason.
+/// Rejected messages, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rejected {
-    /// Not of the protocol's form.
+    /// Not a message of this protocol.
     pub malformed: u64,
-    /// Another session's, or an id that was never sent or is long forgotten.
+    /// Of another session, or with an id that was never sent or is no longer remembered.
     pub unknown: u64,
     /// The HMAC does not match.
     pub unauthentic: u64,

@@ -1,47 +1,48 @@
-//! Whether a far end's timestamps can be true.
+//! Plausibility check of a reflector's timestamps.
 //!
-//! A probe is at the far end after it left and before its reply is here, so each reply bounds the
-//! offset of the far clock from ours: T2 - T4 <= offset <= T2 - T1. Two replies whose bounds have
-//! no offset in common contradict each other: T2_i - T2_j lies outside [T1_i - T4_j, T4_i - T1_j].
-//! All pairs agree exactly if all bounds have an offset in common, so it is enough to keep that
-//! intersection, which costs the same for every reply.
+//! The reflector has a probe after it was sent and before its reply is received, so each reply
+//! bounds the offset of its clock from ours: T2 - T4 <= offset <= T2 - T1. Two replies contradict
+//! each other if their bounds do not overlap, that is, if T2_i - T2_j lies outside [T1_i - T4_j,
+//! T4_i - T1_j]. All replies agree exactly if all bounds have an offset in common, so it suffices
+//! to keep their intersection. The cost per reply is constant.
 
 use dwell_units::{Instant, Nanos, Realtime};
 
 use crate::stamps::{Remote, RxStamps};
 
-/// Two clocks, each at most 500 ppm off, differ by at most one part in this many.
+/// Inverse of the maximum relative rate error between two clocks, each at most 500 ppm off.
 const CLOCK_RATES: i64 = 1_000;
 
-/// How coarsely a far end may read its clock.
+/// Tolerance for the resolution of the reflector's clock, in nanoseconds.
 const READING: i64 = 1_000;
 
-/// Support from which on a reference counts as confirmed. To replace it, the replies that
-/// contradict it must agree with each other one time more than this.
+/// Number of agreeing replies that confirms a reference. To replace a reference, one reply more
+/// than this must agree against it.
 const CONFIRMED: u32 = 2;
 
-/// Judges the replies of one far end. No reply is trusted beyond its own word: a reference that
-/// later replies contradict in unison is replaced, be it that the first reply was wrong or that a
-/// clock was stepped.
+/// Checks the replies of one reflector. No single reply is trusted: a reference that several later
+/// replies contradict in agreement is replaced, whether the first reply was wrong or a clock was
+/// stepped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FarClock {
     reference: Option<Bounds>,
-    /// What the replies since the last one that agreed with the reference say instead.
+    /// Bounds of the replies that contradict the reference, since the last one that agreed with it.
     challenger: Option<Bounds>,
-    /// Highest id accepted.
+    /// Highest accepted id.
     highest: i64,
-    /// Ids below are void: a probe accepted by another reference may be their neighbour.
+    /// Lowest id accepted after a change of reference. Lower ids may be neighbours of probes
+    /// accepted with the old one.
     first: i64,
 }
 
-/// Bounds of the offset of the far clock, as they stood at one time.
+/// Bounds of the reflector's clock offset at one time.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     low: i64,
     high: i64,
-    /// Our clock when they were last updated.
+    /// Local time of the last update.
     at: i64,
-    /// Replies that agree on them.
+    /// Number of replies that agree with them.
     support: u32,
 }
 
@@ -50,8 +51,8 @@ impl FarClock {
         Self { reference: None, challenger: None, highest: i64::MIN, first: i64::MIN }
     }
 
-    /// Whether the far end's timestamps of the probe `id`, which left at `sent`, can be true beside
-    /// those accepted so far. Warm-up ids count up to 0 from below.
+    /// Whether the reflector's timestamps for probe `id`, sent at `sent`, are consistent with those
+    /// accepted so far. Warm-up ids are negative and count up to 0.
     pub(super) fn accepts(
         &mut self,
         id: u64,
@@ -74,7 +75,7 @@ impl FarClock {
         accepted
     }
 
-    /// Whether `bounds` agree with the reference, which they may become.
+    /// Whether `bounds` agree with the reference. May replace the reference.
     fn agrees(&mut self, bounds: &Bounds) -> bool {
         let Some(reference) = &mut self.reference else {
             self.reference = Some(*bounds);
@@ -97,8 +98,8 @@ impl FarClock {
         }
         self.reference = Some(challenger);
         self.challenger = None;
-        // No two neighbours are accepted by different references: the difference of their delays
-        // would be that of the references.
+        // Consecutive probes must not be accepted with different references, or the difference
+        // between their delays would include that between the references.
         self.first = self.highest.saturating_add(2);
         true
     }
@@ -110,7 +111,8 @@ impl Bounds {
         Self { low: far.saturating_sub(back), high: far.saturating_sub(sent), at: back, support: 1 }
     }
 
-    /// What both leave for the offset when `other` was taken; below `low`, `high` is a contradiction.
+    /// Intersection of both bounds at the time of `other`. A high bound below the low one is a
+    /// contradiction.
     fn common(&self, other: &Self) -> (i64, i64) {
         let elapsed = other.at.saturating_sub(self.at).saturating_abs();
         let drift = elapsed / CLOCK_RATES;
@@ -124,7 +126,7 @@ impl Bounds {
         low.saturating_sub(high) <= READING
     }
 
-    /// Narrows the bounds by those of another reply, if the two have an offset in common.
+    /// Narrows the bounds by those of another reply. Returns `false` if they do not overlap.
     fn admit(&mut self, other: &Self) -> bool {
         if !self.overlaps(other) {
             return false;
@@ -136,9 +138,9 @@ impl Bounds {
     }
 }
 
-/// Whether the timestamps of one reply can be true by themselves: the far end cannot have had the
-/// probe for less than no time, nor for longer than it was away. On our own clock, T2 and T3 also
-/// lie between T1 and T4.
+/// Whether the timestamps of one reply are possible: the residence time must be neither negative
+/// nor longer than the round-trip delay. With a common clock, T2 and T3 must also lie between T1
+/// and T4.
 fn is_possible(sent: Instant<Realtime>, remote: &Remote, rx: &RxStamps) -> bool {
     let residence = remote.tx - remote.rx;
     let away = rx.app - sent;
@@ -159,11 +161,11 @@ mod tests {
 
     const MS: i64 = 1_000_000;
     const SECOND: i64 = 1_000 * MS;
-    /// Our clock in these tests.
+    /// Local time in these tests.
     const NOW: i64 = 1_700_000_000 * SECOND;
 
-    /// Judges a probe sent every 10 ms with a round trip of 1 ms, whose T2 = T3 is `far` after the
-    /// middle of it.
+    /// Checks a probe sent every 10 ms with a round-trip delay of 1 ms, whose T2 and T3 are `far`
+    /// after the midpoint.
     fn judge(clock: &mut FarClock, id: i64, far: i64) -> bool {
         let sent = NOW + id * 10 * MS;
         let at = Instant::from_nanos(sent + MS / 2 + far);
@@ -172,7 +174,7 @@ mod tests {
         clock.accepts(id.cast_unsigned(), Instant::from_nanos(sent), &remote, &rx)
     }
 
-    /// The ids that are accepted when probe n's clock is `far(n)` ahead.
+    /// Returns the accepted ids when the clock is `far(n)` ahead for probe n.
     fn accepted(ids: std::ops::Range<i64>, far: impl Fn(i64) -> i64) -> Vec<i64> {
         let mut clock = FarClock::new();
         ids.filter(|id| judge(&mut clock, *id, far(*id))).collect()
@@ -207,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_constant_time_is_accepted_once() {
-        // Whatever the far end is asked, it says the same time.
+        // The reflector always returns the same time.
         assert_eq!(accepted(0..50, |id| -NOW - id * 10 * MS), [0]);
     }
 
@@ -216,7 +218,7 @@ mod tests {
         for ppm in [-900, 900] {
             assert_eq!(accepted(0..5_000, |id| id * 10 * ppm).len(), 5_000, "{ppm} ppm");
         }
-        // Ten times that is no clock: of 1,000 replies, most contradict the others.
+        // At ten times that rate most replies contradict each other.
         assert!(accepted(0..5_000, |id| id * 10 * MS / 10).len() < 2_500);
     }
 
@@ -234,8 +236,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the far end says and in whatever order replies arrive, the delays of two
-        /// accepted neighbours differ by no more than their round trips and the drift.
+        /// For any timestamps in any order, the delays of two consecutive accepted probes differ by
+        /// at most their round-trip delays and the drift.
         #[test]
         fn accepted_neighbours_agree(
             replies in proptest::collection::vec((0_i64..40, -3_i64..3, -MS..MS), 1..200),

@@ -1,4 +1,4 @@
-//! What a pinger remembers of one probe.
+//! State of one probe.
 
 use dwell_units::{Instant, Monotonic, Realtime};
 
@@ -8,7 +8,7 @@ use crate::stamps::{Remote, RxStamps, Sample, State, TxStamps};
 pub(super) enum Fate {
     Free,
     InFlight,
-    /// Answered in time, waiting for the kernel's stamp of the probe.
+    /// Answered in time, waiting for the kernel timestamp of the probe.
     Stamping,
     Received,
     Late,
@@ -23,7 +23,7 @@ pub(super) struct Slot {
     pub(super) key: Option<u32>,
     pub(super) deadline: Instant<Monotonic>,
     pub(super) intended: Instant<Monotonic>,
-    /// The clock that the message was written with: T1 of protocols that carry one.
+    /// Timestamp written into the message: T1 in protocols that carry one.
     pub(super) written: Instant<Realtime>,
     pub(super) tx: TxStamps,
     pub(super) rx: Option<RxStamps>,
@@ -44,7 +44,7 @@ impl Slot {
         remote: None,
     };
 
-    /// The row that tells its fate.
+    /// Returns the sample that reports the outcome.
     pub(super) fn sample(&self, state: State) -> Sample {
         Sample {
             id: self.id,

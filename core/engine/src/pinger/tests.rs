@@ -1,4 +1,4 @@
-//! The pinger in virtual time, against a link and a responder that misbehave on purpose.
+//! The pinger in virtual time, against a faulty link and responder.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,11 +8,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::protocol::Reply;
 
-/// CLOCK_REALTIME minus CLOCK_MONOTONIC in these tests.
+/// CLOCK_REALTIME minus CLOCK_MONOTONIC.
 const OFFSET: i64 = 1_700_000_000_000_000_000;
 const MS: i64 = 1_000_000;
 
-/// A 4-byte message: the low 32 bits of the id.
+/// A protocol whose messages are the low 32 bits of the id.
 #[derive(Debug)]
 struct Plain;
 
@@ -32,7 +32,7 @@ impl Protocol for Plain {
     }
 }
 
-/// What the network and the responder do to a probe: the delays of the replies that come.
+/// Maps a probe to the delays of its replies.
 type Fates = fn(id: i64, sent: i64) -> Vec<i64>;
 
 struct World {
@@ -78,7 +78,7 @@ impl World {
         Instant::from_nanos(OFFSET + self.now)
     }
 
-    /// One turn of a caller's loop at the present time.
+    /// One iteration of the caller's loop at the current time.
     fn turn(&mut self, fates: Fates) {
         let (mono, real) = (self.mono(), self.real());
         let out = &mut |sample| self.samples.push(sample);
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// Runs until the pinger has nothing left to wait for, then delivers what is still on its way.
+    /// Runs until the pinger waits for nothing, then delivers the remaining replies.
     fn run(mut self, fates: Fates) -> Self {
         for _ in 0..1_000_000 {
             self.turn(fates);
@@ -107,7 +107,7 @@ impl World {
             let arrival = self.replies.peek().map_or(i64::MAX, |r| r.0.0);
             self.now = self.now.max(wake.as_nanos().min(arrival));
         }
-        assert_eq!(self.pinger.wake(), None, "the run ended");
+        assert_eq!(self.pinger.wake(), None, "the run has ended");
         while let Some(Reverse((at, _))) = self.replies.peek() {
             self.now = *at;
             self.turn(fates);
@@ -151,14 +151,14 @@ fn a_reply_that_the_kernel_had_in_time_is_in_time_whenever_it_is_looked_at() {
         let (mono, real) = (Instant::from_nanos(0), Instant::from_nanos(OFFSET));
         let token = pinger.transmit(mono, real, &mut |_| ()).unwrap();
         pinger.sent(token, real, None);
-        // The program is held up for three time-outs.
+        // The program stalls for three time-outs.
         let (mono, real) = (mono + Nanos(300 * MS), real + Nanos(300 * MS));
         let kernel = kernel.map(|ms: i64| Instant::from_nanos(OFFSET + ms * MS));
         let mut states = Vec::new();
         assert!(pinger.is_timing_out(mono));
         let rx = RxStamps { hw: None, kernel, app: real };
         pinger.receive(&[0; 4], 0, rx, mono, &mut |sample| states.push(sample.state)).unwrap();
-        pinger.expire(mono, &mut |_| panic!("it has its fate"));
+        pinger.expire(mono, &mut |_| panic!("the probe is already resolved"));
         assert_eq!(states.last(), Some(&state));
         assert_eq!(states.contains(&State::Lost), state == State::Late);
     }
@@ -166,18 +166,19 @@ fn a_reply_that_the_kernel_had_in_time_is_in_time_whenever_it_is_looked_at() {
 
 #[test]
 fn a_late_reply_is_late_and_disturbs_no_later_probe() {
-    // S4's master reads the late reply of cycle 5 as that of cycle 6, and so on for ever.
+    // The master of Roedlach/Vock takes the late reply of cycle 5 for that of cycle 6, and so on.
     let fates: Fates = |id, _| if id == 5 { vec![120 * MS] } else { vec![MS] };
     for config in [closed(50, 0, 100 * MS), open(50, 10 * MS, 100 * MS)] {
-        // In closed loop the other 44 cycles take 44 ms, so that the late reply comes in the middle.
+        // In the closed loop the other 44 cycles take 44 ms, so the late reply arrives between
+        // them.
         let world = World::new(config).run(fates);
         assert_eq!(world.states(State::Late), [5]);
-        assert_eq!(world.states(State::Lost), [5], "the time-out was told when it happened");
+        assert_eq!(world.states(State::Lost), [5], "the time-out is reported when it expires");
         let received = world.states(State::Received);
         assert_eq!(received.len(), 49);
         assert!(
             world.samples.iter().filter(|s| s.state == State::Received).all(|s| rtt(s) == MS),
-            "no later cycle was matched to the late reply"
+            "no later cycle is matched to the late reply"
         );
         let counts = world.pinger.counts();
         assert_eq!((counts.sent, counts.received, counts.lost, counts.late), (50, 49, 0, 1));
@@ -192,7 +193,7 @@ fn duplicates_are_extra_and_never_count_as_received() {
     assert_eq!(world.states(State::Duplicate).len(), 20);
 }
 
-/// The time of the last turn of a run in which nobody but the pinger asks for one.
+/// Runs with only the wake-ups that the pinger requests; returns the end time and the counters.
 fn end_of_run(config: Config, fates: Fates) -> (i64, Counts) {
     let mut world = World::new(config);
     while let Some(wake) = world.pinger.wake() {
@@ -212,7 +213,7 @@ fn duplicates_of_the_last_reply_are_waited_for_a_few_round_trips() {
         let last = counts.sent as i64 - 1;
         let departure = match config.departures {
             Departures::Open { interval } => last * interval.0,
-            // Nothing is waited for between two cycles.
+            // No wait for duplicates between two cycles.
             Departures::Closed { .. } => last * 2 * MS,
         };
         assert_eq!(end, departure + 2 * MS + 4 * 2 * MS);
@@ -221,8 +222,7 @@ fn duplicates_of_the_last_reply_are_waited_for_a_few_round_trips() {
 
 #[test]
 fn waiting_for_duplicates_is_bounded() {
-    // The last reply comes when it does; what is added to it is between 1 and 50 ms, and never more
-    // than the time-out.
+    // The wait after the last reply is between 1 and 50 ms, and at most the time-out.
     let cases = [
         (1_000 * MS, MS / 10, MS),
         (1_000 * MS, 5 * MS, 20 * MS),
@@ -235,7 +235,7 @@ fn waiting_for_duplicates_is_bounded() {
         let (end, counts) = end_of_run(open(1, 10 * MS, timeout), |_, _| vec![RTT.get()]);
         assert_eq!((counts.received, end), (1, rtt + added));
     }
-    // A time-out was wait enough, and an interrupt waits for nothing.
+    // No wait after a time-out or an interrupt.
     let (end, counts) = end_of_run(open(1, 10 * MS, 70 * MS), |_, _| vec![]);
     assert_eq!((counts.lost, end), (1, 70 * MS));
     let mut world = World::new(open(2, 10 * MS, 1_000 * MS));
@@ -266,7 +266,7 @@ fn a_stalled_responder_does_not_stop_an_open_loop() {
     assert_eq!(world.pinger.counts().received, 50);
     assert!(world.departures.iter().all(|(id, at)| *at == id * 10 * MS));
     let worst = world.samples.iter().map(rtt).max();
-    assert_eq!(worst, Some(200 * MS), "the stall is in the delays, not hidden by waiting");
+    assert_eq!(worst, Some(200 * MS), "the stall shows in the delays");
 }
 
 #[test]
@@ -291,12 +291,12 @@ fn the_last_probes_of_the_warm_up_leave_at_the_pace_of_those_that_count() {
         world.departures.windows(2).map(|pair| pair[1].1 - pair[0].1).collect()
     };
     let warm = |config| Config { warm_up: 8, ..config };
-    // Four gaps of the warm-up's own, then the pace: 200 us apart, or after the reply.
+    // Four gaps of the warm-up interval, then the measured rate: 200 us apart, or after each reply.
     let (slow, open_pace, closed_pace) = (MS, MS / 5, MS / 10);
     let expected = |pace| [vec![slow; 4], vec![pace; 8]].concat();
     assert_eq!(gaps(warm(open(5, open_pace, 50 * MS))), expected(open_pace));
     assert_eq!(gaps(warm(closed(5, 0, 50 * MS))), expected(closed_pace));
-    // A pace slower than the warm-up's does not make it longer.
+    // A rate lower than the warm-up's does not lengthen the warm-up.
     let slower = gaps(warm(open(3, 7 * MS, 50 * MS)));
     assert_eq!(slower, [vec![slow; 8], vec![7 * MS; 2]].concat());
 }
@@ -332,7 +332,7 @@ fn a_reply_to_a_probe_never_sent_is_rejected() {
 
 #[test]
 fn a_stepped_realtime_clock_moves_no_departure_and_no_time_out() {
-    // The stamps jump by an hour; the schedule and the time-outs are CLOCK_MONOTONIC's.
+    // The timestamps jump by an hour; schedule and time-outs use CLOCK_MONOTONIC.
     let mut world = World::new(open(5, 10 * MS, 50 * MS));
     let mut samples = Vec::new();
     for turn in 0..5_i64 {
@@ -348,7 +348,7 @@ fn a_stepped_realtime_clock_moves_no_departure_and_no_time_out() {
     }
     assert_eq!(samples.len(), 5);
     assert!(samples.iter().all(|s| s.state == State::Received));
-    let lingering = world.pinger.wake().expect("a moment for duplicates");
+    let lingering = world.pinger.wake().expect("waits for duplicates");
     world.pinger.expire(lingering, &mut |_| panic!("no sample"));
     assert_eq!(world.pinger.wake(), None);
 }
@@ -363,9 +363,9 @@ fn a_reply_waits_for_the_stamp_of_its_own_probe() {
     world.pinger.sent(token, real, Some(70));
     let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
     world.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
-    assert_eq!(samples, [], "told only with its stamp");
+    assert_eq!(samples, [], "reported only with its timestamp");
     world.pinger.tx_stamp(71, TxStamp::Kernel(real), &mut |s| samples.push(s));
-    assert_eq!(samples, [], "another packet's stamp is not its own");
+    assert_eq!(samples, [], "the timestamp of another packet is ignored");
     world.pinger.tx_stamp(70, TxStamp::Kernel(real + Nanos(9)), &mut |s| samples.push(s));
     assert_eq!(samples.len(), 1);
     assert_eq!(samples[0].tx.kernel, Some(real + Nanos(9)));
@@ -382,9 +382,9 @@ fn a_stamp_that_does_not_come_is_absent_and_counted() {
     world.pinger.sent(token, real, Some(1));
     let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
     world.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
-    let lingering = world.pinger.wake().expect("a moment for duplicates");
+    let lingering = world.pinger.wake().expect("waits for duplicates");
     world.pinger.expire(lingering, &mut |_| panic!("no sample"));
-    let wake = world.pinger.wake().expect("the end of the wait for the stamp");
+    let wake = world.pinger.wake().expect("waits for the timestamp");
     assert_eq!(wake, now + Nanos(MS) + STAMP_GRACE);
     world.pinger.expire(wake, &mut |s| samples.push(s));
     assert_eq!(samples.len(), 1);
@@ -411,14 +411,14 @@ fn probes_under_way_when_the_socket_broke_are_lost_with_rows() {
     let config = Config { warm_up: 1, ..open(100, 10 * MS, 1_000 * MS) };
     let mut world = World::new(config);
     for _ in 0..4 {
-        // The warm-up probe and probe 1 are not answered in time, nor is what follows.
+        // The warm-up probe and all probes from 1 on are not answered in time.
         world.turn(|id, _| if id == 0 { vec![MS] } else { vec![] });
         world.now += 10 * MS;
     }
     let now = world.mono();
     world.pinger.lose_open(now, &mut |sample| world.samples.push(sample));
     assert_eq!((world.states(State::Received), world.states(State::Lost)), (vec![0], vec![1, 2]));
-    assert_eq!(world.pinger.abandon(&mut |_| panic!("all is told")), 0);
+    assert_eq!(world.pinger.abandon(&mut |_| panic!("all replies were reported")), 0);
     let counts = world.pinger.counts();
     assert_eq!((counts.sent, counts.received, counts.lost), (3, 1, 2));
     assert_eq!(world.pinger.wake(), None);
@@ -446,10 +446,10 @@ fn the_run_ends_when_its_time_is_over() {
 }
 
 proptest! {
-    /// Whatever the network does, every probe has exactly one fate and the counts add up.
+    /// Every probe has exactly one outcome and the counters add up, whatever the network does.
     #[test]
     fn fates_are_disjoint_and_add_up(seed in any::<u64>(), closed_loop in any::<bool>()) {
-        // The seed decides through a hash, because `Fates` is a plain function.
+        // The delays are a hash of seed and id, because `Fates` is a function pointer.
         std::thread_local!(static SEED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
         SEED.set(seed);
         let fates: Fates = |id, _| {

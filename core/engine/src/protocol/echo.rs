@@ -1,4 +1,5 @@
-//! Protocols whose far end returns our bytes: plain echo over UDP and TCP, ICMP echo.
+//! Protocols whose responder returns the bytes of the probe: plain echo over UDP and TCP, ICMP
+//! echo.
 
 use dwell_units::{Instant, Realtime};
 use dwell_wire::echo::{self, Mark};
@@ -6,7 +7,7 @@ use dwell_wire::icmp::{self, Echo, Family};
 
 use super::{Protocol, Reject, Reply, WireId};
 
-/// Plain echo: the mark, then padding.
+/// Plain echo: a mark, then padding.
 #[derive(Debug)]
 pub struct PlainEcho {
     session: u64,
@@ -14,9 +15,13 @@ pub struct PlainEcho {
 }
 
 impl PlainEcho {
-    /// Probes carry `payload`, of at least [`echo::LEN`] bytes, whose start is the mark's.
+    /// Creates the protocol. Probes carry `payload` of at least [`echo::LEN`] bytes, whose start is
+    /// overwritten by the mark.
+    ///
+    /// # Panics
+    /// If `payload` is shorter.
     pub fn new(session: u64, payload: Box<[u8]>) -> Self {
-        assert!(payload.len() >= echo::LEN, "the command line checks the size");
+        assert!(payload.len() >= echo::LEN, "payload holds a mark");
         Self { session, payload }
     }
 }
@@ -44,20 +49,20 @@ impl Protocol for PlainEcho {
     }
 }
 
-/// ICMP echo: header, then the mark if the payload has room for it, then padding. Without a mark
-/// the 16-bit sequence number alone identifies a probe.
+/// ICMP echo: header, a mark if the payload has room for it, then padding. Without a mark, the
+/// 16-bit sequence number alone identifies a probe.
 #[derive(Debug)]
 pub struct IcmpEcho {
     family: Family,
     session: u64,
-    /// Ours on a raw socket; on a ping socket the kernel puts its own.
+    /// Identifier: chosen here on a raw socket, by the kernel on a ping socket.
     id: u16,
     payload: Box<[u8]>,
 }
 
 impl IcmpEcho {
-    /// Probes carry `payload`, whose start is the mark's if it has [`echo::LEN`] bytes. Replies
-    /// carry `id`.
+    /// Creates the protocol. Probes carry `payload`, whose start is overwritten by a mark if it has
+    /// at least [`echo::LEN`] bytes. Replies must carry `id`.
     pub fn new(family: Family, session: u64, id: u16, payload: Box<[u8]>) -> Self {
         Self { family, session, id, payload }
     }

@@ -1,4 +1,4 @@
-//! What the pinger needs of a protocol: a message for an id, and the id of a message.
+//! Protocols of probes: they write the message for an id and read the id of a message.
 
 mod echo;
 mod roundtrip;
@@ -14,27 +14,27 @@ use dwell_units::{Instant, Realtime};
 
 use crate::stamps::{Hop, Remote};
 
-/// A probe id as far as the wire carries it: the low `bits` of the full one.
+/// The part of a probe id that a message carries: its low `bits` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireId {
-    /// The bits that came.
+    /// Value of these bits.
     pub value: u64,
-    /// How many they are, 1 to 64.
+    /// Number of bits, 1 to 64.
     pub bits: u32,
 }
 
 impl WireId {
-    /// All 64 bits.
+    /// An id of all 64 bits.
     pub const fn full(value: u64) -> Self {
         Self { value, bits: 64 }
     }
 
-    /// The low `bits` bits.
+    /// An id of the low `bits` bits.
     pub const fn low(value: u64, bits: u32) -> Self {
         Self { value, bits }
     }
 
-    /// The bits that count.
+    /// Mask of the significant bits.
     pub const fn mask(self) -> u64 {
         u64::MAX >> (64 - self.bits)
     }
@@ -43,85 +43,83 @@ impl WireId {
 /// A well-formed reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The probe it answers.
+    /// Id of the probe that it answers.
     pub id: WireId,
-    /// What the far end says of its own stamps.
+    /// Timestamps of the reflector, if the protocol carries them.
     pub remote: Option<Remote>,
-    /// The clock that the probe was written with, where the reply gives it back (STAMP's T1). A
-    /// reply that gives back another one answers another probe, or none.
+    /// Timestamp of the probe as returned by the reply (STAMP's T1), if any. A reply that returns
+    /// another one does not answer this probe.
     pub written: Option<Instant<Realtime>>,
 }
 
 impl Reply {
-    /// A reply that says nothing but whose it is.
+    /// A reply that carries only an id.
     pub const fn plain(id: WireId) -> Self {
         Self { id, remote: None, written: None }
     }
 }
 
-/// Why a message is no reply. A plain enum: this is the hot path.
+/// Reason why a message is no reply. Without strings, for the hot path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reject {
-    /// Not of the protocol's form.
+    /// Not a message of this protocol.
     Malformed,
-    /// Not of this run: another session, or an id that was never sent.
+    /// Of another session, or with an id that was never sent.
     Unknown,
     /// The HMAC does not match.
     Unauthentic,
 }
 
-/// What the replies to the warm-up showed of the far end's sequence numbers. The warm-up has a session
-/// of its own.
+/// What the replies to the warm-up revealed about the reflector's sequence numbers. The warm-up has
+/// its own session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WarmUpSession {
-    /// The far end numbers its replies itself.
+    /// The reflector numbers its replies itself.
     pub stateful: bool,
-    /// The far end knows sessions, so that its numbers in the counted session do not include the
+    /// The reflector supports sessions, so its numbers in the counted session do not include the
     /// warm-up.
     pub separate: bool,
 }
 
-/// Whether `id` is that of a warm-up probe: these count up to 0 from below, in the upper half of the
-/// range.
+/// Whether `id` belongs to a warm-up probe. Warm-up ids are in the upper half of the range and
+/// count up to 0.
 pub const fn is_warm_up(id: u64) -> bool {
     id > u64::MAX / 2
 }
 
-/// A protocol that probes can be sent in. Implementations keep what a run needs (session, key,
-/// padding) and allocate nothing per message.
+/// A protocol for probes. Implementations hold the state of a run (session, key, padding) and do
+/// not allocate per message.
 pub trait Protocol {
-    /// Bytes to reserve for a message.
+    /// Maximum message length in bytes.
     fn capacity(&self) -> usize;
 
-    /// Writes the probe `id` into `message` (of [`Protocol::capacity`] bytes) and returns its
-    /// length. `now` is the clock as close before sending as the protocol allows: the T1 of those
-    /// that carry one.
+    /// Writes the probe `id` to `message` (of [`Protocol::capacity`] bytes) and returns its length.
+    /// `now` is read as late as possible before sending and is used as T1.
     fn write(&mut self, id: u64, now: Instant<Realtime>, message: &mut [u8]) -> usize;
 
-    /// The last probe written, `id`, did not leave. Only a protocol that counts needs to know.
+    /// Reports that the last probe written, `id`, was not sent.
     fn unsent(&mut self, _id: u64) {}
 
-    /// Reads a message. `channel` tells on which of several sockets it came, where that is what
-    /// identifies it.
+    /// Reads a message. `channel` identifies the socket it arrived on, for protocols that match
+    /// replies by socket.
     fn read(&mut self, message: &[u8], channel: u64) -> Result<Reply, Reject>;
 
-    /// The reply with these timestamps answers the warm-up probe `id`. Only a protocol whose far end
-    /// numbers its replies needs to know.
+    /// Reports a reply to the warm-up probe `id`. Used by protocols whose reflector numbers its
+    /// replies.
     fn warm_up_answered(&mut self, _id: u64, _remote: &Remote) {}
 
-    /// What the warm-up showed of the far end's sequence numbers.
+    /// What the warm-up revealed about the reflector's sequence numbers.
     fn warm_up_session(&self) -> WarmUpSession {
         WarmUpSession::default()
     }
 
-    /// What relays on the way wrote into the message that was read last, and into the probe that it
-    /// answers, in the order of the way.
+    /// Telemetry that relays wrote into the probe and into its reply, the last message read, in
+    /// path order.
     fn hops(&self) -> &[Hop] {
         &[]
     }
 
-    /// The kernel's drop counter of the reflector's socket in the message that was read last, if
-    /// it has one. It wraps.
+    /// Drop counter of the reflector's socket in the last message read, if present. It wraps.
     fn socket_drops(&self) -> Option<u32> {
         None
     }

@@ -1,12 +1,12 @@
-//! S4's round trip: the master's side.
+//! Round-trip message of Roedlach/Vock: the master.
 
 use dwell_units::{Instant, Realtime};
 use dwell_wire::roundtrip::{Control, LEN, Message};
 
 use super::{Protocol, Reject, Reply, WireId};
 
-/// Sends REQ, takes ACK. The timestamp is written as S4 writes it and not read back: the local
-/// stamp of the id is used instead.
+/// Sends REQ and expects ACK. The timestamp is written as in Roedlach/Vock but not read back; the
+/// local timestamp of the id is used instead.
 #[derive(Debug)]
 pub struct RoundTrip;
 

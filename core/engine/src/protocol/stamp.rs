@@ -1,4 +1,4 @@
-//! STAMP: the session-sender's side (RFC 8762 section 4.2).
+//! STAMP session-sender (RFC 8762 section 4.2).
 
 use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::hmac::Key;
@@ -12,26 +12,27 @@ use dwell_wire::tlv::{
 use super::{Protocol, Reject, Reply, WarmUpSession, WireId, is_warm_up};
 use crate::stamps::{Hop, Remote};
 
-/// What a STAMP session is made of.
+/// Parameters of a STAMP session.
 #[derive(Debug)]
 pub struct Session {
-    /// Identifies the session of the counted probes; new for every run, so that a stateful reflector
-    /// starts anew. The warm-up has the next one.
+    /// Session identifier of the counted probes; new for every run, so that a stateful reflector
+    /// starts anew. The warm-up uses the next identifier.
     pub ssid: u16,
-    /// Authenticates packets, if there is one.
+    /// Key of the authenticated mode; `None`: unauthenticated.
     pub key: Option<Key>,
-    /// Identity of the clock we read; a reflector that returns the same reads the same clock.
+    /// Identity of the local clock. A reflector that returns the same identity reads the same
+    /// clock.
     pub clock: Option<[u8; 12]>,
-    /// How far our clock may be from UTC; `None` when it is not synchronised.
+    /// Maximum offset of the local clock from UTC; `None` if it is not synchronised.
     pub utc_error: Option<Nanos>,
-    /// Bytes of a packet, TLVs included.
+    /// Packet length in bytes, TLVs included.
     pub size: usize,
-    /// Empty slots for relays on the way, at most [`telemetry::MOST_SLOTS`].
+    /// Number of empty telemetry slots for relays, at most [`telemetry::MOST_SLOTS`].
     pub path_slots: usize,
 }
 
 impl Session {
-    /// Identifies the session of the warm-up: the next identifier, without 0, which is no session.
+    /// Session identifier of the warm-up: the next one, skipping 0, which means no session.
     const fn warm_up_ssid(&self) -> u16 {
         match self.ssid {
             u16::MAX => 1,
@@ -39,47 +40,47 @@ impl Session {
         }
     }
 
-    /// Bytes of the TLV that the reflector returns its socket's drop counter in.
+    /// Length in bytes of the TLV in which the reflector returns its socket's drop counter.
     pub const SOCKET_DROPS_TLV: usize = tlv::HEADER + SOCKET_DROPS_LEN;
 
-    /// Bytes that a packet needs at least for so many slots, beside all that it carries anyway.
+    /// Minimum packet length in bytes for `slots` telemetry slots.
     pub const fn size_of_path(slots: usize) -> usize {
         let clock = tlv::HEADER + NODE_CLOCK_LEN;
         Mode::Unauthenticated.base() + clock + tlv::HEADER + telemetry::value_len(slots)
     }
 }
 
-/// Sends requests, reads their replies. The counted probes are a session whose sequence starts at 0
-/// (RFC 8762 section 4.2.1), the warm-up is another.
+/// Sends requests and reads replies. The counted probes form a session whose sequence numbers start
+/// at 0 (RFC 8762 section 4.2.1); the warm-up is another session.
 ///
-/// The sequence of the warm-up counts up to 0 from below, like its ids, so that whatever joins packets
-/// by their sequence number tells the two apart. A reflector that numbers its replies itself answers
-/// the warm-up with other numbers, and so shows that it does.
+/// The sequence numbers of the warm-up count up to 0 from below, like its ids, so that tools that
+/// join packets by sequence number can tell the two apart. A stateful reflector answers the warm-up
+/// with other numbers and thereby shows that it is stateful.
 #[derive(Debug)]
 pub struct Stamp {
     session: Session,
     mode: Mode,
-    /// The packet without sequence number, T1 and HMACs.
+    /// Packet without sequence number, T1 and HMACs.
     template: Box<[u8]>,
     error: u16,
-    /// Where the HMAC TLV lies in the TLV area, if there is one.
+    /// Offset of the HMAC TLV in the TLV area, if any.
     hmac_at: Option<usize>,
-    /// The last T1: tells the era of the far end's timestamps.
+    /// The last T1; determines the era of the reflector's timestamps.
     pivot: Instant<Realtime>,
-    /// TLVs of a reply are walked over in a copy, because a walk marks what is malformed.
+    /// Copy of a reply's TLVs, because a walk sets the flags of malformed ones.
     scratch: Box<[u8]>,
     hops: [Hop; telemetry::MOST_SLOTS],
     hops_used: usize,
-    /// The first id of the warm-up.
+    /// First id of the warm-up.
     warm_up_first: Option<u64>,
     warm_up: WarmUpSession,
-    /// The reflector's drop counter in the last reply.
+    /// Reflector's drop counter in the last reply.
     socket_drops: Option<u32>,
 }
 
 impl Stamp {
-    /// Lays out the packets: the clock TLV and then the socket drops TLV where the size has room
-    /// for them and for relays' slots (under HMAC if there is a key), then padding, filled from
+    /// Lays out the packets: the clock TLV, the socket drops TLV if there is room for it beside the
+    /// telemetry slots, the HMAC TLV if there is a key, the slots, then padding filled from
     /// `padding`.
     pub fn new(session: Session, padding: &[u8]) -> Self {
         let mode = match session.key {
@@ -94,7 +95,7 @@ impl Stamp {
             0 => 0,
             slots => tlv::HEADER + telemetry::value_len(slots),
         };
-        // What is left must be nothing or a whole padding TLV.
+        // The remainder must be empty or hold a whole padding TLV.
         let fits = |len: usize| {
             let left = room.checked_sub(len + hmac_len);
             left.is_some_and(|left| left == 0 || left >= tlv::HEADER)
@@ -129,7 +130,7 @@ impl Stamp {
             let (value, _) = tlv::begin(area, kind::EXTRA_PADDING, len);
             value.iter_mut().zip(padding).for_each(|(to, from)| *to = *from);
         }
-        // The program's stamp is read within a few microseconds of its use.
+        // The program reads the clock within a few microseconds of its use.
         let error = ErrorEstimate::of_clock(session.utc_error).to_bits();
         let scratch = vec![0; room].into_boxed_slice();
         let pivot = Instant::EPOCH;
@@ -150,7 +151,7 @@ impl Stamp {
         }
     }
 
-    /// The session of the probe `id`.
+    /// Session identifier of the probe `id`.
     fn ssid_of(&mut self, id: u64) -> u16 {
         if is_warm_up(id) {
             self.warm_up_first.get_or_insert(id);
@@ -160,7 +161,7 @@ impl Stamp {
         }
     }
 
-    /// The id of the probe that a reply to the number `seq` of the session `ssid` answers.
+    /// Id of the probe with the sequence number `seq` of the session `ssid`.
     fn answered(&self, ssid: u16, seq: u32) -> Option<WireId> {
         if ssid == self.session.warm_up_ssid() {
             let first = self.warm_up_first?;
@@ -172,9 +173,9 @@ impl Stamp {
         is_counted.then_some(WireId::low(seq.into(), 32))
     }
 
-    /// Reads the reply's TLVs: what relays wrote, the reflector's drop counter, and whether its
-    /// clock TLV says that it reads our clock. With a key, extensions whose HMAC does not hold are
-    /// not believed.
+    /// Reads the reply's TLVs: telemetry of relays and the reflector's drop counter. Returns
+    /// whether the clock TLV shows that the reflector reads the local clock. With a key, TLVs
+    /// without a valid HMAC are ignored.
     fn read_extensions(&mut self, message: &[u8]) -> bool {
         self.hops_used = 0;
         self.socket_drops = None;
@@ -207,7 +208,7 @@ impl Stamp {
             kind::SOCKET_DROPS if is_answered(*tlv.flags) => {
                 *socket_drops = tlv::socket_drops(tlv.value);
             }
-            // A reflector that does not know these marks them so and returns them all the same.
+            // A reflector that does not support these returns them with the unrecognised flag.
             kind::PATH if session.path_slots > 0 => {
                 for (hop, slot) in hops.iter_mut().zip(telemetry::slots(tlv.value)) {
                     *hop = hop_of(&slot);
@@ -220,7 +221,7 @@ impl Stamp {
     }
 }
 
-/// What a slot says. Stamps that are out of order, which no relay of ours writes, give 0.
+/// Converts a telemetry slot. Timestamps out of order, which dwell's relays never write, give 0.
 fn hop_of(slot: &Slot) -> Hop {
     let between =
         |from: u64, to: u64| Nanos(i64::try_from(to.saturating_sub(from)).unwrap_or(i64::MAX));
@@ -274,7 +275,7 @@ impl Protocol for Stamp {
         if self.session.key.as_ref().is_some_and(|key| !stamp::verify(key, message)) {
             return Err(Reject::Unauthentic);
         }
-        // What was never stamped there was not reflected but sent back as it was.
+        // Without T2 or T3 this is an echoed request, not a reply.
         if reply.t2 == 0 || reply.t3 == 0 {
             return Err(Reject::Unknown);
         }

@@ -1,5 +1,6 @@
-//! S3's request and acknowledge. The messages carry no id, so something else must: over TCP the
-//! order of the stream, which is exact; over UDP the source port, a fresh one for every probe.
+//! The request and acknowledge messages of Chung 2021. They carry no id. Over TCP, replies are
+//! matched by the order of the stream, which is exact; over UDP, by the source port, a new one for
+//! each probe.
 
 use std::collections::VecDeque;
 
@@ -13,7 +14,7 @@ fn write(message: &mut [u8]) -> usize {
     REQUEST.len()
 }
 
-/// Over UDP. The caller's channel is the number of the send call that opened the port.
+/// Over UDP. The caller's channel is the index of the send call that opened the port.
 #[derive(Debug, Default)]
 pub struct TextUdp {
     first: Option<u64>,
@@ -38,23 +39,23 @@ impl Protocol for TextUdp {
     }
 }
 
-/// Over TCP. The n-th acknowledge answers the n-th request that left, however late it comes. One
-/// that comes while no request is open is extra, and moves nothing.
+/// Over TCP. The n-th acknowledge answers the n-th request sent, however late it arrives. An
+/// acknowledge without an open request is a duplicate of the last one.
 #[derive(Debug, Default)]
 pub struct TextStream {
     order: Option<Order>,
-    /// Runs of ids within the order that did not leave: the first and how many, ascending.
+    /// Ranges of ids that were not sent: first id and count, ascending.
     unsent: VecDeque<(u64, u64)>,
 }
 
-/// Whose acknowledge comes next.
+/// Position in the stream of acknowledges.
 #[derive(Clone, Copy, Debug)]
 struct Order {
-    /// The oldest request without one.
+    /// Oldest request without an acknowledge.
     next: u64,
-    /// The id after the last request.
+    /// One more than the id of the last request.
     end: u64,
-    /// Whom the last one answered.
+    /// Request answered by the last acknowledge.
     answered: Option<u64>,
 }
 
@@ -108,7 +109,7 @@ mod tests {
     fn an_extra_acknowledge_repeats_the_last_answer_and_takes_no_later_ones_place() {
         let mut stream = TextStream::default();
         assert_eq!(acknowledged(&mut stream), Err(Reject::Unknown));
-        // Warm-up ids lie below 0.
+        // Warm-up ids are below 0.
         for id in [u64::MAX, 0, 1] {
             request(&mut stream, id);
             assert_eq!(acknowledged(&mut stream), Ok(id));
@@ -125,13 +126,13 @@ mod tests {
                 stream.unsent(id);
             }
         }
-        assert!(stream.unsent.len() <= 3, "runs, not ids");
+        assert!(stream.unsent.len() <= 3, "ranges, not single ids");
         for id in [2, 5, 9, 9] {
             assert_eq!(acknowledged(&mut stream), Ok(id));
         }
         request(&mut stream, 10);
         stream.unsent(10);
-        assert_eq!(acknowledged(&mut stream), Ok(9), "nothing is open");
+        assert_eq!(acknowledged(&mut stream), Ok(9), "no request is open");
         request(&mut stream, 11);
         assert_eq!(acknowledged(&mut stream), Ok(11));
     }

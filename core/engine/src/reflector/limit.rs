@@ -9,26 +9,26 @@ use dwell_units::{Instant, Monotonic, Nanos, PacketRate};
 
 use super::table::{Key, Lookup, Table};
 
-/// Sources whose budget is remembered.
+/// Maximum number of sources with a budget of their own.
 const MAX_SOURCES: usize = 8_192;
 
-/// Address prefixes whose shared budget is remembered.
+/// Maximum number of address prefixes with a shared budget.
 const MAX_PREFIXES: usize = 1_024;
 
-/// Budget of a prefix in multiples of a source's: a /24 has 256 addresses, a /56 has 256 networks.
+/// Budget of a prefix, in multiples of a source's: a /24 has 256 addresses, a /56 has 256 networks.
 const PREFIX_SHARE: i64 = 256;
 
-/// Shortest time for which a source without a table entry is remembered. A source that asks at
-/// least once in this time keeps its budget.
+/// Minimum time for which a source without a table entry is remembered. A source that asks at least
+/// once in this time keeps its budget.
 const MIN_MEMORY: Nanos = Nanos::from_millis(1_500);
 
-/// The same in packets at the limit: a source at a tenth of the limit is remembered at every limit.
+/// The same in packets at the limit, so that a source at a tenth of any limit is remembered.
 const MEMORY_PACKETS: i64 = 15;
 
 /// Bits of each of the two filters of recent sources.
 const FILTER_BITS: usize = 1 << 20;
 
-/// The budget of one source: the generic cell rate algorithm.
+/// Budget of one source: the generic cell rate algorithm.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     gap: Nanos,
@@ -42,7 +42,7 @@ impl Bucket {
         Some(Self { gap, burst: Nanos::from_millis(100).max(gap) })
     }
 
-    /// Spends one packet of a budget that is full again at `full`, if enough of it is left.
+    /// Spends one packet of a budget that is full again at `full`, if the budget suffices.
     fn spend(&self, full: &mut Instant<Monotonic>, now: Instant<Monotonic>) -> bool {
         let next = (*full).max(now) + self.gap;
         let allowed = next - now <= self.burst;
@@ -53,7 +53,7 @@ impl Bucket {
     }
 }
 
-/// Replies per second that a source may have, by where it is.
+/// Maximum replies per second to a source, by its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimits {
     /// For sources with loopback, private (RFC 1918), unique local (RFC 4193) and link-local
@@ -93,7 +93,7 @@ fn is_local(source: IpAddr) -> bool {
     }
 }
 
-/// The budget of a single source, such as a connection.
+/// Budget of a single source, such as a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     bucket: Bucket,
@@ -112,25 +112,9 @@ impl Budget {
     }
 }
 
-/// A budget per source, in bounded memory and with bounded work per packet.
-///
 /// Each source has its own budget while it has a table entry. An entry is evicted only for a new
 /// source, and the entry with the most budget left goes first. An evicted source that asks again
 /// within 1.5 s, or within 15 packets at the limit, is recognised and starts with a full budget.
-///
-/// Guarantees, whatever other sources send, and apart from packets that carry the same source
-/// address and port:
-///
-/// - A source that asked within that time and stayed within its limit is never refused.
-/// - A new source is refused only if other new sources of its /24 (IPv4) or /56 (IPv6) use up the
-///   budget that they share, 256 times the limit, while the table is full of active sources. Its
-///   next request within that time is answered. So a prober at a tenth of the limit or faster loses
-///   at most its first packet, and none if its prefix is not flooded.
-/// - A source beyond its limit is held to it. An eviction of its entry gives back one burst; it takes
-///   eight new sources in its set of the table after its last reply.
-///
-/// The filters of recent sources have false positives: at 100,000 new sources per second about one
-/// in eight passes as known and is answered although its prefix has no budget left.
 #[derive(Debug)]
 pub struct Limiter {
     local: Buckets,
@@ -144,7 +128,7 @@ pub struct Limiter {
     recent: Recent,
 }
 
-/// What a source may spend, and what new sources of its prefix share.
+/// Budget of a source, and the budget that new sources of its prefix share.
 #[derive(Clone, Copy, Debug)]
 struct Buckets {
     source: Bucket,
@@ -198,8 +182,8 @@ impl Limiter {
     }
 }
 
-/// Spends one packet of the budget that new sources of a prefix share. A new prefix replaces the one
-/// with the most budget left, so a flooded prefix keeps its entry.
+/// Spends one packet of the budget that new sources of a prefix share. A new prefix replaces the
+/// one with the most budget left, so a flooded prefix keeps its entry.
 fn spend_prefix(
     budget: &Bucket,
     prefixes: &mut Table<Instant<Monotonic>>,
@@ -346,7 +330,7 @@ mod tests {
         assert!((1_000..=1_101).contains(&allowed), "{allowed}");
     }
 
-    /// Where spoofed sources come from.
+    /// Origin of spoofed sources.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Spoofed {
         /// All of IPv4.
@@ -378,12 +362,12 @@ mod tests {
         }
     }
 
-    /// Result of a flood of 100,000 packets/s from spoofed sources, beside two probers at a tenth of
-    /// the limit.
+    /// Result of a flood of 100,000 packets/s from spoofed sources, beside two probers at a tenth
+    /// of the limit.
     #[derive(Debug, Default)]
     struct Outcome {
-        /// Probes and refused probes: of the prober that began 2 s before the flood, and of the one
-        /// that began 0.5 s after it.
+        /// Probes and refused probes: of the prober that starts 2 s before the flood, and of the
+        /// one that starts 0.5 s after its beginning.
         early: (u32, u32),
         late: (u32, u32),
         flood_answered: u32,
@@ -472,10 +456,11 @@ mod tests {
             let now = Instant::from_nanos(at);
             (0..=u16::MAX).filter(|port| limiter.allows(source(*port), now)).count()
         };
-        // One prefix: what the table holds, the budget of the prefix, and few more.
+        // All sources share one prefix: the table, the budget of the prefix, and some false
+        // positives.
         let first = all(&mut limiter, 0);
         assert!((MAX_SOURCES / 2..MAX_SOURCES + 256 + 6_000).contains(&first), "{first}");
         let again = all(&mut limiter, 1_000_000_000);
-        assert_eq!(again, usize::from(u16::MAX) + 1, "all came back within their limit");
+        assert_eq!(again, usize::from(u16::MAX) + 1, "all sources return within their limit");
     }
 }

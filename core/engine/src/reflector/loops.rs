@@ -1,7 +1,7 @@
-//! What ends a packet that two reflectors would send to each other for ever.
+//! Detection of packets that two reflectors would send to each other endlessly.
 //!
-//! Between two dwell reflectors the TTL ends it: [`reply_ttl`]. A foreign echo server sends with a
-//! fresh TTL; [`LoopGuard`] recognises the packet that returns again and again.
+//! Between two dwell reflectors the TTL ends the loop: [`reply_ttl`]. A foreign echo server sends
+//! with a fresh TTL; [`LoopGuard`] recognises a packet that keeps returning.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -13,23 +13,24 @@ use dwell_wire::stamp::{Likeness, Mode, likeness_to_reply};
 use super::Refusal;
 use super::table::{Key, Lookup, Table};
 
-/// Identical requests of one source that are answered within [`WINDOW`].
+/// Maximum number of identical requests of one source that are answered within [`WINDOW`].
 const MAX_IDENTICAL: u32 = 1_000;
 
 /// Time over which identical requests are counted.
 const WINDOW: Nanos = Nanos::from_secs(1);
 
-/// How long a source is not answered after too many identical requests.
+/// Time for which a source is not answered after too many identical requests.
 const SILENCE: Nanos = Nanos::from_secs(60);
 
-/// Requests that are counted at the same time.
+/// Maximum number of requests counted at the same time.
 const MAX_REQUESTS: usize = 4_096;
 
-/// Silenced sources that are remembered.
+/// Maximum number of silenced sources remembered.
 const MAX_SILENCED: usize = 1_024;
 
-/// TTL or hop limit of an echo reply: one less than that of its request. A request that leaves
-/// none, or whose TTL is unknown, is not answered, so every exchange ends after 255 packets at most.
+/// Returns the TTL or hop limit of an echo reply: one less than that of its request. A request with
+/// a TTL of 1 or less, or an unknown one, is not answered, so an exchange ends after at most 255
+/// packets.
 pub fn reply_ttl(arrived: Option<u8>) -> Result<u8, Refusal> {
     match arrived {
         Some(ttl @ 2..) => Ok(ttl - 1),
@@ -40,14 +41,14 @@ pub fn reply_ttl(arrived: Option<u8>) -> Result<u8, Refusal> {
 /// Counts identical requests per source address and port. More than 1,000 within a second silence
 /// the source for 60 s.
 ///
-/// A request is identified by a hash under a random key, and the tables are of fixed size: spoofed
-/// sources cost no memory. Their requests evict those that came only once, then those that came
-/// least often, so a packet in a loop stays counted.
+/// A request is identified by a hash under a random key, and the tables have a fixed size, so
+/// spoofed sources cost no memory. New requests evict those seen least often, so a looping packet
+/// stays counted.
 #[derive(Debug)]
 pub struct LoopGuard {
     hashes: RandomState,
     requests: Table<Count>,
-    /// When a source is answered again.
+    /// Time at which a source is answered again.
     silenced: Table<Instant<Monotonic>>,
 }
 
@@ -69,7 +70,7 @@ impl Default for LoopGuard {
 }
 
 impl LoopGuard {
-    /// Counts `request` of `from`; an error if it must not be answered.
+    /// Counts `request` of `from`. Returns an error if it must not be answered.
     pub fn admit(
         &mut self,
         from: SocketAddr,
@@ -104,7 +105,7 @@ impl LoopGuard {
         if count.requests <= MAX_IDENTICAL {
             return Ok(());
         }
-        // After the silence it is counted anew.
+        // After the silence, counting starts again.
         count.requests = 0;
         match self.silenced.look_up(source, |until| *until) {
             Lookup::Found(until) => *until = now + SILENCE,
@@ -115,11 +116,10 @@ impl LoopGuard {
 }
 
 impl LoopGuard {
-    /// Counts an echo request of `from`; an error if it must not be answered.
+    /// Counts an echo request of `from`. Returns an error if it must not be answered.
     ///
-    /// A foreign STAMP or TWAMP-light reflector answers an echo with a new packet each time. What is
-    /// unmistakably its reply is refused, and packets with the timestamps of a reply count as
-    /// identical.
+    /// A foreign STAMP or TWAMP-light reflector answers an echo with a new packet each time. A
+    /// certain reply is refused; packets with the timestamps of a reply count as identical.
     pub fn admit_echo(
         &mut self,
         from: SocketAddr,
@@ -160,7 +160,8 @@ mod tests {
         Instant::from_nanos(micros * 1_000)
     }
 
-    /// Requests that are answered of this many identical ones, one each `gap` microseconds.
+    /// Returns how many of `requests` identical requests are answered, one every `gap`
+    /// microseconds.
     fn answered(guard: &mut LoopGuard, source: SocketAddr, requests: i64, gap: i64) -> usize {
         let is_answered = |i: &i64| guard.admit(source, b"again", at(i * gap)).is_ok();
         (0..requests).filter(is_answered).count()
@@ -201,7 +202,7 @@ mod tests {
         let mut guard = LoopGuard::default();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
         let mut refused_at = None;
-        // One second: a packet returns each 500 us, and 100,000 packets of others come.
+        // One second: a packet returns every 500 us, among 100,000 spoofed packets.
         for step in 0..100_000_i64 {
             let spoofed = SocketAddr::new(rng.random::<u32>().to_be_bytes().into(), rng.random());
             assert_eq!(guard.admit(spoofed, b"flood", at(step * 10)), Ok(()), "seed {SEED:#x}");

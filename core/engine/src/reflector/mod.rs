@@ -1,6 +1,6 @@
-//! The reflector: turns a request into its reply, in place, so that a reply is never longer than
-//! its request. (The one exception is S3's `acknowledge`, 11 bytes for the 7 of `request`: both fit
-//! the shortest Ethernet frame, so nothing is amplified on the wire.)
+//! The reflector turns a request into its reply, in place, so that a reply is never longer than its
+//! request. The one exception is `acknowledge` of Chung 2021: 11 bytes for the 7 bytes of
+//! `request`. Both fit the shortest Ethernet frame, so nothing is amplified on the wire.
 
 mod limit;
 mod loops;
@@ -18,40 +18,40 @@ use std::net::{IpAddr, SocketAddr};
 
 use dwell_units::{Instant, Monotonic, Realtime};
 
-/// What is known of a request beside its bytes.
+/// Metadata of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
-    /// Who asked.
+    /// Source of the request.
     pub from: SocketAddr,
-    /// T2: the deepest stamp of its arrival.
+    /// T2: receive timestamp, from the source closest to the wire.
     pub rx: Instant<Realtime>,
-    /// TTL or hop limit it arrived with.
+    /// TTL or hop limit of the request.
     pub ttl: Option<u8>,
-    /// TOS or traffic class it arrived with.
+    /// TOS or traffic class of the request.
     pub tos: Option<u8>,
-    /// The present, for sessions to age.
+    /// Current time, for the ageing of sessions.
     pub now: Instant<Monotonic>,
 }
 
-/// Why a request gets no reply. A plain enum: this is the hot path.
+/// Reason why a request gets no reply. Without strings, for the hot path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not of the protocol's form.
+    /// Not a request of this protocol.
     Malformed,
-    /// Its HMAC does not hold. One too short to have an HMAC is malformed.
+    /// The HMAC is invalid. A packet too short for an HMAC is malformed.
     Unauthentic,
-    /// It is authentic, and was answered before or is older than the replay window.
+    /// Authentic, but answered before or older than the replay window.
     Replayed,
-    /// Its source asks faster than the limit.
+    /// The source exceeds its rate limit.
     Limited,
-    /// Answering could go on for ever, or reach many.
+    /// A reply could loop endlessly or reach a group.
     Loop,
-    /// Its source sent more than 1,000 identical requests within a second, less than 60 s ago.
+    /// The source sent more than 1,000 identical requests within a second, less than 60 s ago.
     Silenced,
 }
 
-/// Whether the addresses alone forbid an answer: the source port is one that is reflected on here
-/// (`own_ports`), or that of echo, chargen or STAMP; or the request came from or was sent `to` a
+/// Whether the addresses alone forbid a reply: the source port is one of this reflector
+/// (`own_ports`) or that of echo, chargen or STAMP, or the source or the destination `to` is a
 /// group. Reflectors on other ports are recognised by their packets: [`reply_ttl`], [`LoopGuard`]
 /// and [`StampReflector`].
 pub fn is_loop(from: SocketAddr, to: Option<IpAddr>, own_ports: &[u16]) -> bool {
@@ -64,8 +64,8 @@ pub fn is_loop(from: SocketAddr, to: Option<IpAddr>, own_ports: &[u16]) -> bool 
         || own_ports.contains(&from.port())
 }
 
-/// Whether an address stands for many, whatever the network. A subnet's broadcast address is not to
-/// be told from a host's here: who opens sockets can.
+/// Whether an address is a group address in any network. The broadcast address of a subnet is not
+/// recognised; that takes the netmask, which the code that opens sockets knows.
 pub fn is_group(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),

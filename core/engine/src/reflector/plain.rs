@@ -1,24 +1,24 @@
-//! Replies that need no state: plain echo, S4's round trip, S3's acknowledge.
+//! Stateless replies: plain echo, round trip (Roedlach/Vock), acknowledge (Chung 2021).
 
 use dwell_wire::text::{ACKNOWLEDGE, REQUEST, is};
 
 use super::Refusal;
 
-/// Plain echo returns the message; an empty one is malformed. The caller also applies
+/// Plain echo: returns the message. An empty one is malformed. The caller also applies
 /// [`super::reply_ttl`] and [`super::LoopGuard`].
 pub fn echo(message: &[u8]) -> Result<usize, Refusal> {
     if message.is_empty() { Err(Refusal::Malformed) } else { Ok(message.len()) }
 }
 
-/// S4: REQ becomes ACK; anything else, a short read included, is not answered. (S4's slave
-/// answers even those.)
+/// Round trip: REQ becomes ACK. Any other message, including a truncated one, gets no reply (the
+/// slave of Roedlach/Vock answers even those).
 pub fn roundtrip(message: &mut [u8]) -> Result<usize, Refusal> {
     dwell_wire::roundtrip::acknowledge(message).map_err(|_| Refusal::Malformed)?;
     Ok(message.len())
 }
 
-/// S3: `request` becomes `acknowledge`. `buffer` holds the request of `len` bytes and has room for
-/// the reply.
+/// Chung 2021: `request` becomes `acknowledge`. `buffer` holds the request of `len` bytes and has
+/// room for the reply.
 pub fn text(buffer: &mut [u8], len: usize) -> Result<usize, Refusal> {
     if !is(REQUEST, &buffer[..len]) {
         return Err(Refusal::Malformed);

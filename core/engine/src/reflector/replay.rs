@@ -1,9 +1,9 @@
-//! Replay protection of STAMP's authenticated mode, which RFC 8762 leaves to implementations.
+//! Replay protection for STAMP's authenticated mode, which RFC 8762 leaves to implementations.
 //!
-//! A session is an address and an SSID, whatever the port: a replay from another port meets the
-//! window of the original. A bitmap marks the numbers within the window. Where numbers alone
-//! do not decide, the request's own timestamp does, because the HMAC covers it: a replay is never
-//! newer than the newest request accepted.
+//! A session is an address and an SSID, whatever the port, so a replay from another port meets the
+//! window of the original. A bitmap marks the sequence numbers within the window. Where sequence
+//! numbers alone do not decide, the request's timestamp does, because the HMAC covers it: a replay
+//! is never newer than the newest request accepted.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use dwell_wire::stamp::Request;
 
 use crate::replay::{Place, Window};
 
-/// Sessions with a window; the longest idle ones make room for new ones.
+/// Maximum number of sessions with a window. The longest idle ones make room for new ones.
 const MAX_SESSIONS: usize = 4_096;
 
 /// See the module's documentation.
@@ -23,32 +23,33 @@ pub(super) struct ReplayGuard {
     sessions: HashMap<(IpAddr, u16), Session>,
     /// The bitmaps of all sessions, one after the other.
     bits: Vec<u64>,
-    /// Bitmaps without a session.
+    /// Unused bitmaps.
     free: Vec<usize>,
-    /// By SSID, the newest timestamp of any session that made room. Older requests are refused.
+    /// Newest timestamp of any evicted session, by SSID. Older requests are refused.
     evicted: HashMap<u16, u64>,
-    /// Scratch space for choosing what makes room.
+    /// Scratch space for choosing the sessions to evict.
     last_uses: Vec<Instant<Monotonic>>,
 }
 
 #[derive(Debug)]
 struct Session {
     window: Window,
-    /// Its bitmap.
+    /// Index of its bitmap.
     slot: usize,
-    /// The newest timestamp accepted.
+    /// Newest accepted timestamp.
     newest: u64,
-    /// Requests up to this timestamp are refused: their numbers lie before a restart, or so far back
-    /// that they look like numbers to come.
+    /// Requests up to this timestamp are refused: their numbers precede a restart, or are so far
+    /// back that they look like future ones.
     floor: Option<u64>,
-    /// The newest timestamp before the current quarter of all numbers was entered.
+    /// Newest timestamp before the current quarter of the number space was entered.
     before_quarter: Option<u64>,
     last: Instant<Monotonic>,
 }
 
 impl Session {
-    /// Raises the floor when `seq` enters another quarter of the 2^32 numbers. Numbers of this quarter
-    /// and the one before are behind in serial arithmetic; older ones may seem to be ahead.
+    /// Raises the floor when `seq` enters another quarter of the 2^32 numbers. In serial
+    /// arithmetic, numbers of this quarter and the one before are behind; older ones may seem to be
+    /// ahead.
     fn leave_quarter(&mut self, seq: u32) {
         match (seq >> 30).wrapping_sub(self.window.highest() >> 30) & 3 {
             0 => {}
@@ -65,7 +66,7 @@ impl Session {
 }
 
 impl ReplayGuard {
-    /// Protects sessions by windows of `size` numbers.
+    /// Creates a guard with windows of `size` numbers.
     pub(super) fn new(size: u32) -> Self {
         Self {
             size,
@@ -77,7 +78,7 @@ impl ReplayGuard {
         }
     }
 
-    /// Whether an authentic request was certainly not accepted before. Changes nothing.
+    /// Whether an authentic request is certainly new. Changes nothing.
     pub(super) fn is_fresh(&self, from: IpAddr, request: &Request) -> bool {
         let Request { seq, timestamp, ssid, .. } = *request;
         let Some(session) = self.sessions.get(&(from, ssid)) else {
@@ -88,7 +89,7 @@ impl ReplayGuard {
         }
         match session.window.place(seq, self.bits(session.slot)) {
             Place::Ahead(_) | Place::Unmarked => true,
-            // A sender that restarted its numbers, or a replay.
+            // Either the sender restarted its numbers, or this is a replay.
             Place::Marked | Place::TooOld => is_newer(timestamp, session.newest),
         }
     }
@@ -133,7 +134,8 @@ impl ReplayGuard {
         &self.bits[slot * words..][..words]
     }
 
-    /// Makes room: forgets the longest idle quarter, except how new its requests were.
+    /// Evicts the quarter of sessions that have been idle for longest, and keeps their newest
+    /// timestamps.
     fn forget_idle(&mut self) {
         self.last_uses.clear();
         self.last_uses.extend(self.sessions.values().map(|session| session.last));
@@ -153,7 +155,7 @@ impl ReplayGuard {
     }
 }
 
-/// Compares timestamps of one clock, across the end of an NTP era.
+/// Compares timestamps of one clock, also across the end of an NTP era.
 fn is_newer(timestamp: u64, than: u64) -> bool {
     (timestamp.wrapping_sub(than) as i64) > 0
 }
@@ -202,7 +204,7 @@ mod tests {
                 };
                 let new = request(seq, 1_000 + time as u64, 0);
                 sent.push(new);
-                prop_assert!(take(&mut guard, 1, new), "an honest request in order: {:?}", new);
+                prop_assert!(take(&mut guard, 1, new), "a genuine request in order: {:?}", new);
                 accepted.insert(new.timestamp);
                 if again {
                     let old = sent[replay.index(sent.len())];
@@ -219,7 +221,7 @@ mod tests {
             let mut guard = ReplayGuard::new(64);
             let mut order: Vec<u32> = Vec::new();
             for (seq, behind) in behind.iter().enumerate() {
-                // Each packet is overtaken by fewer packets than the window is long.
+                // Fewer packets than the window length overtake each packet.
                 let at = order.len() - behind.min(&order.len());
                 let overtakes = order[at..].iter().min().copied().unwrap_or(seq as u32);
                 if seq as u32 - overtakes < 64 {
@@ -229,7 +231,7 @@ mod tests {
                 }
             }
             for seq in &order {
-                // A clock that is set back during a session.
+                // The clock is set back during the session.
                 let back = u64::from(step_back && *seq >= 100) * 1_000_000;
                 let new = request(*seq, 2_000_000 + u64::from(*seq) - back, 9);
                 prop_assert!(take(&mut guard, 1, new), "{} in {:?}", seq, order);
@@ -254,19 +256,20 @@ mod tests {
         let mut guard = ReplayGuard::new(64);
         let captured: Vec<_> = (0..50).map(|n| request(n, 1_000 + u64::from(n), 7)).collect();
         assert!(captured.iter().all(|old| take(&mut guard, 1, *old)));
-        // The captured requests come from forged addresses until the table has overflowed often.
+        // The captured requests are replayed from forged addresses until the table has overflowed
+        // several times.
         for n in 0..5 * MAX_SESSIONS as u32 {
             let old = captured[n as usize % captured.len()];
             let _ = take(&mut guard, 2 + n, old);
             assert!(guard.sessions.len() <= MAX_SESSIONS);
         }
-        // Later sessions make room by evicting all of these.
+        // Later sessions evict all of these.
         for n in 0..2 * MAX_SESSIONS as u32 {
             assert!(take(&mut guard, 2 + n, request(0, (1 << 40) + u64::from(n), 9)));
         }
         assert!(!guard.sessions.contains_key(&(ip(1), 7)));
         assert!(captured.iter().all(|old| !take(&mut guard, 1, *old)), "still refused");
-        assert!(take(&mut guard, 1, request(50, 1_050, 7)), "the sender goes on");
-        assert!(captured.iter().all(|old| !take(&mut guard, 1, *old)), "and again");
+        assert!(take(&mut guard, 1, request(50, 1_050, 7)), "the sender continues");
+        assert!(captured.iter().all(|old| !take(&mut guard, 1, *old)), "still refused afterwards");
     }
 }

@@ -1,7 +1,7 @@
-//! STAMP's session-reflector (RFC 8762 section 4.3, RFC 8972 section 4).
+//! STAMP session-reflector (RFC 8762 section 4.3, RFC 8972 section 4).
 //!
-//! Two steps: [`StampReflector::answer`] does everything that takes time, and
-//! [`StampReflector::finish`] writes T3 and the HMACs right before the send call.
+//! Replies are made in two steps: [`StampReflector::answer`] does all time-consuming work, and
+//! [`StampReflector::finish`] writes T3 and the HMACs directly before the send call.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,31 +18,31 @@ use dwell_wire::tlv::{
 use super::replay::ReplayGuard;
 use super::{LoopGuard, Meta, Refusal, reply_ttl};
 
-/// Sessions remembered at the same time; the longest idle makes room for a new one.
+/// Maximum number of sessions. The longest idle ones make room for new ones.
 const SESSIONS: usize = 4_096;
 
-/// An unauthenticated packet of this many bytes has room for T2 (RFC 8762 figure 5).
+/// Length of an unauthenticated packet up to and including T2 (RFC 8762 figure 5).
 const T2_END: usize = 24;
 
-/// How a reflector answers.
+/// Configuration of a reflector.
 #[derive(Debug, Default)]
 pub struct StampConfig {
-    /// Answer authenticated packets only, with this key.
+    /// Answers only authenticated packets, with this key.
     pub key: Option<Key>,
-    /// With a key: answer each request once, and only while its number is less than this below the
-    /// highest of its session.
+    /// With a key: length of the replay window. Each request is answered once, and only if its
+    /// number is less than this below the highest of its session.
     pub replay_window: Option<u32>,
-    /// Copy the sender's sequence number instead of counting own ones.
+    /// Copies the sender's sequence number instead of counting replies.
     pub stateless: bool,
     /// Identity of the clock that T2 and T3 are read from.
     pub clock: Option<[u8; 12]>,
-    /// How far that clock may be from UTC; `None` when it is not synchronised.
+    /// Maximum offset of that clock from UTC; `None` if it is not synchronised.
     pub utc_error: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Session {
-    /// Requests received, which is the number of replies sent before the next.
+    /// Requests received, which is also the sequence number of the next reply.
     received: u32,
     last: Instant<Monotonic>,
 }
@@ -56,65 +56,65 @@ pub struct StampReflector {
     sessions: HashMap<(SocketAddr, u16), Session>,
     replays: Option<ReplayGuard>,
     guard: LoopGuard,
-    /// The kernel's drop counter of the socket that requests arrive on, if known.
+    /// Drop counter of the socket on which requests arrive, if known.
     socket_drops: Option<u32>,
 }
 
-/// A reply that lacks only T3 and its HMACs.
+/// A reply without T3 and HMACs.
 #[derive(Clone, Copy, Debug)]
-#[must_use = "finish it"]
+#[must_use = "pass it to StampReflector::finish"]
 pub struct Unfinished {
     reply: Reply,
-    /// Where the HMAC TLV lies in the TLV area.
+    /// Offset of the HMAC TLV in the TLV area.
     hmac_at: Option<usize>,
-    /// The TOS or traffic class that the request wants its reply to be marked with (DSCP1 of a
-    /// Class of Service TLV).
+    /// TOS or traffic class that the request asks for in its reply (DSCP1 of a Class of Service
+    /// TLV).
     pub tos: Option<u8>,
-    /// The TTL or hop limit of a reply that is too short to be recognised as a reply.
+    /// TTL or hop limit for a reply that is too short to be recognised as one.
     pub ttl: Option<u8>,
 }
 
 impl StampReflector {
-    /// A reflector without sessions.
+    /// Creates a reflector without sessions.
     pub fn new(config: StampConfig) -> Self {
         let mode = match config.key {
             Some(_) => Mode::Authenticated,
             None => Mode::Unauthenticated,
         };
         let error = ErrorEstimate::of_clock(config.utc_error).to_bits();
-        // Numbers that are not authentic must not move a window.
+        // Unauthenticated numbers must not move a window.
         let window = config.replay_window.filter(|_| config.key.is_some());
         let replays = window.map(ReplayGuard::new);
         let guard = LoopGuard::default();
         Self { config, mode, error, sessions: HashMap::new(), replays, guard, socket_drops: None }
     }
 
-    /// Tells how far the clock may be from UTC now.
+    /// Sets the maximum offset of the clock from UTC.
     pub fn set_utc_error(&mut self, utc_error: Option<Nanos>) {
         self.config.utc_error = utc_error;
         self.error = ErrorEstimate::of_clock(utc_error).to_bits();
     }
 
-    /// Sets the drop counter that replies carry from now on.
+    /// Sets the drop counter that later replies carry.
     pub fn set_socket_drops(&mut self, socket_drops: Option<u32>) {
         self.socket_drops = socket_drops;
     }
 
-    /// Sessions remembered.
+    /// Number of sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
     /// Checks the request in `packet` and answers its TLVs in place. `allow` may still refuse a
-    /// well-formed request; only what will be answered counts in its session, so that a reflector's
-    /// own limit does not look like loss on the way back.
+    /// well-formed request. Only answered requests count in the session, so that the reflector's
+    /// own rate limit does not look like loss on the way back.
     pub fn answer(
         &mut self,
         packet: &mut [u8],
         meta: &Meta,
         allow: impl FnOnce() -> Result<(), Refusal>,
     ) -> Result<Unfinished, Refusal> {
-        // Its length comes first: a packet that is cut short has no HMAC to be wrong.
+        // The length is checked first: a truncated packet has no HMAC to verify.
         let request = Request::parse(packet, self.mode).map_err(|_| Refusal::Malformed)?;
         if self.config.key.as_ref().is_some_and(|key| !stamp::verify(key, packet)) {
             return Err(Refusal::Unauthentic);
@@ -143,7 +143,7 @@ impl StampReflector {
         if integrity == Integrity::Bad {
             tlv::walk(area, |tlv| *tlv.flags = *tlv.flags & tlv::UNRECOGNISED | tlv::INTEGRITY);
         } else {
-            // What follows a malformed TLV is not processed (RFC 8972 section 4).
+            // TLVs after a malformed one are not processed (RFC 8972 section 4).
             let mut go_on = true;
             tlv::walk(area, |tlv| {
                 *tlv.flags &= tlv::UNRECOGNISED;
@@ -167,12 +167,12 @@ impl StampReflector {
         Ok(Unfinished { reply, hmac_at, tos, ttl })
     }
 
-    /// Refuses what is unmistakably a reply. A packet that may be one is counted: a source that
-    /// sends more than 1,000 of them within a second is refused for 60 s.
+    /// Refuses certain replies and counts likely ones: a source that sends more than 1,000 likely
+    /// replies within a second is refused for 60 s.
     ///
-    /// A reply to a request of less than 44 bytes is too short for the fields that show it is one.
-    /// It is sent with a decreasing TTL, which is returned. A packet without T2 that bears this
-    /// reflector's own error estimate and a timestamp of the last second may be such a reply that
+    /// A reply to a request of less than 44 bytes is too short for the fields that identify a
+    /// reply. It is sent with a decreasing TTL, which is returned. A packet without T2 that carries
+    /// this reflector's error estimate and a timestamp of the last second may be such a reply that
     /// came back.
     fn refuse_reply(
         &mut self,
@@ -192,7 +192,7 @@ impl StampReflector {
         };
         let ttl = is_short.then(|| reply_ttl(meta.ttl)).transpose()?;
         if may_be_reply {
-            // The timestamps differ each time; apart from them such packets are identical.
+            // Apart from their timestamps, such packets are identical.
             self.guard.admit(meta.from, &[], meta.now)?;
         }
         Ok(ttl)
@@ -210,7 +210,7 @@ impl StampReflector {
         }
     }
 
-    /// Counts the request in its session; `None` when no state is kept.
+    /// Counts the request in its session; `None` if the reflector is stateless.
     fn session(&mut self, meta: &Meta, ssid: u16) -> Option<Session> {
         if self.config.stateless {
             return None;
@@ -225,8 +225,8 @@ impl StampReflector {
         Some(*session)
     }
 
-    /// Makes room: forgets the longest idle quarter, so that a flood of new sessions costs a look at
-    /// all of them once in a thousand packets only.
+    /// Evicts the quarter of sessions that have been idle for longest, so that a flood of new
+    /// sessions causes a full scan only once per 1,024 packets.
     fn forget_idle(&mut self) {
         let mut last: Vec<_> = self.sessions.values().map(|session| session.last).collect();
         let (_, limit, _) = last.select_nth_unstable(SESSIONS / 4);
@@ -234,8 +234,8 @@ impl StampReflector {
         self.sessions.retain(|_, session| session.last > limit);
     }
 
-    /// Fills in what the TLV asks for; returns the flags of its answer. `tos` is set to the marking
-    /// of the reply that it asks for.
+    /// Fills in the value of a TLV and returns its flags. Sets `tos` to the marking that it
+    /// requests for the reply.
     fn answer_tlv(
         &self,
         kind: u8,
@@ -248,17 +248,17 @@ impl StampReflector {
             (kind::EXTRA_PADDING, _) => true,
             (kind::HMAC, 16) => self.config.key.is_some(),
             (kind::TIMESTAMP_INFORMATION, 4..) => {
-                // Section 4.3: synchronisation (1 NTP, 5 free-running) and method (2 software), in
-                // and out; sub-TLVs may follow, of which none is known here.
+                // Section 4.3: synchronisation source (1 NTP, 5 free-running) and timestamping
+                // method (2 software), in and out. Sub-TLVs may follow; none is supported.
                 let source = if self.config.utc_error.is_some() { 1 } else { 5 };
                 value[..4].copy_from_slice(&[source, 2, source, 2]);
                 tlv::walk(&mut value[4..], |sub| *sub.flags = tlv::UNRECOGNISED);
                 true
             }
             (kind::CLASS_OF_SERVICE, 4) => {
-                // Section 4.4: DSCP1 (6 bits) is what the sender wants the reply to be marked
-                // with; DSCP2 (6) and ECN (2) are what the request arrived with; RP (2) is 0,
-                // because every marking is allowed here.
+                // Section 4.4: DSCP1 (6 bits) is the marking requested for the reply; DSCP2 (6) and
+                // ECN (2) are those of the received request; RP (2) is 0, because every marking is
+                // allowed.
                 let arrived = u16::from(meta.tos.unwrap_or(0));
                 let wanted = u16::from_be_bytes([value[0], value[1]]) & 0xfc00;
                 let field = wanted | (arrived >> 2) << 4 | (arrived & 3) << 2;
@@ -267,12 +267,12 @@ impl StampReflector {
                 meta.tos.is_some()
             }
             (kind::DIRECT_MEASUREMENT, 12) => session.is_some_and(|session| {
-                // Section 4.5: packets received, and transmitted with this one.
+                // Section 4.5: packets received, and packets transmitted including this one.
                 value[4..8].copy_from_slice(&session.received.to_be_bytes());
                 value[8..12].copy_from_slice(&session.received.to_be_bytes());
                 true
             }),
-            // What relays wrote goes back as it is, and there may be room for more on the way.
+            // Telemetry is returned unchanged; relays on the way back may fill further slots.
             (kind::PATH, _) => value.starts_with(&telemetry::MAGIC),
             (kind::NODE_CLOCK, NODE_CLOCK_LEN) => {
                 let ours = value.starts_with(&NODE_CLOCK_MAGIC);
@@ -421,7 +421,7 @@ mod tests {
             .map(|hop| (hop.back, hop.node_delay(), hop.processing.0))
             .collect();
         assert_eq!(hops, [(false, Some(Nanos(1_000)), 600), (true, None, 600)]);
-        // The next reply says nothing of this one.
+        // The next reply carries no telemetry of this one.
         sender.write(2, T1, &mut packet);
         let unfinished = reflector.answer(&mut packet, &meta(4_000), || Ok(())).unwrap();
         reflector.finish(unfinished, &mut packet, T3);
@@ -448,8 +448,8 @@ mod tests {
         assert_eq!(refused.unwrap_err(), Refusal::Unauthentic);
         let refused = round(&mut sender(false, 152), &mut reflector, 1, |_| {});
         assert_eq!(refused.unwrap_err(), Refusal::Unauthentic);
-        assert_eq!(reflector.sessions(), 0, "a forged packet makes no session");
-        // A changed TLV: the base holds, the extension is marked and not believed.
+        assert_eq!(reflector.sessions(), 0, "a forged packet creates no session");
+        // A changed TLV: the base packet is valid, the TLV is flagged and ignored.
         let reply = round(&mut sender(true, 152), &mut reflector, 1, |p| p[118] ^= 1);
         assert!(!reply.unwrap().unwrap().remote.unwrap().same_clock);
     }
@@ -471,7 +471,7 @@ mod tests {
             (answer.map(drop), asked)
         };
         let limited = ask(4_000, Err(Refusal::Limited));
-        assert_eq!(limited, (Err(Refusal::Limited), true), "not answered, so not marked");
+        assert_eq!(limited, (Err(Refusal::Limited), true), "refused by the limit, so not marked");
         assert_eq!(ask(4_000, Ok(())), (Ok(()), true));
         assert_eq!(ask(4_000, Ok(())), (Err(Refusal::Replayed), false));
         assert_eq!(ask(4_001, Ok(())), (Err(Refusal::Replayed), false), "from another port");
@@ -486,9 +486,9 @@ mod tests {
         reflector.set_socket_drops(Some(3));
         round(&mut sender, &mut reflector, 2, |_| {}).unwrap().unwrap();
         assert_eq!(sender.socket_drops(), Some(3));
-        // The counter of the sender's empty TLV lies at 112 + 20 + 8.
+        // The counter in the sender's empty TLV is at offset 112 + 20 + 8.
         round(&mut sender, &mut reflector, 3, |packet| packet[140] ^= 1).unwrap().unwrap();
-        assert_eq!(sender.socket_drops(), None, "a changed extension is not believed");
+        assert_eq!(sender.socket_drops(), None, "a changed TLV is ignored");
     }
 
     #[test]
@@ -532,7 +532,7 @@ mod tests {
             reflector.sessions()
         };
         for n in 1..=u16::MAX {
-            // Session 1 asks again and again; every other only once.
+            // Session 1 sends repeatedly; every other session only once.
             assert!(ask(n, i64::from(n)) <= SESSIONS);
             ask(1, i64::from(n));
         }
@@ -555,7 +555,7 @@ mod tests {
         let mut seen = Vec::new();
         tlv::walk(&mut packet[44..], |tlv| seen.push((tlv.kind, *tlv.flags, tlv.value.to_vec())));
         assert_eq!(seen[0], (3, 0, vec![5, 2, 5, 2]));
-        // DSCP1 46 as asked, DSCP2 46 and ECN 1 as arrived (TOS 0xb9), RP 0.
+        // DSCP1 46 as requested, DSCP2 46 and ECN 1 as received (TOS 0xb9), RP 0.
         let field = 46_u16 << 10 | 46 << 4 | 1 << 2;
         assert_eq!(seen[1], (4, 0, [field.to_be_bytes().to_vec(), vec![0, 0]].concat()));
         assert_eq!(seen[2].1, 0);
@@ -573,7 +573,7 @@ mod tests {
         assert_eq!(ask(&mut packet), Ok(()));
     }
 
-    /// Flags and values of the answers to these TLVs: type, flags, value.
+    /// Returns flags and values of the answers to TLVs given as type, flags, value.
     fn answers(tlvs: &[(u8, u8, Vec<u8>)]) -> Vec<(u8, Vec<u8>)> {
         let mut packet = vec![0; 44];
         for (kind, flags, value) in tlvs {
@@ -623,7 +623,8 @@ mod tests {
 
     const SEED: u64 = 0x7061_6464_696e_6721;
 
-    /// What becomes of a packet that goes to and fro between a reflector and another end.
+    /// Sends a packet back and forth between a reflector and another end. Returns the number of
+    /// turns and the refusal that ended the loop.
     fn circulate(
         packet: &mut Vec<u8>,
         reflector: &mut StampReflector,
@@ -648,7 +649,7 @@ mod tests {
                 return (turn + 1, Refusal::Loop);
             }
         }
-        panic!("a packet of {} bytes circulates", packet.len());
+        panic!("a packet of {} bytes loops endlessly", packet.len());
     }
 
     #[test]
@@ -697,7 +698,7 @@ mod tests {
         for (key, base) in [(false, 44_usize), (true, 112)] {
             let mut reflector = StampReflector::new(config(key, false));
             let signing = config(true, false).key.unwrap();
-            // An HMAC takes its time, so that the authenticated mode has fewer.
+            // Fewer in the authenticated mode, because an HMAC takes time.
             let requests = if key { 50_000 } else { 1_000_000 };
             let mut packet = vec![0_u8; 1_000];
             for n in 0..requests {

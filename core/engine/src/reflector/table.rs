@@ -1,23 +1,23 @@
-//! A set-associative table of fixed size. A look-up examines one set, so its cost does not depend on
-//! the number of entries. A new key replaces the lowest-ranked entry of its set.
+//! A set-associative table of fixed size. A look-up examines one set, so its cost does not depend
+//! on the number of entries. A new key replaces the lowest-ranked entry of its set.
 
 use std::num::NonZeroU64;
 
-/// Entries of one set.
+/// Entries per set.
 pub(super) const WAYS: usize = 8;
 
-/// A keyed 64-bit hash. It identifies an entry: equal hashes of different sources are treated as
-/// one source. The hash key is random, so a sender cannot choose such sources.
+/// A keyed 64-bit hash that identifies an entry. Sources with equal hashes are treated as one. The
+/// hash key is random, so a sender cannot choose such sources.
 pub(super) type Key = NonZeroU64;
 
-/// One place in the table.
+/// One slot of the table.
 pub(super) type Slot<V> = Option<(Key, V)>;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Table<V> {
     sets: Box<[[Slot<V>; WAYS]]>,
-    /// Slots examined, for the test of the cost.
+    /// Slots examined, to test the cost.
     #[cfg(test)]
     pub(super) examined: u64,
 }

@@ -1,5 +1,5 @@
-//! AES-128 in Galois/counter mode (NIST SP 800-38D): encryption that also authenticates, in place
-//! and with a detached tag.
+//! AES-128 in Galois/counter mode (NIST SP 800-38D): authenticated encryption in place with a
+//! detached tag.
 
 use aes_gcm::{AeadInOut, Aes128Gcm, KeyInit};
 
@@ -7,20 +7,20 @@ use dwell_wire::hmac;
 
 use super::cipher::Key;
 
-/// Bytes of a nonce.
+/// Length of a nonce in bytes.
 pub const NONCE_LEN: usize = 12;
 
-/// Bytes of a tag.
+/// Length of a tag in bytes.
 pub const TAG_LEN: usize = 16;
 
-/// What the key of authenticated relays is derived by.
+/// Label for the key derivation of authenticated relays.
 const LABEL: &[u8] = b"dwell relay aes-128-gcm";
 
-/// A key, prepared. Its debug text does not show it.
+/// A prepared key. Its `Debug` output hides it.
 #[derive(Clone)]
 pub struct Aead(Aes128Gcm);
 
-/// The tag does not belong to these bytes, this nonce and this key.
+/// The tag does not match these bytes, this nonce and this key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not authentic")]
 pub struct Unauthentic;
@@ -31,14 +31,15 @@ impl Aead {
         Self(Aes128Gcm::new(&(*key.bytes()).into()))
     }
 
-    /// Derives the key of authenticated relays from a relay's key: the first 16 bytes of HMAC-SHA-256
-    /// over a label. A relay in counter mode decrypts any counter block that an attacker
-    /// chooses, and with the same AES key that would reveal the authentication key of this mode.
+    /// Derives the key of authenticated relays from a relay's key: the first 16 bytes of
+    /// HMAC-SHA-256 over a label. A separate key is needed because a relay in counter mode decrypts
+    /// any counter block that an attacker chooses; with the same AES key that would reveal the
+    /// authentication key of this mode.
     pub fn derived(key: &Key) -> Self {
         Self::new(&Key::new(hmac::Key::new(key.bytes()).sign(&[LABEL])))
     }
 
-    /// Encrypts `data` in place; returns the tag of it and of `associated`. A nonce must never be
+    /// Encrypts `data` in place and returns the tag over it and `associated`. A nonce must never be
     /// used twice with one key.
     pub fn seal(
         &self,
@@ -50,10 +51,10 @@ impl Aead {
         tag.expect("a packet is shorter than 64 GiB").into()
     }
 
-    /// Checks the tag, then decrypts `data` in place.
+    /// Verifies the tag, then decrypts `data` in place.
     ///
     /// # Errors
-    /// [`Unauthentic`]; `data` is as it was.
+    /// [`Unauthentic`]; `data` is unchanged.
     pub fn open(
         &self,
         nonce: &[u8; NONCE_LEN],
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     /// Test cases 1, 2 and 4 of McGrew and Viega, "The Galois/Counter Mode of Operation", appendix
-    /// B, which NIST refers to: key, nonce, associated data, plaintext, ciphertext, tag.
+    /// B, referenced by NIST: key, nonce, associated data, plaintext, ciphertext, tag.
     const CASES: [[&str; 6]; 3] = [
         [
             "00000000000000000000000000000000",

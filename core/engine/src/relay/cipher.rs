@@ -1,29 +1,29 @@
-//! AES-128 in counter mode (NIST SP 800-38A section 6.5): the key, and the keystream it gives.
+//! AES-128 in counter mode (NIST SP 800-38A section 6.5): keys and keystreams.
 
 use aes::Aes128;
 use aes::cipher::{InnerIvInit, KeyInit, StreamCipher};
 use ctr::{Ctr32BE, Ctr128BE, CtrCore};
 use thiserror::Error;
 
-/// Bytes of a key, of a block, and of an initial counter block.
+/// Length in bytes of a key, of a block, and of an initial counter block.
 pub const BLOCK: usize = 16;
 
-/// A key with its round keys prepared. Its debug text does not show it.
+/// A key with prepared round keys. Its `Debug` output hides it.
 #[derive(Clone)]
 pub struct Key {
     bytes: [u8; BLOCK],
     prepared: Aes128,
 }
 
-/// Why a text is not a key.
+/// The text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "a key of AES-128 is 32 hexadecimal digits, and these are not; make one with `openssl rand -hex 16`"
+    "not an AES-128 key: 32 hexadecimal digits are required; create one with `openssl rand -hex 16`"
 )]
 pub struct KeyError;
 
 impl Key {
-    /// A key of these bytes.
+    /// Creates a key from its bytes.
     pub fn new(bytes: [u8; BLOCK]) -> Self {
         Self { bytes, prepared: Aes128::new(&bytes.into()) }
     }
@@ -32,10 +32,10 @@ impl Key {
         &self.bytes
     }
 
-    /// Reads 32 hexadecimal digits; white space around them is ignored.
+    /// Parses 32 hexadecimal digits. White space around them is ignored.
     ///
     /// # Errors
-    /// Anything else.
+    /// The text is anything else.
     pub fn from_hex(text: &str) -> Result<Self, KeyError> {
         let digits: &[u8; 2 * BLOCK] = text.trim().as_bytes().try_into().map_err(|_| KeyError)?;
         let digit = |byte: u8| (byte as char).to_digit(16).map(|d| d as u8).ok_or(KeyError);
@@ -53,13 +53,14 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// What a stream of bytes is combined with. Counter mode does not need the bytes to make it, so
-/// it can be made before they arrive.
+/// A keystream that is combined with data. In counter mode it does not depend on the data, so it
+/// can be computed before the data arrives.
 pub trait Keystream {
-    /// Writes the keystream that begins with this counter block over `out`.
+    /// Writes the keystream that starts at counter block `start` to `out`.
     fn write(&self, start: &[u8; BLOCK], out: &mut [u8]);
 
-    /// Enciphers or deciphers `data` in place with the keystream that begins with this block.
+    /// Encrypts or decrypts `data` in place with the keystream that starts at counter block
+    /// `start`.
     fn apply(&self, start: &[u8; BLOCK], data: &mut [u8]);
 }
 
@@ -73,21 +74,21 @@ impl Keystream for Key {
     }
 }
 
-/// The counter of a datagram: no block count of one reaches 2^32.
+/// Counter of a datagram. 32 bits suffice for the blocks of one datagram.
 fn counter<'a>(key: &'a Aes128, start: &[u8; BLOCK]) -> Ctr32BE<&'a Aes128> {
     Ctr32BE::from_core(CtrCore::inner_iv_init(key, &(*start).into()))
 }
 
-/// A stream that is enciphered or deciphered piece by piece, as it comes.
+/// Encryption or decryption of a stream in pieces.
 pub struct Stream(Ctr128BE<Aes128>);
 
 impl Stream {
-    /// The stream that begins with this counter block.
+    /// Creates a stream that starts at counter block `start`.
     pub fn new(key: &Key, start: [u8; BLOCK]) -> Self {
         Self(Ctr128BE::from_core(CtrCore::inner_iv_init(key.prepared.clone(), &start.into())))
     }
 
-    /// Enciphers or deciphers the next bytes in place.
+    /// Encrypts or decrypts the next bytes in place.
     pub fn apply(&mut self, data: &mut [u8]) {
         self.0.apply_keystream(data);
     }
@@ -99,7 +100,7 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// What carries out AES on this processor, for results.
+/// Name of the AES implementation on this processor, for results.
 pub fn hardware() -> &'static str {
     match (aes::hardware_accelerated(), cfg!(target_arch = "aarch64")) {
         (true, true) => "armv8-ce",

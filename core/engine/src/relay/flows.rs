@@ -1,16 +1,17 @@
-//! The flows of a relay, by the address of their client. Bounded: when the table is full, the flow
-//! that was idle for longest makes room. Whatever was asked for at the start is all the memory it
-//! takes; nothing here searches.
+//! Flow table of a relay, by client address. When the table is full, the flow that has been idle
+//! for longest is evicted. All memory is allocated at the start and every operation takes constant
+//! time.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
-/// No entry.
+/// Index of no slot.
 const NONE: u32 = u32::MAX;
 
-/// A place in the table, and which of its tenants is meant: one that left is not found any more.
+/// Identifies a flow by its slot and a generation count, so that the id of a removed flow does not
+/// match a later one in the same slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowId {
     slot: u32,
@@ -18,25 +19,25 @@ pub struct FlowId {
 }
 
 impl FlowId {
-    /// As one number, for whatever carries only that.
+    /// Packs the id into a `u64`.
     pub fn to_u64(self) -> u64 {
         u64::from(self.tenant) << 32 | u64::from(self.slot)
     }
 
-    /// The reverse of [`FlowId::to_u64`].
+    /// Unpacks an id from [`FlowId::to_u64`].
     pub fn from_u64(number: u64) -> Self {
         Self { slot: number as u32, tenant: (number >> 32) as u32 }
     }
 }
 
-/// What came and went.
+/// Counters of a flow table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounts {
-    /// Flows that were ever there.
+    /// Flows inserted.
     pub opened: u64,
-    /// Those that had to make room.
+    /// Flows evicted to make room.
     pub evicted: u64,
-    /// Those that were idle for too long.
+    /// Flows expired after the idle time-out.
     pub expired: u64,
 }
 
@@ -48,7 +49,7 @@ pub struct Flows<T> {
     free: Vec<u32>,
     most: usize,
     idle: Nanos,
-    /// Ends of the list in order of use.
+    /// Ends of the list of flows in order of last use.
     oldest: u32,
     newest: u32,
     counts: FlowCounts,
@@ -70,12 +71,13 @@ struct Held<T> {
 }
 
 impl<T> Flows<T> {
-    /// A table of at most `most` flows (at least one), of which those may go that were idle for
+    /// Creates a table of at most `most` flows (at least one) that may expire after being idle for
     /// longer than `idle`.
     pub fn new(most: usize, idle: Nanos) -> Self {
         let most = most.clamp(1, NONE as usize);
         Self {
-            // Twice the room, so that places of flows that left are reused instead of growing.
+            // Twice the capacity, so that the map reuses entries of removed flows instead of
+            // growing.
             by_client: HashMap::with_capacity(2 * most),
             slots: Vec::with_capacity(most),
             free: Vec::with_capacity(most),
@@ -87,34 +89,34 @@ impl<T> Flows<T> {
         }
     }
 
-    /// Flows at this time.
+    /// Number of flows.
     pub fn len(&self) -> usize {
         self.by_client.len()
     }
 
-    /// Whether there is none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.by_client.is_empty()
     }
 
-    /// What came and went so far.
+    /// Counters so far.
     pub fn counts(&self) -> FlowCounts {
         self.counts
     }
 
-    /// The flow of this client.
+    /// Id of the flow of `client`.
     pub fn of(&self, client: &SocketAddr) -> Option<FlowId> {
         let slot = *self.by_client.get(client)?;
         Some(FlowId { slot, tenant: self.slots[slot as usize].tenant })
     }
 
-    /// A flow, unless it has left.
+    /// Returns a flow, unless it was removed.
     pub fn find(&mut self, id: FlowId) -> Option<&mut T> {
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.tenant == id.tenant)?;
         slot.held.as_mut().map(|held| &mut held.flow)
     }
 
-    /// A flow that is used now, unless it has left.
+    /// Returns a flow and marks it as used at `now`, unless it was removed.
     pub fn touch(&mut self, id: FlowId, now: Instant<Monotonic>) -> Option<&mut T> {
         let slot = self.slots.get(id.slot as usize)?;
         if slot.tenant != id.tenant || slot.held.is_none() {
@@ -129,7 +131,7 @@ impl<T> Flows<T> {
         Some(&mut held.flow)
     }
 
-    /// Takes in the flow of a client that has none. Returns who had to make room, if anybody.
+    /// Inserts the flow of a client that has none. Returns its id and the evicted flow, if any.
     pub fn insert(
         &mut self,
         client: SocketAddr,
@@ -150,21 +152,21 @@ impl<T> Flows<T> {
         (id, evicted)
     }
 
-    /// The flow that was idle for longest, to make room.
+    /// Evicts the flow that has been idle for longest.
     pub fn evict(&mut self) -> Option<T> {
         let held = self.remove(self.oldest)?;
         self.counts.evicted += 1;
         Some(held)
     }
 
-    /// The flow that was idle for longest, if that is too long: it may expire.
+    /// Id of the flow that has been idle for longest, if that exceeds the idle time-out.
     pub fn overdue(&self, now: Instant<Monotonic>) -> Option<FlowId> {
         let slot = self.slots.get(self.oldest as usize)?;
         let idle = now - slot.held.as_ref()?.used;
         (idle > self.idle).then_some(FlowId { slot: self.oldest, tenant: slot.tenant })
     }
 
-    /// Ends a flow, if it is the one that is [`Flows::overdue`] still.
+    /// Removes a flow if it is still [`Flows::overdue`].
     pub fn expire(&mut self, id: FlowId, now: Instant<Monotonic>) -> Option<T> {
         if self.overdue(now) != Some(id) {
             return None;
@@ -173,7 +175,7 @@ impl<T> Flows<T> {
         self.remove(id.slot)
     }
 
-    /// Every flow, in no order.
+    /// Iterates over all flows in arbitrary order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (FlowId, &mut T)> + '_ {
         self.slots.iter_mut().enumerate().filter_map(|(n, slot)| {
             let id = FlowId { slot: n as u32, tenant: slot.tenant };

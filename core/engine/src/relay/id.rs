@@ -1,8 +1,8 @@
-//! Ids of the packets of one flow: as their header tells, or as they come.
+//! Packet ids of one flow: from the packet headers, or counted.
 
 use dwell_wire::id::{Format, detect, packet_id};
 
-/// Gives the packets of one flow and direction their ids.
+/// Assigns ids to the packets of one flow and direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Ids {
     format: Option<Format>,
@@ -11,17 +11,17 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Ids as packets of this format carry them; `None` numbers packets as they come.
+    /// Reads ids from packets of this format; `None` counts packets.
     pub const fn of(format: Option<Format>) -> Self {
         Self { format, guess: false, came: 0 }
     }
 
-    /// Ids as the first packet tells; if it tells nothing, packets are numbered as they come.
+    /// Detects the format from the first packet; if it is unknown, counts packets.
     pub const fn guessed() -> Self {
         Self { format: None, guess: true, came: 0 }
     }
 
-    /// The id of the next packet.
+    /// Returns the id of the next packet.
     pub fn of_next(&mut self, payload: &[u8]) -> u64 {
         if std::mem::take(&mut self.guess) {
             self.format = detect(payload);
@@ -30,7 +30,8 @@ impl Ids {
         self.format.and_then(|format| packet_id(format, payload)).unwrap_or(number)
     }
 
-    /// The number of the next packet where nobody can read it. It tells nothing of those after it.
+    /// Returns the count of the next packet, whose payload cannot be read. The format detection is
+    /// left to later packets.
     pub fn of_unread(&mut self) -> u64 {
         let number = self.came;
         self.came += 1;
@@ -58,7 +59,7 @@ mod tests {
         mark[15] = 3;
         assert_eq!(ids.of_next(&mark), 0x103);
         let mut numbered = Ids::of(None);
-        assert_eq!([0, 1].map(|_| numbered.of_next(&mark)), [0, 1], "nobody asked the packets");
+        assert_eq!([0, 1].map(|_| numbered.of_next(&mark)), [0, 1], "the payload is not read");
     }
 
     #[test]

@@ -1,27 +1,26 @@
-//! What a receiver of sealed datagrams remembers of the salts that it has seen, so that it accepts
-//! no packet twice.
+//! Salts seen by a receiver of sealed datagrams, so that it accepts no packet twice.
 //!
-//! The salts used last have a window each. Of all others the highest packet counter is remembered:
-//! later packets pass, earlier ones count as too old. The table is bounded and forgets nothing: when
-//! it is full, packets of further salts are refused.
+//! The salts used last have a replay window each. For all others the highest packet counter is
+//! remembered: later packets pass, earlier ones count as too old. The table is bounded and forgets
+//! nothing; when it is full, packets with further salts are refused.
 
 use std::collections::HashMap;
 
 use crate::replay::{Place, Window};
 
-/// Length of the window of a salt, in packets.
+/// Length of the replay window of a salt, in packets.
 pub const WINDOW: u32 = 1_024;
 
-/// Salts with a window.
+/// Maximum number of salts with a window.
 const MAX_WINDOWS: usize = 64;
 
-/// Salts that are remembered.
+/// Maximum number of salts remembered.
 pub const MAX_SALTS: usize = 16_384;
 
-/// Why a packet counter is refused.
+/// Reason why a packet counter is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stale {
-    /// This packet was accepted before.
+    /// The packet was accepted before.
     Replayed,
     /// The packet is older than the window, so whether it was accepted is unknown.
     TooOld,
@@ -33,11 +32,11 @@ pub enum Stale {
 #[derive(Debug)]
 pub struct KnownSalts {
     windows: Vec<SaltWindow>,
-    /// The window that was used last.
+    /// Index of the window used last.
     last: usize,
-    /// Number of the latest use of a window.
+    /// Sequence number of the latest use of a window.
     uses: u64,
-    /// Every salt seen, with its highest counter as of when it last had no window.
+    /// Highest counter of every salt, as of the last time the salt had no window.
     highest: HashMap<u64, u32>,
 }
 
@@ -61,14 +60,14 @@ impl Default for KnownSalts {
 }
 
 impl KnownSalts {
-    /// Judges a packet before its tag is checked. Changes nothing.
+    /// Checks a packet before its tag is verified. Changes nothing.
     ///
     /// # Errors
-    /// Why the packet must not be accepted.
+    /// The reason why the packet must not be accepted.
     pub fn check(&self, salt: u64, counter: u32) -> Result<(), Stale> {
         if let Some(n) = self.find(salt) {
             let SaltWindow { window, bits, .. } = &self.windows[n];
-            // Counters of a salt never wrap, so one that is ahead in serial arithmetic only is old.
+            // Counters of a salt never wrap, so one that is ahead only in serial arithmetic is old.
             let is_ahead = counter > window.highest();
             return match window.place(counter, bits) {
                 Place::Ahead(_) if is_ahead => Ok(()),
@@ -85,7 +84,7 @@ impl KnownSalts {
         }
     }
 
-    /// Marks a packet that passed [`KnownSalts::check`] and whose tag holds.
+    /// Marks a packet that passed [`KnownSalts::check`] and whose tag is valid.
     pub fn accept(&mut self, salt: u64, counter: u32) {
         self.uses += 1;
         if let Some(n) = self.find(salt) {
@@ -173,7 +172,7 @@ mod tests {
         for old in [7, 8, 10] {
             assert_eq!(take(&mut known, 1, old), Err(Stale::TooOld), "{old}");
         }
-        assert_eq!(take(&mut known, 1, 20), Ok(()), "its sender goes on");
+        assert_eq!(take(&mut known, 1, 20), Ok(()), "its sender continues");
         assert_eq!(take(&mut known, 1, 15), Ok(()), "reordered");
         assert_eq!(take(&mut known, 1, 15), Err(Stale::Replayed));
         assert_eq!(take(&mut known, 1, 10), Err(Stale::Replayed), "still in its window");

@@ -1,5 +1,5 @@
-//! What a relay does with payloads, and whom it knows: pure functions on buffers, and the bounded
-//! table of its flows. Sockets, clocks and stamps are its caller's.
+//! The work of a relay: transformations of payloads, which are pure functions on buffers, and the
+//! bounded flow table. Sockets, clocks and timestamps belong to the caller.
 
 pub mod aead;
 pub mod cipher;
@@ -20,42 +20,42 @@ use salts::{Domain, Salts};
 use seal::{Draw, NONCE, Opener, Prefix, SealError, Sealer};
 use sealed::{AuthenticOpener, AuthenticSealer};
 
-/// Room that must be free in front of a payload for [`Work::pass`].
+/// Bytes that must be free before a payload for [`Work::pass`].
 pub const HEADROOM: usize = NONCE;
 
-/// What is done to the payloads of one direction.
+/// Transformation of the payloads of one direction.
 #[derive(Debug)]
 pub enum Work {
-    /// Nothing.
+    /// None.
     Pass,
-    /// They are enciphered.
+    /// Encrypts.
     Seal(Box<Sealer>),
-    /// They are deciphered.
+    /// Decrypts.
     Open(Box<Opener>),
-    /// They are encrypted and authenticated.
+    /// Encrypts and authenticates.
     AuthenticSeal(Box<AuthenticSealer>),
-    /// They are checked and decrypted.
+    /// Verifies and decrypts.
     AuthenticOpen(Box<AuthenticOpener>),
 }
 
-/// What came of a payload.
+/// Result of a transformation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// Send on what is here now.
+    /// Forward the payload at this range.
     On(Range<usize>),
-    /// Send it on as it was: it has nothing beyond its clear bytes.
+    /// Forward the payload unchanged: it has nothing beyond its clear bytes.
     Short(Range<usize>),
-    /// It cannot be sent on.
+    /// Do not forward the payload.
     Refused(SealError),
 }
 
 impl Work {
-    /// Enciphers with `key`; see [`Sealer::new`].
+    /// Encrypts with `key`; see [`Sealer::new`].
     pub fn seal(key: Key, prefix: Prefix, draw: Draw) -> Self {
         Self::Seal(Box::new(Sealer::new(key, prefix, draw)))
     }
 
-    /// Deciphers with `key`.
+    /// Decrypts with `key`.
     pub fn open(key: Key, prefix: Prefix) -> Self {
         Self::Open(Box::new(Opener::new(key, prefix)))
     }
@@ -65,28 +65,28 @@ impl Work {
         Self::AuthenticSeal(Box::new(AuthenticSealer::new(key, prefix, salts)))
     }
 
-    /// Checks and decrypts with `key`.
+    /// Verifies and decrypts with `key`.
     pub fn authentic_open(key: &Key, prefix: Prefix, domain: Domain) -> Self {
         Self::AuthenticOpen(Box::new(AuthenticOpener::new(key, prefix, domain)))
     }
 
-    /// Whether payloads grow by it.
+    /// Whether payloads become longer.
     pub fn grows(&self) -> bool {
         matches!(self, Self::Seal(_) | Self::AuthenticSeal(_))
     }
 
-    /// Whether payloads can be read only after it.
+    /// Whether payloads are readable only afterwards.
     pub fn opens(&self) -> bool {
         matches!(self, Self::Open(_) | Self::AuthenticOpen(_))
     }
 
-    /// Whether it tells genuine packets from others.
+    /// Whether forged packets are refused.
     pub fn authenticates(&self) -> bool {
         matches!(self, Self::AuthenticOpen(_))
     }
 
-    /// Does it to the payload at `at` of `buffer`, with [`HEADROOM`] free in front of it, and
-    /// [`sealed::TRAILER_LEN`] behind it where there is room for a longer datagram at all.
+    /// Transforms the payload at `at` of `buffer`. Needs [`HEADROOM`] free bytes before it, and
+    /// [`sealed::TRAILER_LEN`] after it unless the datagram already has the maximum length.
     pub fn pass(&mut self, buffer: &mut [u8], at: Range<usize>) -> Passed {
         let worked = match self {
             Self::Pass => return Passed::On(at),
@@ -102,8 +102,8 @@ impl Work {
         }
     }
 
-    /// Does ahead what can be done before the next payload comes; a little of it, and returns
-    /// whether there was anything to do.
+    /// Prepares one step of the work for the next payload. Returns whether there was anything to
+    /// prepare.
     pub fn prepare(&mut self) -> bool {
         match self {
             Self::Pass | Self::AuthenticSeal(_) | Self::AuthenticOpen(_) => false,
@@ -112,7 +112,8 @@ impl Work {
         }
     }
 
-    /// Keeps what the next payload needs in the caches; for who looks for it all the time.
+    /// Touches the memory that the next payload needs, to keep it in the caches. For busy-polling
+    /// callers.
     pub fn keep_warm(&self) {
         match self {
             Self::Pass | Self::AuthenticSeal(_) | Self::AuthenticOpen(_) => {}
@@ -122,9 +123,9 @@ impl Work {
     }
 }
 
-/// Whether what is sent to `to` comes back to a relay that listens on `listen`. `is_ours` tells
-/// whether an address is one of this machine's. An IPv4 address is itself in an IPv6 one, too (RFC
-/// 4291, 2.5.5.2).
+/// Whether packets sent to `to` return to a relay that listens on `listen`. `is_ours` tells whether
+/// an address belongs to this machine. An IPv4-mapped IPv6 address is treated as the IPv4 address
+/// (RFC 4291, section 2.5.5.2).
 pub fn is_loop(listen: SocketAddr, to: SocketAddr, is_ours: impl Fn(SocketAddr) -> bool) -> bool {
     let [here, there] = [listen, to].map(|address| address.ip().to_canonical());
     let reaches = here == there || (here.is_unspecified() && is_ours(to));

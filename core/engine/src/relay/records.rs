@@ -7,8 +7,8 @@
 //! | n | the payload: its clear bytes, then the encrypted rest |
 //! | 16 | tag |
 //!
-//! The nonce of a record is the salt and the number of the record, which is not sent, so a record
-//! that is missing, doubled or out of order does not authenticate. Length and clear bytes are
+//! The nonce of a record is the salt and the number of the record, which is not sent. A missing,
+//! duplicated or reordered record therefore does not authenticate. Length and clear bytes are
 //! associated data.
 
 use std::fmt;
@@ -22,27 +22,28 @@ use super::sealed::nonce;
 /// Maximum payload of a record.
 pub const MAX_PAYLOAD: usize = 16 * 1_024;
 
-/// Bytes of a record beside its payload.
+/// Bytes of a record besides its payload.
 pub const RECORD_OVERHEAD: usize = HEAD_LEN + TAG_LEN;
 
 const HEAD_LEN: usize = 2;
 
-/// The head of the last record of a stream.
+/// Head of the last record of a stream.
 const END: u16 = 0;
 
-/// The head of a record that carries the next salt.
+/// Head of a record that carries the next salt.
 const REKEY: u16 = 0x8000;
 
-/// Bytes of the longest record.
+/// Maximum length of a record in bytes.
 const MAX_RECORD: usize = MAX_PAYLOAD + RECORD_OVERHEAD;
 
-/// Bytes that may precede a record of data: the first salt and a change of salt.
+/// Maximum number of bytes before a data record: the first salt and a change of salt.
 const MAX_LEAD: usize = SALT_LEN + SALT_LEN + RECORD_OVERHEAD;
 
-/// Why a stream ends before its end record.
+/// Reason why a stream ends before its end record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// A record does not authenticate: changed, missing, doubled, out of order, or of another key.
+    /// A record is not authentic: changed, missing, duplicated, reordered, or sealed with another
+    /// key.
     #[error("a record is not authentic")]
     Unauthentic,
     /// The stream was accepted before.
@@ -53,7 +54,7 @@ pub enum StreamError {
     Truncated,
 }
 
-/// Salt and record number: the nonce of the next record.
+/// Nonce of the next record: salt and record number.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     salt: u64,
@@ -74,26 +75,26 @@ impl Position {
 /// Seals one direction of a connection.
 pub struct RecordSealer {
     aead: Aead,
-    /// Payload bytes that are still to stay clear.
+    /// Payload bytes that remain to be sent in clear.
     clear: usize,
     position: Option<Position>,
     buffer: Box<[u8]>,
 }
 
 impl RecordSealer {
-    /// Leaves the first `clear` bytes of the stream readable.
+    /// Creates a sealer that leaves the first `clear` bytes of the stream readable.
     pub fn new(key: &Key, clear: usize) -> Self {
         let buffer = vec![0; MAX_LEAD + MAX_RECORD].into_boxed_slice();
         Self { aead: Aead::derived(key), clear, position: None, buffer }
     }
 
-    /// Room for the payload of the next record.
+    /// Buffer for the payload of the next record.
     pub fn room(&mut self) -> &mut [u8] {
         &mut self.buffer[MAX_LEAD + HEAD_LEN..][..MAX_PAYLOAD]
     }
 
-    /// Seals the first `len` bytes of [`RecordSealer::room`]; returns the bytes to send. `draw` gives
-    /// a salt that was never used.
+    /// Seals the first `len` bytes of [`RecordSealer::room`] and returns the bytes to send. `draw`
+    /// returns a salt that was never used.
     ///
     /// # Panics
     /// If `len` is 0 or above [`MAX_PAYLOAD`].
@@ -102,7 +103,7 @@ impl RecordSealer {
         self.record(len as u16, len, draw)
     }
 
-    /// The bytes that end the stream.
+    /// Returns the bytes that end the stream.
     pub fn end(&mut self, draw: impl FnMut() -> u64) -> &[u8] {
         self.record(END, 0, draw)
     }
@@ -135,7 +136,7 @@ impl RecordSealer {
     }
 }
 
-/// Seals a record whose payload lies in its place.
+/// Seals a record whose payload is already in place.
 fn seal_record(aead: &Aead, position: Position, head: u16, clear: usize, record: &mut [u8]) {
     record[..HEAD_LEN].copy_from_slice(&head.to_be_bytes());
     let tag_at = record.len() - TAG_LEN;
@@ -157,27 +158,27 @@ pub struct RecordOpener {
     /// Payload bytes that are still clear.
     clear: usize,
     position: Option<Position>,
-    /// Whether a record of the current salt was authentic.
+    /// Whether the current salt has been claimed by an authentic record.
     is_claimed: bool,
     has_ended: bool,
     buffer: Box<[u8]>,
-    /// Bytes that were received and not yet opened.
+    /// Bytes received and not yet opened.
     unread: Range<usize>,
 }
 
 /// An opened record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opened<'a> {
-    /// Payload, and the bytes that the record took.
+    /// Payload, and length of the record in bytes.
     Data(&'a [u8], usize),
-    /// The stream has ended; what follows is not a part of it.
+    /// The stream has ended. Bytes after it are not part of it.
     End,
-    /// More bytes must be received first.
+    /// More bytes are needed.
     Incomplete,
 }
 
 impl RecordOpener {
-    /// Opens what [`RecordSealer::new`] sealed with the same `key` and `clear`.
+    /// Creates an opener for a stream that was sealed with the same `key` and `clear`.
     pub fn new(key: &Key, clear: usize, domain: Domain) -> Self {
         Self {
             aead: Aead::derived(key),
@@ -191,8 +192,8 @@ impl RecordOpener {
         }
     }
 
-    /// Room for the next bytes of the stream. Never empty once [`RecordOpener::next`] returned
-    /// [`Opened::Incomplete`].
+    /// Buffer for the next bytes of the stream. Never empty once [`RecordOpener::next`] has
+    /// returned [`Opened::Incomplete`].
     pub fn room(&mut self) -> &mut [u8] {
         if self.unread.start > 0 {
             self.buffer.copy_within(self.unread.clone(), 0);
@@ -201,16 +202,16 @@ impl RecordOpener {
         &mut self.buffer[self.unread.end..]
     }
 
-    /// Notes that `len` bytes were received into [`RecordOpener::room`].
+    /// Records that `len` bytes were received into [`RecordOpener::room`].
     pub fn received(&mut self, len: usize) {
         self.unread.end = (self.unread.end + len).min(self.buffer.len());
     }
 
-    /// Opens the next record. `claim` is asked about every new salt after its first record was found
-    /// authentic, and marks it as used; it returns `false` if the salt was used before.
+    /// Opens the next record. `claim` is called for every new salt once its first record is known
+    /// to be authentic, and marks it as used. It returns `false` if the salt was used before.
     ///
     /// # Errors
-    /// Nothing of this stream must be delivered any more.
+    /// Nothing more of this stream may be delivered.
     pub fn next(&mut self, mut claim: impl FnMut(u64) -> bool) -> Result<Opened<'_>, StreamError> {
         loop {
             if self.has_ended {
@@ -242,7 +243,8 @@ impl RecordOpener {
                 }
                 END => self.has_ended = true,
                 _ => {
-                    // A sealer changes the salt before this record; none sends it.
+                    // A sealer changes the salt before this record, so a genuine stream never
+                    // contains it.
                     let record = position.record.checked_add(1).ok_or(StreamError::Unauthentic)?;
                     self.position = Some(Position { record, ..position });
                     self.clear -= clear;
@@ -252,7 +254,7 @@ impl RecordOpener {
         }
     }
 
-    /// Judges the end of the connection.
+    /// Checks that the stream is complete when the connection ends.
     ///
     /// # Errors
     /// [`StreamError::Truncated`] if the end record has not been received.
@@ -260,7 +262,7 @@ impl RecordOpener {
         if self.has_ended { Ok(()) } else { Err(StreamError::Truncated) }
     }
 
-    /// The nonce of the next record; `None` while the salt is incomplete.
+    /// Nonce of the next record; `None` until the salt is complete.
     fn position(&mut self) -> Result<Option<Position>, StreamError> {
         if self.position.is_none() {
             let Some(salt) = self.buffer[self.unread.clone()].first_chunk() else {
@@ -282,7 +284,7 @@ impl RecordOpener {
         Ok(())
     }
 
-    /// Head and payload length of the next record; `None` while it is incomplete.
+    /// Head and payload length of the next record; `None` until its head is complete.
     fn head(&self) -> Result<Option<(u16, usize)>, StreamError> {
         let Some(head) = self.buffer[self.unread.clone()].first_chunk() else { return Ok(None) };
         let head = u16::from_be_bytes(*head);
@@ -313,7 +315,7 @@ mod tests {
         Key::new([9; 16])
     }
 
-    /// Seals a stream whose first record has the number `from`; returns its salt and its records,
+    /// Seals a stream whose first record has the number `from`. Returns its salt and its records,
     /// the end record last.
     fn sealed(pieces: &[Vec<u8>], clear: usize, from: u32) -> (Vec<u8>, Vec<Vec<u8>>) {
         let mut salts = Salts::new(DOMAIN, 77);
@@ -337,8 +339,8 @@ mod tests {
         (std::mem::replace(&mut records[0], rest), records)
     }
 
-    /// Opens a stream that arrives in pieces of these lengths; returns what was delivered, and how
-    /// it ended.
+    /// Opens a stream that arrives in pieces of these lengths. Returns the delivered bytes and how
+    /// the stream ended.
     fn opened(
         bytes: &[u8],
         clear: usize,

@@ -1,35 +1,35 @@
-//! Salts: the part of a nonce that no other process and no other direction uses with the same key.
+//! Salts: the part of a nonce that is unique to one process and direction for a given key.
 //!
-//! A process starts at a random number and counts on from there: one salt for each sealing
-//! direction of a UDP relay, one for each direction of each TCP connection, and another one before a
-//! packet counter would wrap. Successive numbers keep the receiver's memory small, and ranges that
-//! start at random collide less often than as many random numbers.
+//! A process starts at a random number and counts up: one salt for each sealing direction of a UDP
+//! relay, one for each direction of each TCP connection, and another before a packet counter would
+//! wrap. Consecutive numbers keep the receiver's memory small, and ranges with random starts
+//! collide less often than the same number of random salts.
 
-/// Bytes of a salt.
+/// Length of a salt in bytes.
 pub const SALT_LEN: usize = 8;
 
-/// Bits of a salt that are counted; the two above name the domain.
+/// Number of bits of the counter in a salt. The two bits above it name the domain.
 const COUNTED_BITS: u32 = 62;
 
-/// Ranges of used salts that are remembered.
+/// Maximum number of ranges of used salts.
 const MAX_RANGES: usize = 4_096;
 
-/// What a salt is used for. It is a part of every salt, so no packet is accepted in the other
-/// direction or as a part of the other transport.
+/// Purpose of a salt. It is part of every salt, so that no packet is accepted in the other
+/// direction or on the other transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domain {
     /// Datagrams from the encrypting relay to the decrypting one.
     DatagramForward = 0,
-    /// Datagrams back.
+    /// Datagrams from the decrypting relay back.
     DatagramBackward = 1,
     /// Connections, from the encrypting relay to the decrypting one.
     StreamForward = 2,
-    /// Connections, back.
+    /// Connections, from the decrypting relay back.
     StreamBackward = 3,
 }
 
 impl Domain {
-    /// Whether `salt` is of this domain.
+    /// Whether `salt` belongs to this domain.
     pub const fn has(self, salt: u64) -> bool {
         salt >> COUNTED_BITS == self as u64
     }
@@ -43,12 +43,12 @@ pub struct Salts {
 }
 
 impl Salts {
-    /// Starts at `start`, which must be random.
+    /// Creates a sequence that starts at `start`, which must be random.
     pub const fn new(domain: Domain, start: u64) -> Self {
         Self { domain, next: start }
     }
 
-    /// The next salt.
+    /// Returns the next salt.
     pub const fn draw(&mut self) -> u64 {
         let salt = (self.domain as u64) << COUNTED_BITS | self.next & (u64::MAX >> 2);
         self.next = self.next.wrapping_add(1);
@@ -56,9 +56,8 @@ impl Salts {
     }
 }
 
-/// Salts that were used and must not be used again, as ranges. Bounded: when another range would
-/// not fit, the two that lie closest become one, and the salts between them count as used. A used
-/// salt is never forgotten.
+/// Set of used salts, stored as ranges. Bounded: if another range would not fit, the two closest
+/// ranges are merged, and the salts between them count as used. A used salt is never forgotten.
 #[derive(Debug, Default)]
 pub struct UsedSalts {
     /// First and last salt of each range, in ascending order, none adjacent to the next.
@@ -142,15 +141,15 @@ mod tests {
     #[test]
     fn full_table_forgets_no_used_salt_and_takes_new_ones() {
         let mut used = UsedSalts::default();
-        // A process whose every other connection failed, and as many others.
+        // Every other salt is used, in twice as many ranges as fit.
         let old: Vec<u64> = (0..2 * MAX_RANGES as u64).map(|n| 2 * n).collect();
         for salt in &old {
             assert!(used.claim(*salt));
             assert!(used.ranges.len() <= MAX_RANGES);
         }
-        assert!(old.iter().all(|salt| !used.claim(*salt)), "none is forgotten");
+        assert!(old.iter().all(|salt| !used.claim(*salt)), "no used salt is forgotten");
         let next = old.last().unwrap() + 1;
-        assert!((next..next + 1_000).all(|salt| used.claim(salt)), "a process goes on");
+        assert!((next..next + 1_000).all(|salt| used.claim(salt)), "a process continues");
         assert!(used.claim(1 << 61), "another process starts");
     }
 }

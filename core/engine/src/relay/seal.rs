@@ -1,8 +1,9 @@
-//! Enciphered datagrams. First come the bytes that stay clear, then a nonce of 12 bytes (8 of
-//! salt, 4 of a packet counter, big-endian), then the rest, enciphered with AES-128-CTR from the
-//! counter block salt | packet counter | 0. `docs/relay.md` describes the format.
+//! Encrypted datagrams: the clear bytes, a nonce of 12 bytes (8 of salt, 4 of a packet counter,
+//! big-endian), then the rest, encrypted with AES-128-CTR from the counter block salt | packet
+//! counter
+//!  0. `docs/relay.md` describes the format.
 //!
-//! A pair of salt and packet counter is never used twice with one key: the salt is drawn for each
+//! A pair of salt and packet counter is never used twice with one key: a salt is drawn for each
 //! process and direction, and again before the packet counter would wrap.
 
 use std::fmt;
@@ -11,35 +12,35 @@ use std::ops::Range;
 
 use super::cipher::{BLOCK, Key, Keystream};
 
-/// Bytes that an enciphered datagram is longer.
+/// Bytes added to an encrypted datagram.
 pub const NONCE: usize = 12;
 
 const SALT: usize = 8;
 
-/// Packets whose keystream is prepared before they come.
+/// Number of packets whose keystream is prepared in advance.
 const AHEAD: usize = 32;
 
-/// The longest keystream that is prepared: a packet of Ethernet's MTU. What lies beyond is made
-/// when the packet comes.
+/// Maximum length of a prepared keystream: a packet of Ethernet's MTU. The rest is computed when
+/// the packet arrives.
 const LONGEST: usize = 1_536;
 
-/// Bytes that come into a cache at once; on machines where it is more, some are asked for twice.
+/// Length of a cache line. Where lines are longer, some are touched twice.
 const CACHE_LINE: usize = 64;
 
-/// Times a salt is drawn again when the receiver would take it for a part of the header. One in
-/// many is; a source that never gives another is broken.
+/// Maximum number of times a salt is redrawn because the receiver would take it for a part of the
+/// header. This is rare; a source that never returns a suitable salt is broken.
 const DRAWS: usize = 64;
 
-/// How many bytes of a payload stay clear. The receiver must come to the same answer from the
-/// enciphered payload, whose clear bytes are the same.
+/// Returns the number of clear bytes of a payload. The receiver must get the same result from the
+/// encrypted payload, whose clear bytes are the same.
 pub type ClearLength = fn(&[u8]) -> usize;
 
-/// The bytes that stay clear.
+/// Clear bytes at the start of a payload.
 #[derive(Clone, Copy, Debug)]
 pub enum Prefix {
-    /// So many.
+    /// A fixed number.
     Fixed(usize),
-    /// As the payload tells.
+    /// Determined from the payload.
     Told(ClearLength),
 }
 
@@ -52,29 +53,29 @@ impl Prefix {
     }
 }
 
-/// Draws a salt: from the system's source of random numbers, in anything but a test.
+/// Draws a salt from the system's random number generator (except in tests).
 pub type Draw = Box<dyn FnMut() -> [u8; SALT] + Send>;
 
-/// A packet that is so many behind is not late: counting began anew.
+/// Difference of packet counters from which a lower counter is a restart, not a late packet.
 const FAR_BACK: u32 = 1 << 16;
 
-/// Why a datagram cannot be ciphered.
+/// Reason why a datagram cannot be encrypted or decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// It has nothing beyond the clear bytes, so there is nothing to cipher. It passes as it is,
-    /// and the far end sees by its length that it did.
+    /// The payload has nothing beyond its clear bytes. It is forwarded unchanged, which the
+    /// receiver recognises by its length.
     #[error("nothing beyond the clear bytes")]
     Short,
-    /// Too short for what encrypting adds, so it was not encrypted.
-    #[error("no nonce")]
+    /// Too short to have been encrypted.
+    #[error("too short to be sealed")]
     Unsealed,
     /// The receiver would take every salt drawn for a part of the header.
-    #[error("no salt")]
+    #[error("no usable salt")]
     NoSalt,
-    /// No room for what sealing adds.
-    #[error("too long")]
+    /// No room for the bytes that sealing adds.
+    #[error("no room for nonce and tag")]
     TooLong,
-    /// The tag does not hold: forged, changed, sealed with another key, or for another direction.
+    /// The tag is invalid: forged, changed, sealed with another key, or for another direction.
     #[error("not authentic")]
     Unauthentic,
     /// Accepted before.
@@ -83,12 +84,12 @@ pub enum SealError {
     /// Older than the replay window.
     #[error("older than the replay window")]
     TooOld,
-    /// As many salts were seen as can be remembered, and this is another one.
+    /// The salt is new, and the maximum number of salts has been seen.
     #[error("too many salts")]
     TooManySalts,
 }
 
-/// Enciphers datagrams of one direction.
+/// Encrypts the datagrams of one direction.
 pub struct Sealer {
     key: Key,
     prefix: Prefix,
@@ -97,20 +98,20 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// Draws the first salt.
+    /// Creates a sealer and draws the first salt.
     pub fn new(key: Key, prefix: Prefix, mut draw: Draw) -> Self {
         let salt = draw();
         Self { key, prefix, draw, ahead: Ahead::new(salt, 0) }
     }
 
-    /// Enciphers the payload at `at` of `buffer`; returns where it is now. It grows to the front:
-    /// at least [`NONCE`] bytes must be free there.
+    /// Encrypts the payload at `at` of `buffer` and returns its new range. It grows at its front,
+    /// where at least [`NONCE`] bytes must be free.
     ///
     /// # Errors
-    /// [`SealError::Short`] and [`SealError::NoSalt`]; the payload is as it was.
+    /// [`SealError::Short`] and [`SealError::NoSalt`]; the payload is unchanged.
     ///
     /// # Panics
-    /// Without that room.
+    /// If there is no room.
     pub fn seal(&mut self, buffer: &mut [u8], at: Range<usize>) -> Result<Range<usize>, SealError> {
         let clear = self.prefix.of(&buffer[at.clone()]);
         if at.len() <= clear {
@@ -141,17 +142,18 @@ impl Sealer {
         Ok(start..at.end)
     }
 
-    /// Prepares the keystream of one packet to come; returns whether there was one to prepare.
+    /// Prepares the keystream of one future packet. Returns whether there was one to prepare.
     pub fn prepare(&mut self) -> bool {
         self.ahead.prepare(&self.key)
     }
 
-    /// Keeps what the next packet needs in the caches.
+    /// Touches the memory that the next packet needs, to keep it in the caches.
     pub fn keep_warm(&self) {
         self.ahead.keep_warm();
     }
 
-    /// A nonce that looks like a part of a header must not mislead the receiver.
+    /// Whether the receiver finds the same number of clear bytes. A nonce may look like a part of a
+    /// header.
     fn is_understood(&self, sealed: &[u8], clear: usize) -> bool {
         matches!(self.prefix, Prefix::Fixed(_)) || self.prefix.of(sealed) == clear
     }
@@ -167,26 +169,26 @@ impl fmt::Debug for Sealer {
     }
 }
 
-/// Deciphers datagrams of one direction.
+/// Decrypts the datagrams of one direction.
 #[derive(Debug)]
 pub struct Opener {
     key: Key,
     prefix: Prefix,
-    /// The keystreams of the packets that are expected after the last that came.
+    /// Keystreams of the packets expected after the last one received.
     ahead: Ahead,
     heard: bool,
 }
 
 impl Opener {
-    /// Knows nothing of the far end's salt yet.
+    /// Creates an opener. The sender's salt is unknown until the first packet.
     pub fn new(key: Key, prefix: Prefix) -> Self {
         Self { key, prefix, ahead: Ahead::new([0; SALT], 0), heard: false }
     }
 
-    /// Deciphers the payload at `at` of `buffer`; returns where it is now: it shrinks at its front.
+    /// Decrypts the payload at `at` of `buffer` and returns its new range. It shrinks at its front.
     ///
     /// # Errors
-    /// [`SealError::Short`] and [`SealError::Unsealed`]; the payload is as it was.
+    /// [`SealError::Short`] and [`SealError::Unsealed`]; the payload is unchanged.
     pub fn open(&mut self, buffer: &mut [u8], at: Range<usize>) -> Result<Range<usize>, SealError> {
         let clear = self.prefix.of(&buffer[at.clone()]);
         if at.len() <= clear {
@@ -199,7 +201,8 @@ impl Opener {
         if at.len() == clear + NONCE {
             return Err(SealError::Unsealed);
         }
-        // Also after a counter that was far too high, such as that of a damaged packet.
+        // This also recovers from a counter that was far too high, such as that of a corrupted
+        // packet.
         let is_far_back = self.ahead.next.saturating_sub(counter) > FAR_BACK;
         if !self.heard || self.ahead.salt != salt || is_far_back {
             self.heard = true;
@@ -210,27 +213,27 @@ impl Opener {
         Ok(at.start + NONCE..at.end)
     }
 
-    /// Prepares the keystream of one packet that is expected; returns whether there was one.
+    /// Prepares the keystream of one expected packet. Returns whether there was one to prepare.
     pub fn prepare(&mut self) -> bool {
         self.heard && self.ahead.prepare(&self.key)
     }
 
-    /// Keeps what the next packet needs in the caches.
+    /// Touches the memory that the next packet needs, to keep it in the caches.
     pub fn keep_warm(&self) {
         self.ahead.keep_warm();
     }
 }
 
-/// Keystreams of the packets after the last of one salt, made before they come.
+/// Keystreams of the next packets of one salt, computed in advance.
 struct Ahead {
     salt: [u8; SALT],
-    /// The packet counter after the highest so far.
+    /// One more than the highest packet counter so far.
     next: u32,
-    /// Packets from `next` up to here have their keystream prepared.
+    /// End of the range of packets from `next` whose keystream is prepared.
     until: u32,
-    /// The keystream of packet n is in slot n mod [`AHEAD`].
+    /// Keystream of packet n, in slot n mod [`AHEAD`].
     slots: Box<[Slot; AHEAD]>,
-    /// Bytes that the longest packet lately needed; longer keystreams would be made in vain.
+    /// Length of the longest packet so far; longer keystreams are not prepared.
     wanted: usize,
 }
 
@@ -247,7 +250,7 @@ impl Ahead {
         Self { salt, next, until: next, slots, wanted: 0 }
     }
 
-    /// Forgets what was prepared and expects packet `next` of `salt`.
+    /// Discards prepared keystreams and expects packet `next` of `salt`.
     fn follow(&mut self, salt: [u8; SALT], next: u32) {
         (self.salt, self.next, self.until) = (salt, next, next);
     }
@@ -262,20 +265,21 @@ impl Ahead {
             let (first, rest) = data.split_at_mut(data.len().min(slot.len));
             first.iter_mut().zip(&slot.bytes).for_each(|(byte, key)| *byte ^= key);
             if !rest.is_empty() {
-                // Slots hold whole blocks, so the rest begins with a block of its own.
+                // Slots hold whole blocks, so the rest starts at a block boundary.
                 let mut start = start;
                 start[12..].copy_from_slice(&((slot.len / BLOCK) as u32).to_be_bytes());
                 key.apply(&start, rest);
             }
         }
-        // A packet that came late is no reason to expect older ones.
+        // A late packet does not move the range back.
         if counter >= self.next {
             self.next = counter.saturating_add(1);
             self.until = self.until.max(self.next);
         }
     }
 
-    /// A keystream was made [`AHEAD`] packets before its own comes, and at slow rates has left the caches by then.
+    /// Reads the next keystream into the cache. It was computed [`AHEAD`] packets earlier, and at
+    /// low rates has left the caches since.
     fn keep_warm(&self) {
         if self.next < self.until {
             let slot = &self.slots[self.next as usize % AHEAD];
@@ -303,7 +307,7 @@ impl fmt::Debug for Ahead {
     }
 }
 
-/// The counter block that a packet's keystream begins with.
+/// Initial counter block of a packet.
 fn block(salt: [u8; SALT], counter: u32) -> [u8; BLOCK] {
     let mut block = [0; BLOCK];
     block[..SALT].copy_from_slice(&salt);
@@ -441,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_salt_that_the_receiver_would_take_for_a_header_is_drawn_again() {
-        // The prefix is 4 bytes, or 10 if the byte behind them is even.
+        // The prefix has 4 bytes, or 10 if the byte after them is even.
         let told = |payload: &[u8]| match payload.get(4) {
             Some(byte) if byte % 2 == 0 => 10,
             _ => 4,

@@ -1,8 +1,8 @@
-//! Authenticated datagrams: AES-128-GCM. First come the clear bytes, then the encrypted rest, then a
-//! trailer of salt (8 bytes), packet counter (4) and tag (16). `docs/relay.md` describes the format.
+//! Authenticated datagrams: the clear bytes, the rest encrypted with AES-128-GCM, then a trailer of
+//! salt (8 bytes), packet counter (4) and tag (16). `docs/relay.md` describes the format.
 //!
-//! Salt and counter are the nonce, the clear bytes are associated data. A payload that is all clear
-//! bytes is sealed too: its receiver would accept a forged one otherwise.
+//! Salt and counter are the nonce; the clear bytes are associated data. A payload of only clear
+//! bytes is sealed too, because its receiver would otherwise accept a forged one.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,10 +13,11 @@ use super::known_salts::{KnownSalts, Stale};
 use super::salts::{Domain, SALT_LEN, Salts};
 use super::seal::{Prefix, SealError};
 
-/// Bytes that a sealed datagram is longer.
+/// Bytes added to a sealed datagram.
 pub const TRAILER_LEN: usize = NONCE_LEN + TAG_LEN;
 
-/// Packets of a salt. Windows compare counters in serial arithmetic, which is exact below 2^31.
+/// Number of packets per salt. Windows compare counters in serial arithmetic, which is exact below
+/// 2^31.
 const SALT_PACKETS: u32 = 1 << 31;
 
 /// Seals the datagrams of one direction.
@@ -25,22 +26,22 @@ pub struct AuthenticSealer {
     prefix: Prefix,
     salts: Salts,
     salt: u64,
-    /// The counter of the next packet.
+    /// Counter of the next packet.
     counter: u32,
 }
 
 impl AuthenticSealer {
-    /// Draws the first salt.
+    /// Creates a sealer and draws the first salt.
     pub fn new(key: &Key, prefix: Prefix, mut salts: Salts) -> Self {
         let salt = salts.draw();
         Self { aead: Aead::derived(key), prefix, salts, salt, counter: 0 }
     }
 
-    /// Seals the payload at `at` of `buffer`; returns where it is now. It grows at its end by
+    /// Seals the payload at `at` of `buffer` and returns its new range. It grows at its end by
     /// [`TRAILER_LEN`] bytes.
     ///
     /// # Errors
-    /// [`SealError::TooLong`] if `buffer` has no room for that; the payload is as it was.
+    /// [`SealError::TooLong`] if `buffer` has no room for them; the payload is unchanged.
     pub fn seal(&mut self, buffer: &mut [u8], at: Range<usize>) -> Result<Range<usize>, SealError> {
         let end = at.end + TRAILER_LEN;
         let sealed = buffer.get_mut(at.start..end).ok_or(SealError::TooLong)?;
@@ -65,7 +66,7 @@ impl fmt::Debug for AuthenticSealer {
     }
 }
 
-/// Opens the datagrams of one direction, each once.
+/// Opens the datagrams of one direction, each one once.
 #[derive(Debug)]
 pub struct AuthenticOpener {
     aead: Aead,
@@ -75,21 +76,21 @@ pub struct AuthenticOpener {
 }
 
 impl AuthenticOpener {
-    /// Accepts packets of any sender with this key.
+    /// Creates an opener that accepts packets of any sender with this key.
     pub fn new(key: &Key, prefix: Prefix, domain: Domain) -> Self {
         Self { aead: Aead::derived(key), prefix, domain, known: KnownSalts::default() }
     }
 
-    /// Opens the packet at `at` of `buffer`; returns where its payload is.
+    /// Opens the packet at `at` of `buffer` and returns the range of its payload.
     ///
     /// # Errors
-    /// Why the packet is refused; it is as it was.
+    /// The reason why the packet is refused; it is unchanged.
     pub fn open(&mut self, buffer: &mut [u8], at: Range<usize>) -> Result<Range<usize>, SealError> {
         let end = at.end.checked_sub(TRAILER_LEN).filter(|end| *end >= at.start);
         let end = end.ok_or(SealError::Unsealed)?;
         let (payload, trailer) = buffer[at.start..at.end].split_at_mut(end - at.start);
         let (nonce, tag) = trailer.split_first_chunk().expect("a trailer has a nonce");
-        let tag = tag.first_chunk().expect("and a tag");
+        let tag = tag.first_chunk().expect("a trailer has a tag");
         let (salt, counter) = parts(nonce);
         if !self.domain.has(salt) {
             return Err(SealError::Unauthentic);
@@ -98,7 +99,7 @@ impl AuthenticOpener {
         let clear = self.prefix.of(payload).min(payload.len());
         let (associated, data) = payload.split_at_mut(clear);
         self.aead.open(nonce, associated, data, tag).map_err(|_| SealError::Unauthentic)?;
-        // Only now: a forged counter must not move the window.
+        // Accepted only after the tag is verified: a forged counter must not move the window.
         self.known.accept(salt, counter);
         Ok(at.start..end)
     }
@@ -114,7 +115,7 @@ impl From<Stale> for SealError {
     }
 }
 
-/// The nonce of a packet or record.
+/// Nonce of a packet or record.
 pub(super) fn nonce(salt: u64, counter: u32) -> [u8; NONCE_LEN] {
     let mut nonce = [0; NONCE_LEN];
     nonce[..SALT_LEN].copy_from_slice(&salt.to_be_bytes());
@@ -163,7 +164,7 @@ mod tests {
         match opener.open(&mut buffer, 0..sealed.len()) {
             Ok(at) => Ok(buffer[at].to_vec()),
             Err(error) => {
-                assert_eq!(buffer, sealed, "a refused packet is as it was");
+                assert_eq!(buffer, sealed, "a refused packet is unchanged");
                 Err(error)
             }
         }
@@ -184,7 +185,7 @@ mod tests {
                 prop_assert_eq!(&sealed[..clear], &payload[..clear]);
             }
             let mut came = HashSet::new();
-            // Packets that arrive again are duplicates, those that never do are lost.
+            // Packets that arrive again are duplicates; those that never arrive are lost.
             for arrival in arrivals {
                 let n = arrival.index(sealed.len());
                 let opened = open(&mut opener, &sealed[n]);
@@ -274,7 +275,7 @@ mod tests {
         let mut all = Vec::new();
         for n in 0..8_u8 {
             let sealed = seal(&mut sealer, &[n; 40]);
-            assert!(nonces.insert(sealed[40..40 + NONCE_LEN].to_vec()), "a nonce came twice");
+            assert!(nonces.insert(sealed[40..40 + NONCE_LEN].to_vec()), "a nonce is used once");
             assert_eq!(open(&mut opener, &sealed), Ok(vec![n; 40]));
             all.push(sealed);
         }

@@ -1,16 +1,16 @@
-//! Enciphered streams, one direction of a connection each. First come the bytes that stay clear,
-//! then the initial counter block of 16 random bytes, then the rest, enciphered with AES-128-CTR
-//! from there. A stream with nothing beyond its clear bytes has no counter block either.
+//! Encrypted streams, one direction of a connection each: the clear bytes, the initial counter
+//! block of 16 random bytes, then the rest, encrypted with AES-128-CTR from that block. A stream of
+//! only clear bytes has no counter block.
 
 use super::cipher::{BLOCK, Key, Stream};
 
-/// Bytes that an enciphered stream is longer.
+/// Bytes added to an encrypted stream.
 pub const NONCE: usize = BLOCK;
 
-/// What is done to one direction of a connection.
+/// Transformation of one direction of a connection.
 #[derive(Debug)]
 pub struct StreamWork {
-    /// Bytes that are still to stay clear.
+    /// Clear bytes that remain.
     clear: usize,
     work: Work,
 }
@@ -18,33 +18,33 @@ pub struct StreamWork {
 #[derive(Debug)]
 enum Work {
     Pass,
-    /// The counter block goes first.
+    /// The counter block is to be sent first.
     Announce(Key, [u8; NONCE]),
     Seal(Stream, [u8; NONCE]),
-    /// So many bytes of the counter block have come.
+    /// The counter block is incomplete; the number of received bytes.
     Learn(Key, [u8; NONCE], usize),
     Open(Stream),
 }
 
 impl StreamWork {
-    /// Nothing.
+    /// Forwards the stream unchanged.
     pub fn pass() -> Self {
         Self { clear: 0, work: Work::Pass }
     }
 
-    /// Enciphers all but the first `clear` bytes, from the counter block `start`, which must be
-    /// random: with one key none may come twice.
+    /// Encrypts all but the first `clear` bytes, from the counter block `start`. It must be random
+    /// and never be used twice with one key.
     pub fn seal(key: Key, clear: usize, start: [u8; NONCE]) -> Self {
         Self { clear, work: Work::Announce(key, start) }
     }
 
-    /// Deciphers what [`StreamWork::seal`] enciphered.
+    /// Decrypts a stream that [`StreamWork::seal`] encrypted.
     pub fn open(key: Key, clear: usize) -> Self {
         Self { clear, work: Work::Learn(key, [0; NONCE], 0) }
     }
 
-    /// Works on the next bytes in place. What is to be sent on is the three pieces, in their order;
-    /// each may be empty.
+    /// Transforms the next bytes in place. Returns three pieces to be sent in this order; each may
+    /// be empty.
     pub fn work<'a>(&'a mut self, bytes: &'a mut [u8]) -> [&'a [u8]; 3] {
         if matches!(self.work, Work::Pass) {
             return [bytes, &[], &[]];

@@ -1,43 +1,43 @@
-//! The client's settings, in every datagram behind its number and time: what the server goes by,
-//! and how many bytes of a payload a relay must leave clear for it.
+//! Client settings, which follow number and time in every datagram: what the server reads, and how
+//! many bytes of a payload a relay must leave clear for it.
 
 use crate::{WireError, bytes, field};
 
-/// The settings that dwell sends and reads. What they leave out is zero.
+/// Settings that dwell sends and reads. All others are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Flows that the client sends at once.
+    /// Number of parallel flows.
     pub threads: u32,
-    /// The server's port.
+    /// Port of the server.
     pub port: u32,
-    /// Bytes of a payload.
+    /// Payload length in bytes.
     pub size: u32,
-    /// How much is sent: negative hundredths of a second, or bytes.
+    /// Amount to send: bytes, or a negative number of hundredths of a second.
     pub amount: i32,
-    /// Rate asked for in bit/s of payload.
+    /// Requested rate in bit/s of payload.
     pub rate: u64,
 }
 
-/// Bytes of a datagram up to the end of [`Client`].
+/// Length of a datagram up to the end of [`Client`].
 const EXTENDED: usize = 76;
 
 const VERSION1: u32 = 0x8000_0000;
 const EXTEND: u32 = 0x4000_0000;
 pub(super) const SEQNO64B: u32 = 0x0800_0000;
 const LEN_BIT: u32 = 0x0001_0000;
-/// Bits of the flags in which the length of all headers stands, times 2.
+/// Bits of the flags that hold the length of all headers, times 2.
 const LEN_MASK: u32 = 0x0000_01fe;
 /// Bits that no client sets.
 const UNUSED: u32 = 0x00fc_fe01;
 
-/// Upper flags that say that the block of start time and pacing rate behind byte 108 is in use.
+/// Upper flags that indicate the block of start time and pacing rate after byte 108.
 const START: u16 = 0x0010 | 0x0200 | 0x1000;
 const ISOCHRONOUS_SETTINGS: u16 = 0x0040;
 
-/// The version that the client gives itself: 2.1.8, whose bytes these are.
+/// Version of the client: 2.1.8, whose format this is.
 const VERSION: [u8; 8] = [0, 2, 0, 1, 0, 8, 0, 3];
 
-/// Whether these flags are those of a client that sends at least [`EXTENDED`] bytes of headers.
+/// Whether the flags are those of a client that sends at least [`EXTENDED`] bytes of headers.
 pub(super) fn is_extended(flags: u32) -> bool {
     let len = (flags & LEN_MASK) >> 1;
     flags & (EXTEND | LEN_BIT) == EXTEND | LEN_BIT
@@ -62,9 +62,9 @@ impl Client {
         })
     }
 
-    /// Writes the settings to a payload of at least [`LEN`](super::LEN) bytes, behind its number
-    /// and time. Where they do not fit there are zeros instead, which a server takes for a client
-    /// without settings; never what was there, which it would take for settings.
+    /// Writes the settings to a payload of at least [`LEN`](super::LEN) bytes, after number and
+    /// time. If they do not fit, writes zeros, which a server takes for a client without settings;
+    /// leftover bytes could be taken for settings.
     pub fn emit(&self, payload: &mut [u8]) {
         let end = payload.len().min(128);
         payload[super::LEN..end].fill(0);
@@ -85,12 +85,12 @@ impl Client {
     }
 }
 
-/// How many bytes at the start of a payload a relay must not encipher, so that a server of iperf2
-/// still reads what it goes by: 20 where no settings are recognised (number, time, and the flags that
-/// would have told of settings), 40 with the settings of old clients, else as many as the flags say,
-/// 128 or 160 where they tell of blocks beyond. Never more than there are.
+/// Returns the number of bytes at the start of a payload that a relay must leave clear for an
+/// iperf2 server: 20 if no settings are recognised (number, time, and the flags), 40 with the
+/// settings of old clients, otherwise the length in the flags, or 128 or 160 if they indicate
+/// further blocks. At most the payload length.
 ///
-/// Only bytes that stay clear decide, so that the relay at the other end finds the same number.
+/// Only bytes that stay clear decide, so that the relay at the other end computes the same number.
 pub fn clear_len(payload: &[u8]) -> usize {
     let flags = bytes(payload, 16).map_or(0, u32::from_be_bytes);
     let len = if is_extended(flags) {
@@ -114,7 +114,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// The first datagram of `iperf -c 127.0.0.1 -u -e -b 100pps -l 1400 -t 0.1`, to byte 80.
+    /// First datagram of `iperf -c 127.0.0.1 -u -e -b 100pps -l 1400 -t 0.1`, up to byte 80.
     pub(in crate::iperf2) const PLAIN: [u8; 80] = [
         0x00, 0x00, 0x00, 0x01, 0x6b, 0x01, 0x78, 0xf1, 0x00, 0x0f, 0x0c, 0x27, 0x00, 0x00, 0x00,
         0x00, 0x48, 0x01, 0x00, 0x98, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0xaa, 0x72, 0x00, 0x00,
@@ -124,7 +124,8 @@ pub(super) mod tests {
         0x00, 0x00, 0x00, 0x00, 0x00,
     ];
 
-    /// A payload of `len` bytes that begins as the real client's with these flags and upper flags.
+    /// A payload of `len` bytes that starts like the real client's, with these flags and upper
+    /// flags.
     fn with_flags(flags: u32, upper: u16, len: usize) -> Vec<u8> {
         let mut payload = PLAIN.to_vec();
         payload.resize(len.max(80), 0x33);
@@ -173,7 +174,7 @@ pub(super) mod tests {
         let mut payload = [0xa5; 140];
         client.emit(&mut payload);
         assert_eq!(Client::parse(&payload), Ok(client));
-        assert_eq!(payload[128..], [0xa5; 12], "the rest is the sender's");
+        assert_eq!(payload[128..], [0xa5; 12], "the rest is unchanged");
     }
 
     proptest! {

@@ -1,9 +1,9 @@
-//! iperf2's UDP packets (INTEROP E1; captured from iperf 2.1.8): a header of 16 bytes on every
-//! datagram, the client's settings behind it, and the server's report that answers the end of a
-//! flow. All big-endian.
+//! UDP packets of iperf2 (captured from iperf 2.1.8): a header of 16 bytes in every datagram,
+//! followed by the client's settings, and the server's report that answers the end of a flow. All
+//! fields are big-endian.
 //!
-//! A flow counts from 1. Its last datagram, the FIN, has the number after the last one, negated; it
-//! is a datagram like the others and counted with them. It comes again until the server answers.
+//! A flow counts from 1. The last datagram, the FIN, carries the next number, negated. It is
+//! counted like the others, and repeated until the server answers.
 
 mod client;
 mod report;
@@ -15,25 +15,26 @@ use crate::{WireError, bytes, field};
 pub use client::{Client, clear_len};
 pub use report::{ServerReport, Transit};
 
-/// Bytes of the header of a datagram.
+/// Length of the datagram header in bytes.
 pub const LEN: usize = 16;
 
-/// Bytes of that header before iperf 2.0.10 (S0 Fig 3): without the upper half of the number.
+/// Length of the header before iperf 2.0.10 (Miya 2020, figure 3), without the upper half of the
+/// number.
 pub const CLASSIC_LEN: usize = 12;
 
-/// The header of a datagram.
+/// Header of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Its number in the flow; negative for a FIN.
+    /// Number in the flow; negative for a FIN.
     pub id: i64,
-    /// When it was sent: whole seconds of the sender's clock.
+    /// Send time: whole seconds of the sender's clock.
     pub sec: u32,
-    /// When it was sent: microseconds of that second.
+    /// Send time: microseconds of that second.
     pub usec: u32,
 }
 
 impl Datagram {
-    /// A datagram that is sent at `at`.
+    /// Creates the header of a datagram sent at `at`.
     pub fn new(id: i64, at: Instant<Realtime>) -> Self {
         let micros = at.as_nanos() / 1_000;
         Self {
@@ -43,9 +44,8 @@ impl Datagram {
         }
     }
 
-    /// Reads the header, of either age. The upper half of the number is believed where it only
-    /// extends the sign of the lower one, or where the client says that it counts in 64 bits: with
-    /// an old client other fields stand there.
+    /// Reads the header of old or new clients. The upper half of the number is used only if the
+    /// client declares 64-bit numbers, because old clients have other fields there.
     pub fn parse(payload: &[u8]) -> Result<Self, WireError> {
         let low = u32::from_be_bytes(field(payload, 0)?);
         let (sec, usec) = (field(payload, 4)?, field(payload, 8)?);
@@ -68,17 +68,17 @@ impl Datagram {
         payload[12..16].copy_from_slice(&((id >> 32) as u32).to_be_bytes());
     }
 
-    /// Its number, whether it is the FIN or not.
+    /// Number of the datagram, also of a FIN.
     pub fn number(&self) -> u64 {
         self.id.unsigned_abs()
     }
 
-    /// Whether it ends its flow.
+    /// Whether it is the FIN.
     pub fn is_fin(&self) -> bool {
         self.id < 0
     }
 
-    /// When it was sent, on the sender's clock, to the microsecond.
+    /// Send time on the sender's clock, in whole microseconds.
     pub fn at(&self) -> Instant<Realtime> {
         Instant::from_nanos(i64::from(self.sec) * 1_000_000_000 + i64::from(self.usec) * 1_000)
     }

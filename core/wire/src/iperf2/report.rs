@@ -1,27 +1,27 @@
-//! The server's report: what it answers to a FIN, 128 bytes of which the first 16 are zero.
+//! The server's report, which answers a FIN: 128 bytes, the first 16 of which are zero.
 
 use dwell_units::Nanos;
 
 use crate::{WireError, field};
 
-/// What a server says of a flow.
+/// Server report of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerReport {
-    /// Bytes of payload that came.
+    /// Payload bytes received.
     pub bytes: u64,
-    /// From the first datagram to the last.
+    /// Time from the first datagram to the last.
     pub duration: Nanos,
-    /// Datagrams that did not come.
+    /// Datagrams lost.
     pub lost: u64,
-    /// Datagrams that came after one of a higher number.
+    /// Datagrams received after one with a higher number.
     pub out_of_order: u64,
-    /// The highest number that came, the FIN's included: how many were sent as far as the server
-    /// knows.
+    /// Highest number received, including the FIN: the number of datagrams sent as far as the
+    /// server knows.
     pub datagrams: u64,
-    /// Jitter (RFC 1889, RFC 3550 section 6.4.1), from the senders' times.
+    /// Jitter (RFC 1889, RFC 3550 section 6.4.1), from the sender's timestamps.
     pub jitter: Nanos,
-    /// Transit times: the receiver's clock minus the sender's. They mean something only where both
-    /// clocks are one.
+    /// Transit times: receiver's clock minus sender's clock. Meaningful only if both are the same
+    /// clock.
     pub transit: Transit,
     /// Datagrams per second.
     pub rate: u32,
@@ -30,29 +30,29 @@ pub struct ServerReport {
 /// Transit times of a [`ServerReport`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transit {
-    /// How many there are.
+    /// Number of values.
     pub count: u32,
-    /// The smallest.
+    /// Minimum.
     pub min: Nanos,
-    /// The largest.
+    /// Maximum.
     pub max: Nanos,
-    /// All together.
+    /// Sum.
     pub sum: Nanos,
-    /// Sum of the squared differences to the mean, in square microseconds.
+    /// Sum of the squared differences from the mean, in square microseconds.
     pub squares: u64,
 }
 
-/// The version of the report, extended, with numbers of 64 bits.
+/// Flags of an extended report with 64-bit numbers.
 const FLAGS: u32 = 0xc800_0000;
 
-/// In every report, extended or not.
+/// Flag set in every report.
 const VERSION1: u32 = 0x8000_0000;
 
 impl ServerReport {
-    /// Bytes of a report.
+    /// Length of a report in bytes.
     pub const LEN: usize = 128;
 
-    /// Reads a report. Times beyond what 64-bit nanoseconds hold cannot stand in it.
+    /// Reads a report. Its times always fit 64-bit nanoseconds.
     pub fn parse(message: &[u8]) -> Result<Self, WireError> {
         let word = |at| field(message, at).map(u32::from_be_bytes);
         let wide =
@@ -110,7 +110,8 @@ impl ServerReport {
         }
         put(88, u32::try_from(squares).unwrap_or(u32::MAX));
         put(104, count);
-        // The real server writes its rate so: datagrams, and the seconds in which they came.
+        // The real server writes its rate as a number of datagrams and the seconds in which they
+        // arrived.
         put(108, self.rate);
         put(112, 1);
     }
@@ -122,8 +123,8 @@ mod tests {
 
     use super::*;
 
-    /// What iperf 2.1.8 answered after datagrams 1, 2, 3, 6, 8, 9, 10, 7 and the FIN 11 of 300
-    /// bytes, from byte 16; it printed 2 of 11 lost, 1 out of order, jitter 0.005 ms.
+    /// Report of iperf 2.1.8, from byte 16, after datagrams 1, 2, 3, 6, 8, 9, 10, 7 and the FIN 11
+    /// of 300 bytes. iperf printed 2 of 11 lost, 1 out of order, jitter 0.005 ms.
     const CAPTURED: [u32; 28] = [
         0xc800_0000,
         0,
@@ -173,7 +174,7 @@ mod tests {
     fn what_we_write_differs_from_the_real_report_only_where_we_keep_nothing() {
         let mut again = [0xff; ServerReport::LEN];
         ServerReport::parse(&captured()).unwrap().emit(&mut again);
-        // The fraction of the squares.
+        // The fraction of the squares is not stored.
         again[92..96].copy_from_slice(&captured()[92..96]);
         assert_eq!(again[..], captured());
     }
