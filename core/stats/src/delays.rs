@@ -1,11 +1,10 @@
-//! The delays of one probe: every difference of its stamps that means something, and none that
-//! does not.
+//! Delays of one probe: the meaningful differences between its timestamps.
 
 use dwell_engine::stamps::{Rung, RxStamps, Sample, State, TxStamps};
 use dwell_units::{Clock, Instant, Nanos, Pairing, Realtime};
 
-/// The delays of one probe; absent where a stamp is missing. Definitions are those of
-/// [`crate::Metric`].
+/// Delays of one probe; a field is `None` if one of its timestamps is missing. [`crate::Metric`]
+/// defines them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// See [`crate::Metric::Rtt`].
@@ -24,8 +23,8 @@ pub struct Delays {
     pub one_way_forward: Option<Nanos>,
     /// See [`crate::Metric::OneWayBackward`].
     pub one_way_backward: Option<Nanos>,
-    /// T2 - T1 across two clocks: a delay plus an unknown offset. Only differences of two of these
-    /// mean anything.
+    /// T2 - T1 across two clocks: a delay plus an unknown offset. Only differences between two such
+    /// values are meaningful.
     pub forward_plus_offset: Option<Nanos>,
     /// T4 - T3 across two clocks: a delay minus the same offset.
     pub backward_minus_offset: Option<Nanos>,
@@ -36,12 +35,12 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// The delays of `sample`, whatever its state.
+    /// Computes the delays of `sample` in any state.
     ///
-    /// `bridge` leads from the schedule's clock to that of the stamps; without one a clock was
-    /// stepped, the sample is void and there is no delay at all. `near` is the rung of our own
-    /// stamps wherever they are set against the far end's (which are of whatever rung the far end
-    /// has); a sample without stamps of that rung has none of those delays, because figures of two
+    /// `bridge` converts the schedule's clock to the clock of the timestamps. Without it a clock
+    /// was stepped, the sample is void and has no delays. `near` selects which local timestamps are
+    /// compared with the far end's, whatever source the far end has. A sample without that source
+    /// lacks those delays, so that one distribution never mixes two sources.
     /// rungs must not mix in one distribution.
     pub fn of(sample: &Sample, bridge: Option<&Pairing>, near: Rung) -> Self {
         let Some(bridge) = bridge else { return Self::default() };
