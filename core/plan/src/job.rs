@@ -26,7 +26,7 @@ pub use trace::{TraceHook, TraceJob};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "job", rename_all = "kebab-case")]
 pub enum Job {
-    /// Send probes and measure how long their replies take.
+    /// Send probes and measure their round-trip delay.
     Ping(Box<PingJob>),
     /// Answer probes.
     Reflect(ReflectJob),

@@ -41,7 +41,6 @@ impl Delays {
     /// was stepped, the sample is void and has no delays. `near` selects which local timestamps are
     /// compared with the far end's, whatever source the far end has. A sample without that source
     /// lacks those delays, so that one distribution never mixes two sources.
-    /// rungs must not mix in one distribution.
     pub fn of(sample: &Sample, bridge: Option<&Pairing>, near: Rung) -> Self {
         let Some(bridge) = bridge else { return Self::default() };
         if sample.state == State::SendFailed {
@@ -62,7 +61,7 @@ impl Delays {
             rtt_kernel: between(tx.kernel, rx.kernel),
             rtt_hw: between(tx.hw, rx.hw),
             rtt_intended: Some(rx.app - intended),
-            // What the far end wrote may be anything, so the difference saturates.
+            // The far end's timestamps are arbitrary, so the difference saturates.
             rtt_minus_residence: ends
                 .zip(residence)
                 .map(|((t1, t4), residence)| Nanos((t4 - t1).0.saturating_sub(residence.0))),
@@ -81,9 +80,9 @@ fn between<C: Clock>(from: Option<Instant<C>>, to: Option<Instant<C>>) -> Option
     Some(to? - from?)
 }
 
-/// Our own T1 and T4 at `rung`, on the clock that the far end's stamps can be set against. The
-/// driver's rung exists on the way in only, and a card has a clock of its own, so there the pair is
-/// the kernel's.
+/// Local T1 and T4 at `rung`, on a clock comparable with the far end's timestamps. For the driver,
+/// which only timestamps received packets, and the network card, which has its own clock, these are
+/// the kernel timestamps.
 fn at_rung(
     tx: &TxStamps,
     rx: &RxStamps,

@@ -67,7 +67,7 @@ pub enum ThresholdError {
         /// The given text.
         text: String,
     },
-    /// The left side names no figure.
+    /// The left side names an unknown figure.
     #[error(
         "unknown figure '{subject}'; known are min, mean, median, p50, p90, p95, p99, p99.9, max \
          and stddev (also of another metric, as in rtt_kernel.p99), jitter, loss, lost and late"
@@ -97,7 +97,7 @@ pub enum ThresholdError {
         /// Operator and value.
         limit: String,
     },
-    /// The change of a figure that is not compared.
+    /// A change of a figure that `dwell compare` does not compare.
     #[error("a change of {subject} is not compared; known are p50, p90, p95, p99 and p99.9")]
     NoChange {
         /// What was given.
