@@ -6,8 +6,7 @@ use std::ops::Range;
 /// An error in a plan. Displayed as `line 12, column 8: ping.size: ...` followed by the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
-    /// Position in the text; `None` if there is none, such as for a field missing from the whole
-    /// file.
+    /// Position in the text; `None` if unknown, such as for a field missing from the whole file.
     pub at: Option<Position>,
     /// Field, like `ping.size`; empty for the file as a whole.
     pub field: String,

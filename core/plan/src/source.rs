@@ -266,7 +266,7 @@ mod tests {
             ("t", "'t' is not a value; put text in quotes: \"t\""),
             ("fast # as can be", "'fast' is not a value"),
             ("infinite", "'infinite' is not a value"),
-            ("[1, nobody]", "'nobody' is not a value"),
+            ("[1, node]", "'node' is not a value"),
             ("hello", "'hello' is not a value"),
             ("1s", "'1s' is not a value; put text in quotes: \"1s\""),
             ("99999999999999999999", "from -9223372036854775808 to 9223372036854775807"),

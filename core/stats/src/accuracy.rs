@@ -111,7 +111,7 @@ pub struct Judgement {
     pub accuracy: Accuracy,
     /// Number of trains judged.
     pub trains: usize,
-    /// Interval of the median rate in bit/s; `None` if there is none.
+    /// Interval of the median rate in bit/s; `None` if unavailable.
     pub rate_bps: Option<RealInterval>,
     /// Interval of the median of the 95th percentile of |gap error|, in nanoseconds.
     pub gap_error_p95: Option<RealInterval>,

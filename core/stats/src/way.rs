@@ -102,7 +102,7 @@ impl Rungs {
         }
     }
 
-    /// First and last timestamp of the node delay; `None` if there is none.
+    /// First and last timestamp of the node delay; `None` without a node delay.
     pub fn node_ends(&self) -> Option<(Point, Point)> {
         self.node.map(|part| ends(part, self.queue_is_link))
     }
