@@ -200,7 +200,7 @@ impl From<String> for AxisError {
     }
 }
 
-/// Meaning of a value independent of its notation: 1kB equals 1000B.
+/// A value independent of its notation: 1kB equals 1000B.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Meaning {
     /// Unit, and number in the smallest unit.

@@ -29,7 +29,7 @@ pub(crate) fn no_toml(message: &str, written: Option<&str>) -> String {
 
 /// Rewrites a serde message with the type names of plans and a suggestion for misspelt names.
 pub(crate) fn plain(message: &str) -> String {
-    // serde writes "unknown field `x`, expected one of `a`, `b`"; plans use plain quotation marks.
+    // serde writes "unknown field `x`, expected one of `a`, `b`"; plans use single quotation marks.
     let text = message.trim().replace('`', "'");
     let Some((wrong, expected)) = text.split_once(", expected ") else { return text };
     let right = match expected {

@@ -10,7 +10,7 @@ use crate::batch::Batch;
 use crate::column::Column;
 use crate::summary::{Figures, Packets, Scalar};
 
-/// Columns that are metrics themselves.
+/// The columns that are metrics themselves.
 const METRICS: [Column; 24] = [
     Column::Rtt,
     Column::RttIntended,

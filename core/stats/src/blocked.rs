@@ -13,7 +13,7 @@ use crate::shift::Shift;
 /// trials that have two levels separate by chance in one case out of eight.
 pub const FEWEST_TRIALS: usize = 3;
 
-/// Figures of trials that differ only in the compared condition: one figure per trial.
+/// Figures of trials that differ only in the condition under test: one figure per trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Block {
     /// Baseline trials.
@@ -29,8 +29,8 @@ pub struct BlockedShift {
     pub baseline: f64,
     /// Mean of B over blocks; geometric if `relative`.
     pub other: f64,
-    /// Whether A and B are compared by ratio: if all figures are positive, because the spread of
-    /// delays is proportional to their size. Otherwise they are compared by difference.
+    /// Whether the comparison is by ratio: if all figures are positive, because the spread of
+    /// delays is proportional to their size. Otherwise it is by difference.
     pub relative: bool,
     /// Interval of the true B / A, or B - A if not `relative`; `None` with too few repetitions.
     pub interval: Option<RealInterval>,

@@ -40,7 +40,7 @@ pub struct Values<'a> {
     pub missing: u64,
 }
 
-/// Verdict of a threshold on a measurement.
+/// Result of judging a measurement by a threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// The condition does not hold.
@@ -238,7 +238,7 @@ fn one_figure(operator: Operator, value: Option<f64>, limit: f64, missing: u64) 
     }
 }
 
-/// Verdict on a figure of received probes, which late and lost probes could only increase.
+/// Judges a figure of received probes, which late and lost probes could only increase.
 fn raised(operator: Operator, holds: bool, value: f64, missing: u64) -> Verdict {
     if missing > 0 && holds != operator.is_upper() {
         return Verdict::CannotTell(Doubt::Missing(missing));
