@@ -41,7 +41,7 @@ fn stamps_of_the_program_and_engines_that_are_not_there_never_make_a_verdict() {
         match verdict.engine.as_str() {
             "packet-ring" => {
                 assert_eq!(verdict.verdict, Verdict::CannotTell);
-                assert!(reason.contains("program's own clock"), "{reason}");
+                assert!(reason.contains("user-space timestamps"), "{reason}");
             }
             "xsk" | "gso" | "txtime" | "uring" => {
                 assert_eq!((verdict.verdict, verdict.largest_rate_bps), (Verdict::NotRun, None));
@@ -64,7 +64,7 @@ fn who_goes_past_a_limit_or_loses_stamps_is_never_told_to_keep_a_rate() {
     }
     assert_eq!(of(&run, "spin"), [None; 4]);
     let reason = verdicts(&run).into_iter().find(|it| it.engine == "spin").unwrap().reason;
-    assert!(reason.unwrap().contains("a limit of the rate on the way out is not seen"));
+    assert!(reason.unwrap().contains("a rate limit on the egress path is not visible"));
     assert!(!verdict_words(&run)[0].contains("best is spin"), "{:#?}", verdict_words(&run));
     // Of a train that lacks a stamp, rate and gaps may be anything.
     let mut run = paces(&[]);

@@ -124,7 +124,8 @@ fn what_network_cards_dropped_is_told_by_machine_and_warned_of_and_silence_is_no
     for (warning, n) in [("the network interface eth0", 2), ("pi3: the network interface eth1", 1)]
     {
         let text = format!(
-            "{warning} dropped packets meanwhile, ours or others' (in {n} of {trials} trials)"
+            "{warning} dropped packets of dwell or other traffic during the measurement (in {n} \
+             of {trials} trials)"
         );
         let text = text.replace('\'', "&#39;");
         assert!(html.contains(&text), "{text}");

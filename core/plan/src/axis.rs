@@ -1,4 +1,4 @@
-//! The values of one axis of a matrix: a list, or a range with a step.
+//! Values of a matrix axis: a list, or a range with a step.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,35 +9,35 @@ use toml::Value;
 
 use crate::path::Path;
 
-/// The most values of one axis.
+/// Maximum number of values per axis.
 const MOST: i128 = 100_000;
 
-/// A quantity in its base unit, so that ranges are exact and figures have numbers.
+/// A quantity in its base unit, so that ranges are exact and figures can show numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Quantity {
     /// Nanoseconds.
     Time(i64),
     /// Bit/s.
     BitRate(u64),
-    /// Packets in 1,000 seconds.
+    /// Packets per 1,000 seconds.
     PacketRate(u64),
     /// Bytes.
     Size(u64),
     /// Parts per million.
     Ratio(u32),
-    /// A bare count.
+    /// A plain count.
     Count(i64),
 }
 
 impl Quantity {
-    /// Reads a value of a plan; `None` for what is no quantity.
+    /// Reads a value of a plan; `None` if it is not a quantity.
     pub fn of(value: &Value) -> Option<Self> {
         let text = match value {
             Value::Integer(count) => return Some(Self::Count(*count)),
             Value::String(text) => text,
             _ => return None,
         };
-        // Each grammar refuses the units of the others.
+        // No text matches more than one of these grammars.
         if let Ok(time) = text.parse::<Nanos>() {
             return Some(Self::Time(time.0));
         }
@@ -86,7 +86,7 @@ impl Quantity {
         }
     }
 
-    /// The value of the same kind, as a plan writes it; `None` where it cannot be written.
+    /// A value of the same kind as a plan writes it; `None` if it cannot be represented.
     fn with_base(self, base: i128) -> Option<Value> {
         let text = match self {
             Self::Count(_) => return Some(Value::Integer(base.try_into().ok()?)),
@@ -100,16 +100,16 @@ impl Quantity {
     }
 }
 
-/// The values of one axis, in the order in which they are gone through.
+/// The values of one axis, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AxisValues {
-    /// As the plan calls it, which is also the name of the parameter in results.
+    /// Name in the plan, also the parameter name in results.
     pub name: String,
-    /// The path of the field that it sets.
+    /// Path of the field that it sets.
     pub(crate) path: Path,
     /// The values, as TOML.
     pub values: Vec<Value>,
-    /// Values that the plan gives, and that another took the place of from outside.
+    /// Values from the plan that an override replaced.
     pub(crate) replaced: Vec<Value>,
 }
 
@@ -125,11 +125,11 @@ impl AxisValues {
     /// Reads a list or a `{ from, to, step }`.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// If the value is not a valid axis.
     pub(crate) fn read(name: &str, path: Path, value: &Value) -> Result<Self, AxisError> {
         let values = match value {
             Value::Array(values) if values.is_empty() => {
-                let empty = "the axis is empty; give it a value, or leave it out";
+                let empty = "the axis is empty; add a value or remove the axis";
                 return Err(empty.to_owned().into());
             }
             Value::Array(values) => values.clone(),
@@ -152,8 +152,8 @@ impl AxisValues {
             let written = label(value);
             if let Some(first) = seen.insert(Meaning::of(value), written.clone()) {
                 let message = match first == written {
-                    true => format!("{first} stands there twice; once is enough"),
-                    false => format!("{first} and {written} are the same; leave one out"),
+                    true => format!("{first} is listed twice; remove one"),
+                    false => format!("{first} and {written} are the same; remove one"),
                 };
                 return Err(AxisError { element: Some(number), message });
             }
@@ -161,22 +161,22 @@ impl AxisValues {
         Ok(Self { name: name.to_owned(), path, values, replaced: Vec::new() })
     }
 
-    /// The same axis with this value alone.
+    /// Reduces the axis to this single value.
     pub(crate) fn collapsed(self, value: Value) -> Self {
         Self { values: vec![value], replaced: self.values, ..self }
     }
 
-    /// The values as texts.
+    /// The values as text.
     pub fn labels(&self) -> Vec<String> {
         self.values.iter().map(label).collect()
     }
 
-    /// Whether it sets something in this table of the plan.
+    /// Returns whether it sets a field of this table of the plan.
     pub fn is_of(&self, table: &str) -> bool {
         self.path.first() == table
     }
 
-    /// The values as numbers with their unit, when all are quantities of one kind.
+    /// The values as numbers with their unit, if all are quantities of the same kind.
     pub fn numbers(&self) -> Option<(Vec<f64>, &'static str)> {
         let quantities: Vec<_> = self.values.iter().map(Quantity::of).collect::<Option<_>>()?;
         let unit = quantities.first()?.unit();
@@ -185,12 +185,12 @@ impl AxisValues {
     }
 }
 
-/// Why an axis cannot be read.
+/// Error while reading an axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AxisError {
-    /// Which of a list is wrong; `None` for the axis as a whole.
+    /// Index of the wrong list element; `None` for the axis as a whole.
     pub(crate) element: Option<usize>,
-    /// What is wrong, and what would be right.
+    /// The problem and a valid alternative.
     pub(crate) message: String,
 }
 
@@ -200,12 +200,12 @@ impl From<String> for AxisError {
     }
 }
 
-/// What a value means, whichever way it is written: 1kB is 1000B.
+/// A value independent of its notation: 1kB equals 1000B.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Meaning {
-    /// The unit, and the number in the smallest unit.
+    /// Unit, and number in the smallest unit.
     Quantity(&'static str, i128),
-    /// As TOML.
+    /// TOML text.
     Other(String),
 }
 
@@ -218,7 +218,7 @@ impl Meaning {
     }
 }
 
-/// A value as people read it.
+/// Display text of a value.
 pub(crate) fn label(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -237,15 +237,18 @@ impl Range {
         let step = read("step", &self.step)?;
         if from.unit() != to.unit() || from.unit() != step.unit() {
             return Err(format!(
-                "from {}, to {} and step {} are not of one kind",
+                "from {}, to {} and step {} have different units",
                 self.from, self.to, self.step
             ));
         }
         if step.base() <= 0 {
-            return Err(format!("step {} leads nowhere; it must be above 0", self.step));
+            return Err(format!("step {} must be above 0", self.step));
         }
         if to.base() < from.base() {
-            return Err(format!("from {} is above to {}: no value is between", self.from, self.to));
+            return Err(format!(
+                "from {} is above to {}, so the range is empty",
+                self.from, self.to
+            ));
         }
         let count = (to.base() - from.base()) / step.base() + 1;
         if count > MOST {
@@ -254,7 +257,7 @@ impl Range {
         (0..count)
             .map(|n| from.with_base(from.base() + n * step.base()))
             .collect::<Option<_>>()
-            .ok_or_else(|| "the range leads to values that cannot be written".into())
+            .ok_or_else(|| "the range has values that cannot be represented".into())
     }
 }
 
@@ -292,7 +295,7 @@ mod tests {
             ("[]", "empty"),
             ("5", "list"),
             (r#"{ from = "1B", to = "5B" }"#, "step"),
-            (r#"{ from = "1B", to = "5ms", step = "1B" }"#, "one kind"),
+            (r#"{ from = "1B", to = "5ms", step = "1B" }"#, "different units"),
             (r#"{ from = "1B", to = "5B", step = "0B" }"#, "above 0"),
             (r#"{ from = "9B", to = "5B", step = "1B" }"#, "above to"),
             (r#"{ from = "1ns", to = "1s", step = "1ns" }"#, "at most"),

@@ -1,4 +1,4 @@
-//! Constraints: cells that are left out, or have values of their own.
+//! Constraints: rules that drop cells or give them other axes.
 
 use std::collections::HashSet;
 
@@ -10,17 +10,17 @@ use crate::expand::{Cell, MOST_CELLS, axes_of, measuring, path_of, product};
 use crate::plan::Plan;
 use crate::source::Source;
 
-/// A constraint whose axes are known.
+/// A constraint resolved against the axes.
 pub(crate) struct Rule {
-    /// The values that a cell must have: names of axes, with the values that fit.
+    /// Values that a cell must have, by axis name.
     when: Vec<(String, Vec<Meaning>)>,
     drop: bool,
-    /// Axes that take the place of those of the same name.
+    /// Axes that replace those with the same name.
     instead: Vec<usize>,
     number: usize,
 }
 
-/// The rules of a plan; the axes that they bring are added to `axes`.
+/// Resolves the constraints of a plan; their own axes are appended to `axes`.
 pub(crate) fn constraints(
     source: &Source,
     plan: &Plan,
@@ -30,7 +30,7 @@ pub(crate) fn constraints(
     for (number, constraint) in plan.constraint.iter().enumerate() {
         let at = format!("constraint[{number}]");
         if constraint.drop != constraint.matrix.is_empty() {
-            return Err(source.error(&at, "a constraint has drop = true, or a matrix of its own"));
+            return Err(source.error(&at, "a constraint needs drop = true or a matrix, not both"));
         }
         let when = constraint
             .when
@@ -52,7 +52,7 @@ pub(crate) fn constraints(
     Ok(rules)
 }
 
-/// What a constraint wants of one axis: its name, and the values that fit.
+/// Resolves the condition on one axis: its name and the matching values.
 fn wanted(
     source: &Source,
     axes: &[AxisValues],
@@ -67,7 +67,7 @@ fn wanted(
         let mut known: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
         known.dedup();
         return Err(
-            source.error(&place, format!("'{name}' is no axis; there are {}", known.join(", ")))
+            source.error(&place, format!("unknown axis '{name}'; known are {}", known.join(", ")))
         );
     };
     let values = match value {
@@ -75,7 +75,7 @@ fn wanted(
         one => std::slice::from_ref(one),
     };
     let meanings: Vec<_> = values.iter().map(Meaning::of).collect();
-    // What was replaced from outside is still a value that the plan may name; no cell has it.
+    // An overridden value may still be named, although no cell has it.
     let on_axis = |meaning: &Meaning| {
         let mut values = of_axis.iter().flat_map(|axis| axis.values.iter().chain(&axis.replaced));
         values.any(|value| Meaning::of(value) == *meaning)
@@ -87,7 +87,7 @@ fn wanted(
         };
         let known: Vec<_> = of_axis.iter().flat_map(|axis| axis.labels()).collect();
         let message = format!(
-            "'{}' is no value of the axis; there are {}",
+            "'{}' is not a value of this axis; known are {}",
             label(&values[stranger]),
             some_of(&known)
         );
@@ -96,7 +96,7 @@ fn wanted(
     Ok((axis.name.clone(), meanings))
 }
 
-/// Enough of some names to see what kind they are of.
+/// Lists a few names as examples.
 fn some_of(names: &[String]) -> String {
     const MOST: usize = 8;
     match names.len() {
@@ -105,8 +105,8 @@ fn some_of(names: &[String]) -> String {
     }
 }
 
-/// An axis of a constraint, with the name and the ways of writing values that the axes before it
-/// have for the same field: values that are the same are one in results.
+/// Gives an axis of a constraint the name and the notation of values used by earlier axes of the
+/// same field, so that equal values appear once in results.
 fn as_known(
     source: &Source,
     axes: &[AxisValues],
@@ -116,7 +116,7 @@ fn as_known(
     for known in axes.iter().filter(|known| known.path.overlaps(&new.path)) {
         if known.path != new.path {
             let place = format!("{at}.matrix.{}", new.name);
-            let message = format!("sets a part of what the axis '{}' sets", known.name);
+            let message = format!("overlaps the axis '{}'", known.name);
             return Err(source.error(&place, message));
         }
         new.name.clone_from(&known.name);
@@ -140,7 +140,7 @@ impl Rule {
         })
     }
 
-    /// What becomes of the cells.
+    /// Applies the rule to the cells.
     pub(crate) fn apply(
         &self,
         source: &Source,
@@ -161,7 +161,7 @@ impl Rule {
                 continue;
             }
             let kept: Vec<_> = cell.0.into_iter().filter(|(axis, _)| !replaced(*axis)).collect();
-            // Cells that differed in the replaced axes only are one now.
+            // Cells that differed only in the replaced axes are merged.
             if seen.insert(kept.clone()) {
                 out.extend(
                     new.iter().map(|Cell(new)| Cell(kept.iter().chain(new).copied().collect())),

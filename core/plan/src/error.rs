@@ -1,35 +1,34 @@
-//! What is wrong with a plan, and where.
+//! Errors in a plan, with their position.
 
 use std::fmt;
 use std::ops::Range;
 
-/// An error in a plan. Prints as `line 12, column 8: ping.size: ...` with the line below it.
+/// An error in a plan. Displayed as `line 12, column 8: ping.size: ...` followed by the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
-    /// Line and column from 1, and the line's text; `None` for what stands in no line, such as
-    /// a field that is missing from the whole file.
+    /// Position in the text; `None` if unknown, such as for a field missing from the whole file.
     pub at: Option<Position>,
-    /// The field, like `ping.size`; empty for the file as a whole.
+    /// Field, like `ping.size`; empty for the file as a whole.
     pub field: String,
-    /// What is wrong, and what would be right.
+    /// The problem and a valid alternative.
     pub message: String,
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// How many characters are meant.
+    /// Number of characters to mark.
     pub width: usize,
-    /// The line.
+    /// Text of the line.
     pub text: String,
 }
 
 impl Position {
-    /// Where `span` (of bytes) lies in `text`.
+    /// Position of the byte range `span` in `text`.
     pub(crate) fn of(text: &str, span: Range<usize>) -> Self {
         let start = floor_boundary(text, span.start.min(text.len()));
         let end = floor_boundary(text, span.end.clamp(start, text.len()));
@@ -45,7 +44,7 @@ impl Position {
     }
 }
 
-/// The boundary between characters at or before this byte.
+/// The character boundary at or before this byte.
 pub(crate) fn floor_boundary(text: &str, mut at: usize) -> usize {
     while !text.is_char_boundary(at) {
         at -= 1;

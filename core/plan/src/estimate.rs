@@ -1,4 +1,4 @@
-//! What a plan will cost, before any of it is run.
+//! Cost estimate of a plan before it runs.
 
 use dwell_engine::departures::{lead_time, leads_of};
 use dwell_units::{Nanos, Rate};
@@ -9,39 +9,39 @@ use crate::pacing::{PaceKind, PacePlan};
 use crate::plan::{PingPlan, Plan, Transport};
 use crate::relaying::FlowPlan;
 
-/// Beside the measuring and the warm-up, a trial takes about this long: starting and stopping.
+/// Overhead of a trial besides measuring and warm-up: starting and stopping.
 const AROUND: Nanos = Nanos::from_millis(70);
 
-/// IPv4 and UDP, around the payload of traffic.
+/// IPv4 and UDP headers of traffic.
 const HEADERS: u64 = 28;
 
-/// A full IP packet of a TCP connection over Ethernet.
+/// Size of a full IP packet of a TCP connection over Ethernet.
 const TCP_PACKET: u64 = 1_500;
 
-/// What some trials cost.
+/// Estimated cost of trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// How long they take.
+    /// Total time.
     pub time: Nanos,
-    /// How much of it is sending: without warm-up, waiting, and what is around a trial.
+    /// Time spent sending, without warm-up, waiting and trial overhead.
     pub sending: Nanos,
-    /// Whether it may take longer: a closed loop goes as fast as replies come.
+    /// Whether it may take longer: a closed loop depends on the reply times.
     pub at_least: bool,
-    /// Whether fewer probes may be sent: the time of a closed loop may end before its count.
+    /// Whether fewer probes may be sent: the duration of a closed loop may end before its count.
     pub at_most: bool,
-    /// Probes sent, warm-up included, or packets of a flow; `None` where only a duration is given for
-    /// a closed loop.
+    /// Probes sent, including warm-up, or packets of a flow; `None` for a closed loop with a
+    /// duration only.
     pub probes: Option<u64>,
-    /// Bytes of IP packets of probes and replies together; of a flow, as they leave the sender.
+    /// Bytes of IP packets of probes and replies; for a flow, as they leave the sender.
     pub bytes: Option<u64>,
-    /// Packets that loads send, within [`Self::time`]; those of TCP without a rate are not among them.
+    /// Packets sent by loads within [`Self::time`], without TCP loads that have no rate.
     pub load_packets: u64,
-    /// Bytes of these as IP packets.
+    /// Bytes of these packets, including IP headers.
     pub load_bytes: u64,
 }
 
 impl Estimate {
-    /// Of one trial of `plan`.
+    /// Estimates one trial of `plan`.
     pub fn of(plan: &Plan) -> Self {
         let measuring = match (&plan.ping, &plan.flow, &plan.pace) {
             (Some(ping), ..) => Self::of_ping(ping),
@@ -80,7 +80,8 @@ impl Estimate {
         let warm_up = u64::from(pace.warm_up).saturating_mul(count);
         let warming = train.saturating_mul(i64::from(pace.warm_up));
         let all = packets.saturating_add(warm_up);
-        // They are sent too, in the pause before a train or longer, and count for nothing else.
+        // Lead packets are sent as well, during the pause before a train or longer, and count only
+        // as bytes.
         let (gap, times) =
             (pace.gap_ns().unwrap_or(0.0), trains.saturating_add(pace.warm_up.into()));
         let sent = all.saturating_add(times.saturating_mul(leads_of(count as usize, gap) as u64));
@@ -126,10 +127,10 @@ impl Estimate {
         }
     }
 
-    /// Of all trials.
+    /// Estimates all trials.
     ///
     /// # Errors
-    /// The values of some cell do not go together.
+    /// If the values of a cell are incompatible.
     pub fn of_all(expansion: &Expansion) -> Result<Self, PlanError> {
         let repetitions = expansion.plan().trials.repetitions;
         let mut all = Self { probes: Some(0), bytes: Some(0), ..Self::default() };
@@ -151,14 +152,14 @@ impl Estimate {
     }
 }
 
-/// How many probes warm up, and for how long: as many, and at the gaps, as `dwell ping` has.
+/// Number and duration of warm-up probes, with the defaults of `dwell ping`.
 fn warm_up(ping: &PingPlan) -> (u64, Nanos) {
     let (usual, gap) = if ping.protocol.starts_with("text+") { (1, 100) } else { (8, 10) };
     let probes = ping.warm_up.unwrap_or(usual);
     (probes.into(), Nanos::from_millis(i64::from(probes) * gap))
 }
 
-/// Packets and bytes that the load of this plan sends in so much time.
+/// Packets and bytes that the loads of this plan send in this time.
 fn load(plan: &Plan, time: Nanos) -> (u64, u64) {
     let seconds = time.0.max(0) as f64 / 1e9;
     let mut all = (0_u64, 0_u64);
@@ -170,7 +171,7 @@ fn load(plan: &Plan, time: Nanos) -> (u64, u64) {
         let packets = match traffic.rate {
             Some(Rate::Packets(rate)) => rate.as_f64() * seconds,
             Some(Rate::Bits(rate)) => rate.0 as f64 / 8.0 / each as f64 * seconds,
-            // As many as the path takes.
+            // Limited only by the path.
             None => continue,
         };
         let packets = packets.round() as u64;
@@ -224,7 +225,7 @@ mod tests {
                     { from = \"n1\", to = \"n2\", rate = \"80Mbit/s\", size = \"972B\" },\
                     { from = \"n2\", to = \"n1\", rate = \"100pps\", size = \"72B\" }]\n";
         let of = |text: &str| Estimate::of(&Plan::read(&Source::parse(text).unwrap()).unwrap());
-        // 10.07 s: 10,000 packets of 1,000 bytes a second, and 100 of 100.
+        // 10.07 s: 10,000 packets of 1,000 bytes per second, and 100 of 100.
         let one = of(text);
         assert_eq!(one.load_packets, 100_700 + 1_007);
         assert_eq!(one.load_bytes, 100_700 * 1_000 + 1_007 * 100);
@@ -239,6 +240,6 @@ mod tests {
         let all = Estimate::of_all(&expand(&Source::parse(text).unwrap(), 1).unwrap()).unwrap();
         assert_eq!((all.probes, all.bytes), (Some(1_001), Some(1_001 * 128)));
         assert_eq!(all.time, Nanos::from_millis(5_000 + 100 + 70));
-        assert_eq!(all.sending, Nanos::from_millis(5_000), "the rest is around it");
+        assert_eq!(all.sending, Nanos::from_millis(5_000), "the rest is overhead");
     }
 }

@@ -1,4 +1,4 @@
-//! From a matrix to cells, and from cells to trials in an order.
+//! Expansion of a matrix into cells, and of cells into ordered trials.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,48 +14,47 @@ use crate::path::Path;
 use crate::plan::{Order, Plan};
 use crate::source::Source;
 
-/// The most cells that are expanded at all; whoever runs a plan asks far earlier.
+/// Maximum number of cells; callers ask for confirmation far below it.
 pub(crate) const MOST_CELLS: usize = 10_000_000;
 
-/// One combination of values: for each axis that it has, the number of the axis and of its value.
+/// One combination of values: for each of its axes, the index of the axis and of the value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cell(pub(crate) Vec<(u16, u32)>);
 
-/// One measurement to make.
+/// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// Its number, from 1, cell by cell as the matrix is written.
+    /// Number from 1, cell by cell in matrix order.
     pub number: u32,
-    /// The number of its cell, from 0.
+    /// Index of its cell, from 0.
     pub cell: u32,
-    /// Which repetition of its cell, from 1.
+    /// Repetition of its cell, from 1.
     pub repetition: u32,
 }
 
-/// Everything that a plan asks for.
+/// A plan expanded into trials.
 #[derive(Clone, Debug)]
 pub struct Expansion {
     source: Source,
     plan: Plan,
     axes: Vec<AxisValues>,
     cells: Vec<Cell>,
-    /// In the order in which they are to be run.
+    /// In execution order.
     trials: Vec<Trial>,
-    /// Decides the order.
+    /// Seed of the order.
     seed: u64,
 }
 
-/// Expands the plan of `source`. `seed` decides the order of trials where the plan has no seed of
-/// its own.
+/// Expands the plan of `source`. `seed` decides the order of trials unless the plan has a seed.
 ///
 /// # Errors
-/// The first thing that is wrong, with its place. Every value of every axis is tried on its own;
-/// what is wrong only in a combination shows when [`Expansion::plan_of`] is asked for it.
+/// The first error, with its position. Every value of every axis is checked separately; errors of
+/// combinations are found by [`Expansion::plan_of`].
 pub fn expand(source: &Source, seed: u64) -> Result<Expansion, PlanError> {
     let plan = Plan::read(source)?;
     let mut axes = axes_of(source, &plan.matrix, "matrix")?;
     let base = axes.len();
-    // First of all how many there are: nobody waits for the judgement of too many.
+    // Count the cells first, so that an oversized matrix fails immediately.
     let mut cells = product(source, &axes, &(0..base).collect::<Vec<_>>())?;
     check_each_value(source, &axes)?;
     let constraints = constraints(source, &plan, &mut axes)?;
@@ -63,7 +62,7 @@ pub fn expand(source: &Source, seed: u64) -> Result<Expansion, PlanError> {
         cells = constraint.apply(source, &axes, cells)?;
     }
     if cells.is_empty() {
-        return Err(source.error("constraint", "the constraints leave no cell"));
+        return Err(source.error("constraint", "the constraints drop every cell"));
     }
     let seed = plan.trials.seed.unwrap_or(seed);
     let trials = order(source, &plan, &axes, &cells, seed)?;
@@ -76,17 +75,17 @@ impl Expansion {
         &self.plan
     }
 
-    /// Where the plan came from.
+    /// Source of the plan.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// The trials in the order in which they are to be run.
+    /// The trials in execution order.
     pub fn trials(&self) -> &[Trial] {
         &self.trials
     }
 
-    /// The cells, in the order in which the matrix is written.
+    /// The cells in matrix order.
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
@@ -96,7 +95,7 @@ impl Expansion {
         self.seed
     }
 
-    /// The axes by name, with all values that any cell has of them.
+    /// The axes by name, with every value that any cell has.
     pub fn axes(&self) -> Vec<AxisValues> {
         let mut used: Vec<Vec<bool>> =
             self.axes.iter().map(|axis| vec![false; axis.values.len()]).collect();
@@ -104,7 +103,7 @@ impl Expansion {
             used[*number as usize][*index as usize] = true;
         }
         let mut merged: Vec<AxisValues> = Vec::new();
-        // Each axis by name: its place in `merged`, and its values with whether a cell has them.
+        // By axis name: its index in `merged`, and whether any cell has each value.
         let mut known: HashMap<&str, (usize, HashMap<String, bool>)> = HashMap::new();
         for (axis, used) in self.axes.iter().zip(&used) {
             let (place, values) = known.entry(&axis.name).or_insert_with(|| {
@@ -119,7 +118,7 @@ impl Expansion {
                 *is_used |= used;
             }
         }
-        // An axis that a constraint replaced everywhere keeps only what is used.
+        // Drop values that a constraint replaced in every cell.
         for axis in &mut merged {
             let (_, values) = &known[axis.name.as_str()];
             axis.values.retain(|value| values[&value.to_string()]);
@@ -127,7 +126,7 @@ impl Expansion {
         merged
     }
 
-    /// The values of a cell, by axis, as the plan writes them.
+    /// Values of a cell by axis, as written in the plan.
     pub fn parameters(&self, cell: u32) -> BTreeMap<String, String> {
         let Cell(values) = &self.cells[cell as usize];
         values
@@ -139,10 +138,10 @@ impl Expansion {
             .collect()
     }
 
-    /// The plan with the values of a cell put in.
+    /// Returns the plan with the values of a cell.
     ///
     /// # Errors
-    /// These values do not go together.
+    /// If these values are incompatible.
     pub fn plan_of(&self, cell: u32) -> Result<Plan, PlanError> {
         let mut table = bare(&self.source);
         for (axis, value) in &self.cells[cell as usize].0 {
@@ -166,7 +165,7 @@ impl Expansion {
         })
     }
 
-    /// An error about a field that an axis of the matrix sets is shown at the value there.
+    /// Moves an error about a field set by a matrix axis to the value in the matrix.
     fn at_its_axis(&self, cell: u32, error: PlanError) -> PlanError {
         let set_it = self.cells[cell as usize].0.iter().find(|(axis, _)| {
             let axis = &self.axes[*axis as usize];
@@ -183,7 +182,7 @@ impl Expansion {
     }
 }
 
-/// The plan's table without its matrix, which a cell's values replace.
+/// The plan's table without its matrix, which the values of a cell replace.
 fn bare(source: &Source) -> Table {
     let table = source.table().iter();
     table
@@ -192,7 +191,7 @@ fn bare(source: &Source) -> Table {
         .collect()
 }
 
-/// The axes of a table, in the order of the file.
+/// The axes of a table, in file order.
 pub(crate) fn axes_of(
     source: &Source,
     matrix: &Table,
@@ -214,7 +213,7 @@ pub(crate) fn axes_of(
             )
         })?;
         if let Some(other) = axes.iter().find(|axis| axis.path.overlaps(&path)) {
-            let message = format!("sets what the axis '{}' sets; one of them can", other.name);
+            let message = format!("sets the same field as the axis '{}'; remove one", other.name);
             return Err(source.error(&place, message));
         }
         let axis = AxisValues::read(name, path, value).map_err(|why| match why.element {
@@ -235,7 +234,7 @@ pub(crate) fn axes_of(
     Ok(axes)
 }
 
-/// What a plan measures: the table whose fields are axes by their names alone.
+/// The table that a plan measures; its fields are axes by their plain names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measuring {
     Ping,
@@ -253,7 +252,7 @@ impl Measuring {
     }
 }
 
-/// What the plan of `source` measures.
+/// Determines what the plan of `source` measures.
 pub(crate) fn measuring(source: &Source) -> Measuring {
     let has = |name| source.table().contains_key(name);
     match (has("flow"), has("pace")) {
@@ -263,7 +262,7 @@ pub(crate) fn measuring(source: &Source) -> Measuring {
     }
 }
 
-/// The path of the field that an axis of this name sets.
+/// Path of the field that an axis of this name sets.
 pub(crate) fn path_of(name: &str, measuring: Measuring) -> Option<Path> {
     const PING: [&str; 22] = [
         "from",
@@ -348,12 +347,12 @@ pub(crate) fn path_of(name: &str, measuring: Measuring) -> Option<Path> {
     known.contains(&name).then(path).flatten()
 }
 
-/// Tries every value of every axis on its own.
+/// Checks every value of every axis separately.
 fn check_each_value(source: &Source, axes: &[AxisValues]) -> Result<(), PlanError> {
     for axis in axes {
         for (number, value) in axis.values.iter().enumerate() {
             let mut table = bare(source);
-            // Whether fields go together shows in the cell; here each is only read.
+            // Incompatible fields are reported per cell; only this field is checked here.
             let place = format!("matrix.{}", axis.name);
             axis.path
                 .put(&mut table, value.clone())
@@ -394,7 +393,7 @@ pub(crate) fn product(
     Ok(cells)
 }
 
-/// What a cell asks of the lab: its values of axes of the topology.
+/// The lab that a cell needs: its values of topology axes.
 fn lab_of<'a>(axes: &[AxisValues], Cell(values): &'a Cell) -> Vec<&'a (u16, u32)> {
     values.iter().filter(|(axis, _)| axes[*axis as usize].name.starts_with("topology.")).collect()
 }
@@ -431,8 +430,8 @@ fn order(
                 let mut block: Vec<_> =
                     all_cells.clone().map(|cell| trial(cell, repetition)).collect();
                 block.shuffle(&mut random);
-                // Every lab is made once: making one takes longer than many a trial. Which comes
-                // first is luck, too.
+                // Group trials by lab, because creating a lab takes longer than many trials. The
+                // order of labs is random too.
                 let mut labs: Vec<Vec<&(u16, u32)>> = Vec::new();
                 block.sort_by_cached_key(|trial| {
                     let lab = lab_of(axes, &all[trial.cell as usize]);
@@ -459,7 +458,8 @@ mod tests {
 
     use super::*;
 
-    /// S0's sweep: relay modes are protocols here, "encrypt" has packet rates of its own.
+    /// Sweep of Miya 2020: relay modes are modelled as protocols, and "encrypt" has its own packet
+    /// rates.
     const PLAN: &str = r#"
 version = 1
 name = "s0"
@@ -497,7 +497,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
         let plan = s0.plan_of(last).unwrap();
         assert_eq!((plan.ping.unwrap().size.unwrap().0, plan.load.as_str()), (1400, "full"));
         let rate = s0.axes().into_iter().find(|axis| axis.name == "rate").unwrap();
-        assert_eq!(rate.values.len(), 6 + 18, "200pps and 400pps are in both");
+        assert_eq!(rate.values.len(), 6 + 18, "both ranges contain 200pps and 400pps");
     }
 
     #[test]
@@ -535,9 +535,9 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
             let mut sizes: Vec<String> = sizes.collect();
             let cells = sizes.len();
             sizes.dedup();
-            assert!(sizes.len() > cells / 2, "the rest is in random order");
+            assert!(sizes.len() > cells / 2, "cells are in random order within a lab");
         }
-        assert!(firsts.len() > 1, "which lab is first is luck, too");
+        assert!(firsts.len() > 1, "the first lab is random");
     }
 
     #[test]
@@ -563,8 +563,8 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     #[test]
     fn a_constraint_on_a_value_that_no_axis_has_is_refused_where_it_stands() {
         for (when, column, words) in [
-            ("protocol = \"icmp\"", 21, "there are udp, tcp"),
-            ("size = \"1050B\"", 17, "'1050B' is no value"),
+            ("protocol = \"icmp\"", 21, "known are udp, tcp"),
+            ("size = \"1050B\"", 17, "'1050B' is not a value"),
             ("load = [\"none\", \"haf\"]", 26, "none, half, full"),
         ] {
             let text = format!("{PLAN}[[constraint]]\nwhen = {{ {when} }}\ndrop = true\n");
@@ -573,7 +573,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
             assert_eq!((at.line, at.column), (22, column), "{error}");
             assert!(error.to_string().contains(words), "{error}");
         }
-        // What a constraint before it brought in is there.
+        // Values of an earlier constraint's axis are known.
         let text = format!("{PLAN}[[constraint]]\nwhen = {{ rate = \"20pps\" }}\ndrop = true\n");
         assert_eq!(expanded(&text).cells().len(), 14 * 6 * 3 + 14 * 19 * 3);
     }
@@ -605,15 +605,15 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
         let values = 1..=100_000_u32;
         large.axes[size].values =
             values.clone().map(|size| Value::String(format!("{size}B"))).collect();
-        // The last is in no cell.
+        // No cell has the last value.
         large.cells = (0..99_999).map(|value| Cell(vec![(size as u16, value)])).collect();
         let began = std::time::Instant::now();
         let axes = large.axes();
-        // Value against value, it is ten billion comparisons.
+        // Comparing every pair of values would take ten billion comparisons.
         assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
         assert_eq!(axes[size].values.len(), 99_999);
         assert_eq!(axes[size].labels()[99_998], "99999B");
-        assert!(axes[0].values.is_empty(), "no cell has a protocol any more");
+        assert!(axes[0].values.is_empty(), "no cell has a protocol");
     }
 
     #[test]
@@ -631,7 +631,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
         assert!((0..all / 14).all(|cell| one.parameters(cell as u32)["size"] == "550B"));
         assert_eq!(one.plan_of(0).unwrap().ping.unwrap().size.unwrap().0, 550);
         assert_eq!(set(&["load=none"]).cells().len(), all / 3);
-        // The constraint is for tcp, and has a rate of its own.
+        // The constraint applies to tcp and has its own rate.
         assert_eq!(set(&["ping.protocol=udp"]).cells().len(), 14 * 6 * 3);
         assert_eq!(set(&["ping.protocol=tcp"]).cells().len(), 14 * 20 * 3);
         assert_eq!(set(&["ping.rate=50pps"]).cells().len(), 2 * 14 * 3);
@@ -696,8 +696,8 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
             ("size = {", "sise = {", 15, "not a field"),
             ("[\"udp\", \"tcp\"]", "[\"udp\", \"udq\"]", 14, "unknown protocol"),
             ("[\"udp\", \"tcp\"]", "[]", 14, "empty"),
-            ("\"half\", \"full\"]", "\"half\", \"all\"]", 17, "no load 'all'"),
-            ("when = { protocol", "when = { relay", 19, "no axis"),
+            ("\"half\", \"full\"]", "\"half\", \"all\"]", 17, "unknown load 'all'"),
+            ("when = { protocol", "when = { relay", 19, "unknown axis"),
             ("from = \"100B\"", "from = \"-100B\"", 15, "-100B"),
         ] {
             assert!(PLAN.contains(from), "{from}");

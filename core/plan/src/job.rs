@@ -1,5 +1,5 @@
-//! What one node is asked to do: the part of a trial that is its own. Commands of the node's
-//! program turn their arguments into the same jobs.
+//! Jobs of a node: its part of a trial. The node's commands convert their arguments to the same
+//! jobs.
 
 mod bulk;
 mod flow_filter;
@@ -26,7 +26,7 @@ pub use trace::{TraceHook, TraceJob};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "job", rename_all = "kebab-case")]
 pub enum Job {
-    /// Send probes and measure how long their replies take.
+    /// Send probes and measure their round-trip delay.
     Ping(Box<PingJob>),
     /// Answer probes.
     Reflect(ReflectJob),
@@ -34,21 +34,21 @@ pub enum Job {
     Cpu(CpuJob),
     /// Send traffic.
     Traffic(TrafficJob),
-    /// Fill TCP connections.
+    /// Send bulk data over TCP connections.
     Bulk(BulkJob),
-    /// Receive traffic and count it.
+    /// Receive and count traffic.
     Sink(SinkJob),
-    /// Send on what comes, between two ends.
+    /// Forward packets between two ends.
     Relay(Box<RelayJob>),
-    /// Stamp packets that pass.
+    /// Timestamp passing packets.
     Trace(TraceJob),
-    /// Send pairs or trains on time.
+    /// Send packet pairs or trains on schedule.
     Pace(Box<PaceJob>),
-    /// Stamp those that arrive.
+    /// Receive and timestamp paced packets.
     PaceSink(PaceSinkJob),
-    /// Send traffic by the real ITGSend.
+    /// Send traffic with ITGSend.
     Itg(ItgJob),
-    /// Receive it by the real ITGRecv.
+    /// Receive traffic with ITGRecv.
     ItgSink(ItgSinkJob),
 }
 
@@ -69,8 +69,8 @@ impl Job {
         "load itg sink",
     ];
 
-    /// Whether it ends by itself; the others run until they are stopped. Traffic does so when it was
-    /// told how much to send.
+    /// Returns whether the job ends without being stopped. Traffic ends if it has a count or a
+    /// duration.
     pub fn ends_by_itself(&self) -> bool {
         match self {
             Self::Ping(_) | Self::Pace(_) => true,
@@ -80,7 +80,7 @@ impl Job {
         }
     }
 
-    /// Its name in messages.
+    /// Name in messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Ping(_) => "ping",
@@ -108,46 +108,46 @@ pub struct PingJob {
     /// Stop after this many probes.
     #[serde(default)]
     pub count: Option<u64>,
-    /// Send no probe later than this after the first.
+    /// Maximum time between the first probe and the last.
     #[serde(default)]
     pub deadline: Option<Nanos>,
     /// Time between probes.
     #[serde(default)]
     pub interval: Option<Nanos>,
-    /// The next probe leaves after the reply of the last, or its time-out.
+    /// Send the next probe after the reply to the previous one, or its time-out.
     #[serde(default)]
     pub closed_loop: bool,
-    /// In closed loop, how long to wait after each reply.
+    /// In closed loop, the pause after each reply.
     #[serde(default)]
     pub pause: Option<Nanos>,
-    /// Bytes of payload.
+    /// Payload size in bytes.
     #[serde(default)]
     pub size: Option<u64>,
-    /// A reply after this is late.
+    /// Time-out after which a reply is late.
     #[serde(default = "second")]
     pub timeout: Nanos,
-    /// Probes to send first, not counted.
+    /// Warm-up probes, not counted.
     #[serde(default)]
     pub warm_up: Option<u32>,
-    /// Which stamps to use.
+    /// Timestamps to use.
     #[serde(default)]
     pub stamps: Stamps,
-    /// Ask for the kernel's stamp before the queueing discipline as well.
+    /// Also request the kernel timestamp before the queueing discipline.
     #[serde(default)]
     pub sched_stamps: bool,
-    /// Where and how the timing loop runs.
+    /// CPU and scheduling of the timing loop.
     #[serde(default)]
     pub place: Place,
-    /// Which kind of ICMP socket.
+    /// Type of ICMP socket.
     #[serde(default)]
     pub icmp_socket: IcmpSocket,
-    /// File with the key of STAMP's authenticated mode, on the node.
+    /// Key file of STAMP's authenticated mode, on the node.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
-    /// Empty slots for what relays on the way say (STAMP without a key).
+    /// Number of telemetry slots for relays on the path (STAMP without a key).
     #[serde(default)]
     pub path: Option<u8>,
-    /// What fills the payload.
+    /// Payload content.
     #[serde(default)]
     pub pattern: Pattern,
     /// Use IPv4 only.
@@ -168,7 +168,7 @@ pub struct PingJob {
 }
 
 impl PingJob {
-    /// One probe a second to `target`, until stopped.
+    /// One probe per second to `target`, until stopped.
     pub fn to(target: impl Into<String>) -> Self {
         Self {
             target: target.into(),
@@ -196,7 +196,7 @@ impl PingJob {
     }
 }
 
-/// The time-out of S4.1.
+/// Default time-out, as in Roedlach/Vock (S4.1).
 const fn second() -> Nanos {
     Nanos::from_secs(1)
 }
@@ -205,38 +205,38 @@ const fn second() -> Nanos {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReflectJob {
-    /// URLs to listen on; none is STAMP on port 862 of all addresses.
+    /// URLs to listen on; empty means STAMP on port 862 of all addresses.
     #[serde(default)]
     pub urls: Vec<String>,
-    /// File with the key of STAMP's authenticated mode, on the node.
+    /// Key file of STAMP's authenticated mode, on the node.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
     /// Copy the sender's sequence number instead of counting.
     #[serde(default)]
     pub stateless: bool,
-    /// STAMP's authenticated mode: answer each request once, and only while it is within this many
-    /// sequence numbers of the highest of its session.
+    /// In STAMP's authenticated mode, answer each request once, and only within this many sequence
+    /// numbers of the highest in its session.
     #[serde(default)]
     pub replay_window: Option<u32>,
-    /// Which stamp is T2.
+    /// Timestamp used as T2.
     #[serde(default)]
     pub stamps: Stamps,
-    /// Replies per second and source; `None` is the default for where it listens.
+    /// Replies per second and source; `None` selects the default for the listening address.
     #[serde(default)]
     pub limit: Option<Limit>,
-    /// Answer even source ports that other services use.
+    /// Also answer source ports of other services.
     #[serde(default)]
     pub allow_any_port: bool,
-    /// Where and how the threads run.
+    /// CPU and scheduling of the threads.
     #[serde(default)]
     pub place: Place,
 }
 
-/// A limit of replies.
+/// Rate limit of replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
-    /// There is none.
+    /// No limit.
     Off,
     /// Replies per second and source.
     #[serde(untagged)]
@@ -249,7 +249,7 @@ pub enum Limit {
 pub struct CpuJob {
     /// Share of each CPU.
     pub level: Ratio,
-    /// The CPUs; none is all.
+    /// CPUs; empty means all.
     #[serde(default)]
     pub cpus: Vec<usize>,
     /// Stop after this time.
@@ -261,12 +261,12 @@ pub struct CpuJob {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficJob {
-    /// Where to: `udp://HOST:PORT`.
+    /// Target: `udp://HOST:PORT`.
     pub url: String,
-    /// Number of flows, each with a source port of its own.
+    /// Number of flows, each with its own source port.
     #[serde(default = "one")]
     pub flows: u32,
-    /// Rate of all flows together; bits are counted over IP packets.
+    /// Rate of all flows together; bits count IP packets.
     pub rate: Rate,
     /// Gaps between packets: `constant`, `poisson` or `pareto(SHAPE)`.
     #[serde(default = "constant")]
@@ -289,29 +289,29 @@ pub struct TrafficJob {
     /// Use IPv6 only.
     #[serde(default)]
     pub ipv6: bool,
-    /// What the payload begins with.
+    /// Header at the start of the payload.
     #[serde(default)]
     pub header: TrafficHeader,
-    /// No report of an iperf server can come back, because what relays the flow enciphers one way
-    /// only: the end of each flow is said once, and nothing is waited for.
+    /// Do not wait for the report of an iperf server, because the relay encrypts in one direction
+    /// only. The end of each flow is announced once.
     #[serde(default)]
     pub unreported: bool,
-    /// Which stamps to use for samples.
+    /// Timestamps to use for samples.
     #[serde(default)]
     pub stamps: Stamps,
-    /// Where and how the timing loop runs.
+    /// CPU and scheduling of the timing loop.
     #[serde(default)]
     pub place: Place,
 }
 
-/// What the payload of traffic begins with.
+/// Header at the start of a traffic payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TrafficHeader {
     /// dwell's own mark: flow and sequence number.
     #[default]
     Dwell,
-    /// iperf2's: a real iperf server counts and reports it (INTEROP E1).
+    /// iperf2 header, which an iperf server counts and reports (INTEROP E1).
     Iperf,
 }
 
@@ -335,71 +335,71 @@ fn first_seed() -> u64 {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SinkJob {
-    /// Where to listen: `udp://ADDRESS:PORT` or `tcp://ADDRESS:PORT`; none is UDP port 5001 of all
-    /// addresses.
+    /// Listening addresses: `udp://ADDRESS:PORT` or `tcp://ADDRESS:PORT`; empty means UDP port 5001
+    /// of all addresses.
     #[serde(default)]
     pub urls: Vec<String>,
     /// Stop after this time.
     #[serde(default)]
     pub duration: Option<Nanos>,
-    /// The clocks of all senders differ from this node's by at most this, 0 where they are one;
-    /// `None`: nothing is known, and no one-way delay is told.
+    /// Maximum clock difference to all senders, 0 for a common clock. `None`: unknown, so no
+    /// one-way delays are reported.
     #[serde(default)]
     pub clock_error: Option<Nanos>,
-    /// Which stamps to use for samples.
+    /// Timestamps to use for samples.
     #[serde(default)]
     pub stamps: Stamps,
-    /// Where and how the threads run.
+    /// CPU and scheduling of the threads.
     #[serde(default)]
     pub place: Place,
 }
 
-/// Where and how a timing thread runs.
+/// CPU and scheduling of a timing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// On this CPU.
+    /// Pin to this CPU.
     #[serde(default)]
     pub cpu: Option<usize>,
-    /// In this scheduling class.
+    /// Scheduling class.
     #[serde(default)]
     pub scheduling: Scheduling,
-    /// Poll without sleeping.
+    /// Busy-poll instead of sleeping.
     #[serde(default)]
     pub busy_poll: bool,
 }
 
-/// Before whom a timing thread runs.
+/// Scheduling class of a timing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduling {
-    /// As suits the work.
+    /// Chosen by the job.
     #[default]
     Auto,
-    /// Like every ordinary program.
+    /// SCHED_OTHER, like ordinary programs.
     Other,
-    /// Before all ordinary programs.
+    /// SCHED_FIFO, ahead of ordinary programs.
     Fifo,
 }
 
-/// Which stamps to use.
+/// Timestamps to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stamps {
-    /// The kernel's where it delivers them, else the program's.
+    /// Kernel timestamps if available, otherwise user-space ones.
     #[default]
     Auto,
-    /// The program's own clock reads only.
+    /// User-space timestamps only.
     User,
-    /// The kernel's, or the job fails.
+    /// Kernel timestamps; the job fails without them.
     Kernel,
 }
 
-/// Which kind of ICMP socket.
+/// Type of ICMP socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IcmpSocket {
-    /// A ping socket where allowed, else a raw one.
+    /// A ping socket if permitted, otherwise a raw socket.
     #[default]
     Auto,
     /// A ping socket.
@@ -408,11 +408,11 @@ pub enum IcmpSocket {
     Raw,
 }
 
-/// What fills a payload.
+/// Payload content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// One random series, the same in every probe.
+    /// One random sequence, the same in every probe.
     #[default]
     Random,
     /// Zeros.

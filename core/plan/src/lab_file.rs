@@ -1,5 +1,5 @@
-//! The files of labs that a plan names: which there are, and which nodes they have. What else such a
-//! file says is the business of who makes labs.
+//! Lab files named by a plan: their paths and the nodes they define. Other settings in these files
+//! belong to the lab tool.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use crate::error::PlanError;
 use crate::source::Source;
 
-/// Lab files by the path that the plan gives them.
+/// Lab files by their path in the plan.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LabFiles {
     texts: BTreeMap<String, String>,
@@ -22,14 +22,14 @@ struct Nodes {
 }
 
 impl LabFiles {
-    /// The nodes of the file at `path`, if it was read.
+    /// The nodes of the file at `path`, if it was added.
     pub(crate) fn nodes(&self, path: &str) -> Option<&[String]> {
         self.nodes.get(path).map(Vec::as_slice)
     }
 }
 
 impl Source {
-    /// The paths of all lab files that any cell may want.
+    /// The paths of all lab files that any cell may need.
     pub fn lab_files(&self) -> Vec<String> {
         let table = self.table();
         let constraints = table.get("constraint").and_then(Value::as_array).into_iter().flatten();
@@ -47,11 +47,11 @@ impl Source {
         paths
     }
 
-    /// Takes in the text of one of [`Self::lab_files`], or why there is none. From then on its nodes
-    /// are known.
+    /// Adds the text of one of [`Self::lab_files`], or the reason why it cannot be read. Its nodes
+    /// are known afterwards.
     ///
     /// # Errors
-    /// There is none, or it names no nodes.
+    /// If the file cannot be read or lists no nodes.
     pub fn add_lab_file(
         &mut self,
         path: &str,
@@ -62,14 +62,14 @@ impl Source {
         let table: Table =
             toml::from_str(&text).map_err(|error| wrong(error.to_string().trim().to_owned()))?;
         let nodes: Nodes = table.try_into().map_err(|_| {
-            wrong("a lab's file lists its nodes, like nodes = [\"robot\", \"base\"]".into())
+            wrong("a lab file lists its nodes, like nodes = [\"robot\", \"base\"]".into())
         })?;
         self.labs.nodes.insert(path.to_owned(), nodes.nodes);
         self.labs.texts.insert(path.to_owned(), text);
         Ok(())
     }
 
-    /// The texts that were taken in, by path.
+    /// The added texts by path.
     pub fn lab_texts(&self) -> &BTreeMap<String, String> {
         &self.labs.texts
     }

@@ -1,9 +1,9 @@
-//! Experiment plans: what to measure, over which parameters, how often and in which order, and the
-//! jobs that nodes are given for it.
+//! Experiment plans: what to measure, over which parameters, how often and in which order; and the
+//! resulting jobs of nodes.
 //!
-//! A plan is a TOML file. [`Source`] keeps the text and the positions in it, so that every error
-//! points at a line; [`Plan`] is what the file says; [`Plan::expand`](expand::expand) turns it into
-//! [`Trial`]s. Nothing here opens a file, reads a clock or draws luck of its own.
+//! A plan is a TOML file. [`Source`] keeps its text and positions, so that every error points at a
+//! line. [`Plan`] is the parsed file, and [`Plan::expand`](expand::expand) turns it into
+//! [`Trial`]s. This crate opens no files, reads no clock and uses no random source of its own.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! What nodes and labs would refuse, judged before anything is begun. Who knows a limit as code is
-//! asked; where that is a node's program, the number is repeated here.
+//! Limits of nodes and labs, checked before a run starts. A limit that exists as code is called;
+//! the limits of a node's program are repeated here as numbers.
 
 use dwell_engine::link::LinkParameters;
 use dwell_engine::pinger::{Config, Departures};
@@ -11,16 +11,16 @@ use crate::job::Generator;
 use crate::plan::{PingPlan, Plan, TrafficLoad, Transport};
 use crate::source::Source;
 
-/// The largest UDP payload over IPv4 (65,535 - 20 - 8), the limit for every protocol.
+/// Maximum UDP payload over IPv4 (65,535 - 20 - 8), used for every protocol.
 const MOST_BYTES: u64 = 65_507;
-/// The largest write of a TCP load.
+/// Maximum write size of a TCP load.
 const MOST_WRITE: u64 = 1 << 20;
-/// A field of 6 bits (RFC 2474, 3).
+/// Maximum DSCP: a field of 6 bits (RFC 2474, 3).
 const MOST_DSCP: u8 = 63;
-/// tc counts rates of links in whole bytes per second.
+/// Minimum link rate: tc counts whole bytes per second.
 const LEAST_LINK: BitRate = BitRate(8);
 
-/// Judges the fields of a plan one by one, and those that depend on each other.
+/// Checks the fields of a plan, separately and in combination.
 pub(crate) fn check(plan: &Plan, source: &Source) -> Result<(), PlanError> {
     if let Some(ping) = &plan.ping {
         check_ping(ping, source)?;
@@ -40,13 +40,13 @@ fn check_ping(ping: &PingPlan, source: &Source) -> Result<(), PlanError> {
         return Err(source.error("ping.size", wrong));
     }
     if ping.ttl == Some(0) {
-        return Err(source.error("ping.ttl", "a packet with 0 goes nowhere; 1 to 255"));
+        return Err(source.error("ping.ttl", "must be 1 to 255"));
     }
     if ping.dscp.is_some_and(|dscp| dscp > MOST_DSCP) {
-        return Err(source.error("ping.dscp", format!("a code point is 0 to {MOST_DSCP}")));
+        return Err(source.error("ping.dscp", format!("must be 0 to {MOST_DSCP}")));
     }
     if ping.pause.is_some_and(|pause| pause < Nanos::ZERO) {
-        return Err(source.error("ping.pause", "a time is 0 or more"));
+        return Err(source.error("ping.pause", "must be 0 or more"));
     }
     let interval = ping.interval().unwrap_or(Nanos::from_secs(1));
     let config = Config {
@@ -60,7 +60,7 @@ fn check_ping(ping: &PingPlan, source: &Source) -> Result<(), PlanError> {
     if !ping.closed_loop && !ping.protocol.starts_with("text+") && !config.fits_window() {
         let most = Config::MAX_WINDOW;
         let message = format!(
-            "{} at this rate leaves more than {most} probes without a fate; choose a shorter one",
+            "{} at this rate allows more than {most} probes in flight; choose a shorter time-out",
             ping.timeout
         );
         return Err(source.error("ping.timeout", message));
@@ -68,7 +68,7 @@ fn check_ping(ping: &PingPlan, source: &Source) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// What is wrong with a payload of so many bytes.
+/// Returns what is wrong with a payload of this size.
 fn wrong_size(ping: &PingPlan, size: u64) -> Option<String> {
     let protocol = ping.protocol.as_str();
     let (least, fixed) = match protocol {
@@ -77,22 +77,24 @@ fn wrong_size(ping: &PingPlan, size: u64) -> Option<String> {
         "udp" | "tcp" => (16, false),
         "roundtrip" => (24, true),
         "text+udp" | "text+tcp" => (7, true),
-        // Unknown ones are told of elsewhere.
+        // Unknown protocols are reported elsewhere.
         _ => return None,
     };
     if fixed && size != least {
-        return Some(format!("a message of {protocol} has {least}B; leave the size out"));
+        return Some(format!("a {protocol} message has a fixed size of {least}B; remove size"));
     }
     if size < least {
         return Some(format!("{} is too small; {protocol} needs at least {least}B", Bytes(size)));
     }
     if size > MOST_BYTES {
-        return Some(format!("{} does not fit a datagram; at most {MOST_BYTES}B", Bytes(size)));
+        return Some(format!(
+            "{} does not fit into a datagram; at most {MOST_BYTES}B",
+            Bytes(size)
+        ));
     }
     (protocol == "stamp" && (1..4).contains(&(size - least))).then(|| {
         format!(
-            "beyond its {least}B a STAMP packet grows by TLVs of at least 4B; {least}B, or {}B and \
-             more",
+            "a STAMP packet has {least}B, or with a padding TLV of at least 4B, {}B and more",
             least + 4
         )
     })
@@ -110,7 +112,7 @@ fn check_link(plan: &Plan, source: &Source) -> Result<(), PlanError> {
         return Err(source.error("topology.link.mechanism", message));
     }
     if plan.topology.lab.ends_with(".toml") {
-        // The file may say the rest of what is asked of its links.
+        // The lab file may contain the remaining link settings.
         return Ok(());
     }
     let parameters = LinkParameters {
@@ -124,10 +126,10 @@ fn check_link(plan: &Plan, source: &Source) -> Result<(), PlanError> {
     parameters.check().map_err(|error| source.error("topology.link", error.to_string()))?;
     let wrong = match link.mechanism.as_deref() {
         Some("tbf") if !parameters.is_bare_rate() => {
-            "tbf gives a rate and nothing else; leave the mechanism out, or everything but the rate"
+            "tbf supports a rate only; remove the mechanism, or every setting except the rate"
         }
         Some("netem") if parameters.is_plain() => {
-            "netem has nothing to do here; give a rate, a delay or a loss"
+            "netem has nothing to do here; add a rate, a delay or a loss"
         }
         _ => return Ok(()),
     };
@@ -152,7 +154,7 @@ fn check_traffic(plan: &Plan, source: &Source) -> Result<(), PlanError> {
                 None => false,
             };
             if still {
-                return wrong("rate", "a rate is above 0, like \"80Mbit/s\"".into());
+                return wrong("rate", "must be above 0, like \"80Mbit/s\"".into());
             }
             if traffic.protocol == Transport::Tcp {
                 if let Some((field, message)) = wrong_for_tcp(traffic) {
@@ -163,32 +165,35 @@ fn check_traffic(plan: &Plan, source: &Source) -> Result<(), PlanError> {
             if traffic.rate.is_none() {
                 return wrong(
                     "rate",
-                    "traffic over udp needs a rate, like \"80Mbit/s\"; protocol = \"tcp\" does without"
+                    "udp traffic needs a rate, like \"80Mbit/s\"; only tcp works without one"
                         .into(),
                 );
             }
             let least = traffic.generator.least_payload().0;
             if !(least..=MOST_BYTES).contains(&traffic.payload().0) {
-                return wrong("size", format!("{least}B to {MOST_BYTES}B"));
+                return wrong("size", format!("must be {least}B to {MOST_BYTES}B"));
             }
         }
     }
     Ok(())
 }
 
-/// The field that does not suit TCP, and why.
+/// Returns the field that is invalid for TCP, and the reason.
 fn wrong_for_tcp(traffic: &TrafficLoad) -> Option<(&'static str, &'static str)> {
     if matches!(traffic.rate, Some(Rate::Packets(_))) {
-        return Some(("rate", "tcp counts no packets; give bits, like \"80Mbit/s\", or no rate"));
+        return Some((
+            "rate",
+            "a tcp rate is not in packets; give bits, like \"80Mbit/s\", or no rate",
+        ));
     }
     if traffic.size.is_some_and(|size| !(1..=MOST_WRITE).contains(&size.0)) {
-        return Some(("size", "a write over tcp has 1B to 1MiB"));
+        return Some(("size", "a tcp write must be 1B to 1MiB"));
     }
     if traffic.distribution.parse::<Gaps>() != Ok(Gaps::Constant) {
-        return Some(("distribution", "gaps over tcp are constant; leave the distribution out"));
+        return Some(("distribution", "tcp supports constant gaps only; remove distribution"));
     }
     (traffic.generator == Generator::Itg)
-        .then_some(("generator", "itg sends udp only; leave the generator or the protocol out"))
+        .then_some(("generator", "itg sends udp only; remove generator or protocol"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a plan says of packets that leave on time: `[pace]`, the traffic beside them, `[cross]`, and
-//! when a sender is accurate, `[accurate]` (S2).
+//! Plan tables of paced sending: `[pace]` for the packets, `[cross]` for cross traffic and
+//! `[accurate]` for the tolerance (Mok 2015).
 
 mod accurate;
 mod cross;
@@ -19,69 +19,70 @@ pub use accurate::{Accurate, AccurateError};
 pub use cross::CrossPlan;
 pub use size::{NamedSize, NamedSizeError};
 
-/// Where the far end listens if the plan does not say.
+/// Default port of the receiver.
 const PORT: u16 = 7_102;
 
-/// What every trial measures: departures of packets, as near to their schedule as can be.
+/// What every trial measures: departures of packets sent on schedule.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PacePlan {
-    /// The node that sends, and is judged.
+    /// Node that sends and is judged.
     pub from: String,
-    /// The node that they are sent to.
+    /// Node that receives.
     pub to: String,
-    /// What sends them.
+    /// Send engine.
     #[serde(default)]
     pub engine: PaceEngine,
-    /// When they leave.
+    /// Send schedule.
     #[serde(default)]
     pub pattern: PaceKind,
-    /// How large they are: the IP packet, or what its text names, like `frame:1514B`.
+    /// Size of the IP packet, or of the layer named in the text, like `frame:1514B`.
     #[serde(default)]
     pub size: Option<NamedSize>,
-    /// The UDP payload instead.
+    /// UDP payload, instead of `size`.
     #[serde(default)]
     pub payload_size: Option<Bytes>,
-    /// The Ethernet frame without its check sequence instead.
+    /// Ethernet frame without frame check sequence, instead of `size`.
     #[serde(default)]
     pub frame_size: Option<Bytes>,
-    /// Bits per second over the size as named; pairs have none.
+    /// Bits per second, counted over the size as given; pairs have no rate.
     #[serde(default, deserialize_with = "rate_or_none")]
     pub rate: Option<BitRate>,
-    /// Packets of a train.
+    /// Packets per train.
     #[serde(default = "fifty")]
     pub count: u32,
-    /// Trains of a trial.
+    /// Trains per trial.
     #[serde(default = "twenty")]
     pub repeat: u32,
-    /// Pairs of a trial.
+    /// Pairs per trial.
     #[serde(default = "twenty_five")]
     pub pairs: u32,
-    /// From one pair to the next.
+    /// Time from one pair to the next.
     #[serde(default = "millisecond")]
     pub gap: Nanos,
-    /// From the last packet of a train to the first of the next.
+    /// Pause from the last packet of a train to the first of the next.
     #[serde(default)]
     pub pause: Option<Nanos>,
-    /// What Poisson gaps are drawn by.
+    /// Seed of Poisson gaps.
     #[serde(default = "first")]
     pub seed: u64,
-    /// The engine, which must be the packet ring, goes past the queueing discipline.
+    /// Bypass the queueing discipline (packet ring only).
     #[serde(default)]
     pub bypass: bool,
-    /// The far end stamps the packets, and tells what was lost; `None`: where the sender has no stamps.
+    /// Whether the receiver timestamps packets and reports losses; `None`: if the sender has no
+    /// timestamps.
     #[serde(default)]
     pub sink: Option<bool>,
-    /// Port of the far end.
+    /// Port of the receiver.
     #[serde(default = "port")]
     pub port: u16,
-    /// A packet that leaves later than this after it was due has missed its deadline.
+    /// Maximum lateness before a packet has missed its deadline.
     #[serde(default)]
     pub late: Option<Nanos>,
-    /// Trains to send first, not counted.
+    /// Warm-up trains, not counted.
     #[serde(default = "one")]
     pub warm_up: u32,
-    /// Which stamps to use.
+    /// Timestamps to use.
     #[serde(default)]
     pub stamps: Stamps,
     /// Scheduling class of the timing thread.
@@ -92,20 +93,20 @@ pub struct PacePlan {
     pub ipv6: bool,
 }
 
-/// When packets leave.
+/// Send schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PaceKind {
-    /// Two back to back, and again (S2.4).
+    /// Two packets back to back, repeated (S2.4).
     Pair,
-    /// At a constant rate (S2.5).
+    /// A constant rate (S2.5).
     #[default]
     Train,
-    /// As by a Poisson process.
+    /// A Poisson process.
     Poisson,
 }
 
-/// Bits per second; `"none"`, as a value of an axis, is what pairs have.
+/// Bits per second. `"none"` allows pairs on an axis of rates.
 fn rate_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BitRate>, D::Error> {
     match toml::Value::deserialize(deserializer)? {
         toml::Value::String(text) if text == "none" => Ok(None),
@@ -142,7 +143,7 @@ const fn port() -> u16 {
 }
 
 impl PaceKind {
-    /// The name, as a plan writes it.
+    /// Name in a plan.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pair => "pair",
@@ -153,7 +154,7 @@ impl PaceKind {
 }
 
 impl PacePlan {
-    /// The size, where exactly one is named.
+    /// The size, if exactly one is given.
     pub fn named_size(&self) -> Option<PaceSize> {
         let size = self.size.map(|NamedSize(size)| size);
         let payload = self.payload_size.map(PaceSize::Payload);
@@ -161,12 +162,12 @@ impl PacePlan {
         named.next().filter(|_| named.next().is_none())
     }
 
-    /// The size under all its names, where one is named that packets can have.
+    /// The size at every layer, if one valid size is given.
     pub fn packet_size(&self) -> Option<PacketSize> {
         size::packet_size(self.named_size()?, self.ipv6, size::MOST).ok()
     }
 
-    /// When packets leave, as a node is told; `None` for a train without a rate.
+    /// Send schedule of the job; `None` for a train without a rate.
     pub fn job_pattern(&self) -> Option<PacePattern> {
         let (count, repeat) = (self.count, self.repeat);
         Some(match self.pattern {
@@ -178,7 +179,7 @@ impl PacePlan {
         })
     }
 
-    /// The time between packets of a train; `None` of pairs, and where size or rate is not given.
+    /// Gap between packets of a train; `None` for pairs and without a size or rate.
     pub(crate) fn gap_ns(&self) -> Option<f64> {
         let trains = self.pattern != PaceKind::Pair;
         let rate = self.rate.filter(|_| trains)?;
@@ -194,32 +195,32 @@ impl PacePlan {
             return wrong("to", format!("'{}' would send to itself", self.to));
         }
         if self.rate == Some(BitRate(0)) {
-            return wrong("rate", "a rate is above 0".into());
+            return wrong("rate", "must be above 0".into());
         }
         if self.count < 2 {
-            let what = format!("a train of {} packet has no gap; 2 or more", self.count);
+            let what = format!("a train of {} has no gap; use 2 or more packets", self.count);
             return wrong("count", what);
         }
         for (field, number) in [("repeat", self.repeat), ("pairs", self.pairs)] {
             if number == 0 {
-                return wrong(field, "0 measure nothing; 1 or more".into());
+                return wrong(field, "must be 1 or more".into());
             }
         }
         let times = [("gap", Some(self.gap)), ("pause", self.pause), ("late", self.late)];
         for (field, time) in times {
             if time.is_some_and(|time| time < Nanos::ZERO) {
-                return wrong(field, "a time is 0 or more".into());
+                return wrong(field, "must be 0 or more".into());
             }
         }
         if self.port == 0 {
-            return wrong("port", "a port is a number from 1 to 65535".into());
+            return wrong("port", "must be 1 to 65535".into());
         }
         let given = [
             ("size", self.size.map(|NamedSize(size)| size)),
             ("payload_size", self.payload_size.map(PaceSize::Payload)),
             ("frame_size", self.frame_size.map(PaceSize::Frame)),
         ];
-        // The links of a lab of a file may be wider than Ethernet's.
+        // Links of a lab file may have a larger MTU than Ethernet.
         let mtu = if plan.node_names().is_some() { size::MTU } else { size::MOST };
         for (field, size) in given {
             let Some(size) = size else { continue };
@@ -230,7 +231,7 @@ impl PacePlan {
         Ok(())
     }
 
-    /// What only shows when all values of a cell are put in.
+    /// Checks that apply only to the complete values of a cell.
     fn check_together(&self, source: &Source) -> Result<(), PlanError> {
         let wrong =
             |field: &str, message: String| Err(source.error(&format!("pace.{field}"), message));
@@ -239,12 +240,12 @@ impl PacePlan {
             1 => {}
             0 => return wrong("size", "give size, payload_size or frame_size".into()),
             _ => {
-                let what = "give one of size, payload_size and frame_size";
+                let what = "give one of size, payload_size and frame_size, not several";
                 return wrong(if self.size.is_some() { "size" } else { "frame_size" }, what.into());
             }
         }
         if self.job_pattern().is_none() {
-            let what = "a train needs a rate, like \"10Mbit/s\"; only pairs have none";
+            let what = "a train needs a rate, like \"10Mbit/s\"; only pairs work without one";
             return wrong("rate", what.into());
         }
         if self.bypass && self.engine != PaceEngine::PacketRing {
@@ -266,7 +267,7 @@ impl PacePlan {
         Ok(())
     }
 
-    /// Packets of a trial without its warm-up, and how long they take.
+    /// Number of packets of a trial without warm-up, and their duration.
     pub(crate) fn extent(&self) -> (u64, Nanos) {
         let (trains, packets, gap) = match self.pattern {
             PaceKind::Pair => (self.pairs, 2, 0.0),
@@ -279,7 +280,7 @@ impl PacePlan {
         (all, Nanos((train * f64::from(trains)) as i64))
     }
 
-    /// From the last packet of a train to the first of the next, on average.
+    /// Mean pause from the last packet of a train to the first of the next.
     pub(crate) fn mean_pause(&self) -> Nanos {
         match self.pattern {
             PaceKind::Pair => self.gap,

@@ -1,10 +1,10 @@
-//! Paths of fields in TOML: `ping.size`, `loads.busy.cpu[0].level`, `matrix."topology.link.rate"`.
+//! Paths of TOML fields: `ping.size`, `loads.busy.cpu[0].level`, `matrix."topology.link.rate"`.
 
 use std::fmt;
 
 use toml::{Table, Value};
 
-/// Where a field is.
+/// Path of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Path(Vec<Step>);
 
@@ -15,25 +15,26 @@ enum Step {
 }
 
 impl Path {
-    /// Reads the path at the start of `text`, and returns what comes after it.
+    /// Parses the path at the start of `text` and returns the remaining text.
     ///
     /// # Errors
-    /// It does not begin like a path, in words.
+    /// A message if the text does not start with a path.
     pub(crate) fn read(text: &str) -> Result<(Self, &str), String> {
         let mut steps = Vec::new();
         let mut rest = text;
         loop {
             let key;
             (key, rest) = key_at(rest).ok_or_else(|| {
-                format!("'{text}' is no path of a field, like ping.size or loads.busy.cpu[0].level")
+                format!("'{text}' is not a field path, like ping.size or loads.busy.cpu[0].level")
             })?;
             steps.push(Step::Key(key.to_owned()));
             while let Some((index, after)) =
                 rest.strip_prefix('[').and_then(|inside| inside.split_once(']'))
             {
-                let index = index.trim().parse().map_err(|_| {
-                    format!("[{index}] is no element of a list; they count from [0]")
-                })?;
+                let index = index
+                    .trim()
+                    .parse()
+                    .map_err(|_| format!("[{index}] is not a list index; indices start at [0]"))?;
                 steps.push(Step::Element(index));
                 rest = after;
             }
@@ -44,18 +45,18 @@ impl Path {
         }
     }
 
-    /// Reads a text that is a path and nothing else.
+    /// Parses a text that consists of one path.
     ///
     /// # Errors
-    /// It is not, in words.
+    /// A message if it does not.
     pub(crate) fn of(text: &str) -> Result<Self, String> {
         match Self::read(text)? {
             (path, "") => Ok(path),
-            (_, rest) => Err(format!("'{rest}' does not belong into the path '{text}'")),
+            (_, rest) => Err(format!("unexpected '{rest}' in the path '{text}'")),
         }
     }
 
-    /// The outermost table's name.
+    /// Name of the outermost table.
     pub(crate) fn first(&self) -> &str {
         match self.0.first() {
             Some(Step::Key(key)) => key,
@@ -63,12 +64,12 @@ impl Path {
         }
     }
 
-    /// Whether one of the two is in the other, or both are the same.
+    /// Returns whether the paths are equal or one contains the other.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(a, b)| a == b)
     }
 
-    /// The field beside this one with that name.
+    /// Path of the sibling field with this name.
     pub(crate) fn beside(&self, name: &str) -> Self {
         let mut steps = self.0.clone();
         steps.pop();
@@ -76,13 +77,13 @@ impl Path {
         Self(steps)
     }
 
-    /// Puts `value` here into `table`, making tables on the way.
+    /// Sets the field in `table` to `value` and creates missing tables.
     ///
     /// # Errors
-    /// The path leads through what is no table, or beyond the end of a list; in words.
+    /// A message if the path crosses a value that is not a table, or exceeds a list.
     pub(crate) fn put(&self, table: &mut Table, value: Value) -> Result<(), String> {
         let [Step::Key(first), rest @ ..] = &self.0[..] else {
-            return Err("a path begins with a name".into());
+            return Err("a path starts with a name".into());
         };
         if rest.is_empty() {
             table.insert(first.clone(), value);
@@ -92,7 +93,7 @@ impl Path {
         put_below(below, first, rest, value)
     }
 
-    /// Takes the field out of `table`, if it is there and in no list.
+    /// Removes the field from `table`, unless it is missing or inside a list.
     pub(crate) fn remove(&self, mut table: &mut Table) {
         for (n, step) in self.0.iter().enumerate() {
             let Step::Key(key) = step else { return };
@@ -106,7 +107,7 @@ impl Path {
     }
 }
 
-/// Puts `value` at `steps` below `around`, which is called `name`.
+/// Sets the field at `steps` below `around`, a value named `name`.
 fn put_below(around: &mut Value, name: &str, steps: &[Step], value: Value) -> Result<(), String> {
     let Some((step, rest)) = steps.split_first() else {
         *around = value;
@@ -120,19 +121,19 @@ fn put_below(around: &mut Value, name: &str, steps: &[Step], value: Value) -> Re
             };
             put_below(table.entry(key.as_str()).or_insert_with(empty), key, rest, value)
         }
-        (Step::Key(key), _) => Err(format!("'{name}' is no table, so it has no '{key}'")),
+        (Step::Key(key), _) => Err(format!("'{name}' is not a table, so it has no '{key}'")),
         (Step::Element(index), Value::Array(list)) => {
             let count = list.len();
             let element = list.get_mut(*index).ok_or_else(|| {
-                format!("'{name}' has {count} elements, counted from [0], so it has no [{index}]")
+                format!("'{name}' has {count} elements, starting at [0], so it has no [{index}]")
             })?;
             put_below(element, name, rest, value)
         }
-        (Step::Element(index), _) => Err(format!("'{name}' is no list, so it has no [{index}]")),
+        (Step::Element(index), _) => Err(format!("'{name}' is not a list, so it has no [{index}]")),
     }
 }
 
-/// The key at the start of `text`, bare or quoted, and what comes after it.
+/// Splits the bare or quoted key off the start of `text`.
 fn key_at(text: &str) -> Option<(&str, &str)> {
     for quote in ['"', '\''] {
         if let Some(inside) = text.strip_prefix(quote) {
@@ -145,7 +146,7 @@ fn key_at(text: &str) -> Option<(&str, &str)> {
 }
 
 impl fmt::Display for Path {
-    /// As positions are noted: quotation marks are left out.
+    /// Formats as in stored positions, without quotation marks.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, step) in self.0.iter().enumerate() {
             match step {
@@ -189,8 +190,8 @@ mod tests {
         assert_eq!(table["a"][1]["b"].as_integer(), Some(9));
         assert_eq!(table["c"]["d"]["e"].as_integer(), Some(9));
         assert!(put(&mut table, "a[2].b").unwrap_err().contains("2 elements"));
-        assert!(put(&mut table, "a.b").unwrap_err().contains("no table"));
-        assert!(put(&mut table, "c[0]").unwrap_err().contains("no list"));
+        assert!(put(&mut table, "a.b").unwrap_err().contains("not a table"));
+        assert!(put(&mut table, "c[0]").unwrap_err().contains("not a list"));
     }
 
     #[test]

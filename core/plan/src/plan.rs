@@ -1,9 +1,9 @@
-//! What a plan file says, field by field.
+//! Fields of a plan file.
 //!
 //! ```toml
 //! version = 1
 //! name = "sizes"
-//! load = "none"                       # one of [loads.*]; "none" is always there
+//! load = "none"                       # one of [loads.*]; "none" is built in
 //!
 //! [topology]
 //! lab = "line:2"                      # or star:N, or the TOML file of a lab
@@ -40,80 +40,80 @@ use crate::pacing::{Accurate, CrossPlan, PacePlan};
 use crate::relaying::{FlowPlan, RelayPlan, Tracing};
 use crate::source::Source;
 
-/// The format that this reads.
+/// Supported format version.
 const VERSION: u32 = 1;
 
-/// The load that is always there.
+/// Name of the built-in empty load.
 pub(crate) const NO_LOAD: &str = "none";
 
-/// Labs that have so many nodes as their name says.
+/// Lab shapes whose name contains the number of nodes.
 const SHAPES: [&str; 3] = ["line", "star", "forced"];
 
-/// The least share that a lab holds a node to, in parts per million.
+/// Minimum CPU quota of a node, in parts per million.
 const LEAST_QUOTA: u32 = 10_000;
 
-/// The most repetitions of a cell.
+/// Maximum number of repetitions per cell.
 const MOST_REPETITIONS: u32 = 1_000_000;
 
-/// A plan, with the values of one cell put in.
+/// A plan, with the values of one cell inserted.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Version of the format.
+    /// Format version.
     pub version: u32,
-    /// Its name: letters, digits, hyphens, dots and underscores.
+    /// Name: letters, digits, hyphens, dots and underscores.
     pub name: String,
-    /// What it is for, in a sentence.
+    /// Purpose, in one sentence.
     #[serde(default)]
     pub title: Option<String>,
-    /// The load of this cell, by its name in `loads`.
+    /// Load of this cell, by its name in `loads`.
     #[serde(default = "no_load")]
     pub load: String,
-    /// Which nodes there are and how they are joined.
+    /// Nodes and how they are connected.
     pub topology: Topology,
-    /// What holds for all jobs of a node.
+    /// Settings for all jobs of a node.
     #[serde(default)]
     pub nodes: BTreeMap<String, NodePlace>,
-    /// What every trial measures, where that are round trips.
+    /// Measurement of round trips.
     #[serde(default)]
     pub ping: Option<PingPlan>,
-    /// What every trial measures, where packets go one way.
+    /// Measurement of one-way packets.
     #[serde(default)]
     pub flow: Option<FlowPlan>,
-    /// What every trial measures, where that are departures of packets. A plan has one of the three.
+    /// Measurement of departures. A plan has exactly one of `ping`, `flow` and `pace`.
     #[serde(default)]
     pub pace: Option<PacePlan>,
-    /// Traffic from the node that paces.
+    /// Cross traffic from the paced node.
     #[serde(default)]
     pub cross: Option<CrossPlan>,
-    /// When that node is accurate.
+    /// Tolerance of the accuracy verdict.
     #[serde(default)]
     pub accurate: Option<Accurate>,
-    /// The node in the middle of the flow.
+    /// Relay between the ends of the flow.
     #[serde(default)]
     pub relay: Option<RelayPlan>,
-    /// Where the kernel's hooks stamp the packets of the flow.
+    /// Kernel hooks that timestamp the packets of the flow.
     #[serde(default)]
     pub trace: Tracing,
-    /// The published claims that a run is held against: `s0`.
+    /// Published claims to check the run against: `s0`.
     #[serde(default)]
     pub claims: Option<ClaimSet>,
-    /// How the reflector runs.
+    /// Settings of the reflector.
     #[serde(default)]
     pub reflect: ReflectPlan,
-    /// The loads that cells choose from.
+    /// Loads that cells refer to.
     #[serde(default)]
     pub loads: BTreeMap<String, Load>,
-    /// The axes, by name, in the order of the file (read by [`crate::expand`]).
+    /// Axes by name, in file order (parsed by [`crate::expand`]).
     #[serde(default)]
     pub matrix: Table,
-    /// What is done with some cells.
+    /// Rules for some of the cells.
     #[serde(default)]
     pub constraint: Vec<Constraint>,
-    /// How often, and in which order.
+    /// Number and order of trials.
     #[serde(default)]
     pub trials: Trials,
-    /// When to end early.
+    /// Conditions to stop early.
     #[serde(default)]
     pub stop: StopRules,
 }
@@ -122,16 +122,16 @@ fn no_load() -> String {
     NO_LOAD.into()
 }
 
-/// Published claims that a run can be held against.
+/// Published claims that a run can be checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimSet {
-    /// What S0 found about relays (S0.18 to S0.27).
+    /// Claims of Miya 2020 about relays (S0.18 to S0.27).
     S0,
 }
 
 impl ClaimSet {
-    /// The name, as a plan writes it.
+    /// Name in a plan.
     pub const fn name(self) -> &'static str {
         match self {
             Self::S0 => "s0",
@@ -139,24 +139,24 @@ impl ClaimSet {
     }
 }
 
-/// Where nodes come from.
+/// Origin of the nodes.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
     /// A lab: `line:N`, `star:N`, `forced:N`, or the path of its TOML file.
     pub lab: String,
-    /// Who makes the routes: `static` or `babel`.
+    /// Origin of the routes: `static` or `babel`.
     #[serde(default)]
     pub routing: Routing,
-    /// What is asked of every link.
+    /// Settings of every link.
     #[serde(default)]
     pub link: LinkPlan,
-    /// Shares of one processor that nodes are held to.
+    /// CPU quotas of nodes, as shares of one processor.
     #[serde(default)]
     pub quota: BTreeMap<String, Quota>,
 }
 
-/// The share of one processor that a node is held to; `"none"`, as a value of an axis, is all of them.
+/// CPU quota of a node as a share of one processor. `"none"` allows an unlimited value on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota(pub Option<Ratio>);
 
@@ -171,40 +171,40 @@ impl<'de> Deserialize<'de> for Quota {
     }
 }
 
-/// Who makes the routes of a lab.
+/// Origin of a lab's routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Routing {
-    /// Whoever makes the lab.
+    /// Static routes set up with the lab.
     #[default]
     Static,
-    /// A routing daemon on every node, babeld.
+    /// The routing daemon babeld on every node.
     Babel,
 }
 
-/// What is asked of every link of a lab.
+/// Settings of every link of a lab.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkPlan {
-    /// Bits per second; `"none"`, as a value of an axis, is no limit.
+    /// Bits per second. `"none"` allows an unlimited value on an axis.
     #[serde(default, deserialize_with = "rate_or_none")]
     pub rate: Option<BitRate>,
-    /// Time of travel, one way.
+    /// One-way delay.
     #[serde(default)]
     pub delay: Option<Nanos>,
-    /// Variation of the delay, either way.
+    /// Maximum deviation from the delay.
     #[serde(default)]
     pub jitter: Option<Nanos>,
     /// Share of packets lost.
     #[serde(default)]
     pub loss: Option<Ratio>,
-    /// Share of packets doubled.
+    /// Share of packets duplicated.
     #[serde(default)]
     pub duplicate: Option<Ratio>,
-    /// Share of packets that skip the delay.
+    /// Share of packets that bypass the delay.
     #[serde(default)]
     pub reorder: Option<Ratio>,
-    /// Where the links' luck comes from.
+    /// Seed of random link effects.
     #[serde(default)]
     pub seed: Option<u64>,
     /// `netem`, `tbf` or `tap`.
@@ -219,72 +219,72 @@ fn rate_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bit
     }
 }
 
-/// What holds for all jobs of a node.
+/// Settings for all jobs of a node.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodePlace {
-    /// Timing threads run on this CPU.
+    /// CPU of timing threads.
     #[serde(default)]
     pub cpu: Option<usize>,
 }
 
-/// What every trial measures: probes from one node to another.
+/// Probes from one node to another.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PingPlan {
-    /// The node that sends.
+    /// Node that sends.
     pub from: String,
-    /// The node that answers; a reflector is started there.
+    /// Node that answers; a reflector is started there.
     pub to: String,
     /// `stamp`, `icmp`, `udp`, `tcp`, `roundtrip`, `text+udp` or `text+tcp`.
     #[serde(default = "stamp")]
     pub protocol: String,
-    /// Port of the reflector, if not the protocol's usual one.
+    /// Port of the reflector; `None`: the protocol's default.
     #[serde(default)]
     pub port: Option<u16>,
-    /// Payload.
+    /// Payload size.
     #[serde(default)]
     pub size: Option<Bytes>,
     /// Probes to send.
     #[serde(default)]
     pub count: Option<u64>,
-    /// For how long to send.
+    /// Sending time.
     #[serde(default)]
     pub duration: Option<Nanos>,
     /// Time between probes.
     #[serde(default)]
     pub interval: Option<Nanos>,
-    /// The same as a rate: packets, or bits of IP packets of this size.
+    /// Alternative to `interval`: packets, or bits of IP packets of this size.
     #[serde(default)]
     pub rate: Option<Rate>,
-    /// The next probe leaves after the reply of the last, or its time-out.
+    /// Send the next probe after the reply to the previous one, or its time-out.
     #[serde(default)]
     pub closed_loop: bool,
-    /// In closed loop, how long to wait after each reply.
+    /// In closed loop, the pause after each reply.
     #[serde(default)]
     pub pause: Option<Nanos>,
-    /// A reply after this is late.
+    /// Time-out after which a reply is late.
     #[serde(default = "second")]
     pub timeout: Nanos,
-    /// Probes to send first, not counted.
+    /// Warm-up probes, not counted.
     #[serde(default)]
     pub warm_up: Option<u32>,
-    /// Which stamps to use.
+    /// Timestamps to use.
     #[serde(default)]
     pub stamps: Stamps,
-    /// Ask for the kernel's stamp before the queueing discipline as well.
+    /// Also request the kernel timestamp before the queueing discipline.
     #[serde(default)]
     pub sched_stamps: bool,
-    /// Poll without sleeping.
+    /// Busy-poll instead of sleeping.
     #[serde(default)]
     pub busy_poll: bool,
     /// Scheduling class of the timing thread.
     #[serde(default)]
     pub scheduling: Scheduling,
-    /// Which kind of ICMP socket.
+    /// Type of ICMP socket.
     #[serde(default)]
     pub icmp_socket: IcmpSocket,
-    /// What fills the payload.
+    /// Payload content.
     #[serde(default)]
     pub pattern: Pattern,
     /// Use IPv6.
@@ -306,14 +306,14 @@ const fn second() -> Nanos {
     Nanos::from_secs(1)
 }
 
-/// How the reflector runs.
+/// Settings of the reflector.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReflectPlan {
-    /// Poll without sleeping.
+    /// Busy-poll instead of sleeping.
     #[serde(default)]
     pub busy_poll: bool,
-    /// Which stamp is T2.
+    /// Timestamp used as T2.
     #[serde(default)]
     pub stamps: Stamps,
     /// Copy the sender's sequence number instead of counting.
@@ -324,27 +324,27 @@ pub struct ReflectPlan {
     pub limit: Option<Limit>,
 }
 
-/// A load: everything that runs beside the measurement.
+/// A load that runs during the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// CPU time burnt.
+    /// CPU load.
     #[serde(default)]
     pub cpu: Vec<CpuLoad>,
-    /// Traffic sent.
+    /// Traffic.
     #[serde(default)]
     pub traffic: Vec<TrafficLoad>,
 }
 
-/// CPU time to burn on a node.
+/// CPU load on a node.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuLoad {
-    /// The node.
+    /// Node.
     pub on: String,
     /// Share of each CPU.
     pub level: Ratio,
-    /// The CPUs; none is all.
+    /// CPUs; empty means all.
     #[serde(default)]
     pub cpus: Vec<usize>,
 }
@@ -353,15 +353,15 @@ pub struct CpuLoad {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficLoad {
-    /// The node that sends.
+    /// Node that sends.
     pub from: String,
-    /// The node that receives and counts.
+    /// Node that receives and counts.
     pub to: String,
-    /// The transport protocol.
+    /// Transport protocol.
     #[serde(default)]
     pub protocol: Transport,
-    /// Rate of all flows together; bits are counted over IP packets, or over payload with TCP. UDP needs
-    /// one; without one, TCP sends as fast as it can.
+    /// Rate of all flows together. Bits count IP packets, or payload with TCP. Required for UDP;
+    /// without it TCP sends as fast as possible.
     #[serde(default)]
     pub rate: Option<Rate>,
     /// Number of flows.
@@ -370,18 +370,18 @@ pub struct TrafficLoad {
     /// Gaps: `constant`, `poisson` or `pareto(SHAPE)`.
     #[serde(default = "constant")]
     pub distribution: String,
-    /// UDP payload, or bytes of each write with TCP.
+    /// UDP payload, or bytes per write with TCP.
     #[serde(default)]
     pub size: Option<Bytes>,
     /// Seed of the gaps.
     #[serde(default = "first_seed")]
     pub seed: u64,
-    /// What sends it.
+    /// Traffic generator.
     #[serde(default)]
     pub generator: Generator,
 }
 
-/// The transport protocol of traffic.
+/// Transport protocol of traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -393,13 +393,13 @@ pub enum Transport {
 }
 
 impl TrafficLoad {
-    /// The UDP payload.
+    /// UDP payload size.
     pub fn payload(&self) -> Bytes {
         self.size.unwrap_or(DEFAULT_PAYLOAD)
     }
 }
 
-/// Fits Ethernet's 1500 B with the headers of IPv6.
+/// Default payload: fits into 1500 B with IPv6 headers.
 const DEFAULT_PAYLOAD: Bytes = Bytes(1400);
 
 const fn one() -> u32 {
@@ -414,37 +414,37 @@ const fn first_seed() -> u64 {
     1
 }
 
-/// What is done with the cells that have all of these values.
+/// Rule for the cells that have all of these values.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constraint {
-    /// Value (or list of values) by axis.
+    /// Value, or list of values, by axis.
     pub when: BTreeMap<String, Value>,
-    /// Leave them out.
+    /// Drop these cells.
     #[serde(default)]
     pub drop: bool,
-    /// Give them these axes in place of those of the same name.
+    /// Axes that replace those of the same name.
     #[serde(default)]
     pub matrix: Table,
 }
 
-/// How often, and in which order.
+/// Number and order of trials.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trials {
-    /// Times that each cell is measured.
+    /// Number of measurements per cell.
     #[serde(default = "one")]
     pub repetitions: u32,
-    /// The order.
+    /// Order.
     #[serde(default)]
     pub order: Order,
-    /// Seed of the order; left out, it is drawn and printed.
+    /// Seed of the order; if missing, it is drawn and printed.
     #[serde(default)]
     pub seed: Option<u64>,
-    /// Rest between trials.
+    /// Pause between trials.
     #[serde(default)]
     pub pause: Nanos,
-    /// A trial that takes longer has failed [default: three times as long as it should, and 30 s].
+    /// Time limit after which a trial fails [default: three times the expected time plus 30 s].
     #[serde(default)]
     pub time_limit: Option<Nanos>,
 }
@@ -461,49 +461,49 @@ impl Default for Trials {
     }
 }
 
-/// The order of trials.
+/// Order of trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Blocks that hold every cell once, in random order within each: a drift over the run falls
-    /// on all cells alike, and does not look like the effect of one.
+    /// Blocks that contain every cell once in random order. Drift during the run then affects all
+    /// cells equally and does not resemble an effect of one of them.
     #[default]
     Blocks,
     /// All trials in random order.
     Random,
-    /// Cell by cell, as the matrix is written.
+    /// Cell by cell, in matrix order.
     AsWritten,
 }
 
-/// When to end early.
+/// Conditions to stop early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StopRules {
-    /// After so many failed trials in a row [default: 5].
+    /// Number of successive failed trials [default: 5].
     #[serde(default)]
     pub failures: Option<u32>,
-    /// After this time, at the end of the trial that is under way.
+    /// Time after which the run stops, at the end of the current trial.
     #[serde(default)]
     pub time: Option<Nanos>,
 }
 
 impl Plan {
-    /// Reads a plan without the values of any cell, and judges what can be judged so far.
+    /// Reads and checks a plan without the values of any cell.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first error, with its position.
     pub fn read(source: &Source) -> Result<Self, PlanError> {
         Self::with(source, source.table().clone())
     }
 
-    /// Reads `table`, which is the plan of `source` with the values of a cell put in.
+    /// Reads `table`, the plan of `source` with the values of a cell inserted.
     pub(crate) fn with(source: &Source, table: Table) -> Result<Self, PlanError> {
         if let Some(version) = table.get("version").and_then(Value::as_integer)
             && version != i64::from(VERSION)
         {
             return Err(source.error(
                 "version",
-                format!("this dwell reads version {VERSION} of plans, and this is {version}"),
+                format!("unsupported plan version {version}; this dwell reads version {VERSION}"),
             ));
         }
         let plan: Self = source.read(table)?;
@@ -511,14 +511,14 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The nodes of a `line:N`, `star:N` or `forced:N`; `None` for a file, which only the lab knows.
+    /// The nodes of a `line:N`, `star:N` or `forced:N` lab; `None` for a lab file.
     pub fn node_names(&self) -> Option<Vec<String>> {
         let (shape, count) = self.topology.lab.split_once(':')?;
         let count: usize = count.parse().ok()?;
         SHAPES.contains(&shape).then(|| (1..=count).map(|n| format!("n{n}")).collect())
     }
 
-    /// The same, and those of a file whose text came with the plan.
+    /// Like [`Self::node_names`], including lab files whose text was added.
     fn known_nodes(&self, source: &Source) -> Option<Vec<String>> {
         let listed = || source.labs.nodes(&self.topology.lab).map(<[String]>::to_vec);
         self.node_names().or_else(listed)
@@ -532,10 +532,8 @@ impl Plan {
     fn check(&self, source: &Source) -> Result<(), PlanError> {
         let name_fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(name_fits) {
-            return Err(source.error(
-                "name",
-                "a name has 1 to 64 letters, digits, hyphens, dots and underscores",
-            ));
+            return Err(source
+                .error("name", "must be 1 to 64 letters, digits, hyphens, dots and underscores"));
         }
         self.check_topology(source)?;
         if let Some(ping) = &self.ping {
@@ -553,7 +551,7 @@ impl Plan {
             ));
         }
         if self.trials.pause < Nanos::ZERO {
-            return Err(source.error("trials.pause", "a time is 0 or more"));
+            return Err(source.error("trials.pause", "must be 0 or more"));
         }
         Ok(())
     }
@@ -574,7 +572,7 @@ impl Plan {
                 return Err(source.error(
                     "topology.lab",
                     format!(
-                        "'{lab}' is no lab; known are line:N, star:N, forced:N and a file ending \
+                        "unknown lab '{lab}'; known are line:N, star:N, forced:N and a file ending \
                          in .toml"
                     ),
                 ));
@@ -584,7 +582,7 @@ impl Plan {
             let path = format!("topology.quota.{node}");
             self.check_node(source, &path, node)?;
             if quota.0.is_some_and(|share| share.ppm() < LEAST_QUOTA) {
-                let what = "a share of one processor, 1% or more; \"none\" is no quota";
+                let what = "must be 1% or more of one processor, or \"none\" for no quota";
                 return Err(source.error(&path, what));
             }
         }
@@ -623,10 +621,10 @@ impl Plan {
             ));
         }
         if ping.port == Some(0) {
-            return Err(source.error("ping.port", "a port is a number from 1 to 65535"));
+            return Err(source.error("ping.port", "must be 1 to 65535"));
         }
         if ping.count == Some(0) {
-            return Err(source.error("ping.count", "0 probes measure nothing; send 1 or more"));
+            return Err(source.error("ping.count", "must be 1 or more"));
         }
         if ping.count.is_none() && ping.duration.is_none() {
             return Err(source.error("ping", "a trial needs an end: give count or duration"));
@@ -637,30 +635,32 @@ impl Plan {
             }
         }
         if ping.timeout <= Nanos::ZERO {
-            return Err(source.error("ping.timeout", "a reply needs time, like \"1s\""));
+            return Err(source.error("ping.timeout", "must be above 0, like \"1s\""));
         }
         if ping.interval.is_some() && ping.rate.is_some() {
             return Err(source.error("ping.rate", "give interval or rate, not both"));
         }
         if ping.rate.is_some() && ping.interval().is_none() {
-            return Err(source.error("ping.rate", "a rate is above 0"));
+            return Err(source.error("ping.rate", "must be above 0"));
         }
         if ping.pause.is_some() && !ping.closed_loop {
-            return Err(source.error("ping.pause", "a pause is for closed_loop = true"));
+            return Err(source.error("ping.pause", "pause needs closed_loop = true"));
         }
         Ok(())
     }
 
     fn check_loads(&self, source: &Source) -> Result<(), PlanError> {
         if self.loads.contains_key(NO_LOAD) {
-            return Err(source.error("loads.none", "'none' is the name of no load; choose another"));
+            return Err(
+                source.error("loads.none", "'none' is reserved for no load; choose another name")
+            );
         }
         for (name, load) in &self.loads {
             for (n, cpu) in load.cpu.iter().enumerate() {
                 self.check_node(source, &format!("loads.{name}.cpu[{n}].on"), &cpu.on)?;
                 if cpu.level == Ratio::ZERO {
                     let path = format!("loads.{name}.cpu[{n}].level");
-                    return Err(source.error(&path, "burn 1% to 100%"));
+                    return Err(source.error(&path, "must be 1% to 100%"));
                 }
             }
             for (n, traffic) in load.traffic.iter().enumerate() {
@@ -668,7 +668,7 @@ impl Plan {
                 self.check_node(source, &format!("{path}.from"), &traffic.from)?;
                 self.check_node(source, &format!("{path}.to"), &traffic.to)?;
                 if !(1..=1_000).contains(&traffic.flows) {
-                    return Err(source.error(&format!("{path}.flows"), "1 to 1000 flows"));
+                    return Err(source.error(&format!("{path}.flows"), "must be 1 to 1000"));
                 }
             }
         }
@@ -676,7 +676,7 @@ impl Plan {
             let known: Vec<_> = self.loads.keys().map(String::as_str).chain([NO_LOAD]).collect();
             return Err(source.error(
                 "load",
-                format!("there is no load '{}'; there are {}", self.load, known.join(", ")),
+                format!("unknown load '{}'; known are {}", self.load, known.join(", ")),
             ));
         }
         Ok(())
@@ -684,7 +684,7 @@ impl Plan {
 }
 
 impl PingPlan {
-    /// Bytes of an IP packet that carries a probe.
+    /// Size of an IP packet that contains a probe.
     pub(crate) fn ip_bytes(&self) -> u64 {
         let ip = if self.ipv6 { 40 } else { 20 };
         let (above, payload) = match self.protocol.as_str() {
@@ -698,7 +698,7 @@ impl PingPlan {
         ip + above + self.size.map_or(payload, |size| size.0)
     }
 
-    /// Time between probes, given as such or as a rate.
+    /// Time between probes, from the interval or the rate.
     pub fn interval(&self) -> Option<Nanos> {
         match self.rate {
             None => self.interval,
@@ -717,7 +717,7 @@ fn unknown_node(source: &Source, path: &str, name: &str, known: &[String]) -> Pl
         }
         (Some(first), Some(last)) if first != last => format!("there are {}", known.join(", ")),
         (Some(only), _) => format!("there is only {only}"),
-        _ => "there are none".to_owned(),
+        _ => "the lab has no nodes".to_owned(),
     };
     source.error(path, format!("there is no node '{name}' in this lab; {there_are}"))
 }

@@ -1,5 +1,5 @@
-//! What a plan says of packets that go one way, through a node that sends them on: `[flow]`,
-//! `[relay]` and `[trace]`.
+//! Plan tables of one-way measurements: `[flow]` for the packets, `[relay]` for the node between
+//! and `[trace]` for kernel hooks.
 
 use dwell_units::{Bytes, Nanos, PacketRate, Rate};
 use serde::{Deserialize, Deserializer, de};
@@ -11,50 +11,50 @@ use crate::job::{
 use crate::plan::Plan;
 use crate::source::Source;
 
-/// Where receivers and relays listen if the plan does not say: iperf's port.
+/// Default port of receivers and relays: iperf's port.
 const PORT: u16 = 5_001;
 
-/// The most bytes that a UDP packet carries.
+/// Maximum UDP payload.
 const MOST: u64 = 65_507;
 
-/// The least bytes that a packet of a flow carries: the header with its id.
+/// Minimum payload of a flow's packet: the header with its id.
 const LEAST: u64 = 16;
 
-/// What every trial measures: packets that go one way, with stamps at every machine that they pass.
+/// What every trial measures: one-way packets, with timestamps at every machine they pass.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowPlan {
-    /// The node that sends.
+    /// Node that sends.
     pub from: String,
-    /// The node that receives.
+    /// Node that receives.
     pub to: String,
-    /// UDP payload, before a relay enciphers it.
+    /// UDP payload before encryption by a relay.
     #[serde(default = "thousand")]
     pub size: Bytes,
-    /// How fast to send: packets, or bits of payload (S0 equation (1): packets x size x 8).
+    /// Send rate: packets, or bits of payload (equation (1) of Miya 2020: packets x size x 8).
     pub rate: Rate,
-    /// For how long to send.
+    /// Sending time.
     #[serde(default)]
     pub duration: Option<Nanos>,
     /// Packets to send.
     #[serde(default)]
     pub count: Option<u64>,
-    /// Packets to send first, not counted.
+    /// Warm-up packets, not counted.
     #[serde(default = "five")]
     pub warm_up: u32,
-    /// What the payload begins with.
+    /// Header at the start of the payload.
     #[serde(default = "iperf")]
     pub header: TrafficHeader,
-    /// Port of the receiver, and of the relay.
+    /// Port of the receiver and of the relay.
     #[serde(default = "port")]
     pub port: u16,
-    /// After the last packet, how long to wait for those that are under way.
+    /// Time to wait for packets in flight after the last one is sent.
     #[serde(default = "settle")]
     pub settle: Nanos,
-    /// Which stamps both ends use.
+    /// Timestamps used at both ends.
     #[serde(default)]
     pub stamps: Stamps,
-    /// Both ends poll without sleeping.
+    /// Busy-poll at both ends instead of sleeping.
     #[serde(default)]
     pub busy_poll: bool,
     /// Use IPv6.
@@ -62,50 +62,50 @@ pub struct FlowPlan {
     pub ipv6: bool,
 }
 
-/// The node in the middle, and what it does.
+/// The relay and its mode.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RelayPlan {
-    /// The node.
+    /// Node of the relay.
     pub on: String,
-    /// How it sends packets on.
+    /// How it forwards packets.
     pub mode: Relaying,
-    /// What moves the packets, where a program does.
+    /// Engine of the relaying program.
     #[serde(default)]
     pub engine: RelayEngine,
-    /// Poll without sleeping.
+    /// Busy-poll instead of sleeping.
     #[serde(default)]
     pub busy_poll: bool,
     /// How payloads are encrypted.
     #[serde(default)]
     pub cipher: Cipher,
-    /// Bytes at the start of a payload that are never enciphered.
+    /// Bytes at the start of a payload that stay unencrypted.
     #[serde(default = "header")]
     pub clear: Clear,
-    /// Where the key comes from.
+    /// Source of the key.
     #[serde(default = "drawn")]
     pub key: KeySource,
-    /// Which stamps it uses.
+    /// Timestamps used by the relay.
     #[serde(default)]
     pub stamps: Stamps,
 }
 
-/// How a node sends packets on (S0.4).
+/// How a node forwards packets (Miya 2020, S0.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Relaying {
-    /// The kernel routes; no program sees the packets.
+    /// Routed by the kernel, without a program.
     Route,
-    /// A program changes addresses and ports.
+    /// A program rewrites addresses and ports.
     Translate,
-    /// A program enciphers the payload too.
+    /// Like translate, with encryption of the payload.
     Encrypt,
-    /// A program deciphers the payload too.
+    /// Like translate, with decryption of the payload.
     Decrypt,
 }
 
 impl Relaying {
-    /// What the program does; `None` where there is none.
+    /// Mode of the relaying program; `None` without one.
     pub const fn program(self) -> Option<RelayMode> {
         match self {
             Self::Route => None,
@@ -115,7 +115,7 @@ impl Relaying {
         }
     }
 
-    /// The name, as a plan writes it.
+    /// Name in a plan.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Route => "route",
@@ -126,26 +126,26 @@ impl Relaying {
     }
 }
 
-/// Where the kernel's hooks stamp the packets of the flow.
+/// Kernel hooks that timestamp the packets of the flow.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TracePlan {
-    /// The nodes.
+    /// Nodes.
     pub on: Vec<String>,
-    /// The hooks; none is all.
+    /// Hooks; empty means all.
     #[serde(default)]
     pub hooks: Vec<TraceHook>,
 }
 
-/// `[trace]` as it is written: a table, or `trace = false`.
+/// `[trace]` as written: a table, or `trace = false`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Tracing {
-    /// On the relay's node, where it is allowed.
+    /// On the relay's node, if permitted.
     #[default]
     AtRelay,
-    /// Nowhere.
+    /// Disabled.
     Off,
-    /// As the table says.
+    /// On the nodes of the table.
     On(TracePlan),
 }
 
@@ -161,11 +161,12 @@ impl<'de> Deserialize<'de> for Tracing {
     }
 }
 
-/// The header of what a sender of ours sends. Of today's iperf the upper half of the id stands behind
-/// S0's 12 bytes.
+/// Length of the header that dwell sends. In current iperf versions the upper half of the id
+/// follows the first 12 bytes.
 const HEADER: u16 = 16;
 
-/// What S0 left in clear (S0.4), in iperf's header: the lower half of the id, and the time.
+/// Bytes left unencrypted by Miya 2020 (S0.4): in iperf's header the lower half of the id and the
+/// time.
 const CLASSIC: u16 = 12;
 
 const fn header() -> Clear {
@@ -197,7 +198,7 @@ const fn drawn() -> KeySource {
 }
 
 impl FlowPlan {
-    /// Packets per second; bits are those of the payload, as in S0's equation (1).
+    /// Packets per second; bits are payload bits, as in equation (1) of Miya 2020.
     pub fn packet_rate(&self) -> PacketRate {
         match self.rate {
             Rate::Packets(rate) => rate,
@@ -211,7 +212,7 @@ impl FlowPlan {
 }
 
 impl Plan {
-    /// The nodes on which the flow is traced.
+    /// Nodes on which the flow is traced.
     pub fn traced(&self) -> TracePlan {
         match (&self.trace, &self.relay) {
             (Tracing::On(trace), _) => trace.clone(),
@@ -222,8 +223,8 @@ impl Plan {
         }
     }
 
-    /// Where packets of the flow carry an id that is in clear on their whole way. A relay that
-    /// enciphers, or scrambles by deciphering, behind 12 bytes leaves the lower half of iperf's.
+    /// Location of a packet id that is readable on the whole path. If a relay encrypts or decrypts
+    /// after 12 bytes, only the lower half of iperf's id is readable.
     pub fn id_format(&self, header: TrafficHeader) -> IdFormat {
         match header {
             TrafficHeader::Dwell => IdFormat::Dwell,
@@ -232,7 +233,7 @@ impl Plan {
         }
     }
 
-    /// Whether a relay changes bytes of the payload before this one.
+    /// Returns whether a relay changes payload bytes below this offset.
     fn ciphers_behind(&self, bytes: u16) -> bool {
         self.relay.as_ref().is_some_and(|relay| {
             matches!(relay.mode, Relaying::Encrypt | Relaying::Decrypt)
@@ -240,7 +241,7 @@ impl Plan {
         })
     }
 
-    /// What only shows when all values of a cell are put in.
+    /// Checks that apply only to the complete values of a cell.
     pub(crate) fn check_together(&self, source: &Source) -> Result<(), PlanError> {
         self.check_pace_together(source)?;
         let Some(relay) = &self.relay else { return Ok(()) };
@@ -249,14 +250,14 @@ impl Plan {
             let mode = relay.mode.name();
             return Err(source.error(
                 "relay.engine",
-                format!("'xdp' rewrites headers only, and does not {mode}; take socket or batch"),
+                format!("'xdp' rewrites headers only and does not {mode}; use socket or batch"),
             ));
         }
         if relay.mode == Relaying::Decrypt && relay.cipher == Cipher::Aes128Gcm {
             return Err(source.error(
                 "relay.cipher",
-                "the sender does not encrypt, so a relay that decrypts aes-128-gcm would refuse every \
-                 packet; take mode encrypt, or cipher aes-128-ctr",
+                "the sender does not encrypt, so a relay that decrypts aes-128-gcm would reject \
+                 every packet; use mode encrypt or cipher aes-128-ctr",
             ));
         }
         Ok(())
@@ -271,7 +272,7 @@ impl Plan {
         let mut given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
         match (given.next(), given.next()) {
             (None, _) => {
-                let what = "a plan measures something: give [ping], [flow] or [pace]";
+                let what = "nothing to measure; add [ping], [flow] or [pace]";
                 return Err(source.error("", what));
             }
             (Some(one), Some(other)) => {
@@ -295,10 +296,10 @@ impl Plan {
             return Err(source.error("flow.to", format!("'{}' would send to itself", flow.to)));
         }
         if !(LEAST..=MOST).contains(&flow.size.0) {
-            return Err(source.error("flow.size", format!("a packet has {LEAST}B to {MOST}B")));
+            return Err(source.error("flow.size", format!("must be {LEAST}B to {MOST}B")));
         }
         if flow.count == Some(0) {
-            return Err(source.error("flow.count", "0 packets measure nothing; send 1 or more"));
+            return Err(source.error("flow.count", "must be 1 or more"));
         }
         if flow.count.is_none() && flow.duration.is_none() {
             return Err(source.error("flow", "a trial needs an end: give count or duration"));
@@ -312,24 +313,27 @@ impl Plan {
         };
         if self.ciphers_behind(least) {
             let what = format!(
-                "the receiver and the kernel's hooks tell packets of header {header} apart by their \
+                "the receiver and the kernel hooks identify packets with header {header} by their \
                  first {least} bytes; keep them clear"
             );
             return Err(source.error("relay.clear", what));
         }
         if flow.packet_rate().gap().is_none() {
-            return Err(source.error("flow.rate", "a rate is above 0"));
+            return Err(source.error("flow.rate", "must be above 0"));
         }
         if flow.port == 0 {
-            return Err(source.error("flow.port", "a port is a number from 1 to 65535"));
+            return Err(source.error("flow.port", "must be 1 to 65535"));
         }
         if flow.settle < Nanos::ZERO {
-            return Err(source.error("flow.settle", "a time is 0 or more"));
+            return Err(source.error("flow.settle", "must be 0 or more"));
         }
         if let Some(relay) = &self.relay {
             self.check_node(source, "relay.on", &relay.on)?;
             if relay.on == flow.from || relay.on == flow.to {
-                let what = format!("'{}' is an end of the flow; the relay is between", relay.on);
+                let what = format!(
+                    "'{}' is an end of the flow; the relay must be between its ends",
+                    relay.on
+                );
                 return Err(source.error("relay.on", what));
             }
         }
@@ -415,14 +419,14 @@ mode = "route"
         let error = refused(&fixed).unwrap_err();
         let at = error.at.clone().unwrap();
         assert_eq!((at.line, at.column), (16, 10), "{error}");
-        assert!(error.to_string().contains("does not encrypt; take socket or batch"), "{error}");
+        assert!(error.to_string().contains("does not encrypt; use socket or batch"), "{error}");
         let matrix = "[matrix]\nrelay = [\"translate\", \"decrypt\"]\n\
                       \"relay.engine\" = [\"socket\", \"xdp\"]\n";
         let error = refused(&format!("{PLAN}{matrix}")).unwrap_err();
         let at = error.at.clone().unwrap();
         assert_eq!((at.line, at.column), (18, 29), "{error}");
         assert!(error.to_string().contains("relay decrypt, relay.engine xdp"), "{error}");
-        // They may be kept apart.
+        // A constraint can exclude the combination.
         let apart = "[[constraint]]\nwhen = { relay = \"decrypt\", \"relay.engine\" = \"xdp\" }\n\
                      drop = true\n";
         refused(&format!("{PLAN}{matrix}{apart}")).unwrap();
@@ -443,12 +447,12 @@ mode = "route"
         }
         let error = check("decrypt", "aes-128-gcm").unwrap_err();
         assert_eq!(error.at.as_ref().unwrap().line, 16, "{error}");
-        assert!(error.to_string().contains("refuse every packet"), "{error}");
+        assert!(error.to_string().contains("reject every packet"), "{error}");
         assert!(check("encrypt", "aes-256-gcm").is_err());
         let matrix = "[matrix]\n\"relay.cipher\" = [\"aes-128-ctr\", \"aes-128-gcm\"]\n";
         let text = format!("{PLAN}{matrix}").replace("\"route\"", "\"encrypt\"");
         let expansion = crate::expand(&Source::parse(&text).unwrap(), 1).unwrap();
-        assert_eq!(expansion.cells().len(), 2, "the cipher can be an axis");
+        assert_eq!(expansion.cells().len(), 2, "the cipher is an axis");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The text of a plan and the positions of everything in it.
+//! Text of a plan, with the positions of its fields.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,44 +12,44 @@ use crate::lab_file::LabFiles;
 use crate::path::Path;
 use crate::words::{no_toml, plain};
 
-/// A plan as text, with what was set from outside put in. Fields are named by their path in TOML,
-/// like `ping.size` or `loads.network.traffic[0].rate`.
+/// A plan as text, with overrides applied. Fields are named by their TOML path, like `ping.size` or
+/// `loads.network.traffic[0].rate`.
 #[derive(Clone, Debug)]
 pub struct Source {
     text: String,
     table: Table,
-    /// Where the values (and the keys of tables) stand.
+    /// Positions of values and of table keys.
     spans: Spans,
-    /// What was set from outside, in that order.
+    /// Overrides, in the order given.
     set: Vec<Setting>,
     pub(crate) labs: LabFiles,
 }
 
-/// Places in the text by path.
+/// Positions in the text, by path.
 #[derive(Clone, Debug, Default)]
 struct Spans {
     values: BTreeMap<String, Range<usize>>,
     keys: BTreeMap<String, Range<usize>>,
 }
 
-/// A value that was set from outside.
+/// An override.
 #[derive(Clone, Debug)]
 struct Setting {
-    /// As positions are noted.
+    /// Path without quotation marks.
     path: String,
-    /// `PATH=VALUE`, as it was written.
+    /// The text `PATH=VALUE`.
     assignment: String,
-    /// As it was written.
+    /// Value as written.
     value: String,
-    /// As TOML.
+    /// Value as TOML.
     toml: Value,
 }
 
 impl Source {
-    /// Reads the text.
+    /// Parses the text.
     ///
     /// # Errors
-    /// It is not TOML.
+    /// If it is not TOML.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         let wrong = |error: toml::de::Error| PlanError {
             at: error.span().map(|span| Position::of(text, span)),
@@ -63,23 +63,23 @@ impl Source {
         Ok(Self { text: text.to_owned(), table, spans, set: Vec::new(), labs: LabFiles::default() })
     }
 
-    /// The text, as it was read.
+    /// The original text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What was set from outside, as `PATH=VALUE`, in that order.
+    /// Overrides as `PATH=VALUE`, in the order given.
     pub fn settings(&self) -> impl Iterator<Item = String> + '_ {
         self.set.iter().map(|setting| setting.assignment.clone())
     }
 
-    /// Puts a value in from outside: `PATH=VALUE`, the value as TOML or, where it is not, as a
-    /// text: `topology.link.rate=10Mbit/s`. Tables on the way are made; elements of lists are
-    /// counted from 0, and names with dots are quoted: `matrix."topology.link.rate"=[...]`. What
-    /// the plan says of the interval goes where a rate is set, and the other way round.
+    /// Overrides a field: `PATH=VALUE`. The value is TOML, or a string if it is not:
+    /// `topology.link.rate=10Mbit/s`. Missing tables are created; list indices start at 0, and
+    /// names with dots are quoted: `matrix."topology.link.rate"=[...]`. Overriding a rate removes
+    /// the plan's interval, and the reverse.
     ///
     /// # Errors
-    /// There is no `=`, or the path leads nowhere.
+    /// If `=` is missing or the path is invalid.
     pub fn set(&mut self, assignment: &str) -> Result<(), PlanError> {
         let wrong = |message: String| PlanError { at: None, field: String::new(), message };
         let (path, rest) = Path::read(assignment.trim_start()).map_err(wrong)?;
@@ -104,7 +104,7 @@ impl Source {
         Ok(())
     }
 
-    /// The value that was set for the field at `path`, or for what it is in.
+    /// The last override of the field at `path` or of a table that contains it.
     fn setting(&self, path: &str) -> Option<&Setting> {
         self.set.iter().rev().find(|setting| {
             path.strip_prefix(&setting.path)
@@ -112,8 +112,8 @@ impl Source {
         })
     }
 
-    /// The value that was set for the very field at `path`, unless its axis, which stands at `axis`,
-    /// was set later.
+    /// The override of exactly the field at `path`, unless its axis, at `axis`, was overridden
+    /// later.
     pub(crate) fn set_field(&self, path: &str, axis: &str) -> Option<&Value> {
         let last = self.set.iter().rev().find(|setting| {
             let of_axis = axis.strip_prefix(&setting.path);
@@ -123,12 +123,13 @@ impl Source {
         (last.path == path).then_some(&last.toml)
     }
 
-    /// The plan as a tree.
+    /// The parsed plan.
     pub(crate) fn table(&self) -> &Table {
         &self.table
     }
 
-    /// An error about the field at `path`, or about the nearest thing around it that has a place.
+    /// Creates an error for the field at `path`, positioned at the nearest enclosing item in the
+    /// text.
     pub(crate) fn error(&self, path: &str, message: impl Into<String>) -> PlanError {
         let message = message.into();
         let set = self.setting(path);
@@ -154,7 +155,7 @@ impl Source {
         }
     }
 
-    /// Reads `table` as a `T`; an error is placed by the path of the field.
+    /// Deserialises `table`; errors are positioned by the path of the field.
     pub(crate) fn read<T: DeserializeOwned>(&self, table: Table) -> Result<T, PlanError> {
         serde_path_to_error::deserialize(table).map_err(|error| {
             let path = error.path().to_string();
@@ -167,7 +168,7 @@ impl Source {
                 placed.at = Some(Position::of(&self.text, key.clone()));
             }
             if path.is_empty() {
-                // What is missing from the whole file is missing from its start.
+                // A field missing from the whole file is reported at its start.
                 placed.at = Some(Position::of(&self.text, 0..0));
             }
             placed
@@ -175,7 +176,7 @@ impl Source {
     }
 }
 
-/// The word around a place: up to what ends a value.
+/// The word around a position, up to a character that ends a value.
 fn word(text: &str, span: Range<usize>) -> &str {
     let ends = |c: char| c.is_whitespace() || "=,[]{}#\"'".contains(c);
     let (before, after) = text.split_at(floor_boundary(text, span.start.min(text.len())));
@@ -188,7 +189,7 @@ fn note_table(table: &DeTable<'_>, path: &str, spans: &mut Spans) {
     for (key, value) in table {
         let name = key.get_ref();
         let below = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
-        // A table is pointed at by its key, for its value may be lines of text.
+        // A table is marked at its key, because its value may span many lines.
         let span = if value.get_ref().is_table() { key.span() } else { value.span() };
         spans.values.insert(below.clone(), span);
         spans.keys.insert(below.clone(), key.span());
@@ -246,7 +247,7 @@ mod tests {
         source.set("ping.interval=1ms").unwrap();
         assert_eq!(source.table()["ping"].get("rate"), None);
         source.set("ping.rate=10pps").unwrap();
-        assert!(source.table()["ping"].get("interval").is_some(), "both were asked for");
+        assert!(source.table()["ping"].get("interval").is_some(), "both were overridden");
     }
 
     #[test]
@@ -261,13 +262,13 @@ mod tests {
     #[test]
     fn a_text_without_quotes_and_a_number_that_is_too_large_are_told_what_would_be_right() {
         for (value, words) in [
-            ("n2", "'n2' is no value; a text is in quotes: \"n2\""),
-            ("t", "'t' is no value; a text is in quotes: \"t\""),
-            ("fast # as can be", "'fast' is no value"),
-            ("infinite", "'infinite' is no value"),
-            ("[1, nobody]", "'nobody' is no value"),
-            ("hello", "'hello' is no value"),
-            ("1s", "'1s' is no value; a text is in quotes: \"1s\""),
+            ("n2", "'n2' is not a value; put text in quotes: \"n2\""),
+            ("t", "'t' is not a value; put text in quotes: \"t\""),
+            ("fast # as can be", "'fast' is not a value"),
+            ("infinite", "'infinite' is not a value"),
+            ("[1, node]", "'node' is not a value"),
+            ("hello", "'hello' is not a value"),
+            ("1s", "'1s' is not a value; put text in quotes: \"1s\""),
             ("99999999999999999999", "from -9223372036854775808 to 9223372036854775807"),
             ("-99999999999999999999", "from -9223372036854775808 to 9223372036854775807"),
             ("9223372036854775808", "9223372036854775808 is too"),
@@ -292,14 +293,14 @@ mod tests {
     fn an_unknown_field_is_pointed_at_itself_and_a_missing_one_at_the_table_it_belongs_to() {
         #[derive(Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields)]
-        #[expect(dead_code, reason = "only whether it can be read matters")]
+        #[expect(dead_code, reason = "only deserialisation is tested")]
         struct Top {
             version: u32,
             ping: Option<Ping>,
         }
         #[derive(Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields)]
-        #[expect(dead_code, reason = "only whether it can be read matters")]
+        #[expect(dead_code, reason = "only deserialisation is tested")]
         struct Ping {
             count: u32,
         }

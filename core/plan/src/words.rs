@@ -1,12 +1,11 @@
-//! What serde says of a wrong value, in words of people who write plans.
+//! Converts serde and TOML messages into messages for plan authors.
 
-/// A guess has to be at least this near (Jaro-Winkler, where 1 is the same).
+/// Minimum similarity of a suggestion (Jaro-Winkler, 1 for equal names).
 const NEAR: f64 = 0.85;
 
-/// What the reader of TOML says of a text, in words of people who write plans; `written` is the word
-/// at the place.
+/// Rewrites a message of the TOML parser; `written` is the word at the error.
 pub(crate) fn no_toml(message: &str, written: Option<&str>) -> String {
-    // A word that begins like nan, inf, true or false is taken for one of these.
+    // The parser takes a word that starts like nan, inf, true or false for one of them.
     const WORDS: [&str; 2] = ["invalid float", "invalid boolean"];
     const INTEGERS: [&str; 3] =
         ["invalid type: integer", "integer number overflowed", "u64 value was too large"];
@@ -17,7 +16,7 @@ pub(crate) fn no_toml(message: &str, written: Option<&str>) -> String {
     };
     let is_number = written.starts_with(|c: char| c.is_ascii_digit());
     if message.starts_with("string values must be quoted") || begins(&WORDS) && !is_number {
-        return format!("'{written}' is no value; a text is in quotes: \"{written}\"");
+        return format!("'{written}' is not a value; put text in quotes: \"{written}\"");
     }
     if begins(&INTEGERS) {
         let (least, most) = (i64::MIN, i64::MAX);
@@ -28,9 +27,9 @@ pub(crate) fn no_toml(message: &str, written: Option<&str>) -> String {
     message.to_owned()
 }
 
-/// The message with the names that plans use, and with a guess at what was meant.
+/// Rewrites a serde message with the type names of plans and a suggestion for misspelt names.
 pub(crate) fn plain(message: &str) -> String {
-    // serde says "unknown field `x`, expected one of `a`, `b`": quotation marks as everywhere here.
+    // serde writes "unknown field `x`, expected one of `a`, `b`"; plans use single quotation marks.
     let text = message.trim().replace('`', "'");
     let Some((wrong, expected)) = text.split_once(", expected ") else { return text };
     let right = match expected {

@@ -1,5 +1,5 @@
-//! `docs/plans.md` names every field of a plan, none that does not exist, and its plans are plans, as
-//! are those that come with dwell.
+//! Checks `docs/plans.md` against the code: it documents every field and no others, and its plans,
+//! like those shipped with dwell, can be run.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,17 +16,17 @@ fn documentation() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The fields of a table, as the reader of plans lists them when it meets one that it does not know.
+/// The fields of a table, taken from serde's message about an unknown field.
 fn fields<T: DeserializeOwned>(at: &str) -> Vec<String> {
     let Err(error) = toml::from_str::<T>("no_such_field = 1") else {
-        panic!("{at} takes any field");
+        panic!("{at} accepts any field");
     };
     let (_, known) = error.message().split_once("expected ").unwrap();
     let names = known.split('`').skip(1).step_by(2);
     names.map(|name| format!("{at}{name}")).collect()
 }
 
-/// What the first column of the tables of fields names.
+/// The names in the first column of the field tables.
 fn documented(text: &str) -> BTreeSet<String> {
     let (_, text) = text.split_once("\n## Fields\n").unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -92,7 +92,7 @@ fn the_plans_of_the_documentation_have_as_many_trials_as_it_says() {
     let counts: Vec<_> = expanded.iter().map(|expansion| expansion.trials().len()).collect();
     assert_eq!(counts, [84, 67_200]);
     assert!(text.contains("84 trials") && text.contains("67,200 trials"));
-    // Every cell goes together, not only each value.
+    // Every cell is valid, not only each single value.
     for expansion in &expanded {
         let cells = 0..expansion.cells().len() as u32;
         assert!(cells.into_iter().all(|cell| expansion.plan_of(cell).is_ok()));
@@ -128,7 +128,7 @@ fn the_short_relay_plan_drops_no_axis_of_the_whole_one_and_keeps_every_mode_and_
     let (minutes, days) = (minutes.time, days.sending);
     for axis in &whole {
         let thinned = short.iter().find(|other| other.name == axis.name);
-        let thinned = thinned.unwrap_or_else(|| panic!("{} is dropped", axis.name));
+        let thinned = thinned.unwrap_or_else(|| panic!("{} is missing", axis.name));
         assert!(thinned.values.len() > 1, "{}", axis.name);
         match (thinned.numbers(), axis.numbers()) {
             (Some((some, _)), Some((all, _))) => {
@@ -140,9 +140,16 @@ fn the_short_relay_plan_drops_no_axis_of_the_whole_one_and_keeps_every_mode_and_
             assert_eq!(thinned.values, axis.values);
         }
     }
-    assert_eq!(days, dwell_units::Nanos::from_secs(336_000), "S0.10: 3.9 days of sending");
+    assert_eq!(
+        days,
+        dwell_units::Nanos::from_secs(336_000),
+        "Miya 2020 (S0.10): 3.9 days of sending"
+    );
     assert!(minutes < dwell_units::Nanos::from_secs(9 * 60), "{minutes}");
-    assert!(short.iter().any(|axis| axis.labels().contains(&"1000B".to_owned())), "S0 Fig 7");
+    assert!(
+        short.iter().any(|axis| axis.labels().contains(&"1000B".to_owned())),
+        "Miya 2020, Fig 7"
+    );
 }
 
 #[test]
@@ -160,14 +167,15 @@ fn the_short_pace_plan_drops_no_axis_of_the_whole_one_and_keeps_every_engine() {
         of.axes().into_iter().find(|axis| axis.name == name).map(|axis| axis.labels())
     };
     for axis in whole.axes() {
-        let thinned = labels(&short, &axis.name).unwrap_or_else(|| panic!("no {}", axis.name));
+        let thinned =
+            labels(&short, &axis.name).unwrap_or_else(|| panic!("{} is missing", axis.name));
         assert!(thinned.iter().all(|value| axis.labels().contains(value)), "{}", axis.name);
         assert!(thinned.len() > 1 || axis.values.len() == 1, "{}", axis.name);
     }
     let all = dwell_plan::PaceEngine::ALL.map(|engine| engine.name().to_owned());
     assert_eq!(labels(&whole, "engine").unwrap(), all);
     assert_eq!(labels(&short, "engine").unwrap(), all);
-    // S2.5, with IP packets of 1500 B by the name that S2 measured them under.
+    // Parameters of Mok 2015 (S2.5), with IP packets of 1500 B under the paper's name.
     assert_eq!(labels(&whole, "size").unwrap(), ["200B", "576B", "frame:1514B"]);
     assert_eq!(labels(&whole, "flows").unwrap(), ["0", "5", "15", "25"]);
     let rates = ["1Mbit/s", "5Mbit/s", "10Mbit/s", "50Mbit/s", "100Mbit/s", "1Gbit/s"];

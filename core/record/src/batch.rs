@@ -1,5 +1,5 @@
-//! Samples by the thousand, column by column: what passes between importers, segments, the store
-//! and the statistics.
+//! Batches of samples in columns, exchanged between importers, segments, the store and the
+//! statistics.
 
 use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_units::Pairing;
@@ -7,19 +7,19 @@ use dwell_units::Pairing;
 use crate::column::Column;
 use crate::row::Row;
 
-/// Rows of one data set, in the order in which their fates were decided. All columns are as long
-/// as `id`.
+/// Rows of one data set, in the order in which their states were decided. All columns have the
+/// length of `id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The probe's id, counted from 0 without wrapping.
+    /// Probe id, counted from 0 without wrapping.
     pub id: Vec<u64>,
-    /// What became of it.
+    /// State of the probe.
     pub state: Vec<State>,
-    /// The reply overtook that of an earlier probe.
+    /// The reply arrived before the reply to an earlier probe.
     pub reordered: Vec<bool>,
-    /// A clock was stepped: there are stamps but no delays.
+    /// A clock was stepped: timestamps exist, delays do not.
     pub void: Vec<bool>,
-    /// Indexed by [`Column`]; empty is a column without any value.
+    /// Indexed by [`Column`]; a column without values is empty.
     numbers: [Vec<i64>; Column::ALL.len()],
 }
 
@@ -36,20 +36,20 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Stands for "not to be had" in a column.
+    /// Marks a missing value in a column.
     pub const ABSENT: i64 = i64::MIN;
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.id.len()
     }
 
-    /// Whether there is no row.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.id.is_empty()
     }
 
-    /// Appends a row without numbers, which [`Self::set`] adds.
+    /// Appends a row without numbers; [`Self::set`] adds them.
     pub fn push(&mut self, id: u64, state: State) {
         self.id.push(id);
         self.state.push(state);
@@ -60,10 +60,10 @@ impl Batch {
         }
     }
 
-    /// Sets a number of the last row. `value` must not be [`Self::ABSENT`].
+    /// Sets a number in the last row. `value` must not be [`Self::ABSENT`].
     ///
     /// # Panics
-    /// When there is no row.
+    /// If there is no row.
     pub fn set(&mut self, column: Column, value: i64) {
         let rows = self.len();
         let numbers = &mut self.numbers[column as usize];
@@ -71,17 +71,17 @@ impl Batch {
         numbers[rows - 1] = value;
     }
 
-    /// Takes a number of the last row away.
+    /// Removes a number from the last row.
     ///
     /// # Panics
-    /// When there is no row.
+    /// If there is no row.
     pub fn unset(&mut self, column: Column) {
         if let Some(last) = self.numbers[column as usize].get_mut(self.id.len() - 1) {
             *last = Self::ABSENT;
         }
     }
 
-    /// Appends what is known of `sample`; see [`dwell_stats::Delays::of`] for `bridge` and `near`.
+    /// Appends `sample` as a row; see [`dwell_stats::Delays::of`] for `bridge` and `near`.
     pub fn push_sample(&mut self, sample: &Sample, bridge: Option<&Pairing>, near: Rung) {
         let row = Row::of(sample, bridge, near);
         self.push(row.id, sample.state);
@@ -94,8 +94,7 @@ impl Batch {
         }
     }
 
-    /// The values of a column, [`Self::ABSENT`] where not to be had; `None` when it has no value
-    /// at all.
+    /// The values of a column, with [`Self::ABSENT`] for missing ones; `None` if all are missing.
     pub fn column(&self, column: Column) -> Option<&[i64]> {
         let numbers = &self.numbers[column as usize];
         (!numbers.is_empty()).then_some(numbers.as_slice())
@@ -104,26 +103,26 @@ impl Batch {
     /// Replaces a whole column.
     ///
     /// # Panics
-    /// When it is not as long as there are rows.
+    /// If its length differs from the number of rows.
     pub fn set_column(&mut self, column: Column, values: Vec<i64>) {
         self.swap_column(column, values);
     }
 
-    /// The same; returns the values so far, whose memory may be of use.
+    /// Like [`Self::set_column`], but returns the old values so that their memory can be reused.
     ///
     /// # Panics
     /// As [`Self::set_column`].
     pub fn swap_column(&mut self, column: Column, values: Vec<i64>) -> Vec<i64> {
-        assert_eq!(values.len(), self.len(), "a column is as long as there are rows");
+        assert_eq!(values.len(), self.len(), "one value per row");
         std::mem::replace(&mut self.numbers[column as usize], values)
     }
 
-    /// One number of one row.
+    /// One number of one row; `None` if missing.
     pub fn number(&self, row: usize, column: Column) -> Option<i64> {
         self.column(column).map(|values| values[row]).filter(|value| *value != Self::ABSENT)
     }
 
-    /// Removes all rows, and keeps the memory.
+    /// Removes all rows and keeps the allocations.
     pub fn clear(&mut self) {
         self.id.clear();
         self.state.clear();

@@ -1,9 +1,9 @@
-//! The numeric columns of a sample, by the names that every format uses: CSV, JSON lines, Parquet.
+//! Numeric columns of a sample, with their names in every format: CSV, JSON lines, Parquet.
 
 use dwell_engine::passage::Point;
 
-/// A numeric column, in nanoseconds unless its name says otherwise. A column that has no value in
-/// any row of a data set is left out of it.
+/// A numeric column, in nanoseconds unless its name states another unit. A data set omits columns
+/// without values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Column {
@@ -23,8 +23,8 @@ pub enum Column {
     OneWayForward,
     /// See [`dwell_stats::Metric::OneWayBackward`].
     OneWayBackward,
-    /// When the schedule wanted the probe sent, as all stamps that follow in nanoseconds since the
-    /// epoch of CLOCK_REALTIME unless said otherwise.
+    /// Scheduled send time. This and the following timestamps are nanoseconds since the epoch of
+    /// CLOCK_REALTIME unless stated otherwise.
     Intended,
     /// `tx_app`
     TxApp,
@@ -32,40 +32,41 @@ pub enum Column {
     TxSched,
     /// `tx_kernel`
     TxKernel,
-    /// `tx_hw`, on the card's clock.
+    /// `tx_hw`, on the network card's clock.
     TxHw,
     /// T2, on the far end's clock.
     T2,
     /// T3, on the far end's clock.
     T3,
-    /// `rx_hw`, on the card's clock.
+    /// `rx_hw`, on the network card's clock.
     RxHw,
     /// `rx_kernel`
     RxKernel,
     /// `rx_app`
     RxApp,
-    /// T2 - T1 across two clocks: a delay plus an unknown offset. Only differences of two of these
-    /// mean anything. (Imported data.)
+    /// T2 - T1 across two clocks: a delay plus an unknown offset. Only differences between two such
+    /// values are meaningful. (Imported data.)
     ForwardPlusOffset,
     /// T4 - T3 across two clocks: a delay minus the same offset. (Imported data.)
     BackwardMinusOffset,
-    /// When an outside witness saw the packet, on the witness's clock. (Imported captures.)
+    /// Timestamp of the packet in a separate capture, on the capturing machine's clock. (Imported
+    /// captures.)
     Capture,
-    /// Time since the packet before it in its flow or train, on the clock of its stamps. (Paced packets
-    /// and imported data.)
+    /// Time since the previous packet of the same flow or train, on the clock of its timestamps.
+    /// (Paced packets and imported data.)
     Gap,
     /// |gap - scheduled gap| of a paced packet.
     GapError,
-    /// Bytes of the packet as its source counts them. (Imported data.)
+    /// Packet size in bytes, as counted by its source. (Imported data.)
     SizeBytes,
-    /// Of a packet that goes one way: the sender's `tx_app` to the receiver's `rx_app`. Rows of such
-    /// packets have the sender's stamps in `tx_*` and the receiver's in `rx_*`.
+    /// One-way packets: the sender's `tx_app` to the receiver's `rx_app`. In these rows `tx_*` are
+    /// timestamps of the sender and `rx_*` of the receiver.
     EndToEnd,
     /// See [`dwell_stats::Leg::SenderOut`].
     SenderOut,
     /// See [`dwell_stats::Leg::LinkIn`].
     LinkIn,
-    /// See [`dwell_stats::Part::NodeDelay`], as the parts that follow.
+    /// See [`dwell_stats::Part::NodeDelay`]; likewise for the following components.
     NodeDelay,
     /// See [`dwell_stats::Part::NodeDelayNetfilter`].
     NodeDelayNetfilter,
@@ -87,7 +88,7 @@ pub enum Column {
     LinkDelay,
     /// See [`dwell_stats::Leg::ReceiverIn`].
     ReceiverIn,
-    /// When the node between stamped the packet, at [`Point::RxDriver`]; so the others that follow.
+    /// Timestamp at [`Point::RxDriver`] of the relaying node; likewise for the following points.
     NodeRxDriver,
     /// See [`Point::RxKernel`].
     NodeRxKernel,
@@ -112,7 +113,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// Every column, in the order of formats.
+    /// All columns, in the order of formats.
     pub const ALL: [Self; 49] = [
         Self::Rtt,
         Self::RttIntended,
@@ -165,7 +166,7 @@ impl Column {
         Self::NodeTxAppDone,
     ];
 
-    /// What a row of a packet that goes one way has: stamps of both ends, and the parts of the way.
+    /// Columns of a one-way packet: timestamps of both ends and the delay components.
     pub const ONE_WAY: [Self; 20] = [
         Self::TxApp,
         Self::TxSched,
@@ -189,7 +190,7 @@ impl Column {
         Self::ReceiverIn,
     ];
 
-    /// What a row of a paced packet has.
+    /// Columns of a paced packet.
     pub const PACED: [Self; 8] = [
         Self::ScheduleError,
         Self::Intended,
@@ -201,7 +202,7 @@ impl Column {
         Self::GapError,
     ];
 
-    /// The parts of the way of a packet that goes one way, those of a node by several rungs.
+    /// Delay components of a one-way packet; a node's delay appears with several timestamp sources.
     pub const PARTS: [Self; 11] = [
         Self::SenderOut,
         Self::LinkIn,
@@ -216,10 +217,10 @@ impl Column {
         Self::ReceiverIn,
     ];
 
-    /// How many of them a pinger fills.
+    /// Number of columns filled by a pinger.
     pub const MEASURED: usize = 18;
 
-    /// The name, which carries the unit.
+    /// Name, including the unit.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rtt => "rtt_ns",
@@ -274,7 +275,7 @@ impl Column {
         }
     }
 
-    /// The column of a node's stamps at this point.
+    /// The column of a node's timestamp at this point.
     pub const fn of_node(point: Point) -> Self {
         match point {
             Point::RxDriver => Self::NodeRxDriver,
@@ -291,7 +292,7 @@ impl Column {
         }
     }
 
-    /// The column of this name.
+    /// The column with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|column| column.name() == name)
     }

@@ -1,4 +1,4 @@
-//! The figures of samples that come in batches: what the summary of an import says.
+//! Figures computed from batches of samples, for the summary of an import.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::batch::Batch;
 use crate::column::Column;
 use crate::summary::{Figures, Packets, Scalar};
 
-/// Columns that are metrics by themselves.
+/// The columns that are metrics themselves.
 const METRICS: [Column; 24] = [
     Column::Rtt,
     Column::RttIntended,
@@ -38,37 +38,37 @@ const METRICS: [Column; 24] = [
     Column::ReceiverIn,
 ];
 
-/// The whole delay of a packet, of which its variation is told: a data set has one of them.
+/// Total delays, from which delay variation is computed; a data set has one of them.
 const WHOLE: [Column; 2] = [Column::Rtt, Column::EndToEnd];
 
-/// Metrics and values by name, and the counts of packets; `None` where there was no row.
+/// Metrics and values by name, and packet counts; `None` for the counts without rows.
 pub type ColumnFigures =
     (BTreeMap<String, Figures>, BTreeMap<String, Option<Scalar>>, Option<Packets>);
 
-/// Streaming figures of one data set. Memory is bounded.
+/// Streaming figures of one data set, in bounded memory.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
     distributions: BTreeMap<&'static str, Distribution>,
     ipdv: BTreeMap<&'static str, Ipdv>,
     jitter: Jitter,
-    /// The whole delay, in order of time.
+    /// Total delays in time order.
     series: BTreeMap<&'static str, Thinned>,
     packets: Counted,
     rows: u64,
-    // What is worked with, kept so that its memory is taken once.
+    // Scratch buffers, kept to reuse their memory.
     values: Vec<i64>,
     ids: Vec<u64>,
 }
 
-/// Packets, counted row by row.
+/// Packet counts, updated row by row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     packets: Packets,
-    /// Late ones that no row had told as lost before.
+    /// Late packets without a preceding row that reported them as lost.
     unannounced: u64,
 }
 
-/// The columns of [`METRICS`] and of IPDV: what [`Columns::take`] looks at.
+/// Columns used by [`Columns::take`]: [`METRICS`] and those of IPDV.
 const TAKEN: [Column; METRICS.len() + 2] = {
     let mut all = [Column::ForwardPlusOffset; METRICS.len() + 2];
     let mut place = 0;
@@ -81,10 +81,10 @@ const TAKEN: [Column; METRICS.len() + 2] = {
 };
 
 impl Columns {
-    /// The columns that figures are made of.
+    /// The columns that figures are computed from.
     pub const TAKEN: &[Column] = &TAKEN;
 
-    /// Takes rows in, in the order in which they come.
+    /// Adds rows in order.
     pub fn take(&mut self, batch: &Batch) {
         self.rows += batch.len() as u64;
         for start in (0..batch.len()).step_by(PIECE) {
@@ -92,12 +92,12 @@ impl Columns {
         }
     }
 
-    /// Takes some rows of a batch in.
+    /// Adds some rows of a batch.
     fn take_piece(&mut self, batch: &Batch, rows: Range<usize>) {
         self.packets.take(&batch.state[rows.clone()], &batch.reordered[rows.clone()]);
         for column in METRICS {
             let Some(values) = batch.column(column) else { continue };
-            // What was sent left at some time, whether or not it arrived.
+            // Departures are also known for lost packets.
             let lost_too = matches!(column, Column::ScheduleError | Column::Gap | Column::GapError);
             self.select(batch, values, rows.clone(), lost_too);
             self.distributions.entry(column.name()).or_default().record_all(&self.values);
@@ -120,7 +120,7 @@ impl Columns {
         }
     }
 
-    /// Copies the values that count, and the ids of their rows.
+    /// Selects the valid values and the ids of their rows.
     fn select(&mut self, batch: &Batch, values: &[i64], rows: Range<usize>, lost_too: bool) {
         self.values.clear();
         self.ids.clear();
@@ -144,8 +144,8 @@ impl Columns {
         }
     }
 
-    /// Whether rows that came after all these begin with an id that is among the last of these: their
-    /// IPDV is only right when they are taken in one after the other.
+    /// Returns whether the rows of `later` start with an id that is among the last ones here. IPDV
+    /// is then correct only if the rows are added in sequence.
     pub fn shares_an_id(&self, later: &Self) -> bool {
         let shares = |(name, ipdv): (_, &Ipdv)| {
             self.ipdv.get(name).is_some_and(|own| own.shares_an_id(ipdv))
@@ -153,7 +153,7 @@ impl Columns {
         later.ipdv.iter().any(shares)
     }
 
-    /// Adds rows that came after all these, and were taken in apart from them.
+    /// Appends rows that were collected separately and follow these.
     pub fn append(&mut self, later: &Self) {
         self.rows += later.rows;
         self.packets.append(&later.packets);
@@ -169,20 +169,20 @@ impl Columns {
         }
     }
 
-    /// The values of a column that count; `None` where there was none.
+    /// The valid values of a column; `None` without any.
     pub fn distribution(&self, column: Column) -> Option<&Distribution> {
         self.distributions.get(column.name())
     }
 
-    /// Names of everything that [`Self::metric`] may know, without unit.
+    /// All names that [`Self::metric`] accepts, without unit.
     pub fn metric_names() -> impl Iterator<Item = &'static str> {
         let columns = METRICS.into_iter().map(|column| column.name().trim_end_matches("_ns"));
         let pairs = [Metric::Pdv, Metric::Ipdv, Metric::IpdvForward, Metric::IpdvBackward];
         columns.chain(pairs.map(|metric| metric.name().trim_end_matches("_ns")))
     }
 
-    /// The values of the metric of this name, without unit; `None` where there was none. Those of PDV
-    /// are whole delays, from which the smallest is still to be subtracted.
+    /// The values of a metric by its name without unit; `None` without any. For PDV these are total
+    /// delays, from which the minimum has to be subtracted.
     pub fn metric(&self, name: &str) -> Option<&Distribution> {
         let called = |full: &str| full.trim_end_matches("_ns") == name;
         if called(Metric::Pdv.name()) {
@@ -201,19 +201,20 @@ impl Columns {
         self.jitter.nanos()
     }
 
-    /// Fates of the packets, as the rows have them.
+    /// Packet counts from the rows.
     pub fn packets(&self) -> Packets {
         self.packets.packets
     }
 
-    /// How true percentiles are: of the columns that have values, those that are least.
+    /// The coarsest resolution of percentiles of any column with values.
     pub fn resolution(&self) -> Option<Resolution> {
         let filled = self.distributions.values().filter(|distribution| distribution.count() > 0);
         filled.map(Distribution::resolution).max()
     }
 
-    /// Where percentiles of the whole delay lie with 95 % confidence, neighbours' likeness counted, as
-    /// values by name: `rtt_p99_low_ns`, `rtt_p99_high_ns`. Absent is what the count does not support.
+    /// 95 % confidence intervals of percentiles of the total delay, accounting for dependent
+    /// neighbours, as values by name: `rtt_p99_low_ns`, `rtt_p99_high_ns`. Percentiles that the
+    /// count does not support are omitted.
     pub fn intervals(&self) -> BTreeMap<String, Option<Scalar>> {
         const CONFIDENCE: f64 = 0.95;
         let quantiles = [(Quantile::P50, "p50"), (Quantile::P95, "p95"), (Quantile::P99, "p99")];
@@ -231,7 +232,7 @@ impl Columns {
         values
     }
 
-    /// Metrics and values by name, as a summary has them, and the counts of packets.
+    /// Metrics and values by name as in a summary, and the packet counts.
     pub fn figures(&self) -> ColumnFigures {
         let mut metrics: BTreeMap<String, Figures> = BTreeMap::new();
         for (name, distribution) in &self.distributions {
@@ -291,7 +292,7 @@ impl Counted {
                 packets.sent += 1;
                 packets.lost += 1;
             }
-            // It was told as lost before.
+            // Usually reported as lost before.
             State::Late => {
                 packets.late += 1;
                 match packets.lost.checked_sub(1) {
@@ -309,7 +310,7 @@ impl Counted {
     }
 
     fn append(&mut self, later: &Self) {
-        // What was late without having been lost was perhaps told as lost before.
+        // A late packet without a preceding loss here may be reported as lost in `self`.
         let announced = later.unannounced.min(self.packets.lost);
         self.unannounced += later.unannounced - announced;
         let (own, other) = (&mut self.packets, &later.packets);
@@ -323,17 +324,17 @@ impl Counted {
     }
 }
 
-/// Rows that are looked at together: most often all of them are alike.
+/// Rows checked together; usually all have the same state.
 const RUN: usize = 128;
 
-/// Rows taken in at once: few enough for a processor's own cache.
+/// Rows added together: few enough for the CPU cache.
 const PIECE: usize = 1 << 14;
 
-/// Whether each of these rows is received and has a value that counts.
+/// Returns whether every row is received, not void and has a value.
 pub fn all_count(states: &[State], void: &[bool], values: &[i64]) -> bool {
     let received = states.iter().fold(true, |all, state| all & (*state == State::Received));
     let void = void.iter().fold(false, |any, void| any | void);
-    // Most delays are not negative, and then none is absent.
+    // Fast path: non-negative values cannot be [`Batch::ABSENT`].
     let bits = values.iter().fold(0, |bits, value| bits | value);
     let present =
         bits >= 0 || values.iter().fold(true, |all, value| all & (*value != Batch::ABSENT));
@@ -364,7 +365,7 @@ mod tests {
         let rtt = &metrics["rtt_ns"];
         assert_eq!((rtt.count, rtt.min, rtt.max), (9, Some(100), Some(109)));
         assert_eq!(metrics["pdv_ns"].max, Some(9));
-        // 0-1, 1-2, 4-5, 5-6, 6-7, 7-8, 8-9: pairs with a loss between are none.
+        // 0-1, 1-2, 4-5, 5-6, 6-7, 7-8, 8-9: pairs with a lost probe do not count.
         assert_eq!(metrics["ipdv_ns"].count, 7);
         let packets = packets.unwrap();
         assert_eq!((packets.received, packets.late), (9, 2));
@@ -384,7 +385,7 @@ mod tests {
             if state == State::Received {
                 rows.set(Column::Rtt, 100_000 + (id as i64 * 7_919) % 5_003);
             }
-            // The probe lost at 57 comes late, long after.
+            // The probe lost at 57 arrives much later.
             if id == 6_000 {
                 rows.push(57, State::Late);
             }

@@ -1,8 +1,8 @@
-//! Rows of paced packets: when each left, how far that was from the packet before it in its train, and
-//! how far from what the schedule wanted.
+//! Rows of paced packets: departure time, gap to the previous packet of the train and error against
+//! the schedule.
 //!
-//! Numbers of packets are consecutive in a train, and one is left out between trains: neighbours by
-//! number are of one train.
+//! Packet numbers are consecutive within a train and skip one between trains, so packets with
+//! consecutive numbers belong to the same train.
 
 use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_units::Pairing;
@@ -11,8 +11,8 @@ use crate::batch::Batch;
 use crate::column::Column;
 use crate::summary::Summary;
 
-/// Packets, taken in one by one in any order. 56 B of memory for each, and 32 B more in what
-/// [`Departing::by`] makes of them.
+/// Collects packets in any order. Uses 56 B per packet, plus 32 B for the result of
+/// [`Departing::by`].
 #[derive(Clone, Debug, Default)]
 pub struct Departing {
     packets: Vec<Packet>,
@@ -25,19 +25,19 @@ struct Packet {
     due: i64,
     app: i64,
     kernel: Option<i64>,
-    /// By the far end.
+    /// Receive timestamp of the far end.
     far: Option<i64>,
 }
 
-/// When packets left.
+/// Departure times of packets.
 #[derive(Clone, Debug)]
 pub struct Departed {
-    /// Number, due, and left where that is known; by number.
+    /// Number, due time and departure time if known; sorted by number.
     packets: Vec<(u64, i64, Option<i64>)>,
     stamp: Stamp,
 }
 
-/// Which stamp says when a packet left.
+/// Timestamp used as departure time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stamp {
     App,
@@ -46,7 +46,7 @@ enum Stamp {
 }
 
 impl Stamp {
-    /// The stamp, and whether it is on this machine's clock.
+    /// The timestamp, and whether it is on the local clock.
     fn of(self, sample: &Sample) -> Option<(i64, bool)> {
         match self {
             Self::App => Some((sample.tx.app.as_nanos(), true)),
@@ -57,7 +57,7 @@ impl Stamp {
 }
 
 impl Departing {
-    /// Takes a packet in; `void`: a clock was stepped, so that its stamps compare with no others.
+    /// Adds a packet. `void` means that a clock was stepped, so its timestamps are not comparable.
     pub fn take(&mut self, sample: &Sample, void: bool) {
         let left = !matches!(sample.state, State::SendFailed | State::Late | State::Duplicate);
         if left && !void {
@@ -71,9 +71,9 @@ impl Departing {
         }
     }
 
-    /// All of them by the stamps that the summary names as departures; where it names none, by those
-    /// of its rung: the program's own, or else the kernel's of this machine or of the far end,
-    /// whichever more packets have.
+    /// Selects the departure timestamp. The summary names it; otherwise it follows the summary's
+    /// rung: user-space timestamps, or the more frequent of local kernel timestamps and far-end
+    /// timestamps.
     pub fn by(self, summary: &Summary) -> Departed {
         let count = |of: fn(&Packet) -> Option<i64>| self.packets.iter().filter_map(of).count();
         let named = summary.parameters.get("departures").and_then(serde_json::Value::as_str);
@@ -100,8 +100,8 @@ impl Departing {
 }
 
 impl Departed {
-    /// The gap before a packet, and |gap - scheduled gap|, in nanoseconds; `None` for the first of a
-    /// train, and where one of the two stamps is missing.
+    /// The gap before a packet and |gap - scheduled gap|, in nanoseconds; `None` for the first
+    /// packet of a train or if a timestamp is missing.
     pub fn gap(&self, id: u64) -> Option<(i64, i64)> {
         let at = self.packets.binary_search_by_key(&id, |(id, ..)| *id).ok()?;
         let (before, due_before, left_before) = *self.packets.get(at.checked_sub(1)?)?;
@@ -114,8 +114,8 @@ impl Departed {
         Some((gap, gap.checked_sub(scheduled)?.checked_abs()?))
     }
 
-    /// Appends a row of a packet. Its schedule error is that of its departure, which an engine hands
-    /// over long before, and not that of the program.
+    /// Appends a packet as a row. Its schedule error refers to the departure, not to the earlier
+    /// hand-over by the program.
     pub fn push(&self, batch: &mut Batch, sample: &Sample, bridge: Option<&Pairing>, near: Rung) {
         batch.push_sample(sample, bridge, near);
         let error = bridge.zip(self.stamp.of(sample)).and_then(|(bridge, (left, same_clock))| {
@@ -150,7 +150,7 @@ mod tests {
         width: Nanos(30),
     };
 
-    /// Due every 100 ns; `late` by the kernel's stamp.
+    /// Due every 100 ns; `late` is the delay of the kernel timestamp.
     fn packet(id: u64, late: Option<i64>) -> Sample {
         let due = id as i64 * 100;
         Sample {
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn gaps_are_between_neighbours_by_number_and_absent_across_trains_and_missing_stamps() {
         let late = [Some(3), Some(10), None, Some(4), Some(1)];
-        // Number 2 has no stamp; 5 is left out between two trains.
+        // Packet 2 has no timestamp; number 5 is skipped between two trains.
         let mut packets: Vec<_> = (0..5).zip(late).map(|(id, late)| packet(id, late)).collect();
         packets.extend([packet(6, Some(0)), packet(7, Some(-9))]);
         let gaps = departed(&packets, Rung::KernelSw);
@@ -215,7 +215,7 @@ mod tests {
         for sample in &packets {
             gaps.push(&mut batch, sample, Some(&BRIDGE), Rung::KernelSw);
         }
-        // A clock was stepped before the last.
+        // A clock was stepped before the last packet.
         gaps.push(&mut batch, &packets[3], None, Rung::KernelSw);
         assert_eq!(batch.column(Column::ScheduleError), Some(&[0, 10, 20, 30, Batch::ABSENT][..]));
         assert_eq!(batch.number(4, Column::Gap), None);
@@ -238,13 +238,13 @@ mod tests {
         assert_eq!([gaps.gap(1), gaps.gap(2)], [Some((90, 10)), Some((150, 50))]);
         let mut batch = Batch::default();
         gaps.push(&mut batch, &packets[1], Some(&BRIDGE), Rung::KernelSw);
-        assert_eq!(batch.number(0, Column::ScheduleError), None, "two clocks");
-        // The sender may say that it took the fewer ones all the same.
+        assert_eq!(batch.number(0, Column::ScheduleError), None, "the clocks differ");
+        // The summary may select the less frequent timestamp.
         let mut departing = Departing::default();
         packets.iter().for_each(|packet| departing.take(packet, false));
         let gaps = departing.by(&summary(Rung::KernelSw, Some("tx_kernel")));
         assert_eq!([gaps.gap(1), gaps.gap(2)], [None; 2]);
-        // By the program's clock all packets are as due.
+        // By the program's clock all packets are on schedule.
         let gaps = departed(&packets, Rung::User);
         assert_eq!([gaps.gap(1), gaps.gap(2)], [Some((100, 0)), Some((100, 0))]);
     }

@@ -1,54 +1,53 @@
-//! The part of a summary that says what machine it was measured on. Null is what could not be
-//! found out.
+//! The environment part of a summary: the machine it was measured on. Unknown values are null.
 
 use serde::{Deserialize, Serialize};
 
-/// The machine at this end.
+/// The local machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Environment {
     /// Kernel release, as `uname -r` prints it.
     pub kernel: Option<String>,
-    /// Model of the processor.
+    /// CPU model.
     pub cpu: Option<String>,
-    /// Processors that this process may run on.
+    /// Number of CPUs that this process may use.
     pub cores: Option<u32>,
     /// CPU frequency governor.
     pub governor: Option<String>,
-    /// What the kernel's clocks are read from, such as `tsc`.
+    /// Clock source of the kernel, such as `tsc`.
     pub clocksource: Option<String>,
-    /// The interface that probes leave by.
+    /// Outgoing interface of the probes.
     pub interface: Option<String>,
-    /// Its driver.
+    /// Driver of the interface.
     pub driver: Option<String>,
-    /// The offloads that are switched on there, by ethtool's names.
+    /// Offloads enabled on the interface, with ethtool's names.
     pub offloads: Option<Vec<String>>,
-    /// Its root queueing discipline.
+    /// Root queueing discipline of the interface.
     pub qdisc: Option<String>,
-    /// The version of dwell, with the start of the SHA-256 of its program as build metadata where that is
-    /// known: `0.1.0+4f2a9c01b2d3`.
+    /// Version of dwell, with the first digits of the program's SHA-256 as build metadata if known:
+    /// `0.1.0+4f2a9c01b2d3`.
     pub dwell: String,
-    /// Where the programs at both ends ran.
+    /// CPU placement of the programs at both ends.
     pub placement: Ends,
 }
 
-/// Where the programs at both ends ran. A blocking ping-pong costs some 4 us with both ends on one
-/// core and 69 us on two, so no delay is comparable without it.
+/// CPU placement of the programs at both ends. Delays are not comparable without it: a blocking
+/// ping-pong takes about 4 us with both ends on one core and 69 us on two.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ends {
-    /// This end.
+    /// Local end.
     pub near: Placement,
-    /// The far end; null when nobody told.
+    /// Far end; null if it did not report its placement.
     pub far: Option<Placement>,
 }
 
-/// Where and how a program ran.
+/// CPU and scheduling of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// The CPU it was pinned to; null when it was not.
+    /// CPU that it was pinned to; null if not pinned.
     pub cpu: Option<u32>,
     /// How it waited for packets.
     pub waiting: Option<Waiting>,
-    /// Its scheduling class.
+    /// Scheduling class.
     pub scheduling: Option<Scheduling>,
 }
 
@@ -56,13 +55,13 @@ pub struct Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Waiting {
-    /// Asleep in the kernel.
+    /// Blocked in the kernel.
     Blocking,
-    /// Asking again and again.
+    /// Busy polling.
     Polling,
 }
 
-/// A scheduling class of Linux, by the name sched(7) gives it.
+/// A Linux scheduling class, named as in sched(7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scheduling {
     /// SCHED_OTHER
@@ -86,7 +85,7 @@ pub enum Scheduling {
 }
 
 impl Default for Environment {
-    /// Nothing known but the version of dwell.
+    /// Only the version of dwell is known.
     fn default() -> Self {
         Self {
             kernel: None,

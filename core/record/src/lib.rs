@@ -1,9 +1,9 @@
-//! What a measurement leaves behind: the summary object, one row per probe as CSV or JSON lines, and
-//! segments with every stamp of every sample.
+//! Output of a measurement: the summary object, rows per probe as CSV or JSON lines, and segments
+//! with every timestamp of every sample.
 //!
-//! Objects and segments carry a version; `docs/schema/` and `docs/formats.md` describe them all. This crate
-//! turns figures and samples into text; how they were measured and where the text goes is not
-//! known here.
+//! Objects and segments are versioned; `docs/schema/` and `docs/formats.md` describe them. This
+//! crate only formats figures and samples. It does not know how they were measured or where the
+//! output goes.
 
 #![forbid(unsafe_code)]
 

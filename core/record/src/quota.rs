@@ -1,8 +1,8 @@
-//! What the values of a node that is held to a share of a processor are called.
+//! Names of values about CPU quotas of nodes.
 
-/// The name in [`crate::Summary::values`] of what is told of a node's quota: `quota_NODE_asked_ratio`,
-/// `quota_NODE_burnt_ratio` or `quota_NODE_throttled_ns`, with the node in small letters and an underscore for all that
-/// is neither a letter nor a digit.
+/// The name of a quota value in [`crate::Summary::values`]: `quota_NODE_asked_ratio`,
+/// `quota_NODE_burnt_ratio` or `quota_NODE_throttled_ns`. The node's name is in lower case, with
+/// underscores for all other characters except digits.
 pub fn quota_value(node: &str, what: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric();
     let plain: String =

@@ -1,4 +1,4 @@
-//! A sample as a row of [`Column`]s, the same in CSV, in JSON lines and in Parquet.
+//! A sample as a row of [`Column`]s, common to CSV, JSON lines and Parquet.
 
 use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_stats::Delays;
@@ -6,12 +6,12 @@ use dwell_units::{Card, Instant, Nanos, Pairing, Realtime};
 
 use crate::column::Column;
 
-/// One event in the life of a probe.
+/// One event of a probe.
 pub(crate) struct Row {
     pub(crate) id: u64,
     pub(crate) state: &'static str,
     pub(crate) reordered: bool,
-    /// A clock was stepped: there are stamps but no delays.
+    /// A clock was stepped: timestamps exist, delays do not.
     pub(crate) void: bool,
     /// The first columns of [`Column::ALL`].
     pub(crate) numbers: [Option<i64>; Column::MEASURED],
@@ -22,7 +22,7 @@ impl Row {
     pub(crate) fn of(sample: &Sample, bridge: Option<&Pairing>, near: Rung) -> Self {
         let delays = Delays::of(sample, bridge, near);
         let (tx, rx, remote) = (&sample.tx, sample.rx, sample.remote);
-        // What could not be sent has no time of sending.
+        // A packet that was not sent has no send timestamp.
         let sent = sample.state != State::SendFailed;
         let ns = |delay: Option<Nanos>| delay.map(|delay| delay.0);
         let at = |stamp: Option<Instant<Realtime>>| stamp.map(Instant::as_nanos);

@@ -1,7 +1,7 @@
-//! Rows that are written while a measurement runs. A row is an event: the `late` reply of a probe
-//! comes in a row of its own and supersedes the `lost` of the same id, a `duplicate` adds to the
-//! row before it. Rows come in the order in which fates were decided, which with probes in flight
-//! is not that of their ids.
+//! Rows written during a measurement. A row is an event: the `late` reply of a probe gets its own
+//! row and supersedes the `lost` row with the same id; a `duplicate` adds to the earlier row. Rows
+//! appear in the order in which states were decided, which differs from the order of ids while
+//! probes are in flight.
 
 use std::io::Write;
 
@@ -13,23 +13,23 @@ use crate::column::Column;
 use crate::row::Row;
 use crate::s4;
 
-/// A format of rows.
+/// Row format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFormat {
-    /// S4's round-trip CSV, seconds. One row per probe and none per event: a probe that was lost
-    /// stays `NaN` when its reply comes late after all.
+    /// Round-trip CSV of Roedlach/Vock, in seconds. One row per probe, not per event: a lost probe
+    /// stays `NaN` even if its reply arrives late.
     S4Csv,
-    /// Comma-separated nanoseconds, empty where not to be had.
+    /// Comma-separated nanoseconds; missing values are empty.
     Csv,
-    /// One JSON object per line, null where not to be had; described by
+    /// One JSON object per line; missing values are null. Described by
     /// `docs/schema/dwell.sample-1.schema.json`.
     JsonLines,
 }
 
-const INFALLIBLE: &str = "a vector takes any bytes";
+const INFALLIBLE: &str = "writing to a Vec cannot fail";
 
 impl RowFormat {
-    /// Appends what a file begins with.
+    /// Appends the file header.
     pub fn append_header(self, out: &mut Vec<u8>) {
         match self {
             Self::S4Csv => out.extend_from_slice(s4::HEADER),
@@ -42,11 +42,11 @@ impl RowFormat {
         }
     }
 
-    /// Appends the row of `sample`, if it has one. Whole lines only; allocates nothing but room in
-    /// `out`, which is for the caller to write and reuse.
+    /// Appends the row of `sample`, if it has one, as a complete line. Allocates only in `out`,
+    /// which the caller writes and reuses.
     ///
-    /// `bridge` leads from the schedule's clock to the stamps' and is `None` for a void sample;
-    /// `near` is the rung of our stamps in one-way delays (see [`Delays::of`]).
+    /// `bridge` converts the schedule's clock to the clock of the timestamps and is `None` for a
+    /// void sample. `near` is the local timestamp source for one-way delays (see [`Delays::of`]).
     pub fn append(self, out: &mut Vec<u8>, sample: &Sample, bridge: Option<&Pairing>, near: Rung) {
         match self {
             Self::S4Csv => match sample.state {

@@ -1,8 +1,8 @@
-//! The round-trip CSV of S4, byte for byte (S4.2): a header, then `%10d,%11.9lf` with the round-trip
-//! time in seconds for each cycle. A cycle that failed is NaN in the same
-//! eleven columns: `        NaN`.
+//! Round-trip CSV of Roedlach/Vock (S4.2), byte for byte: a header, then `%10d,%11.9lf` with the
+//! round-trip time in seconds per cycle. A failed cycle is NaN in the same eleven columns: `
+//! NaN`.
 //!
-//! Seconds are written from whole nanoseconds; no digit passes through floating point.
+//! Seconds are formatted from integer nanoseconds, without floating point.
 
 use std::io::Write;
 
@@ -12,13 +12,13 @@ pub(crate) const HEADER: &[u8] = b"id,roundtrip_time [s]\n";
 
 /// Appends the row of cycle `id`; `None` is a failed cycle.
 pub(crate) fn append(out: &mut Vec<u8>, id: u64, round_trip: Option<Nanos>) {
-    const INFALLIBLE: &str = "a vector takes any bytes";
+    const INFALLIBLE: &str = "writing to a Vec cannot fail";
     let Some(Nanos(ns)) = round_trip else {
         return writeln!(out, "{id:>10},{:>11}", "NaN").expect(INFALLIBLE);
     };
     let sign = if ns < 0 { "-" } else { "" };
     let (seconds, rest) = (ns.unsigned_abs() / 1_000_000_000, ns.unsigned_abs() % 1_000_000_000);
-    // One digit, a point and nine digits fill the eleven columns, so padding never occurs.
+    // One digit, a point and nine digits fill the eleven columns, so no padding is needed.
     writeln!(out, "{id:>10},{sign}{seconds}.{rest:09}").expect(INFALLIBLE);
 }
 
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn rows_are_those_that_s4_published() {
-        // The first rows of its measurement without load, and one of its longest.
+        // The first rows of the published idle measurement, and one of the longest round trips.
         assert_eq!(line(0, Some(5_618_705)), "         0,0.005618705\n");
         assert_eq!(line(1, Some(276_924)), "         1,0.000276924\n");
         assert_eq!(line(49_999, Some(249_729)), "     49999,0.000249729\n");

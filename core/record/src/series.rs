@@ -1,42 +1,42 @@
-//! One metric of one data set, summarised for views: nothing here grows with the number of samples.
+//! Summary of one metric for plots; its size does not depend on the number of samples.
 
 use serde::{Deserialize, Serialize};
 
 /// One metric of one trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Values in rising order and how often each came; at most some thousands, true to 0.1 %.
+    /// Values in increasing order with their counts; at most a few thousand, accurate to 0.1 %.
     pub steps: Vec<Step>,
-    /// The samples over time; at most a few hundred.
+    /// Figures over time; at most a few hundred bins.
     pub bins: Vec<TimeBin>,
-    /// Single samples to show: all of them if they are few, else the extreme ones and some at even
-    /// spaces. In order of time.
+    /// Samples to plot, in time order: all of them if they are few, otherwise the extremes and
+    /// evenly spaced ones.
     pub points: Vec<Point>,
-    /// Outliers by Hampel's filter.
+    /// Outliers found by the Hampel filter.
     pub hampel: Option<Hampel>,
 }
 
-/// A value and how often it came.
+/// A value with its count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Nanoseconds.
     pub value_ns: i64,
-    /// How many samples had it.
+    /// Number of samples with this value.
     pub count: u64,
 }
 
-/// What happened within a stretch of time.
+/// Figures of one time interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeBin {
-    /// Its beginning, in nanoseconds since the trial's first sample.
+    /// Start, in nanoseconds since the trial's first sample.
     pub from_ns: i64,
-    /// Its end.
+    /// End, in nanoseconds since the trial's first sample.
     pub to_ns: i64,
-    /// Samples with a value.
+    /// Number of samples with a value.
     pub count: u64,
-    /// Probes lost.
+    /// Number of lost probes.
     pub lost: u64,
-    /// Figures of the values; `None` where there are too few.
+    /// The smallest value; figures are `None` with too few values.
     pub min_ns: Option<i64>,
     /// The 1st percentile.
     pub p1_ns: Option<i64>,
@@ -51,26 +51,26 @@ pub struct TimeBin {
 /// One sample of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
-    /// In nanoseconds since the trial's first sample.
+    /// Time in nanoseconds since the trial's first sample.
     pub at_ns: i64,
-    /// The value in nanoseconds.
+    /// Value in nanoseconds.
     pub value_ns: i64,
-    /// Hampel's filter marks it.
+    /// Marked by the Hampel filter.
     pub outlier: bool,
 }
 
-/// What Hampel's filter found among the samples of a trial, and how it was set.
+/// Result and parameters of the Hampel filter for a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hampel {
-    /// Samples on each side of the one that is judged.
+    /// Number of neighbours on either side.
     pub half_window: u32,
-    /// Beyond how many scaled median absolute deviations a sample is an outlier.
+    /// Maximum distance in scaled median absolute deviations.
     pub sigmas: f64,
-    /// How many samples were judged, evenly spread stretches of them; `None` when all were.
+    /// Number of samples judged, in evenly spaced stretches; `None` if all were judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged: Option<u64>,
-    /// Upper outliers among those judged.
+    /// Upper outliers among the judged samples.
     pub upper: u64,
-    /// Lower outliers among those judged.
+    /// Lower outliers among the judged samples.
     pub lower: u64,
 }

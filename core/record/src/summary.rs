@@ -1,8 +1,8 @@
-//! The summary object `dwell.summary/1`: the one object that `--json` prints, described by
+//! The summary object `dwell.summary/1`, printed by `--json` and described by
 //! `docs/schema/dwell.summary-1.schema.json`.
 //!
-//! Times are nanoseconds and say so in their names. A value that could not be had is null, never
-//! absent and never zero. The order of keys is fixed.
+//! Times are in nanoseconds, and their names say so. An unavailable value is null, never omitted
+//! and never zero. The order of keys is fixed.
 
 use std::collections::BTreeMap;
 
@@ -13,39 +13,39 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::environment::Environment;
 use crate::trust::Trust;
 
-/// What one command found out.
+/// Result of one command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "schema", rename = "dwell.summary/1")]
 pub struct Summary {
     /// The command.
     pub kind: Kind,
-    /// What was measured, answered or loaded: a URL; of several, all, separated by blanks.
+    /// URL that was measured, answered or loaded; several URLs are separated by spaces.
     pub target: String,
-    /// What was asked for, by name and with the unit in the name: scalars or lists of them.
+    /// Requested parameters by name, including the unit: scalars or lists of scalars.
     pub parameters: BTreeMap<String, serde_json::Value>,
-    /// What became of the probes; null for a command that sends none.
+    /// Probe counts; null for a command that sends no probes.
     pub packets: Option<Packets>,
     /// Distributions by name; see [`metrics`].
     pub metrics: BTreeMap<String, Figures>,
-    /// Scalar results and counters by name; null where not to be had. See [`values`].
+    /// Scalar results and counters by name; null if unavailable. See [`values`].
     pub values: BTreeMap<String, Option<Scalar>>,
-    /// Which stamps the delays are made of.
+    /// Timestamps that delays are computed from.
     pub stamps: Stamps,
-    /// What moved the packets, such as `udp` or `icmp-raw`.
+    /// Engine that moved the packets, such as `udp` or `icmp-raw`.
     pub engine: String,
-    /// Of packets that were to leave on time: each train, in the order in which they left.
+    /// Paced sending: figures of each train, in order of departure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trains: Vec<Train>,
-    /// Reasons to trust the numbers, or not to.
+    /// Information on the reliability of the numbers.
     pub trust: Trust,
     /// The machine it ran on.
     pub environment: Environment,
 }
 
-/// The parameter that says of an imported segment that its end is missing.
+/// Parameter of an imported segment whose end is missing.
 pub const CUT_SHORT: &str = "cut_short";
 
-/// The command that a summary is of.
+/// The command that produced a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -61,25 +61,25 @@ pub enum Kind {
     Trace,
     /// `dwell pace`
     Pace,
-    /// What another program measured, and `dwell import` read.
+    /// `dwell import`: results of another program.
     Import,
 }
 
-/// How punctual the packets of one train were, as the verdict on a rate needs it.
+/// Send-time accuracy of one train, as needed for the verdict on a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Train {
-    /// Bits per second by S2's equation (1); null where a stamp is missing.
+    /// Bits per second by equation (1) of Mok 2015; null if a timestamp is missing.
     pub rate_bps: Option<f64>,
-    /// 95th percentile of |gap - scheduled gap|; null where the gaps are too few.
+    /// 95th percentile of |gap - scheduled gap|; null with too few gaps.
     pub gap_error_p95_ns: Option<i64>,
-    /// There is a hole longer than a gap, which was not caught up with.
+    /// The train has a hole longer than a gap that was not caught up.
     pub holed: bool,
 }
 
-/// What became of the probes: sent = received + lost + late.
+/// Probe counts: sent = received + lost + late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packets {
-    /// Probes sent, without those of the warm-up.
+    /// Probes sent, without warm-up.
     pub sent: u64,
     /// Answered within the time-out.
     pub received: u64,
@@ -87,21 +87,21 @@ pub struct Packets {
     pub lost: u64,
     /// Answered after the time-out.
     pub late: u64,
-    /// Extra replies.
+    /// Additional replies.
     pub duplicate: u64,
-    /// Received ones whose reply came after that of a later probe.
+    /// Received probes whose reply arrived after the reply to a later probe.
     pub reordered: u64,
-    /// Could not be sent; not among the sent.
+    /// Probes that could not be sent; not included in `sent`.
     pub send_failed: u64,
 }
 
-/// A distribution in nanoseconds: whole numbers where observed, null where the count does not
-/// support the figure.
+/// A distribution in nanoseconds: integers for observed values, null for figures that the count
+/// does not support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// How many values there are.
+    /// Number of values.
     pub count: u64,
-    /// The smallest.
+    /// The smallest value.
     pub min: Option<i64>,
     /// Arithmetic mean.
     pub mean: Option<f64>,
@@ -117,7 +117,7 @@ pub struct Figures {
     pub p99: Option<i64>,
     /// See `p50`.
     pub p99_9: Option<i64>,
-    /// The largest.
+    /// The largest value.
     pub max: Option<i64>,
 }
 
@@ -125,29 +125,29 @@ pub struct Figures {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Scalar {
-    /// A number of things.
+    /// A count.
     Count(u64),
-    /// Anything else; not finite is written as null.
+    /// Any other number; non-finite values are written as null.
     Real(f64),
 }
 
-/// Which stamps the delays are made of: the rung at which each was delivered, null for none.
+/// Source of the timestamps in delays: the deepest rung delivered, null if none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamps {
-    /// The deepest stamps of packets sent.
+    /// The deepest timestamps of sent packets.
     #[serde(serialize_with = "rung_name", deserialize_with = "rung_named")]
     pub tx: Option<Rung>,
-    /// The deepest stamps of packets received.
+    /// The deepest timestamps of received packets.
     #[serde(serialize_with = "rung_name", deserialize_with = "rung_named")]
     pub rx: Option<Rung>,
-    /// The rung of our own stamps in the metrics that also use the far end's: one-way delay, IPDV
-    /// by direction, round trip without residence.
+    /// Local timestamps in metrics that also use the far end's: one-way delay, IPDV by direction,
+    /// round trip without residence.
     #[serde(serialize_with = "rung_name", deserialize_with = "rung_named")]
     pub near: Option<Rung>,
 }
 
 impl Summary {
-    /// The object as text on several lines, with a line feed at its end.
+    /// Formats the object as multi-line text ending in a line feed.
     pub fn to_json(&self) -> String {
         let mut text =
             serde_json::to_string_pretty(self).expect("string keys and plain values serialise");
@@ -155,7 +155,7 @@ impl Summary {
         text
     }
 
-    /// Reads an object back. Refuses another kind of object, and a version that is newer than this.
+    /// Parses an object. Rejects other objects and newer versions.
     pub fn from_json(text: &[u8]) -> Result<Self, SummaryError> {
         #[derive(Deserialize)]
         struct Header {
@@ -168,8 +168,8 @@ impl Summary {
         serde_json::from_slice(text).map_err(SummaryError::Malformed)
     }
 
-    /// Samples lost between the timing thread and the record; `None` where nobody told: in files of
-    /// other programs, and in a segment whose end is missing, which is where it says.
+    /// Samples lost between the timing thread and the record. `None` if unknown: in files of other
+    /// programs, and in a segment without its last frame, which contains the number.
     pub fn ring_dropped(&self) -> Option<u64> {
         let is_told = match (self.kind, self.engine.as_str()) {
             (Kind::Import, "segment") => !self.parameters.contains_key(CUT_SHORT),
@@ -184,7 +184,7 @@ impl Summary {
 }
 
 impl Scalar {
-    /// As a number.
+    /// Converts to `f64`.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Count(count) => count as f64,
@@ -193,18 +193,18 @@ impl Scalar {
     }
 }
 
-/// A text that is no summary.
+/// A text that is not a summary.
 #[derive(Debug, thiserror::Error)]
 pub enum SummaryError {
-    /// Not JSON, or not these fields.
+    /// Not JSON, or unexpected fields.
     #[error("not a summary")]
     Malformed(#[source] serde_json::Error),
-    /// Another format.
+    /// A different format.
     #[error("'{0}' is not {expected}", expected = Summary::SCHEMA)]
     Schema(String),
 }
 
-/// `metrics` of a round-trip measurement: those of which anything is known.
+/// `metrics` of a round-trip measurement; those without values are omitted.
 pub fn metrics(measured: &RoundTrip) -> BTreeMap<String, Figures> {
     measured.metrics().map(|(metric, figures)| (metric.name().to_owned(), figures.into())).collect()
 }
@@ -253,5 +253,5 @@ fn rung_name<S: Serializer>(rung: &Option<Rung>, serializer: S) -> Result<S::Ok,
 fn rung_named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rung>, D::Error> {
     let Some(name) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
     let rung = Rung::named(&name);
-    rung.map(Some).ok_or_else(|| de::Error::custom(format!("'{name}' is no rung of stamps")))
+    rung.map(Some).ok_or_else(|| de::Error::custom(format!("unknown timestamp source '{name}'")))
 }

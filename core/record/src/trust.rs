@@ -1,4 +1,4 @@
-//! The part of a summary that says how far its numbers can be trusted.
+//! The trust part of a summary: information on the reliability of its numbers.
 
 use dwell_host::CpuUse;
 use dwell_stats::{Resolution, RoundTrip};
@@ -7,55 +7,55 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::summary::Figures;
 
-/// Reasons to trust the numbers, or not to.
+/// Information on the reliability of the numbers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Trust {
-    /// Actual minus intended time of sending; null when nothing was sent on a schedule.
+    /// Actual minus intended send time; null if nothing was sent on a schedule.
     pub schedule_error_ns: Option<Figures>,
-    /// How many probes the command meant to send; null when it had no end.
+    /// Number of probes planned; null for an unlimited run.
     pub planned: Option<u64>,
-    /// Probes sent first and counted nowhere; null when nobody told how many.
+    /// Number of warm-up probes, which are not counted elsewhere; null if unknown.
     pub warm_up_sent: Option<u64>,
     /// Samples lost because the ring to the recording thread was full.
     pub ring_dropped: u64,
-    /// What the interfaces dropped by which the probes left or came, while it was measured; null
-    /// where nobody knows which these are, and in results of a dwell that did not ask.
+    /// Packets dropped during the measurement by the interfaces used; null if these are unknown,
+    /// and in results of older versions.
     #[serde(default)]
     pub nic_dropped: Option<Vec<NicDropped>>,
-    /// Use of this machine's processors during the measurement; null when it was not watched, or for
-    /// less than half a second, and in results of a dwell that did not watch.
+    /// CPU use of this machine during the measurement; null if it was not observed, or for less
+    /// than half a second, and in results of older versions.
     #[serde(default)]
     pub host: Option<CpuUse>,
-    /// Samples that measure nothing because a clock was stepped.
+    /// Void samples, because a clock was stepped.
     pub void: u64,
-    /// The delay that this machine adds to every round trip by itself; null when not measured.
+    /// Delay that this machine itself adds to every round trip; null if not measured.
     pub floor_ns: Option<i64>,
-    /// How true percentiles are: `exact` (an observed value) or `0.1%`; null without percentiles.
+    /// Resolution of percentiles: `exact` (an observed value) or `0.1%`; null without percentiles.
     #[serde(serialize_with = "resolution_name", deserialize_with = "resolution_named")]
     pub percentile_resolution: Option<Resolution>,
-    /// The two clocks at start and end; null when the command needed no pairing.
+    /// Both clocks at start and end; null if the command needed no pairing.
     pub clocks: Option<Clocks>,
-    /// How far CLOCK_REALTIME was stepped meanwhile; null when it was not.
+    /// Step of CLOCK_REALTIME during the measurement; null without a step.
     pub clock_step_ns: Option<i64>,
-    /// What a reader must know before quoting a number, in plain words.
+    /// Warnings to read before quoting a number.
     pub warnings: Vec<String>,
 }
 
-/// What one network interface dropped meanwhile, of the probes and of everything else.
+/// Packets dropped by one network interface during the measurement, of any traffic.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicDropped {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
-    /// Received and not handed on.
+    /// Received packets that were not passed on.
     pub rx_dropped: u64,
-    /// Not sent. What a queueing discipline dropped is not among them.
+    /// Packets not sent, without drops by queueing disciplines.
     pub tx_dropped: u64,
-    /// Never received: the card had no room for them.
+    /// Packets not received because the card had no buffer space.
     pub rx_missed: u64,
 }
 
 impl NicDropped {
-    /// All of it.
+    /// Sum of all drops.
     pub fn total(&self) -> u64 {
         self.rx_dropped.saturating_add(self.tx_dropped).saturating_add(self.rx_missed)
     }
@@ -66,21 +66,21 @@ impl NicDropped {
 pub struct Clocks {
     /// Before the first probe.
     pub start: PairingRecord,
-    /// After the last.
+    /// After the last probe.
     pub end: PairingRecord,
 }
 
-/// One pairing.
+/// One pairing of two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PairingRecord {
     /// CLOCK_REALTIME minus CLOCK_MONOTONIC.
     pub offset_ns: i64,
-    /// Width of the bracket within which both were read.
+    /// Width of the interval in which both were read.
     pub width_ns: i64,
 }
 
 impl Trust {
-    /// What a round-trip measurement says of itself; the rest is for its caller to fill in.
+    /// Fills in what a round-trip measurement knows; the caller adds the rest.
     pub fn of(measured: &RoundTrip) -> Self {
         let schedule_error = measured.figures(dwell_stats::Metric::ScheduleError);
         Self {
@@ -91,32 +91,33 @@ impl Trust {
         }
     }
 
-    /// Notes what interfaces dropped, with a warning of each that did.
+    /// Records the drops of interfaces and adds a warning for each interface with drops.
     pub fn note_nics(&mut self, dropped: Option<Vec<NicDropped>>) {
         self.nic_dropped = dropped;
         let warnings: Vec<String> = self.nic_warnings().collect();
         self.warnings.extend(warnings);
     }
 
-    /// A warning of each interface that dropped something. The numbers are not in it, so that many
-    /// trials say the same.
+    /// A warning for each interface with drops. It contains no numbers, so that warnings of many
+    /// trials are equal.
     pub fn nic_warnings(&self) -> impl Iterator<Item = String> + '_ {
         let dropping = self.nic_dropped.iter().flatten().filter(|nic| nic.total() > 0);
         dropping.map(|nic| {
             format!(
-                "the network interface {} dropped packets meanwhile, ours or others'",
+                "the network interface {} dropped packets of dwell or other traffic during the \
+                 measurement",
                 nic.interface
             )
         })
     }
 
-    /// Notes how the processors were used, with a warning of each limit that was exceeded.
+    /// Records the CPU use and adds a warning for each exceeded limit.
     pub fn note_host(&mut self, used: Option<CpuUse>) {
         self.host = used;
         self.warnings.extend(used.iter().flat_map(CpuUse::warnings));
     }
 
-    /// Notes the pairings at start and end, and the step between them if there was one.
+    /// Records the pairings at start and end, and the clock step between them.
     pub fn note_clocks(&mut self, start: &Pairing, end: &Pairing) {
         self.clocks = Some(Clocks { start: start.into(), end: end.into() });
         self.clock_step_ns = start.step_until(end).map(|Nanos(step)| step);
@@ -141,5 +142,5 @@ fn resolution_named<'de, D: Deserializer<'de>>(
 ) -> Result<Option<Resolution>, D::Error> {
     let Some(name) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
     let resolution = Resolution::named(&name);
-    resolution.map(Some).ok_or_else(|| de::Error::custom(format!("'{name}' is no resolution")))
+    resolution.map(Some).ok_or_else(|| de::Error::custom(format!("unknown resolution '{name}'")))
 }

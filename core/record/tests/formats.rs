@@ -1,4 +1,4 @@
-//! `docs/formats.md` names what the formats hold.
+//! Checks that `docs/formats.md` lists the contents of the formats.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn the_documentation_has_every_column_and_the_number_of_every_state() {
         assert!(words.contains(&column.name()), "{} is missing", column.name());
     }
     let states = State::ALL.map(|state| format!("{} {}", state.code(), state.name())).join(", ");
-    assert_eq!(text.matches(&states).count(), 2, "'{states}' of segments and of samples");
+    assert_eq!(text.matches(&states).count(), 2, "'{states}' appears for segments and for samples");
     for word in [segment::SCHEMA, "DWELLSEG"] {
         assert!(text.contains(word), "{word} is missing");
     }

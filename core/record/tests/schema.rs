@@ -1,4 +1,4 @@
-//! What this crate writes is what `docs/schema/` describes, and the schemas refuse what is not.
+//! Checks the crate's output against `docs/schema/`, and that the schemas reject invalid objects.
 
 use std::path::Path;
 
@@ -88,7 +88,7 @@ fn summary_of(measured: &RoundTrip) -> Summary {
     }
 }
 
-/// A measurement with something of everything.
+/// A measurement with every kind of sample.
 fn measured() -> RoundTrip {
     let mut measured = RoundTrip::new(Rung::KernelSw, 3);
     for id in 0..2_000 {
@@ -114,7 +114,7 @@ fn a_full_summary_is_valid() {
     assert_eq!(object["schema"], "dwell.summary/1");
     assert_eq!(object["packets"]["sent"], 2_002);
     assert_eq!(object["metrics"]["rtt_ns"]["count"], 2_000);
-    assert!(object["metrics"]["rtt_ns"]["p99_9"].is_i64(), "observed values are whole numbers");
+    assert!(object["metrics"]["rtt_ns"]["p99_9"].is_i64(), "observed values are integers");
     assert_eq!(object["stamps"]["tx"], "kernel-sw");
     assert_eq!(object["trust"]["percentile_resolution"], "exact");
     assert_eq!(object["trust"]["schedule_error_ns"]["count"], 2_002);
@@ -205,7 +205,7 @@ fn a_broken_summary_is_refused() {
         ("a metric without a unit", |o| o["metrics"]["rtt"] = o["metrics"]["rtt_ns"].clone()),
         ("a time as text", |o| o["metrics"]["rtt_ns"]["p50"] = json!("250us")),
         ("a time in fractions", |o| o["metrics"]["rtt_ns"]["max"] = json!(0.5)),
-        ("a rung that is none", |o| o["stamps"]["rx"] = json!("kernel")),
+        ("an unknown rung", |o| o["stamps"]["rx"] = json!("kernel")),
         ("an unknown fact", |o| o["environment"]["weather"] = json!("mild")),
     ];
     let (schema, good) = (summary_schema(), parsed(&summary_of(&measured())));

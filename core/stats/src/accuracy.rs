@@ -1,13 +1,12 @@
-//! Whether a sender keeps a rate accurately: the verdict for which S2 gives no tolerance (SEEDS,
-//! errors in S2).
+//! Verdict on whether a sender keeps a rate accurately. Mok 2015 gives no tolerance for it.
 //!
-//! Accurate means that the median over trains of their rate lies within the tolerance of the rate
-//! asked for, and that the median over trains of each train's 95th percentile of |gap - scheduled
-//! gap| lies within its tolerance. Both are decided by an equivalence test: the interval of the median
-//! by order statistics, which believes nothing of the distribution but that trains are independent
-//! of each other, has to lie wholly within for `accurate` and wholly outside for `inaccurate`.
-//! Anything else cannot be told. A sender whose true median lies exactly at a limit is called
-//! accurate with at most half the probability that the confidence leaves.
+//! Accurate means: the median rate over trains is within tolerance of the requested rate, and the
+//! median over trains of each train's 95th percentile of |gap - scheduled gap| is within its
+//! tolerance. Both are equivalence tests on a distribution-free interval of the median (order
+//! statistics), which assumes only that trains are independent. An interval entirely within
+//! tolerance gives `accurate`, one entirely outside gives `inaccurate`, and any other gives
+//! `cannot-tell`. A sender whose true median is exactly at a limit is called accurate with a
+//! probability of at most (1 - confidence) / 2.
 
 mod largest;
 mod published;
@@ -25,22 +24,22 @@ pub use largest::{LargestRate, largest_rate};
 pub use published::{Measurable, PublishedDevice, PublishedRate, S2_DEVICES, S2_RATES};
 pub use words::{Attained, best_engines, in_words, sentence};
 
-/// How accurate is accurate, and how sure to be of it.
+/// Tolerances and confidence of the verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// How far the rate may be off, as a share of the rate asked for.
+    /// Maximum deviation of the rate, as a share of the requested rate.
     pub rate: f64,
-    /// How large a train's 95th percentile of |gap error| may be, as a share of the nominal gap.
+    /// Maximum 95th percentile of |gap error| of a train, as a share of the nominal gap.
     pub gap: f64,
-    /// The fewest trains that allow a verdict.
+    /// Minimum number of trains for a verdict.
     pub trains: usize,
     /// The confidence of the interval of each median.
     pub confidence: f64,
 }
 
-/// What one train says of accuracy: the ends are the same where all of its stamps came, and otherwise
-/// hold whatever the absent ones would have been. A sender therefore gains nothing from trains that
-/// it, or its stamps, did not live through.
+/// Accuracy figures of one train. The ends of an interval are equal if every packet has a
+/// timestamp; otherwise the interval covers every possible value of the missing ones. Failed trains
+/// and lost timestamps therefore never improve a verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrainAccuracy {
     /// The rate in bit/s.
@@ -49,76 +48,76 @@ pub struct TrainAccuracy {
     pub gap_error_p95: RealInterval,
 }
 
-/// The verdict on one sender at one rate.
+/// Verdict on one sender at one rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Accuracy {
-    /// It keeps rate and gaps.
+    /// Rate and gaps are within tolerance.
     Accurate,
-    /// It does not.
+    /// The rate or the gaps are outside their tolerance.
     Inaccurate {
-        /// What it misses.
+        /// The violated tolerance.
         why: Miss,
     },
-    /// Nobody can tell from these trains.
+    /// These trains support no verdict.
     CannotTell {
-        /// What would have to be otherwise.
+        /// Reason.
         why: Doubt,
     },
 }
 
-/// What an inaccurate sender misses; prints as a clause.
+/// The tolerance that an inaccurate sender violates; displayed as a clause.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Miss {
-    /// The rate, as a share of the one asked for.
+    /// The rate, as a share of the requested rate.
     Rate(RealInterval),
     /// The gaps, as a share of the nominal gap.
     Gaps(RealInterval),
 }
 
-/// Why there is no verdict; prints as a clause.
+/// Reason for a missing verdict; displayed as a clause.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Doubt {
-    /// The stamps are the program's own, which do not see what the kernel did.
+    /// Only user-space timestamps are available; they miss delays in the kernel.
     UserStamps,
-    /// Packets go past what limits the rate on the way out, or are stamped before it: how they leave says nothing
-    /// of what the link gets.
+    /// Packets bypass the rate limit of the egress path or are timestamped before it, so departures
+    /// do not show the rate on the link.
     LimitUnseen,
-    /// There are too few trains.
+    /// Too few trains.
     FewTrains {
-        /// How many there are.
+        /// Trains available.
         trains: usize,
-        /// How many it takes.
+        /// Trains required.
         least: usize,
     },
-    /// So many trains do not bracket a median with the confidence asked for.
+    /// This number of trains cannot bracket a median at the requested confidence.
     Unbracketed,
-    /// Too many trains failed, or their stamps did not come, or they are too short for a 95th percentile.
+    /// Too many trains failed, lack timestamps or are too short for a 95th percentile.
     Incomplete {
-        /// Of so many.
+        /// Number of such trains.
         trains: usize,
-        /// So many there are.
+        /// Number of all trains.
         of: usize,
     },
-    /// The rate may or may not be within tolerance; as a share of the one asked for.
+    /// The rate interval crosses a tolerance limit; as a share of the requested rate.
     Rate(RealInterval),
-    /// The gaps may or may not be within tolerance; as a share of the nominal gap.
+    /// The gap interval crosses the tolerance limit; as a share of the nominal gap.
     Gaps(RealInterval),
 }
 
-/// A verdict and what it rests on.
+/// A verdict and its basis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
     /// The verdict.
     pub accuracy: Accuracy,
-    /// Trains that were judged.
+    /// Number of trains judged.
     pub trains: usize,
-    /// Where the median of the rate lies, in bit/s; `None` where there is no interval.
+    /// Interval of the median rate in bit/s; `None` if unavailable.
     pub rate_bps: Option<RealInterval>,
-    /// Where the median of the 95th percentile of |gap error| lies, in nanoseconds.
+    /// Interval of the median of the 95th percentile of |gap error|, in nanoseconds.
     pub gap_error_p95: Option<RealInterval>,
 }
 
-/// How an interval lies to what is allowed.
+/// Position of an interval relative to the tolerance.
 enum Place {
     Within,
     Outside,
@@ -126,21 +125,21 @@ enum Place {
 }
 
 impl TrainAccuracy {
-    /// Whether both figures have a largest value at all.
+    /// Returns whether both figures have a finite upper bound.
     fn is_known(&self) -> bool {
         (self.rate_bps.high + self.gap_error_p95.high).is_finite()
     }
 }
 
 impl Default for Tolerance {
-    /// 5 % of the rate, 10 % of the gap, 20 trains, intervals of 95 %.
+    /// 5 % of the rate, 10 % of the gap, 20 trains, 95 % confidence.
     fn default() -> Self {
         Self { rate: 0.05, gap: 0.10, trains: 20, confidence: 0.95 }
     }
 }
 
 impl Tolerance {
-    /// Judges the trains of one sender at one rate, whose departures were stamped on `rung`.
+    /// Judges the trains of one sender at one rate; `rung` is the source of their timestamps.
     pub fn judge(&self, asked: &Asked, rung: Rung, trains: &[TrainAccuracy]) -> Judgement {
         let ranks = independent_quantile_ranks(trains.len() as u64, Quantile::P50, self.confidence);
         let of = |value: fn(&TrainAccuracy) -> RealInterval| Some(median(trains, ranks?, value));
@@ -171,10 +170,10 @@ impl Tolerance {
         Judgement { accuracy, trains: trains.len(), rate_bps, gap_error_p95 }
     }
 
-    /// The verdict on intervals of rate and gaps, as shares of what was asked for.
+    /// Verdict from the intervals of rate and gaps, as shares of the requested values.
     fn decide(&self, rate: RealInterval, gaps: RealInterval) -> Accuracy {
-        // Limits themselves belong to neither side: values are whole nanoseconds, and many may lie
-        // exactly there.
+        // A limit itself belongs to neither side: values are whole nanoseconds, and many may lie
+        // exactly on it.
         let off = |share: f64| share - 1.0;
         let rate_is = if -self.rate < off(rate.low) && off(rate.high) < self.rate {
             Place::Within
@@ -201,7 +200,7 @@ impl Tolerance {
 }
 
 impl fmt::Display for Tolerance {
-    /// The definition, in one sentence.
+    /// The definition in one sentence.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -217,7 +216,7 @@ impl fmt::Display for Tolerance {
 }
 
 impl Accuracy {
-    /// The name in results.
+    /// Name in results.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Accurate => "accurate",
@@ -241,7 +240,7 @@ impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rate(rate) => write!(f, "the rate is {} of the one asked for", Between(*rate)),
-            Self::Gaps(gaps) => write!(f, "gaps are off by {} of the gap", Between(*gaps)),
+            Self::Gaps(gaps) => write!(f, "gaps are off by {} of the nominal gap", Between(*gaps)),
         }
     }
 }
@@ -249,25 +248,29 @@ impl fmt::Display for Miss {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UserStamps => f.write_str("only the program's own clock was read at departures"),
-            Self::LimitUnseen => f.write_str("a limit of the rate on the way out is not seen"),
-            Self::FewTrains { trains, least } => write!(f, "{trains} trains, of at least {least}"),
+            Self::UserStamps => f.write_str("only user-space timestamps are available"),
+            Self::LimitUnseen => f.write_str("a rate limit on the egress path is not visible"),
+            Self::FewTrains { trains, least } => {
+                write!(f, "{trains} trains, at least {least} needed")
+            }
             Self::Unbracketed => f.write_str("too few trains for this confidence"),
             Self::Incomplete { trains, of } => {
                 write!(
                     f,
-                    "{trains} of {of} trains failed, or lack stamps, or gaps enough for a p95"
+                    "{trains} of {of} trains failed, lack timestamps or are too short for a p95"
                 )
             }
             Self::Rate(rate) => {
                 write!(f, "the rate may be {} of the one asked for", Between(*rate))
             }
-            Self::Gaps(gaps) => write!(f, "gaps may be off by {} of the gap", Between(*gaps)),
+            Self::Gaps(gaps) => {
+                write!(f, "gaps may be off by {} of the nominal gap", Between(*gaps))
+            }
         }
     }
 }
 
-/// A share in percent, to a tenth of one.
+/// A share in percent, rounded to one decimal.
 struct Percent(f64);
 
 impl fmt::Display for Percent {
@@ -289,8 +292,8 @@ impl fmt::Display for Between {
     }
 }
 
-/// The interval of the median between these ranks, the lower end among what values are at least and
-/// the upper among what they are at most.
+/// Interval of the median between two ranks: the lower end from the lower bounds of the values, the
+/// upper end from their upper bounds.
 fn median(
     trains: &[TrainAccuracy],
     (low, high): (u64, u64),
@@ -345,7 +348,7 @@ mod tests {
         assert_eq!(slow.to_string(), "inaccurate: the rate is 90 % of the one asked for");
         assert_eq!(judge(&[train(1.06, 0.0); 20]).name(), "inaccurate");
         let uneven = judge(&[train(1.0, 0.5); 20]);
-        assert_eq!(uneven.to_string(), "inaccurate: gaps are off by 50 % of the gap");
+        assert_eq!(uneven.to_string(), "inaccurate: gaps are off by 50 % of the nominal gap");
     }
 
     #[test]
@@ -363,9 +366,9 @@ mod tests {
         let mixed: Vec<_> = (0..20).map(|n| train(1.0, if n < 12 { 0.05 } else { 0.3 })).collect();
         assert_eq!(
             judge(&mixed).to_string(),
-            "cannot tell: gaps may be off by 5 % to 30 % of the gap"
+            "cannot tell: gaps may be off by 5 % to 30 % of the nominal gap"
         );
-        // Ranks 6 and 15 of 20: five outliers do no harm.
+        // Ranks 6 and 15 of 20: five outliers change nothing.
         let good: Vec<_> = (0..20).map(|n| train(1.0, if n < 15 { 0.05 } else { 0.3 })).collect();
         assert_eq!(judge(&good), Accuracy::Accurate);
     }
@@ -374,13 +377,13 @@ mod tests {
     fn few_trains_and_the_programs_own_stamps_never_have_a_verdict() {
         assert_eq!(
             judge(&[train(1.0, 0.0); 19]).to_string(),
-            "cannot tell: 19 trains, of at least 20"
+            "cannot tell: 19 trains, at least 20 needed"
         );
         for error in [0.0, 0.9] {
             let trains = [train(1.0, error); 40];
             let found = Tolerance::default().judge(&ASKED, Rung::User, &trains);
             assert_eq!(found.accuracy, Accuracy::CannotTell { why: Doubt::UserStamps });
-            assert!(found.rate_bps.is_some(), "the figures are shown all the same");
+            assert!(found.rate_bps.is_some(), "figures are shown without a verdict");
         }
         let few = Tolerance { trains: 3, ..Tolerance::default() };
         let found = few.judge(&ASKED, Rung::Hw, &[train(1.0, 0.0); 5]);
@@ -397,7 +400,7 @@ mod tests {
         assert_eq!(judge(&with(5, train(1.0, 0.05))), Accuracy::Accurate);
         assert_eq!(
             judge(&with(6, train(1.0, 0.05))).to_string(),
-            "cannot tell: 6 of 20 trains failed, or lack stamps, or gaps enough for a p95"
+            "cannot tell: 6 of 20 trains failed, lack timestamps or are too short for a p95"
         );
         assert_eq!(level(judge(&with(5, train(1.0, 0.5)))), 0);
         assert_eq!(level(judge(&with(6, train(1.0, 0.5)))), 1);

@@ -1,4 +1,4 @@
-//! A histogram as text: one line per bin, with a bar of eighth blocks.
+//! Text histogram: one line per bin, with a bar of eighth blocks.
 
 use std::fmt::Write;
 
@@ -6,15 +6,15 @@ use dwell_units::Nanos;
 
 use crate::histogram::Bin;
 
-/// Eighths of a block, from one to seven.
+/// Block characters of one to seven eighths.
 const PARTS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/// Columns that an edge takes at least, such as `999.9ms`.
+/// Minimum width of an edge in columns, such as `999.9ms`.
 const EDGE: usize = 7;
-/// Digits beyond the usual that tell any two edges apart: a nanosecond among seconds.
+/// Maximum extra digits to distinguish two edges: 1 ns among seconds.
 const MOST_DIGITS: usize = 9;
 
-/// Lines of at most `width` columns (as long as the counts leave room for a bar of ten), each
-/// ending in a line feed. A bin that is not empty always shows something.
+/// Renders one line per bin, each ending in a line feed. Lines have at most `width` columns, unless
+/// the counts leave less than 10 columns for the bar. A non-empty bin always shows a bar.
 pub fn render(bins: &[Bin], width: usize) -> String {
     let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1);
     let digits = largest.to_string().len();
@@ -28,13 +28,14 @@ pub fn render(bins: &[Bin], width: usize) -> String {
         let (full, part) = (eighths as usize / 8, eighths as usize % 8);
         let mut bar = "█".repeat(full);
         bar.extend(part.checked_sub(1).map(|part| PARTS[part]));
-        writeln!(text, "{edges}  {:>digits$} {bar}", bin.count).expect("a string takes any text");
+        writeln!(text, "{edges}  {:>digits$} {bar}", bin.count)
+            .expect("writing to a String cannot fail");
     }
     text
 }
 
-/// Both edges of every bin, in as few digits as tell them apart: bins may lie close together and
-/// far from zero.
+/// Formats both edges of every bin with the fewest digits that distinguish them: bins may be narrow
+/// and far from zero.
 fn labels(bins: &[Bin]) -> Vec<[String; 2]> {
     let with = |more: usize| -> Vec<[String; 2]> {
         bins.iter().map(|bin| [bin.from, bin.to].map(|edge| short(edge, more))).collect()
@@ -45,7 +46,7 @@ fn labels(bins: &[Bin]) -> Vec<[String; 2]> {
     (0..MOST_DIGITS).map(with).find(|labels| tells(labels)).unwrap_or_else(|| with(MOST_DIGITS))
 }
 
-/// A time in four digits at most, and `more` where the nanoseconds give them.
+/// Formats a time with at most four digits plus `more`, limited to whole nanoseconds.
 fn short(time: Nanos, more: usize) -> String {
     let magnitude = time.0.unsigned_abs();
     let sign = if time.0 < 0 { "-" } else { "" };
@@ -97,7 +98,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let seconds = [bin(5_000_000_000, 5_000_000_001, 1)];
         assert!(render(&seconds, 80).starts_with("5.000000000s .. 5.000000001s"));
-        // One value only has nothing to be told apart from.
+        // A bin of a single value has equal edges.
         assert!(render(&[bin(5_000_000, 5_000_000, 7)], 80).starts_with("  5.0ms ..   5.0ms"));
     }
 

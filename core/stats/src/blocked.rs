@@ -1,71 +1,72 @@
-//! Whether one condition shifts a figure of trials, such as their median, against another: one
-//! figure per trial, compared only with trials that were otherwise measured alike.
+//! Tests whether one condition shifts a per-trial figure, such as the median, against another. A
+//! block compares only trials that were otherwise measured alike.
 //!
-//! Trials of the same thing differ by more than the samples within them can tell (where a thread was
-//! placed, how warm a processor was), so that a trial is one observation, however many samples it
-//! has. Without repetitions nothing is told, whatever the difference.
+//! Repeated trials differ by more than the samples within them show (thread placement, processor
+//! warm-up). A trial is therefore one observation, whatever its number of samples. Without
+//! repetitions there is no verdict, however large the difference.
 
 use crate::interval::RealInterval;
 use crate::probability::{is_confidence, student_quantile};
 use crate::shift::Shift;
 
-/// With fewer trials of each side in every block, and fewer blocks, nothing is told: two of each may
-/// come out far apart and close together in themselves by chance once in eight times where trials
-/// have two levels.
+/// Minimum number of trials per side of a block, or of blocks, for a verdict. With two per side,
+/// trials that have two levels separate by chance in one case out of eight.
 pub const FEWEST_TRIALS: usize = 3;
 
-/// Figures of trials that were measured alike but for what is compared: one figure per trial.
+/// Figures of trials that differ only in the condition under test: one figure per trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Block {
-    /// Of the trials of the baseline.
+    /// Baseline trials.
     pub a: Vec<f64>,
-    /// Of the others.
+    /// Other trials.
     pub b: Vec<f64>,
 }
 
-/// How the trials of B differ from those of the baseline A.
+/// Shift of the trials of B against the baseline A.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockedShift {
-    /// The mean of A over blocks: geometric if `relative`.
+    /// Mean of A over blocks; geometric if `relative`.
     pub baseline: f64,
-    /// The same of B.
+    /// Mean of B over blocks; geometric if `relative`.
     pub other: f64,
-    /// Whether all figures are positive. Then they are compared by ratio, as delays spread in
-    /// proportion to their size, else by difference.
+    /// Whether the comparison is by ratio: if all figures are positive, because the spread of
+    /// delays is proportional to their size. Otherwise it is by difference.
     pub relative: bool,
-    /// Where the true B / A lies, or B - A if not `relative`; `None` where repetitions are too few.
+    /// Interval of the true B / A, or B - A if not `relative`; `None` with too few repetitions.
     pub interval: Option<RealInterval>,
-    /// The verdict of the interval.
+    /// Verdict of the interval.
     pub shift: Shift,
-    /// How many trials of A and of B it rests on.
+    /// Number of trials of A and of B used.
     pub trials: [usize; 2],
 }
 
-/// Compares trials within each block and takes the mean over blocks, each of equal weight. The
-/// interval is Student's: with at least two trials on both sides of blocks, from the spread within
-/// them, each with a variance of its own (Welch, Satterthwaite; Cochran's strata); with single
-/// trials, from how the difference varies over blocks. `None` when no block has both sides, or for a
-/// figure that is not finite.
+/// Compares trials within each block and averages over blocks of equal weight, with a Student
+/// interval. If enough blocks have at least two trials on both sides, its width comes from the
+/// spread within them, each with its own variance (Welch, Satterthwaite; Cochran's strata). With
+/// single trials it comes from the spread of the difference over blocks.
 ///
-/// Believes that trials are independent of one another, thus in random or alternating order.
+/// Returns `None` if no block has both sides or a figure is not finite. Assumes independent trials,
+/// so run them in random or alternating order.
 pub fn blocked_shift(blocks: &[Block], confidence: f64) -> Option<BlockedShift> {
     let figures = || blocks.iter().filter(|block| block.has_both()).flat_map(Block::figures);
     compared(blocks, confidence, figures().all(|figure| *figure > 0.0))
 }
 
-/// The same by difference, whatever the sign of the figures: for a limit that is a delay.
+/// Like [`blocked_shift`], but always by difference: for a threshold that is a delay.
 pub fn blocked_difference(blocks: &[Block], confidence: f64) -> Option<BlockedShift> {
     compared(blocks, confidence, false)
 }
 
-/// The typical figure of trials of one condition, over cells of equal weight, each cell the figures of
-/// trials that were measured alike: `other` and the interval of what this returns. Geometric where all
-/// are positive. Only cells that were measured at least twice count, for the spread between cells is
-/// what their parameters do; `interval` is `None` where these are too few, as in [`blocked_shift`].
-/// `None` without any figure, or for one that is not finite.
+/// Estimates the typical figure of one condition over cells of equal weight; each cell holds the
+/// figures of trials that were measured alike. The estimate is `other`, its interval is `interval`.
+/// Geometric if all figures are positive.
+///
+/// Only cells measured at least twice count, because the spread between cells reflects their
+/// parameters. `interval` is `None` with too few of them, as in [`blocked_shift`]. Returns `None`
+/// without figures or if a figure is not finite.
 pub fn blocked_level(cells: &[Vec<f64>], confidence: f64) -> Option<BlockedShift> {
     let positive = cells.iter().flatten().all(|figure| *figure > 0.0);
-    // Beside figures that do not vary, what is left is the spread of these.
+    // Against a side without variation, only the spread of these figures remains.
     let beside = |cell: &Vec<f64>| Block {
         a: vec![if positive { 1.0 } else { 0.0 }; cell.len()],
         b: cell.clone(),
@@ -79,10 +80,9 @@ pub fn blocked_level(cells: &[Vec<f64>], confidence: f64) -> Option<BlockedShift
     Some(if enough { found } else { alone })
 }
 
-/// The typical figure of trials: the mean over cells of equal weight, each cell the figures of trials
-/// that were measured alike; geometric where all are positive. The same as the two ends of
-/// [`blocked_shift`] where both sides have these cells. `None` without any figure, or for one that is
-/// not finite.
+/// Mean of the figures over cells of equal weight; each cell holds the figures of trials that were
+/// measured alike. Geometric if all are positive. Equals the two means of [`blocked_shift`] if both
+/// sides have these cells. `None` without figures or if a figure is not finite.
 pub fn blocked_mean(cells: &[Vec<f64>]) -> Option<f64> {
     let measured: Vec<&Vec<f64>> = cells.iter().filter(|cell| !cell.is_empty()).collect();
     let figures = || measured.iter().copied().flatten();
@@ -136,7 +136,7 @@ fn compared(blocks: &[Block], confidence: f64, relative: bool) -> Option<Blocked
         trials: trials(&used),
     };
     if let Some(spread) = spread.filter(|_| is_confidence(confidence)) {
-        // What rounding may leave of equal figures is no difference.
+        // Rounding errors of equal figures are not a difference.
         let grain = 1e-9 * if relative { 1.0 } else { mean(0).abs().max(mean(1).abs()) };
         let margin = spread.margin(confidence) + grain;
         let difference = mean(1) - mean(0);
@@ -147,11 +147,11 @@ fn compared(blocks: &[Block], confidence: f64, relative: bool) -> Option<Blocked
     Some(shift)
 }
 
-/// The mean of a few figures, and what it says of their variance.
+/// Mean of a few figures and its squared standard error.
 #[derive(Clone, Copy)]
 struct Mean {
     value: f64,
-    /// The square of its standard error; 0 of one figure.
+    /// Squared standard error of the mean; 0 for a single figure.
     square_error: f64,
     freedom: f64,
 }
@@ -169,7 +169,7 @@ impl Mean {
     }
 }
 
-/// A standard error and the degrees of freedom behind it.
+/// A standard error with its degrees of freedom.
 #[derive(Clone, Copy)]
 struct Spread {
     error: f64,
@@ -185,7 +185,7 @@ impl Spread {
     }
 }
 
-/// From the spread of trials within each side of each block.
+/// Spread of trials within each side of each block.
 fn within(strata: &[[Mean; 2]]) -> Spread {
     let each = || strata.iter().flatten();
     let sum: f64 = each().map(|mean| mean.square_error).sum();
@@ -194,7 +194,7 @@ fn within(strata: &[[Mean; 2]]) -> Spread {
     Spread { error: sum.sqrt() / strata.len() as f64, freedom }
 }
 
-/// From the spread of the difference over blocks.
+/// Spread of the difference over blocks.
 fn between(strata: &[[Mean; 2]]) -> Spread {
     let differences: Vec<f64> = strata.iter().map(|[a, b]| b.value - a.value).collect();
     let mean = Mean::of(&differences, false);
@@ -241,7 +241,7 @@ mod tests {
         let e = f64::exp;
         let found =
             blocked_shift(&[block(&[e(0.0), e(0.1), e(0.2)], &[e(1.0), e(1.2), e(1.4)])], 0.95);
-        // Standard errors 0.0577 and 0.1155, 2.94 degrees of freedom, for which t is 3.22.
+        // Standard errors 0.0577 and 0.1155, 2.94 degrees of freedom: t is 3.22.
         let interval = found.unwrap().interval.unwrap();
         let (low, high) = (interval.low.ln(), interval.high.ln());
         assert!((low - 0.684).abs() < 0.01 && (high - 1.516).abs() < 0.01, "{low} to {high}");
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_level_is_told_by_how_cells_repeat_and_never_by_how_they_differ() {
-        // Three cells far apart, each steady in itself: the geometric mean is 0.3.
+        // Three cells far apart, each steady within itself: the geometric mean is 0.3.
         let cells = [vec![0.03, 0.0301], vec![0.3, 0.301], vec![3.0, 3.01]];
         let interval = blocked_level(&cells, 0.99).unwrap().interval.unwrap();
         assert!(interval.low > 0.295 && interval.high < 0.306, "{interval:?}");

@@ -1,10 +1,10 @@
-//! Quantiles of a series drawn anew, block by block.
+//! Block bootstrap of the quantiles of a time series.
 //!
-//! A block bootstrap (Künsch 1989; the blocks do not overlap, Carlstein 1986) keeps the dependence
-//! of neighbours because it draws runs of samples, not samples. A drawn series is never built: it
-//! is how often each block was drawn, and its quantile is found by walking up the sorted values
-//! near the quantile, each counting as often as its block. This is exact, and costs as many steps
-//! as values lie within reach of the drawn quantiles, not n.
+//! Resampling blocks of consecutive samples (Künsch 1989; non-overlapping, Carlstein 1986) keeps
+//! the dependence between neighbours. A resampled series is represented by how often each block was
+//! drawn and is never built. Its quantile is found by walking the sorted values near the quantile,
+//! each weighted by the draws of its block. The result is exact, and the cost depends on the number
+//! of values near the quantile, not on the length of the series.
 
 use rand::{Rng, RngExt};
 
@@ -13,16 +13,16 @@ use crate::distribution::Quantile;
 use crate::interval::share_below;
 use crate::percentile::ranked;
 
-/// At most so many blocks: long ones, so that slow movement within the series counts.
+/// Maximum number of blocks. It keeps blocks long enough to include slow changes of the series.
 const MOST_BLOCKS: usize = 64;
-/// Fewer are not drawn from.
+/// Minimum number of blocks to draw from.
 const FEWEST_BLOCKS: usize = 8;
-/// How far to either side the walk goes, in standard errors of the rank.
+/// Width of the searched range to either side, in standard errors of the rank.
 const REACH: f64 = 8.0;
-/// Beyond this many values within reach, they are taken together into as many cells.
+/// Maximum number of cells per quantile; more values than this are grouped.
 const CELLS: usize = 4_000;
 
-/// A series cut into blocks, ready to be drawn from.
+/// A series cut into blocks, prepared for drawing.
 pub(crate) struct Blocks {
     sizes: Vec<u64>,
     reaches: Vec<Reach>,
@@ -31,9 +31,9 @@ pub(crate) struct Blocks {
 /// The values around one quantile.
 struct Reach {
     quantile: Quantile,
-    /// Values below the reach, by block.
+    /// Number of values below the range, per block.
     below: Vec<u64>,
-    /// Within the reach, from the smallest.
+    /// Values within the range, smallest first.
     cells: Vec<Cell>,
 }
 
@@ -44,8 +44,8 @@ struct Cell {
 }
 
 impl Blocks {
-    /// Cuts a series in order of time; `None` when it is too short for blocks. Linear in its length
-    /// for each quantile.
+    /// Cuts a series in time order into blocks; `None` if it is too short. Linear in its length for
+    /// each quantile.
     pub(crate) fn of(values: &[i64], quantiles: &[Quantile]) -> Option<Self> {
         let blocks = block_count(values)?;
         let sizes =
@@ -54,12 +54,12 @@ impl Blocks {
         Some(Self { sizes: sizes.collect(), reaches: reaches.collect::<Option<_>>()? })
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub(crate) fn count(&self) -> usize {
         self.sizes.len()
     }
 
-    /// Draws as many blocks as there are: how often each.
+    /// Draws as many blocks as there are, with replacement; returns how often each block was drawn.
     pub(crate) fn draw(&self, rng: &mut impl Rng) -> Vec<u64> {
         let blocks = self.count();
         let mut drawn = vec![0; blocks];
@@ -67,7 +67,7 @@ impl Blocks {
         drawn
     }
 
-    /// Each quantile, in the order asked for, of the series that the drawn blocks make.
+    /// Returns each quantile, in the requested order, of the series formed by the drawn blocks.
     pub(crate) fn quantiles(&self, drawn: Vec<u64>) -> impl Iterator<Item = i64> {
         let n = weigh(&drawn, &self.sizes);
         self.reaches.iter().map(move |reach| reach.quantile(&drawn, n))
@@ -98,8 +98,8 @@ impl Reach {
         Some(Self { quantile, below, cells: cells(within) })
     }
 
-    /// The quantile of the drawn blocks, which hold `n` values; the end of the reach if it lies
-    /// beyond.
+    /// Returns the quantile of the drawn blocks, which hold `n` values, clamped to the searched
+    /// range.
     fn quantile(&self, drawn: &[u64], n: u64) -> i64 {
         let rank = self.quantile.rank(n).unwrap_or(n);
         let mut passed = weigh(drawn, &self.below);
@@ -113,7 +113,7 @@ impl Reach {
     }
 }
 
-/// Values of equal rank, or too close to matter, taken together for each block.
+/// Groups values of nearly equal rank within each block.
 fn cells(mut within: Vec<(i64, u32)>) -> Vec<Cell> {
     let width = within.len().div_ceil(CELLS).max(1);
     for cell in within.chunks_mut(width) {
@@ -125,9 +125,9 @@ fn cells(mut within: Vec<(i64, u32)>) -> Vec<Cell> {
     same.map(|same| Cell { value: same[0].0, block: same[0].1, count: same.len() as u32 }).collect()
 }
 
-/// Three quarters of the root of the number of samples, so that blocks grow with their number; and
-/// half as many as long as neighbouring blocks still resemble each other, for then a block is too
-/// short to hold the dependence.
+/// Chooses the number of blocks: three quarters of the square root of the number of samples, halved
+/// while neighbouring blocks are still correlated, because such blocks are too short to contain the
+/// dependence.
 fn block_count(values: &[i64]) -> Option<usize> {
     let mut blocks = (values.len().isqrt() * 3 / 4).min(MOST_BLOCKS);
     if blocks < FEWEST_BLOCKS {
@@ -140,8 +140,8 @@ fn block_count(values: &[i64]) -> Option<usize> {
     Some(blocks)
 }
 
-/// Whether the shares of samples below `threshold` in neighbouring blocks are correlated, beyond
-/// what chance does once in forty.
+/// Returns whether the shares of samples below `threshold` in neighbouring blocks are correlated,
+/// at a one-sided significance of 2.5 %.
 fn neighbours_resemble(values: &[i64], blocks: usize, threshold: i64) -> bool {
     let share = |block: usize| {
         let block = &values[edge(block, blocks, values)..edge(block + 1, blocks, values)];
@@ -154,7 +154,7 @@ fn neighbours_resemble(values: &[i64], blocks: usize, threshold: i64) -> bool {
     products > 1.96 / (blocks as f64).sqrt() * squares
 }
 
-/// Where a block begins.
+/// Index of the first sample of a block.
 fn edge(block: usize, blocks: usize, values: &[i64]) -> usize {
     (block as u128 * values.len() as u128 / blocks as u128) as usize
 }
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(block_count(&random(100)), None);
         assert_eq!(block_count(&random(2_500)), Some(37), "seed {SEED}");
         assert_eq!(block_count(&random(1_000_000)), Some(MOST_BLOCKS), "seed {SEED}");
-        // Five levels: whatever is within one of them is one observation.
+        // Five levels: the samples within one level are one observation.
         let levels: Vec<i64> = random(10_000)
             .iter()
             .enumerate()

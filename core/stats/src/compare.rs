@@ -1,11 +1,14 @@
-//! Whether one series of delays differs from another, and by how much: shifts of quantiles with
-//! their intervals, the rank-sum test, and "cannot tell" when the samples do not.
+//! Comparison of two series of delays: shifts of quantiles with their intervals, the rank-sum test,
+//! and "cannot tell" where the samples do not support a verdict.
 //!
-//! The verdicts of one comparison share its doubt: with 96 % confidence and three quantiles each of
-//! the four verdicts (the rank-sum test is the fourth) is given 99 %, so that two runs of the same
-//! thing are called different, anywhere, less than once in twenty times. This holds for what varies
-//! within the runs. What differs between two runs of the same thing, such as another placement of a
-//! thread, no statistics of single runs can see: repeat, and interleave.
+//! All verdicts of one comparison share its error probability (Bonferroni): at 96 % confidence with
+//! three quantiles, each of the four verdicts (the rank-sum test is the fourth) gets 99 %. Two runs
+//! of the same condition are then reported as different, in any verdict, in less than 5 % of
+//! comparisons.
+//!
+//! This covers only variation within the runs. Differences between runs of the same condition, such
+//! as another thread placement, are invisible to statistics of single runs: repeat and interleave
+//! them.
 
 use dwell_units::Nanos;
 use rand::SeedableRng;
@@ -20,57 +23,56 @@ use crate::quantile_interval;
 use crate::rank_test::{RankTest, mann_whitney};
 use crate::shift::Shift;
 
-/// Fewer draws make no interval.
+/// Minimum number of bootstrap draws for an interval.
 const FEWEST_DRAWS: usize = 200;
 
-/// How to compare.
+/// Settings of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compare {
-    /// Which quantiles.
+    /// Quantiles to compare.
     pub quantiles: Vec<Quantile>,
-    /// The confidence of all verdicts together, within 0 and 1.
+    /// Joint confidence of all verdicts, between 0 and 1.
     pub confidence: f64,
-    /// How often each series is drawn anew; at least 200 are needed for an interval.
+    /// Number of bootstrap draws of each series; intervals need at least 200.
     pub draws: usize,
-    /// Makes the draws repeatable.
+    /// Seed of the draws.
     pub seed: u64,
 }
 
-/// How B differs from the baseline A.
+/// Comparison of B with the baseline A.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// In the order asked for.
+    /// In the requested order.
     pub quantiles: Vec<QuantileShift>,
-    /// Which of them is larger pair by pair; `None` below two samples in either.
+    /// Rank-sum test; `None` if either series has fewer than two samples.
     pub ranks: Option<RankTest>,
-    /// The confidence of each interval and verdict by itself.
+    /// Confidence of each single interval and verdict.
     pub confidence_each: f64,
 }
 
-/// How one quantile differs. Absent is what the number of samples does not support.
+/// Shift of one quantile. Values that the number of samples does not support are `None`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QuantileShift {
-    /// Which.
+    /// The quantile.
     pub quantile: Quantile,
-    /// In A.
+    /// Its value in A.
     pub baseline: Option<Nanos>,
-    /// In B.
+    /// Its value in B.
     pub other: Option<Nanos>,
     /// B - A.
     pub difference: Option<Nanos>,
-    /// Where the true B - A lies; `None` too where order statistics do not bracket the quantile in
-    /// A or B.
+    /// Interval of the true B - A; `None` if order statistics do not bracket the quantile in A or
+    /// B.
     pub interval: Option<NanosInterval>,
-    /// B - A in percent of A; `None` too where A is not positive or B is negative.
+    /// B - A in percent of A; also `None` if A is not positive or B is negative.
     pub percent: Option<f64>,
-    /// Where the true percentage lies, never below -100 %; an end is infinite where nothing bounds
-    /// it.
+    /// Interval of the true percentage, never below -100 %; an unbounded end is infinite.
     pub percent_interval: Option<RealInterval>,
-    /// The verdict of `interval`; cannot tell where there is none.
+    /// Verdict of `interval`; cannot tell without an interval.
     pub shift: Shift,
 }
 
-/// Where a difference lies.
+/// An interval of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NanosInterval {
     /// Lower end.
@@ -80,8 +82,9 @@ pub struct NanosInterval {
 }
 
 impl Default for Compare {
-    /// The median, the 90th and the 99th percentile at 96 %, drawn 1,000 times from seed 1. 96 so
-    /// that false differences stay under 5 % where the dependence is underestimated a little.
+    /// The median, the 90th and the 99th percentile at 96 % confidence, 1,000 draws, seed 1. 96 %
+    /// instead of 95 % keeps false differences below 5 % if the dependence is slightly
+    /// underestimated.
     fn default() -> Self {
         let quantiles = vec![Quantile::P50, Quantile::P90, Quantile::P99];
         Self { quantiles, confidence: 0.96, draws: 1_000, seed: 1 }
@@ -89,8 +92,8 @@ impl Default for Compare {
 }
 
 impl Compare {
-    /// Compares two series of delays, each in order of time. Time grows linearly with their length,
-    /// but for sorting each once.
+    /// Compares two series of delays, each in time order. Linear in their length, except for
+    /// sorting each once.
     pub fn series(&self, a: &[i64], b: &[i64]) -> Comparison {
         let confidence_each = 1.0 - (1.0 - self.confidence) / (self.quantiles.len() + 1) as f64;
         let mut quantiles = self.estimates(a, b);
@@ -120,7 +123,7 @@ impl Compare {
         pairs.map(shift).collect()
     }
 
-    /// Adds intervals and verdicts to the quantiles that both series bracket.
+    /// Adds intervals and verdicts to the quantiles that are bracketed in both series.
     fn judge(&self, a: &[i64], b: &[i64], confidence: f64, shifts: &mut [QuantileShift]) {
         let brackets = |values, quantile| quantile_interval(values, quantile, confidence).is_some();
         let told: Vec<_> = shifts
@@ -153,14 +156,14 @@ impl Compare {
 }
 
 impl QuantileShift {
-    /// Adds the intervals and the verdict of the draws; `largest` is the largest value of A.
+    /// Adds the intervals and the verdict from the draws; `largest` is the maximum of A.
     fn add(&mut self, draws: &[(i64, i64)], spread: Spread, largest: i64) {
         let Some(difference) = self.difference else { return };
         let mut differences: Vec<_> =
             draws.iter().map(|(a, b)| b.saturating_sub(*a) as f64).collect();
         let interval = spread.around(difference.0 as f64, &mut differences);
         let (low, high) = (Nanos(interval.low.floor() as i64), Nanos(interval.high.ceil() as i64));
-        // Where B has no negative value, no more than all of A can go away.
+        // If B has no negative value, the difference cannot fall below -max(A).
         let is_delay = draws.iter().all(|(_, b)| *b >= 0) && largest >= 0;
         let low = if is_delay { low.max(Nanos(-largest)) } else { low };
         self.interval = Some(NanosInterval { low, high });
@@ -168,8 +171,8 @@ impl QuantileShift {
         self.percent_interval = self.percent_interval(draws, spread);
     }
 
-    /// By the logarithm of the ratio where all draws are positive; else in percent, cut off at
-    /// -100 %, which is as far as a value that is not negative can fall.
+    /// By the logarithm of the ratio if all draws are positive. Otherwise in percent, limited to
+    /// -100 %, the largest possible decrease of a non-negative value.
     fn percent_interval(&self, draws: &[(i64, i64)], spread: Spread) -> Option<RealInterval> {
         let percents: Option<Vec<_>> = draws.iter().map(|&(a, b)| percent(a, b)).collect();
         let (centre, mut percents) = (self.percent?, percents?);
@@ -184,9 +187,9 @@ impl QuantileShift {
     }
 }
 
-/// How to make an interval of draws: their percentiles, their distance from the estimate widened
-/// for the number of blocks. With few blocks, draws spread too little, and how little is not known
-/// either; Student's t and n / (n - 1) make up for both.
+/// Percentile interval of bootstrap draws, widened around the estimate for the number of blocks.
+/// Few blocks underestimate the spread, and the size of that error is unknown; Student's t and n /
+/// (n - 1) compensate for both.
 #[derive(Clone, Copy)]
 struct Spread {
     tail: f64,

@@ -1,11 +1,10 @@
-//! The delays of one probe: every difference of its stamps that means something, and none that
-//! does not.
+//! Delays of one probe: the meaningful differences between its timestamps.
 
 use dwell_engine::stamps::{Rung, RxStamps, Sample, State, TxStamps};
 use dwell_units::{Clock, Instant, Nanos, Pairing, Realtime};
 
-/// The delays of one probe; absent where a stamp is missing. Definitions are those of
-/// [`crate::Metric`].
+/// Delays of one probe; a field is `None` if one of its timestamps is missing. [`crate::Metric`]
+/// defines them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// See [`crate::Metric::Rtt`].
@@ -24,8 +23,8 @@ pub struct Delays {
     pub one_way_forward: Option<Nanos>,
     /// See [`crate::Metric::OneWayBackward`].
     pub one_way_backward: Option<Nanos>,
-    /// T2 - T1 across two clocks: a delay plus an unknown offset. Only differences of two of these
-    /// mean anything.
+    /// T2 - T1 across two clocks: a delay plus an unknown offset. Only differences between two such
+    /// values are meaningful.
     pub forward_plus_offset: Option<Nanos>,
     /// T4 - T3 across two clocks: a delay minus the same offset.
     pub backward_minus_offset: Option<Nanos>,
@@ -36,13 +35,12 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// The delays of `sample`, whatever its state.
+    /// Computes the delays of `sample` in any state.
     ///
-    /// `bridge` leads from the schedule's clock to that of the stamps; without one a clock was
-    /// stepped, the sample is void and there is no delay at all. `near` is the rung of our own
-    /// stamps wherever they are set against the far end's (which are of whatever rung the far end
-    /// has); a sample without stamps of that rung has none of those delays, because figures of two
-    /// rungs must not mix in one distribution.
+    /// `bridge` converts the schedule's clock to the clock of the timestamps. Without it a clock
+    /// was stepped, the sample is void and has no delays. `near` selects which local timestamps are
+    /// compared with the far end's, whatever source the far end has. A sample without that source
+    /// lacks those delays, so that one distribution never mixes two sources.
     pub fn of(sample: &Sample, bridge: Option<&Pairing>, near: Rung) -> Self {
         let Some(bridge) = bridge else { return Self::default() };
         if sample.state == State::SendFailed {
@@ -63,7 +61,7 @@ impl Delays {
             rtt_kernel: between(tx.kernel, rx.kernel),
             rtt_hw: between(tx.hw, rx.hw),
             rtt_intended: Some(rx.app - intended),
-            // What the far end wrote may be anything, so the difference saturates.
+            // The far end's timestamps are arbitrary, so the difference saturates.
             rtt_minus_residence: ends
                 .zip(residence)
                 .map(|((t1, t4), residence)| Nanos((t4 - t1).0.saturating_sub(residence.0))),
@@ -82,9 +80,9 @@ fn between<C: Clock>(from: Option<Instant<C>>, to: Option<Instant<C>>) -> Option
     Some(to? - from?)
 }
 
-/// Our own T1 and T4 at `rung`, on the clock that the far end's stamps can be set against. The
-/// driver's rung exists on the way in only, and a card has a clock of its own, so there the pair is
-/// the kernel's.
+/// Local T1 and T4 at `rung`, on a clock comparable with the far end's timestamps. For the driver,
+/// which only timestamps received packets, and the network card, which has its own clock, these are
+/// the kernel timestamps.
 fn at_rung(
     tx: &TxStamps,
     rx: &RxStamps,

@@ -1,6 +1,6 @@
-//! How punctually packets left: figures of pairs and trains from the stamps of their departures
-//! (S2.4 to S2.6). What says that no gap was made up: a packet whose stamp did not come is counted,
-//! and the gaps next to it are absent, never interpolated.
+//! Departure accuracy: statistics of packet pairs and trains from departure timestamps (Mok 2015,
+//! S2.4 to S2.6). A packet without a timestamp is counted, and its adjacent gaps are missing, never
+//! interpolated.
 
 mod pairs;
 mod train;
@@ -15,48 +15,49 @@ pub use train::{Bursts, TrainFigures};
 pub use trains::Trains;
 pub use variability::Variability;
 
-/// What was asked of every train of a pattern.
+/// Parameters requested for every train of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
-    /// Bits of a packet, over its size as named: 8 s in S2's equations.
+    /// Bits of a packet at its nominal size: 8 s in the equations of Mok 2015.
     pub bits: f64,
-    /// The nominal gap in nanoseconds: that of the rate, or the mean where gaps differ; 0 in pairs.
+    /// Nominal gap in nanoseconds: from the rate, or the mean of varying gaps; 0 for pairs.
     pub gap: f64,
-    /// A packet that leaves more than this after it was due has missed its deadline; `None`: one
-    /// nominal gap, because then the next one was due already; of pairs, none.
+    /// Maximum lateness of a departure. `None` means one nominal gap, because the next packet is
+    /// due by then; pairs then have no deadline.
     pub deadline: Option<Nanos>,
-    /// Whether due and left are on one clock. Where they are not (stamps of another host), gaps have
-    /// figures, and errors of the schedule have none.
+    /// Whether due times and departures are on the same clock. If not (timestamps of another host),
+    /// gaps are available but schedule errors are not.
     pub same_clock: bool,
 }
 
-/// The packets of one train, or of one pair, in the order in which they were due.
+/// The packets of one train or pair, in the order of their due times.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent<'a> {
-    /// When each was due, after the start of the pattern.
+    /// Due time of each packet, relative to the start of the pattern.
     pub due: &'a [Nanos],
-    /// When each left, after the same start, by its number; `None`, or beyond the end, where no stamp
-    /// came.
+    /// Departure time of each packet by its index, relative to the same start; `None`, or beyond
+    /// the end, if it has no timestamp.
     pub left: &'a [Option<Nanos>],
-    /// Whether a clock was stepped while they were sent: stamps before and after are not comparable.
+    /// Whether a clock was stepped during sending, so that timestamps before and after are not
+    /// comparable.
     pub stepped: bool,
 }
 
 impl Asked {
-    /// The nominal rate in bit/s; `None` where there is no gap.
+    /// Nominal rate in bit/s; `None` without a gap.
     pub fn rate_bps(&self) -> Option<f64> {
         rate(self.bits, self.gap)
     }
 
-    /// What a packet may at most be late without having missed its deadline, in nanoseconds.
+    /// Maximum lateness that meets the deadline, in nanoseconds.
     pub fn deadline_ns(&self) -> f64 {
         self.deadline.map_or(self.gap, |deadline| deadline.0 as f64)
     }
 }
 
 impl<'a> Sent<'a> {
-    /// Every train of a pattern, of stamps by the number of the packet: after the start of the pattern,
-    /// as in [`Sent`]. No clock was stepped; who knows better sets it.
+    /// Splits the timestamps of a pattern into its trains; times are relative to the start of the
+    /// pattern. Sets `stepped` to false; callers that detect a clock step set it.
     pub fn each(
         departures: &'a Departures,
         left: &'a [Option<Nanos>],
@@ -73,12 +74,12 @@ impl Sent<'_> {
         self.left.get(packet).copied().flatten().map(|at| at.0)
     }
 
-    /// How many packets have a stamp.
+    /// Number of packets with a timestamp.
     fn stamped(&self) -> usize {
         (0..self.due.len()).filter(|&packet| self.left(packet).is_some()).count()
     }
 
-    /// The gap before each packet but the first, in nanoseconds: as scheduled, and as it was.
+    /// Scheduled and actual gap before each packet except the first, in nanoseconds.
     fn gaps(&self) -> impl Iterator<Item = (i64, Option<i64>)> + '_ {
         (1..self.due.len()).map(|packet| {
             let scheduled = self.due[packet].0.saturating_sub(self.due[packet - 1].0);
@@ -87,15 +88,15 @@ impl Sent<'_> {
         })
     }
 
-    /// Actual minus intended departure of each packet with a stamp, with its number.
+    /// Actual minus scheduled departure of each packet with a timestamp, with its index.
     fn schedule_errors(&self) -> impl Iterator<Item = (usize, i64)> + '_ {
         let due = self.due.iter().enumerate();
         due.filter_map(|(packet, due)| Some((packet, self.left(packet)?.saturating_sub(due.0))))
     }
 }
 
-/// So many bits in a gap of so many nanoseconds, per second; `None` unless the gap is above 0: two
-/// stamps at once are an artefact, not a rate.
+/// Rate in bit/s of `bits` per `gap` nanoseconds; `None` unless the gap is positive, because equal
+/// timestamps are an artefact, not a rate.
 fn rate(bits: f64, gap: f64) -> Option<f64> {
     (gap > 0.0).then(|| bits * 1e9 / gap)
 }

@@ -1,47 +1,47 @@
-//! How much a series in order of time tells: the variance of its mean when neighbours resemble one
-//! another.
+//! Variance of the mean of a time series with dependent neighbours.
 //!
-//! The long-run variance is estimated by equal-weighted cosines (Müller 2007; Lazarus, Lewis, Stock
-//! and Watson 2018): the mean square of the first `terms` cosine transforms of the series. With
-//! terms few against n, slow movement counts fully, and the estimate has `terms` degrees of
-//! freedom, which a Student t accounts for. Where even the slowest terms still differ from the
-//! others, only they count.
+//! The long-run variance is estimated with equal-weighted cosines (Müller 2007; Lazarus, Lewis,
+//! Stock and Watson 2018): the mean square of the first `terms` cosine transforms of the series.
+//! With few terms compared with n, slow changes count fully, and the estimate has `terms` degrees
+//! of freedom, which a Student t accounts for. If the slowest terms stand out even among these,
+//! only they count.
 
 use std::f64::consts::PI;
 
 use crate::probability::{normal_quantile, student_quantile};
 
-/// Series longer than this are summed into this many cells first: the cosines are much slower than
-/// a cell, so that the fastest loses 2.3 % of its power and all together less than 1 %.
+/// Maximum number of cells; longer series are summed into cells first. The cosines are much slower
+/// than a cell: the fastest loses 2.3 % of its power, all together less than 1 %.
 const CELLS: usize = 600;
-/// More terms gain little: Student's t with as many degrees is normal to 1.3 %.
+/// Maximum number of terms. More gain little: Student's t with 100 degrees of freedom is within 1.3
+/// % of the normal quantile.
 const MOST_TERMS: f64 = 100.0;
-/// By how many standard deviations of the mean of a few squares, which is the root of 2 over their
-/// number, the slowest quarter of the terms may exceed all of them by chance.
+/// Number of standard deviations by which the mean square of the slowest quarter may exceed the
+/// overall mean square by chance. The standard deviation of a mean of k squares is sqrt(2 / k).
 const DRIFT: f64 = 2.5;
 
-/// What a series tells of its mean.
+/// Mean of a series with its variance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Dependence {
-    /// How many values there are.
+    /// Number of values.
     pub(crate) n: usize,
-    /// Their mean.
+    /// Mean of the values.
     pub(crate) mean: f64,
-    /// Their variance, (divided by n).
+    /// Variance of the values (divided by n).
     pub(crate) variance: f64,
-    /// The variance of the mean, times n.
+    /// Variance of the mean, times n.
     pub(crate) long_run: f64,
     /// Degrees of freedom of `long_run`.
     pub(crate) freedom: f64,
 }
 
 impl Dependence {
-    /// Looks at `n` values, `value(0)` the oldest; `None` below two.
+    /// Analyses `n` values, `value(0)` the oldest; `None` for fewer than two.
     pub(crate) fn of(n: usize, value: impl Fn(usize) -> f64) -> Option<Self> {
         if n < 2 {
             return None;
         }
-        // Relative to the first, so that the squares of large values do not hide a small spread.
+        // Relative to the first value: squares of large values would hide a small spread.
         let origin = value(0);
         let cells = n.min(CELLS);
         let edge = |cell: usize| (cell as u128 * n as u128 / cells as u128) as usize;
@@ -62,8 +62,8 @@ impl Dependence {
         let powers = cosine_powers(&sums, terms(n));
         let all = mean_of(&powers);
         let slowest = &powers[..powers.len().div_ceil(4)];
-        // Slow movement that the terms do not resolve shows as power that still rises towards the
-        // slowest of them; these alone are then what is known.
+        // Slow changes beyond the resolution of the terms appear as power that still rises towards
+        // the slowest terms; then only these are used.
         let drifts = mean_of(slowest) > all * (1.0 + DRIFT * (2.0 / slowest.len() as f64).sqrt());
         let (power, freedom) =
             if drifts { (mean_of(slowest), slowest.len()) } else { (all, powers.len()) };
@@ -72,8 +72,8 @@ impl Dependence {
         Some(Self { n, mean: origin + mean, variance, long_run, freedom })
     }
 
-    /// The number of independent values that would tell as much; above n where neighbours balance
-    /// each other. A constant series counts as independent.
+    /// Number of independent values with the same variance of the mean; above n if neighbours are
+    /// negatively correlated. A constant series counts as independent.
     pub(crate) fn effective(&self) -> f64 {
         if self.variance > 0.0 && self.long_run > 0.0 {
             (self.n as f64 * self.variance / self.long_run).max(1.0)
@@ -82,8 +82,9 @@ impl Dependence {
         }
     }
 
-    /// The same number, less what not knowing the long-run variance costs at this confidence: to be
-    /// used where a normal or binomial law follows. `freedom` is how well it is known, at least 1.
+    /// Effective number reduced for the uncertainty of the long-run variance at this confidence,
+    /// for use with a normal or binomial distribution. `freedom` is the degrees of freedom of that
+    /// variance, at least 1.
     pub(crate) fn effective_at(&self, confidence: f64, freedom: f64) -> f64 {
         let p = 0.5 + confidence / 2.0;
         let widening = student_quantile(p, freedom.max(1.0)) / normal_quantile(p);
@@ -96,13 +97,13 @@ impl Dependence {
     }
 }
 
-/// How many cosines: 0.3 n^(2/3), as a compromise between seeing slow movement and knowing the
-/// variance well.
+/// Number of cosines: 0.3 n^(2/3), a compromise between including slow changes and a precise
+/// variance.
 fn terms(n: usize) -> usize {
     (0.3 * (n as f64).powf(2.0 / 3.0)).round().clamp(1.0, MOST_TERMS) as usize
 }
 
-/// The squares of the first `terms` cosine transforms of the cells, the slowest first.
+/// Squares of the first `terms` cosine transforms of the cells, slowest first.
 fn cosine_powers(cells: &[f64], terms: usize) -> Vec<f64> {
     let m = cells.len();
     // cos(pi j (2c + 1) / 2m) repeats after 4m steps of its integer argument.
@@ -136,7 +137,7 @@ mod tests {
 
     const SEED: u64 = 11;
 
-    /// phi of the value before plus an even step of variance 1/12.
+    /// AR(1): `phi` times the previous value plus a uniform step of variance 1/12.
     fn ar1(n: usize, phi: f64) -> Vec<f64> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
         let mut value = 0.0;

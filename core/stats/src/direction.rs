@@ -1,62 +1,61 @@
-//! Which way packets were lost, as far as a stateful STAMP reflector tells (RFC 8972 section 3: it
-//! numbers its replies itself, from 0, in place of copying the probe's number).
+//! Losses by direction, from the sequence numbers of a stateful STAMP reflector (RFC 8972 section
+//! 3: it numbers its replies from 0 instead of copying the probe's number).
 //!
-//! The reply to probe i carries the number of packets the reflector had answered before it, so
-//! `seq - i` rises by one for each duplicate that reached it and falls by one for each probe that did
-//! not. A reflector that does not know sessions also counts the warm-up. Only the difference is used,
-//! hence wrapping does no harm.
+//! The reply to probe i carries the number of packets answered before it. `seq - i` therefore rises
+//! by one for each duplicate that reached the reflector and falls by one for each probe that did
+//! not. A reflector without session state also counts the warm-up. Only differences are used, so
+//! wrapping is harmless.
 
 use dwell_engine::protocol::WarmUpSession;
 use dwell_engine::stamps::{Sample, State};
 
 use crate::recent::Recent;
 
-/// Losses by direction: probes of the counted range for which no reply arrived, late or not. Their
-/// sum is exact. The split is as good as the reflector's numbers: where packets overtake one
-/// another on the way there just before the end, or warm-up probes are lost together with probe 0,
-/// it may be off by those few.
+/// Losses by direction: counted probes for which no reply arrived, not even late. Their sum is
+/// exact. The split can be off by a few probes if packets were reordered on the forward path just
+/// before the end, or if warm-up probes were lost together with probe 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossByDirection {
     /// Lost before the reflector counted them.
     pub forward: u64,
-    /// Counted by the reflector; the reply was lost.
+    /// The reflector counted the probe, and the reply was lost.
     pub backward: u64,
-    /// Sent after the last probe that was answered in time: nothing tells.
+    /// Sent after the last probe that was answered in time; direction unknown.
     pub unknown: u64,
 }
 
-/// Follows the reflector's numbers.
+/// Tracks the reflector's sequence numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Directions {
     warm_up_sent: u64,
-    /// The reflector does not count the warm-up, which is another session.
+    /// The warm-up was a separate session that the reflector does not count.
     separate: bool,
-    /// A number that is not a copy of the probe's has been seen.
+    /// A number that is not a copy of the probe's was seen.
     stateful: bool,
     newest: Option<Newest>,
-    /// Warm-up probes that reached the reflector, where the reply to probe 0 told.
+    /// Warm-up probes that reached the reflector, if the reply to probe 0 arrived.
     warm_up_counted: Option<u64>,
-    /// Numbers of recent replies, to tell a probe that was duplicated from a reply that was.
+    /// Numbers of recent replies, to distinguish duplicated probes from duplicated replies.
     numbers: Recent<u32>,
     duplicated_forward: u64,
-    /// Which of the reflector's numbers came.
+    /// State of each recent reflector number.
     arrivals: Recent<Arrival>,
-    /// Probes that were duplicated and of which one reply only came.
+    /// Duplicated probes of which only one reply arrived.
     half_answered: u64,
     send_failed: u64,
     lost_before_newest: u64,
     lost_after_newest: u64,
 }
 
-/// Whether a number of the reflector's came with a reply.
+/// State of a reflector number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrival {
     Came,
-    /// Others around it did, and no lost probe accounts for it.
+    /// Later numbers arrived, and no lost probe explains the gap.
     Missed,
 }
 
-/// What was known when the reply to the highest id so far arrived.
+/// State at the reply to the highest id so far.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
     id: u64,
@@ -85,7 +84,7 @@ impl Directions {
         }
     }
 
-    /// Takes in what the warm-up showed.
+    /// Records what the warm-up revealed about the reflector.
     pub(crate) fn note_warm_up(&mut self, warm_up: WarmUpSession) {
         self.stateful |= warm_up.stateful;
         self.separate |= warm_up.separate;
@@ -107,19 +106,19 @@ impl Directions {
         }
     }
 
-    /// `None` unless the reflector proved that it counts.
+    /// `None` unless the reflector is known to count packets.
     pub(crate) fn loss(&self) -> Option<LossByDirection> {
         let newest = self.newest.filter(|_| self.stateful)?;
         let unknown = if self.separate { 0 } else { self.warm_up_sent };
         let warm_up = self.warm_up_counted.unwrap_or(unknown);
-        // What `seq - id` would be had every probe arrived, less what it is.
+        // `seq - id` if every probe had arrived, minus its actual value.
         let missing = i128::from(warm_up)
             + i128::from(newest.duplicated_forward)
             + i128::from(self.half_answered)
             - i128::from(newest.send_failed)
             - i128::from(newest.shift);
         let lost = self.lost_before_newest;
-        // The numbers are the far end's to write; what was lost in all bounds them.
+        // The far end controls these numbers, so they are limited by the total loss.
         let forward = missing.clamp(0, i128::from(lost)) as u64;
         Some(LossByDirection { forward, backward: lost - forward, unknown: self.lost_after_newest })
     }
@@ -143,22 +142,22 @@ impl Directions {
                 duplicated_forward: self.duplicated_forward,
                 send_failed: self.send_failed,
             });
-            // Probes are given up in the order in which they were sent, so those given up before a
-            // reply came in time were sent before it was asked for.
+            // Probes time out in sending order, so those that timed out before this reply were sent
+            // before its probe.
             self.lost_before_newest += std::mem::take(&mut self.lost_after_newest);
         }
     }
 
-    /// Two replies with different numbers mean that the probe arrived twice; two with the same,
-    /// that the reply did. A duplicate may be told before the reply that it repeats, when that one
-    /// waits for its kernel stamp.
+    /// Handles a reply. Two replies with different numbers mean a duplicated probe; with the same
+    /// number, a duplicated reply. A duplicate may be reported before the first reply, if that one
+    /// waits for its kernel timestamp.
     fn answered(&mut self, id: u64, seq: Option<u32>) {
         let Some(seq) = seq else { return };
         let number = number(id, i64::from(seq.wrapping_sub(id as u32).cast_signed()));
         let missed = self.arrivals.get(number) == Some(Arrival::Missed);
         self.arrivals.put(number, Arrival::Came);
         match self.numbers.get(id) {
-            // One that was missed is counted already.
+            // A missing number is already counted.
             Some(first) => self.duplicated_forward += u64::from(first != seq && !missed),
             None => {
                 self.numbers.put(id, seq);
@@ -167,8 +166,8 @@ impl Directions {
         }
     }
 
-    /// Numbers between those of two probes in a row that no reply brought, beyond what the lost
-    /// probes between them can have taken.
+    /// Marks numbers between two successively answered probes that no reply carried, beyond those
+    /// that the lost probes between them can explain.
     fn look_for_missed(&mut self, before: Newest, id: u64, shift: i64) {
         let (first, end) = (number(before.id, before.shift).saturating_add(1), number(id, shift));
         let failed = self.send_failed - before.send_failed;
@@ -196,12 +195,12 @@ impl Directions {
     }
 }
 
-/// How many numbers before a reply's are looked at.
+/// Number of preceding reflector numbers to search.
 const NEIGHBOURS: u64 = 64;
 
-/// The reflector's number of a reply, from where its 32 bits do not wrap.
+/// Reflector number of a reply, extended beyond 32 bits so that it does not wrap.
 fn number(id: u64, shift: i64) -> u64 {
-    // Room for a shift below zero at the first ids.
+    // The offset keeps the result positive if the shift is negative at the first ids.
     id.saturating_add(1 << 32).saturating_add_signed(shift)
 }
 
@@ -239,7 +238,7 @@ mod tests {
     #[test]
     fn a_separate_warm_up_proves_state_and_is_not_counted() {
         let mut directions = Directions::new(8);
-        // Probe 0 is lost on its way, probe 2 on the way back.
+        // Probe 0 is lost on the forward path, probe 2 on the backward path.
         directions.record(&sample(0, State::Lost, None));
         directions.record(&sample(1, State::Received, Some(0)));
         directions.record(&sample(2, State::Lost, None));
@@ -247,7 +246,7 @@ mod tests {
         directions.note_warm_up(WarmUpSession { stateful: true, separate: true });
         let expected = LossByDirection { forward: 1, backward: 1, unknown: 0 };
         assert_eq!(directions.loss(), Some(expected));
-        // Nothing lost: the numbers are those of a stateless reflector.
+        // Without loss the numbers equal those of a stateless reflector.
         let mut directions = Directions::new(8);
         directions.record(&sample(0, State::Received, Some(0)));
         assert_eq!(directions.loss(), None);
@@ -261,9 +260,9 @@ mod tests {
         directions.record(&sample(0, State::Received, Some(0)));
         directions.record(&sample(0, State::Duplicate, Some(1)));
         directions.record(&sample(1, State::Received, Some(2)));
-        // A reply that was duplicated brings its number again and says nothing.
+        // A duplicated reply repeats its number and changes nothing.
         directions.record(&sample(1, State::Duplicate, Some(2)));
-        // The first reply to probe 2 waits for a stamp and is told after the second.
+        // The first reply to probe 2 waits for a timestamp and is reported after the second.
         directions.record(&sample(2, State::Duplicate, Some(4)));
         directions.record(&sample(2, State::Received, Some(3)));
         directions.record(&sample(4, State::Received, Some(5)));
@@ -277,11 +276,12 @@ mod tests {
         let mut directions = Directions::new(0);
         let mut received = |id, seq| directions.record(&sample(id, State::Received, Some(seq)));
         received(0, 0);
-        // 1 and 2 are the numbers of probe 1: the second reply is lost; 5 that of the first of 4.
+        // Probe 1 has numbers 1 and 2, and the second reply is lost; of probe 4 the first reply,
+        // number 5, is lost.
         for (id, seq) in [(1, 1), (2, 3), (3, 4), (4, 6), (5, 7)] {
             received(id, seq);
         }
-        // Probe 6 is lost on its way.
+        // Probe 6 is lost on the forward path.
         received(7, 8);
         directions.record(&sample(6, State::Lost, None));
         let expected = LossByDirection { forward: 1, backward: 0, unknown: 0 };
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn probes_that_overtake_one_another_are_not_taken_for_duplicated_ones() {
         let mut directions = Directions::new(0);
-        // The reflector saw 2 before 1, and the replies came in another order again.
+        // The reflector saw 2 before 1, and replies were reordered again.
         for (id, seq) in [(0, 0), (2, 1), (3, 3), (1, 2), (4, 4), (6, 5), (7, 7), (5, 6), (9, 8)] {
             directions.record(&sample(id, State::Received, Some(seq)));
         }
@@ -378,7 +378,7 @@ mod tests {
                 1 => Just(Fate::SendFailed),
             ], 1..200),
         ) {
-            // Probe 0 is answered, which tells how many warm-up probes arrived.
+            // Probe 0 is answered, so the number of received warm-up probes is known.
             let fates = [&[Fate::Answered], fates.as_slice()].concat();
             let mut seq = warm_ups.iter().filter(|&&arrived| arrived).count() as u32;
             prop_assume!(seq > 0);

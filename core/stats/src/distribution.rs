@@ -1,11 +1,10 @@
-//! A distribution of signed nanoseconds, built one value at a time in bounded memory.
+//! Distribution of signed nanoseconds, built one value at a time in bounded memory.
 //!
-//! Percentiles are nearest-rank, so each is a value that was observed. This holds exactly up to
-//! [`EXACT_LIMIT`] values; beyond, values are counted in logarithmic bins of three significant
-//! digits (HdrHistogram), and a percentile is then at most 0.1 % off the observed value it stands
-//! for and never outside the observed range. Count, extremes and mean stay exact throughout.
-//! Memory: at most 512 KiB exact, or at most 900 KiB in bins whatever is recorded (half that for a
-//! delay, which is not negative).
+//! Percentiles are nearest-rank, so each is an observed value. This is exact up to [`EXACT_LIMIT`]
+//! values. Beyond that, values are counted in logarithmic bins of three significant digits (as in
+//! HdrHistogram): a percentile is then at most 0.1 % off the observed value and never outside the
+//! observed range. Count, extremes and mean are always exact. Memory: at most 512 KiB exact or 900
+//! KiB binned (half of that for delays, which are not negative).
 
 use dwell_units::Nanos;
 use pulp::{Arch, NullaryFnOnce};
@@ -13,17 +12,17 @@ use pulp::{Arch, NullaryFnOnce};
 use crate::log_counts::{LogBin, LogCounts};
 use crate::moments::{Moments, PIECE, narrow};
 
-/// Up to this many values are kept as they are; one more, and they move into bins.
+/// Maximum number of values stored exactly; beyond it they are binned.
 pub const EXACT_LIMIT: usize = 65_536;
 
-/// The share of values that lie at or below a percentile, in parts per million, so that ranks are
-/// computed without rounding.
+/// Share of values at or below a percentile, in parts per million, so that ranks are computed
+/// without rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantile {
     ppm: u32,
 }
 
-/// How true the percentiles of a distribution are.
+/// Accuracy of the percentiles of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resolution {
     /// Each is an observed value.
@@ -32,11 +31,11 @@ pub enum Resolution {
     PerMille,
 }
 
-/// The figures by which a distribution is reported. Absent is what the number of values does not
-/// support.
+/// Summary figures of a distribution. Figures that the number of values does not support are
+/// `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// How many values there are.
+    /// Number of values.
     pub count: u64,
     /// The smallest.
     pub min: Option<Nanos>,
@@ -96,19 +95,19 @@ impl Quantile {
     /// 99.9 %.
     pub const P99_9: Self = Self { ppm: 999_000 };
 
-    /// The quantile of `ppm` parts in a million; `None` above one.
+    /// The quantile of `ppm` parts per million; `None` above 1,000,000.
     pub const fn from_ppm(ppm: u32) -> Option<Self> {
         if ppm <= 1_000_000 { Some(Self { ppm }) } else { None }
     }
 
-    /// The share itself, from 0 to 1.
+    /// The share, from 0 to 1.
     pub fn share(self) -> f64 {
         f64::from(self.ppm) / 1e6
     }
 
-    /// The nearest rank among `n` sorted values, counted from 1: the smallest rank at or below
-    /// which at least this share lies. `None` when n (1 - q) < 1: fewer than one value is expected
-    /// above, so the number would be the maximum by another name.
+    /// Returns the nearest rank among `n` sorted values, counted from 1: the smallest rank with at
+    /// least this share of values at or below it. `None` if n (1 - q) < 1: fewer than one value is
+    /// then expected above, so the percentile would just be the maximum.
     pub fn rank(self, n: u64) -> Option<u64> {
         const ONE: u128 = 1_000_000;
         let (n, ppm) = (u128::from(n), u128::from(self.ppm));
@@ -117,7 +116,7 @@ impl Quantile {
 }
 
 impl Resolution {
-    /// The name in results.
+    /// Name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -125,16 +124,16 @@ impl Resolution {
         }
     }
 
-    /// The resolution of this name.
+    /// The resolution with this name in results.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Exact, Self::PerMille].into_iter().find(|resolution| resolution.name() == name)
     }
 }
 
 impl Figures {
-    /// The same figures with every value moved down by `base`; spread is unchanged. Turns delay
-    /// into PDV when `base` is the smallest delay (RFC 5481 section 4.2). Where percentiles are
-    /// 0.1 % off, that is 0.1 % of the value before it was moved.
+    /// Subtracts `base` from every value; the spread is unchanged. With the minimum delay as `base`
+    /// this turns delay into PDV (RFC 5481 section 4.2). An error of 0.1 % refers to the value
+    /// before subtraction.
     pub fn relative_to(self, base: Nanos) -> Self {
         let less = |value: Option<Nanos>| value.map(|v| Nanos(v.0.saturating_sub(base.0)));
         Self {
@@ -159,7 +158,7 @@ impl Default for Distribution {
 }
 
 impl Distribution {
-    /// An empty distribution; takes no memory for values until there are some.
+    /// Creates an empty distribution without allocating.
     pub const fn new() -> Self {
         Self {
             count: 0,
@@ -188,8 +187,8 @@ impl Distribution {
         }
     }
 
-    /// Adds many values: faster than one by one, with the same result but for the last digits of
-    /// [`Self::stddev`].
+    /// Adds many values, faster than one by one; only the last digits of [`Self::stddev`] may
+    /// differ.
     pub fn record_all(&mut self, values: &[i64]) {
         Arch::new().dispatch(RecordAll { into: self, values });
     }
@@ -255,7 +254,7 @@ impl Distribution {
         }
     }
 
-    /// Two sets of values are one (T. F. Chan et al., 1979).
+    /// Combines two sets of moments (T. F. Chan et al., 1979).
     fn add_moments(&mut self, other: Moments) {
         let (own, others) = (self.count as f64, other.count as f64);
         let (both, apart) = (own + others, other.mean - self.mean);
@@ -267,7 +266,7 @@ impl Distribution {
         self.sum += other.sum;
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -292,14 +291,14 @@ impl Distribution {
         (self.count > 1).then(|| (self.squares / (self.count - 1) as f64).max(0.0).sqrt())
     }
 
-    /// The nearest-rank percentile; `None` where the count does not support it (see
+    /// The nearest-rank percentile; `None` if the count does not support it (see
     /// [`Quantile::rank`]).
     pub fn percentile(&self, quantile: Quantile) -> Option<Nanos> {
         self.ranked(quantile.rank(self.count)?)
     }
 
-    /// The value of this rank, counted from 1 at the smallest; `None` beyond the count. As exact as
-    /// [`Self::resolution`] says.
+    /// The value of this rank, counted from 1 at the smallest; `None` beyond the count.
+    /// [`Self::resolution`] states its accuracy.
     pub fn ranked(&self, rank: u64) -> Option<Nanos> {
         if !(1..=self.count).contains(&rank) {
             return None;
@@ -314,7 +313,7 @@ impl Distribution {
         Some(Nanos(value))
     }
 
-    /// How true [`Self::percentile`] is now.
+    /// Current accuracy of [`Self::percentile`].
     pub fn resolution(&self) -> Resolution {
         match self.values {
             Values::Exact(_) => Resolution::Exact,
@@ -338,8 +337,8 @@ impl Distribution {
         }
     }
 
-    /// Calls `each` with every value and how often it occurs, in no particular order; a value may
-    /// come more than once. Values are as true as [`Self::resolution`] says.
+    /// Calls `each` with every value and its count, in any order; a value may occur in several
+    /// calls. [`Self::resolution`] states the accuracy of the values.
     pub fn for_each(&self, mut each: impl FnMut(Nanos, u64)) {
         match &self.values {
             Values::Exact(values) => values.iter().for_each(|&value| each(Nanos(value), 1)),
@@ -350,8 +349,8 @@ impl Distribution {
     }
 }
 
-/// [`Distribution::record_all`] with the widest registers of this processor: all that is called is
-/// inlined for that.
+/// [`Distribution::record_all`] compiled for the widest vector registers of this processor; every
+/// callee must be inlined.
 struct RecordAll<'a> {
     into: &'a mut Distribution,
     values: &'a [i64],
@@ -369,7 +368,7 @@ impl NullaryFnOnce for RecordAll<'_> {
 }
 
 impl Values {
-    /// The bins, which take what was exact in.
+    /// The bins, after moving exact values into them.
     fn binned(&mut self) -> &mut Binned {
         if let Self::Exact(values) = self {
             let mut binned = Binned::new();
@@ -378,7 +377,7 @@ impl Values {
         }
         match self {
             Self::Binned(binned) => binned,
-            Self::Exact(_) => unreachable!("they are in bins now"),
+            Self::Exact(_) => unreachable!("values were just moved into bins"),
         }
     }
 }
@@ -390,7 +389,7 @@ impl Binned {
 
     #[inline]
     fn record(&mut self, value: i64) {
-        // i64::MIN is cut to what has an opposite.
+        // i64::MIN has no positive counterpart.
         let magnitude = value.unsigned_abs().min(i64::MAX as u64);
         let counts = if value < 0 { &mut self.below_zero } else { &mut self.from_zero };
         counts.record(magnitude);
@@ -412,7 +411,7 @@ impl Binned {
     }
 }
 
-/// The value that stands for all of a bin.
+/// The value that represents a bin.
 fn middle(bin: LogBin) -> i64 {
     i64::try_from(bin.middle).unwrap_or(i64::MAX)
 }
@@ -432,7 +431,7 @@ mod tests {
         distribution
     }
 
-    /// The definition, word by word: the smallest value with at least the share at or below it.
+    /// The definition: the smallest value with at least this share at or below it.
     fn naive_percentile(values: &[i64], quantile: Quantile) -> Option<i64> {
         let (n, q) = (values.len() as u64, u64::from(quantile.ppm));
         if n * (1_000_000 - q) < 1_000_000 {
@@ -456,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_percentile_needs_one_value_expected_above_it() {
-        // 0.1 and 0.001 have no exact binary form; the limits must not move by that.
+        // 0.1 and 0.001 have no exact binary form, which must not shift the limits.
         assert_eq!(Quantile::P90.rank(9), None);
         assert_eq!(Quantile::P90.rank(10), Some(9));
         assert_eq!(Quantile::P99_9.rank(999), None);
@@ -481,7 +480,7 @@ mod tests {
 
     #[test]
     fn stddev_survives_a_small_spread_on_a_large_value() {
-        // 1,000 s with 1 us of spread: the sum of squares would have no digit left for it.
+        // 1,000 s with 1 us of spread: a sum of squares would lose the spread to rounding.
         let values: Vec<_> = (0..1_000).map(|i| 1_000_000_000_000 + i % 2 * 1_000).collect();
         let stddev = of(&values).stddev().unwrap();
         assert!((stddev - 500.250_187).abs() < 1e-3, "{stddev}");
@@ -503,12 +502,12 @@ mod tests {
         }
         binned.record(i64::MIN);
         binned.record(i64::MAX);
-        // Each side has its own test of what it takes.
+        // `log_counts` tests the memory of each sign.
         assert_eq!((binned.below_zero.total(), binned.from_zero.total()), (64, 64));
         assert!(EXACT_LIMIT * size_of::<i64>() <= 1 << 20);
     }
 
-    /// Values from one to ten digits and both signs, or any at all.
+    /// Values of one to ten digits and both signs, or arbitrary ones.
     fn values(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<i64>> {
         let value = prop_oneof![
             8 => (0..10_u32, 0..10_000_000_000_i64, any::<bool>()).prop_map(|(e, v, negative)| {
@@ -553,7 +552,7 @@ mod tests {
     }
 
     proptest! {
-        // Long series, so fewer of them.
+        // Fewer cases, because the series are long.
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]

@@ -1,15 +1,15 @@
-//! Distribution functions as points to draw: few enough for a figure, with the tail kept.
+//! Points of distribution functions for plots: limited in number, with the tail preserved.
 
 use dwell_units::Nanos;
 
-/// A point of the empirical distribution function and of its complement.
+/// A point of the empirical distribution function and its complement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EcdfPoint {
     /// An observed value.
     pub value: Nanos,
     /// The share of values at or below it.
     pub at_or_below: f64,
-    /// The share of values above it; 0 at the largest only.
+    /// The share of values above it; 0 only at the maximum.
     pub above: f64,
 }
 
@@ -18,23 +18,23 @@ pub struct EcdfPoint {
 pub struct PercentilePoint {
     /// The share q.
     pub share: f64,
-    /// 1 - q, without the rounding of a subtraction: at least 1/n.
+    /// 1 - q without the rounding error of a subtraction; at least 1/n.
     pub above: f64,
     /// The nearest-rank percentile q.
     pub value: Nanos,
 }
 
-/// Values and how often each occurs, from the smallest: what both functions of this module draw.
+/// Sorted values with their cumulative counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     values: Vec<i64>,
-    // How many lie at or below the value of the same index.
+    // Number of values at or below the value of the same index.
     ranks: Vec<u64>,
 }
 
 impl Steps {
-    /// The steps of values with their counts, in any order; a value may come more than once, a
-    /// count may be 0. Counts that add up to more than fits count as the most there is.
+    /// Builds the steps from values with counts in any order; values may repeat, and counts may be
+    /// 0. A sum of counts that overflows saturates.
     pub fn new(counts: impl IntoIterator<Item = (Nanos, u64)>) -> Self {
         let mut counts: Vec<_> = counts.into_iter().filter(|&(_, count)| count > 0).collect();
         counts.sort_unstable_by_key(|&(value, _)| value);
@@ -54,22 +54,22 @@ impl Steps {
         Self { values: counts.into_iter().map(|(value, _)| value.0).collect(), ranks }
     }
 
-    /// The steps of single values in any order.
+    /// Builds the steps from values in any order.
     pub fn of(values: &[i64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_unstable();
         Self::new(sorted.chunk_by(|a, b| a == b).map(|same| (Nanos(same[0]), same.len() as u64)))
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.ranks.last().copied().unwrap_or(0)
     }
 
     /// At most `limit` (at least 2) points of the distribution function, from the smallest value to
-    /// the largest. Where there are more steps than that, half of the points are spread evenly over
-    /// the share at or below, and half evenly over the logarithm of the share above, so that every
-    /// decade of the tail keeps its shape. Each point is exact, whatever was left out between.
+    /// the largest. If there are more steps, half of the points are spaced evenly in the share at
+    /// or below, and half evenly in the logarithm of the share above, so that every decade of the
+    /// tail keeps its shape. Each point is exact.
     pub fn ecdf(&self, limit: usize) -> Vec<EcdfPoint> {
         let n = self.count();
         let point = |i: usize| EcdfPoint {
@@ -91,8 +91,8 @@ impl Steps {
         chosen.into_iter().map(point).collect()
     }
 
-    /// At most `limit` points of the percentile plot, their 1 - q falling evenly on a logarithmic
-    /// axis from 1 to the last that the number of values supports, n (1 - q) = 1.
+    /// At most `limit` points of the percentile plot, with 1 - q evenly spaced on a logarithmic
+    /// axis from 1 down to the last one supported by the number of values, n (1 - q) = 1.
     pub fn percentile_plot(&self, limit: usize) -> Vec<PercentilePoint> {
         let n = self.count();
         if n == 0 {
@@ -110,13 +110,13 @@ impl Steps {
         above.into_iter().map(point).collect()
     }
 
-    /// The first step with at least `rank` values at or below.
+    /// The first step with at least `rank` values at or below it.
     fn step_of(&self, rank: u64) -> usize {
         self.ranks.partition_point(|&up_to| up_to < rank).min(self.ranks.len() - 1)
     }
 }
 
-/// `points` numbers evenly within 0 and 1, neither of them.
+/// `points` evenly spaced numbers strictly between 0 and 1.
 fn spaced(points: usize) -> impl Iterator<Item = f64> {
     (1..=points).map(move |i| i as f64 / (points + 1) as f64)
 }
@@ -188,7 +188,7 @@ mod tests {
             prop_assert!(points.windows(2).all(|pair| pair[0].share < pair[1].share));
             for point in points {
                 prop_assert!(point.above * values.len() as f64 >= 1.0 - 1e-9);
-                // Shares that parts per million cannot say are rounded up, within the same rank.
+                // Shares finer than parts per million are rounded up within the same rank.
                 let quantile = Quantile::from_ppm((point.share * 1e6).floor() as u32).unwrap();
                 prop_assert_eq!(percentile(&values, quantile), Some(point.value));
             }

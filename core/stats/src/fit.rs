@@ -1,10 +1,9 @@
-//! A straight line through points, such as delay against packet size (S0.16): least squares, and
-//! Theil and Sen's, which a fifth of wild points do not bend.
+//! Line fits, such as delay against packet size (Miya 2020, S0.16): least squares, and the
+//! Theil-Sen estimator, which tolerates a fifth of outliers.
 //!
-//! Points are (x, y) in any units; for S0.16 bytes and nanoseconds, so that the intercept is
-//! nanoseconds and the slope nanoseconds per byte. The intervals believe that what the line leaves
-//! over is independent from point to point; where it is not, fit the percentiles of the cells
-//! instead of their samples.
+//! Points are (x, y) in any units; with bytes and nanoseconds the intercept is in nanoseconds and
+//! the slope in nanoseconds per byte. Intervals assume independent residuals. If residuals are
+//! dependent, fit the percentiles of the cells instead of their samples.
 
 use std::collections::BTreeMap;
 
@@ -15,51 +14,52 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::interval::RealInterval;
 use crate::probability::{is_confidence, normal_quantile, student_quantile};
 
-/// Beyond this many points the robust fit looks at a random subset of as many: 2 million pairs.
+/// Maximum number of points of the robust fit (2 million pairs); beyond it, a random subset is
+/// used.
 pub const ROBUST_POINTS: usize = 2_000;
 
-/// A coefficient of a fit.
+/// Coefficient of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coefficient {
     /// The estimate.
     pub value: f64,
     /// Its standard error.
     pub standard_error: f64,
-    /// Where the true one lies, by Student's t with n - 2 degrees of freedom.
+    /// Interval of the true value, by Student's t with n - 2 degrees of freedom.
     pub interval: RealInterval,
 }
 
-/// A line by least squares: y = intercept + slope x.
+/// Least-squares line: y = intercept + slope x.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LineFit {
-    /// How many points.
+    /// Number of points.
     pub count: usize,
     /// y at x = 0.
     pub intercept: Coefficient,
     /// y per x.
     pub slope: Coefficient,
-    /// The share of the variance of y that the line explains; `None` if y does not vary.
+    /// Share of the variance of y explained by the line; `None` if y does not vary.
     pub r_squared: Option<f64>,
-    /// The standard deviation of what the line leaves over (n - 2).
+    /// Standard deviation of the residuals (n - 2).
     pub residual_stddev: f64,
     mean_x: f64,
-    /// Sum of the squares of x from its mean.
+    /// Sum of squared deviations of x from its mean.
     square_x: f64,
-    /// Student's t of the confidence asked for.
+    /// Student's t at the requested confidence.
     student: f64,
 }
 
-/// A line by the median of all slopes between two points.
+/// Line with the median of all slopes between two points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RobustFit {
-    /// How many points were looked at: all, or [`ROBUST_POINTS`].
+    /// Number of points used: all, or [`ROBUST_POINTS`].
     pub count: usize,
     /// The median of y - slope x.
     pub intercept: f64,
     /// The median slope.
     pub slope: f64,
-    /// Where the true slope lies, by the distribution of Kendall's S with its correction for ties
-    /// (Sen 1968); `None` where the slopes do not bracket it.
+    /// Interval of the true slope, from the distribution of Kendall's S corrected for ties (Sen
+    /// 1968); `None` if the slopes do not bracket it.
     pub slope_interval: Option<RealInterval>,
 }
 
@@ -69,28 +69,27 @@ impl LineFit {
         self.intercept.value + self.slope.value * x
     }
 
-    /// Half the width of the interval of the line itself (not of single points) at x.
+    /// Half the width of the confidence interval of the line (not of single points) at x.
     pub fn margin_at(&self, x: f64) -> f64 {
         let share = 1.0 / self.count as f64 + (x - self.mean_x).powi(2) / self.square_x;
         self.student * self.residual_stddev * share.sqrt()
     }
 }
 
-/// Ordinary least squares. `None` below three points, if x does not vary, for a point that is not
-/// finite, and for a confidence that is not within 0 and 1.
+/// Ordinary least squares. `None` with fewer than three points, if x does not vary, if a point is
+/// not finite, or if the confidence is not between 0 and 1.
 pub fn least_squares(points: &[(f64, f64)], confidence: f64) -> Option<LineFit> {
     let grouped: Vec<_> = points.iter().map(|&(x, y)| (0, x, y)).collect();
     Some(grouped_least_squares(&grouped, confidence)?.0)
 }
 
-/// Least squares of points (group, x, y) when every group may lie higher or lower than the others by
-/// a constant of its own (analysis of covariance): the slope is that within groups, the line the
-/// one through the mean of all points, and R2 the share of the variance within groups. Also returns
-/// the points, in their order, with the constants taken out. Degrees of freedom are n less one per
-/// group and one for the slope.
+/// Least squares of points (group, x, y) with a separate offset for each group (analysis of
+/// covariance). The slope is the one within groups, the line passes through the mean of all points,
+/// and R2 is the share of the variance within groups. Also returns the points in order, with the
+/// group offsets removed. Degrees of freedom are n minus one per group minus one for the slope.
 ///
-/// `None` when no degree of freedom is left, if x does not vary within any group, and as for
-/// [`least_squares`], which this is of one group.
+/// `None` without degrees of freedom, if x does not vary within any group, and as for
+/// [`least_squares`], which is the case of one group.
 pub fn grouped_least_squares(
     points: &[(usize, f64, f64)],
     confidence: f64,
@@ -147,9 +146,9 @@ pub fn grouped_least_squares(
     Some((fit, levelled.collect()))
 }
 
-/// Theil and Sen's line. Above [`ROBUST_POINTS`] points it is that of a random subset drawn by
-/// `seed`, and the interval says so by its width. `None` below three points, if x does not vary,
-/// for a point that is not finite, and for a confidence that is not within 0 and 1.
+/// Theil-Sen line. Above [`ROBUST_POINTS`] points a random subset drawn with `seed` is used, which
+/// widens the interval. `None` with fewer than three points, if x does not vary, if a point is not
+/// finite, or if the confidence is not between 0 and 1.
 pub fn theil_sen(points: &[(f64, f64)], confidence: f64, seed: u64) -> Option<RobustFit> {
     if points.len() < 3 || !all_finite(points) || !is_confidence(confidence) {
         return None;
@@ -189,8 +188,8 @@ fn subset(points: &[(f64, f64)], seed: u64) -> Vec<(f64, f64)> {
     sample(&mut rng, points.len(), ROBUST_POINTS).iter().map(|i| points[i]).collect()
 }
 
-/// The variance of Kendall's S when x and y have nothing to do with each other, given how often
-/// each of their values occurs (Kendall 1970, chapter 4). Leaves the points in another order.
+/// Variance of Kendall's S for independent x and y, corrected for ties in both (Kendall 1970,
+/// chapter 4). Reorders the points.
 fn kendall_variance(points: &mut [(f64, f64)]) -> f64 {
     let n = points.len() as f64;
     points.sort_unstable_by(|a, b| a.1.total_cmp(&b.1));
@@ -210,7 +209,7 @@ fn ranked(values: &mut [f64], rank: usize) -> f64 {
     *values.select_nth_unstable_by(rank - 1, f64::total_cmp).1
 }
 
-/// The mean of the middle two where their number is even.
+/// The median; the mean of the middle two if the count is even.
 fn median(values: &mut [f64]) -> f64 {
     let n = values.len();
     let upper = ranked(values, n / 2 + 1);
@@ -249,14 +248,14 @@ mod tests {
         assert!(close(fit.slope.standard_error, 0.000_429_796_848_199_937), "{fit:?}");
         assert!(close(fit.residual_stddev, 0.884_796_396_144_373), "{fit:?}");
         assert!(close(fit.r_squared.unwrap(), 0.999_993_745_883_712), "{fit:?}");
-        // 2.0322 is Student's t of 34 degrees at 97.5 %.
+        // 2.0322 is Student's t with 34 degrees of freedom at 97.5 %.
         let margin = (fit.slope.interval.high - fit.slope.interval.low) / 2.0;
         assert!((margin / fit.slope.standard_error - 2.032_245).abs() < 1e-5, "{fit:?}");
     }
 
     #[test]
     fn a_small_line_has_the_interval_found_by_hand() {
-        // Residuals square to 2.4, so s = sqrt(0.8); half = 3.18245 s / sqrt(10).
+        // The residuals' squares sum to 2.4, so s = sqrt(0.8); half width = 3.18245 s / sqrt(10).
         let points = [(1.0, 2.0), (2.0, 4.0), (3.0, 5.0), (4.0, 4.0), (5.0, 5.0)];
         let fit = least_squares(&points, 0.95).unwrap();
         assert!(close(fit.intercept.value, 2.2) && close(fit.slope.value, 0.6), "{fit:?}");
@@ -268,7 +267,7 @@ mod tests {
 
     #[test]
     fn groups_that_lie_apart_do_not_hide_a_slope_they_share() {
-        // Two groups 1,000 apart, one measured where x is high: plain least squares sees -200.
+        // Two groups 1,000 apart, one measured at high x: plain least squares yields -200.
         let points = [
             (0, 1.0, 1_001.0),
             (0, 2.0, 1_002.1),
@@ -284,7 +283,7 @@ mod tests {
         let one: Vec<_> = points[..3].iter().map(|&(_, x, y)| (7, x, y)).collect();
         let (_, same) = grouped_least_squares(&one, 0.95).unwrap();
         assert!(same.iter().zip(&one).all(|((_, y), (_, _, as_given))| close(*y, *as_given)));
-        // Two points per group leave nothing to judge by.
+        // Two points of one group leave no degree of freedom.
         assert_eq!(grouped_least_squares(&points[..2], 0.95), None);
     }
 
@@ -303,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_slope_interval_follows_sens_example() {
-        // Of 21 slopes, S of 7 points leaves the 4th and the 18th at 93 %.
+        // Of 21 slopes of 7 points, S selects the 4th and the 18th at 93 %.
         let x = [1.0, 2.0, 3.0, 4.0, 10.0, 12.0, 18.0];
         let y = [9.0, 15.0, 19.0, 20.0, 45.0, 55.0, 78.0];
         let points: Vec<_> = x.into_iter().zip(y).collect();
@@ -369,7 +368,7 @@ mod tests {
                 points.into_iter().map(|(x, y)| (f64::from(x), f64::from(y))).collect();
             let mut slopes = Vec::new();
             for a in &points {
-                // Both orders of each pair: every slope twice, the same median.
+                // Both orders of each pair give every slope twice, with the same median.
                 slopes.extend(
                     points.iter().filter(|b| a.0 != b.0).map(|b| (b.1 - a.1) / (b.0 - a.0)),
                 );

@@ -1,27 +1,27 @@
-//! The glossary: what each name in a result means, and where it is defined. `dwell help terms` prints it,
-//! and tests compare it with the names in the code and in real results.
+//! Glossary of the names in results: meaning and source of each. `dwell help terms` prints it;
+//! tests compare it with the names in the code and in actual results.
 
-/// One name in a result.
+/// A name in results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// The name. Capitals stand for a part that varies, like `POINT` in `missing_POINT`.
+    /// The name. Capitals mark a variable part, like `POINT` in `missing_POINT`.
     pub name: &'static str,
-    /// What it means, in one line.
+    /// Meaning in one line.
     pub meaning: &'static str,
-    /// The standard, paper or part of dwell that defines it.
+    /// Standard, paper or documentation page that defines it.
     pub source: &'static str,
 }
 
-/// Whether a name is that of a distribution or of a single number.
+/// Kind of a name in results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TermKind {
-    /// A distribution, under `metrics` of a result.
+    /// A distribution, under `metrics`.
     Metric,
-    /// A number, under `values` of a result.
+    /// A number, under `values`.
     Value,
 }
 
-/// Every term of a kind, in the order in which they are printed.
+/// All terms of a kind, in print order.
 pub const fn terms(kind: TermKind) -> &'static [Term] {
     match kind {
         TermKind::Metric => METRICS,
@@ -29,14 +29,14 @@ pub const fn terms(kind: TermKind) -> &'static [Term] {
     }
 }
 
-/// The term of a name in a result, also where part of the name varies.
+/// Finds the term of a name in results, including names with variable parts.
 pub fn term(kind: TermKind, name: &str) -> Option<&'static Term> {
     let all = terms(kind);
     all.iter().find(|term| term.name == name).or_else(|| all.iter().find(|term| term.covers(name)))
 }
 
 impl Term {
-    /// Whether `name` is this one, with any text in place of the parts in capitals.
+    /// Returns whether `name` matches, with any text in place of the parts in capitals.
     fn covers(&self, name: &str) -> bool {
         let mut rest = name;
         let mut fixed =
@@ -49,7 +49,7 @@ impl Term {
             rest = after;
         }
         for part in fixed {
-            // At least one character varies before each fixed part.
+            // A variable part has at least one character.
             let Some(at) = rest.char_indices().skip(1).find_map(|(at, _)| {
                 rest.get(at..).filter(|tail| tail.starts_with(part)).map(|_| at)
             }) else {
@@ -71,12 +71,12 @@ const METRICS: &[Term] = &[
     of("rtt_ns", "round-trip delay as the program saw it: rx_app - tx_app", "RFC 2681"),
     of(
         "rtt_kernel_ns",
-        "round-trip delay by the kernel's timestamps: rx_kernel - tx_kernel",
+        "round-trip delay between kernel timestamps: rx_kernel - tx_kernel",
         "RFC 2681",
     ),
     of(
         "rtt_hw_ns",
-        "round-trip delay by the network card's timestamps: rx_hw - tx_hw",
+        "round-trip delay between network card timestamps: rx_hw - tx_hw",
         "RFC 2681, wire time",
     ),
     of(
@@ -251,7 +251,11 @@ const VALUES: &[Term] = &[
         "docs/traffic.md",
     ),
     of("tcp_duration_ns", "time from the first TCP connection to the last byte", "docs/traffic.md"),
-    of("tcp_refused", "TCP connections closed because all places were taken", "docs/traffic.md"),
+    of(
+        "tcp_refused",
+        "TCP connections closed because the connection limit was reached",
+        "docs/traffic.md",
+    ),
     of("tcp_resets", "TCP connections that ended with an error", "docs/traffic.md"),
     // Sinks.
     of("lost", "numbers below the highest that did not arrive", "docs/traffic.md"),
@@ -287,17 +291,17 @@ const VALUES: &[Term] = &[
     ),
     of("j_nominal_ns", "mean of |gap - nominal gap|", "docs/pace.md"),
     of("j_mean_ns", "mean of |gap - mean gap|", "docs/pace.md"),
-    of("j_successive_ns", "mean of |gap - gap before|", "docs/pace.md"),
+    of("j_successive_ns", "mean of |gap - previous gap|", "docs/pace.md"),
     of("trains", "trains that were sent and stamped", "docs/pace.md"),
     of("holed_trains", "trains with a hole longer than a gap", "docs/pace.md"),
     of("discarded_trains", "trains during which a clock was stepped", "docs/pace.md"),
     of("merged_gaps", "gaps of 0: both packets have one timestamp", "docs/pace.md"),
     of("bursts", "groups of packets that left back to back", "docs/pace.md"),
-    of("longest_burst_packets", "packets of the longest burst", "docs/pace.md"),
+    of("longest_burst_packets", "packets in the longest burst", "docs/pace.md"),
     of("missed_deadlines", "packets that left later than their deadline", "docs/pace.md"),
     of("unstamped_packets", "packets without a departure timestamp", "docs/pace.md"),
     of("merged_pairs", "pairs with one timestamp for both packets", "docs/pace.md"),
-    of("reordered_pairs", "pairs that left in the other order", "docs/pace.md"),
+    of("reordered_pairs", "pairs that left in reverse order", "docs/pace.md"),
     of("unstamped_pairs", "pairs without a departure timestamp", "docs/pace.md"),
     of("discarded_pairs", "pairs during which a clock was stepped", "docs/pace.md"),
     of("icmp_errors", "ICMP errors received", "RFC 792, RFC 4443"),
@@ -309,7 +313,7 @@ const VALUES: &[Term] = &[
     // Reflectors.
     of("requests", "probes that a reflector received", "RFC 8762"),
     of("replies", "replies that a reflector sent", "RFC 8762"),
-    of("malformed", "packets that are no probe", "RFC 8762"),
+    of("malformed", "packets that are not probes", "RFC 8762"),
     of("unauthentic", "packets with a wrong HMAC or authentication tag", "RFC 8762 section 4.4"),
     of("replayed", "authenticated packets that had arrived before", "docs/relay.md"),
     of("silenced", "packets of sources that repeat one packet too often", "docs/threat-model.md"),
@@ -337,11 +341,11 @@ const VALUES: &[Term] = &[
     of("unsealed", "packets that were not encrypted, and were dropped", "docs/relay.md"),
     of("too_long", "packets too long for the path, and dropped", "docs/relay.md"),
     of("telemetry_filled", "packets in which a relay filled a telemetry slot", "docs/relay.md"),
-    of("flows_evicted", "flows forgotten to make room", "docs/relay.md"),
-    of("flows_expired", "flows forgotten after their idle time", "docs/relay.md"),
+    of("flows_evicted", "flows evicted to make room for new ones", "docs/relay.md"),
+    of("flows_expired", "flows removed after their idle time-out", "docs/relay.md"),
     of("flows_not_opened", "clients that could not be served", "docs/relay.md"),
-    of("flows_refused", "clients for whom the far end could not be reached", "docs/relay.md"),
-    of("flows_no_seat", "clients for whom all places were taken", "docs/relay.md"),
+    of("flows_refused", "clients whose far end was unreachable", "docs/relay.md"),
+    of("flows_no_seat", "clients refused because the flow limit was reached", "docs/relay.md"),
     of("nonce_bytes", "bytes that encryption adds to a packet", "docs/relay.md"),
     of("missing_POINT", "packets without the timestamp of this point", "DESIGN.md section 1"),
     of("unjoined_END", "packets of one end that the others did not see", "docs/trace.md"),
@@ -349,7 +353,7 @@ const VALUES: &[Term] = &[
     of("events_dropped", "events for which the ring was full", "docs/trace.md"),
     of("events_of_more_flows", "events of flows beyond the limit", "docs/trace.md"),
     of("unjoined", "packets whose timestamps are incomplete", "docs/trace.md"),
-    of("evicted", "packets forgotten before they were complete", "docs/trace.md"),
+    of("evicted", "packets evicted before all timestamps arrived", "docs/trace.md"),
     of("repeated", "timestamps of a point that a packet had already", "docs/trace.md"),
     of("without_id", "packets whose id is unknown", "docs/trace.md"),
     // Plans.

@@ -1,48 +1,48 @@
-//! The Hampel filter: which samples stand far outside their neighbourhood (S0.11, Fig 4b-d).
+//! Hampel filter: finds samples far from their neighbourhood (Miya 2020, S0.11, Fig 4b-d).
 //!
-//! A sample is an outlier when it lies more than `sigmas` scaled median absolute deviations from
-//! the median of its window: itself and up to `half_window` neighbours either side. 1.4826 scales
-//! the deviation to the standard deviation of normal values.
+//! A sample is an outlier if it is more than `sigmas` scaled median absolute deviations from the
+//! median of its window: itself and up to `half_window` neighbours on either side. The factor
+//! 1.4826 scales the deviation to the standard deviation of a normal distribution.
 //!
-//! - Median and deviation are nearest-rank, thus the lower middle where a window is even.
-//! - At the ends of the series the window is cut off where samples end; it is not mirrored.
-//! - A deviation of 0 says that more than half of the window is one value, as with a coarse clock.
-//!   Any other value would then be an outlier, so the mean absolute deviation, scaled by 1.2533 for
-//!   the same reason, takes its place: a single spike still stands out, a value that a good part of
-//!   the window shares does not. A window of equal values has no outlier.
+//! - Median and deviation are nearest-rank, so the lower middle of an even window.
+//! - At the ends of the series the window is truncated, not mirrored.
+//! - A deviation of 0 means that more than half of the window is one value, as with a coarse clock.
+//!   Every other value would then be an outlier. The mean absolute deviation, scaled by 1.2533, is
+//!   used instead: a single spike is still an outlier, a value shared by much of the window is
+//!   not. A window of equal values has no outliers.
 
-/// The parameters of the filter.
+/// Parameters of the filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hampel {
-    /// Neighbours either side.
+    /// Number of neighbours on either side.
     pub half_window: usize,
-    /// How many scaled deviations are too many.
+    /// Maximum distance in scaled deviations.
     pub sigmas: f64,
 }
 
-/// What a sample is to its neighbourhood.
+/// Position of a sample relative to its neighbourhood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// Within the limits.
     Ordinary,
-    /// Above them: a spike.
+    /// Above the limits: a spike.
     Upper,
-    /// Below them.
+    /// Below the limits.
     Lower,
 }
 
 impl Default for Hampel {
-    /// 3 sigmas, as S0.11 has it, and 50 neighbours either side, which S0.11 leaves open: half a
-    /// second at its 200 packets a second, so that a spike of up to 50 samples stands out and
-    /// slower change, such as of load, does not.
+    /// 3 sigmas as in Miya 2020 (S0.11) and 50 neighbours on either side, which the paper leaves
+    /// open: half a second at its 200 packets/s. Spikes of up to 50 samples are outliers; slower
+    /// changes, such as of load, are not.
     fn default() -> Self {
         Self { half_window: 50, sigmas: 3.0 }
     }
 }
 
 impl Hampel {
-    /// The standing of each sample, in order of time. Time grows with the number of samples, and
-    /// slowly with the window: 10 million take about a second.
+    /// Judges each sample, in time order. Linear in the number of samples and slowly growing with
+    /// the window: 10 million samples take about a second.
     pub fn judge(&self, values: &[i64]) -> Vec<Standing> {
         let n = values.len();
         let mut window = Window {
@@ -63,10 +63,10 @@ impl Hampel {
         (0..n).map(&mut judge).collect()
     }
 
-    /// The standing of one sample, `values[at]`, among `values`.
+    /// Judges one sample, `values[at]`, among `values`.
     ///
     /// # Panics
-    /// When there is no such sample.
+    /// If `at` is out of range.
     pub fn judge_one(&self, values: &[i64], at: usize) -> Standing {
         let to = at.saturating_add(self.half_window).saturating_add(1).min(values.len());
         let mut window = values[at.saturating_sub(self.half_window)..to].to_vec();
@@ -93,7 +93,7 @@ impl Hampel {
     }
 }
 
-/// The samples of a window in order of size.
+/// The samples of a window, sorted.
 struct Window {
     sorted: Vec<i64>,
 }
@@ -110,15 +110,15 @@ impl Window {
     }
 }
 
-/// The nearest-rank median of the distances to `median`, which is in the lower middle of `sorted`.
-/// Distances rise to the right of it and, read backwards, to the left; the middle one of both rows
-/// together is found by halving.
+/// Nearest-rank median of the distances to `median`, the lower middle of `sorted`. Distances
+/// increase to the right of it and, read backwards, to the left; a binary search finds the middle
+/// of both sequences combined.
 fn median_deviation(sorted: &[i64], median: i64) -> u64 {
     let middle = (sorted.len() - 1) / 2;
     let (left, right) = (&sorted[..middle], &sorted[middle..]);
     let rank = middle + 1;
-    // The smallest number taken from the right such that none of these is farther than the next on
-    // the left: of `rank` in all, `rank - taken` come from the left.
+    // Smallest number of distances to take from the right so that none of them exceeds the next one
+    // on the left; of `rank` in total, `rank - taken` come from the left.
     let (mut low, mut high) = (1, rank.min(right.len()));
     while low < high {
         let taken = low + (high - low) / 2;
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// The definition, window by window.
+    /// The definition, evaluated window by window.
     fn naive(filter: Hampel, values: &[i64]) -> Vec<Standing> {
         let middle = |mut values: Vec<u64>| {
             values.sort_unstable();
@@ -180,7 +180,7 @@ mod tests {
         let found = Hampel::default().judge(&values);
         assert_eq!((found[100], found[300]), (Standing::Upper, Standing::Lower));
         let ordinary = found.iter().filter(|&&s| s == Standing::Ordinary).count();
-        // Where the level changes, up to half of a window belongs to the other one.
+        // At a level change, up to half a window belongs to the other level.
         assert_eq!(ordinary, 398, "{found:?}");
     }
 

@@ -1,23 +1,23 @@
-//! A coarse histogram of a distribution: a handful of bins for a terminal.
+//! Coarse histogram of a distribution: a few bins for a terminal.
 
 use dwell_units::Nanos;
 
 use crate::distribution::Distribution;
 
-/// One bin: the values from `from` up to but not including `to`; the last bin includes `to`.
+/// One bin: values from `from` up to, but not including, `to`; the last bin includes `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bin {
     /// Lower edge.
     pub from: Nanos,
     /// Upper edge.
     pub to: Nanos,
-    /// How many values lie between.
+    /// Number of values in the bin.
     pub count: u64,
 }
 
-/// At most `rows` bins from the smallest to the largest value, their edges in equal ratios (so that
-/// a long tail leaves room for the body), or in equal steps when not all values are positive. Fewer
-/// when the values span fewer nanoseconds than that; none for an empty distribution.
+/// At most `rows` bins from the smallest to the largest value. Edges are in equal ratios, so that a
+/// long tail leaves room for the body, or in equal steps if a value is not positive. There are
+/// fewer bins if the values span fewer nanoseconds, and none for an empty distribution.
 pub fn bins(distribution: &Distribution, rows: usize) -> Vec<Bin> {
     let (Some(min), Some(max)) = (distribution.min(), distribution.max()) else {
         return Vec::new();
@@ -25,7 +25,7 @@ pub fn bins(distribution: &Distribution, rows: usize) -> Vec<Bin> {
     let edges = edges(min.0, max.0, rows.max(1));
     let mut counts = vec![0; edges.len() - 1];
     distribution.for_each(|value, n| {
-        // The edge after the last one at or below the value; the maximum belongs to the last bin.
+        // Index of the first edge above the value; the maximum belongs to the last bin.
         let above = edges.partition_point(|&edge| edge <= value.0);
         counts[above.clamp(1, edges.len() - 1) - 1] += n;
     });
@@ -36,14 +36,14 @@ pub fn bins(distribution: &Distribution, rows: usize) -> Vec<Bin> {
         .collect()
 }
 
-/// At least two edges, not falling; strictly rising unless all values are equal.
+/// At least two non-decreasing edges; strictly increasing unless all values are equal.
 fn edges(min: i64, max: i64, rows: usize) -> Vec<i64> {
     let (low, high) = (min as f64, max as f64);
     let between = (1..rows).map(|row| {
         let share = row as f64 / rows as f64;
         let edge =
             if min > 0 { low * (high / low).powf(share) } else { low + (high - low) * share };
-        // Rounding may carry an edge past an end.
+        // Rounding may move an edge past an end.
         (edge.round() as i64).clamp(min, max)
     });
     let mut edges: Vec<_> = std::iter::once(min).chain(between).collect();

@@ -1,9 +1,9 @@
 //! Confidence intervals of a quantile, a mean and a share.
 //!
-//! Neighbouring delays resemble one another, so n of them tell less than n independent ones. The
-//! intervals of this module that take a series first count how many independent samples it is worth
-//! (`dependence`); only [`independent_quantile_interval`] and [`share_interval`] believe
-//! independence. `docs/statistics.md` has the coverage proven by simulation.
+//! Neighbouring delays are correlated, so n of them carry less information than n independent ones.
+//! Intervals of a series first estimate the effective number of independent samples (`dependence`).
+//! Only [`independent_quantile_interval`] and [`share_interval`] assume independence.
+//! `docs/statistics.md` lists the coverage found by simulation.
 
 use dwell_units::Nanos;
 
@@ -11,19 +11,18 @@ use crate::dependence::Dependence;
 use crate::distribution::Quantile;
 use crate::probability::{binomial_at_most, is_confidence, normal_quantile, student_quantile};
 
-/// Where a quantile of the population lies, with the confidence asked for; both ends are observed
-/// values.
+/// Interval of a population quantile at the requested confidence; both ends are observed values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Lower end.
     pub low: Nanos,
     /// Upper end.
     pub high: Nanos,
-    /// How many independent samples the series is worth for this quantile; at most their number.
+    /// Effective number of independent samples for this quantile; at most their number.
     pub effective_n: f64,
 }
 
-/// Where a mean or a coefficient lies.
+/// Interval of a mean or a coefficient.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RealInterval {
     /// Lower end.
@@ -32,12 +31,12 @@ pub struct RealInterval {
     pub high: f64,
 }
 
-/// The interval of a quantile of a stationary series in order of time, neighbours of which may
-/// resemble one another: order statistics at the binomial ranks of the effective number of samples.
-/// That number comes from the long-run variance of "this sample lies at or below the quantile".
+/// Interval of a quantile of a stationary series in time order, whose neighbours may be dependent:
+/// order statistics at the binomial ranks of the effective number of samples. That number comes
+/// from the long-run variance of "this sample is at or below the quantile".
 ///
-/// `None` where order statistics do not bracket the quantile at this confidence, and for a
-/// confidence that is not within 0 and 1. Linear in the number of samples.
+/// `None` if order statistics do not bracket the quantile at this confidence, or if the confidence
+/// is not between 0 and 1. Linear in the number of samples.
 pub fn quantile_interval(values: &[i64], quantile: Quantile, confidence: f64) -> Option<Interval> {
     let n = values.len();
     let rank = quantile.rank(n as u64)?;
@@ -51,8 +50,8 @@ pub fn quantile_interval(values: &[i64], quantile: Quantile, confidence: f64) ->
     Some(between(&mut sorted, (low, high), below.effective().min(n as f64)))
 }
 
-/// The interval of a quantile of independent samples, in any order: the exact order statistics of
-/// the binomial law. `None` as for [`quantile_interval`].
+/// Interval of a quantile of independent samples in any order: exact order statistics of the
+/// binomial distribution. `None` as for [`quantile_interval`].
 pub fn independent_quantile_interval(
     values: &[i64],
     quantile: Quantile,
@@ -63,8 +62,8 @@ pub fn independent_quantile_interval(
     Some(between(&mut values.to_vec(), ranks, values.len() as f64))
 }
 
-/// The ranks, from 1, of the two among n independent samples between which the quantile lies: what
-/// [`independent_quantile_interval`] is made of, for callers that hold values with their counts.
+/// Ranks, from 1, that bracket the quantile of n independent samples; for callers that hold values
+/// with their counts.
 pub fn independent_quantile_ranks(
     n: u64,
     quantile: Quantile,
@@ -76,9 +75,9 @@ pub fn independent_quantile_ranks(
     exact_ranks(n, quantile.share(), confidence)
 }
 
-/// The interval of the mean of a stationary series in order of time, in nanoseconds: Student's t on
-/// the long-run variance. Of values of which none is negative it is one of the logarithm of the mean
-/// (delta method), so that its low end is above 0. `None` below two samples.
+/// Interval of the mean of a stationary series in time order, in nanoseconds: Student's t on the
+/// long-run variance. If no value is negative, it is computed for the logarithm of the mean (delta
+/// method), so its lower end is positive. `None` with fewer than two samples.
 pub fn mean_interval(values: &[i64], confidence: f64) -> Option<RealInterval> {
     if !is_confidence(confidence) {
         return None;
@@ -93,8 +92,8 @@ pub fn mean_interval(values: &[i64], confidence: f64) -> Option<RealInterval> {
     Some(RealInterval { low: mean - margin, high: mean + margin })
 }
 
-/// The interval of a share such as a loss ratio, `hits` of `trials` independent ones: Wilson's
-/// score interval. `None` without trials, or with more hits than trials.
+/// Wilson score interval of a share such as a loss ratio, with `hits` among `trials` independent
+/// trials. `None` without trials or with more hits than trials.
 pub fn share_interval(hits: u64, trials: u64, confidence: f64) -> Option<RealInterval> {
     if trials == 0 || hits > trials || !is_confidence(confidence) {
         return None;
@@ -103,9 +102,9 @@ pub fn share_interval(hits: u64, trials: u64, confidence: f64) -> Option<RealInt
     Some(wilson(hits as f64 / trials as f64, trials as f64, z))
 }
 
-/// The interval of the share of probes that are `true`, given in order of id, when they come in
-/// bursts, as losses do: Wilson's on the effective number of probes. Below two probes `None`; where
-/// all are alike nothing is known of bursts, and it is [`share_interval`].
+/// Wilson score interval of a share of probes that may occur in bursts, such as losses, using the
+/// effective number of probes. `hits` is in order of id. `None` with fewer than two probes. If all
+/// are equal, bursts cannot be estimated, and the result equals [`share_interval`].
 pub fn series_share_interval(hits: &[bool], confidence: f64) -> Option<RealInterval> {
     if !is_confidence(confidence) {
         return None;
@@ -118,8 +117,8 @@ pub fn series_share_interval(hits: &[bool], confidence: f64) -> Option<RealInter
     Some(wilson(series.mean, series.effective_at(confidence, series.freedom), z))
 }
 
-/// 1 below the threshold, 0 above, and a half on it: a value that occurs often then counts for both
-/// sides alike.
+/// 1 below the threshold, 0 above, and 0.5 at it, so that a frequent value counts equally for both
+/// sides.
 pub(crate) fn share_below(value: i64, threshold: i64) -> f64 {
     f64::from(u8::from(value < threshold) + u8::from(value <= threshold)) / 2.0
 }
@@ -131,25 +130,25 @@ fn wilson(share: f64, n: f64, z: f64) -> RealInterval {
     RealInterval { low: (centre - half).max(0.0), high: (centre + half).min(1.0) }
 }
 
-/// The ranks, from 1, that hold the quantile between them: the closest two for which the number of
-/// samples below the quantile is under the lower, or not under the upper, with at most half of what
-/// the confidence leaves.
+/// Closest ranks, from 1, that bracket the quantile: the number of samples below the quantile is
+/// less than the lower rank, or at least the upper rank, each with a probability of at most half of
+/// (1 - confidence).
 fn exact_ranks(n: u64, share: f64, confidence: f64) -> Option<(u64, u64)> {
     let tail = (1.0 - confidence) / 2.0;
     let at_most = |k: u64| binomial_at_most(k as f64, n as f64, share);
-    // The first k that is too likely to be reached from below, and the first that is unlikely to be
-    // passed.
+    // First k too likely to be reached from below, and first k unlikely to be exceeded.
     let low = first(n, |k| at_most(k) > tail);
     let high = first(n, |k| 1.0 - at_most(k) <= tail) + 1;
     (low >= 1 && high <= n).then_some((low, high))
 }
 
-/// The same for an effective number of samples, which is not whole: between whole counts the
-/// binomial law is continued by the beta law, half a count towards the middle, so that coverage is
-/// on average what was asked for, not at least.
+/// The same for an effective number of samples, which is fractional. The beta distribution
+/// interpolates the binomial one between integers, shifted by half a count towards the middle, so
+/// that average coverage equals the confidence instead of exceeding it.
 ///
-/// `None` where even the smallest and the largest of the effective number of samples would not have
-/// the confidence; an end that only the doubt about that number carries past them is the extreme.
+/// `None` if even the smallest and the largest of the effective samples do not reach the
+/// confidence. An end that lies outside only due to the uncertainty of the effective number is the
+/// extreme.
 fn effective_ranks(below: &Dependence, share: f64, confidence: f64) -> Option<(usize, usize)> {
     let tail = (1.0 - confidence) / 2.0;
     let m = below.effective();
@@ -157,7 +156,8 @@ fn effective_ranks(below: &Dependence, share: f64, confidence: f64) -> Option<(u
     if all_on_one_side > 2.0 * tail {
         return None;
     }
-    // How the rarer side clusters is seen from no more than its independent occurrences.
+    // The number of independent occurrences of the rarer side limits how well its clustering is
+    // known.
     let freedom = below.freedom.min(m * share.min(1.0 - share));
     let m = below.effective_at(confidence, freedom);
     let at_most = |k: f64| binomial_at_most(k - 0.5, m, share);
@@ -168,8 +168,7 @@ fn effective_ranks(below: &Dependence, share: f64, confidence: f64) -> Option<(u
     Some((low as usize, high as usize))
 }
 
-/// The smallest of 0..n at which a condition holds that holds from some point on; n if it never
-/// does.
+/// Smallest of 0..n that satisfies a monotonic condition; n if none does.
 fn first(n: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, n);
     while low < high {
@@ -179,7 +178,7 @@ fn first(n: u64, holds: impl Fn(u64) -> bool) -> u64 {
     low
 }
 
-/// Where a rising function passes 0.
+/// Root of an increasing function.
 fn root(mut low: f64, mut high: f64, rising: impl Fn(f64) -> f64) -> f64 {
     while high - low > 1e-6 * high {
         let middle = (low + high) / 2.0;
@@ -208,9 +207,9 @@ mod tests {
         interval.map(|interval| (interval.low.0, interval.high.0))
     }
 
-    /// The probability that between `low` and `high - 1` of `n` values lie below the quantile.
+    /// Probability that between `low` and `high - 1` of `n` values are below the quantile.
     fn covered(n: usize, share: f64, low: usize, high: usize) -> f64 {
-        // By logarithms: a share near 1 to the power of n is less than what a number can be.
+        // In logarithms: a share near 1 to the power of n may underflow.
         let mut term = n as f64 * (1.0 - share).ln();
         let mut sum = 0.0;
         for k in 0..high {
@@ -222,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_is_covered_is_known_where_powers_are_too_small_for_a_number() {
-        // Summed with whole numbers.
+        // Expected values summed in integer arithmetic.
         let known = [(194, 0.978304, 189, 0.246898025), (199, 0.98, 195, 0.367209448)];
         for (n, share, below, expected) in known {
             assert!((covered(n, share, 0, below) - expected).abs() < 1e-6, "{n}, {share}");

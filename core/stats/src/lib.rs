@@ -1,11 +1,12 @@
-//! Delay statistics: what a stream of probe fates says about delay, its variation and loss.
+//! Delay statistics: delay, delay variation and loss computed from probe samples.
 //!
-//! Two kinds of figures. Those of a running measurement are streaming: samples go in one by one, in
-//! the order in which their fates were decided, and memory stays bounded however many there are.
-//! Those of a finished one take all samples as a slice of nanoseconds in order of time: intervals,
-//! outliers, fits, comparisons. `docs/statistics.md` defines each and says what was proven of it.
-//! No clock is read, randomness comes from seeds handed in, and where the samples came from or how
-//! the figures are printed is not known here.
+//! Statistics of a running measurement are streaming: samples arrive one by one, in the order in
+//! which their states were decided, and memory is bounded. Statistics of a finished measurement
+//! (intervals, outliers, fits, comparisons) take all samples as a slice of nanoseconds in time
+//! order. `docs/statistics.md` defines each one and states how it was verified.
+//!
+//! Reads no clock and takes random seeds as arguments. Knows neither the source of the samples nor
+//! the output format.
 
 #![forbid(unsafe_code)]
 

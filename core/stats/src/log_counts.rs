@@ -1,30 +1,30 @@
-//! Counts of magnitudes in logarithmic bins: those of an HdrHistogram that resolves one nanosecond,
-//! so that one turns into the other without loss. Only counting is here, because it is all that is
-//! needed per sample.
+//! Counts of magnitudes in logarithmic bins, identical to an HdrHistogram with a resolution of one
+//! nanosecond, so that either converts to the other without loss. Contains only counting, because
+//! nothing else is needed per sample.
 
-/// How often each magnitude occurred, to two or three significant digits. Memory grows with the
-/// logarithm of the largest: at most 440 KiB for three digits, 58 KiB for two.
+/// Counts of magnitudes to two or three significant digits. Memory grows with the logarithm of the
+/// largest: at most 440 KiB for three digits, 58 KiB for two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCounts {
     counts: Vec<u64>,
     total: u64,
-    /// Bins per doubling, as a power of two.
+    /// log2 of the number of bins per doubling.
     bits: u32,
 }
 
-/// One bin that is not empty.
+/// A non-empty bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogBin {
-    /// The smallest magnitude that falls into it.
+    /// Smallest magnitude in the bin.
     pub lowest: u64,
-    /// The magnitude in its middle, which stands for all of it.
+    /// Middle magnitude, which represents the bin.
     pub middle: u64,
-    /// How many there are.
+    /// Number of values.
     pub count: u64,
 }
 
 impl LogCounts {
-    /// Bins at most 1 % wide; takes no memory until something is counted.
+    /// Bins at most 1 % wide; allocates nothing until a value is counted.
     pub const fn two_digits() -> Self {
         Self { counts: Vec::new(), total: 0, bits: 7 }
     }
@@ -51,10 +51,10 @@ impl LogCounts {
         self.total += n;
     }
 
-    /// Counts values of which none is negative or above `most`.
+    /// Counts values between 0 and `most`.
     ///
     /// # Panics
-    /// When one is far outside.
+    /// If a value is far outside this range.
     pub fn record_all(&mut self, values: &[i64], most: i64) {
         let bits = self.bits;
         if i32::try_from(most).is_ok() {
@@ -64,7 +64,7 @@ impl LogCounts {
         }
     }
 
-    /// The same for narrow values.
+    /// [`Self::record_all`] for narrow values.
     #[inline(always)]
     pub(crate) fn record_narrow(&mut self, values: &[i32], most: i32) {
         let bits = self.bits;
@@ -81,7 +81,7 @@ impl LogCounts {
         let counts = &mut self.counts[..=last];
         let mut places = [0; PIECE];
         for piece in values.chunks(PIECE) {
-            // Places first, because a processor computes several at a time.
+            // All places first, because a processor computes several at a time.
             for (to, value) in places.iter_mut().zip(piece) {
                 *to = place(value);
             }
@@ -91,12 +91,12 @@ impl LogCounts {
         }
     }
 
-    /// Counts what `other`, of as many digits, has counted.
+    /// Adds the counts of `other`.
     ///
     /// # Panics
-    /// When it has another number of digits.
+    /// If `other` has a different number of digits.
     pub fn merge(&mut self, other: &Self) {
-        assert_eq!(self.bits, other.bits, "counts of as many digits");
+        assert_eq!(self.bits, other.bits, "both have the same number of digits");
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);
         }
@@ -106,12 +106,12 @@ impl LogCounts {
         self.total += other.total;
     }
 
-    /// How many were counted.
+    /// Number of values counted.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The bins that are not empty, by rising magnitude.
+    /// The non-empty bins, by increasing magnitude.
     pub fn bins(&self) -> impl DoubleEndedIterator<Item = LogBin> {
         let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         filled.map(|(place, &count)| {
@@ -141,11 +141,11 @@ impl LogCounts {
     }
 }
 
-/// Values whose places are computed before they are counted: few enough for the nearest cache.
+/// Values per piece: few enough for the places to stay in the L1 cache.
 const PIECE: usize = 512;
 
-/// Where a magnitude is counted: as it is up to two doublings of `bits`, then every doubling halves
-/// the resolution.
+/// Index of a magnitude: linear for two doublings of `bits`, then each doubling halves the
+/// resolution.
 #[inline]
 fn place(bits: u32, magnitude: u64) -> usize {
     let exact = (2 << bits) - 1;
@@ -153,8 +153,8 @@ fn place(bits: u32, magnitude: u64) -> usize {
     ((shift as usize) << bits) + (magnitude >> shift) as usize
 }
 
-/// The same of what fits into 31 bits. A double has the place in its bits: the exponent, and below it
-/// the digits after the first.
+/// The same for values below 2^31. The bits of a double contain the index: the exponent and the
+/// digits after the first.
 #[inline(always)]
 fn narrow_place(bits: u32, magnitude: i32) -> u32 {
     const BIAS: u32 = 1_023;

@@ -1,9 +1,9 @@
-//! Losses in a row: how long the bursts are (RFC 3357's loss periods, by id).
+//! Runs of consecutive losses (loss periods of RFC 3357, by id).
 
 use std::collections::BTreeMap;
 
-/// Runs of lost probes, fed in order of id; memory grows with the number of different lengths,
-/// which is under the root of twice the number of probes.
+/// Runs of lost probes, recorded in order of id. Memory grows with the number of different lengths,
+/// which is below the square root of twice the number of probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LossRuns {
     ended: BTreeMap<u64, u64>,
@@ -11,13 +11,13 @@ pub struct LossRuns {
 }
 
 impl LossRuns {
-    /// No probe seen.
+    /// Creates an empty record.
     pub const fn new() -> Self {
         Self { ended: BTreeMap::new(), open: 0 }
     }
 
-    /// The fate of the next probe in order of id. Whether a late reply counts as lost is the
-    /// caller's to say.
+    /// Records the next probe in order of id. The caller decides whether a late reply counts as
+    /// lost.
     pub fn record(&mut self, lost: bool) {
         if lost {
             self.open += 1;
@@ -27,28 +27,28 @@ impl LossRuns {
         }
     }
 
-    /// How many runs there are; one that lasts to the last probe counts.
+    /// Number of runs, including one that lasts to the last probe.
     pub fn count(&self) -> u64 {
         self.lengths().map(|(_, runs)| runs).sum()
     }
 
-    /// How many probes were lost.
+    /// Number of lost probes.
     pub fn lost(&self) -> u64 {
         self.lengths().map(|(length, runs)| length * runs).sum()
     }
 
-    /// The length of the longest run; `None` without loss.
+    /// Length of the longest run; `None` without loss.
     pub fn longest(&self) -> Option<u64> {
         self.lengths().map(|(length, _)| length).max()
     }
 
-    /// The mean length of a run; `None` without loss.
+    /// Mean length of the runs; `None` without loss.
     pub fn mean(&self) -> Option<f64> {
         let count = self.count();
         (count > 0).then(|| self.lost() as f64 / count as f64)
     }
 
-    /// Each length that occurs and how many runs have it, shortest first.
+    /// Each length with its number of runs, shortest first.
     pub fn lengths(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut lengths = self.ended.clone();
         if self.open > 0 {

@@ -1,46 +1,48 @@
-//! The names under which delay distributions appear in results and on the command line.
+//! Names of delay distributions in results and on the command line.
 
-/// A delay distribution of a round trip. All are of received probes only, except
-/// [`Metric::ScheduleError`], which every probe sent has.
+/// Delay distribution of a round trip. All contain received probes only, except
+/// [`Metric::ScheduleError`], which contains every probe sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metric {
-    /// Round-trip delay (RFC 2681) as the program saw it: `rx_app` minus `tx_app`.
+    /// Round-trip delay (RFC 2681) seen by the program: `rx_app` minus `tx_app`.
     Rtt,
-    /// RFC 2681 as the kernel saw it: `rx_kernel` minus `tx_kernel`; where both stamps came.
+    /// RFC 2681 in the kernel: `rx_kernel` minus `tx_kernel`, if both timestamps exist.
     RttKernel,
-    /// RFC 2681 on the wire (its wire time): `rx_hw` minus `tx_hw`; where both stamps came.
+    /// RFC 2681 wire time: `rx_hw` minus `tx_hw`, if both timestamps exist.
     RttHw,
-    /// `rx_app` minus the intended time of sending (DESIGN section 4), so that a stall of the sender
-    /// is not hidden.
+    /// `rx_app` minus the intended send time (DESIGN section 4), so that a stalled sender is not
+    /// hidden.
     RttIntended,
-    /// Round-trip delay without the residence (RFC 8762 section 4: T4 - T1 - (T3 - T2)), at the near
-    /// rung of the measurement.
+    /// Round-trip delay without the residence (RFC 8762 section 4: T4 - T1 - (T3 - T2)), with local
+    /// timestamps from the near rung of the measurement.
     RttMinusResidence,
-    /// The reflector's T3 - T2 (RFC 8762), on its clock.
+    /// T3 - T2 of the reflector (RFC 8762), on its clock.
     Residence,
-    /// One-way delay (RFC 7679): T2 minus our send stamp at the near rung; where both ends read one
+    /// One-way delay (RFC 7679): T2 minus the send timestamp at the near rung, if both ends share a
     /// clock.
     OneWayForward,
-    /// One-way delay (RFC 7679): our receive stamp at the near rung minus T3; where both ends read
-    /// one clock.
+    /// One-way delay (RFC 7679): the receive timestamp at the near rung minus T3, if both ends
+    /// share a clock.
     OneWayBackward,
-    /// RFC 3393, of [`Metric::Rtt`], as a magnitude.
+    /// RFC 3393 for [`Metric::Rtt`], as a magnitude.
     Ipdv,
-    /// RFC 3393 on the way there (T2 minus our send stamp at the near rung), as a magnitude; a
-    /// constant difference of the clocks cancels.
+    /// RFC 3393 on the forward path (T2 minus the send timestamp at the near rung), as a magnitude;
+    /// a constant clock offset cancels.
     IpdvForward,
-    /// RFC 3393 on the way back (our receive stamp at the near rung minus T3), as a magnitude.
+    /// RFC 3393 on the backward path (the receive timestamp at the near rung minus T3), as a
+    /// magnitude.
     IpdvBackward,
     /// RFC 5481: [`Metric::Rtt`] minus its minimum.
     Pdv,
-    /// Time in the socket buffer and to wake up (DESIGN section 1): `rx_app` minus `rx_kernel`.
+    /// Time in the socket buffer and until the program wakes up (DESIGN section 1): `rx_app` minus
+    /// `rx_kernel`.
     QueueingIn,
-    /// Actual minus intended time of sending (DESIGN section 4; S2's send-time accuracy).
+    /// Actual minus intended send time (DESIGN section 4; send-time accuracy of Mok 2015).
     ScheduleError,
 }
 
 impl Metric {
-    /// Every metric, in the order of results.
+    /// All metrics, in the order of results.
     pub const ALL: [Self; 14] = [
         Self::Rtt,
         Self::RttKernel,
@@ -58,7 +60,7 @@ impl Metric {
         Self::ScheduleError,
     ];
 
-    /// The name in results; all are in nanoseconds.
+    /// Name in results, including the unit `_ns`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rtt => "rtt_ns",
@@ -78,7 +80,7 @@ impl Metric {
         }
     }
 
-    /// The metric of this name, with or without `_ns`.
+    /// The metric with this name, with or without `_ns`.
     pub fn named(name: &str) -> Option<Self> {
         let bare = name.strip_suffix("_ns").unwrap_or(name);
         Self::ALL.into_iter().find(|metric| metric.name().strip_suffix("_ns") == Some(bare))

@@ -1,22 +1,22 @@
-//! How many, how large and how far apart the values of a piece are, several of them at a time.
+//! Count, extremes, mean and squared deviations of a piece of values, vectorised.
 
-/// Values looked at together: few enough to stay in a CPU's nearest cache, and for a sum of narrow
-/// ones to be exact in floating point.
+/// Maximum number of values per piece: few enough to stay in the L1 cache and for a sum of narrow
+/// values to be exact in floating point.
 pub(crate) const PIECE: usize = 2_048;
 
-/// What is known of some values without looking at each again.
+/// Moments of a set of values.
 pub(crate) struct Moments {
     pub(crate) count: u64,
     pub(crate) min: i64,
     pub(crate) max: i64,
     pub(crate) sum: i128,
     pub(crate) mean: f64,
-    /// Sum of squared differences from the mean.
+    /// Sum of squared deviations from the mean.
     pub(crate) squares: f64,
 }
 
 impl Moments {
-    /// Those of at most [`PIECE`] values, of which there is one at least.
+    /// Moments of 1 to [`PIECE`] values.
     pub(crate) fn of(values: &[i64]) -> Self {
         let n = values.len() as f64;
         let (min, max) = widest(values);
@@ -31,17 +31,17 @@ impl Moments {
         Self { count: values.len() as u64, min, max, sum, mean, squares }
     }
 
-    /// The same for narrow ones, in integers: exact, and every processor takes several at a time.
-    ///
-    /// All are taken relative to the first, so that squares stay small where values are alike.
+    /// Moments of narrow values in integer arithmetic, which is exact and vectorises on every
+    /// processor. Values are taken relative to the first, which keeps squares of similar values
+    /// small.
     #[inline(always)]
     pub(crate) fn of_narrow(values: &[i32]) -> Self {
-        /// So many bits, and squares of [`PIECE`] of them fit into 63.
+        /// Bits of a difference for which the sum of [`PIECE`] squares fits into 63 bits.
         const NEAR: u32 = 26;
         let Some(&first) = values.first() else { return Self::of(&[]) };
         let (mut min, mut max) = (first, first);
         let (mut sum, mut squares) = (0, 0_i64);
-        // A loop, not closures: these are not inlined for wider registers.
+        // A loop instead of closures, which would not be inlined for wider registers.
         for &value in values {
             min = min.min(value);
             max = max.max(value);
@@ -67,11 +67,11 @@ impl Moments {
     }
 }
 
-/// Sums at a time: one alone would wait for each of its additions.
+/// Number of parallel sums: a single one would wait for each addition.
 const LANES: usize = 4;
 
-/// The smallest and the largest value; the largest and the smallest number there is where there is
-/// none, so that any other is wider.
+/// Smallest and largest value; `(i64::MAX, i64::MIN)` without values, so that any value widens the
+/// range.
 pub fn extremes(values: &[i64]) -> (i64, i64) {
     if values.is_empty() || !is_narrow(values) {
         return widest(values);
@@ -87,18 +87,18 @@ fn widest(values: &[i64]) -> (i64, i64) {
     values.iter().fold((i64::MAX, i64::MIN), wider)
 }
 
-/// Whether no value is negative or beyond 31 bits.
+/// Returns whether all values are between 0 and `i32::MAX`.
 fn is_narrow(values: &[i64]) -> bool {
     is_narrow_of(values.iter().fold(0, |bits, value| bits | value))
 }
 
-/// The same of all their bits.
+/// [`is_narrow`] for the bitwise OR of all values.
 fn is_narrow_of(bits: i64) -> bool {
     (0..=i32::MAX.into()).contains(&bits)
 }
 
-/// The values in 32 bits, of which a processor takes several at a time, if they are narrow and
-/// there is room.
+/// Converts values to 32 bits, of which a processor handles more at a time; `None` if a value is
+/// not narrow or `room` is too short.
 #[inline(always)]
 pub(crate) fn narrow<'r>(values: &[i64], room: &'r mut [i32]) -> Option<&'r [i32]> {
     let narrow = room.get_mut(..values.len())?;
@@ -123,7 +123,7 @@ fn squares<T: Copy>(values: &[T], from_mean: impl Fn(T) -> f64) -> f64 {
     sums.iter().sum()
 }
 
-/// The sum, which 64 bits hold where the values between `min` and `max` are few and small.
+/// Sum of the values. 64 bits are enough if the values, between `min` and `max`, are few and small.
 fn sum(values: &[i64], min: i64, max: i64) -> i128 {
     const SMALL: i64 = i64::MAX / PIECE as i64;
     if min > -SMALL && max < SMALL {

@@ -1,35 +1,35 @@
-//! The parts of a packet's delay at one machine (DESIGN section 1), and their figures.
+//! Components of a packet's delay at one machine (DESIGN section 1), and their figures.
 
 use dwell_engine::passage::{Point, PointStamps};
 use dwell_units::Nanos;
 
 use crate::distribution::{Distribution, Figures};
 
-/// A part of what a packet spent at one machine: from one stamp to another.
+/// Component of the delay at one machine: the time between two timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// First to last kernel stamp: `rx_kernel` to `tx_kernel`.
+    /// Between kernel timestamps: `rx_kernel` to `tx_kernel`.
     NodeDelay,
-    /// The same on netfilter's rung: `pre_routing` to `post_routing`. The only one that a machine
-    /// has which routes in the kernel; modes of relaying are compared on this rung.
+    /// Between netfilter hooks: `pre_routing` to `post_routing`. The only one available on a
+    /// machine that routes in the kernel; relay modes are compared with it.
     NodeDelayNetfilter,
-    /// The same on the drivers' rung: `rx_driver` to `tx_tcx`.
+    /// Between drivers: `rx_driver` to `tx_tcx`.
     NodeDelayDriver,
-    /// In the socket's buffer, and waking up: `rx_kernel` to `rx_app`.
+    /// In the socket buffer and until the program wakes up: `rx_kernel` to `rx_app`.
     QueueingIn,
     /// In the relaying program: `rx_app` to `tx_app`.
     Processing,
-    /// As S0 stamped it, with the sending stack in it: `rx_app` to `tx_app_done`. Stands beside
-    /// the others and is part of no sum.
+    /// As defined by Miya 2020, including the send call: `rx_app` to `tx_app_done`. Overlaps other
+    /// components and is not part of any sum.
     ProcessingS0,
     /// From the send call to the queueing discipline: `tx_app` to `tx_sched`.
     QueueingOut,
-    /// In the queueing discipline, to the driver: `tx_sched` to `tx_kernel`.
+    /// From the queueing discipline to the driver: `tx_sched` to `tx_kernel`.
     Qdisc,
 }
 
 impl Part {
-    /// Every part, in the order of results.
+    /// All components, in the order of results.
     pub const ALL: [Self; 8] = [
         Self::NodeDelay,
         Self::NodeDelayNetfilter,
@@ -41,11 +41,11 @@ impl Part {
         Self::Qdisc,
     ];
 
-    /// Those that make up [`Part::NodeDelay`], in packet order: their sum is it, by definition.
+    /// The components of [`Part::NodeDelay`] in packet order; they sum to it by definition.
     pub const OF_NODE_DELAY: [Self; 4] =
         [Self::QueueingIn, Self::Processing, Self::QueueingOut, Self::Qdisc];
 
-    /// The name in results.
+    /// Name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NodeDelay => "node_delay_ns",
@@ -59,7 +59,7 @@ impl Part {
         }
     }
 
-    /// Between which stamps it lies.
+    /// First and last timestamp of the component.
     pub const fn ends(self) -> (Point, Point) {
         match self {
             Self::NodeDelay => (Point::RxKernel, Point::TxKernel),
@@ -73,14 +73,14 @@ impl Part {
         }
     }
 
-    /// What this packet spent in it; `None` unless both stamps came.
+    /// Delay of this packet in the component; `None` unless both timestamps exist.
     pub fn of(self, stamps: &PointStamps) -> Option<Nanos> {
         let (from, to) = self.ends();
         stamps.between(from, to)
     }
 }
 
-/// Figures of every part over packets that passed one machine. Memory is bounded.
+/// Figures of every component over packets that passed one machine, in bounded memory.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     packets: u64,
@@ -89,7 +89,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Takes a packet in, whatever stamps it has.
+    /// Adds a packet with any set of timestamps.
     pub fn record(&mut self, stamps: &PointStamps) {
         self.packets += 1;
         for (point, _) in stamps.iter() {
@@ -102,19 +102,19 @@ impl Parts {
         }
     }
 
-    /// Packets taken in.
+    /// Number of packets added.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Packets without this stamp, though others have it; `None` when none has it: then it was not
-    /// to be had, which is not a loss of stamps.
+    /// Number of packets without this timestamp. `None` if no packet has it: the timestamp is then
+    /// unavailable, not missing.
     pub fn missing(&self, point: Point) -> Option<u64> {
         let stamped = self.stamped[point as usize];
         (stamped > 0).then(|| self.packets - stamped)
     }
 
-    /// The figures of every part that any packet has, in the order of results.
+    /// Figures of every component that occurs, in the order of results.
     pub fn figures(&self) -> impl Iterator<Item = (Part, Figures)> + '_ {
         Part::ALL
             .into_iter()
@@ -123,7 +123,7 @@ impl Parts {
             .map(|(part, distribution)| (part, distribution.figures()))
     }
 
-    /// The delays of one part.
+    /// Distribution of one component.
     pub fn distribution(&self, part: Part) -> &Distribution {
         &self.distributions[part as usize]
     }

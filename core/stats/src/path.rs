@@ -1,34 +1,34 @@
-//! Delays of the relays on a way, as in-band telemetry brings them back.
+//! Delays in the relays of a path, from in-band telemetry.
 
 use dwell_engine::stamps::Hop;
 
 use crate::distribution::{Distribution, Figures};
 
-/// Most places that figures are kept of; what relays say beyond is counted only.
+/// Maximum number of places with figures; telemetry of further places is only counted.
 const MOST: usize = 64;
 
-/// Where on the way something was said: a way may change, and every relay then has its own figures
-/// for each place that it was at.
+/// Position of a relay on the path. A path may change; a relay then has separate figures for each
+/// of its positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// On the way back.
+    /// On the backward path.
     pub back: bool,
-    /// Which relay on this way, from 1.
+    /// Position on this direction of the path, from 1.
     pub number: u32,
-    /// The relay's own number.
+    /// Node id of the relay.
     pub node: u32,
 }
 
 /// Figures of one relay at one place.
 #[derive(Clone, Debug)]
 pub struct PlaceFigures {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// `rx_kernel` to `tx_app`; nothing where the relay has no kernel stamps.
+    /// `rx_kernel` to `tx_app`; empty if the relay has no kernel timestamps.
     pub node_delay: Figures,
-    /// `rx_kernel` to `rx_app`; nothing where the relay has no kernel stamps.
+    /// `rx_kernel` to `rx_app`; empty if the relay has no kernel timestamps.
     pub queueing_in: Figures,
-    /// `rx_app` to `tx_app`
+    /// `rx_app` to `tx_app`.
     pub processing: Figures,
 }
 
@@ -39,11 +39,11 @@ struct Delays {
     processing: Distribution,
 }
 
-/// Streaming figures of all relays that said anything. Memory is bounded.
+/// Streaming figures of all relays that filled telemetry slots, in bounded memory.
 #[derive(Clone, Debug, Default)]
 pub struct PathDelays {
     places: Vec<(Place, Delays)>,
-    /// Slots that a packet has.
+    /// Number of telemetry slots per packet.
     slots: usize,
     replies: u64,
     empty: u64,
@@ -52,12 +52,12 @@ pub struct PathDelays {
 }
 
 impl PathDelays {
-    /// Of packets that have so many slots.
+    /// Creates an empty record for packets with `slots` telemetry slots.
     pub fn of_slots(slots: usize) -> Self {
         Self { slots, ..Self::default() }
     }
 
-    /// Takes in what a reply brought back.
+    /// Adds the telemetry of a reply.
     pub fn record(&mut self, hops: &[Hop]) {
         self.replies += 1;
         let back = hops.iter().filter(|hop| hop.back).count();
@@ -89,28 +89,28 @@ impl PathDelays {
         Some(&mut self.places[found].1)
     }
 
-    /// Replies taken in.
+    /// Number of replies added.
     pub fn replies(&self) -> u64 {
         self.replies
     }
 
-    /// Of those, the ones in which no relay had written anything.
+    /// Number of replies with no filled slot.
     pub fn empty(&self) -> u64 {
         self.empty
     }
 
-    /// Replies whose slots were all used up before as many relays had written on the way back as on
-    /// the way there.
+    /// Number of replies whose slots ran out before the backward path had as many entries as the
+    /// forward path.
     pub fn cut(&self) -> u64 {
         self.cut
     }
 
-    /// Slots of more places than figures are kept of.
+    /// Number of slots ignored because there were too many places.
     pub fn beyond(&self) -> u64 {
         self.beyond
     }
 
-    /// The figures, in the order of the way there and back.
+    /// Figures by place: the forward path, then the backward path.
     pub fn figures(&self) -> Vec<PlaceFigures> {
         let mut all: Vec<_> = self
             .places
@@ -180,7 +180,7 @@ mod tests {
         path.record(&ways[..3]);
         assert_eq!(path.cut(), 1);
         path.record(&ways[..2]);
-        assert_eq!(path.cut(), 1, "a slot was left: nobody else had a word to say");
+        assert_eq!(path.cut(), 1, "a slot is left, so the telemetry is complete");
         let mut enough = PathDelays::of_slots(4);
         enough.record(&ways);
         assert_eq!(enough.cut(), 0);

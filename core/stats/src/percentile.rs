@@ -4,33 +4,33 @@ use dwell_units::Nanos;
 
 use crate::distribution::Quantile;
 
-/// The nearest-rank percentile of values in any order; `None` where their number does not support
-/// it ([`Quantile::rank`]). Copies the values; linear in their number.
+/// The nearest-rank percentile of values in any order; `None` if their number does not support it
+/// ([`Quantile::rank`]). Copies the values; linear in their number.
 pub fn percentile(values: &[i64], quantile: Quantile) -> Option<Nanos> {
     let rank = quantile.rank(values.len() as u64)?;
     Some(Nanos(ranked(&mut values.to_vec(), rank as usize)))
 }
 
-/// Several percentiles of the same values, in the order asked for; sorts a copy once.
+/// Several percentiles of the same values, in the requested order; sorts a copy once.
 pub fn percentiles(values: &[i64], quantiles: &[Quantile]) -> Vec<Option<Nanos>> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     quantiles.iter().map(|&quantile| percentile_of_sorted(&sorted, quantile)).collect()
 }
 
-/// The nearest-rank percentile of values that do not fall.
+/// The nearest-rank percentile of sorted values.
 pub fn percentile_of_sorted(sorted: &[i64], quantile: Quantile) -> Option<Nanos> {
     let rank = quantile.rank(sorted.len() as u64)?;
     Some(Nanos(sorted[rank as usize - 1]))
 }
 
-/// The nearest-rank median of values in any order, also of a single one; `None` of nothing.
+/// The nearest-rank median of values in any order, even of a single one; `None` if empty.
 pub fn median(values: &[f64]) -> Option<f64> {
     let rank = values.len().div_ceil(2).checked_sub(1)?;
     Some(*values.to_vec().select_nth_unstable_by(rank, f64::total_cmp).1)
 }
 
-/// The value of `rank`, counted from 1; leaves the values in another order.
+/// The value of `rank`, counted from 1; reorders the values.
 pub(crate) fn ranked(values: &mut [i64], rank: usize) -> i64 {
     *values.select_nth_unstable(rank - 1).1
 }

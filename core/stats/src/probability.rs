@@ -1,30 +1,30 @@
-//! The few distribution functions that intervals and tests need, by the names they are used under.
+//! Distribution functions used by intervals and tests.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use statrs::function::beta::beta_reg;
 
-/// Above this variance the incomplete beta function's fraction no longer converges within its
-/// bounded steps, and the approximation in its place is off by less than 0.0005.
+/// Maximum variance for the exact calculation. Above it the continued fraction of the incomplete
+/// beta function does not converge within its step limit, and the approximation is accurate to
+/// 0.0005.
 const EXACT_VARIANCE: f64 = 300.0;
 
-/// The value that a standard normal variable stays below with probability `p`, within 0 and 1.
+/// Quantile of the standard normal distribution for `p` between 0 and 1.
 pub(crate) fn normal_quantile(p: f64) -> f64 {
     Normal::standard().inverse_cdf(p)
 }
 
-/// The value that Student's t with `freedom` degrees (at least 1) stays below with probability `p`,
-/// within 0 and 1.
+/// Quantile of Student's t with `freedom` degrees (at least 1) for `p` between 0 and 1.
 pub(crate) fn student_quantile(p: f64, freedom: f64) -> f64 {
     student(freedom).inverse_cdf(p)
 }
 
-/// The probability that Student's t lies farther from 0 than `t`, either side.
+/// Two-sided tail probability of Student's t.
 pub(crate) fn student_two_sided(t: f64, freedom: f64) -> f64 {
     2.0 * student(freedom).sf(t.abs())
 }
 
-/// The probability of at most `k` hits in `n` independent trials of probability `p` within 0 and 1;
-/// `k` and `n` may be fractions, `k` from -1 up to `n`.
+/// Probability of at most `k` hits in `n` independent trials with probability `p` between 0 and 1.
+/// `k`, from -1 to `n`, and `n` may be fractional.
 pub(crate) fn binomial_at_most(k: f64, n: f64, p: f64) -> f64 {
     if k >= n {
         return 1.0;
@@ -39,7 +39,7 @@ pub(crate) fn binomial_at_most(k: f64, n: f64, p: f64) -> f64 {
     }
 }
 
-/// The approximation of Camp and Paulson (1951), at most 0.007 over the standard deviation off.
+/// Approximation of Camp and Paulson (1951); error at most 0.007 / standard deviation.
 fn camp_paulson(k: f64, n: f64, p: f64) -> f64 {
     let (a, b) = (1.0 / (9.0 * (n - k)), 1.0 / (9.0 * (k + 1.0)));
     let root = ((k + 1.0) * (1.0 - p) / ((n - k) * p)).cbrt();
@@ -47,7 +47,7 @@ fn camp_paulson(k: f64, n: f64, p: f64) -> f64 {
     Normal::standard().cdf(z)
 }
 
-/// Whether a confidence is one: between 0 and 1, neither of them.
+/// Returns whether a confidence is strictly between 0 and 1.
 pub(crate) fn is_confidence(confidence: f64) -> bool {
     confidence > 0.0 && confidence < 1.0
 }
@@ -77,7 +77,7 @@ mod tests {
             [(1_u32, 0.5), (20, 0.1), (60, 0.95), (1_000, 0.5), (30_000, 0.99), (1_500, 0.4)]
         {
             let close = if f64::from(n) * p * (1.0 - p) > EXACT_VARIANCE { 5e-4 } else { 1e-9 };
-            // In logarithms, as the first term may be too small for a number.
+            // In logarithms, because the first term may underflow.
             let mut term = f64::from(n) * f64::ln(1.0 - p);
             let mut sum = 0.0;
             for k in 0..=n {

@@ -1,42 +1,41 @@
-//! The rank-sum test of Mann and Whitney, for series whose neighbours resemble one another: is a
-//! delay of B more often above one of A than below it?
+//! Mann-Whitney rank-sum test for series with dependent neighbours: is a delay of B more often
+//! above a delay of A than below it?
 
 use crate::dependence::Dependence;
 use crate::probability::{is_confidence, student_two_sided};
 use crate::shift::Shift;
 
-/// The series are scored against this many of the pooled values at most, for their dependence only;
-/// U itself is exact.
+/// Maximum number of pooled values in the scoring grid. The grid only affects the dependence; U is
+/// exact.
 const GRID: usize = 1_000;
 
-/// What the ranks of two samples say.
+/// Result of the rank-sum test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankTest {
-    /// U: in how many pairs the sample of B is the larger, ties counting half.
+    /// U: number of pairs in which the sample of B is larger; ties count half.
     pub u: f64,
-    /// The share of pairs in which that of B is the larger, ties counting half: 0.5 when neither
-    /// stands above the other.
+    /// Share of pairs in which the sample of B is larger, ties counting half; 0.5 if neither side
+    /// is larger.
     pub superiority: f64,
-    /// How many independent samples A is worth, and B.
+    /// Effective number of independent samples of A and of B.
     pub effective_n: [f64; 2],
-    /// The probability of a U as far from even, or farther, if A and B were of one distribution;
-    /// `None` when all values are equal.
+    /// Probability of a U at least this far from even if A and B had the same distribution; `None`
+    /// if all values are equal.
     pub p_value: Option<f64>,
-    /// The verdict at the confidence asked for.
+    /// Verdict at the requested confidence.
     pub shift: Shift,
 }
 
 impl RankTest {
-    /// Cliff's delta, from -1 (every sample of B below every one of A) to 1.
+    /// Cliff's delta, from -1 (every sample of B below every sample of A) to 1.
     pub fn cliffs_delta(&self) -> f64 {
         2.0 * self.superiority - 1.0
     }
 }
 
-/// Compares two series, each in order of time. The variance of U is the one with correction for
-/// ties, in which the effective numbers of samples stand for their numbers; Student's t allows for
-/// these being estimates. `None` when either has fewer than two samples, and for a confidence that
-/// is not within 0 and 1. Takes the time of sorting both.
+/// Compares two series, each in time order. The variance of U is corrected for ties and uses
+/// effective sample sizes; Student's t accounts for their uncertainty. `None` if either series has
+/// fewer than two samples or the confidence is not between 0 and 1. Takes the time of sorting both.
 pub fn mann_whitney(a: &[i64], b: &[i64], confidence: f64) -> Option<RankTest> {
     if a.len() < 2 || b.len() < 2 || !is_confidence(confidence) {
         return None;
@@ -67,13 +66,13 @@ pub fn mann_whitney(a: &[i64], b: &[i64], confidence: f64) -> Option<RankTest> {
 
 struct Pooled {
     u: f64,
-    /// What ties leave of the variance: 1 without any, 0 if all values are equal.
+    /// Factor of the variance due to ties: 1 without ties, 0 if all values are equal.
     tie_factor: f64,
 }
 
 impl Pooled {
     fn of(a: &[i64], b: &[i64]) -> Self {
-        // In halves of a pair, and exact: the number of pairs may be above 2^53.
+        // An exact count of half pairs: the number of pairs may exceed 2^53.
         let mut twice_u = 0_u128;
         let mut ties = 0_f64;
         let (mut i, mut j) = (0, 0);
@@ -97,7 +96,7 @@ impl Pooled {
     }
 }
 
-/// Values of both samples at even ranks, in order.
+/// Evenly spaced values of both samples, sorted.
 fn grid(a: &[i64], b: &[i64]) -> Vec<i64> {
     let step = (a.len() + b.len()).div_ceil(GRID);
     let mut grid: Vec<_> = a.iter().chain(b).step_by(step).copied().collect();

@@ -1,12 +1,12 @@
-//! A bounded memory of something per probe id: the last few thousand ids.
+//! Bounded map from recent probe ids to values.
 
-/// How many successive ids are remembered. A power of two.
+/// Number of successive ids stored. A power of two.
 pub(crate) const WINDOW: usize = 4_096;
 
-/// Remembers one `T` per id, for the newest [`WINDOW`] ids.
+/// Stores one `T` per id for the newest [`WINDOW`] ids.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent<T> {
-    // Empty until the first use, so that a metric nobody feeds costs nothing.
+    // Empty until the first use, so that an unused metric allocates nothing.
     slots: Vec<Option<(u64, T)>>,
 }
 
@@ -20,7 +20,7 @@ impl<T: Copy> Recent<T> {
         (held == id).then_some(value)
     }
 
-    /// Remembers `value` for `id`, unless a newer id has taken its place already.
+    /// Stores `value` for `id`, unless a newer id already occupies its slot.
     pub(crate) fn put(&mut self, id: u64, value: T) {
         if self.slots.is_empty() {
             self.slots = vec![None; WINDOW];
@@ -31,7 +31,7 @@ impl<T: Copy> Recent<T> {
         }
     }
 
-    /// Calls `each` with all that is remembered, in no particular order.
+    /// Calls `each` for every stored id, in any order.
     pub(crate) fn for_each(&self, mut each: impl FnMut(u64, T)) {
         self.slots.iter().flatten().for_each(|&(id, value)| each(id, value));
     }

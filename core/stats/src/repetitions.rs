@@ -1,5 +1,5 @@
-//! Comparing what was measured several times each: repetitions differ among themselves, by more
-//! than the samples within one can tell, and only against that is a difference a difference.
+//! Comparison of repeated measurements. Repetitions differ from each other by more than the samples
+//! within one show, so differences are tested against that variation.
 
 use dwell_units::Nanos;
 
@@ -12,17 +12,17 @@ use crate::probability::{is_confidence, student_quantile};
 use crate::shift::Shift;
 
 impl Compare {
-    /// Compares the repetitions of A with those of B, each a series in any order: Welch's t on the
-    /// quantile of each repetition. Repetitions that do not support a quantile are left out of it.
-    /// There is no interval below [`FEWEST_TRIALS`] that do, on either side. `ranks` is `None`: ranks
-    /// see samples, not repetitions.
+    /// Compares the repetitions of A with those of B, each a series in any order, with Welch's t on
+    /// the quantile of each repetition. A repetition that does not support a quantile is excluded
+    /// from it. Intervals need at least [`FEWEST_TRIALS`] repetitions per side. `ranks` is `None`,
+    /// because ranks compare samples, not repetitions.
     ///
-    /// Where all quantiles are positive, they are compared by their logarithms: `baseline` and
-    /// `other` are geometric means, and the percentage cannot fall below -100 %. Else they are
-    /// arithmetic means.
+    /// If all quantiles are positive, their logarithms are compared: `baseline` and `other` are
+    /// geometric means, and the percentage cannot fall below -100 %. Otherwise they are arithmetic
+    /// means.
     ///
-    /// Believes that repetitions are independent of each other: A and B in random or alternating
-    /// order, not first all of one.
+    /// Assumes independent repetitions: run A and B in random or alternating order, not one after
+    /// the other.
     pub fn repetitions(&self, a: &[&[i64]], b: &[&[i64]]) -> Comparison {
         let confidence_each = 1.0 - (1.0 - self.confidence) / self.quantiles.len().max(1) as f64;
         let (a, b) = (figures(a, &self.quantiles), figures(b, &self.quantiles));
@@ -33,7 +33,7 @@ impl Compare {
     }
 }
 
-/// For each quantile, that of every repetition that supports it.
+/// For each quantile, its value in every repetition that supports it.
 fn figures(repetitions: &[&[i64]], quantiles: &[Quantile]) -> Vec<Vec<f64>> {
     let mut figures = vec![Vec::with_capacity(repetitions.len()); quantiles.len()];
     for values in repetitions {
@@ -44,7 +44,7 @@ fn figures(repetitions: &[&[i64]], quantiles: &[Quantile]) -> Vec<Vec<f64>> {
     figures
 }
 
-/// The mean of a few figures or of their logarithms, and the square of its standard error.
+/// Mean of a few figures or of their logarithms, with its squared standard error.
 #[derive(Clone, Copy)]
 struct Mean {
     value: f64,
@@ -65,7 +65,8 @@ impl Mean {
         Some(Self { value, square_error, freedom: n - 1.0 })
     }
 
-    /// Of a mean of logarithms the geometric mean, its standard error by the delta method.
+    /// Converts a mean of logarithms to a geometric mean; the standard error follows by the delta
+    /// method.
     fn exponential(self) -> Self {
         let value = self.value.exp();
         let square_error = self.square_error.map(|square| square * value * value);
@@ -81,7 +82,7 @@ fn compared(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> Quanti
     }
 }
 
-/// Without intervals and a verdict.
+/// Estimates without intervals and verdict.
 fn estimates(quantile: Quantile, baseline: Option<f64>, other: Option<f64>) -> QuantileShift {
     let nanos = |value: f64| Nanos(value.round() as i64);
     let pair = baseline.zip(other);
@@ -106,7 +107,7 @@ fn by_logarithm(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> Qu
         return shift;
     };
     let (baseline, other) = (of_a.value.exp(), of_b.value.exp());
-    // The larger of the two has most of the error of their difference.
+    // The larger side dominates the error of their difference.
     let [in_ns_a, in_ns_b] = [of_a, of_b].map(Mean::exponential);
     let margins = Margins::of(of_a, of_b, 1.0, confidence);
     let Some((of_ratio, of_both)) = margins.zip(Margins::of(in_ns_a, in_ns_b, 1.0, confidence))
@@ -119,7 +120,7 @@ fn by_logarithm(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> Qu
         low: percent(change - of_ratio.both),
         high: percent(change + of_ratio.both),
     };
-    // The difference of two positive figures, from the interval of each (MOVER, Zou and Donner 2008).
+    // Interval of a difference from the intervals of both sides (MOVER, Zou and Donner 2008).
     let [below, above] = [-1.0, 1.0].map(|sign: f64| {
         let a = baseline * (-sign * of_both.a / baseline).exp_m1();
         let b = other * (sign * of_both.b / other).exp_m1();
@@ -145,7 +146,7 @@ fn by_difference(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> Q
     let Some(margins) = Margins::of(a, b, 1.0, confidence) else { return shift };
     let difference = b.value - a.value;
     let low = difference - margins.both;
-    // Where nothing is negative, no more than all of A can go away.
+    // If no value is negative, the difference cannot fall below -A.
     let low = if is_signed { low } else { low.max(-(a.value + margins.a)) };
     let low = Nanos(low.floor() as i64);
     let high = Nanos((difference + margins.both).ceil() as i64);
@@ -159,10 +160,10 @@ fn by_difference(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> Q
     shift
 }
 
-/// Where the true percentage lies: every limit from -100 % that b - (1 + limit) a does not tell apart
-/// from nought (Fieller's interval). An error of the baseline counts at the limit that is judged and
-/// not at the ratio that was found, which would hide the largest rises best. The upper end is
-/// infinite where no limit can be told apart.
+/// Interval of the true percentage (Fieller): all limits from -100 % for which b - (1 + limit) a
+/// does not differ significantly from 0. The baseline's error is evaluated at the tested limit, not
+/// at the estimated ratio, which would hide the largest increases. The upper end is infinite if no
+/// limit is significant.
 fn of_percent(a: Mean, b: Mean, ratio: f64, confidence: f64) -> Option<RealInterval> {
     a.square_error.and(b.square_error)?;
     let apart = |weight: f64, sign: f64| {
@@ -170,7 +171,7 @@ fn of_percent(a: Mean, b: Mean, ratio: f64, confidence: f64) -> Option<RealInter
             .is_some_and(|margins| sign * (b.value - weight * a.value) > margins.both)
     };
     let end = |sign: f64| {
-        // No change at all and nothing left first: the likeliest limits.
+        // First try no change and a decrease to zero, the most likely limits.
         let near = [1.0, 0.0].into_iter().filter(|weight| sign * (ratio - weight) > 0.0);
         let far = (-10..30).map(|power| ratio - sign * f64::from(power).exp2());
         let Some(mut beyond) = near.chain(far).find(|weight| apart(*weight, sign)) else {
@@ -186,8 +187,8 @@ fn of_percent(a: Mean, b: Mean, ratio: f64, confidence: f64) -> Option<RealInter
     Some(RealInterval { low: end(1.0).max(-100.0), high: end(-1.0) })
 }
 
-/// Half the interval of `a`, of `b` and of b - `weight` a, with the degrees of freedom of the last
-/// (Welch and Satterthwaite).
+/// Half widths of the intervals of `a`, `b` and b - `weight` a, with the degrees of freedom of the
+/// last one (Welch-Satterthwaite).
 struct Margins {
     a: f64,
     b: f64,
@@ -195,7 +196,7 @@ struct Margins {
 }
 
 impl Margins {
-    /// `None` where either mean has no standard error.
+    /// `None` if either mean has no standard error.
     fn of(a: Mean, b: Mean, weight: f64, confidence: f64) -> Option<Self> {
         let (of_a, of_b) = (a.square_error? * weight * weight, b.square_error?);
         let both = of_a + of_b;
@@ -232,8 +233,8 @@ mod tests {
         // Geometric means of the repetitions.
         assert_eq!((found.baseline, found.other), (Some(Nanos(1_006)), Some(Nanos(1_119))));
         assert_eq!((found.difference, found.shift), (Some(Nanos(113)), Shift::Rises));
-        // Standard errors 17.64 and 25.82 by differences, 4.86 degrees of freedom, for which t is
-        // 2.78 at 96 %; by logarithms nearly the same.
+        // Standard errors 17.64 and 25.82 by differences, 4.86 degrees of freedom: t is 2.78 at 96
+        // %. By logarithms nearly the same.
         let interval = found.interval.unwrap();
         let half = (interval.high.0 - interval.low.0) / 2;
         assert!((85..=89).contains(&half), "{found:?}");
@@ -259,7 +260,7 @@ mod tests {
     fn a_percentage_is_welch_on_logarithms() {
         let e = |logs: [f64; 3]| logs.map(f64::exp);
         let found = compared(Quantile::P50, &e([10.0, 10.1, 10.2]), &e([11.0, 11.2, 11.4]), 0.95);
-        // Standard errors 0.0577 and 0.1155, 2.94 degrees of freedom, for which t is 3.22.
+        // Standard errors 0.0577 and 0.1155, 2.94 degrees of freedom: t is 3.22.
         let RealInterval { low, high } = found.percent_interval.unwrap();
         let [low, high] = [low, high].map(|percent| (percent / 100.0).ln_1p());
         assert!((low - 0.684).abs() < 0.01 && (high - 1.516).abs() < 0.01, "{found:?}");
@@ -275,7 +276,7 @@ mod tests {
         let weight = 1.0 + high / 100.0;
         let margin = Margins::of(a, b, weight, 0.96).unwrap().both;
         assert!((weight * a.value - b.value - margin).abs() < 1e-6, "{found:?}");
-        // The test alone would not refuse limits below -100 %, which no delay can reach.
+        // The test alone would not reject limits below -100 %, which are impossible for delays.
         assert_eq!(low, -100.0, "{found:?}");
     }
 

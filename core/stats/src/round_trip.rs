@@ -1,4 +1,4 @@
-//! All that is known about a stream of probes: its counters, its delays, its losses by direction.
+//! Statistics of a stream of probes: counters, delays and losses by direction.
 
 use dwell_engine::protocol::WarmUpSession;
 use dwell_engine::stamps::{Rung, Sample, State};
@@ -11,30 +11,31 @@ use crate::metric::Metric;
 use crate::threshold::{Evidence, Values};
 use crate::variation::{Ipdv, Jitter};
 
-/// How many probes ended in which state. Warm-up probes are not among them.
+/// Number of probes per final state, without warm-up probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
     /// Answered within the time-out.
     pub received: u64,
-    /// Not answered within the time-out, nor since.
+    /// Not answered within the time-out or later.
     pub lost: u64,
     /// Answered after the time-out.
     pub late: u64,
-    /// Extra replies. Not probes of their own.
+    /// Additional replies; these are not probes.
     pub duplicate: u64,
-    /// Of those received, the ones whose reply came after that of a later probe.
+    /// Received probes whose reply arrived after the reply to a later probe.
     pub reordered: u64,
-    /// Probes that could not be sent. Not among the sent.
+    /// Probes that could not be sent; not included in the sent count.
     pub send_failed: u64,
 }
 
-/// Everything about a round-trip measurement so far. Samples are recorded in the order in which
-/// the pinger tells their fates: for received ones the order of arrival, except that one whose
-/// kernel stamp is missing is told a little later. Only the RFC 3550 jitter depends on it.
+/// Statistics of a round-trip measurement. Samples are recorded in the order in which the pinger
+/// decides their states. For received probes this is the order of arrival, except that a probe
+/// without its kernel timestamp is decided slightly later. Only the RFC 3550 jitter depends on the
+/// order.
 ///
-/// Late and duplicate replies are counted and enter no distribution: the figures are those of the
-/// received probes, and the loss and late counts say how many that leaves out. A void sample (a
-/// clock was stepped) is counted in its state and enters no distribution either.
+/// Late and duplicate replies are counted but not part of any distribution: figures describe
+/// received probes, and the loss and late counts state how many are excluded. Void samples (a clock
+/// was stepped) are counted in their state and are not part of any distribution either.
 #[derive(Clone, Debug)]
 pub struct RoundTrip {
     near: Rung,
@@ -63,24 +64,24 @@ impl Packets {
         self.received + self.lost + self.late
     }
 
-    /// Lost of the sent, between 0 and 1; `None` when none was sent.
+    /// Lost probes as a share of sent probes, between 0 and 1; `None` if none was sent.
     pub fn loss_ratio(&self) -> Option<f64> {
         share(self.lost, self.sent())
     }
 
-    /// Late of the sent, between 0 and 1; `None` when none was sent.
+    /// Late probes as a share of sent probes, between 0 and 1; `None` if none was sent.
     pub fn late_ratio(&self) -> Option<f64> {
         share(self.late, self.sent())
     }
 }
 
 impl RoundTrip {
-    /// A measurement in which nothing has happened yet.
+    /// Creates an empty measurement.
     ///
-    /// `near` is the deepest rung at which both our TX and our RX stamps are delivered, as the
-    /// warm-up showed: the rung of our side in every figure that also needs the far end's stamps.
-    /// `warm_up_sent` probes were sent before probe 0 and are not recorded here; a reflector that
-    /// counts without knowing sessions has counted them too.
+    /// `near` is the deepest rung for which the warm-up delivered both TX and RX timestamps; it is
+    /// used on the local side of every figure that also needs timestamps of the far end.
+    /// `warm_up_sent` probes were sent before probe 0 and are not recorded; a reflector without
+    /// session state counts them too.
     pub fn new(near: Rung, warm_up_sent: u64) -> Self {
         Self {
             near,
@@ -104,27 +105,28 @@ impl RoundTrip {
         }
     }
 
-    /// The rung of our side became known only now, with the first reply: no delay was recorded yet.
+    /// Sets the local rung, if it is only known with the first reply, before any delay is recorded.
     pub fn set_near(&mut self, near: Rung) {
         self.near = near;
     }
 
-    /// Takes in what the warm-up showed of the far end's sequence numbers, for the losses by direction.
+    /// Records what the warm-up revealed about the far end's sequence numbers, for losses by
+    /// direction.
     pub fn note_warm_up(&mut self, warm_up: WarmUpSession) {
         self.directions.note_warm_up(warm_up);
     }
 
-    /// Replaces the counts of packets by those of whoever lost no sample on the way here.
+    /// Replaces the packet counts with exact ones from a source that lost no samples.
     pub fn set_packets(&mut self, packets: Packets) {
         self.packets = packets;
     }
 
-    /// Takes the fate of a probe in. `bridge` leads from the schedule's clock to the stamps'; it is
-    /// `None` for a void sample.
+    /// Adds the state of a probe. `bridge` converts the schedule's clock to the clock of the
+    /// timestamps; `None` for a void sample.
     pub fn record(&mut self, sample: &Sample, bridge: Option<&Pairing>) {
         self.packets.count(sample);
         self.directions.record(sample);
-        // A late reply supersedes a loss, and its sending was recorded with that.
+        // A late reply replaces a loss whose departure is already recorded.
         if !matches!(sample.state, State::Received | State::Lost) {
             return;
         }
@@ -165,17 +167,17 @@ impl RoundTrip {
         }
     }
 
-    /// How many probes ended in which state.
+    /// Number of probes per state.
     pub fn packets(&self) -> Packets {
         self.packets
     }
 
-    /// Of the received and lost, how many entered no distribution because a clock was stepped.
+    /// Received and lost probes excluded from distributions because a clock was stepped.
     pub fn void(&self) -> u64 {
         self.void
     }
 
-    /// Losses by direction; `None` unless the far end is a STAMP reflector that proved to count.
+    /// Losses by direction; `None` unless the far end is a STAMP reflector that counts packets.
     pub fn loss(&self) -> Option<LossByDirection> {
         self.directions.loss()
     }
@@ -185,12 +187,12 @@ impl RoundTrip {
         self.jitter.nanos()
     }
 
-    /// Round-trip delays as the program saw them, for progress and for a histogram.
+    /// Round-trip delays seen by the program, for progress and the histogram.
     pub fn rtt(&self) -> &Distribution {
         &self.rtt
     }
 
-    /// The figures of one metric; all absent when nothing is known of it.
+    /// Figures of one metric; all `None` without values.
     pub fn figures(&self, metric: Metric) -> Figures {
         let figures = self.distribution(metric).figures();
         match (metric, self.rtt.min()) {
@@ -199,7 +201,7 @@ impl RoundTrip {
         }
     }
 
-    /// The figures of every metric of which anything is known, in the order of results.
+    /// Figures of every metric with values, in the order of results.
     pub fn metrics(&self) -> impl Iterator<Item = (Metric, Figures)> + '_ {
         Metric::ALL
             .into_iter()
@@ -207,8 +209,8 @@ impl RoundTrip {
             .map(|metric| (metric, self.figures(metric)))
     }
 
-    /// What a threshold on `metric`, on jitter or on the fate of probes is judged by. `timeout` is
-    /// that of the probes. Only the schedule error is known of late and lost probes too.
+    /// Evidence for a threshold on `metric`, on jitter or on probe states. `timeout` is the probes'
+    /// time-out. Only the schedule error is also known for late and lost probes.
     pub fn evidence(&self, metric: Metric, timeout: Nanos) -> Evidence<'_> {
         let distribution = self.distribution(metric);
         let base = match metric {
@@ -219,7 +221,7 @@ impl RoundTrip {
             Metric::ScheduleError => 0,
             _ => self.packets.lost + self.packets.late,
         };
-        // Without a value of any received probe, its stamps are not delivered here.
+        // If received probes have no value, the timestamps are unavailable here.
         let is_known = distribution.count() > 0 || self.packets.received == 0;
         Evidence {
             packets: Some(self.packets),
@@ -230,7 +232,7 @@ impl RoundTrip {
         }
     }
 
-    /// The scalar results by name; `None` where not to be had.
+    /// Scalar results by name; `None` if unavailable.
     pub fn values(&self) -> [(&'static str, Option<f64>); 5] {
         let of_sent = |n: fn(LossByDirection) -> u64| share(n(self.loss()?), self.packets.sent());
         [
@@ -248,7 +250,7 @@ impl RoundTrip {
         all.max().unwrap_or(Resolution::Exact)
     }
 
-    /// The distribution behind a metric; PDV is the round-trip delay's, moved.
+    /// The distribution of a metric; PDV uses the round-trip delays.
     fn distribution(&self, metric: Metric) -> &Distribution {
         match metric {
             Metric::Rtt | Metric::Pdv => &self.rtt,
@@ -337,7 +339,7 @@ mod tests {
         assert_eq!((packets.sent(), packets.received, packets.lost, packets.late), (2, 1, 0, 1));
         assert_eq!((packets.duplicate, packets.loss_ratio()), (1, Some(0.0)));
         assert_eq!(all.rtt().max(), Some(Nanos(400)));
-        assert_eq!(all.figures(Metric::ScheduleError).count, 2, "one for each probe sent");
+        assert_eq!(all.figures(Metric::ScheduleError).count, 2, "one per sent probe");
     }
 
     #[test]
@@ -394,7 +396,7 @@ mod tests {
             let mut fates: BTreeMap<u64, State> = BTreeMap::new();
             let (mut duplicates, mut reordered) = (0, 0);
             for (id, choice, overtaken) in events {
-                // What may happen next to this probe, as a pinger would tell it.
+                // Possible next states of this probe, in the order of a pinger.
                 let state = match (fates.get(&id), choice) {
                     (None, 0) => State::Lost,
                     (None, 1) => State::SendFailed,

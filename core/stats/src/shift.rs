@@ -1,18 +1,18 @@
-//! The verdict on a difference.
+//! Verdict on a difference.
 
-/// Which way a figure has moved from the baseline, as far as the samples can tell.
+/// Direction in which a figure differs from the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shift {
-    /// It is higher.
+    /// Higher.
     Rises,
-    /// It is lower.
+    /// Lower.
     Falls,
-    /// The samples do not tell; they may not differ.
+    /// The samples do not show a difference.
     CannotTell,
 }
 
 impl Shift {
-    /// The name in results.
+    /// Name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rises => "rises",
@@ -21,7 +21,7 @@ impl Shift {
         }
     }
 
-    /// The verdict of an interval of the difference: it tells only if 0 is not in it.
+    /// Verdict of the interval of a difference: significant only if it excludes 0.
     pub(crate) fn of<T: PartialOrd + Default>(low: T, high: T) -> Self {
         if low > T::default() {
             Self::Rises

@@ -1,18 +1,18 @@
-//! A series in order of time in bounded memory: every value of a short one, every second, fourth, ...
-//! of a longer one. What is left out makes an interval wider, never wrong.
+//! Decimated time series in bounded memory: keeps every value of a short series, every second,
+//! fourth, ... of a longer one. Decimation widens intervals but does not bias them.
 
 use crate::distribution::Quantile;
 use crate::interval::{Interval, quantile_interval};
 
-/// At most so many values are kept.
+/// Maximum number of values kept.
 const MOST: usize = 1 << 15;
 
-/// See the module's documentation. Memory: at most 256 KiB.
+/// A decimated time series. Uses at most 256 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thinned {
-    /// Of so many values in a row the first is kept; a power of two.
+    /// Decimation factor: the first of this many values is kept. A power of two.
     every: usize,
-    /// Values until the next one that is kept.
+    /// Number of values to skip before the next one kept.
     skip: usize,
     values: Vec<i64>,
 }
@@ -24,7 +24,7 @@ impl Default for Thinned {
 }
 
 impl Thinned {
-    /// Appends values that came next.
+    /// Appends the next values of the series.
     pub fn record_all(&mut self, values: &[i64]) {
         let mut place = self.skip;
         while place < values.len() {
@@ -37,8 +37,7 @@ impl Thinned {
         self.skip = place - values.len();
     }
 
-    /// Appends a series that came after this one. Where they meet, values may be a little closer or
-    /// farther apart than elsewhere.
+    /// Appends a series recorded after this one. Spacing may be slightly uneven at the junction.
     pub fn append(&mut self, later: &Self) {
         let joined = |own: &Self| own.values.len() + later.values.len() * later.every / own.every;
         while self.every < later.every || joined(self) >= MOST {
@@ -50,7 +49,7 @@ impl Thinned {
         self.skip = later.skip + missing * later.every;
     }
 
-    /// Where a quantile lies ([`quantile_interval`]).
+    /// Interval of a quantile ([`quantile_interval`]).
     pub fn interval(&self, quantile: Quantile, confidence: f64) -> Option<Interval> {
         quantile_interval(&self.values, quantile, confidence)
     }
@@ -119,6 +118,9 @@ mod tests {
         let all = quantile_interval(&values, Quantile::P99, 0.95).unwrap();
         let thinned = of(&values, 512).interval(Quantile::P99, 0.95).unwrap();
         assert!(thinned.low <= all.high && all.low <= thinned.high, "{thinned:?} {all:?}");
-        assert!(thinned.high.0 - thinned.low.0 > all.high.0 - all.low.0, "less is known");
+        assert!(
+            thinned.high.0 - thinned.low.0 > all.high.0 - all.low.0,
+            "fewer values give a wider interval"
+        );
     }
 }

@@ -1,20 +1,20 @@
-//! Thresholds as people state them: `p99 > 10ms`. The condition describes *failure*: when it holds,
-//! the measurement failed what was asked of it.
+//! Thresholds written as text, like `p99 > 10ms`. The condition describes *failure*: if it holds,
+//! the measurement failed.
 //!
 //! ```text
 //! threshold = subject operator value
 //! subject   = delay | delay "change" | "jitter" | "loss" | "lost" | "late"
 //! delay     = [ metric "." ] field
-//! metric    = a name of results, with or without "_ns"; when left out, the one that is judged
+//! metric    = a name in results, with or without "_ns"; when omitted, the metric judged by default
 //! field     = "min" | "mean" | "median" | "p50" | "p90" | "p95" | "p99" | "p99.9" | "max" | "stddev"
 //! operator  = ">" | ">=" | "<" | "<="
 //! value     = a time such as 10ms; a share such as 1% for loss, lost and late; either for a change
 //! ```
 //!
-//! `loss` is the share of probes that are lost or late, `lost` and `late` are its two parts. A limit
-//! on a change is for `dwell compare`, which has a baseline; a percentage there is of the baseline.
+//! `loss` is the share of lost and late probes; `lost` and `late` are its two parts. A limit on a
+//! change is for `dwell compare`, which has a baseline; a percentage is relative to that baseline.
 //!
-//! `docs/decisions/0010-thresholds-and-intervals.md` has the rules of judgement and their reasons.
+//! `docs/decisions/0010-thresholds-and-intervals.md` defines the rules of judgement.
 
 mod judge;
 mod share;
@@ -36,12 +36,12 @@ pub struct Threshold {
     condition: Condition,
 }
 
-/// Decision about a value that lies within an interval.
+/// Decision about a value known to be within an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The condition holds for every value of the interval.
     Holds,
-    /// It holds for none.
+    /// The condition holds for no value of the interval.
     DoesNotHold,
     /// The limit lies inside the interval.
     CannotTell,
@@ -56,30 +56,32 @@ pub enum Change {
     Percent(f64),
 }
 
-/// Why a text is not a threshold. The text reads after "invalid value for --fail-if: ".
+/// Parse or validation error of a threshold. The text reads after "invalid value for --fail-if: ".
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ThresholdError {
     /// The operator is missing or unknown.
-    #[error("'{text}' has no comparison; write it like 'p99 > 10ms' with one of > >= < <=")]
+    #[error(
+        "'{text}' has no comparison operator; write it like 'p99 > 10ms' with one of > >= < <="
+    )]
     NoOperator {
-        /// What was given.
+        /// The given text.
         text: String,
     },
-    /// The left side names no figure.
+    /// The left side names an unknown figure.
     #[error(
-        "'{subject}' is no figure; known are min, mean, median, p50, p90, p95, p99, p99.9, max and \
-         stddev (also of another metric, as in rtt_kernel.p99), jitter, loss, lost and late"
+        "unknown figure '{subject}'; known are min, mean, median, p50, p90, p95, p99, p99.9, max \
+         and stddev (also of another metric, as in rtt_kernel.p99), jitter, loss, lost and late"
     )]
     UnknownFigure {
-        /// What was given.
+        /// The given text.
         subject: String,
     },
     /// The left side names a metric that this command does not have.
-    #[error("'{metric}' is no metric here; known are {known}")]
+    #[error("unknown metric '{metric}'; known are {known}")]
     UnknownMetric {
-        /// What was given.
+        /// The given text.
         metric: String,
-        /// Those that are known, separated by commas.
+        /// Known metrics, separated by commas.
         known: String,
     },
     /// A percentage as the limit of a delay.
@@ -88,32 +90,32 @@ pub enum ThresholdError {
          limit on the value itself is a time, like '{subject} > 10ms'"
     )]
     PercentOfDelay {
-        /// What was given.
+        /// The given text.
         text: String,
         /// Its left side.
         subject: String,
         /// Operator and value.
         limit: String,
     },
-    /// The change of a figure that is not compared.
+    /// A change of a figure that `dwell compare` does not compare.
     #[error("a change of {subject} is not compared; known are p50, p90, p95, p99 and p99.9")]
     NoChange {
         /// What was given.
         subject: String,
     },
-    /// A change where there is no baseline.
-    #[error("'{text}' is about a change, and only dwell compare has a baseline")]
+    /// A change without a baseline.
+    #[error("'{text}' limits a change; only dwell compare has a baseline")]
     NoBaseline {
         /// The threshold.
         text: String,
     },
-    /// A percentage that is no number.
-    #[error("'{text}' is no percentage; write it like 10%")]
+    /// A percentage without a valid number.
+    #[error("invalid percentage '{text}'; write it like 10%")]
     Percentage {
-        /// What was given.
+        /// The given text.
         text: String,
     },
-    /// The right side is not a value of this kind.
+    /// The right side has the wrong kind of value.
     #[error("{0}")]
     Value(#[from] UnitError),
 }
@@ -126,7 +128,7 @@ enum Operator {
     AtMost,
 }
 
-/// What is compared, and with which limit.
+/// Compared quantity and its limit.
 #[derive(Clone, Debug, PartialEq)]
 enum Condition {
     Delay(Delay, Nanos),
@@ -138,12 +140,12 @@ enum Condition {
 /// A figure of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Delay {
-    /// Name without its unit; `None` for the metric that the command judges by default.
+    /// Name without unit; `None` for the default metric of the command.
     metric: Option<String>,
     field: Field,
 }
 
-/// States of probes whose share is limited.
+/// Probe states whose share is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// Lost or late.
@@ -166,7 +168,7 @@ enum Field {
 }
 
 impl Threshold {
-    /// Returns the metric that the threshold names, without its unit.
+    /// Returns the named metric, without its unit.
     pub fn metric(&self) -> Option<&str> {
         match &self.condition {
             Condition::Delay(delay, _) | Condition::Change(delay, _) => delay.metric.as_deref(),
@@ -174,7 +176,7 @@ impl Threshold {
         }
     }
 
-    /// Refuses a metric that is not among `known`, which are names without unit.
+    /// Rejects a metric that is not in `known`, a list of names without units.
     pub fn check_metric(&self, known: &[&str]) -> Result<(), ThresholdError> {
         match self.metric() {
             Some(metric) if !known.contains(&metric) => Err(ThresholdError::UnknownMetric {
@@ -185,7 +187,7 @@ impl Threshold {
         }
     }
 
-    /// Refuses a limit on a change, for commands without a baseline.
+    /// Rejects a limit on a change, for commands without a baseline.
     pub fn check_value(&self) -> Result<(), ThresholdError> {
         match self.change() {
             Some(_) => Err(ThresholdError::NoBaseline { text: self.to_string() }),
@@ -201,7 +203,7 @@ impl Threshold {
         }
     }
 
-    /// Whether the threshold is about a delay, and not about jitter or the fate of probes.
+    /// Returns whether the threshold limits a delay, as opposed to jitter or a share of probes.
     pub fn is_of_delay(&self) -> bool {
         matches!(self.condition, Condition::Delay(..) | Condition::Change(..))
     }
@@ -277,7 +279,7 @@ impl FromStr for Delay {
     type Err = ThresholdError;
 
     fn from_str(text: &str) -> Result<Self, ThresholdError> {
-        // The field alone comes first, because p99.9 contains a point.
+        // Try the field alone first, because p99.9 contains a dot.
         if let Some(field) = Field::named(text) {
             return Ok(Self { metric: None, field });
         }
@@ -337,7 +339,7 @@ impl Operator {
         }
     }
 
-    /// Whether larger values make the condition hold.
+    /// Returns whether larger values make the condition hold.
     const fn is_upper(self) -> bool {
         matches!(self, Self::Above | Self::AtLeast)
     }
@@ -416,23 +418,20 @@ mod tests {
         assert!(error("p99").contains("write it like 'p99 > 10ms'"));
         assert!(error("p99 = 3ms").contains("one of > >= < <="));
         assert!(error("p99 >> 3ms").contains("one of > >= < <="));
-        assert!(error("p98 > 3ms").contains("'p98' is no figure"));
-        assert!(error("> 3ms").contains("'' is no figure"));
+        assert!(error("p98 > 3ms").contains("unknown figure 'p98'"));
+        assert!(error("> 3ms").contains("unknown figure ''"));
         assert_eq!(error("p99 > 3"), "'3' has no unit; write it like 10ms, 250us or 1.5s");
         assert!(error("p99 > 1%").contains("'p99 change > 1%'"));
         assert!(error("loss > 3ms").contains("write it like 50%"));
         assert!(error("loss change > 1%").contains("a change of loss is not compared"));
         assert!(error("mean change > 1%").contains("known are p50"));
-        assert!(error("p99 change > x%").contains("'x%' is no percentage"));
+        assert!(error("p99 change > x%").contains("invalid percentage 'x%'"));
         let wire: Threshold = "wire_ns.p99 > 3ms".parse().unwrap();
         let error = wire.check_metric(&["rtt", "rtt_kernel"]).unwrap_err().to_string();
-        assert_eq!(error, "'wire' is no metric here; known are rtt, rtt_kernel");
+        assert_eq!(error, "unknown metric 'wire'; known are rtt, rtt_kernel");
         let change: Threshold = "p99 change > 3ms".parse().unwrap();
         let error = change.check_value().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "'p99 change > 3ms' is about a change, and only dwell compare has a baseline"
-        );
+        assert_eq!(error, "'p99 change > 3ms' limits a change; only dwell compare has a baseline");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Two measures of how delay varies from packet to packet. They are different things and never
-//! stand in for each other; the third, PDV (RFC 5481), is [`crate::Figures::relative_to`].
+//! Two measures of delay variation between packets, which are not interchangeable. The third one,
+//! PDV (RFC 5481), is [`crate::Figures::relative_to`].
 //!
-//! - [`Ipdv`]: the difference of *adjacent probes' delays* (RFC 3393 with the selection function
-//!   "adjacent in sending order"), as a magnitude, which is how irtt prints it. A distribution.
-//! - [`Jitter`]: the running average of RFC 3550 section 6.4.1, over *arrivals*. One number, which
-//!   remembers about the last sixteen arrivals and forgets the rest.
+//! - [`Ipdv`]: difference of the delays of *adjacent probes* (RFC 3393 with the selection function
+//!   "adjacent in sending order"), as a magnitude like in irtt. A distribution.
+//! - [`Jitter`]: running average of RFC 3550 section 6.4.1, over *arrivals*. One number, dominated
+//!   by about the last sixteen arrivals.
 
 use dwell_units::Nanos;
 use pulp::{Arch, NullaryFnOnce};
@@ -12,33 +12,33 @@ use pulp::{Arch, NullaryFnOnce};
 use crate::distribution::Distribution;
 use crate::recent::{Recent, WINDOW};
 
-/// IPDV as |D(i) - D(i-1)| of probes adjacent in id, whatever order their delays become known in.
-/// A pair with a lost member is absent, as is one whose delays become known more than 4,096 ids
-/// apart.
+/// IPDV as |D(i) - D(i-1)| of probes with adjacent ids, in whatever order their delays become
+/// known. A pair is missing if one probe is lost or if their delays become known more than 4,096
+/// ids apart.
 #[derive(Clone, Debug)]
 pub struct Ipdv {
     delays: Recent<Nanos>,
-    /// The newest of those that came in order of their ids: what `delays` has yet to remember. Most
-    /// often all come so, and then nobody asks `delays`.
+    /// The newest delays recorded in order of id, not yet inserted into `delays`. Delays usually
+    /// arrive in order, and then `delays` is not needed.
     in_order: Vec<(u64, Nanos)>,
-    /// The largest id so far and its delay: what is above has no other neighbour.
+    /// Largest id so far and its delay.
     newest: Option<(u64, Nanos)>,
-    /// The first ones, whose neighbours may be in a part before.
+    /// First delays, whose neighbours may be in an earlier part.
     head: Vec<(u64, Nanos)>,
-    /// Distances that are on their way into `magnitudes`.
+    /// Buffer of distances to be added to `magnitudes`.
     distances: Vec<i64>,
     magnitudes: Distribution,
 }
 
-/// Pairs that are looked at together.
+/// Number of pairs processed together.
 const RUN: usize = 128;
 
-/// As many as are remembered by id.
+/// Maximum length of `head`: the number of ids that `delays` stores.
 const HEAD: usize = WINDOW;
 
-/// Interarrival jitter: J += (|D| - J) / 16, in arrival order (RFC 3550 section 6.4.1 and appendix
-/// A.8). D is the difference of two successive arrivals' delays; with a round-trip delay in place
-/// of RTP's transit time the unknown clock offset is not there to cancel.
+/// Interarrival jitter: J += (|D| - J) / 16 in arrival order (RFC 3550 section 6.4.1 and appendix
+/// A.8). D is the difference of the delays of two successive arrivals. With round-trip delays
+/// instead of RTP transit times there is no clock offset to cancel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Jitter {
     first: Option<Nanos>,
@@ -47,8 +47,8 @@ pub struct Jitter {
     arrivals: u64,
 }
 
-/// After so many arrivals what was before is multiplied by (15/16)^1,024, about 2e-29: beyond the
-/// digits of a double.
+/// Arrivals after which earlier ones are negligible: they are multiplied by (15/16)^1,024, about
+/// 2e-29, which is below the precision of a double.
 const REMEMBERED: usize = 1_024;
 
 impl Default for Ipdv {
@@ -58,7 +58,7 @@ impl Default for Ipdv {
 }
 
 impl Ipdv {
-    /// No delay seen.
+    /// Creates an empty record.
     pub const fn new() -> Self {
         Self {
             delays: Recent::new(),
@@ -70,7 +70,7 @@ impl Ipdv {
         }
     }
 
-    /// The delay of probe `id` has become known. A second delay for the same id is ignored.
+    /// Records the delay of probe `id`. A second delay for the same id is ignored.
     pub fn record(&mut self, id: u64, delay: Nanos) {
         self.settle();
         if self.delays.get(id).is_some() {
@@ -84,19 +84,19 @@ impl Ipdv {
         self.remember(id, delay);
     }
 
-    /// The delays of many probes have become known, in this order; the same as one by one.
+    /// Records the delays of several probes in this order, like [`Self::record`] for each.
     ///
     /// # Panics
-    /// When there are not as many ids as delays.
+    /// If the numbers of ids and delays differ.
     pub fn record_all(&mut self, ids: &[u64], delays: &[i64]) {
-        assert_eq!(ids.len(), delays.len(), "an id for every delay");
+        assert_eq!(ids.len(), delays.len(), "one id per delay");
         let Some(&first) = ids.first() else { return };
         let is_newer = self.newest.is_none_or(|(newest, _)| first > newest);
         if !is_newer || !rise(ids) {
             ids.iter().zip(delays).for_each(|(&id, &delay)| self.record(id, Nanos(delay)));
             return;
         }
-        // Ids rise, so a neighbour is the one just before or none.
+        // Ids increase, so the only possible neighbour is the preceding one.
         let mut distances = std::mem::take(&mut self.distances);
         distances.clear();
         let before = self.newest.filter(|(newest, _)| first - newest == 1);
@@ -116,16 +116,16 @@ impl Ipdv {
         self.newest = all().next_back();
     }
 
-    /// Whether the beginning of `later` has an id that is remembered here. Recorded one after the
-    /// other its delay would be ignored; [`Self::append`] can take back no pair that it made.
+    /// Returns whether an id at the beginning of `later` is also stored here. Recorded in sequence,
+    /// its second delay would be ignored; [`Self::append`] cannot undo the pairs it formed.
     pub fn shares_an_id(&self, later: &Self) -> bool {
         let is_in_order = |id: &u64| self.in_order.binary_search_by_key(id, |(id, _)| *id).is_ok();
         let mut ids = later.head.iter().map(|(id, _)| id);
         ids.any(|id| self.delays.get(*id).is_some() || is_in_order(id))
     }
 
-    /// Adds what came after all this, and was recorded apart from it. Of an id in both both delays
-    /// count: see [`Self::shares_an_id`].
+    /// Appends a record that was collected separately and continues this one. An id in both counts
+    /// twice: see [`Self::shares_an_id`].
     pub fn append(&mut self, later: &Self) {
         self.settle();
         for &(id, delay) in &later.head {
@@ -143,7 +143,7 @@ impl Ipdv {
         self.newest = self.newest.max(later.newest);
     }
 
-    /// Remembers by their ids what came in order.
+    /// Moves delays recorded in order into `delays`.
     fn settle(&mut self) {
         self.in_order.drain(..).for_each(|(id, delay)| self.delays.put(id, delay));
     }
@@ -156,14 +156,14 @@ impl Ipdv {
         }
     }
 
-    /// The magnitudes so far.
+    /// Distribution of the magnitudes so far.
     pub fn magnitudes(&self) -> &Distribution {
         &self.magnitudes
     }
 }
 
 impl Jitter {
-    /// A packet with this delay has arrived, after all those recorded before.
+    /// Records the delay of the next arrival.
     pub fn record(&mut self, delay: Nanos) {
         self.first = self.first.or(Some(delay));
         self.arrivals += 1;
@@ -172,8 +172,8 @@ impl Jitter {
         }
     }
 
-    /// Packets with these delays have arrived, in this order. Of very many, only as many of the
-    /// last are looked at as the estimate remembers.
+    /// Records the delays of successive arrivals. In a long series, only the last [`REMEMBERED`]
+    /// affect the estimate and are evaluated.
     pub fn record_all(&mut self, delays: &[i64]) {
         let Some(forgotten) = delays.len().checked_sub(REMEMBERED + 1).filter(|n| *n > 0) else {
             delays.iter().for_each(|&delay| self.record(Nanos(delay)));
@@ -186,14 +186,15 @@ impl Jitter {
         delays[forgotten..].iter().for_each(|&delay| self.record(Nanos(delay)));
     }
 
-    /// Adds the arrivals that came after all these, and were recorded apart from them.
+    /// Appends arrivals that were recorded separately and continue these.
     pub fn append(&mut self, later: &Self) {
         let (Some(first), Some(last)) = (later.first, later.previous) else { return };
         if let Some(previous) = self.previous {
             self.step(distance(first, previous));
         }
         if let Some(estimate) = later.estimate {
-            // The recursion is linear: what was before fades by the same factor at every step.
+            // The recursion is linear: the previous estimate decays by the same factor at every
+            // step.
             let steps = i32::try_from(later.arrivals - 1).unwrap_or(i32::MAX);
             let before = self.estimate.unwrap_or(0.0) * (15.0_f64 / 16.0).powi(steps);
             self.estimate = Some(before + estimate);
@@ -214,8 +215,8 @@ impl Jitter {
     }
 }
 
-/// Adds the distances of probes of rising ids whose ids are next to each other, with the widest
-/// registers of this processor: all that is called is inlined for that.
+/// Computes distances of adjacent ids in an increasing sequence, compiled for the widest vector
+/// registers of this processor; every callee must be inlined.
 struct Steps<'a> {
     ids: &'a [u64],
     delays: &'a [i64],
@@ -228,9 +229,9 @@ impl NullaryFnOnce for Steps<'_> {
     #[inline(always)]
     fn call(self) {
         let Self { ids, delays, into } = self;
-        // No difference of such overflows.
+        // Differences of non-negative values cannot overflow.
         let narrow = delays.iter().fold(0, |bits, delay| bits | delay) >= 0;
-        // Of rising ids, as many as their ends are apart leave none out.
+        // Increasing ids are consecutive if last - first = count - 1.
         for start in (0..ids.len() - 1).step_by(RUN) {
             let end = (start + RUN + 1).min(ids.len());
             let (ids, delays) = (&ids[start..end], &delays[start..end]);
@@ -249,11 +250,11 @@ impl NullaryFnOnce for Steps<'_> {
     }
 }
 
-/// Whether every id is above the one before.
+/// Returns whether ids are strictly increasing.
 fn rise(ids: &[u64]) -> bool {
     (0..ids.len()).step_by(RUN).all(|start| {
         let run = &ids[start..ids.len().min(start + RUN + 1)];
-        // Most often each is the next one, which is found for several at a time.
+        // Fast path: usually each id is the next one, which is checked for several at a time.
         let steps = run.iter().zip(&run[1..]).map(|(before, id)| id.wrapping_sub(*before));
         let next = steps.fold(0, |other, step| other | (step ^ 1)) == 0;
         let around = next && run[run.len() - 1] < run[0];
@@ -261,8 +262,7 @@ fn rise(ids: &[u64]) -> bool {
     })
 }
 
-/// |a - b|, at most the longest duration there is: the difference of two far-end stamps may be
-/// anything.
+/// a - b|, limited to the maximum duration: the far end's timestamps are arbitrary.
 fn distance(a: Nanos, b: Nanos) -> Nanos {
     Nanos(i64::try_from(a.0.abs_diff(b.0)).unwrap_or(i64::MAX))
 }
@@ -373,7 +373,7 @@ mod tests {
     }
 
     proptest! {
-        // Long series, so fewer of them.
+        // Fewer cases, because the series are long.
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]

@@ -1,67 +1,69 @@
-//! The way of a packet that goes one way: from its sender, through a node, to its receiver. The
-//! delay from end to end is taken from the stamps of both ends; that its parts sum to it is checked,
-//! never assumed (DESIGN section 1, S0.3).
+//! One-way path of a packet: from its sender through a node to its receiver. The end-to-end delay
+//! is computed from the timestamps of both ends. That its components add up to it is verified,
+//! never assumed (DESIGN section 1; Miya 2020, S0.3).
 
 use dwell_engine::passage::{Point, PointStamps};
 use dwell_units::Nanos;
 
 use crate::part::Part;
 
-/// The stamps of one packet at every machine of its way, all of one clock.
+/// Timestamps of one packet at every machine of its path, all on one clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Way {
-    /// Where it was sent.
+    /// At the sender.
     pub sender: PointStamps,
-    /// At the node that sent it on; none at all where there is no such node.
+    /// At the relaying node; empty without a node.
     pub node: PointStamps,
-    /// Where it arrived; none at all if it did not.
+    /// At the receiver; empty if the packet did not arrive.
     pub receiver: PointStamps,
 }
 
-/// A part of the way outside the node, or the whole of it.
+/// Component of the one-way delay outside the node, or the whole delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Leg {
-    /// The sender's `tx_app` to the receiver's `rx_app`.
+    /// `tx_app` of the sender to `rx_app` of the receiver.
     EndToEnd,
-    /// In the sender's stack: `tx_app` to where the link begins.
+    /// In the sender's stack: `tx_app` to the start of the link.
     SenderOut,
-    /// From the sender to the node; with its wait in a queueing discipline that is the link.
+    /// From the sender to the node; includes the sender's queueing discipline if that emulates the
+    /// link.
     LinkIn,
-    /// From the node to the receiver; of a program that relays, from behind its queueing discipline,
-    /// which is a part of its own.
+    /// From the node to the receiver. With a relaying program it starts after the node's queueing
+    /// discipline, which is a separate component.
     LinkOut,
-    /// All links of the way: both, as S0 summed them (S0.15), with the node's queueing discipline where
-    /// that is the link; or the only one where no node is between.
+    /// Sum of all links, as in Miya 2020 (S0.15): both links, including the node's queueing
+    /// discipline if that emulates the link, or the only link without a node.
     LinkDelay,
-    /// In the receiver's socket, and waking up: from where the link ends to `rx_app`.
+    /// In the receiver's socket and until the program wakes up: end of the link to `rx_app`.
     ReceiverIn,
 }
 
-/// At which stamps links begin and end: the deepest that a trial has, the same for all its packets.
+/// Timestamps at which links begin and end: the deepest ones available in a trial, the same for all
+/// its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rungs {
-    /// Where the sender's link begins.
+    /// Start of the sender's link.
     pub sender: Point,
-    /// Where the node begins and ends; `None` where there is no node, or no rung with both.
+    /// Start and end of the node; `None` without a node, or if no pair of timestamps is complete.
     pub node: Option<Part>,
-    /// Where the receiver's link ends.
+    /// End of the receiver's link.
     pub receiver: Point,
-    /// Whether there is a node between: any packet was stamped at one, or the caller knows of it.
+    /// Whether the path has a node: a packet has a timestamp there, or the caller states it.
     between: bool,
-    /// Whether queueing disciplines are the link: see [`Rungs::with_queue_as_link`].
+    /// Whether queueing disciplines emulate links: see [`Rungs::with_queue_as_link`].
     queue_is_link: bool,
-    /// Where the link from the node begins, behind its queueing discipline if that has a stamp.
+    /// Start of the link from the node: after its queueing discipline, if that has a timestamp.
     leaves: Point,
 }
 
 impl Rungs {
-    /// Those that any of these ways have.
+    /// The rungs available in any of these paths.
     pub fn of<'a>(ways: impl IntoIterator<Item = &'a Way>) -> Self {
         Self::found(ways, false)
     }
 
-    /// Those of links that are emulated by a queueing discipline of whoever sends: what a packet waits
-    /// there is the link's, not the sender's and not the node's (DESIGN section 1).
+    /// Like [`Rungs::of`] for links emulated by the sending machine's queueing discipline: waiting
+    /// there counts as link delay, not as delay of the sender or node (DESIGN section 1).
     pub fn with_queue_as_link<'a>(ways: impl IntoIterator<Item = &'a Way>) -> Self {
         Self::found(ways, true)
     }
@@ -100,26 +102,26 @@ impl Rungs {
         }
     }
 
-    /// Between which stamps the node's delay lies; `None` where there is none.
+    /// First and last timestamp of the node delay; `None` without a node delay.
     pub fn node_ends(&self) -> Option<(Point, Point)> {
         self.node.map(|part| ends(part, self.queue_is_link))
     }
 
-    /// What a packet with these stamps spent in a part of the node; `None` unless all its stamps came.
+    /// Delay of a packet in a component of the node; `None` unless both timestamps exist.
     pub fn part(&self, part: Part, stamps: &PointStamps) -> Option<Nanos> {
         let (from, to) = ends(part, self.queue_is_link);
         stamps.between(from, to)
     }
 
-    /// The same, of ways that lead through a node even where no packet was stamped there: what lies
-    /// between the ends is then more than links, and no link delay is to be had.
+    /// Declares that the path has a node even if no packet has a timestamp there. The time between
+    /// both ends then contains more than links, so the link delay is unavailable.
     #[must_use]
     pub fn through_a_node(self) -> Self {
         Self { between: true, ..self }
     }
 
-    /// The parts of the way that sum to [`Leg::EndToEnd`] in every packet that has all their
-    /// stamps, in packet order.
+    /// Components that sum to [`Leg::EndToEnd`] for every packet with all their timestamps, in
+    /// packet order.
     pub fn sum(&self) -> Vec<Slice> {
         let mut slices = vec![Slice::Leg(Leg::SenderOut)];
         match self.node {
@@ -143,7 +145,8 @@ impl Rungs {
     }
 }
 
-/// Between which stamps a part lies. A node ends before a queueing discipline that is the link.
+/// First and last timestamp of a component. A node ends before a queueing discipline that emulates
+/// a link.
 const fn ends(part: Part, queue_is_link: bool) -> (Point, Point) {
     match part {
         Part::NodeDelay if queue_is_link => (Point::RxKernel, Point::TxSched),
@@ -151,17 +154,17 @@ const fn ends(part: Part, queue_is_link: bool) -> (Point, Point) {
     }
 }
 
-/// A part of a way, outside a node or inside.
+/// Component of the one-way delay, outside or inside a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slice {
-    /// Outside.
+    /// Outside a node.
     Leg(Leg),
-    /// Inside.
+    /// Inside a node.
     Part(Part),
 }
 
 impl Leg {
-    /// Every leg, in the order of results.
+    /// All legs, in the order of results.
     pub const ALL: [Self; 6] = [
         Self::EndToEnd,
         Self::SenderOut,
@@ -171,7 +174,7 @@ impl Leg {
         Self::ReceiverIn,
     ];
 
-    /// The name in results.
+    /// Name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::EndToEnd => "end_to_end_ns",
@@ -183,7 +186,7 @@ impl Leg {
         }
     }
 
-    /// What this packet spent in it; `None` unless all its stamps came.
+    /// Delay of this packet in the leg; `None` unless all timestamps exist.
     pub fn of(self, way: &Way, rungs: &Rungs) -> Option<Nanos> {
         let (sender, receiver) = (way.sender.get(rungs.sender), way.receiver.get(rungs.receiver));
         let node = rungs.node_ends();
@@ -207,7 +210,7 @@ impl Leg {
 }
 
 impl Slice {
-    /// The name in results.
+    /// Name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Leg(leg) => leg.name(),
@@ -215,7 +218,7 @@ impl Slice {
         }
     }
 
-    /// What this packet spent in it; `None` unless all its stamps came.
+    /// Delay of this packet in the component; `None` unless all timestamps exist.
     pub fn of(self, way: &Way, rungs: &Rungs) -> Option<Nanos> {
         match self {
             Self::Leg(leg) => leg.of(way, rungs),
@@ -237,7 +240,7 @@ mod tests {
         stamps
     }
 
-    /// A packet with these times between one stamp and the next.
+    /// A packet with these times between successive timestamps.
     fn relayed(steps: &[i64; 9]) -> Way {
         let mut at = 1_000_000;
         let mut next = |step: i64| {
@@ -282,7 +285,7 @@ mod tests {
             let rungs = Rungs::of([&whole, &way]);
             prop_assert_eq!(Leg::EndToEnd.of(&way, &rungs), Some(Nanos(90)));
             let absent = rungs.sum().iter().filter(|slice| slice.of(&way, &rungs).is_none()).count();
-            // The second node stamp is netfilter's, which no part of this rung uses.
+            // The second node timestamp is netfilter's, which no component of this rung uses.
             prop_assert_eq!(absent, if gone == 3 { 0 } else { 2 });
         }
     }
@@ -328,7 +331,7 @@ mod tests {
             let sum: i64 = rungs.sum().iter().map(|s| s.of(&way, &rungs).unwrap().0).sum();
             assert_eq!(sum, 7_811_060, "{rungs:?}");
         }
-        // Without a stamp behind the queue it is part of the link, and no row of its own.
+        // Without a timestamp after the queue, the queue is part of the link.
         let mut blind = way;
         blind.node = PointStamps::default();
         way.node.iter().take(4).for_each(|(point, at)| blind.node.set(point, at));
@@ -354,7 +357,7 @@ mod tests {
         assert_eq!(
             Leg::LinkDelay.of(&direct, &rungs),
             None,
-            "a node is between that nobody stamped"
+            "a node without timestamps leaves no link delay"
         );
         assert_eq!(Leg::EndToEnd.of(&direct, &rungs), Some(Nanos(40)));
     }

@@ -1,6 +1,6 @@
-//! The guard of the verdict on senders: in 1,000 seeded runs, less than 5 % of senders whose true
-//! median lies exactly at a limit are called accurate; senders well on either side are told apart;
-//! and load on the same departures never raises the verdict.
+//! Error rates of the accuracy verdict. In 1,000 seeded runs, less than 5 % of senders whose true
+//! median is exactly at a limit are called accurate; senders clearly on either side are recognised;
+//! and load on the same departures never improves the verdict.
 
 use dwell_engine::departures::{Departures, Pattern};
 use dwell_engine::stamps::Rung;
@@ -13,7 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use statrs::distribution::{Beta, ContinuousCDF};
 
 const RUNS: u64 = 1_000;
-/// S2's trains.
+/// Packets per train in Mok 2015.
 const PACKETS: u32 = 50;
 /// 1500 B at 10 Mbit/s.
 const ASKED: Asked = Asked { bits: 12_000.0, gap: 1_200_000.0, deadline: None, same_clock: true };
@@ -23,7 +23,7 @@ fn departures(trains: u32) -> Departures {
     pattern.departures().unwrap()
 }
 
-/// Judges trains whose gaps are each off by what `error` draws, in shares of the gap.
+/// Judges trains whose gap errors are drawn from `error`, as shares of the gap.
 fn judge(trains: u32, mut error: impl FnMut() -> f64) -> Accuracy {
     let departures = departures(trains);
     let mut all = Trains::new(ASKED);
@@ -39,8 +39,8 @@ fn judge(trains: u32, mut error: impl FnMut() -> f64) -> Accuracy {
     Tolerance::default().judge(&ASKED, Rung::KernelSw, all.accuracies()).accuracy
 }
 
-/// Errors of both signs, of evenly spread magnitude, of whose trains' 95th percentiles the median
-/// is `limit`: the median of the order statistic is known (a beta law).
+/// Errors of both signs with uniform magnitude, scaled so that the median of the trains' 95th
+/// percentiles is `limit` (the order statistic has a beta distribution).
 fn even(seed: u64, limit: f64) -> impl FnMut() -> f64 {
     let gaps = f64::from(PACKETS - 1);
     let rank = (0.95 * gaps).ceil();
@@ -49,7 +49,7 @@ fn even(seed: u64, limit: f64) -> impl FnMut() -> f64 {
     move || rng.random_range(-widest..widest)
 }
 
-/// How many of 1,000 runs are called accurate, and inaccurate.
+/// Number of the 1,000 runs called accurate and inaccurate.
 fn called(first: u64, trains: u32, error: impl Fn(u64) -> Box<dyn FnMut() -> f64>) -> [u64; 2] {
     let mut counts = [0; 2];
     for seed in first..first + RUNS {
@@ -72,14 +72,14 @@ fn gaps_exactly_at_the_limit_are_hardly_ever_called_accurate() {
         let [accurate, inaccurate] = called(first, trains, |seed| Box::new(even(seed, 0.1)));
         assert!(accurate < 50, "{trains} trains, seeds from {first}: {accurate} accurate");
         assert!(inaccurate < 50, "{trains} trains, seeds from {first}: {inaccurate} inaccurate");
-        // A verdict that never comes would pass, too.
+        // Guards against a test that never reaches a verdict.
         assert!(accurate > 0 && inaccurate > 0);
     }
 }
 
 #[test]
 fn a_rate_exactly_at_a_limit_is_hardly_ever_called_accurate() {
-    // A whole train is slower or faster by a share around a median that makes its rate 5 % off.
+    // Each whole train is off by a random share; the median rate is 5 % off.
     for (rate, first) in [(0.95_f64, 10_000), (1.05, 20_000)] {
         let at_limit = |seed| -> Box<dyn FnMut() -> f64> {
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -122,8 +122,8 @@ fn load_on_the_same_departures_never_raises_the_verdict() {
         let share: f64 = rng.random_range(0.0..0.2);
         let departures = departures(20);
         let (mut idle, mut loaded) = (Trains::new(ASKED), Trains::new(ASKED));
-        // Every packet leaves a little late; under load some are held up as well, by far more than
-        // that now and then (Pareto), and all behind wait for them.
+        // Every packet leaves slightly late. Under load some are also delayed, occasionally by much
+        // more (Pareto), and all following packets wait for them.
         let held = Pareto::new(0.02 * ASKED.gap, 1.5).unwrap();
         for due in departures.by_train() {
             let late: Vec<f64> =
@@ -151,5 +151,5 @@ fn load_on_the_same_departures_never_raises_the_verdict() {
         changed += u64::from(loaded < idle);
     }
     println!("lowered in {changed} of {RUNS}");
-    assert!(changed > 100, "load that changes nothing proves nothing: {changed}");
+    assert!(changed > 100, "load lowered too few verdicts: {changed}");
 }

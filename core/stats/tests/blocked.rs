@@ -1,6 +1,6 @@
-//! The guard of claims about conditions: in 2,000 seeded comparisons of trials of the same thing,
-//! less than 5 % claim a difference, however trials spread; and a shift of two standard deviations
-//! between trials is found mostly with five repetitions.
+//! Error rates of blocked comparisons. In 2,000 seeded comparisons of identical conditions less
+//! than 5 % report a difference, for several distributions of trials; with five repetitions most
+//! shifts of two standard deviations between trials are found.
 
 use dwell_stats::{Block, Shift, blocked_shift};
 use rand::{RngExt as _, SeedableRng};
@@ -10,25 +10,25 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 const ROUNDS: u64 = 2_000;
 const CONFIDENCE: f64 = 0.96;
 
-/// How the level of a trial strays from that of its cell, as a logarithm.
+/// Deviation of a trial's level from the level of its cell, in the logarithm.
 type Stray = fn(&mut Xoshiro256PlusPlus) -> f64;
 
 fn normal(rng: &mut Xoshiro256PlusPlus) -> f64 {
     StandardNormal.sample(rng)
 }
 
-/// Two levels, as where a thread ends up on one of two cores.
+/// Two levels, like a thread placed on one of two cores.
 fn placed(rng: &mut Xoshiro256PlusPlus) -> f64 {
     f64::from(u8::from(rng.random_bool(0.5))) + 0.01 * normal(rng)
 }
 
-/// One trial in five is far slower.
+/// One trial in five is much slower.
 fn disturbed(rng: &mut Xoshiro256PlusPlus) -> f64 {
     let slow = if rng.random_bool(0.2) { 3.0 } else { 0.0 };
     slow + 0.1 * normal(rng)
 }
 
-/// Levels differ by block, the spread too; B is `shift` of its standard deviations higher.
+/// Level and spread vary by block; B is higher by `shift` standard deviations.
 fn blocks(seed: u64, shape: [usize; 2], stray: Stray, spread_b: f64, shift: f64) -> Vec<Block> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let [blocks, repetitions] = shape;

@@ -1,6 +1,6 @@
-//! Intervals hold what they say: of those of 95 % confidence from 1,000 seeded series, 93 to 97 %
-//! contain the truth, however much neighbouring delays resemble each other. No interval counts as
-//! one that misses. `docs/statistics.md` has the counts, and those of other seeds.
+//! Coverage of confidence intervals: 93 to 97 % of the 95 % intervals of 1,000 seeded series
+//! contain the true value, however dependent neighbouring delays are. A missing interval counts as
+//! a miss. `docs/statistics.md` lists the counts, also for other seeds.
 
 mod series;
 
@@ -15,7 +15,7 @@ use series::{MEDIAN, SIGMA, delays};
 const SERIES: u64 = 1_000;
 const CONFIDENCE: f64 = 0.95;
 
-/// Which quantile, and the standard normal one.
+/// Quantiles with the corresponding standard normal quantiles.
 const QUANTILES: [(Quantile, f64); 3] =
     [(Quantile::P50, 0.0), (Quantile::P90, 1.281_551_6), (Quantile::P95, 1.644_853_6)];
 
@@ -27,7 +27,7 @@ fn prove(what: &str, first: u64, covers: impl Fn(u64) -> bool) {
 }
 
 fn prove_quantiles(n: usize, phi: f64, first: u64) {
-    // A series is made once for all quantiles.
+    // Generate each series once for all quantiles.
     let all: Vec<_> = (first..first + SERIES).map(|seed| delays(seed, n, phi)).collect();
     for (quantile, z) in QUANTILES {
         let truth = (MEDIAN * (SIGMA * z).exp()) as i64;
@@ -61,7 +61,7 @@ fn quantiles_of_strongly_dependent_delays_are_covered() {
         .for_each(|(n, first)| prove_quantiles(n, 0.8, first));
 }
 
-/// Fewer delays would hold too few above it to bracket it, and then there is no interval.
+/// Fewer delays would not bracket this percentile, so there would be no interval.
 #[test]
 fn the_99th_percentile_of_enough_delays_is_covered() {
     let truth = (MEDIAN * (SIGMA * 2.326_347_9).exp()) as i64;
@@ -81,7 +81,7 @@ fn exact_order_statistics_cover_independent_delays_and_not_dependent_ones() {
             .is_some_and(|found| found.low.0 <= truth && truth <= found.high.0)
     };
     prove("exact median of 500 independent delays", 31_000, |seed| covers(seed, 0.0));
-    // Why there is another method.
+    // The reason for the method that accounts for dependence.
     let dependent = (31_000..31_000 + SERIES).filter(|&seed| covers(seed, 0.8)).count();
     assert!(dependent < 800, "seeds from 31000: {dependent} of {SERIES}");
 }
@@ -97,7 +97,7 @@ fn means_are_covered() {
     }
 }
 
-/// Losses of two states: 5 % of probes are lost, `burst` in a row on average.
+/// Two-state losses: 5 % of probes are lost, in bursts of `burst` on average.
 fn losses(seed: u64, n: usize, burst: f64) -> Vec<bool> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut lost = rng.random_bool(0.05);

@@ -1,6 +1,6 @@
-//! Intervals of changes hold what they say, as those of single figures do (`coverage.rs`): of 1,000
-//! seeded comparisons 93 to 97 % contain the true shift, slope or ratio. No interval counts as one
-//! that misses. `docs/statistics.md` has the counts.
+//! Coverage of intervals of changes, like `coverage.rs` for single figures: 93 to 97 % of 1,000
+//! seeded comparisons contain the true shift, slope or ratio. A missing interval counts as a miss.
+//! `docs/statistics.md` lists the counts.
 
 mod series;
 
@@ -20,8 +20,8 @@ fn prove(what: &str, first: u64, covers: impl Fn(u64) -> bool) {
     assert!((930..=970).contains(&covered), "{what}, seeds from {first}: {covered} of {ROUNDS}");
 }
 
-/// Trials whose levels stray normally, in the logarithm, by a twentieth; those of B are `ratio`
-/// times as slow. Blocks lie at levels of their own.
+/// Trials whose log levels deviate normally by 5 %; those of B are `ratio` times slower. Each block
+/// has its own level.
 fn blocks(seed: u64, shape: [usize; 2], ratio: f64) -> Vec<Block> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let [blocks, repetitions] = shape;
@@ -51,8 +51,8 @@ fn ratios_of_repeated_trials_are_covered() {
     }
 }
 
-/// Two repetitions leave each block one degree of freedom, which Satterthwaite's formula counts too
-/// low: too wide is the side to err on.
+/// With two repetitions each block has one degree of freedom, which Satterthwaite's formula
+/// underestimates; the intervals are then too wide, which is acceptable.
 #[test]
 fn ratios_of_trials_measured_twice_are_covered_at_least() {
     let covers = |seed: &u64| {
@@ -64,8 +64,8 @@ fn ratios_of_trials_measured_twice_are_covered_at_least() {
     assert!(covered >= 930, "seeds from 107000: {covered} of {ROUNDS}");
 }
 
-/// Repetitions whose levels stray normally, in the logarithm, by `stray`; those of B are `ratio` times
-/// as slow. Both the percentage and the difference hold the truth.
+/// Checks repetitions whose log levels deviate normally by `stray`, those of B `ratio` times
+/// slower: the intervals of both the percentage and the difference contain the true value.
 fn changes_of_repetitions(count: usize, stray: f64, ratio: f64, first: u64) {
     let level = MEDIAN * 1_000.0;
     let truth = (ratio - 1.0) * 100.0;
@@ -115,7 +115,7 @@ fn shifts_of_quantiles_between_two_series_are_covered() {
     let quantiles = [(Quantile::P50, 0.0), (Quantile::P90, 1.281_551_6)];
     for (phi, first) in [(0.0, 111_000), (0.5, 113_000)] {
         for (quantile, z) in quantiles {
-            // The rank-sum test takes the other half of the doubt.
+            // The rank-sum test takes the other half of the error probability.
             let compare =
                 Compare { quantiles: vec![quantile], confidence: 0.90, draws: 400, seed: 1 };
             let what = format!("shift of quantile {} of 2000 delays, phi {phi}", quantile.share());

@@ -1,5 +1,6 @@
-//! The guard of a comparison: in 1,000 seeded pairs of series of the same thing, less than 5 % have
-//! a verdict, on any quantile or by ranks, that tells them apart; and a true difference is found.
+//! Error rates of comparisons: in less than 5 % of 1,000 seeded pairs of series from the same
+//! condition any verdict, on a quantile or on ranks, reports a difference; and a true difference is
+//! found.
 
 mod series;
 
@@ -7,7 +8,7 @@ use dwell_stats::{Compare, Comparison, Shift};
 use series::{MEDIAN, delays};
 
 const PAIRS: u64 = 1_000;
-/// Fewer than by default, to end in time; the intervals are the same but for their last digits.
+/// Fewer draws than the default, to limit the run time; intervals differ in the last digits only.
 const DRAWS: usize = 400;
 
 /// B is `slower` times as slow as A.
@@ -70,7 +71,7 @@ fn series_of_the_same_thing_do_not_differ_by_a_coarse_clock() {
     assert!(different < 50, "seeds from 51000: {different} of {PAIRS} differ");
 }
 
-/// Five repetitions of each, whose levels differ by some 5 % from one to the next.
+/// Five repetitions of each, with levels that vary by about 5 %.
 fn compare_repetitions(seed: u64, slower: f64) -> Comparison {
     let levels = delays(seed ^ 0xface, 10, 0.0);
     let repetition = |i: usize| -> Vec<i64> {

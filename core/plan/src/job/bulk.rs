@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Place;
 
-/// TCP connections to fill.
+/// TCP connections to send on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BulkJob {
@@ -13,10 +13,10 @@ pub struct BulkJob {
     pub url: String,
     /// Number of connections.
     pub flows: u32,
-    /// Rate of all connections together, in bits of payload; `None`: as fast as TCP goes.
+    /// Rate of all connections together, in bits of payload; `None`: unlimited.
     #[serde(default)]
     pub rate: Option<BitRate>,
-    /// Bytes of each write; `None`: 128 KiB, or 10 ms of the rate if that is less.
+    /// Bytes per write; `None`: 128 KiB, or 10 ms of the rate if that is less.
     #[serde(default)]
     pub write_size: Option<Bytes>,
     /// Stop after this many bytes on all connections together.
@@ -31,7 +31,7 @@ pub struct BulkJob {
     /// Use IPv6 only.
     #[serde(default)]
     pub ipv6: bool,
-    /// Where and how the sending thread runs.
+    /// CPU and scheduling of the sending thread.
     #[serde(default)]
     pub place: Place,
 }

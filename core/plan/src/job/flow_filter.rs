@@ -1,29 +1,29 @@
-//! Which packets a trace stamps, in the words of capture filters: `udp port 5001`.
+//! Filter for traced packets, in the syntax of capture filters: `udp port 5001`.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Which packets a trace stamps: a protocol, then perhaps `host ADDRESS`, perhaps `port NUMBER`,
-/// each of either side.
+/// Packets that a trace timestamps: a protocol, optionally `host ADDRESS` and `port NUMBER`, each
+/// matching source or destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowFilter {
-    /// Of which protocol.
+    /// Protocol.
     pub protocol: FlowProtocol,
-    /// Source or destination.
+    /// Source or destination address.
     pub host: Option<IpAddr>,
-    /// Port of source or destination; never 0.
+    /// Source or destination port; never 0.
     pub port: Option<u16>,
 }
 
-/// What a trace can tell packets of.
+/// Protocols that a trace can filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowProtocol {
     /// UDP.
     Udp,
-    /// TCP; packets without payload too.
+    /// TCP, including packets without payload.
     Tcp,
-    /// Echo requests and replies of ICMP and ICMPv6.
+    /// ICMP and ICMPv6 echo requests and replies.
     Icmp,
 }
 
@@ -31,32 +31,32 @@ impl FlowProtocol {
     const ALL: [(Self, &str); 3] = [(Self::Udp, "udp"), (Self::Tcp, "tcp"), (Self::Icmp, "icmp")];
 }
 
-/// Why an expression is none.
+/// Parse error of a flow filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlowFilterError {
-    /// Nothing there.
-    #[error("a flow begins with its protocol, as in 'udp port 5001'")]
+    /// The text is empty.
+    #[error("a flow starts with its protocol, as in 'udp port 5001'")]
     Empty,
-    /// The first word is no protocol.
-    #[error("'{0}' is no protocol: udp, tcp or icmp comes first, as in 'udp port 5001'")]
+    /// The first word is not a protocol.
+    #[error("unknown protocol '{0}'; start with udp, tcp or icmp, as in 'udp port 5001'")]
     Protocol(String),
-    /// Neither `host` nor `port`.
-    #[error("'{0}' is not known here: host ADDRESS and port NUMBER may follow the protocol")]
+    /// A word is neither `host` nor `port`.
+    #[error("unexpected '{0}'; only host ADDRESS and port NUMBER may follow the protocol")]
     Word(String),
-    /// A word without what belongs to it.
+    /// A keyword lacks its value.
     #[error("'{0}' lacks its value, as in 'udp host 10.0.0.2 port 5001'")]
     NoValue(String),
-    /// Not an address.
-    #[error("'{0}' is no address: an IPv4 or IPv6 address is needed, not a name")]
+    /// Invalid address.
+    #[error("invalid address '{0}'; use an IPv4 or IPv6 address, not a name")]
     Host(String),
-    /// Not a port.
-    #[error("'{0}' is no port: 1 to 65535")]
+    /// Invalid port.
+    #[error("invalid port '{0}'; use 1 to 65535")]
     Port(String),
-    /// Said twice.
-    #[error("there is a {0} already: one is all that a trace takes")]
+    /// A repeated keyword.
+    #[error("duplicate {0}; a trace accepts only one")]
     Twice(String),
-    /// Echoes have none.
-    #[error("icmp has no ports; 'icmp host ADDRESS' can be told")]
+    /// ICMP echoes have no ports.
+    #[error("icmp has no ports; use 'icmp host ADDRESS'")]
     PortOfIcmp,
 }
 
@@ -129,15 +129,15 @@ mod tests {
     fn what_is_no_flow_is_told_with_what_would_be_right() {
         for (text, needle) in [
             ("", "udp port 5001"),
-            ("port 5001", "'port' is no protocol"),
+            ("port 5001", "unknown protocol 'port'"),
             ("UDP", "udp, tcp or icmp"),
             ("udp prot 5001", "'prot'"),
             ("udp port", "'port' lacks"),
             ("udp port 0", "1 to 65535"),
             ("udp port 65536", "1 to 65535"),
             ("udp host n2", "not a name"),
-            ("udp port 1 port 2", "a port already"),
-            ("udp host ::1 host ::1", "a host already"),
+            ("udp port 1 port 2", "duplicate port"),
+            ("udp host ::1 host ::1", "duplicate host"),
             ("icmp port 7", "no ports"),
         ] {
             let error = text.parse::<FlowFilter>().unwrap_err().to_string();

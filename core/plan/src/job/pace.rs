@@ -1,4 +1,4 @@
-//! Packets that leave on time, and their departures (S2.3 to S2.6).
+//! Jobs that send packets on schedule and record their departures (Mok 2015, S2.3 to S2.6).
 
 use dwell_units::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -9,39 +9,39 @@ use super::{Place, Stamps};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaceJob {
-    /// Where to: `udp://HOST:PORT`. Nobody has to listen there.
+    /// Target: `udp://HOST:PORT`. No receiver is needed.
     pub target: String,
-    /// When packets leave.
+    /// Send schedule.
     pub pattern: PacePattern,
-    /// How large they are; `None`: IP packets as large as the way takes in one piece, 1500 B at most.
+    /// Packet size; `None`: the path MTU, at most 1500 B.
     #[serde(default)]
     pub size: Option<PaceSize>,
-    /// What sends them.
+    /// Send engine.
     #[serde(default)]
     pub engine: PaceEngine,
-    /// The engine, which must be the packet ring, goes past the queueing discipline, and so past a rate
-    /// limit there.
+    /// Bypass the queueing discipline, including any rate limit there (packet ring only).
     #[serde(default)]
     pub bypass: bool,
-    /// Switch off on the outgoing interface, while packets are sent, what would let several leave with one
-    /// stamp.
+    /// While sending, disable offloads of the outgoing interface that would give several packets
+    /// one timestamp.
     #[serde(default)]
     pub switch_offloads: bool,
-    /// From the last packet of a train to the first of the next; `None`: as long as lets queues drain.
+    /// Pause from the last packet of a train to the first of the next; `None`: long enough for
+    /// queues to drain.
     #[serde(default)]
     pub pause: Option<Nanos>,
-    /// A packet that leaves later than this after it was due has missed its deadline; `None`: after
-    /// the next one was due.
+    /// Maximum lateness before a packet has missed its deadline; `None`: until the next packet is
+    /// due.
     #[serde(default)]
     pub late: Option<Nanos>,
-    /// Trains to send first, not counted.
+    /// Warm-up trains, not counted.
     #[serde(default = "one")]
     pub warm_up: u32,
-    /// Whether `dwell pace sink` listens at the target and stamps: its stamps are those of departures
-    /// where the sender has none.
+    /// Whether `dwell pace sink` listens at the target; its timestamps are used as departures if
+    /// the sender has none.
     #[serde(default)]
     pub sink: FarStamps,
-    /// Which stamps to use.
+    /// Timestamps to use.
     #[serde(default)]
     pub stamps: Stamps,
     /// Use IPv4 only.
@@ -50,100 +50,101 @@ pub struct PaceJob {
     /// Use IPv6 only.
     #[serde(default)]
     pub ipv6: bool,
-    /// Where and how the timing loop runs. On which CPU the others do is not said.
+    /// CPU and scheduling of the timing loop. Other threads are not pinned.
     #[serde(default)]
     pub place: Place,
 }
 
-/// When the far end is asked to stamp.
+/// When to request timestamps from the far end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FarStamps {
-    /// It is not asked, and nobody has to listen there.
+    /// Never; no receiver is needed.
     #[default]
     Never,
-    /// Where the sender has no stamps of departures, or may choose an engine that has none: a far end that
-    /// keeps packets takes part in what they meet if it is on the same machine.
+    /// If the sender has no departure timestamps, or may choose an engine without them. A receiver
+    /// on the same machine influences the measurement.
     Needed,
-    /// In any case, which tells what was lost as well.
+    /// Always, which also counts losses.
     Always,
 }
 
-/// When packets leave.
+/// Send schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum PacePattern {
-    /// Two packets back to back, and again after a time (S2.4).
+    /// Two packets back to back, repeated (S2.4).
     Pair {
-        /// How many pairs.
+        /// Number of pairs.
         pairs: u32,
-        /// From one pair to the next.
+        /// Time from one pair to the next.
         gap: Nanos,
     },
     /// Packets at a constant rate (S2.5).
     Train {
-        /// Bits per second of packets, as large as their size was given.
+        /// Bits per second, counted over the size as given.
         rate: BitRate,
-        /// Packets of a train.
+        /// Packets per train.
         count: u32,
-        /// Trains.
+        /// Number of trains.
         repeat: u32,
     },
-    /// Packets as by a Poisson process of this mean rate.
+    /// Packets of a Poisson process with this mean rate.
     Poisson {
-        /// As for a train.
+        /// Bits per second, counted over the size as given.
         rate: BitRate,
-        /// Packets of a train.
+        /// Packets per train.
         count: u32,
-        /// Trains.
+        /// Number of trains.
         repeat: u32,
-        /// What gaps are drawn by.
+        /// Seed of the gaps.
         seed: u64,
     },
-    /// Gaps that somebody else had.
+    /// Recorded gaps.
     Replay {
-        /// Between packets.
+        /// Gaps between packets.
         gaps: Vec<Nanos>,
-        /// How often.
+        /// Number of repetitions.
         repeat: u32,
     },
 }
 
-/// How large packets are, and what of them was counted.
+/// Packet size, and the layer it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PaceSize {
-    /// The IP packet, as S2's.
+    /// IP packet, as in Mok 2015.
     Ip(Bytes),
     /// The UDP payload.
     Payload(Bytes),
-    /// The Ethernet frame without its check sequence.
+    /// Ethernet frame without frame check sequence.
     Frame(Bytes),
 }
 
-/// What sends the packets of a train. What is due at the same instant is handed over together by those
-/// that can.
+/// Engine that sends the packets of a train. Engines that can hand over packets in batches do so
+/// for packets due at the same time.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum PaceEngine {
-    /// The best of those that work here, by measuring them.
+    /// The best engine available, chosen by measurement.
     #[default]
     Auto,
-    /// Sleeps for each gap, then sends: what most programs do.
+    /// Sleeps until each departure, then sends, like most programs.
     Sleep,
-    /// Looks at the clock without sleeping.
+    /// Busy-polls the clock without sleeping.
     Spin,
-    /// Sleeps until shortly before a departure, then spins.
+    /// Sleeps until shortly before each departure, then spins.
     SleepSpin,
-    /// Sleeps and spins; hands over what is due together by one call of sendmmsg(2).
+    /// Sleeps and spins; sends packets due together with one sendmmsg(2) call.
     Sendmmsg,
-    /// The same as one message that the kernel cuts (UDP_SEGMENT), segmentation offload being off.
+    /// Like sendmmsg, but as one message segmented by the kernel (UDP_SEGMENT) with hardware
+    /// segmentation off.
     Gso,
     /// A ring of frames shared with the kernel (AF_PACKET).
     PacketRing,
-    /// The same in front of the driver (AF_XDP).
+    /// AF_XDP, directly before the driver.
     Xsk,
     /// The kernel holds each packet until its time (SO_TXTIME).
     Txtime,
@@ -152,7 +153,7 @@ pub enum PaceEngine {
 }
 
 impl PaceEngine {
-    /// Every engine that can be asked for, the simplest first.
+    /// All selectable engines, simplest first.
     pub const ALL: [Self; 9] = [
         Self::Sleep,
         Self::Spin,
@@ -165,7 +166,7 @@ impl PaceEngine {
         Self::Uring,
     ];
 
-    /// The name, as flags, plans and results have it.
+    /// Name in flags, plans and results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -186,13 +187,13 @@ const fn one() -> u32 {
     1
 }
 
-/// The far end of packets that are paced: stamps them, and tells whoever sent them.
+/// Receiver of paced packets: timestamps them and reports to the sender.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaceSinkJob {
-    /// Where to listen: `udp://ADDRESS:PORT`.
+    /// Listening address: `udp://ADDRESS:PORT`.
     pub url: String,
-    /// Where and how the thread runs.
+    /// CPU and scheduling of the thread.
     #[serde(default)]
     pub place: Place,
 }

@@ -1,4 +1,4 @@
-//! Jobs of relays: what to send on, and how.
+//! Jobs of relays: what to forward, and how.
 
 use std::path::PathBuf;
 
@@ -7,56 +7,56 @@ use serde::{Deserialize, Serialize};
 
 use super::{Place, Stamps};
 
-/// What to send on, and how (S0.4).
+/// A relay from one address to another (Miya 2020, S0.4).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RelayJob {
-    /// Where clients send to: `udp://ADDRESS:PORT` or `tcp://ADDRESS:PORT`.
+    /// Listening address for clients: `udp://ADDRESS:PORT` or `tcp://ADDRESS:PORT`.
     pub listen: String,
-    /// Where it goes: the same scheme.
+    /// Destination, with the same scheme.
     pub to: String,
-    /// What happens to the payload.
+    /// Treatment of the payload.
     pub mode: RelayMode,
     /// How payloads are encrypted.
     #[serde(default)]
     pub cipher: Cipher,
-    /// Bytes at the start of a payload that are never enciphered.
+    /// Bytes at the start of a payload that stay unencrypted.
     #[serde(default)]
     pub clear: Clear,
-    /// Where the key comes from.
+    /// Source of the key.
     #[serde(default)]
     pub key: KeySource,
-    /// What moves the packets.
+    /// Engine that moves the packets.
     #[serde(default)]
     pub engine: RelayEngine,
-    /// Hand packets of one length to the kernel as one that it cuts as late as it can: more of them a
-    /// second, and none has kernel stamps of its own (batch). `None`: where that leaves nothing out
-    /// that was asked for, see [`RelayJob::merges`].
+    /// Pass packets of equal length to the kernel as one segmented message: a higher packet rate,
+    /// but without kernel timestamps per packet (batch engine). `None`: if no requested timestamps
+    /// are lost, see [`RelayJob::merges`].
     #[serde(default)]
     pub merge: Option<bool>,
-    /// Which stamps to use.
+    /// Timestamps to use.
     #[serde(default)]
     pub stamps: Stamps,
-    /// Where a packet's id stands.
+    /// Location of the packet id.
     #[serde(default)]
     pub id: IdFormat,
-    /// Most flows at a time; beyond it the one that was idle for longest goes.
+    /// Maximum number of flows; beyond it the longest idle flow is evicted.
     #[serde(default = "most_flows")]
     pub flows: u32,
-    /// A flow that was idle for so long is forgotten, and a connection closed; `None`: as long as suits
-    /// the protocol.
+    /// Idle time after which a flow is removed or a connection closed; `None`: the default of the
+    /// protocol.
     #[serde(default)]
     pub idle: Option<Nanos>,
-    /// Fill the empty telemetry slots of STAMP packets that pass.
+    /// Fill empty telemetry slots of passing STAMP packets.
     #[serde(default)]
     pub telemetry: bool,
-    /// This node in telemetry.
+    /// Id of this node in telemetry.
     #[serde(default)]
     pub node_id: u32,
-    /// Time to hold every packet on purpose, to prove where a delay is attributed.
+    /// Deliberate delay of every packet, to verify the attribution of delays.
     #[serde(default)]
     pub hold: Option<Hold>,
-    /// Where and how the thread runs.
+    /// CPU and scheduling of the thread.
     #[serde(default)]
     pub place: Place,
 }
@@ -66,7 +66,7 @@ const fn most_flows() -> u32 {
 }
 
 impl RelayJob {
-    /// Sends on from `listen` to `to`, changing nothing but addresses.
+    /// Forwards from `listen` to `to` and changes only addresses.
     pub fn translate(listen: impl Into<String>, to: impl Into<String>) -> Self {
         Self {
             listen: listen.into(),
@@ -88,40 +88,40 @@ impl RelayJob {
         }
     }
 
-    /// Whether packets pass the kernel together: if so is asked for, or if batches are moved and nobody
-    /// asks for stamps by the kernel.
+    /// Returns whether packets are merged: if requested, or by default with the batch engine and
+    /// user-space timestamps.
     pub fn merges(&self) -> bool {
         let is_free = self.engine == RelayEngine::Batch && self.stamps == Stamps::User;
         self.merge.unwrap_or(is_free)
     }
 }
 
-/// What a relay does to payloads.
+/// Treatment of payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RelayMode {
-    /// Nothing: addresses and ports change.
+    /// Only addresses and ports change.
     Translate,
-    /// Enciphers towards `to`, deciphers on the way back.
+    /// Encrypts towards `to`, decrypts on the way back.
     Encrypt,
-    /// Deciphers towards `to`, enciphers on the way back.
+    /// Decrypts towards `to`, encrypts on the way back.
     Decrypt,
 }
 
 /// How a relay encrypts payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cipher {
-    /// AES-128 in counter mode, as in S0: secrecy without integrity.
+    /// AES-128 in counter mode, as in Miya 2020: confidentiality without integrity.
     #[default]
     #[serde(rename = "aes-128-ctr")]
     Aes128Ctr,
-    /// AES-128 in Galois/counter mode: secrecy, integrity, and each packet accepted once.
+    /// AES-128-GCM: confidentiality, integrity and replay protection.
     #[serde(rename = "aes-128-gcm")]
     Aes128Gcm,
 }
 
 impl Cipher {
-    /// The name, as plans and the command line write it.
+    /// Name in plans and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Aes128Ctr => "aes-128-ctr",
@@ -130,88 +130,89 @@ impl Cipher {
     }
 }
 
-/// Bytes at the start of a payload that are never enciphered.
+/// Bytes at the start of a payload that stay unencrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clear {
-    /// As many as the header of iperf2 that is there takes.
+    /// The length of the iperf2 header in the packet.
     Auto,
-    /// So many.
+    /// A fixed number of bytes.
     #[serde(untagged)]
     Bytes(u16),
 }
 
 impl Default for Clear {
-    /// Id and time of S0's packets (S0.4, S0.7).
+    /// Id and time of the packets of Miya 2020 (S0.4, S0.7).
     fn default() -> Self {
         Self::Bytes(12)
     }
 }
 
-/// Where a relay's key comes from.
+/// Source of a relay's key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeySource {
-    /// The environment: `DWELL_KEY`, 32 hexadecimal digits.
+    /// Environment variable `DWELL_KEY`: 32 hexadecimal digits.
     #[default]
     Environment,
-    /// Drawn for this job. Nobody can decipher what it sends: for measuring what enciphering costs.
+    /// Random key for this job. Nothing can decrypt its packets; for measuring the cost of
+    /// encryption.
     Random,
-    /// A file on the node, with 32 hexadecimal digits.
+    /// File on the node with 32 hexadecimal digits.
     File(PathBuf),
 }
 
-/// What moves a relay's packets.
+/// Engine that moves a relay's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RelayEngine {
-    /// One receive call and one send call for each packet, as S0 did.
+    /// One receive and one send call per packet, as in Miya 2020.
     #[default]
     Socket,
-    /// Many packets by each call.
+    /// Batches of packets per call.
     Batch,
-    /// In the driver, without the kernel's stack (translation only).
+    /// In the driver, bypassing the kernel stack (translation only).
     Xdp,
 }
 
-/// Where packets carry their id.
+/// Location of the packet id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IdFormat {
-    /// As the first packets tell.
+    /// Detected from the first packets.
     #[default]
     Auto,
-    /// iperf2's header.
+    /// iperf2 header.
     Iperf,
-    /// The first 12 bytes of iperf2's header, where what is behind them may be enciphered.
+    /// First 12 bytes of the iperf2 header, if the bytes after them may be encrypted.
     #[serde(rename = "iperf-classic")]
     IperfClassic,
-    /// STAMP's sequence number.
+    /// STAMP sequence number.
     Stamp,
-    /// S4's round-trip message.
+    /// Round-trip message of Roedlach/Vock.
     Roundtrip,
-    /// dwell's own mark of traffic.
+    /// dwell's own traffic mark.
     Dwell,
-    /// Nowhere: the order of arrival numbers them.
+    /// None: packets are numbered in order of arrival.
     None,
 }
 
-/// A delay on purpose. Parts that do not hold anything must not change by it.
+/// A deliberate delay, which must not change any other delay component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hold {
-    /// Where.
+    /// Location of the delay.
     pub at: HoldAt,
-    /// For how long.
+    /// Length of the delay.
     pub time: Nanos,
 }
 
-/// Where a relay holds packets on purpose.
+/// Location of a deliberate delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HoldAt {
     /// In the program, between receiving and sending.
     Program,
-    /// In the receive socket, before it is read.
+    /// In the receive socket, before reading.
     Socket,
 }

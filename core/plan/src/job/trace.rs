@@ -1,23 +1,23 @@
-//! Jobs of traces: which passing packets to stamp, and where.
+//! Jobs of traces: which packets to timestamp, and where.
 
 use dwell_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::IdFormat;
 
-/// Which passing packets to stamp, and where.
+/// Passing packets to timestamp, and the hooks to use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceJob {
-    /// Which packets: `udp port 5001`, `tcp port 80`, `udp host 10.0.0.2 port 5001` ...
+    /// Packet filter: `udp port 5001`, `tcp port 80`, `udp host 10.0.0.2 port 5001` ...
     pub flow: String,
-    /// Where they carry their id.
+    /// Location of the packet id.
     #[serde(default)]
     pub id: IdFormat,
-    /// Where to stamp them; none is everywhere.
+    /// Hooks; empty means all.
     #[serde(default)]
     pub hooks: Vec<TraceHook>,
-    /// Interfaces for XDP and tcx; none is all but loopback.
+    /// Interfaces for XDP and tcx; empty means all except loopback.
     #[serde(default)]
     pub interfaces: Vec<String>,
     /// Stop after this time.
@@ -25,7 +25,7 @@ pub struct TraceJob {
     pub duration: Option<Nanos>,
 }
 
-/// Where a trace stamps packets.
+/// Hooks that timestamp packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceHook {

@@ -1,4 +1,4 @@
-//! When a sender is accurate, as a plan or a command line sets it.
+//! Tolerance of the accuracy verdict, from a plan or the command line.
 
 use std::str::FromStr;
 
@@ -6,44 +6,44 @@ use dwell_units::Ratio;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What is accurate; what is not given is as usual.
+/// Tolerance of the accuracy verdict; missing fields have their defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Accurate {
-    /// How far the rate may be off, as a share of the rate asked for.
+    /// Maximum deviation of the rate, as a share of the requested rate.
     #[serde(default)]
     pub rate: Option<Ratio>,
-    /// How large the 95th percentile of |gap error| of a train may be, as a share of the gap.
+    /// Maximum 95th percentile of |gap error| of a train, as a share of the gap.
     #[serde(default)]
     pub gap: Option<Ratio>,
-    /// The fewest trains that allow a verdict.
+    /// Minimum number of trains for a verdict.
     #[serde(default)]
     pub trains: Option<u32>,
-    /// The confidence of the intervals that decide.
+    /// Confidence of the deciding intervals.
     #[serde(default)]
     pub confidence: Option<Ratio>,
 }
 
-/// What is wrong with it. The text reads after the name of the flag or the field.
+/// Error in a tolerance. The text reads after the name of the flag or field.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AccurateError {
-    /// No part of it.
-    #[error("'{0}' is none of: rate 5%, gap 10%, trains 20, confidence 95%")]
+    /// An unknown or malformed part.
+    #[error("invalid tolerance '{0}'; use rate 5%, gap 10%, trains 20 or confidence 95%")]
     Part(String),
-    /// A value that nothing or everything keeps.
+    /// A value outside its range.
     #[error("{value}: {right}")]
     Value {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// As it is written.
+        /// Value as written.
         value: String,
-        /// What would be right.
+        /// Valid range.
         right: &'static str,
     },
 }
 
 impl AccurateError {
-    /// The field that is wrong; empty for what is none.
+    /// The invalid field; empty for an unknown part.
     pub fn field(&self) -> &'static str {
         match self {
             Self::Part(_) => "",
@@ -53,7 +53,7 @@ impl AccurateError {
 }
 
 impl Accurate {
-    /// What `self` gives, and else what `other` does.
+    /// Fills missing fields from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -64,21 +64,23 @@ impl Accurate {
         }
     }
 
-    /// Refuses what nothing can keep.
+    /// Rejects values outside their range.
     pub(super) fn check(&self) -> Result<(), AccurateError> {
         let wrong = |field, value: String, right| Err(AccurateError::Value { field, value, right });
         for (field, share) in [("rate", self.rate), ("gap", self.gap)] {
             if let Some(share) = share.filter(|share| *share == Ratio::ZERO) {
-                return wrong(field, share.to_string(), "a tolerance is above 0%");
+                return wrong(field, share.to_string(), "must be above 0%");
             }
         }
         if self.trains == Some(0) {
-            return wrong("trains", "0".into(), "1 or more");
+            return wrong("trains", "0".into(), "must be 1 or more");
         }
         match self.confidence {
-            Some(share) if share == Ratio::ZERO || share.as_f64() >= 1.0 => {
-                wrong("confidence", share.to_string(), "above 0% and below 100%, like \"95%\"")
-            }
+            Some(share) if share == Ratio::ZERO || share.as_f64() >= 1.0 => wrong(
+                "confidence",
+                share.to_string(),
+                "must be above 0% and below 100%, like \"95%\"",
+            ),
             _ => Ok(()),
         }
     }
@@ -87,7 +89,7 @@ impl Accurate {
 impl FromStr for Accurate {
     type Err = AccurateError;
 
-    /// Reads `rate 5%, gap 10%`, in any order.
+    /// Parses `rate 5%, gap 10%`, in any order.
     fn from_str(text: &str) -> Result<Self, AccurateError> {
         let mut all = Self::default();
         for part in text.split(',').map(str::trim) {

@@ -1,4 +1,4 @@
-//! Traffic from the node that is judged, beside what it paces (S2.5).
+//! Cross traffic from the paced node (Mok 2015, S2.5).
 
 use dwell_engine::schedule::Gaps;
 use dwell_units::{BitRate, Bytes, PacketRate, Rate};
@@ -10,41 +10,41 @@ use crate::job::Generator;
 use crate::plan::{Plan, TrafficLoad, Transport};
 use crate::source::Source;
 
-/// It fits a UDP packet.
+/// Maximum UDP payload.
 const MOST_BYTES: u64 = 65_507;
 
-/// The most flows.
+/// Maximum number of flows.
 const MOST_FLOWS: u32 = 1_000;
 
-/// Flows of traffic from the sender's node. S2 says how many there are, and that gaps are Pareto's;
-/// the rest is dwell's own.
+/// Flows of traffic from the sender's node. Mok 2015 states the number of flows and Pareto gaps;
+/// the other values are dwell's.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrossPlan {
-    /// How many; 0 is none.
+    /// Number of flows; 0 disables cross traffic.
     #[serde(default)]
     pub flows: u32,
-    /// Rate of each; bits are counted over IP packets.
+    /// Rate per flow; bits count IP packets.
     #[serde(default = "megabit")]
     pub rate: Rate,
     /// Gaps: `constant`, `poisson` or `pareto(SHAPE)`.
     #[serde(default = "pareto")]
     pub distribution: String,
-    /// UDP payload.
+    /// UDP payload size.
     #[serde(default = "itg")]
     pub size: Bytes,
     /// Seed of the gaps.
     #[serde(default = "first")]
     pub seed: u64,
-    /// What sends them: dwell, or D-ITG as in S2.
+    /// Traffic generator: dwell, or D-ITG as in Mok 2015.
     #[serde(default)]
     pub generator: Generator,
-    /// The node that receives and counts; `None`: the one that paced packets go to.
+    /// Node that receives and counts; `None`: the receiver of the paced packets.
     #[serde(default)]
     pub to: Option<String>,
 }
 
-/// Headers of UDP over IPv4.
+/// UDP and IPv4 headers.
 const IPV4_UDP: u64 = 28;
 
 const fn megabit() -> Rate {
@@ -55,7 +55,7 @@ fn pareto() -> String {
     "pareto(1.5)".into()
 }
 
-/// What D-ITG sends unless told.
+/// Default payload of D-ITG.
 const fn itg() -> Bytes {
     Bytes(512)
 }
@@ -65,7 +65,7 @@ const fn first() -> u64 {
 }
 
 impl CrossPlan {
-    /// All flows together.
+    /// Rate of all flows together.
     pub fn total(&self) -> Rate {
         let flows = u64::from(self.flows);
         match self.rate {
@@ -77,8 +77,8 @@ impl CrossPlan {
         }
     }
 
-    /// Shape and scale of the gaps of each flow, in nanoseconds, if they are Pareto's; over IPv4 where the
-    /// rate counts bits.
+    /// Shape and scale of each flow's gaps in nanoseconds, if they are Pareto distributed. Rates in
+    /// bits assume IPv4.
     pub fn pareto(&self) -> Option<(f64, f64)> {
         let mean = match self.rate {
             Rate::Bits(rate) => (self.size.0 + IPV4_UDP) as f64 * 8e9 / rate.0 as f64,
@@ -96,21 +96,21 @@ impl CrossPlan {
         let wrong =
             |field: &str, message: String| Err(source.error(&format!("cross.{field}"), message));
         if self.flows > MOST_FLOWS {
-            return wrong("flows", format!("{} flows; 0 to {MOST_FLOWS}", self.flows));
+            return wrong("flows", format!("{} flows; must be 0 to {MOST_FLOWS}", self.flows));
         }
         let still = match self.rate {
             Rate::Bits(rate) => rate.0 == 0,
             Rate::Packets(rate) => rate.gap().is_none(),
         };
         if still {
-            return wrong("rate", "a rate is above 0, like \"1Mbit/s\" for each flow".into());
+            return wrong("rate", "must be above 0, like \"1Mbit/s\" for each flow".into());
         }
         if let Err(error) = self.distribution.parse::<Gaps>() {
             return wrong("distribution", error.to_string());
         }
         let least = self.generator.least_payload().0;
         if !(least..=MOST_BYTES).contains(&self.size.0) {
-            return wrong("size", format!("{least}B to {MOST_BYTES}B"));
+            return wrong("size", format!("must be {least}B to {MOST_BYTES}B"));
         }
         let Some(to) = &self.to else { return Ok(()) };
         plan.check_node(source, "cross.to", to)?;
@@ -122,7 +122,7 @@ impl CrossPlan {
 }
 
 impl Plan {
-    /// The traffic of this cell: that of its load, and the flows beside what is paced.
+    /// Traffic of this cell: its load and the cross traffic.
     pub fn traffic(&self) -> Vec<TrafficLoad> {
         let mut all = self.load().traffic;
         if let (Some(pace), Some(cross)) = (&self.pace, &self.cross)

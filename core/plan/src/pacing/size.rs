@@ -1,5 +1,5 @@
-//! The size of a packet with the name under which it is given, in one text, so that one axis can have
-//! S2's sizes: `"200B"` and `"576B"` are IP packets, `"frame:1514B"` is a frame.
+//! Packet size with its layer in one text, so that one axis can hold the sizes of Mok 2015:
+//! `"200B"` and `"576B"` are IP packets, `"frame:1514B"` is a frame.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,20 +13,21 @@ use thiserror::Error;
 
 use crate::job::PaceSize;
 
-/// Ethernet's, which links of labs have.
+/// MTU of Ethernet and of lab links.
 pub(super) const MTU: Bytes = Bytes(1_500);
 
-/// Nothing is known of the link.
+/// Limit for a link with an unknown MTU.
 pub(super) const MOST: Bytes = Bytes(u64::MAX);
 
-/// A size as plans write it: `200B` or `ip:200B`, `payload:172B`, `frame:1514B`.
+/// A size as written in plans: `200B` or `ip:200B`, `payload:172B`, `frame:1514B`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedSize(pub PaceSize);
 
-/// A text that is no size.
+/// A text that is not a packet size.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "'{0}' is no size of a packet; like \"200B\" (the IP packet), \"payload:172B\" or \"frame:1514B\""
+    "invalid packet size '{0}'; write it like \"200B\" (IP packet), \"payload:172B\" or \
+     \"frame:1514B\""
 )]
 pub struct NamedSizeError(String);
 
@@ -64,7 +65,7 @@ impl<'de> Deserialize<'de> for NamedSize {
     }
 }
 
-/// The size under all its names.
+/// Computes the size at every layer.
 pub(super) fn packet_size(size: PaceSize, ipv6: bool, mtu: Bytes) -> Result<PacketSize, SizeError> {
     let (counted, given) = match size {
         PaceSize::Ip(bytes) => (Counted::Ip, bytes),
@@ -75,11 +76,13 @@ pub(super) fn packet_size(size: PaceSize, ipv6: bool, mtu: Bytes) -> Result<Pack
     PacketSize::new(counted, given, family, Bytes(Mark::LEN as u64), mtu)
 }
 
-/// What is wrong with a size, without the flag that the field is on a command line.
+/// Error text for a plan, without the command-line flag.
 pub(super) fn in_a_plan(error: SizeError) -> String {
     match error {
         SizeError::Small { given, least, content, .. } => {
-            format!("{given} is too small: at least {least}, with headers and {content} of payload")
+            format!(
+                "{given} is too small: at least {least} for the headers and {content} of payload"
+            )
         }
         SizeError::Large { given, most, mtu, .. } => {
             format!("{given} is too large: at most {most}, for IP packets of at most {mtu}")

@@ -77,9 +77,9 @@ fn pairs_have_no_rate_and_slow_rates_may_have_shorter_trains() {
 fn time_packets_and_bytes_are_those_of_all_trains_with_the_warm_up() {
     let of = |text: &str| Estimate::of(&read(text).unwrap());
     let all = of(PLAN);
-    // Gaps up to 20 ms are led by three packets.
+    // Gaps up to 20 ms have three lead packets.
     assert_eq!((all.probes, all.bytes), (Some(1_050), Some((1_050 + 21 * 3) * 576)));
-    // 20 trains of 49 gaps of 460.8 us, and 10 to 20 ms behind each.
+    // 20 trains of 49 gaps of 460.8 us, each followed by 10 to 20 ms.
     assert_eq!(all.sending, Nanos(20 * (49 * 460_800 + 15_000_000)));
     assert_eq!(all.time, Nanos(21 * (49 * 460_800 + 15_000_000) + 70_000_000));
     let slow = of(&PLAN.replace("10Mbit/s", "800kbit/s"));

@@ -1,32 +1,32 @@
-//! Flows: what the number of a flow in a segment's passages stands for.
+//! Flows that passages in a segment refer to by number.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// A flow as this machine saw it. Where the machine changes addresses, the flow that came in and
-/// the one that left are one flow here, which is how passages before and after it can be joined.
+/// A flow as seen by this machine. If the machine rewrites addresses, the incoming and the outgoing
+/// flow share one entry, which allows passages before and after it to be joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowEntry {
-    /// Its number in this segment.
+    /// Number in this segment.
     pub flow: u32,
     /// `udp` or `tcp`.
     pub protocol: String,
-    /// Source of its packets as they came in; as they left, at a sender.
+    /// Source address of incoming packets; at a sender, of outgoing ones.
     pub from: SocketAddr,
-    /// Destination of its packets as they came in; as they left, at a sender.
+    /// Destination address of incoming packets; at a sender, of outgoing ones.
     pub to: SocketAddr,
-    /// Source of its packets as they left, if that is another.
+    /// Source address of outgoing packets, if different.
     #[serde(default)]
     pub from_out: Option<SocketAddr>,
-    /// Destination of its packets as they left, if that is another.
+    /// Destination address of outgoing packets, if different.
     #[serde(default)]
     pub to_out: Option<SocketAddr>,
 }
 
 impl FlowEntry {
-    /// Source and destination of its packets as they left.
+    /// Source and destination of outgoing packets.
     pub fn out(&self) -> (SocketAddr, SocketAddr) {
         (self.from_out.unwrap_or(self.from), self.to_out.unwrap_or(self.to))
     }

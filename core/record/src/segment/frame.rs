@@ -1,28 +1,28 @@
 //! Frames: u8 kind, 3 zero bytes, u32 length, u32 CRC-32 over kind, length and payload, payload;
 //! integers little-endian.
 
-/// Bytes before a payload.
+/// Length of a frame head.
 pub(super) const HEAD: usize = 12;
 
-/// The longest payload. A block of samples is cut long before.
+/// Maximum payload length. Blocks of samples are much shorter.
 pub(super) const MOST: usize = 1 << 20;
 
-/// What a frame holds.
+/// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// JSON of [`super::Header`]; the first frame.
     Header,
-    /// A pairing of clocks, or none (a clock was stepped), for the samples after it.
+    /// Clock pairing for the samples that follow, or none if a clock was stepped.
     Bridge,
-    /// The rung of our own stamps in figures that also use the far end's.
+    /// Local timestamp source in figures that also use the far end's timestamps.
     Near,
     /// Samples.
     Samples,
-    /// JSON of [`super::FlowEntry`]: a flow that passages after it name by its number.
+    /// JSON of [`super::FlowEntry`]: a flow that later passages refer to by number.
     Flow,
     /// Passages.
     Passages,
-    /// JSON of [`dwell_host::HostSample`]: what the machine did meanwhile.
+    /// JSON of [`dwell_host::HostSample`]: host activity.
     Host,
     /// JSON of [`super::Totals`]; the last frame.
     End,
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// The head of a frame.
+/// Head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) kind: Kind,
@@ -63,7 +63,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// `None` for bytes that are no head.
+    /// Parses a head; `None` if the bytes are not one.
     pub(super) fn parse(bytes: &[u8; HEAD]) -> Option<Self> {
         let kind = Kind::ALL.into_iter().find(|kind| kind.code() == bytes[0])?;
         let word = |at: usize| {
@@ -73,7 +73,7 @@ impl Head {
         (bytes[1..4] == [0; 3] && len <= MOST).then(|| Self { kind, len, crc: word(8) })
     }
 
-    /// Whether `payload` is the one that was written.
+    /// Returns whether `payload` matches the checksum.
     pub(super) fn fits(self, payload: &[u8]) -> bool {
         crc(self.kind, payload) == self.crc
     }

@@ -1,8 +1,8 @@
-//! Sample segments: what a node writes while it measures, and a controller reads afterwards.
+//! Sample segments, written by a node during a measurement and read by a controller afterwards.
 //!
-//! Append-only and framed, so that whatever was written before a power cut can be read, and a
-//! damaged frame costs itself only. Every stamp of every sample is kept, with the pairings of the
-//! clocks, so that all figures can be computed again. `docs/formats.md` describes the bytes.
+//! Segments are append-only and framed: everything written before a power failure is readable, and
+//! a damaged frame affects only itself. They keep every timestamp of every sample and the clock
+//! pairings, so that all figures can be recomputed. `docs/formats.md` describes the format.
 
 mod flow;
 mod frame;
@@ -19,7 +19,7 @@ pub use write::SegmentWriter;
 use dwell_engine::passage::Point;
 use serde::{Deserialize, Serialize};
 
-/// The name and version of the format.
+/// Name and version of the format.
 pub const SCHEMA: &str = "dwell.segment/1";
 
 /// The first bytes of a segment.
@@ -28,27 +28,27 @@ pub const MAGIC: [u8; 8] = *b"DWELLSEG";
 /// Version of the frames.
 const VERSION: u16 = 1;
 
-/// What a segment says of itself in its first frame.
+/// Contents of the first frame of a segment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The version of dwell that wrote it.
+    /// Version of dwell that wrote it.
     pub dwell: String,
     /// The command, such as `ping`.
     pub kind: String,
-    /// What was measured: a URL.
+    /// Measured URL.
     pub target: String,
-    /// Which clock each stamp was read from, by the names of columns.
+    /// Clock of each timestamp, by column name.
     pub clocks: Vec<ClockOf>,
 }
 
-/// The clock of some stamps.
+/// Clock of some timestamps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOf {
-    /// Names of columns, such as `tx_app_ns`.
+    /// Column names, such as `tx_app_ns`.
     pub columns: Vec<String>,
-    /// `CLOCK_REALTIME`, `CLOCK_MONOTONIC`, the card's or the far end's.
+    /// `CLOCK_REALTIME`, `CLOCK_MONOTONIC`, `card` or `far end`.
     pub clock: String,
 }
 
@@ -60,13 +60,12 @@ impl ClockOf {
 }
 
 impl Header {
-    /// The header of a segment with the samples of a pinger.
+    /// Header of a segment with samples of a pinger.
     pub fn of_ping(target: String) -> Self {
         Self::of_samples("ping", target)
     }
 
-    /// The header of a segment with packets that were to leave on time; `t2_ns` is when the far end had
-    /// them.
+    /// Header of a segment with paced packets; `t2_ns` is the far end's receive timestamp.
     pub fn of_pace(target: String) -> Self {
         Self::of_samples("pace", target)
     }
@@ -84,8 +83,8 @@ impl Header {
         Self::new(kind, target, clocks)
     }
 
-    /// The header of a segment with the passages that a command (`relay`, `trace`, `load traffic`,
-    /// `load sink`) saw at `target`.
+    /// Header of a segment with the passages that a command (`relay`, `trace`, `load traffic`,
+    /// `load sink`) recorded at `target`.
     pub fn of_passages(kind: &str, target: String) -> Self {
         let columns = Point::ALL.map(|point| format!("{}_ns", point.name()));
         let clocks = vec![ClockOf { columns: columns.into(), clock: "CLOCK_REALTIME".to_owned() }];
@@ -103,11 +102,11 @@ impl Header {
     }
 }
 
-/// What the last frame of a whole segment says.
+/// Contents of the last frame of a complete segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Samples in the segment; passages, if it holds those.
+    /// Number of samples, or of passages, in the segment.
     pub samples: u64,
-    /// Samples that never got here, because the ring to the recording thread was full.
+    /// Samples lost because the ring to the recording thread was full.
     pub ring_dropped: u64,
 }

@@ -1,16 +1,16 @@
-//! Passages as bytes: a bit for each stamp, the fate, then flow, id and size, then stamps. Integers
-//! are of variable length; the id is a difference to the passage before in the same block, the
-//! first stamp too, and the others are differences to the first.
+//! Encoding of passages: a bit per timestamp, the fate, then flow, id, size and timestamps as
+//! variable-length integers. The id and the first timestamp are differences to the previous passage
+//! of the block; other timestamps are differences to the first.
 
 use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
 use dwell_units::Instant;
 
 use super::varint::{Bytes, signed, unsigned};
 
-/// The least bytes that a passage takes: two of stamps, and one for each of fate, flow, id, size.
+/// Minimum encoded length: two bytes of timestamp bits, and one each of fate, flow, id and size.
 pub(super) const LEAST: usize = 6;
 
-/// The passage before.
+/// State of the previous passage.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Before {
     next_id: u64,
@@ -38,7 +38,7 @@ pub(super) fn append(out: &mut Vec<u8>, passage: &Passage, before: &mut Before) 
 }
 
 impl Bytes<'_> {
-    /// The next passage; `None` for bytes that are none.
+    /// Decodes the next passage; `None` for invalid bytes.
     pub(super) fn passage(&mut self, before: &mut Before) -> Option<Passage> {
         let present = u16::from_le_bytes([self.byte()?, self.byte()?]);
         if present >> Point::ALL.len() != 0 {

@@ -1,4 +1,4 @@
-//! Reading a segment, whatever became of it.
+//! Reading of complete, truncated and damaged segments.
 
 use std::io::{self, Read};
 
@@ -13,57 +13,56 @@ use super::sample::{Before, LEAST};
 use super::varint::Bytes;
 use super::{FlowEntry, Header, MAGIC, SCHEMA, Totals, VERSION, passage};
 
-/// Something in a segment.
+/// An item of a segment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record<'a> {
-    /// What the segment says of itself; comes first.
+    /// The header; always first.
     Header(&'a Header),
-    /// A sample, its bridge (`None`: void) and the rung of our own stamps.
+    /// A sample, its bridge (`None`: void) and the local timestamp source.
     Sample(&'a Sample, Option<&'a Pairing>, Rung),
-    /// A flow that passages after it name.
+    /// A flow that later passages refer to.
     Flow(&'a FlowEntry),
     /// A passage.
     Passage(&'a Passage),
-    /// What the machine did meanwhile.
+    /// Host activity.
     Host(&'a HostSample),
 }
 
-/// How a segment ended.
+/// State at the end of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentEnd {
-    /// Samples or passages that were read.
+    /// Samples or passages read.
     pub samples: u64,
-    /// What the last frame says; `None` when the segment was cut short.
+    /// Contents of the last frame; `None` if the segment is truncated.
     pub totals: Option<Totals>,
-    /// Frames that were damaged and left out.
+    /// Damaged frames, which were skipped.
     pub damaged: u64,
-    /// Bytes at the end that are no whole frame.
+    /// Bytes at the end that are not a complete frame.
     pub tail: u64,
 }
 
-/// Why a segment cannot be read at all.
+/// Reason why a segment cannot be read.
 #[derive(Debug, Error)]
 pub enum SegmentError {
-    /// The first bytes are others.
-    #[error("this is no sample segment of dwell")]
+    /// Not a dwell segment.
+    #[error("not a dwell sample segment")]
     Foreign,
     /// Written by a newer dwell.
-    #[error("the segment is of version {0}; this dwell reads up to {VERSION}")]
+    #[error("segment version {0} is not supported; this dwell reads up to version {VERSION}")]
     Newer(u16),
     /// The first frame is damaged.
-    #[error("the segment's header is damaged")]
+    #[error("the segment header is damaged")]
     Header,
-    /// The bytes could not be had.
+    /// The reader failed.
     #[error("cannot read the segment")]
     Io(#[from] io::Error),
 }
 
-/// Reads a segment to its end and hands over everything that is whole. Memory is bounded by a
-/// frame.
+/// Reads a segment to its end and passes on every intact item. Memory is bounded by one frame.
 ///
 /// # Errors
-/// There is nothing to be had. A tail that is cut off and damaged frames are no errors; the result
-/// counts them.
+/// If nothing can be read. A truncated tail and damaged frames are not errors; the result counts
+/// them.
 pub fn read(
     from: &mut dyn Read,
     each: &mut dyn FnMut(Record<'_>),
@@ -86,7 +85,7 @@ pub fn read(
             break;
         }
         let Some(head) = Head::parse(&head) else {
-            // Without a length there is no next frame to be found.
+            // Without a length the next frame cannot be located.
             reader.end.damaged += 1;
             reader.end.tail += HEAD as u64 + io::copy(from, &mut io::sink())?;
             break;
@@ -122,7 +121,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Takes a frame whose bytes are those that were written; `None` when they make no sense.
+    /// Handles a frame with a valid checksum; `None` if its contents are invalid.
     fn take(&mut self, kind: Kind, payload: &[u8], each: &mut dyn FnMut(Record<'_>)) -> Option<()> {
         match kind {
             Kind::Header => {
@@ -177,15 +176,15 @@ impl Reader {
     }
 }
 
-/// The count at the start of a block and what follows; `None` when so many things of at least
-/// `least` bytes cannot be in there.
+/// Splits the count off the start of a block; `None` if the block is too short for this number of
+/// items of at least `least` bytes.
 fn counted(payload: &[u8], least: usize) -> Option<(usize, &[u8])> {
     let (count, rest) = payload.split_first_chunk()?;
     let count = u32::from_le_bytes(*count) as usize;
     (count <= rest.len() / least).then_some((count, rest))
 }
 
-/// Reads until `buffer` is full or there is no more; returns how many bytes came.
+/// Reads until `buffer` is full or the input ends; returns the number of bytes read.
 fn fill(from: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut got = 0;
     while got < buffer.len() {
@@ -340,7 +339,7 @@ mod tests {
         let middle = bytes.len() / 2;
         bytes[middle] ^= 0x40;
         let (read, end) = all(&bytes);
-        // Three samples to a block here, because the bridge changes.
+        // Blocks contain three samples here, because the bridge changes.
         assert!((26..30).contains(&read.len()), "{}", read.len());
         assert_eq!((end.damaged, end.tail), (1, 0));
         assert_eq!(end.totals.unwrap().samples, 30);
@@ -394,7 +393,7 @@ mod tests {
             }) {
                 prop_assert_eq!(end.damaged, 0);
                 prop_assert!(cut == 0 || end.totals.is_none());
-                // At most the samples of the cut bytes and of one block are gone.
+                // At most the samples of the truncated bytes and of one block are lost.
                 prop_assert!(end.samples as usize + cut / 12 + 3 >= 40);
             } else {
                 prop_assert!(kept.len() < 900);

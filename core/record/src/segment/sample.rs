@@ -1,13 +1,13 @@
-//! Samples as bytes: two bytes of flags, then differences as variable-length integers (LEB128,
-//! signed ones zigzag). Differences are to the sample before in the same block, whose first is
-//! written as a difference to zero, so that every block can be read on its own.
+//! Encoding of samples: two bytes of flags, then differences as variable-length integers (LEB128,
+//! signed ones zigzag). Differences are relative to the previous sample of the block and for the
+//! first sample to zero, so that every block is decodable on its own.
 
 use dwell_engine::stamps::{Remote, RxStamps, Sample, State, TxStamps};
 use dwell_units::{Clock, Instant};
 
 use super::varint::{Bytes, signed};
 
-/// The least bytes that a sample takes: flags, and one for each of id, intended and tx_app.
+/// Minimum encoded length: flags, and one byte each of id, intended and tx_app.
 pub(super) const LEAST: usize = 5;
 
 const REORDERED: u8 = 1 << 3;
@@ -23,7 +23,7 @@ const RX_HW: u8 = 1 << 3;
 const RX_KERNEL: u8 = 1 << 4;
 const TTL: u8 = 1 << 5;
 
-/// The sample before.
+/// State of the previous sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Before {
     next_id: u64,
@@ -33,13 +33,13 @@ pub(super) struct Before {
     rx_hw: i64,
 }
 
-/// The distance between two stamps. Wraps, because what a far end writes may be anything; reading
+/// Difference of two timestamps. Wraps, because the far end's timestamps are arbitrary; decoding
 /// wraps back.
 fn from<A: Clock, B: Clock>(stamp: Instant<A>, base: Instant<B>) -> i64 {
     stamp.as_nanos().wrapping_sub(base.as_nanos())
 }
 
-/// Appends a sample. `void`: it has no bridge, because a clock was stepped.
+/// Appends a sample. `void` means that it has no bridge, because a clock was stepped.
 pub(super) fn append(out: &mut Vec<u8>, sample: &Sample, void: bool, before: &mut Before) {
     let Sample { id, state, reordered, intended, tx, rx, remote } = sample;
     let bit = |is: bool, bit: u8| if is { bit } else { 0 };
@@ -102,7 +102,7 @@ impl Bytes<'_> {
         Some(Instant::from_nanos(base.as_nanos().wrapping_add(self.signed()?)))
     }
 
-    /// The next sample and whether it is void; `None` for bytes that are none.
+    /// Decodes the next sample and whether it is void; `None` for invalid bytes.
     pub(super) fn sample(&mut self, before: &mut Before) -> Option<(Sample, bool)> {
         let (flags, stamps) = (self.byte()?, self.byte()?);
         let state = *State::ALL.get(usize::from(flags & 7))?;

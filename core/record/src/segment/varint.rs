@@ -1,6 +1,6 @@
-//! Integers of variable length (LEB128, signed ones zigzag).
+//! Variable-length integers (LEB128, signed ones zigzag).
 
-/// Appends a number.
+/// Appends an unsigned integer.
 pub(super) fn unsigned(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -9,12 +9,12 @@ pub(super) fn unsigned(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a number with a sign.
+/// Appends a signed integer.
 pub(super) fn signed(out: &mut Vec<u8>, value: i64) {
     unsigned(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
-/// What is left to read.
+/// The remaining input.
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl Bytes<'_> {
@@ -28,7 +28,7 @@ impl Bytes<'_> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
-            // Ten bytes hold 70 bits; the last one may have but one.
+            // Ten bytes hold 70 bits, so the last byte may use only one.
             if shift == 63 && byte > 1 {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! Writing a segment.
+//! Writing of segments.
 
 use std::io::{self, Write};
 
@@ -11,18 +11,18 @@ use super::frame::{self, Kind};
 use super::sample::{self, Before};
 use super::{FlowEntry, Header, MAGIC, Totals, VERSION, passage};
 
-/// A block is closed when it has grown to this.
+/// Block length at which a block is closed.
 const BLOCK: usize = 32 * 1024;
 
-/// Writes a segment; memory is bounded by a block. What was handed in is on its way to the disk
-/// after [`Self::flush`].
+/// Writes a segment; memory is bounded by one block. Items are passed to the underlying writer by
+/// [`Self::flush`].
 #[derive(Debug)]
 pub struct SegmentWriter<W> {
     to: W,
-    /// Samples or passages of the block that is open, behind room for their count.
+    /// Encoded samples or passages of the open block, after space for their count.
     block: Vec<u8>,
     count: u32,
-    /// What the open block holds.
+    /// Content of the open block.
     kind: Kind,
     before: Before,
     passage_before: passage::Before,
@@ -33,10 +33,10 @@ pub struct SegmentWriter<W> {
 }
 
 impl<W: Write> SegmentWriter<W> {
-    /// Begins a segment.
+    /// Starts a segment.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// Errors of the writer.
     pub fn new(to: W, header: &Header) -> io::Result<Self> {
         let mut writer = Self {
             to,
@@ -80,10 +80,10 @@ impl<W: Write> SegmentWriter<W> {
         self.counted();
     }
 
-    /// Appends a flow. It must come before its passages.
+    /// Appends a flow, which must precede its passages.
     ///
     /// # Errors
-    /// None but of JSON, which such an entry always is.
+    /// Serialisation errors, which do not occur for a valid entry.
     pub fn push_flow(&mut self, flow: &FlowEntry) -> io::Result<()> {
         self.close_block();
         let entry = serde_json::to_vec(flow).map_err(io::Error::other)?;
@@ -98,16 +98,16 @@ impl<W: Write> SegmentWriter<W> {
         self.counted();
     }
 
-    /// Appends what the machine did meanwhile. It does not count among the samples; what is no number
-    /// is left out.
+    /// Appends a sample of host activity. It does not count as a sample of the segment; non-finite
+    /// values are omitted.
     ///
     /// # Errors
-    /// None but of JSON, which such a sample always is, and of one that no frame holds.
+    /// If the sample exceeds the maximum frame length. Serialisation errors do not occur.
     pub fn push_host(&mut self, sample: &HostSample) -> io::Result<()> {
         self.close_block();
         let json = serde_json::to_vec(sample).map_err(io::Error::other)?;
         if json.len() > frame::MOST {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a host sample without end"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "host sample exceeds a frame"));
         }
         frame::append(&mut self.framed, Kind::Host, &json);
         Ok(())
@@ -143,10 +143,10 @@ impl<W: Write> SegmentWriter<W> {
         self.passage_before = passage::Before::default();
     }
 
-    /// Writes out all that was handed in.
+    /// Writes all items out.
     ///
     /// # Errors
-    /// Those of the writer; the segment ends with the last frame that was written whole.
+    /// Errors of the writer; the segment then ends with the last complete frame.
     pub fn flush(&mut self) -> io::Result<()> {
         self.close_block();
         let written = self.to.write_all(&self.framed).and_then(|()| self.to.flush());
@@ -154,10 +154,10 @@ impl<W: Write> SegmentWriter<W> {
         written
     }
 
-    /// Ends the segment and returns what it was written to.
+    /// Ends the segment and returns the writer.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn finish(mut self, ring_dropped: u64) -> io::Result<W> {
         self.close_block();
         self.totals.ring_dropped = ring_dropped;

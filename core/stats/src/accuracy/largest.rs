@@ -4,27 +4,27 @@ use dwell_units::BitRate;
 
 use super::Accuracy;
 
-/// The largest rate such that it and every smaller one that was tried are accurate. A larger one that
-/// happens to be accurate above one that is not does not count: networks are measured at all rates
-/// up to their own.
+/// The largest rate for which it and every smaller tested rate are accurate. An accurate rate above
+/// an inaccurate one does not count, because a network has to be measured at every rate up to its
+/// own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LargestRate {
-    /// This one.
+    /// A rate.
     Rate {
-        /// The rate.
+        /// The largest accurate rate.
         rate: BitRate,
-        /// The next one that was tried, where it cannot be told: the largest may then be that or
-        /// more.
+        /// The next larger tested rate if it has no verdict; the largest rate may then be that or
+        /// higher.
         undecided: Option<BitRate>,
     },
-    /// Even the smallest rate tried is inaccurate.
+    /// The smallest tested rate is inaccurate.
     NoneTried,
-    /// Of the smallest rate tried nobody can tell, or none was tried.
+    /// The smallest tested rate has no verdict, or no rate was tested.
     CannotTell,
 }
 
 impl LargestRate {
-    /// The rate, where there is one.
+    /// The rate, if there is one.
     pub fn rate(self) -> Option<BitRate> {
         match self {
             Self::Rate { rate, .. } => Some(rate),
@@ -32,8 +32,7 @@ impl LargestRate {
         }
     }
 
-    /// As results have it, in bit/s: 0 where none of the rates tried is accurate, `None` where that
-    /// cannot be told.
+    /// Value in results, in bit/s: 0 if no tested rate is accurate, `None` if it is undecided.
     pub fn bps(self) -> Option<u64> {
         match self {
             Self::Rate { rate, .. } => Some(rate.0),
@@ -43,8 +42,8 @@ impl LargestRate {
     }
 }
 
-/// The largest rate, of verdicts in any order. A rate that has several is as good as its worst:
-/// inaccurate before cannot tell before accurate.
+/// Returns the largest rate from verdicts in any order. A rate with several verdicts takes its
+/// worst one: inaccurate, then cannot tell, then accurate.
 pub fn largest_rate(judged: impl IntoIterator<Item = (BitRate, Accuracy)>) -> LargestRate {
     let rank = |accuracy: &Accuracy| match accuracy {
         Accuracy::Inaccurate { .. } => 0,
@@ -73,7 +72,7 @@ mod tests {
     use crate::accuracy::{Doubt, Miss};
     use crate::interval::RealInterval;
 
-    /// Of verdicts at 1, 2, 3 ... Mbit/s: `+` accurate, `-` inaccurate, `?` cannot tell.
+    /// Verdicts at 1, 2, 3 ... Mbit/s: `+` accurate, `-` inaccurate, `?` cannot tell.
     fn largest(verdicts: &str) -> LargestRate {
         let share = RealInterval { low: 0.5, high: 0.5 };
         let accuracy = |c| match c {

@@ -1,54 +1,54 @@
-//! What S2 published of its four boards, so that another one stands in the same table.
+//! Results that Mok 2015 published for four boards, for comparison in one table.
 //!
-//! S2 says of no verdict how accurate "accurate" is, and takes its stamps in its own kernel module.
-//! Sizes are its own: the largest, which it calls an IP packet of 1514 B, is a frame of that size.
+//! Mok 2015 defines no tolerance for "accurate" and takes its timestamps in a kernel module. Sizes
+//! are as printed there: the largest, called an IP packet of 1514 B, is a frame of that size.
 
 use dwell_units::{BitRate, Bytes};
 
-/// A board of S2's table 2 (S2.7) with its verdict (S2.8).
+/// A board of table 2 of Mok 2015 (S2.7) with its verdict (S2.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishedDevice {
-    /// As S2 prints it.
+    /// Name as printed.
     pub name: &'static str,
-    /// The clock of its processor.
+    /// CPU clock.
     pub cpu_mhz: u32,
-    /// Its memory.
+    /// Memory size.
     pub ram: Bytes,
-    /// Its Ethernet interface: "FE" is 100 Mbit/s, "GE" 1 Gbit/s.
+    /// Ethernet interface speed: "FE" is 100 Mbit/s, "GE" 1 Gbit/s.
     pub link: BitRate,
-    /// What ran on it.
+    /// Operating system.
     pub os: &'static str,
-    /// About what it cost in 2015.
+    /// Approximate price in 2015.
     pub price_usd: u32,
-    /// Networks that it measures with packets of all sizes tried.
+    /// Networks it can measure with packets of every tested size.
     pub all_sizes: Measurable,
-    /// Networks that it measures with large packets.
+    /// Networks it can measure with large packets.
     pub large_packets: Measurable,
 }
 
-/// Which networks a board can measure.
+/// Networks that a board can measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measurable {
     /// Up to this rate.
     UpTo(BitRate),
     /// Below this rate.
     Below(BitRate),
-    /// None: S2 advises against it.
+    /// None: the paper advises against it.
     None,
 }
 
-/// A rate that S2 gives as a number; its figures are not digitised.
+/// A rate that the text of Mok 2015 gives as a number; its figures are not digitised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishedRate {
-    /// The board, by its name in [`S2_DEVICES`].
+    /// Board name in [`S2_DEVICES`].
     pub device: &'static str,
-    /// The rate asked for; `None`: each of those tried on this board.
+    /// Requested rate; `None` for every rate tested on this board.
     pub asked: Option<BitRate>,
-    /// Flows of cross traffic.
+    /// Number of cross-traffic flows.
     pub flows: u32,
-    /// The Ethernet frame.
+    /// Ethernet frame size.
     pub frame: Bytes,
-    /// The rate measured, about.
+    /// Approximate measured rate.
     pub measured: BitRate,
 }
 
@@ -60,8 +60,9 @@ const fn mib(size: u64) -> Bytes {
     Bytes(size << 20)
 }
 
-/// Table 2 and the verdicts, in S2's order (S2.7; S2.8). That the TP-LINK measures less than 100 Mbit/s
-/// with packets of 576 B and more is in S2's section 4 beside figure 3, not in its verdict.
+/// Table 2 and the verdicts of Mok 2015, in its order (S2.7, S2.8). That the TP-LINK measures less
+/// than 100 Mbit/s with packets of 576 B and more is from section 4 beside figure 3, not from its
+/// verdict.
 pub const S2_DEVICES: [PublishedDevice; 4] = [
     PublishedDevice {
         name: "TP-LINK ML-3020",
@@ -105,10 +106,11 @@ pub const S2_DEVICES: [PublishedDevice; 4] = [
     },
 ];
 
-/// The rates that S2 asked for (S2.5), of each board those that its interface has (S2.7).
+/// Rates requested by Mok 2015 (S2.5); each board was tested with those its interface supports
+/// (S2.7).
 const S2_ASKED: [BitRate; 6] = [mbit(1), mbit(5), mbit(10), mbit(50), mbit(100), mbit(1_000)];
 
-/// The rates that S2's text gives (S2.8).
+/// Rates given in the text of Mok 2015 (S2.8).
 pub const S2_RATES: [PublishedRate; 3] = [
     PublishedRate {
         device: "Raspberry Pi I (B)",
@@ -134,7 +136,7 @@ pub const S2_RATES: [PublishedRate; 3] = [
 ];
 
 impl PublishedDevice {
-    /// The smallest and the largest rate that S2 asked of it.
+    /// Smallest and largest rate requested of this board.
     pub fn asked(&self) -> (BitRate, BitRate) {
         let [least, ..] = S2_ASKED;
         let most = S2_ASKED.into_iter().filter(|rate| *rate <= self.link).max();
@@ -143,8 +145,8 @@ impl PublishedDevice {
 }
 
 impl PublishedRate {
-    /// The smallest and the largest rate asked for of which this was measured: where S2 names one,
-    /// both are that.
+    /// Smallest and largest requested rate behind this measurement; both are the same if the paper
+    /// names one.
     pub fn asked_between(&self) -> (BitRate, BitRate) {
         let device = S2_DEVICES.iter().find(|device| device.name == self.device);
         let tried = || device.map_or((self.measured, self.measured), PublishedDevice::asked);
@@ -153,7 +155,7 @@ impl PublishedRate {
 }
 
 impl Measurable {
-    /// The rate that it is about.
+    /// The limit.
     pub fn rate(self) -> Option<BitRate> {
         match self {
             Self::UpTo(rate) | Self::Below(rate) => Some(rate),

@@ -1,4 +1,4 @@
-//! Verdicts in words: which networks a node can measure, by each way of sending.
+//! Accuracy verdicts as text: which networks a node can measure with each engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,21 +6,20 @@ use dwell_units::{BitRate, Bytes};
 
 use super::LargestRate;
 
-/// The largest rate that one engine attained in one cell; there is one for each engine, size and
-/// number of flows.
+/// Largest rate of one engine in one cell: one per engine, packet size and number of cross flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attained<'a> {
-    /// How packets were sent.
+    /// Send engine.
     pub engine: &'a str,
-    /// The IP packet.
+    /// IP packet size.
     pub ip_size: Bytes,
-    /// Flows of cross traffic from the same node.
+    /// Cross-traffic flows sent by the same node.
     pub flows: u32,
-    /// What it attained.
+    /// Largest accurate rate.
     pub largest: LargestRate,
 }
 
-/// The verdict in lines: the best engine, then every engine in the order of the table.
+/// Returns the verdict as lines: the best engine, then every engine in table order.
 pub fn in_words(table: &[Attained]) -> Vec<String> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for engine in best_engines(table) {
@@ -36,10 +35,10 @@ pub fn in_words(table: &[Attained]) -> Vec<String> {
             [one] => format!("best is {one}: {said}"),
             _ => format!("best are {}, alike: {said}", listed(engines)),
         },
-        // As much in all, but not of the same packets.
+        // Equal in total, but with different packets.
         _ => {
             let each = groups.iter().map(|(said, engines)| format!("{} ({said})", listed(engines)));
-            format!("best are, each in its way, {}", listed(&each.collect::<Vec<_>>()))
+            format!("equally good overall: {}", listed(&each.collect::<Vec<_>>()))
         }
     };
     let mut told = BTreeSet::new();
@@ -48,7 +47,7 @@ pub fn in_words(table: &[Attained]) -> Vec<String> {
     std::iter::once(best).chain(each).collect()
 }
 
-/// Like "a, b and c".
+/// Formats names as "a, b and c".
 fn listed<T: AsRef<str>>(names: &[T]) -> String {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     match &names[..] {
@@ -57,8 +56,9 @@ fn listed<T: AsRef<str>>(names: &[T]) -> String {
     }
 }
 
-/// What one engine measures, without and with the most cross traffic, like "measures 100 Mbit/s
-/// networks with packets of 576 B or more; 10 Mbit/s with 200 B; under 25 cross flows 50 Mbit/s".
+/// Describes what one engine measures, without and with the most cross traffic, like "measures 100
+/// Mbit/s networks with packets of 576 B or more; 10 Mbit/s with 200 B; under 25 cross flows 50
+/// Mbit/s".
 pub fn sentence(table: &[Attained], engine: &str) -> String {
     let mut levels: BTreeMap<u32, BTreeMap<Bytes, LargestRate>> = BTreeMap::new();
     for row in table.iter().filter(|row| row.engine == engine) {
@@ -82,9 +82,9 @@ pub fn sentence(table: &[Attained], engine: &str) -> String {
     clauses.join("; ")
 }
 
-/// The engines that attain most: over all sizes and numbers of flows, a doubled rate counts the same
-/// wherever it is. What is not measured, not told or none of the rates tried counts as nothing. All of
-/// those that are alike, in the order of the table; none where nobody attains anything.
+/// Returns the engines with the highest score, in table order. The score sums log2 of the largest
+/// rate over all sizes and numbers of flows, so doubling a rate counts the same at any rate. A cell
+/// without a rate adds nothing. Empty if no engine has a rate.
 pub fn best_engines<'a>(table: &[Attained<'a>]) -> Vec<&'a str> {
     let mut scores: Vec<(&str, f64)> = Vec::new();
     for row in table {
@@ -94,14 +94,14 @@ pub fn best_engines<'a>(table: &[Attained<'a>]) -> Vec<&'a str> {
             None => scores.push((row.engine, score)),
         }
     }
-    // The order of summing leaves last digits.
+    // Summation order changes the last digits.
     const SAME: f64 = 1e-6;
     let most = scores.iter().map(|(_, score)| *score).fold(0.0, f64::max);
     let is_best = |(_, score): &(&str, f64)| most > 0.0 && *score > most - SAME;
     scores.into_iter().filter(is_best).map(|(engine, _)| engine).collect()
 }
 
-/// What changes under load; `None` where nothing does.
+/// Describes the change under load; `None` if nothing changes.
 fn under(
     loaded: &BTreeMap<Bytes, LargestRate>,
     idle: &BTreeMap<Bytes, LargestRate>,
@@ -114,11 +114,11 @@ fn under(
     }
 }
 
-/// A clause for each run of sizes, the largest rate first; the first says what it is about.
+/// One clause per run of sizes, the largest rate first; the first clause names the units.
 fn clauses(by_size: &BTreeMap<Bytes, LargestRate>, networks: &str, packets: &str) -> Vec<String> {
     let mut runs = runs(by_size);
     let rank = |largest: LargestRate| (largest.rate(), largest == LargestRate::NoneTried);
-    // A stable order: of equal ones the larger packets first.
+    // A stable sort: larger packets come first among equal rates.
     runs.reverse();
     runs.sort_by_key(|(largest, _)| std::cmp::Reverse(rank(*largest)));
     let clause = |(n, (largest, sizes)): (usize, (LargestRate, String))| {
@@ -128,7 +128,7 @@ fn clauses(by_size: &BTreeMap<Bytes, LargestRate>, networks: &str, packets: &str
     runs.into_iter().enumerate().map(clause).collect()
 }
 
-/// Neighbouring sizes with the same result, from the smallest on, and how to say which they are.
+/// Groups neighbouring sizes with the same result, smallest first, with a label for each group.
 fn runs(by_size: &BTreeMap<Bytes, LargestRate>) -> Vec<(LargestRate, String)> {
     let all: Vec<(Bytes, LargestRate)> =
         by_size.iter().map(|(size, rate)| (*size, *rate)).collect();
@@ -150,14 +150,14 @@ fn what(largest: LargestRate, networks: &str) -> String {
     match largest {
         LargestRate::Rate { rate, undecided: None } => format!("{}{networks}", spaced(rate)),
         LargestRate::Rate { rate, undecided: Some(next) } => {
-            format!("{}{networks} ({} cannot be told)", spaced(rate), spaced(next))
+            format!("{}{networks} ({} undecided)", spaced(rate), spaced(next))
         }
         LargestRate::NoneTried => "none of the rates tried".into(),
         LargestRate::CannotTell => "cannot tell".into(),
     }
 }
 
-/// A rate as sentences have it, with a space before its unit.
+/// Formats a rate with a space before its unit.
 fn spaced(rate: BitRate) -> String {
     let text = rate.to_string();
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -180,7 +180,7 @@ mod tests {
         by_size.iter().map(row).collect()
     }
 
-    /// Of sizes 200, 576 and 1500, without and with 25 flows.
+    /// Sizes 200, 576 and 1500, without and with 25 flows.
     fn said(idle: [LargestRate; 3], loaded: [LargestRate; 3]) -> String {
         let by_size =
             |of: [LargestRate; 3]| [200, 576, 1_500].into_iter().zip(of).collect::<Vec<_>>();
@@ -227,7 +227,7 @@ mod tests {
             LargestRate::Rate { rate: BitRate(5_000_000), undecided: Some(BitRate(10_000_000)) };
         assert_eq!(
             said([open; 3], [mbit(1); 3]),
-            "measures 5 Mbit/s networks (10 Mbit/s cannot be told) with packets of 200 B or more; \
+            "measures 5 Mbit/s networks (10 Mbit/s undecided) with packets of 200 B or more; \
              under 25 cross flows 1 Mbit/s"
         );
     }
@@ -288,9 +288,9 @@ mod tests {
         table.extend(rows("xsk", 0, &[(200, UNKNOWN), (1_500, mbit(10))]));
         assert_eq!(
             in_words(&table)[0],
-            "best are, each in its way, spin and uring (measures 10 Mbit/s networks with packets of 200 B; \
-             cannot tell with 1500 B) and xsk (measures 10 Mbit/s networks with packets of 1500 B; cannot \
-             tell with 200 B)"
+            "equally good overall: spin and uring (measures 10 Mbit/s networks with packets of \
+             200 B; cannot tell with 1500 B) and xsk (measures 10 Mbit/s networks with packets of \
+             1500 B; cannot tell with 200 B)"
         );
         let none = rows("sleep", 0, &[(200, NONE), (1_500, UNKNOWN)]);
         assert!(best_engines(&none).is_empty());

@@ -1,11 +1,11 @@
-//! Packet pairs (S2.4): how close together two packets leave, and the capacity that this measures.
+//! Packet pairs (Mok 2015, S2.4): the gap between two packets and the capacity it can measure.
 
 use dwell_units::Nanos;
 
 use super::{Asked, Sent, rate};
 use crate::distribution::{Distribution, Figures};
 
-/// Figures of pairs, taken in one by one. Memory is bounded.
+/// Accumulates the figures of pairs one by one, in bounded memory.
 #[derive(Clone, Debug)]
 pub struct Pairs {
     asked: Asked,
@@ -18,34 +18,35 @@ pub struct Pairs {
     discarded: u64,
 }
 
-/// What pairs come to. Every pair is one of: with a gap, merged, reordered, unstamped, discarded.
+/// Figures of all pairs. Each pair counts exactly once: with a gap, merged, reordered, unstamped or
+/// discarded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairFigures {
-    /// The gaps g = t2 - t1 (S2.6) that are above 0.
+    /// The positive gaps g = t2 - t1 (S2.6).
     pub gap: Figures,
-    /// Departure minus due of first packets; no figures where they are not on one clock. The second one
-    /// is due with the first, and how much later it left is the gap.
+    /// Actual minus scheduled departure of first packets; empty if the clocks differ. The second
+    /// packet is due with the first, so its lateness is the gap.
     pub schedule_error: Figures,
-    /// First packets that left later than the deadline after they were due ([`Asked::deadline`]); `None`
-    /// where they are not on one clock, or no deadline was given: a pair has no nominal gap.
+    /// First packets that missed their deadline ([`Asked::deadline`]). `None` if the clocks differ
+    /// or no deadline was given, because a pair has no nominal gap.
     pub missed: Option<u64>,
-    /// 8 s / g in bit/s from the smallest gap: the largest capacity that the sender can measure.
+    /// 8 s / g in bit/s for the smallest gap: the largest capacity that the sender can measure.
     pub capacity_bps: Option<f64>,
-    /// 8 s / g in bit/s from the median gap: the capacity that it measures as a rule.
+    /// 8 s / g in bit/s for the median gap: the capacity that it typically measures.
     pub capacity_median_bps: Option<f64>,
-    /// Pairs whose stamps are the same: both packets were one to whoever stamped them (segmentation
-    /// offload), or its clock is too coarse. An artefact, and no capacity without limit.
+    /// Pairs with equal timestamps: both packets were timestamped as one (segmentation offload) or
+    /// the clock is too coarse. They do not mean an unlimited capacity.
     pub merged: u64,
     /// Pairs whose second packet left first.
     pub reordered: u64,
-    /// Pairs of which a stamp did not come.
+    /// Pairs with a missing timestamp.
     pub unstamped: u64,
     /// Pairs during which a clock was stepped.
     pub discarded: u64,
 }
 
 impl Pairs {
-    /// None yet, of packets as asked for.
+    /// Creates an empty accumulator.
     pub fn new(asked: &Asked) -> Self {
         Self {
             asked: *asked,
@@ -59,7 +60,7 @@ impl Pairs {
         }
     }
 
-    /// Takes a pair in: the first two packets of these.
+    /// Adds a pair: the first two packets of `pair`.
     pub fn record(&mut self, pair: &Sent) {
         if pair.stepped {
             self.discarded += 1;
@@ -78,7 +79,7 @@ impl Pairs {
         }
     }
 
-    /// What they come to.
+    /// Returns the figures so far.
     pub fn figures(&self) -> PairFigures {
         let gap = self.gaps.figures();
         let capacity = |gap: Option<Nanos>| rate(self.asked.bits, gap?.0 as f64);
@@ -95,8 +96,8 @@ impl Pairs {
         }
     }
 
-    /// How many values of this metric are not known, because a packet has no stamp. Schedule errors
-    /// that are not on one clock are not counted.
+    /// Number of unknown values of this metric due to missing timestamps. Schedule errors across
+    /// two clocks are not counted.
     pub fn unknown(&self, metric: &str) -> u64 {
         let pairs = self.gaps.count() + self.merged + self.reordered + self.unstamped;
         match metric {
@@ -117,14 +118,14 @@ impl Pairs {
         }
     }
 
-    /// The distribution of gaps, for curves.
+    /// The distribution of gaps, for plots.
     pub fn gaps(&self) -> &Distribution {
         &self.gaps
     }
 }
 
 impl PairFigures {
-    /// The scalar results by name; `None` where not to be had.
+    /// Scalar results by name; `None` if unavailable.
     pub fn values(&self) -> [(&'static str, Option<f64>); 8] {
         let count = |n: u64| Some(n as f64);
         [

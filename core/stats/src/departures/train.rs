@@ -1,4 +1,4 @@
-//! Figures of one packet train (S2.5, S2.6).
+//! Figures of one packet train (Mok 2015, S2.5 and S2.6).
 
 use dwell_units::Nanos;
 
@@ -8,50 +8,50 @@ use crate::accuracy::TrainAccuracy;
 use crate::distribution::{Distribution, Figures, Quantile};
 use crate::interval::RealInterval;
 
-/// What one train comes to.
+/// Figures of one train.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainFigures {
-    /// Packets that were due.
+    /// Packets scheduled.
     pub packets: u64,
-    /// Those whose stamp did not come.
+    /// Packets without a timestamp.
     pub unstamped: u64,
-    /// r in bit/s by S2's equation (1), which is 8 s (n - 1) / (t_(n-1) - t_0); `None` unless every
-    /// stamp came: a packet without one may not have left at all.
+    /// Rate r in bit/s by equation (1) of Mok 2015, 8 s (n - 1) / (t_(n-1) - t_0). `None` unless
+    /// every packet has a timestamp: a packet without one may not have left at all.
     pub rate_bps: Option<f64>,
-    /// S2's j, four ways.
+    /// The variability j of Mok 2015, in four definitions.
     pub variability: Variability,
     /// |gap - scheduled gap|.
     pub gap_error: Figures,
-    /// Departure minus due of all packets but the first; no figures where they are not on one clock.
+    /// Actual minus scheduled departure of all packets except the first; empty if the clocks
+    /// differ.
     pub schedule_error: Figures,
-    /// The same of the first packet, which finds the sender cold.
+    /// The same for the first packet, which is sent with cold caches.
     pub first_schedule_error: Option<Nanos>,
-    /// Packets that left later than the deadline after they were due ([`Asked::deadline`]).
+    /// Packets that missed their deadline ([`Asked::deadline`]).
     pub missed: Option<u64>,
     /// Runs of packets that left too close together.
     pub bursts: Bursts,
-    /// Gaps of 0 between packets that were not due together: an offload merged them, or the clock of the
-    /// stamps is too coarse.
+    /// Gaps of 0 between packets scheduled at different times: an offload merged them, or the
+    /// timestamp clock is too coarse.
     pub merged: u64,
-    /// Gaps that are longer than scheduled by more than one nominal gap.
+    /// Gaps longer than scheduled by more than one nominal gap.
     pub holes: u64,
-    /// What the train says of accuracy, between what is possible where stamps did not come.
+    /// Accuracy of the train; intervals cover missing timestamps.
     pub accuracy: TrainAccuracy,
 }
 
-/// Runs of packets of which each left after less than half its scheduled gap: what a sender does that
-/// catches up, and what a card does that sends a queue at once.
+/// Runs of packets that each left after less than half their scheduled gap: a sender that catches
+/// up, or a network card that sends its queue at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bursts {
-    /// How many runs.
+    /// Number of runs.
     pub count: u64,
-    /// Packets of the longest, with the one before its first short gap; 0 where there is none.
+    /// Packets in the longest run, including the one before its first short gap; 0 without runs.
     pub longest: u64,
 }
 
 impl TrainFigures {
-    /// The figures of a train whose stamps are comparable; `None` where a clock was stepped while it
-    /// was sent.
+    /// Computes the figures of a train; `None` if a clock was stepped while it was sent.
     pub fn of(train: &Sent, asked: &Asked) -> Option<Self> {
         if train.stepped {
             return None;
@@ -90,14 +90,15 @@ impl TrainFigures {
         })
     }
 
-    /// Whether it has a hole. A train with one is marked as such, and nothing in it is smoothed.
+    /// Returns whether the train has a hole. Such a train is flagged, and its figures are not
+    /// smoothed.
     pub fn holed(&self) -> bool {
         self.holes > 0
     }
 }
 
 impl Bursts {
-    /// Of scheduled and actual gaps; a gap that is not known ends a run.
+    /// Counts bursts from scheduled and actual gaps; an unknown gap ends a run.
     fn of(gaps: impl Iterator<Item = (i64, Option<i64>)>) -> Self {
         let mut bursts = Self::default();
         let mut run = 0;
@@ -111,7 +112,7 @@ impl Bursts {
     }
 }
 
-/// |gap - scheduled gap| of every gap that is known, in their order.
+/// gap - scheduled gap| of every known gap, in order.
 pub(super) fn gap_errors(train: &Sent) -> Vec<i64> {
     train
         .gaps()
@@ -132,8 +133,8 @@ fn figures(values: &[i64]) -> Figures {
     distribution.figures()
 }
 
-/// Equation (1) if no packet without a stamp between the first and the last had left, and if all
-/// had. Anything where the first or the last has no stamp.
+/// Bounds of equation (1): the low end if no packet without a timestamp left, the high end if all
+/// did. Unbounded if the first or the last packet has no timestamp.
 fn possible_rate(train: &Sent, bits: f64) -> RealInterval {
     let unknown = RealInterval { low: 0.0, high: f64::INFINITY };
     let Some(last) = train.due.len().checked_sub(1).filter(|last| *last > 0) else {
@@ -147,8 +148,9 @@ fn possible_rate(train: &Sent, bits: f64) -> RealInterval {
     }
 }
 
-/// The nearest-rank 95th percentile of `gaps` values of which these are known, if all others were 0
-/// and if all were endless. Anything where that many have none ([`Quantile::rank`]).
+/// Bounds of the nearest-rank 95th percentile of `gaps` values of which only `known` are known: the
+/// others are taken as 0 and as infinite. Unbounded if there are too few values
+/// ([`Quantile::rank`]).
 fn possible_p95(known: &[i64], gaps: usize) -> RealInterval {
     let Some(rank) = Quantile::P95.rank(gaps as u64) else {
         return RealInterval { low: 0.0, high: f64::INFINITY };
@@ -183,7 +185,7 @@ mod tests {
         TrainFigures::of(&Sent { due, left: &left, stepped: false }, &ASKED).unwrap()
     }
 
-    /// Packets due every 10 ms that left so late, in milliseconds.
+    /// Packets due every 10 ms with this lateness in milliseconds.
     fn late(late: &[Option<i64>]) -> TrainFigures {
         let left: Vec<_> =
             (0..).zip(late).map(|(n, late)| Some((n * 10 + (*late)?) * 1_000_000)).collect();
@@ -203,8 +205,8 @@ mod tests {
         let train = late(&[0, 0, 21, 12, 3, 0].map(Some));
         assert_eq!((train.holes, train.holed()), (1, true));
         assert_eq!(train.bursts, Bursts { count: 1, longest: 3 });
-        assert_eq!(train.missed, Some(2), "one more than 10 ms late, and one more still");
-        // The rate of the whole is what was asked for: only marks tell of the hole.
+        assert_eq!(train.missed, Some(2), "two packets are more than 10 ms late");
+        // The overall rate is as requested; only the hole count shows the hole.
         assert_eq!(train.rate_bps, Some(1e5));
         assert_eq!(train.gap_error.max, Some(Nanos(21_000_000)));
         assert_eq!(train.schedule_error.max, Some(Nanos(21_000_000)));

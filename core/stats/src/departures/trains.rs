@@ -1,5 +1,5 @@
-//! Figures over all trains of a pattern. Trains with holes and late packets count like all others;
-//! only those during which a clock was stepped are left out, and counted.
+//! Figures over all trains of a pattern. Trains with holes or late packets count like all others;
+//! only trains during which a clock was stepped are excluded, and counted.
 
 use dwell_units::Nanos;
 
@@ -10,13 +10,13 @@ use crate::accuracy::TrainAccuracy;
 use crate::distribution::{Distribution, Figures};
 use crate::percentile::median;
 
-/// Trains, taken in one by one. Memory is 260 B a train, and bounded for packets.
+/// Accumulates trains one by one. Uses 260 B per train, whatever its number of packets.
 #[derive(Clone, Debug)]
 pub struct Trains {
     asked: Asked,
     accuracies: Vec<TrainAccuracy>,
     rates: Vec<f64>,
-    /// What the schedules of the same trains had.
+    /// Scheduled rates of the same trains.
     scheduled_rates: Vec<f64>,
     variabilities: Vec<Variability>,
     gap: Distribution,
@@ -33,7 +33,7 @@ pub struct Trains {
 }
 
 impl Trains {
-    /// None yet.
+    /// Creates an empty accumulator.
     pub fn new(asked: Asked) -> Self {
         Self {
             asked,
@@ -55,7 +55,7 @@ impl Trains {
         }
     }
 
-    /// Takes a train in and returns its own figures; `None` where it is discarded.
+    /// Adds a train and returns its figures; `None` if it is discarded.
     pub fn record(&mut self, train: &Sent) -> Option<TrainFigures> {
         let Some(figures) = TrainFigures::of(train, &self.asked) else {
             self.discarded += 1;
@@ -86,44 +86,44 @@ impl Trains {
         Some(figures)
     }
 
-    /// What every train says of accuracy, in their order, without those discarded: what
-    /// [`crate::accuracy::Tolerance::judge`] takes.
+    /// Accuracy of every train that was not discarded, in order: the input of
+    /// [`crate::accuracy::Tolerance::judge`].
     pub fn accuracies(&self) -> &[TrainAccuracy] {
         &self.accuracies
     }
 
-    /// What was asked of them.
+    /// Parameters requested for every train.
     pub fn asked(&self) -> &Asked {
         &self.asked
     }
 
-    /// The rate that the schedules of those trains have whose own is known: their median, as of
-    /// `rate_bps`. With gaps that vary it is not the one asked for.
+    /// Median scheduled rate of the trains whose actual rate is known, comparable with `rate_bps`.
+    /// With varying gaps it differs from the requested rate.
     pub fn scheduled_rate_bps(&self) -> Option<f64> {
         median(&self.scheduled_rates)
     }
 
-    /// How many trains have a hole.
+    /// Number of trains with a hole.
     pub fn holed(&self) -> u64 {
         self.holed
     }
 
-    /// Gaps of 0 between packets that were not due together.
+    /// Number of gaps of 0 between packets scheduled at different times.
     pub fn merged(&self) -> u64 {
         self.merged
     }
 
-    /// How many trains were left out because a clock was stepped.
+    /// Number of trains excluded because a clock was stepped.
     pub fn discarded(&self) -> u64 {
         self.discarded
     }
 
-    /// How many packets have no stamp.
+    /// Number of packets without a timestamp.
     pub fn unstamped(&self) -> u64 {
         self.unstamped
     }
 
-    /// The distribution of |gap - scheduled gap|, for curves.
+    /// The distribution of |gap - scheduled gap|, for plots.
     pub fn gap_errors(&self) -> &Distribution {
         &self.gap_error
     }
@@ -132,7 +132,7 @@ impl Trains {
     pub const METRICS: [&'static str; 4] =
         ["gap", "gap_error", "schedule_error", "first_schedule_error"];
 
-    /// The distribution of this metric of [`Self::METRICS`].
+    /// Distribution of a metric of [`Self::METRICS`].
     pub fn distribution(&self, metric: &str) -> Option<&Distribution> {
         match metric {
             "gap" => Some(&self.gap),
@@ -143,8 +143,8 @@ impl Trains {
         }
     }
 
-    /// How many values of this metric are not known, because a packet has no stamp. Schedule errors
-    /// that are not on one clock are not counted.
+    /// Number of unknown values of this metric due to missing timestamps. Schedule errors across
+    /// two clocks are not counted.
     pub fn unknown(&self, metric: &str) -> u64 {
         let trains = self.accuracies.len() as u64;
         let expected = match metric {
@@ -157,8 +157,8 @@ impl Trains {
         expected.saturating_sub(self.distribution(metric).map_or(0, Distribution::count))
     }
 
-    /// The distributions of which anything is known, by their names in results: gaps, |gap -
-    /// scheduled gap|, and schedule errors, those of first packets apart.
+    /// Non-empty distributions by their names in results: gaps, |gap - scheduled gap|, and schedule
+    /// errors of first and of later packets.
     pub fn metrics(&self) -> impl Iterator<Item = (&'static str, Figures)> + '_ {
         let all = [
             ("gap_ns", &self.gap),
@@ -170,9 +170,8 @@ impl Trains {
         known.map(|(name, distribution)| (name, distribution.figures()))
     }
 
-    /// The scalar results by name; `None` where not to be had. The rate is the median of the trains
-    /// whose every stamp came (nearest rank; that of a single train is its own), each j the mean over
-    /// trains.
+    /// Scalar results by name; `None` if unavailable. The rate is the nearest-rank median over
+    /// trains in which every packet has a timestamp; each j is the mean over trains.
     pub fn values(&self) -> [(&'static str, Option<f64>); 14] {
         let count = |n: u64| Some(n as f64);
         let j = Variability::EXPLAINED.map(|(name, _)| name);
@@ -199,7 +198,7 @@ impl Trains {
     }
 }
 
-/// Equation (1) of when packets were due.
+/// Equation (1) applied to the due times.
 fn scheduled_rate(train: &Sent, bits: f64) -> Option<f64> {
     let (first, last) = (train.due.first()?, train.due.last()?);
     rate(bits * (train.due.len() - 1) as f64, (*last - *first).0 as f64)
@@ -237,7 +236,7 @@ mod tests {
             ("missed_deadlines", 1.0),
             ("bursts", 0.0),
             ("longest_burst_packets", 0.0),
-            // The median of two is the lower: the train with the hole.
+            // The median of two is the lower one: the train with the hole.
             ("rate_bps", 2e3 * 1e9 / 49_933.0),
             ("j_literal_ns", (19_954.0 / 2.0 + 49_933.0 / 2.0) / 2.0),
         ] {
@@ -245,12 +244,12 @@ mod tests {
             assert!((found / expected - 1.0).abs() < 1e-12 || found == expected, "{name}: {found}");
         }
         let metrics: BTreeMap<_, _> = trains.metrics().collect();
-        assert_eq!(metrics["gap_ns"].count, 4, "none beside the packet without a stamp");
+        assert_eq!(metrics["gap_ns"].count, 4, "gaps next to the missing timestamp are absent");
         assert_eq!(metrics["first_schedule_error_ns"].max, Some(Nanos(70)));
         assert_eq!(metrics["schedule_error_ns"].count, 5);
         assert_eq!(metrics["gap_error_ns"].max, Some(Nanos(30_002)));
         let unknown = Trains::METRICS.map(|metric| trains.unknown(metric));
-        assert_eq!(unknown, [2, 2, 1, 0], "a packet without a stamp has a gap on both sides");
+        assert_eq!(unknown, [2, 2, 1, 0], "a missing timestamp removes both adjacent gaps");
         assert_eq!(trains.accuracies().len(), 3);
         assert_eq!(trains.scheduled_rate_bps(), Some(2e3 * 1e9 / 20_000.0));
     }

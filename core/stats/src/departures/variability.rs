@@ -1,44 +1,44 @@
-//! The variability of inter-departure times, S2's j, four ways: S2's equation (2) as printed is the
-//! mean gap (SEEDS, errors in S2), so the three things that it may have meant stand beside it.
+//! Variability j of inter-departure times (Mok 2015) in four definitions: equation (2) as printed
+//! gives the mean gap, so three plausible corrections are computed as well.
 
-/// j of one train in nanoseconds, over the gaps that are known; absent where there is none.
+/// j of one train in nanoseconds over its known gaps; `None` without any.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Variability {
-    /// See [`Variability::EXPLAINED`], and so for the others.
+    /// See [`Variability::EXPLAINED`] for all fields.
     pub literal: Option<f64>,
     /// Against the nominal gap.
     pub nominal: Option<f64>,
     /// Against the mean gap.
     pub mean: Option<f64>,
-    /// Against the gap before; needs two gaps in a row.
+    /// Against the previous gap; needs two consecutive gaps.
     pub successive: Option<f64>,
 }
 
 impl Variability {
-    /// The name of each in results, and what it is in one sentence.
+    /// Name in results and a one-sentence explanation of each definition.
     pub const EXPLAINED: [(&str, &str); 4] = [
         (
             "j_literal_ns",
-            "S2's equation (2) as printed, the mean of |t_i - t_(i-1)|: this is the mean gap, and \
-             says nothing of how much gaps vary.",
+            "Equation (2) of Mok 2015 as printed, the mean of |t_i - t_(i-1)|. This is the mean \
+             gap and does not measure how much gaps vary.",
         ),
         (
             "j_nominal_ns",
-            "The mean of |gap - nominal gap|: how far gaps are from what was asked for, a wrong rate \
-             included; where the gaps asked for vary, from their mean.",
+            "The mean of |gap - nominal gap|: how far gaps are from the requested gap, including \
+             the effect of a wrong rate; if requested gaps vary, from their mean.",
         ),
         (
             "j_mean_ns",
-            "The mean of |gap - mean gap|: how unequal gaps are, whatever the rate that they make.",
+            "The mean of |gap - mean gap|: how unequal gaps are, independent of their rate.",
         ),
         (
             "j_successive_ns",
-            "The mean of |gap - gap before|: how much gaps change from one to the next; 0 for a \
+            "The mean of |gap - previous gap|: how much gaps change from one to the next; 0 for a \
              constant train.",
         ),
     ];
 
-    /// Of gaps in their order, `None` where one is not known, around a nominal gap; nanoseconds.
+    /// Computes j from gaps in order (`None` if unknown) around a nominal gap, in nanoseconds.
     pub fn of(gaps: &[Option<i64>], nominal: f64) -> Self {
         let known = || gaps.iter().flatten().map(|gap| *gap as f64);
         let average = mean(known());
@@ -52,14 +52,14 @@ impl Variability {
         }
     }
 
-    /// Each by its name in results.
+    /// Each value with its name in results.
     pub fn values(&self) -> [(&'static str, Option<f64>); 4] {
         let values = [self.literal, self.nominal, self.mean, self.successive];
         std::array::from_fn(|n| (Self::EXPLAINED[n].0, values[n]))
     }
 }
 
-/// The arithmetic mean; `None` of nothing.
+/// The arithmetic mean; `None` if empty.
 pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, n) = values.fold((0.0, 0_u64), |(sum, n), value| (sum + value, n + 1));
     (n > 0).then(|| sum / n as f64)
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_four_are_four_different_things() {
-        // Nominal 100; the mean is 110.
+        // Nominal gap 100; the mean is 110.
         let found = Variability::of(&[100, 140, 90, 110].map(Some), 100.0);
         let expected = [("j_literal_ns", 110.0), ("j_nominal_ns", 15.0)];
         assert_eq!(found.values()[..2], expected.map(|(name, value)| (name, Some(value))));

@@ -1,4 +1,4 @@
-//! Judging a measurement by a threshold.
+//! Judgement of a measurement by a threshold.
 
 use std::fmt;
 
@@ -13,77 +13,78 @@ use crate::round_trip::Packets;
 /// Confidence of each verdict.
 const CONFIDENCE: f64 = 0.95;
 
-/// What a threshold is judged by.
+/// Data that a threshold is judged by.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Evidence<'a> {
-    /// Fates of the probes; `None` when they were not counted.
+    /// Counts of probe states; `None` if probes were not counted.
     pub packets: Option<Packets>,
-    /// Values of the threshold's metric; `None` without any value.
+    /// Values of the threshold's metric; `None` without values.
     pub values: Option<Values<'a>>,
     /// RFC 3550 jitter in nanoseconds.
     pub jitter: Option<f64>,
-    /// Time after which a reply is late, for messages.
+    /// Time-out after which a reply is late, for messages.
     pub timeout: Option<Nanos>,
-    /// Why no limit on `values` can be decided, whatever they are; `None` where they count.
+    /// Reason why no limit on `values` can be decided, independent of the values; `None` if they
+    /// are usable.
     pub unusable: Option<&'static str>,
 }
 
 /// Values of one metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
-    /// Those of the received probes.
+    /// Values of the received probes.
     pub distribution: &'a Distribution,
-    /// Subtracted from each, as PDV is the delay above its minimum.
+    /// Subtracted from each value: for PDV, the minimum delay.
     pub base: Nanos,
-    /// Probes that are late or lost: each ranks above every received one.
+    /// Late and lost probes: they rank above every received one.
     pub missing: u64,
 }
 
-/// What a threshold says about a measurement.
+/// Result of judging a measurement by a threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// The condition does not hold.
     Pass(Observed),
     /// The condition holds.
     Fail(Observed),
-    /// Neither is shown.
+    /// Undecided.
     CannotTell(Doubt),
 }
 
-/// The value that was judged; prints with its unit.
+/// The judged value; displayed with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Observed {
     /// A time in nanoseconds.
     Nanos(f64),
     /// A share, between 0 and 1.
     Share(f64),
-    /// Among the late and lost probes: longer than the time-out, if that is known.
+    /// The rank is among the late and lost probes: longer than the time-out, if known.
     BeyondTimeout(Option<Nanos>),
-    /// Probes beyond the limit, where the percentile itself needs more probes.
+    /// Number of probes beyond the limit, if there are too few probes for the percentile itself.
     Count {
-        /// Those beyond the limit.
+        /// Probes beyond the limit.
         beyond: u64,
-        /// All of them.
+        /// All probes.
         probes: u64,
     },
 }
 
-/// Why there is no verdict.
+/// Reason for a missing verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Doubt {
     /// There is no value to judge.
     NoValue,
     /// A single value has no interval.
     SingleValue,
-    /// The values do not show what the limit is about, for this reason.
+    /// The values do not represent the limited quantity, for this reason.
     Unusable(&'static str),
     /// The limit lies inside the 95 % interval, or there are too few probes for one.
     TooFew {
         /// Probes beyond the limit.
         beyond: u64,
-        /// All of them.
+        /// All probes.
         probes: u64,
-        /// Number of probes that would decide at the same share; `None` where none would.
+        /// Number of probes that would decide with the same share; `None` if no number would.
         enough: Option<u64>,
     },
     /// The limit lies inside the interval of a mean, in nanoseconds.
@@ -93,12 +94,12 @@ pub enum Doubt {
         /// Upper end.
         high: f64,
     },
-    /// Late or lost probes, which this figure cannot contain, could change the verdict.
+    /// Late or lost probes, which this figure excludes, could change the verdict.
     Missing(u64),
 }
 
 impl Threshold {
-    /// Judges a measurement. A limit on a change has no verdict here.
+    /// Judges a measurement. A limit on a change is never decided here.
     pub fn judge(&self, evidence: &Evidence<'_>) -> Verdict {
         let operator = self.operator;
         match &self.condition {
@@ -112,7 +113,8 @@ impl Threshold {
                 values.judge(operator, delay.field, *limit, evidence.timeout)
             }
             Condition::Jitter(limit) => {
-                // RFC 3550 defines it over arrivals: lost probes are not in it, late ones would be.
+                // RFC 3550 defines jitter over arrivals: it excludes lost probes but would include
+                // late ones.
                 let late = evidence.packets.map_or(0, |packets| packets.late);
                 one_figure(operator, evidence.jitter, limit.0 as f64, late)
             }
@@ -136,7 +138,8 @@ impl Fate {
         };
         let (probes, allowed) = (packets.sent(), limit.as_f64());
         let share = hits as f64 / probes as f64;
-        // No number of probes shows a share of exactly 0 or 1, so such a limit is about these probes.
+        // No number of probes proves a share of exactly 0 or 1, so such a limit applies to these
+        // probes only.
         if limit == Ratio::ZERO || limit == Ratio::ONE {
             return told(operator.holds(share, allowed), Observed::Share(share));
         }
@@ -161,7 +164,7 @@ impl Values<'_> {
         }
         let at = |value: Nanos| value.0.saturating_sub(self.base.0) as f64;
         let nanos = limit.0 as f64;
-        // Extremes are those of these probes.
+        // Extremes refer to these probes only.
         let extreme = |value: Option<Nanos>| match value {
             Some(value) => told(operator.holds(at(value), nanos), Observed::Nanos(at(value))),
             None => told(operator.is_upper(), Observed::BeyondTimeout(timeout)),
@@ -175,7 +178,7 @@ impl Values<'_> {
         }
     }
 
-    /// The q-quantile lies above the limit when more than 1 - q of the probes do.
+    /// The q-quantile exceeds the limit if more than 1 - q of the probes do.
     fn judge_quantile(
         &self,
         operator: Operator,
@@ -226,7 +229,7 @@ impl Values<'_> {
     }
 }
 
-/// A figure without an interval.
+/// Judges a figure without an interval.
 fn one_figure(operator: Operator, value: Option<f64>, limit: f64, missing: u64) -> Verdict {
     match value {
         Some(value) => raised(operator, operator.holds(value, limit), value, missing),
@@ -235,7 +238,7 @@ fn one_figure(operator: Operator, value: Option<f64>, limit: f64, missing: u64) 
     }
 }
 
-/// The verdict on a figure of received probes, which probes beyond every limit could only raise.
+/// Judges a figure of received probes, which late and lost probes could only increase.
 fn raised(operator: Operator, holds: bool, value: f64, missing: u64) -> Verdict {
     if missing > 0 && holds != operator.is_upper() {
         return Verdict::CannotTell(Doubt::Missing(missing));
@@ -269,9 +272,9 @@ impl fmt::Display for Observed {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::NoValue => f.write_str("there is no value of it"),
+            Self::NoValue => f.write_str("no value was measured"),
             Self::SingleValue => {
-                f.write_str("there is 1 value of it; 2 or more are needed for an interval")
+                f.write_str("only 1 value was measured; 2 or more are needed for an interval")
             }
             Self::Unusable(why) => f.write_str(why),
             Self::TooFew { beyond: 0, probes, enough: Some(enough) } => write!(
@@ -298,7 +301,7 @@ impl fmt::Display for Doubt {
             ),
             Self::Missing(missing) => write!(
                 f,
-                "{missing} probes are late or lost and not part of this figure; state a percentile, \
+                "{missing} probes are late or lost and not part of this figure; use a percentile \
                  or loss"
             ),
         }
@@ -311,7 +314,7 @@ mod tests {
 
     const TIMEOUT: Nanos = Nanos::from_millis(8);
 
-    /// Round trips of 1 us, 2 us ... up to `received`, with `lost` and `late` beside them.
+    /// Round trips of 1 us, 2 us ... `received` us, plus `lost` and `late` probes.
     struct Case {
         values: Distribution,
         packets: Packets,
@@ -369,7 +372,7 @@ mod tests {
 
     #[test]
     fn late_and_lost_probes_are_beyond_every_limit() {
-        // What ping measured over a path of 10 ms with a time-out of 8 ms.
+        // Measured by ping over a path of 10 ms with a time-out of 8 ms.
         let case = Case::of(381, 0, 1_618);
         let beyond = Observed::BeyondTimeout(Some(TIMEOUT));
         for text in ["p99 > 8ms", "p50 > 8ms", "p99 > 1h", "p90 >= 10s", "max > 10s"] {
@@ -387,7 +390,7 @@ mod tests {
 
     #[test]
     fn few_late_probes_move_a_percentile_up_by_their_number() {
-        // 980 of 1,000 at or below 980 us: p95 stays received, p99 is among the late.
+        // 980 of 1,000 at or below 980 us: p95 is received, p99 is among the late probes.
         let case = Case::of(980, 10, 10);
         assert_eq!(case.judge("p95 > 2ms"), Verdict::Pass(Observed::Nanos(950e3)));
         let beyond = Observed::BeyondTimeout(Some(TIMEOUT));

@@ -1,27 +1,27 @@
-//! Whether a share of probes exceeds what is allowed: exact binomial tests of one side each.
+//! One-sided exact binomial tests of a share of probes against an allowed share.
 
 use crate::probability::binomial_at_most;
 
-/// Probability of a wrong verdict that is accepted on either side.
+/// Accepted probability of a wrong verdict on each side.
 const ERROR: f64 = 0.05;
 
-/// Largest number of probes that is named as sufficient.
+/// Largest number of probes reported as sufficient.
 const MAX_ENOUGH: u64 = 1_000_000_000;
 
-/// Returns whether more than the share `allowed`, between 0 and 1, exceeds the limit, by `hits` of
-/// `probes` independent ones; `None` where neither answer has 95 % confidence.
+/// Returns whether the true share exceeds `allowed`, between 0 and 1, given `hits` among `probes`
+/// independent probes; `None` if neither answer has 95 % confidence.
 pub(super) fn exceeds(hits: u64, probes: u64, allowed: f64) -> Option<bool> {
     let (hits, probes) = (hits.min(probes) as f64, probes as f64);
-    // As many or more, if no more than what is allowed exceeded the limit.
+    // Probability of at least this many hits at the allowed share.
     if 1.0 - binomial_at_most(hits - 1.0, probes, allowed) <= ERROR {
         return Some(true);
     }
-    // As few or fewer, if just what is allowed did.
+    // Probability of at most this many hits at the allowed share.
     (binomial_at_most(hits, probes, allowed) <= ERROR).then_some(false)
 }
 
-/// Returns how many probes would decide with the same share of hits; `None` beyond a billion. Without
-/// hits this is the exact smallest number, else a guide.
+/// Returns the number of probes that would decide with the same share of hits; `None` above a
+/// billion. Without hits it is the exact minimum, otherwise an estimate.
 pub(super) fn enough(hits: u64, probes: u64, allowed: f64) -> Option<u64> {
     let decides = |n: u64| {
         let scaled = (u128::from(hits) * u128::from(n)).div_ceil(u128::from(probes.max(1)));
@@ -57,7 +57,7 @@ mod tests {
     fn share_near_the_allowed_one_stays_undecided() {
         assert_eq!(exceeds(1, 100, 0.01), None);
         assert_eq!(exceeds(10, 100, 0.01), Some(true));
-        assert_eq!(exceeds(3, 3, 0.01), Some(true), "three of three say enough");
+        assert_eq!(exceeds(3, 3, 0.01), Some(true), "three of three probes exceed it");
         assert_eq!(exceeds(100_000, 10_000_000, 0.011), Some(false));
         let guide = enough(4, 200, 0.01).unwrap();
         assert!((300..2_000).contains(&guide), "{guide}");

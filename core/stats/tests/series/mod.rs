@@ -1,16 +1,16 @@
-//! Delays as they come: skewed, positive, and each like the one before it.
+//! Realistic delay series: skewed, positive and autocorrelated.
 
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Typical delay of the series, in nanoseconds: its median.
+/// Median delay of the series in nanoseconds.
 pub(crate) const MEDIAN: f64 = 280_000.0;
-/// The spread of the logarithm; with it the 99th percentile is 3.2 times the median.
+/// Standard deviation of the logarithm; the 99th percentile is then 3.2 times the median.
 pub(crate) const SIGMA: f64 = 0.5;
 
-/// `n` delays whose logarithm is a normal AR(1) series: `phi` of the value before and the rest new.
-/// 0 makes them independent.
+/// `n` delays whose logarithm is a normal AR(1) process with coefficient `phi`; 0 makes them
+/// independent.
 pub(crate) fn delays(seed: u64, n: usize, phi: f64) -> Vec<i64> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut normal = || -> f64 { StandardNormal.sample(&mut rng) };
