@@ -291,7 +291,7 @@ fn frames_to_a_neighbour_that_is_not_there_are_refused() {
     let nobody = SocketAddr::new("198.19.7.99".parse().unwrap(), PORT);
     let open = || PacketRing::new(nobody, &stamped(), payloads(LEN), 8, false);
     let why = ends.near(open).err().expect("nobody is there").why;
-    assert_eq!(why, "nobody at near answers for 198.19.7.99");
+    assert_eq!(why, "no neighbour at near answers for 198.19.7.99");
 }
 
 #[test]
