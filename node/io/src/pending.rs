@@ -9,8 +9,8 @@ use std::io;
 /// is about this packet, and local.
 const AGAIN: usize = 4;
 
-/// Whether an ICMP error may have become this errno: `icmp_err_convert` in net/ipv4/icmp.c and what
-/// `__udp4_lib_err` makes of other types; `tab_unreach` and `icmpv6_err_convert` in net/ipv6/icmp.c.
+/// Whether this errno may come from an ICMP error: see `icmp_err_convert` in net/ipv4/icmp.c and
+/// `__udp4_lib_err` for other types; `tab_unreach` and `icmpv6_err_convert` in net/ipv6/icmp.c.
 pub(crate) fn is_icmp(errno: c_int) -> bool {
     matches!(
         errno,

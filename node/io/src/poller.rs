@@ -66,7 +66,7 @@ impl Poller {
     pub fn new(most: usize) -> io::Result<Self> {
         // SAFETY: takes flags only.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: `fd` was just made and belongs to nobody else.
+        // SAFETY: `fd` was just created, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let events = vec![libc::epoll_event { events: 0, u64: 0 }; most.max(1)];
         Ok(Self { fd, events, came: 0, timer: None })
@@ -78,7 +78,7 @@ impl Poller {
         let kind = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
         // SAFETY: takes plain integers.
         let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, kind) })?;
-        // SAFETY: `fd` was just made and belongs to nobody else.
+        // SAFETY: `fd` was just created, and nothing else owns it.
         let timer = unsafe { OwnedFd::from_raw_fd(fd) };
         let every =
             libc::timespec { tv_sec: every.0 / 1_000_000_000, tv_nsec: every.0 % 1_000_000_000 };

@@ -108,7 +108,7 @@ impl Handle {
     /// Not permitted.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let no_info = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: the descriptor is open; a null siginfo stands for that of kill(2).
+        // SAFETY: the descriptor is open; a null siginfo means that of kill(2).
         let rc = unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,

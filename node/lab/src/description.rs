@@ -105,7 +105,7 @@ pub struct Medium {
     pub filter: Filter,
     /// How the frames that a node sends are shaped.
     pub mechanism: Mechanism,
-    /// What that does to frames.
+    /// Parameters of the shaping.
     pub parameters: Parameters,
     /// Ports, in the order of the nodes.
     pub ports: Vec<Port>,
@@ -177,7 +177,7 @@ pub struct Link {
     /// Whether it carries packets.
     #[serde(default)]
     pub state: LinkState,
-    /// What it does to packets.
+    /// Parameters.
     pub parameters: Parameters,
     /// Log of every packet dropped, duplicated or reordered (TAP links only).
     pub event_log: Option<String>,
@@ -185,7 +185,7 @@ pub struct Link {
     pub counters: Option<Counters>,
 }
 
-/// What a link does to packets.
+/// Parameters of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
     /// Rate in bits per second; `null` means unlimited.

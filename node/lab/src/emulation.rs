@@ -166,7 +166,7 @@ mod tests {
                         reorder 0.0001% rate 10000000bit seed 7";
         assert_eq!(netem(&parameters, Some(7)), expected);
         let plain = LinkParameters { delay: Nanos::from_millis(5), ..LinkParameters::default() };
-        assert!(!netem(&plain, Some(7)).contains("seed"), "nothing here is left to chance");
+        assert!(!netem(&plain, Some(7)).contains("seed"), "nothing here is random");
     }
 
     #[test]

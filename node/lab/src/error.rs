@@ -71,7 +71,7 @@ pub enum LabError {
     NotRolledBack {
         /// Lab.
         name: String,
-        /// Why it could not be made.
+        /// Why it could not be created.
         error: Box<LabError>,
         /// Why it could not be removed.
         rollback: Box<LabError>,

@@ -291,7 +291,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let dir = LabDir::at(&base.path().join("lab")).unwrap();
         fs::create_dir(dir.path()).unwrap();
-        let first = dir.lock().unwrap().expect("nobody else has it");
+        let first = dir.lock().unwrap().expect("the lock is free");
         let waiting = dir.clone();
         let second = std::thread::spawn(move || waiting.lock());
         // Whether the other thread waits already or comes later, it must not get a lock.

@@ -16,7 +16,7 @@
 //! b = "base"
 //!
 //! [quota]
-//! relay = "20%"         # of one processor, for everything that `lab exec relay` runs
+//! relay = "20%"         # of one CPU, for everything that `lab exec relay` runs
 //! ```
 
 mod file;
@@ -188,7 +188,6 @@ impl Topology {
     ///
     /// # Errors
     /// The text is none of these, or requests something impossible.
-    /// It is none of these, or asks for what cannot be.
     pub fn read(text: &str, over: &LinkWishes) -> Result<Self, TopologyError> {
         let mut topology = match text.split_once(':') {
             Some(("line", count)) => Self::line(nodes(text, "line", count)?),

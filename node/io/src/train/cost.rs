@@ -65,6 +65,6 @@ mod tests {
         cost.learn(Nanos::from_micros(90));
         assert!(fits(&cost, 40) && !fits(&cost, 39), "a longer run was interrupted");
         cost.begin();
-        assert!(fits(&cost, 6) && !cost.is_known(), "a new train starts anew");
+        assert!(fits(&cost, 6) && !cost.is_known(), "the cost is unknown in a new train");
     }
 }

@@ -61,7 +61,7 @@ pub struct Departure {
 /// Source of departure timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamping {
-    /// The kernel stamps every packet for the socket that sent it.
+    /// The kernel timestamps every packet for the socket that sent it.
     Socket,
     /// A tap on the outgoing interface timestamps every packet.
     Tap,

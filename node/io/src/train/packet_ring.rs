@@ -27,7 +27,8 @@ use crate::port::{PortOptions, SendError, StampRequest};
 use crate::socket;
 use crate::udp::takes_key;
 
-/// Asked of the kernel: more than any train holds, so that only a queueing discipline drops.
+/// Requested buffer size in bytes: more than any train needs, so that only a queueing discipline
+/// drops packets.
 const BUFFER: c_int = 32 << 20;
 
 /// Bytes in front of a frame (net/packet/af_packet.c, `tpacket_parse_header`): the length of the
@@ -96,7 +97,7 @@ impl PacketRing {
             )?;
         }
         if socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER).is_err() {
-            // Best effort: a smaller buffer only matters to long trains.
+            // Best effort: a smaller buffer only affects long trains.
             let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER);
         }
         // The queue of timestamps counts as received data.

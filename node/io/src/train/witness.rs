@@ -114,7 +114,7 @@ impl Witness {
 pub(super) fn open(kind: c_int) -> io::Result<OwnedFd> {
     // SAFETY: socket() takes plain integers.
     let fd = socket::check(unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: `fd` was just made and belongs to nobody else.
+    // SAFETY: `fd` was just created, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -143,7 +143,7 @@ fn frames_from_a_ring_are_whole_packets_with_and_without_the_queueing_discipline
                 Box::new(engine)
             });
             let Some(told) = told else { return };
-            // The driver stamps them either way.
+            // The driver timestamps them either way.
             told.assert_stamped();
         }
     }

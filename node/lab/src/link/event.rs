@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::frame::summary;
 
-/// What was done to the frame.
+/// Action on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Action {
