@@ -52,7 +52,7 @@ impl Link {
     }
 }
 
-/// Whether corking works here and each corked message takes one key (SOF_TIMESTAMPING_OPT_ID), as
+/// Whether corking is possible here and each corked message takes one key (SOF_TIMESTAMPING_OPT_ID), as
 /// others do. Tested by sending two datagrams from the address of `local` to ourselves, with the
 /// timestamps of `request`.
 pub(crate) fn works(local: SocketAddr, request: StampRequest) -> bool {

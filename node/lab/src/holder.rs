@@ -25,7 +25,7 @@ pub(crate) fn start(dir: &LabDir, lock: &Lock) -> Result<(), LabError> {
     enter_process(pid)
 }
 
-/// Holder of a rootless lab, as far as it can be found.
+/// The process that holds a rootless lab, as far as it can be found.
 pub(crate) enum Holder {
     /// None: the lab belongs to root.
     None,

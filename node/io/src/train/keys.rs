@@ -32,7 +32,7 @@ pub(super) const LOOK: Nanos = Nanos::from_micros(200);
 /// Maps the kernel's keys to the packets of a train.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// Keys with their packets in the order taken: keys ascend, except that they wrap.
+    /// Each key with its packet, in the order taken: keys ascend, except that they wrap.
     taken: Vec<(u32, usize)>,
     refused: u64,
     /// Time to read one timestamp; `None` before the first.

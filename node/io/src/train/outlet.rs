@@ -1,4 +1,4 @@
-//! The UDP socket that every engine has. Packets leave by it or, if they leave as frames, it holds
+//! The UDP socket that every engine has. Packets leave by it or, if they leave as frames, it binds
 //! their port and receives the ICMP errors about them.
 
 use std::hint::black_box;
@@ -49,7 +49,7 @@ pub(super) struct Outlet {
     astray: bool,
     failure: Option<SendError>,
     warmth: Warmth,
-    /// The socket holds a corked packet.
+    /// A corked packet is in the socket.
     holds: bool,
 }
 
@@ -81,7 +81,7 @@ impl Outlet {
         })
     }
 
-    /// Enables corking of packets ([`Self::hold`]), if it works here.
+    /// Enables corking of packets ([`Self::hold`]), if it is supported here.
     pub(super) fn ahead(self) -> Self {
         match held::works(self.port.local_addr(), self.request.0) {
             true => Self { warmth: self.warmth.held(), ..self },
