@@ -1,9 +1,9 @@
-# What a person types. `make help` lists it; CI runs `make test`.
+# Targets for developers. `make help` lists them; CI runs `make test`.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
-# Passed on to the experiment of `make run`, for instance ARGS="--cycles 500000 --case idle".
+# Arguments for the experiment of `make run`, for instance ARGS="--cycles 500000 --case idle".
 ARGS ?=
 
 PEER := target/peers/bin/stamp-suite
@@ -13,21 +13,21 @@ root := $(DESTDIR)$(PREFIX)
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-web lint fmt setup setup-run peers man completions attribution bpf web bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
 
-help: ## print this list
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
-run: setup-run build ## run plans/quick.toml: round trips in a lab, idle and loaded, with a report (ARGS="--cycles 500000")
+run: setup-run build ## run plans/quick.toml: round trips in an idle and a loaded lab, with a report (ARGS="--cycles 500000")
 	@target/release/roundtrip $(ARGS)
 
-# Compilers wait for one another most of the time: the peers are built beside the lint.
-test: setup ## everything CI runs
+# The peers are built in parallel with the lint, because compilers mostly wait for one another.
+test: setup ## run everything that CI runs
 	@$(MAKE) --no-print-directory -j2 peers lint
 	tests/run
 
-test-web: setup ## the pages of reports in a browser; screenshots in target/tmp/report-pages
+test-web: setup ## test report pages in a browser; screenshots in target/tmp/report-pages
 	$(CARGO) test --locked -p dwell-report --test web -- --show-output
 
-lint: ## formatting, clippy, documentation, what the node binary links
+lint: ## check formatting, clippy, documentation, and the dependencies of the node binary
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
@@ -36,18 +36,18 @@ lint: ## formatting, clippy, documentation, what the node binary links
 fmt: ## format the code
 	$(CARGO) fmt --all
 
-build: ## release binaries in target/release
+build: ## build release binaries in target/release
 	$(CARGO) build --release --locked --bins
 
-setup: ## install the system packages that are missing
+setup: ## install missing system packages
 	@setup/install
 
 setup-run:
 	@setup/install run
 
-peers: $(PEER) ## build the peers that tests talk to
+peers: $(PEER) ## build the peers that tests communicate with
 
-# A real STAMP sender and reflector. Only its behaviour matters, so the build is the quick one.
+# A real STAMP sender and reflector. Its speed does not matter, so this is a debug build.
 $(PEER):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --root target/peers \
 		--target-dir target/peers/build stamp-suite --version 1.0.0
@@ -60,29 +60,29 @@ man: ## regenerate docs/man from the command definition
 completions: ## regenerate docs/completions from the command definition
 	$(CARGO) run --quiet --locked -p dwell -- generate completions docs/completions
 
-attribution: setup ## holds packets at known places and says which part of their delay rose (docs/anatomy.md)
+attribution: setup ## delay packets at known places and check which part of their delay grows (docs/anatomy.md)
 	DWELL_ATTRIBUTION=strict $(CARGO) test --release --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
 
 bpf: setup ## recompile node/bpf, the programs that `dwell trace` loads
 	node/bpf/build node/bpf
 
-web: setup ## rebuild the runtime of figures that reports embed (controller/report/assets)
+web: setup ## rebuild the figure runtime that reports embed (controller/report/assets)
 	cd controller/web && npm ci && npm run build
 
-bench-rtt: setup build target/release/pingpong ## round trips beside sockperf and C; says which goals are missed
+bench-rtt: setup build target/release/pingpong ## compare round trips with sockperf and C; list the goals missed
 	@target/release/rtt $(ARGS)
 
-bench-data: setup build target/release/echo.bpf.o ## import, figures, reports beside pandas; recording; trials; says which goals are missed
+bench-data: setup build target/release/echo.bpf.o ## compare import, figures and reports with pandas; recording; trials; list the goals missed
 	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
 	@target/release/data $(ARGS)
 
-bench-relay: setup build target/release/crelay target/release/event.bpf.o target/release/echo.bpf.o ## relays beside the kernel, socat and C; says which goals are missed
+bench-relay: setup build target/release/crelay target/release/event.bpf.o target/release/echo.bpf.o ## compare relays with the kernel, socat and C; list the goals missed
 	@target/release/relay $(ARGS)
 
-bench-pace: setup build target/release/cpace target/release/catch.bpf.o ## trains beside iperf, D-ITG, mgen, trafgen and C; says which goals are missed
+bench-pace: setup build target/release/cpace target/release/catch.bpf.o ## compare trains with iperf, D-ITG, mgen, trafgen and C; list the goals missed
 	@target/release/pace $(ARGS)
 
-bench-hostile: setup build target/release/hostile-c ## hostile datagrams from spoofed sources to reflectors (ARGS="--count 10000000")
+bench-hostile: setup build target/release/hostile-c ## send hostile datagrams from spoofed sources to reflectors (ARGS="--count 10000000")
 	@target/release/hostile $(ARGS)
 
 target/release/hostile-c: bench/c/hostile.c
@@ -105,7 +105,7 @@ target/release/pingpong: bench/c/pingpong.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -Wall -Wextra -o $@ $<
 
-# Only builds when there is nothing to install, so that `sudo make install` needs no Rust.
+# Builds only missing binaries, so that `sudo make install` needs no Rust.
 $(BINARIES):
 	$(MAKE) build
 
@@ -118,6 +118,6 @@ install: $(BINARIES) ## install binaries, man pages and completions under PREFIX
 		install -D -m 644 $$shell $(root)/share/bash-completion/completions/$$(basename $$shell .bash); \
 	done
 
-clean: ## remove what was built and measured
+clean: ## remove build and measurement results
 	$(CARGO) clean
 	rm -rf results

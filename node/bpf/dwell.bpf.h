@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT */
 /*
- * What the programs and node/io/src/bpf share, and the little of the kernel that programs look at.
- * Nothing is included, so that an object depends on these files and the compiler only.
+ * Definitions that the programs share with node/io/src/bpf, and the kernel structures they read.
+ * There are no includes, so that an object depends on these files and the compiler only.
  */
 #ifndef DWELL_BPF_H
 #define DWELL_BPF_H
@@ -12,7 +12,7 @@ typedef unsigned int __u32;
 typedef int __s32;
 typedef unsigned long long __u64;
 
-/* Where an event was seen: numbers of POINTS in node/io/src/bpf/event.rs. */
+/* Hook of an event: index into POINTS in node/io/src/bpf/event.rs. */
 enum hook {
 	HOOK_RX_DRIVER,
 	HOOK_RX_TCX,
@@ -21,25 +21,25 @@ enum hook {
 	HOOK_TX_TCX,
 };
 
-/* Bytes of what follows the ports that an event carries: enough for the id of every format. */
+/* Packet bytes after the ports in an event: enough for the packet id of every format. */
 #define HEAD 24
 
 /*
- * A packet at a hook. In native order but for what is copied from the packet: ports, head and
- * addresses. With IPv4 it ends after 8 bytes of addresses: 56 bytes, with the ring buffer's own 8 a
- * cache line.
+ * A packet at a hook. Native byte order, except for data copied from the packet: ports, head and
+ * addresses. An IPv4 event ends after 8 bytes of addresses: its 56 bytes fill a cache line with the
+ * 8 bytes of the ring buffer's header.
  */
 struct event {
 	__u64 tai;		/* CLOCK_TAI, ns */
-	__u32 interface;	/* where it came in; at hooks on the way out, where it leaves */
-	__u16 length;		/* bytes from the transport header on, by the packet's own word */
+	__u32 interface;	/* incoming one; at hooks on the way out, outgoing one */
+	__u16 length;		/* bytes from the transport header on, by the IP header */
 	__u8 hook;
 	__u8 protocol;
-	__u16 ports[2];		/* source, destination; of ICMP type and code, then its identifier */
+	__u16 ports[2];		/* source, destination; ICMP: type and code, identifier */
 	__u8 family;		/* 4 or 6 */
-	__u8 head_length;	/* bytes of head that the packet had */
+	__u8 head_length;	/* valid bytes of head */
 	__u16 spare;
-	__u8 head[HEAD];	/* UDP: its payload. TCP, ICMP: from the sequence number */
+	__u8 head[HEAD];	/* UDP: payload. TCP, ICMP: from the sequence number on */
 	__u8 addresses[32];	/* source, destination: 4 or 16 bytes each */
 };
 
@@ -48,9 +48,9 @@ struct event {
 _Static_assert(sizeof(struct event) == 80, "node/io/src/bpf/event.rs reads 80 bytes");
 _Static_assert(__builtin_offsetof(struct event, addresses) + 8 == EVENT_IPV4, "IPv4 ends early");
 
-/* Which packets make events; node/io/src/bpf/tracer.rs writes it. */
+/* Packets that cause events; written by node/io/src/bpf/tracer.rs. */
 struct filter {
-	__u8 protocol;	/* UDP, TCP; ICMP: echoes, those of ICMPv6 too */
+	__u8 protocol;	/* UDP, TCP; ICMP: echoes, including ICMPv6 */
 	__u8 family;	/* of the host, 4 or 6; 0: any host */
 	__u16 port;	/* source or destination, in network order; 0: any */
 	__u32 host[4];	/* source or destination, in network order */
@@ -58,30 +58,30 @@ struct filter {
 
 _Static_assert(sizeof(struct filter) == 20, "node/io/src/bpf/tracer.rs writes 20 bytes");
 
-/* Most addresses that a relay listens at. */
+/* Maximum number of addresses that a relay listens on. */
 #define LISTENS 8
 
-/* What relay.bpf.c relays; node/io/src/bpf/relay.rs writes it. Addresses and ports are in network
- * order but for first_port. */
+/* Configuration of relay.bpf.c; written by node/io/src/bpf/relay.rs. Addresses and ports are in
+ * network order, except for first_port. */
 struct relay {
-	__u64 idle;	   /* ns after which a flow's port may be another's */
+	__u64 idle;	   /* ns after which a flow's port may be reused */
 	__u32 to;
-	__u32 own;	   /* source of what goes to `to` */
-	__u32 flows;	   /* how many ports there are from first_port on */
+	__u32 own;	   /* source address of packets to `to` */
+	__u32 flows;	   /* number of ports from first_port on */
 	__u16 listen_port;
 	__u16 to_port;
 	__u16 first_port;
-	__u16 cleared;	   /* UDP checksums are, because they may be unfinished */
-	__u32 listens;	   /* how many of the following there are */
+	__u16 cleared;	   /* clear UDP checksums, which may be incomplete */
+	__u32 listens;	   /* number of used entries in listen */
 	__u32 listen[LISTENS];
 };
 
-/* A client of the relay; last is CLOCK_MONOTONIC of its last packet, 0 if there is none. */
+/* A client of the relay; last is CLOCK_MONOTONIC of its last packet, 0 if unused. */
 struct relay_flow {
 	__u64 last;
 	__u64 packets;
 	__u32 client;
-	__u32 listen;	/* where it sends to */
+	__u32 listen;	/* address it sends to */
 	__u16 port;
 	__u16 spare[3];
 };
@@ -98,7 +98,7 @@ _Static_assert(sizeof(struct relay) == 64, "node/io/src/bpf/relay.rs writes 64 b
 _Static_assert(sizeof(struct relay_flow) == 32, "node/io/src/bpf/relay.rs reads 32 bytes");
 _Static_assert(sizeof(struct relay_counters) == 40, "node/io/src/bpf/relay.rs reads 40 bytes");
 
-/* Headers of packets (RFC 791, 8200, 768). */
+/* Packet headers (RFC 791, 8200, 768). */
 struct ipv4 {
 	__u8 version_length;
 	__u8 service;
@@ -143,7 +143,7 @@ struct udp {
 #define BPF_MAP_TYPE_LRU_HASH 9
 #define BPF_MAP_TYPE_RINGBUF 27
 
-/* How libbpf finds programs, maps and what to resolve. */
+/* Annotations by which libbpf finds programs, maps and kernel functions. */
 #define SEC(name) __attribute__((section(name), used))
 #define __always_inline inline __attribute__((always_inline))
 #define __ksym __attribute__((section(".ksyms")))
@@ -164,7 +164,7 @@ static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
 static __u64 (*bpf_ktime_get_tai_ns)(void) = (void *)208;
 
-/* The beginning of contexts (include/uapi/linux/bpf.h); the kernel rewrites access to them. */
+/* First members of contexts (include/uapi/linux/bpf.h); the kernel rewrites access to them. */
 struct xdp_md {
 	__u32 data;
 	__u32 data_end;
@@ -209,7 +209,7 @@ _Static_assert(sizeof(struct bpf_fib_lookup) == 64, "as the kernel has it");
 static long (*bpf_fib_lookup)(void *context, struct bpf_fib_lookup *way, int size,
 			      __u32 flags) = (void *)69;
 
-/* Of kernel structures only what is read; libbpf moves it to where the running kernel has it. */
+/* Members of kernel structures that are read; libbpf relocates them for the running kernel. */
 struct net_device {
 	int ifindex;
 } __attribute__((preserve_access_index));

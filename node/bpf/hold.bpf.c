@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT
 /*
- * Holds packets on purpose, inside the queueing discipline that they leave through: a classifier
- * that spins. For checking that a held time shows in the part where it was held, and in no other.
+ * Delays packets on purpose, inside the queueing discipline that they leave through: a classifier
+ * that spins. For checking that the delay appears in the right part of the path, and in no other.
  *
  *   tc qdisc add dev DEV root handle 1: htb default 1
  *   tc class add dev DEV parent 1: classid 1:1 htb rate 10gbit
  *   tc filter add dev DEV parent 1: prio 1 bpf da obj hold.bpf.o sec hold_200us
  *
- * The kernel asks a classifier after its stamp tx_sched (net/core/dev.c, __dev_queue_xmit) and
- * before its stamp tx_kernel.
+ * The kernel runs a classifier after its timestamp tx_sched (net/core/dev.c, __dev_queue_xmit) and
+ * before its timestamp tx_kernel.
  */
 #include "dwell.bpf.h"
 
 #define TC_ACT_UNSPEC (-1)
 
-/* Shorter packets are none of the measurement's: ARP and the like. */
+/* Minimum length of the measurement's packets; shorter ones are ARP and the like. */
 #define SHORTEST 500
 
-/* Reading the clock takes more than 10 ns: enough of them for 20 ms. */
+/* Maximum number of clock reads: at more than 10 ns each, enough for 20 ms. */
 #define MOST_READS (2 << 20)
 
 static long (*bpf_loop)(__u32 times, void *each, void *context, __u64 flags) = (void *)181;
@@ -34,7 +34,7 @@ static __always_inline int hold(const struct __sk_buff *skb, __u64 nanoseconds)
 
 	if (skb->len >= SHORTEST)
 		bpf_loop(MOST_READS, is_over, &until, 0);
-	/* The class is none of this program's business. */
+	/* This program does not choose a class. */
 	return TC_ACT_UNSPEC;
 }
 

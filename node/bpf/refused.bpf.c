@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT
-/* Reads memory that it has not looked at the end of: a kernel must refuse it, and say why. */
+/* Reads memory without a bounds check: the kernel must refuse it and give the reason. */
 #include "dwell.bpf.h"
 
 SEC("xdp")

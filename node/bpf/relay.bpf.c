@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT
 /*
- * A relay of UDP over IPv4 in the driver: what comes to an address of `listen` goes to `to` from a port of its own
- * for each client, and what comes back to that port goes to the client from where it sent to.
- * Nothing but addresses, ports, hop count and checksums changes. What cannot be sent on from here
- * passes to the stack as it came.
+ * UDP relay over IPv4 in the driver. A packet to an address in `listen` is forwarded to `to`, from
+ * a separate port for each client. A packet back to that port is forwarded to the client, from the
+ * address that the client sent to. Only addresses, ports, hop limit and checksums change. Packets
+ * that cannot be forwarded here pass to the stack unchanged.
  */
 #include "dwell.bpf.h"
 
 /* Set before loading; addresses and ports in network order. */
 const volatile struct relay relay;
 
-/* By the number of a port from relay.first_port on. */
+/* Flows, by port number relative to relay.first_port. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 4096); /* node/io/src/bpf/relay.rs sets another, as below */
+	__uint(max_entries, 4096); /* overridden by node/io/src/bpf/relay.rs, as below */
 	__type(key, __u32);
 	__type(value, struct relay_flow);
 } flows SEC(".maps");
 
-/* The number of a client's port. May lag behind `flows`, which decides. */
+/* Port number of a client. May be out of date: `flows` is authoritative. */
 struct client {
 	__u32 address;
 	__u16 port;
@@ -39,10 +39,10 @@ struct {
 	__type(value, struct relay_counters);
 } counters SEC(".maps");
 
-/* Where the search for a free port goes on. */
+/* Where the search for a free port continues. */
 __u32 next_number;
 
-/* Ports that are looked at for one that is free, or else for the one idle for longest. */
+/* Maximum number of ports searched for a free one, or otherwise for the longest idle one. */
 #define TRIES 16
 
 struct frame {
@@ -58,7 +58,7 @@ struct datagram {
 	struct udp *udp;
 };
 
-/* The sum that a checksum becomes when `old` in what it covers is replaced (RFC 1624, 3). */
+/* Returns a checksum after `old` in the data it covers was replaced by `new` (RFC 1624, 3). */
 static __always_inline __u16 replaced(__u16 checksum, __u32 old, __u32 new)
 {
 	__u32 sum = (__u16)~checksum;
@@ -69,7 +69,7 @@ static __always_inline __u16 replaced(__u16 checksum, __u32 old, __u32 new)
 	return ~sum;
 }
 
-/* Sends a datagram on under other names, if there is a way. */
+/* Forwards a datagram with new addresses and ports, if there is a route. */
 static __always_inline int send_on(struct xdp_md *context, const struct datagram *packet,
 				   struct relay_counters *count, __u32 from, __u16 from_port,
 				   __u32 to, __u16 to_port)
@@ -113,7 +113,7 @@ static __always_inline int send_on(struct xdp_md *context, const struct datagram
 	return bpf_redirect(way.interface, 0);
 }
 
-/* The flow of a client, made if there is none yet; 0 if no port could be had. */
+/* Returns the flow of a client, which is created if necessary; 0 if no port is available. */
 static __always_inline struct relay_flow *flow_of(const struct client *client, __u32 *number,
 						  struct relay_counters *count, __u64 now)
 {
@@ -220,7 +220,7 @@ int relay_udp(struct xdp_md *context)
 
 	if ((void *)(udp + 1) > (void *)(unsigned long)context->data_end)
 		return XDP_PASS;
-	/* Without options; whole. */
+	/* No options, no fragment. */
 	if (frame->type != htons(0x0800) || ip->version_length != 0x45 || ip->protocol != UDP ||
 	    ip->fragment & htons(0x3fff))
 		return XDP_PASS;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT
 /*
- * Stamps the packets of some flows as they pass: each makes an event in the ring buffer. Every
- * packet goes on as it came.
+ * Timestamps the packets of selected flows: each writes an event to the ring buffer. Packets pass
+ * unchanged.
  */
 #include "dwell.bpf.h"
 
-/* Which packets: set before loading, so that the verifier removes what is not asked for. */
+/* Selected packets. Set before loading, so that the verifier removes unused code. */
 const volatile struct filter filter;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 16 << 20); /* node/io/src/bpf/tracer.rs sets another */
+	__uint(max_entries, 16 << 20); /* overridden by node/io/src/bpf/tracer.rs */
 } events SEC(".maps");
 
-/* Events that found the ring full, on each CPU. */
+/* Events lost because the ring was full, per CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -33,7 +33,7 @@ union transport {
 	__u8 bytes[8];
 };
 
-/* Where an event's head begins in the transport header. */
+/* Returns the offset of an event's head from the start of the transport header. */
 static __always_inline __u32 head_offset(void)
 {
 	switch (filter.protocol) {
@@ -83,8 +83,8 @@ static __always_inline void *reserve(__u64 size)
 }
 
 /*
- * Fills in all but the addresses and submits. `at` is where the transport header begins, `head`
- * the packet from head_offset() on if HEAD bytes of it were there at once.
+ * Fills in everything but the addresses, and submits. `at` is the offset of the transport header.
+ * `head` is the packet from head_offset() on, if HEAD bytes of it were readable at once.
  */
 static __always_inline void submit(struct event *event, struct bpf_dynptr *packet, __u32 at,
 				   const union transport *transport, const __u8 *head,
@@ -98,7 +98,7 @@ static __always_inline void submit(struct event *event, struct bpf_dynptr *packe
 	event->ports[1] = filter.protocol == ICMP ? transport->echo.identifier :
 						    transport->ports[1];
 	if (head) {
-		/* In words; of bytes the compiler does not know that they may be. */
+		/* Copied in words, which the compiler could not do with byte pointers. */
 		((__u64 *)event->head)[0] = ((const __u64 *)head)[0];
 		((__u64 *)event->head)[1] = ((const __u64 *)head)[1];
 		((__u64 *)event->head)[2] = ((const __u64 *)head)[2];
@@ -114,7 +114,7 @@ static __always_inline void submit(struct event *event, struct bpf_dynptr *packe
 	}
 	event->head_length = there;
 	event->spare = 0;
-	/* The cost of writing an event lies outside of the node's delay. */
+	/* Keeps the cost of writing an event out of the node's delay. */
 	event->tai = is_on_the_way_out(hook) ? tai : bpf_ktime_get_tai_ns();
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
@@ -122,7 +122,7 @@ static __always_inline void submit(struct event *event, struct bpf_dynptr *packe
 static __always_inline void stamp4(struct bpf_dynptr *packet, __u32 at, enum hook hook,
 				   __u32 interface)
 {
-	/* Most packets have no options, and payload enough for a whole head. */
+	/* Most packets have no options, and enough payload for a whole head. */
 	__u8 buffer[sizeof(struct ipv4) + sizeof(union transport) + HEAD];
 	__u8 transport_buffer[sizeof(union transport)];
 	const union transport *transport;
@@ -213,7 +213,7 @@ static __always_inline void stamp6(struct bpf_dynptr *packet, __u32 at, enum hoo
 	submit(event, packet, at + sizeof(*ip), transport, head, ntohs(ip->payload), hook, tai);
 }
 
-/* A frame of Ethernet without a tag. */
+/* An untagged Ethernet frame. */
 static __always_inline void stamp_frame(struct bpf_dynptr *packet, enum hook hook, __u32 interface)
 {
 	__u8 buffer[16];
@@ -227,7 +227,7 @@ static __always_inline void stamp_frame(struct bpf_dynptr *packet, enum hook hoo
 		stamp6(packet, 14, hook, interface);
 }
 
-/* A program of netfilter for packets of one family; `way` is the device that they came by or leave by. */
+/* A netfilter program for one address family; `way` is the incoming or the outgoing device. */
 #define NETFILTER(name, stamp, hook, way)                                                    \
 	SEC("netfilter")                                                                     \
 	int name(struct bpf_nf_ctx *context)                                                 \
@@ -244,7 +244,7 @@ NETFILTER(pre_routing6, stamp6, HOOK_PRE_ROUTING, in)
 NETFILTER(post_routing4, stamp4, HOOK_POST_ROUTING, out)
 NETFILTER(post_routing6, stamp6, HOOK_POST_ROUTING, out)
 
-/* A program of tcx, in front of whatever else is there. */
+/* A tcx program, in front of all others. */
 #define TCX(name, direction, hook)                                                           \
 	SEC("tcx/" direction)                                                                \
 	int name(struct __sk_buff *frame)                                                    \

@@ -1,14 +1,14 @@
-//! Socket addresses in the kernel's form and back.
+//! Conversion of socket addresses to and from the kernel's form.
 
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// The port of the discard protocol (RFC 863): nobody listens there, or does nothing with what comes. A packet
-/// to it makes the kernel find out its next hop.
+/// Port of the discard protocol (RFC 863). A packet to it makes the kernel resolve the next hop,
+/// and the target ignores it.
 pub(crate) const DISCARD: u16 = 9;
 
-/// An address of IP in the kernel's form, with its length. The larger of the two forms is room for
-/// both; the kernel cuts what does not fit, such as an address of another family.
+/// An IP address in the kernel's form, with its length. The storage fits both families; the kernel
+/// truncates longer addresses of other families.
 #[derive(Clone, Copy)]
 pub(crate) struct RawAddress {
     storage: libc::sockaddr_in6,
@@ -21,11 +21,11 @@ const _: () = assert!(
 );
 
 impl RawAddress {
-    /// The length to offer the kernel when it is to write an address here.
+    /// Length to pass to a call that writes an address.
     pub(crate) const ROOM: libc::socklen_t =
         mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t;
 
-    /// Room for an address.
+    /// Returns storage for an address that a call writes.
     pub(crate) fn empty() -> Self {
         Self {
             // SAFETY: sockaddr_in6 is plain data for which all zeros is a valid value.
@@ -42,7 +42,7 @@ impl RawAddress {
         (&raw mut self.storage).cast()
     }
 
-    /// The address, if it is one of IP.
+    /// Returns the address; `None` if its family is neither AF_INET nor AF_INET6.
     pub(crate) fn to_std(self) -> Option<SocketAddr> {
         match i32::from(self.storage.sin6_family) {
             libc::AF_INET => {
@@ -92,7 +92,7 @@ impl From<SocketAddr> for RawAddress {
     }
 }
 
-/// The address that means "any" in the family of `like`.
+/// Returns the unspecified address in the family of `like`.
 pub(crate) fn unspecified(like: IpAddr) -> IpAddr {
     match like {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,4 +1,4 @@
-//! Many datagrams by one call: recvmmsg(2), sendmmsg(2) and UDP_SEGMENT (udp(7)).
+//! Several datagrams per call: recvmmsg(2), sendmmsg(2) and UDP_SEGMENT (udp(7)).
 
 use std::ffi::c_long;
 use std::io;
@@ -17,24 +17,24 @@ use crate::pending;
 use crate::port::SendError;
 use crate::udp::{Beside, Marks};
 
-/// Room for the longest datagram.
+/// Maximum length of a datagram in bytes.
 const LONGEST: usize = 65_535;
 
-/// Room for control data: stamps and the address that a packet was sent to.
+/// Length of a control buffer: timestamps and the destination address.
 const CONTROL: usize = 128;
 
-/// Datagrams that are cut out of one message: as many as every kernel takes (linux/udp.h,
+/// Maximum number of datagrams in one UDP_SEGMENT message that every kernel accepts (linux/udp.h,
 /// UDP_MAX_SEGMENTS).
 const MOST_CUT: usize = 64;
 
-/// Bytes of such a message: the longest payload over IPv4.
+/// Maximum length of a UDP_SEGMENT message in bytes: the longest payload over IPv4.
 const LONGEST_TRAIN: usize = 65_507;
 
-/// Buffers begin this far apart from a multiple of 4 KiB, so that they do not all fall into the same
-/// lines of a cache.
+/// Difference in length of consecutive buffers, in bytes, so that their starts do not all map to
+/// the same cache sets.
 const STAGGER: usize = 192;
 
-/// Room for datagrams that are taken, worked on and sent together.
+/// Buffers for datagrams that are received, processed and sent together.
 pub struct Batch {
     headroom: usize,
     buffers: Vec<Box<[u8]>>,
@@ -43,10 +43,11 @@ pub struct Batch {
     besides: Vec<Beside>,
     iovs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
-    /// How many parcels each header sends.
+    /// Number of datagrams that each header sends.
     trains: Vec<usize>,
     came: usize,
-    /// So many are asked for next: filling in headers that stay empty costs time.
+    /// Number of datagrams that the next receive call requests. Preparing unused headers costs
+    /// time.
     ask: usize,
     at: Instant<Realtime>,
 }
@@ -55,29 +56,28 @@ pub struct Batch {
 #[repr(align(16))]
 struct Control([u8; CONTROL]);
 
-/// A datagram to send: which of the batch, the bytes of its buffer, and to whom, if the socket is not
-/// connected.
+/// A datagram to send from a batch.
 #[derive(Clone, Debug)]
 pub struct Parcel {
-    /// Its place in the batch.
+    /// Index of its buffer.
     pub n: usize,
-    /// Its payload in the buffer of that place.
+    /// Range of its payload in that buffer.
     pub at: Range<usize>,
-    /// To whom.
+    /// Destination; `None` on a connected socket.
     pub to: Option<Peer>,
 }
 
-/// What became of parcels that were sent together.
+/// Times of a send call.
 #[derive(Clone, Copy, Debug)]
 pub struct Sending {
-    /// `tx_app`: the clock just before the call.
+    /// `tx_app`: clock read just before the call.
     pub before: Instant<Realtime>,
-    /// `tx_app_done`: the clock right after it.
+    /// `tx_app_done`: clock read right after it.
     pub after: Instant<Realtime>,
 }
 
-// SAFETY: the raw pointers in `iovs` and `headers` are only read by calls that have filled them in
-// just before, from memory that this value owns.
+// SAFETY: only calls that have just filled in `iovs` and `headers` read their raw pointers, which
+// point to memory that this value owns.
 unsafe impl Send for Batch {}
 
 impl std::fmt::Debug for Batch {
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Batch {
 }
 
 impl Batch {
-    /// Room for `most` datagrams, each with `headroom` free bytes in front of it.
+    /// Allocates buffers for `most` datagrams, each with `headroom` free bytes in front.
     pub fn new(most: usize, headroom: usize) -> Self {
         let size = (headroom + LONGEST).next_multiple_of(4_096);
         Self {
@@ -107,7 +107,7 @@ impl Batch {
         }
     }
 
-    /// Takes what is there, up to the batch's size; returns how many came.
+    /// Receives the queued datagrams, up to the size of the batch. Returns their number.
     pub fn receive(&mut self, from: &UdpEnd) -> io::Result<usize> {
         let ask = self.ask.clamp(1, self.buffers.len());
         self.iovs.clear();
@@ -132,9 +132,9 @@ impl Batch {
             self.headers.push(header);
         }
         let came = pending::receive(|_| {
-            // SAFETY: `ask` headers were just filled in with pointers to memory that this value owns,
-            // of the stated lengths; none of it is moved or borrowed until the call returns. A call that
-            // failed has changed none of them.
+            // SAFETY: `ask` headers were just filled in with pointers to memory that this value
+            // owns, of the stated lengths. The memory is neither moved nor borrowed until the call
+            // returns. A failed call has changed none of the headers.
             let came = unsafe {
                 libc::syscall(
                     libc::SYS_recvmmsg,
@@ -149,15 +149,15 @@ impl Batch {
         });
         self.came = came?.unwrap_or(0);
         self.at = realtime();
-        // Twice as many as came, should more be coming; a full batch soon asks for all.
+        // Request twice as many next time in case the load grows; a full batch soon requests all.
         self.ask = (2 * self.came).max(8);
         Ok(self.came)
     }
 
-    /// The `n`th that came, and its buffer: the payload begins behind the headroom.
+    /// Returns the `n`th received datagram and its buffer. The payload follows the headroom.
     ///
     /// # Panics
-    /// Fewer came.
+    /// If fewer datagrams were received.
     pub fn datagram(&mut self, n: usize, from: &UdpEnd) -> (Datagram, &mut [u8]) {
         let header = &self.headers[..self.came][n];
         let used = size(header.msg_hdr.msg_controllen).min(CONTROL);
@@ -173,17 +173,18 @@ impl Batch {
         (Datagram { len, rx, from }, &mut self.buffers[n])
     }
 
-    /// The buffer of one place of the batch.
+    /// Returns the buffer with index `n`.
     ///
     /// # Panics
-    /// There are fewer.
+    /// If there are fewer buffers.
     pub fn buffer(&mut self, n: usize) -> &mut [u8] {
         &mut self.buffers[n]
     }
 
-    /// Sends parcels in their order, with as few calls as it takes. Those of one length to one peer
-    /// pass the kernel's stack as one if `through` merges. `each` gets what became of every one: the kernel's key, if its stamps
-    /// are to come.
+    /// Sends parcels in order, in as few calls as possible. If `through` merges, consecutive
+    /// parcels of one length to one peer pass the kernel's stack as one message. `each` is called
+    /// with the index, the outcome and the times of every parcel. An outcome holds the kernel's
+    /// timestamp key if timestamps will arrive.
     pub fn send(
         &mut self,
         through: &mut UdpEnd,
@@ -197,7 +198,7 @@ impl Batch {
             self.address(rest, through.cuts);
             let before = realtime();
             // SAFETY: the headers were just filled in with pointers to memory that this value and
-            // `parcels` own, of the stated lengths; the kernel only reads what they point to.
+            // `parcels` own, of the stated lengths; the kernel only reads that memory.
             let sent = unsafe {
                 libc::syscall(
                     libc::SYS_sendmmsg,
@@ -217,15 +218,16 @@ impl Batch {
                 done += left;
                 failed = 0;
                 if done < parcels.len() {
-                    // Why it went no further, the call did not say.
+                    // The call does not report why it stopped early.
                     through.lose_count();
                 }
                 continue;
             }
-            // It is about the first that was to be sent: only then does the call fail.
+            // The call fails only if its first message does, so the error belongs to that one.
             let first = self.trains[0];
             if first > 1 && is_uncut(&error) {
-                // Perhaps it told of an earlier packet; if not, each by itself tells.
+                // The error may be about an earlier packet. If it persists, send the parcels
+                // separately.
                 if failed == 0 {
                     failed = 1;
                 } else {
@@ -245,7 +247,7 @@ impl Batch {
         }
     }
 
-    /// Fills in the headers of parcels: one for as many as can be cut out of it.
+    /// Fills in one header per message; a message holds as many parcels as can be merged.
     fn address(&mut self, parcels: &[Parcel], cuts: usize) {
         self.iovs.clear();
         self.headers.clear();
@@ -291,8 +293,8 @@ impl Batch {
     }
 }
 
-/// How many of the first parcels can be cut out of one message: all as long as the first but the
-/// last, which may be shorter, and to the same peer.
+/// Returns the number of leading parcels that fit into one UDP_SEGMENT message: to the same peer
+/// and as long as the first, except for the last, which may be shorter.
 fn train(parcels: &[Parcel]) -> usize {
     let Some((first, others)) = parcels.split_first() else { return 0 };
     let len = first.at.len();
@@ -311,14 +313,14 @@ fn train(parcels: &[Parcel]) -> usize {
     train
 }
 
-/// Whether a message was refused perhaps because it cannot be cut: a piece is too long for the path,
-/// or the interface sums no checksums (net/ipv4/udp.c, udp_send_skb).
+/// Whether a message may have been refused because it cannot be segmented: a segment is too long
+/// for the path, or the interface does not compute checksums (net/ipv4/udp.c, udp_send_skb).
 fn is_uncut(error: &io::Error) -> bool {
     const UNCUT: [i32; 3] = [libc::EIO, libc::EINVAL, libc::EMSGSIZE];
     error.raw_os_error().is_some_and(|errno| UNCUT.contains(&errno))
 }
 
-/// A length of the C library, whose type is not the same in all of them.
+/// Converts a length of the C library, whose type differs between C libraries.
 fn size(length: impl TryInto<usize>) -> usize {
     length.try_into().unwrap_or(usize::MAX)
 }
@@ -353,7 +355,7 @@ mod tests {
                 let mut parcels = Vec::new();
                 for n in 0..came {
                     let (datagram, buffer) = batch.datagram(n, &server);
-                    // Grown to the front by one byte.
+                    // Extended by one byte at the front.
                     buffer[HEADROOM - 1] = 0xaa;
                     let at = HEADROOM - 1..HEADROOM + datagram.len;
                     parcels.push(Parcel { n, at, to: datagram.from });
@@ -414,7 +416,7 @@ mod tests {
         for (everywhere, asked) in [("0.0.0.0:0", "127.0.0.9"), ("[::]:0", "::1")] {
             let mut server = UdpEnd::listen(everywhere.parse().unwrap(), options).unwrap();
             let to = SocketAddr::new(asked.parse().unwrap(), server.local_addr().port());
-            // Hears nobody else.
+            // A connected socket receives from its peer only.
             let mut client = UdpEnd::connect(to, options).unwrap();
             for n in 0..10_u8 {
                 client.send(&[n; 60], None).unwrap();

@@ -1,6 +1,6 @@
-//! The socket calls of timing loops, made directly: the C library's own are cancellation points,
-//! which in a process with several threads cost two locked instructions each, some 80 ns of a round
-//! trip (glibc 2.36, `SYSCALL_CANCEL`).
+//! Socket calls of timing loops as raw system calls. The C library's wrappers are cancellation
+//! points, which in a multi-threaded process cost two locked instructions each: some 80 ns per
+//! round trip (glibc 2.36, `SYSCALL_CANCEL`).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,7 +9,7 @@ use libc::{c_int, c_long};
 
 use crate::address::RawAddress;
 
-/// What a call returned: a length, or -1 and errno.
+/// Converts a return value: a length, or -1 with errno.
 fn length(returned: c_long) -> io::Result<usize> {
     usize::try_from(returned).map_err(|_| io::Error::last_os_error())
 }
@@ -58,7 +58,7 @@ pub(crate) fn send_to(
 #[inline]
 pub(crate) fn receive(fd: &OwnedFd, buffer: &mut [u8], flags: c_int) -> io::Result<usize> {
     // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer`, borrowed exclusively; no
-    // address is asked for.
+    // address is requested.
     length(unsafe {
         libc::syscall(
             libc::SYS_recvfrom,
@@ -94,7 +94,7 @@ pub(crate) fn receive_from(
             &raw mut len,
         )
     })?;
-    // The kernel says how long the address is, even if it had to cut it.
+    // The kernel returns the full length of the address even if it truncated it.
     from.len = len.min(RawAddress::ROOM);
     Ok(received)
 }
@@ -142,7 +142,7 @@ pub(crate) unsafe fn send_message(
     })
 }
 
-/// The errno of a failed call.
+/// Returns the errno of a failed call.
 pub(crate) fn errno(error: &io::Error) -> c_int {
     error.raw_os_error().unwrap_or(libc::EIO)
 }

@@ -1,8 +1,9 @@
-//! Control groups that hold processes to a share of a processor: version 1 (`cpu` and `cpuacct`) and
+//! Control groups that limit processes to a share of a CPU: version 1 (`cpu` and `cpuacct`) and
 //! version 2 (`cpu.max`), as described in the kernel's Documentation/admin-guide/cgroup-v1 and
 //! cgroup-v2.rst and in Documentation/scheduler/sched-bwc.rst.
 //!
-//! The share is an average over a period of 100 ms, with stalls between: not a slower processor.
+//! The share is an average over periods of 100 ms, with stalls in between. It does not make the CPU
+//! slower.
 
 use std::fs;
 use std::io;
@@ -11,30 +12,29 @@ use std::time::{Duration, Instant};
 
 use dwell_units::{Nanos, Ratio};
 
-/// Microseconds in which the share is spent, the kernel's own default.
+/// Quota period in microseconds, the kernel's default.
 const PERIOD_US: u64 = 100_000;
 
-/// A group: a directory in each hierarchy that it takes.
+/// A control group: one directory in each hierarchy that it uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuGroup {
     directories: Vec<PathBuf>,
 }
 
-/// What the processes of a group used since it was made.
+/// CPU usage of a group since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuUsage {
-    /// Processor time.
+    /// CPU time.
     pub used: Option<Nanos>,
-    /// Time for which they could have run and were held.
+    /// Time for which its processes were runnable but throttled.
     pub throttled: Option<Nanos>,
 }
 
 impl CpuGroup {
-    /// Where a group of that name is, or would be, at the top of every hierarchy it takes. Nothing
-    /// is made.
+    /// Returns the group of this name at the top of every hierarchy that it uses. Creates nothing.
     ///
     /// # Errors
-    /// No controller of processor time is mounted here.
+    /// No cgroup CPU controller is mounted.
     pub fn named(name: &str) -> io::Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let roots = hierarchies(&mounts, |root| {
@@ -42,26 +42,26 @@ impl CpuGroup {
                 .is_ok_and(|all| all.split_whitespace().any(|controller| controller == "cpu"))
         });
         if roots.is_empty() {
-            let text = "no cgroup controller of processor time is mounted (cpu of version 1 or 2)";
+            let text = "no cgroup CPU controller is mounted (cpu of version 1 or 2)";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         Ok(Self { directories: roots.into_iter().map(|root| root.join(name)).collect() })
     }
 
-    /// The group with these directories.
+    /// Returns the group with these directories.
     pub fn at(directories: Vec<PathBuf>) -> Self {
         Self { directories }
     }
 
-    /// Its directories.
+    /// Returns its directories.
     pub fn directories(&self) -> &[PathBuf] {
         &self.directories
     }
 
-    /// Makes it, with that share of one processor.
+    /// Creates the group with this share of one CPU.
     ///
     /// # Errors
-    /// The privilege is missing, or the kernel has no quotas (CONFIG_CFS_BANDWIDTH).
+    /// The privilege is missing, or the kernel has no CPU quotas (CONFIG_CFS_BANDWIDTH).
     pub fn create(&self, share: Ratio) -> io::Result<()> {
         let quota = (u64::from(share.ppm()) * PERIOD_US / 1_000_000).max(1_000);
         for directory in &self.directories {
@@ -85,22 +85,22 @@ impl CpuGroup {
             } else if !directory.join("cpuacct.usage").exists() {
                 return Err(io::Error::new(
                     io::ErrorKind::Unsupported,
-                    "this kernel's groups take no quota (CONFIG_CFS_BANDWIDTH)",
+                    "this kernel has no CPU quotas (CONFIG_CFS_BANDWIDTH)",
                 ));
             }
         }
         Ok(())
     }
 
-    /// Moves the calling process, which has one thread, into it.
+    /// Moves the calling process, which must be single-threaded, into the group.
     ///
     /// # Errors
-    /// It is not there, or the privilege is missing.
+    /// The group does not exist, or the privilege is missing.
     pub fn enter(&self) -> io::Result<()> {
         self.directories.iter().try_for_each(|group| write(&group.join("cgroup.procs"), "0"))
     }
 
-    /// What it used so far; absent where the kernel does not tell.
+    /// Returns the usage so far; values that the kernel does not report are `None`.
     pub fn usage(&self) -> CpuUsage {
         let mut usage = CpuUsage::default();
         for directory in &self.directories {
@@ -120,7 +120,7 @@ impl CpuGroup {
         usage
     }
 
-    /// The processes in it.
+    /// Returns the ids of its processes.
     pub fn processes(&self) -> Vec<u32> {
         let texts = self
             .directories
@@ -134,12 +134,12 @@ impl CpuGroup {
         all
     }
 
-    /// Removes it, once its processes have ended; one that is not there is fine.
+    /// Removes the group after its processes have ended. A missing group is not an error.
     ///
     /// # Errors
-    /// Processes are still in it, or the privilege is missing.
+    /// It still contains processes, or the privilege is missing.
     pub fn remove(&self) -> io::Result<()> {
-        // A process that was just reaped may keep its group busy for another moment.
+        // A group may stay busy briefly after its last process was reaped.
         const PATIENCE: Duration = Duration::from_secs(2);
         const PAUSE: Duration = Duration::from_millis(1);
         let since = Instant::now();
@@ -163,8 +163,9 @@ impl CpuGroup {
     }
 }
 
-/// The tops of the hierarchies that a group takes, by the text of /proc/self/mountinfo (proc(5)):
-/// those of version 1 with `cpu` and `cpuacct`, else the one of version 2, if it `has_cpu`.
+/// Returns the tops of the hierarchies that a group uses, from the text of /proc/self/mountinfo
+/// (proc(5)): those of version 1 with `cpu` and `cpuacct`, otherwise that of version 2 if
+/// `has_cpu`.
 fn hierarchies(mounts: &str, has_cpu: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut one: Vec<PathBuf> = Vec::new();
     let mut two = None;

@@ -1,4 +1,4 @@
-//! The two clocks and the tightest pairing of them.
+//! The system clocks and pairings of them.
 
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
@@ -24,15 +24,15 @@ pub fn monotonic() -> Instant<Monotonic> {
     Instant::from_parts(sec, nsec)
 }
 
-/// Sleeps until `until`, or a little longer. The kernel is told the instant and not how long it is until
-/// then, so that who is held up before the call does not sleep the longer.
+/// Sleeps until `until`, or slightly longer. The kernel gets an absolute time, so a delay before
+/// the call does not prolong the sleep.
 pub fn sleep_until(until: Instant<Monotonic>) {
     let nanos = until.as_nanos().max(0);
     let until = libc::timespec {
         tv_sec: (nanos / 1_000_000_000) as libc::time_t,
         tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: the kernel only reads one valid timespec, and is told to write none.
+    // SAFETY: the kernel only reads one valid timespec; the pointer for the remaining time is null.
     let sleep = || unsafe {
         let id = libc::CLOCK_MONOTONIC;
         libc::clock_nanosleep(id, libc::TIMER_ABSTIME, &until, std::ptr::null_mut())
@@ -46,8 +46,8 @@ pub fn sleep_until(until: Instant<Monotonic>) {
     debug_assert_eq!(rc, 0, "CLOCK_MONOTONIC exists and the instant is valid");
 }
 
-/// The same moment on both clocks: the tightest of 1,000 reads of CLOCK_REALTIME bracketed by two
-/// of CLOCK_MONOTONIC. Takes about 60 us.
+/// Pairs the two clocks at one moment: the tightest of 1,000 reads of CLOCK_REALTIME, each between
+/// two reads of CLOCK_MONOTONIC. Takes about 60 us.
 pub fn pair() -> Pairing {
     (1..1_000).map(|_| bracket()).fold(
         bracket(),
@@ -57,8 +57,9 @@ pub fn pair() -> Pairing {
     )
 }
 
-/// The same by the first bracket narrower than a microsecond, of four at most: in the time of three reads,
-/// where nobody interrupts them. More would not help where a read itself takes so long.
+/// Like [`pair`], but returns the first bracket narrower than 1 us, of at most four. Takes the time
+/// of three clock reads if not interrupted. More attempts would not help where a read itself is
+/// slow.
 pub fn glance() -> Pairing {
     let is_narrow = |bracket: &Pairing| bracket.width < Nanos::from_micros(1);
     (1..4).map(|_| bracket()).find(is_narrow).unwrap_or_else(bracket)
@@ -71,8 +72,9 @@ fn bracket() -> Pairing {
     Pairing { real, mono: before + Nanos(width.0 / 2), width }
 }
 
-/// How far CLOCK_REALTIME may be from UTC, as whoever disciplines it (NTP, PTP) told the kernel;
-/// `None` when nobody does (adjtimex(2): TIME_ERROR or STA_UNSYNC).
+/// Returns the maximum error of CLOCK_REALTIME against UTC, as reported to the kernel by a
+/// synchronisation daemon (NTP, PTP); `None` if the clock is not synchronised (adjtimex(2):
+/// TIME_ERROR or STA_UNSYNC).
 pub fn utc_error() -> Option<Nanos> {
     // SAFETY: timex is plain data for which all zeros is valid and asks for no change.
     let mut timex: libc::timex = unsafe { std::mem::zeroed() };
@@ -83,8 +85,8 @@ pub fn utc_error() -> Option<Nanos> {
     synchronised.then(|| Nanos::from_micros(timex.maxerror))
 }
 
-/// CLOCK_TAI minus CLOCK_REALTIME, as whoever disciplines the clock told the kernel: whole seconds,
-/// 0 when nobody did.
+/// Returns CLOCK_TAI minus CLOCK_REALTIME, as set by a synchronisation daemon: whole seconds, 0 if
+/// never set.
 pub fn tai_offset() -> Nanos {
     // SAFETY: timex is plain data for which all zeros is valid and asks for no change.
     let mut timex: libc::timex = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! The place of a timing thread: its CPU, its scheduling class, its timer slack, its memory.
+//! Placement of a timing thread: CPU, scheduling class, timer slack, memory locking.
 
 use std::io;
 use std::mem;
@@ -8,7 +8,7 @@ use dwell_units::Nanos;
 /// A scheduling class (sched(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
-    /// SCHED_OTHER: shares the CPU with everybody.
+    /// SCHED_OTHER: shares the CPU with all ordinary threads.
     #[default]
     Other,
     /// SCHED_FIFO: runs before all ordinary threads until it sleeps.
@@ -23,33 +23,33 @@ pub enum Class {
     Deadline,
 }
 
-/// Whether a thread wants to run before all ordinary ones (SCHED_FIFO, lowest priority). Not for
-/// threads that never sleep: the kernel stops those for 50 ms of every second (sched_rt_runtime_us).
+/// Whether a thread requests real-time priority (SCHED_FIFO, lowest priority). Not for threads that
+/// never sleep: the kernel stops those for 50 ms of every second (sched_rt_runtime_us).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RealTime {
-    /// No.
+    /// Ordinary priority.
     #[default]
     No,
-    /// Where allowed.
+    /// Real-time priority if permitted.
     IfAllowed,
-    /// Yes; an error where it is not allowed.
+    /// Real-time priority, or an error if not permitted.
     Required,
 }
 
-/// What a timing thread asked for and got.
+/// Placement that a timing thread obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// The only CPU it may run on, if it was pinned.
+    /// The CPU that it is pinned to.
     pub cpu: Option<usize>,
-    /// How it is scheduled, if that could be found out.
+    /// Scheduling class, if known.
     pub class: Option<Class>,
-    /// Timers fire at their time, not up to 50 us later.
+    /// Timers fire when due instead of up to 50 us late.
     pub precise_timers: bool,
-    /// Its memory stays in RAM.
+    /// Its memory is locked into RAM.
     pub locked: bool,
 }
 
-/// CPUs this process may run on, ascending.
+/// Returns the CPUs that this process may use, ascending.
 pub fn allowed() -> Vec<usize> {
     // SAFETY: cpu_set_t is plain data for which all zeros (no CPU) is valid.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -79,37 +79,36 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes the calling thread a timing thread: pinned if a CPU is given, with precise timers and
-/// locked memory where allowed. Only a CPU or a class that was required and cannot be had is an
-/// error.
+/// Sets up the calling thread as a timing thread: pinned if a CPU is given, with precise timers and
+/// locked memory if permitted. Fails only if the CPU or a required scheduling class is unavailable.
 pub fn settle(cpu: Option<usize>, real_time: RealTime) -> io::Result<Placement> {
     if let Some(cpu) = cpu {
         pin(cpu)?;
     }
     match real_time {
         RealTime::No => {}
-        // What came of it is read back below.
+        // The resulting class is read back below.
         RealTime::IfAllowed => drop(go_first()),
         RealTime::Required => go_first()?,
     }
-    // What is never touched, such as most of a stack, is not made to need memory.
+    // MCL_ONFAULT: untouched memory, such as most of a stack, needs no RAM.
     // SAFETY: mlockall takes flags only.
     let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) };
     Ok(Placement { cpu, class: class(), precise_timers: sharpen_timers(), locked: locked == 0 })
 }
 
-/// Lets this thread's timers ring when they are due instead of when it suits the kernel (slack
-/// 1 ns). Returns whether they will.
+/// Sets the timer slack of this thread to 1 ns, so that timers fire when due and not when
+/// convenient for the kernel. Returns whether that succeeded.
 pub fn sharpen_timers() -> bool {
     // SAFETY: PR_SET_TIMERSLACK takes one integer, in ns, and acts on the calling thread.
     let slack = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
     slack == 0
 }
 
-/// Puts this thread before all ordinary ones (SCHED_FIFO, lowest priority).
+/// Gives this thread real-time priority (SCHED_FIFO, lowest priority).
 ///
 /// # Errors
-/// Not allowed here.
+/// Not permitted.
 pub fn go_first() -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: reads one sched_param and acts on the calling thread.
@@ -117,9 +116,9 @@ pub fn go_first() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The calling thread's scheduling class.
+/// Returns the calling thread's scheduling class.
 fn class() -> Option<Class> {
-    // SAFETY: takes the number of a thread; 0 is the calling one.
+    // SAFETY: takes a thread id; 0 is the calling thread.
     match unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK {
         libc::SCHED_OTHER => Some(Class::Other),
         libc::SCHED_FIFO => Some(Class::Fifo),
@@ -138,7 +137,7 @@ fn cpu_time(clock: libc::clockid_t) -> Nanos {
     Nanos(ts.tv_sec * 1_000_000_000 + ts.tv_nsec)
 }
 
-/// CPU time that the calling thread has used.
+/// Returns the CPU time used by the calling thread.
 pub fn thread_time() -> Nanos {
     cpu_time(libc::CLOCK_THREAD_CPUTIME_ID)
 }

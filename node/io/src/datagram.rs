@@ -1,5 +1,5 @@
-//! UDP sockets of a relay: the one that clients send to, and those connected to where it goes.
-//! None of their calls waits; [`crate::poller`] does.
+//! UDP sockets of a relay: the listener that clients send to, and sockets connected to the
+//! destination. No call blocks; [`crate::poller`] waits.
 
 use std::ffi::c_int;
 use std::io;
@@ -19,27 +19,28 @@ use crate::port::{Notice, SendError, Sent, StampRequest};
 use crate::socket;
 use crate::udp::{self, Beside, Marks};
 
-/// Asked of the kernel: the default 208 KiB, not the CPU, decides loss (PEERS.md).
+/// Requested socket buffer size in bytes. With the default of 208 KiB, the buffer and not the CPU
+/// decides which packets are lost.
 const BUFFER: c_int = 32 << 20;
 
-/// Where the count of dropped packets stands in SO_MEMINFO (SK_MEMINFO_DROPS, linux/sock_diag.h).
+/// Index of the drop counter in SO_MEMINFO (SK_MEMINFO_DROPS, linux/sock_diag.h).
 const DROPS: usize = 8;
 
-/// How a socket is opened.
+/// Options for opening a socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndOptions {
-    /// Which stamps to ask for.
+    /// Timestamps to request.
     pub stamps: StampRequest,
-    /// Report what is too long for the path instead of sending it in fragments.
+    /// Report packets that are too long for the path instead of fragmenting them.
     pub whole: bool,
-    /// Let packets of one length leave as one that the kernel cuts (UDP_SEGMENT), where they are sent
-    /// together and not stamped: what is cut is stamped once.
+    /// Merge packets of one length that are sent together into one UDP_SEGMENT message. Ignored
+    /// with timestamps, because the kernel timestamps such a message once.
     pub merge: bool,
-    /// A client may get a socket of its own, if this one listens at one address ([`UdpEnd::own`]).
+    /// Let a client have its own socket if this one listens on one address ([`UdpEnd::own`]).
     pub own: bool,
 }
 
-/// Who sent a packet, and which address of ours it was sent to: all that a reply needs.
+/// Sender of a packet and the local address that it was sent to: what a reply needs.
 #[derive(Clone, Copy)]
 pub struct Peer {
     pub(crate) raw: RawAddress,
@@ -49,17 +50,17 @@ pub struct Peer {
 
 impl Peer {
     pub(crate) fn new(raw: RawAddress, source: Option<IpAddr>) -> Option<Self> {
-        // A socket that was shut reports no address.
+        // A socket that was shut down reports no address.
         let address = if raw.len == 0 { None } else { raw.to_std() }?;
         Some(Self { raw, source, address })
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address of ours that it sent to, where the socket is bound to all of them.
+    /// Returns the local address that it sent to, if the socket is bound to all addresses.
     pub fn sent_to(&self) -> Option<IpAddr> {
         self.source
     }
@@ -71,14 +72,14 @@ impl std::fmt::Debug for Peer {
     }
 }
 
-/// A packet that came.
+/// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram {
     /// Bytes written to the caller's buffer.
     pub len: usize,
-    /// Its stamps.
+    /// Receive timestamps.
     pub rx: RxStamps,
-    /// Who sent it, if the socket is not connected.
+    /// Sender, if the socket is not connected.
     pub from: Option<Peer>,
 }
 
@@ -87,27 +88,28 @@ pub struct UdpEnd {
     pub(crate) fd: OwnedFd,
     local: SocketAddr,
     control: Box<Control>,
-    /// Control data comes with packets: stamps, or the address they were sent to.
+    /// Packets come with control data: timestamps, or their destination address.
     pub(crate) beside: bool,
     stamped: bool,
     pub(crate) connected: bool,
-    /// A client may have a socket of its own at its port.
+    /// A client may have its own socket on this port.
     shares: bool,
-    /// Payloads up to this long may leave it as one that the kernel cuts, as far as is known.
+    /// Payloads up to this length may be merged, as far as is known.
     pub(crate) cuts: usize,
     /// The kernel's OPT_ID counter; see [`crate::udp`].
     next_key: u32,
-    /// Which stamps were asked for.
+    /// Requested timestamps.
     stamps: StampRequest,
-    /// Until then, keys are counted and not told: stamps by the count before may still come.
+    /// Until then keys are counted but not returned, because timestamps from before the counter
+    /// restarted may still arrive.
     quiet_until: Option<Instant<Monotonic>>,
 }
 
-/// Stamps that take longer do not come: a queue of a second is a long one.
+/// Time after which a timestamp is no longer expected; one second is a long queueing delay.
 const LATEST: Nanos = Nanos::from_secs(1);
 
 impl UdpEnd {
-    /// A socket that takes what anybody sends to `address`. An IPv6 socket takes IPv6 only.
+    /// Opens a socket that receives from any sender at `address`. An IPv6 socket is IPv6-only.
     pub fn listen(address: SocketAddr, options: EndOptions) -> io::Result<Self> {
         let fd = Self::open(address.ip(), options)?;
         let everywhere = address.ip().is_unspecified();
@@ -123,7 +125,8 @@ impl UdpEnd {
             }
             SocketAddr::V4(_) => {}
         }
-        // What is bound to one address would get what goes to all of them, until it is connected.
+        // A second socket on one address would take packets from a wildcard listener until it is
+        // connected.
         let shares = options.own && !everywhere && Self::may_share(&fd)?;
         if shares {
             Self::bind_alone(&fd, address)?;
@@ -133,8 +136,8 @@ impl UdpEnd {
         Ok(Self { shares, ..Self::new(fd, false, everywhere, options)? })
     }
 
-    /// Whether others of ours may be bound to its port and get nothing of what is its own. An old kernel
-    /// cannot.
+    /// Allows other sockets of ours on its port that receive none of its packets. Returns `false`
+    /// on old kernels, which cannot.
     fn may_share(fd: &OwnedFd) -> io::Result<bool> {
         let may = socket::share_port(fd, true).and_then(|()| socket::first_takes_all(fd)).is_ok();
         if !may {
@@ -143,7 +146,7 @@ impl UdpEnd {
         Ok(may)
     }
 
-    /// Binds what may share a port to one that is nobody's, and shares it no longer.
+    /// Binds a socket that may share its port to a port not in use, and ends the sharing.
     fn bind_alone(fd: &OwnedFd, mut address: SocketAddr) -> io::Result<()> {
         let free = socket::open(address.ip(), libc::SOCK_DGRAM, 0)?;
         socket::bind(&free, address)?;
@@ -153,19 +156,20 @@ impl UdpEnd {
         socket::share_port(fd, false)
     }
 
-    /// A socket of the port of `listener`, which was opened for such a one ([`EndOptions::own`]), for what
-    /// `peer` alone sends to it and is sent by it: the kernel need not find the way for every reply. What the
-    /// peer sent before lies at the listener. There may be one at a time: while a second is not connected yet,
-    /// the kernel would give it what others send (seen with Linux 6.18).
+    /// Opens a socket on the port of `listener`, which was opened with [`EndOptions::own`], for
+    /// packets from and to `peer` only: the kernel need not look up the route for every reply.
+    /// Earlier packets of the peer stay with the listener. At most one may exist at a time: until a
+    /// second one is connected, the kernel would give it packets of other clients (seen with Linux
+    /// 6.18).
     ///
     /// # Errors
-    /// Any, as of a listener of all addresses; it goes on as before.
+    /// The listener is bound to all addresses, or a call failed. The listener stays usable.
     pub fn own(listener: &Self, peer: &Peer, options: EndOptions) -> io::Result<Self> {
         if !listener.shares {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let fd = Self::open(listener.local.ip(), options)?;
-        // For this moment only: nobody else shall get the port.
+        // Share the port only briefly, so that no other program gets it.
         let share = |shared| {
             [&listener.fd, &fd].into_iter().try_for_each(|fd| socket::share_port(fd, shared))
         };
@@ -177,14 +181,14 @@ impl UdpEnd {
         Self::new(fd, false, false, options)
     }
 
-    /// From now on what the peer of a socket that is [`UdpEnd::own`] sends goes to the listener again, as if
-    /// there was none; what came before can still be received here. Nothing is sent from it any more.
+    /// Redirects the peer of a socket from [`UdpEnd::own`] to the listener, as if this socket did
+    /// not exist. Earlier packets can still be received here; no more can be sent.
     pub fn turn_away(&self) -> io::Result<()> {
-        // Whoever is connected hears only its peer, and nobody but itself has its address.
+        // A connected socket receives from its peer only, and no other socket has this address.
         socket::connect(&self.fd, self.local)
     }
 
-    /// A socket that exchanges packets with `peer` only.
+    /// Opens a socket that exchanges packets with `peer` only.
     pub fn connect(peer: SocketAddr, options: EndOptions) -> io::Result<Self> {
         let fd = Self::open(peer.ip(), options)?;
         socket::connect(&fd, peer)?;
@@ -197,7 +201,7 @@ impl UdpEnd {
         for (force, ask) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
-            // Best effort: a smaller buffer only matters to bursts.
+            // Best effort: a smaller buffer only affects bursts.
             if socket::set(&fd, libc::SOL_SOCKET, force, BUFFER).is_err() {
                 let _ = socket::set(&fd, libc::SOL_SOCKET, ask, BUFFER);
             }
@@ -241,12 +245,12 @@ impl UdpEnd {
         })
     }
 
-    /// The address it is bound to.
+    /// Returns the address that it is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Whether a datagram waits to be received.
+    /// Whether a datagram is waiting to be received.
     pub fn has_unread(&self) -> bool {
         let mut one = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one pollfd, exclusively borrowed; the call returns at once.
@@ -254,13 +258,13 @@ impl UdpEnd {
         ready == 1 && one.revents & libc::POLLIN != 0
     }
 
-    /// Whether stamps of packets that leave it will come, by [`UdpEnd::notices`].
+    /// Whether timestamps of sent packets will arrive through [`UdpEnd::notices`].
     pub fn is_stamped(&self) -> bool {
         self.stamped
     }
 
-    /// Takes one packet; `None` when none is there. A pending ICMP error is noted (see
-    /// [`UdpEnd::notices`]) and not an error.
+    /// Receives one packet; `None` if none is queued. A pending ICMP error is not returned; it
+    /// stays in the error queue (see [`UdpEnd::notices`]).
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
         pending::receive(|_| {
             let mut raw = RawAddress::empty();
@@ -284,9 +288,8 @@ impl UdpEnd {
         if self.connected { None } else { Peer::new(raw, source) }
     }
 
-    /// Sends one packet: to `to`, which only a socket that is not connected needs, from the
-    /// address that `to` had sent to. A pending ICMP error that the call returns is noted and the
-    /// packet is sent again.
+    /// Sends one packet. A socket that is not connected needs `to`, and sends from the address that
+    /// `to` had sent to. If the call returns a pending ICMP error, the packet is sent again.
     pub fn send(&mut self, message: &[u8], to: Option<&Peer>) -> Result<Sent, SendError> {
         let mut failed = 0;
         loop {
@@ -309,7 +312,7 @@ impl UdpEnd {
         }
     }
 
-    /// The key of a packet that was just sent, if its stamps are to come.
+    /// Returns the key of the packet just sent, if its timestamps will arrive.
     pub(crate) fn take_key(&mut self) -> Option<u32> {
         let key = self.stamped.then_some(self.next_key);
         self.next_key = self.next_key.wrapping_add(1);
@@ -319,8 +322,8 @@ impl UdpEnd {
         key.filter(|_| self.quiet_until.is_none())
     }
 
-    /// A packet could not be sent, and nobody tells whether it took a key: the kernel counts anew. Which
-    /// stamps are whose is not known until those that are under way have come.
+    /// Restarts the kernel's key counter after a packet could not be sent and may or may not have
+    /// taken a key. Keys are withheld until timestamps under way have arrived.
     pub(crate) fn lose_count(&mut self) {
         if !self.stamped {
             return;
@@ -331,8 +334,8 @@ impl UdpEnd {
         self.quiet_until = Some(monotonic().saturating_add(wait));
     }
 
-    /// What a failed send means, after `before` others of the same packet; `None`: it is to be made
-    /// again.
+    /// Handles a failed send after `before` earlier failures for the same packet. Returns the
+    /// error, or `None` if the packet is to be sent again.
     pub(crate) fn failed(&mut self, error: &io::Error, before: usize) -> Option<SendError> {
         let errno = calls::errno(error);
         if udp::takes_key(errno) {
@@ -342,12 +345,12 @@ impl UdpEnd {
         (!again).then(|| socket::send_error(errno))
     }
 
-    /// Takes up to `limit` entries of the error queue, oldest first.
+    /// Reads up to `limit` entries of the error queue, oldest first.
     pub fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
         message::notices(&self.fd, &mut self.control, limit, each);
     }
 
-    /// Packets that came and found no room here, as far as the kernel tells.
+    /// Returns the number of packets dropped for lack of room, if the kernel reports it.
     pub fn overflowed(&self) -> Option<u64> {
         overflowed(&self.fd)
     }
@@ -365,7 +368,7 @@ impl std::fmt::Debug for UdpEnd {
     }
 }
 
-/// Packets that came and found no room at this socket, as far as the kernel tells.
+/// Returns the number of packets dropped by this socket for lack of room, if the kernel reports it.
 pub(crate) fn overflowed(fd: &OwnedFd) -> Option<u64> {
     let mut memory = [0_u32; DROPS + 1];
     let mut len = mem::size_of_val(&memory) as libc::socklen_t;
@@ -383,8 +386,8 @@ pub(crate) fn overflowed(fd: &OwnedFd) -> Option<u64> {
     told.then(|| memory[DROPS].into())
 }
 
-/// Whether `address` is one of this machine's; its port means nothing, the scope of a link-local
-/// one does.
+/// Whether `address` belongs to this machine. The port is ignored; the scope of a link-local
+/// address is not.
 pub fn is_ours(mut address: SocketAddr) -> bool {
     address.set_port(0);
     socket::open(address.ip(), libc::SOCK_DGRAM, 0)
@@ -392,25 +395,27 @@ pub fn is_ours(mut address: SocketAddr) -> bool {
         .is_ok()
 }
 
-/// Whether a socket could not be opened because descriptors, memory or ports are short: closing
+/// Whether a socket could not be opened for lack of descriptors, memory or ports, so that closing
 /// another one helps.
 pub fn is_short(error: &io::Error) -> bool {
-    // An unbound socket that is connected gets a port, or EAGAIN (net/ipv4/af_inet.c, inet_autobind).
+    // Connecting an unbound socket assigns a port or fails with EAGAIN (net/ipv4/af_inet.c,
+    // inet_autobind).
     const SHORT: [c_int; 5] =
         [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS, libc::EAGAIN];
     error.raw_os_error().is_some_and(|errno| SHORT.contains(&errno))
 }
 
-/// Whether sockets of this family can be asked for the kernel's stamps.
+/// Whether sockets of this family can request the kernel's timestamps.
 pub fn has_stamps(like: IpAddr) -> bool {
     socket::open(like, libc::SOCK_DGRAM, 0)
         .and_then(|fd| socket::request_stamps(&fd, StampRequest::Kernel, true, true))
         .is_ok()
 }
 
-/// Waits until the kernel stamps what arrives: asking for it takes effect some milliseconds later,
-/// for all sockets of the machine. A packet on loopback tells; returns whether it did within `limit`.
-/// Some socket that asked must stay open, or it may be switched off again.
+/// Waits until the kernel timestamps arriving packets: a request takes effect some milliseconds
+/// later, for all sockets of the machine. Tests with packets over loopback; returns whether one was
+/// timestamped within `limit`. A socket with the request must stay open, or timestamping may be
+/// disabled again.
 pub fn await_stamps(limit: Nanos) -> bool {
     let end = monotonic() + limit;
     let probe = || -> io::Result<bool> {
@@ -486,7 +491,7 @@ mod tests {
             client.send(b"first", None).unwrap();
             let peer = take(&mut listener, &mut buffer).from.unwrap();
             {
-                // Until it is connected, it gets nobody's packets.
+                // Until it is connected, it receives no packets.
                 let fd = UdpEnd::open(to.ip(), options).unwrap();
                 [&fd, &listener.fd].iter().for_each(|fd| socket::share_port(fd, true).unwrap());
                 socket::bind(&fd, to).unwrap();
@@ -507,7 +512,7 @@ mod tests {
             let came = take(&mut client, &mut buffer);
             assert_eq!(&buffer[..came.len], b"back", "{listen}");
             assert!(own.receive(&mut buffer).unwrap().is_none());
-            // Nobody else gets the port, not even who would share it.
+            // No other socket gets the port, not even one that would share it.
             let fd = UdpEnd::open(to.ip(), options).unwrap();
             socket::share_port(&fd, true).unwrap();
             assert!(socket::bind(&fd, to).is_err(), "{listen}");

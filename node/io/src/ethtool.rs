@@ -1,8 +1,8 @@
-//! What an interface's driver says of itself (ETHTOOL ioctls, linux/ethtool.h): its name, the
-//! offloads that are switched on, and where it can stamp packets.
+//! Properties that a network driver reports through ETHTOOL ioctls (linux/ethtool.h): its name, the
+//! enabled offloads, and where it can timestamp packets.
 //!
-//! The structures are read as words out of a buffer larger than each of them, so that no length
-//! that a driver reports is trusted further than the buffer.
+//! The structures are read as words from a buffer larger than any of them, so no length that a
+//! driver reports is trusted beyond the buffer.
 
 use std::ffi::c_int;
 use std::io;
@@ -17,26 +17,25 @@ const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETHTOOL_GET_TS_INFO: u32 = 0x41;
-/// The string set with the names of features.
+/// String set with the names of features.
 const ETH_SS_FEATURES: u32 = 4;
-/// Bytes of a name in a string set.
+/// Length of a name in a string set, in bytes.
 const ETH_GSTRING_LEN: usize = 32;
-/// More features than any kernel has (64 in 2026).
+/// Maximum number of features: more than any kernel has (64 in 2026).
 const MOST_FEATURES: usize = 256;
 
-/// Where a driver says that it can stamp packets. It is a promise: only a stamp that came proves
-/// it.
+/// Timestamping abilities that a driver claims. Only a received timestamp proves them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamping {
-    /// The driver stamps sent packets by the kernel's clock.
+    /// The driver timestamps sent packets with the system clock.
     pub tx_software: bool,
-    /// The card stamps sent packets.
+    /// The card timestamps sent packets.
     pub tx_hardware: bool,
-    /// The card stamps received packets.
+    /// The card timestamps received packets.
     pub rx_hardware: bool,
 }
 
-/// The driver of interface `name`.
+/// Returns the driver of interface `name`.
 pub(crate) fn driver(name: &str) -> io::Result<String> {
     let mut words = [0; 64];
     words[0] = ETHTOOL_GDRVINFO;
@@ -44,7 +43,7 @@ pub(crate) fn driver(name: &str) -> io::Result<String> {
     Ok(text(&bytes(&words)[4..36]))
 }
 
-/// Where the driver of interface `name` can stamp.
+/// Returns the timestamping abilities that the driver of interface `name` claims.
 pub(crate) fn stamping(name: &str) -> io::Result<Stamping> {
     let mut words = [0; 64];
     words[0] = ETHTOOL_GET_TS_INFO;
@@ -57,11 +56,11 @@ pub(crate) fn stamping(name: &str) -> io::Result<Stamping> {
     })
 }
 
-/// The offloads of interface `name` that are switched on, by ethtool's names: all features that
-/// merge, split or checksum packets.
+/// Returns the enabled offloads of interface `name` by ethtool's names: all features that merge,
+/// split or checksum packets.
 pub(crate) fn offloads(name: &str) -> io::Result<Vec<String>> {
     let (names, states) = features(name)?;
-    // Per 32 features four words: available, requested, active, never changed.
+    // Four words per 32 features: available, requested, active, never changed.
     let active = |index: usize| states[2 + index / 32 * 4 + 2] >> (index % 32) & 1 == 1;
 
     let told = ["segmentation", "gro", "lro", "checksum"];
@@ -73,14 +72,14 @@ pub(crate) fn offloads(name: &str) -> io::Result<Vec<String>> {
         .collect())
 }
 
-/// Switches the feature `feature` of interface `name` on or off. The driver may leave it as it is
-/// without an error: look afterwards.
+/// Switches the feature `feature` of interface `name` on or off. The driver may ignore the request
+/// without an error, so read the state back.
 pub(crate) fn switch(name: &str, feature: &str, on: bool) -> io::Result<()> {
     let (names, _) = features(name)?;
     let index = names.iter().position(|found| found == feature);
     let index = index.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
     let blocks = names.len().div_ceil(32);
-    // Per 32 features two words: which are meant, and what they are to be.
+    // Two words per 32 features: mask and value.
     let mut words = vec![0; 2 + MOST_FEATURES / 32 * 2];
     words[..2].copy_from_slice(&[ETHTOOL_SFEATURES, blocks as u32]);
     let bit = 1 << (index % 32);
@@ -89,7 +88,7 @@ pub(crate) fn switch(name: &str, feature: &str, on: bool) -> io::Result<()> {
     ask(name, &mut words)
 }
 
-/// The names of all features, and their states as the kernel gives them.
+/// Returns the names of all features and their state words.
 fn features(name: &str) -> io::Result<(Vec<String>, Vec<u32>)> {
     let mut count = [0; 64];
     count[0] = ETHTOOL_GSSET_INFO;
@@ -110,7 +109,7 @@ fn features(name: &str) -> io::Result<(Vec<String>, Vec<u32>)> {
     Ok((names.collect(), states))
 }
 
-/// Asks the driver; `words` starts with the command and is overwritten by the answer.
+/// Runs an ETHTOOL command; `words` starts with the command and receives the answer.
 fn ask(name: &str, words: &mut [u32]) -> io::Result<()> {
     let any = socket::open(IpAddr::V4(Ipv4Addr::UNSPECIFIED), libc::SOCK_DGRAM, 0)?;
     // SAFETY: ifreq is plain data for which all zeros is valid.
@@ -122,9 +121,9 @@ fn ask(name: &str, words: &mut [u32]) -> io::Result<()> {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-    // SAFETY: `request` names the interface with a terminating zero; the kernel reads and writes
-    // the structure of the command, which every caller gives more room than it has, in `words`,
-    // borrowed exclusively for the call.
+    // SAFETY: `request` names the interface with a terminating zero. The kernel reads and writes
+    // the structure of the command in `words`, which every caller makes longer than that and which
+    // is borrowed exclusively for the call.
     let result = unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) };
     socket::check(result as c_int).map(drop)
 }
@@ -140,7 +139,7 @@ fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// A name that ends at its first zero.
+/// Decodes a name that ends at its first zero byte.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

@@ -1,7 +1,8 @@
-//! Datagrams that lie ready in the kernel before they are due (send(2), MSG_MORE): their way is found, their memory
-//! taken and their payload copied. What is left to do then is their headers and the device, a call without data
-//! (udp(7), UDP_CORK). Of 200 B over a veth the driver stamped a packet 1.0 us after such a call, and 1.5 us
-//! after one that hands the packet over; what lies in between differs from packet to packet, and so do gaps.
+//! Corked datagrams (send(2), MSG_MORE): the kernel looks up the route, allocates memory and copies
+//! the payload before the packet is due. A call without data then builds the headers and passes the
+//! packet to the device (udp(7), UDP_CORK). With 200 B over a veth, the driver's timestamp came 1.0
+//! us after such a call and 1.5 us after an ordinary send. The time saved varies between packets,
+//! so gaps become more regular.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -17,22 +18,23 @@ use crate::port::{Notice, SendError, Sent, StampRequest};
 use crate::socket;
 use crate::udp::Link;
 
-/// No datagram has room for so much and something else, and no call for more.
+/// 65,535 bytes: too long for any UDP datagram, so appending it discards the corked data.
 static TOO_LONG: [u8; 0xffff] = [0; 0xffff];
 
-/// What is sent to find out how it is done; it comes back within this.
+/// Payload of the test datagrams that [`works`] sends to itself, and the time-out for them.
 const TRIED: [u8; 16] = *b"dwell: is it one";
 const PATIENCE: Nanos = Nanos::from_millis(20);
 
 impl Link {
-    /// Hands over a message that leaves at the next [`Self::release`]; whether it lies ready. Where it does not, it
-    /// is to be sent as others are. One at a time.
+    /// Corks a message that leaves at the next [`Self::release`]. Returns whether that succeeded;
+    /// otherwise send it with an ordinary call. One message at a time.
     pub(crate) fn hold(&self, message: &[u8]) -> bool {
         calls::send(&self.fd, message, libc::MSG_DONTWAIT | libc::MSG_MORE).is_ok()
     }
 
-    /// Lets the message go that is held. An error is about it, as what this call does takes no note of one that is
-    /// pending, and the kernel has forgotten the message (net/ipv4/udp.c, udp_push_pending_frames).
+    /// Sends the corked message. Pending socket errors are not reported here, so an error always
+    /// refers to this message, which the kernel has then discarded (net/ipv4/udp.c,
+    /// udp_push_pending_frames).
     pub(crate) fn release(&mut self) -> Result<Sent, SendError> {
         let app = realtime();
         let released = calls::send(&self.fd, &[], libc::MSG_DONTWAIT);
@@ -42,22 +44,23 @@ impl Link {
             .map_err(|error| socket::send_error(calls::errno(&error)))
     }
 
-    /// Throws the message away that is held, by one that cannot follow it: the kernel forgets both
-    /// (net/ipv4/udp.c, udp_flush_pending_frames). The first has taken a key.
+    /// Discards the corked message by appending one that does not fit: the kernel drops both
+    /// (net/ipv4/udp.c, udp_flush_pending_frames). The corked message has taken a key.
     pub(crate) fn discard(&mut self) {
         let _ = calls::send(&self.fd, &TOO_LONG, libc::MSG_DONTWAIT | libc::MSG_MORE);
         self.take_key();
     }
 }
 
-/// Whether messages are held here, and each takes one key as others do (SOF_TIMESTAMPING_OPT_ID), so that its stamp is
-/// joined: found by sending two to ourselves from the address of `local`, with the stamps of `request`.
+/// Whether corking is possible here and each corked message takes one key (SOF_TIMESTAMPING_OPT_ID), as
+/// others do. Tested by sending two datagrams from the address of `local` to ourselves, with the
+/// timestamps of `request`.
 pub(crate) fn works(local: SocketAddr, request: StampRequest) -> bool {
     let stamped = request != StampRequest::User;
     keys_of_two(local, request).is_ok_and(|keys| keys == if stamped { &[0, 1][..] } else { &[] })
 }
 
-/// The keys of two messages that were held, came back whole, and not before they were released.
+/// Returns the keys of two corked messages that arrived whole, and not before they were released.
 fn keys_of_two(mut local: SocketAddr, request: StampRequest) -> io::Result<Vec<u32>> {
     local.set_port(0);
     let own = UdpSocket::bind(local)?;
@@ -93,7 +96,7 @@ mod tests {
     use crate::port::{Port as _, PortOptions};
     use crate::udp::UdpPort;
 
-    /// A socket of each family, and a port to it.
+    /// For each address family, a socket and a port connected to it.
     fn ends() -> impl Iterator<Item = (UdpSocket, UdpPort)> {
         ["127.0.0.1:0", "[::1]:0"].into_iter().map(|any| {
             let far = UdpSocket::bind(any).unwrap();
@@ -107,14 +110,14 @@ mod tests {
         })
     }
 
-    /// What came next.
+    /// Receives the next datagram.
     fn next(far: &UdpSocket) -> Vec<u8> {
         let mut buffer = [0; 4_096];
         let len = far.recv(&mut buffer).unwrap();
         buffer[..len].to_vec()
     }
 
-    /// The stamps that have come, by their keys.
+    /// Returns the timestamps that have arrived, with their keys.
     fn stamps(port: &mut UdpPort) -> Vec<(u32, dwell_units::Instant<dwell_units::Realtime>)> {
         let mut stamps = Vec::new();
         port.notices(32, &mut |notice| match notice {
@@ -162,7 +165,7 @@ mod tests {
             let mut told = Vec::new();
             port.notices(32, &mut |notice| match notice {
                 Notice::TxStamp { key, .. } => told.push(key),
-                // Of what did not fit.
+                // Error of the message that did not fit.
                 Notice::Error { icmp, .. } => assert!(!icmp),
             });
             assert_eq!(told, [released.key.unwrap(), plain.key.unwrap()]);
@@ -172,7 +175,7 @@ mod tests {
     #[test]
     fn an_icmp_error_that_is_pending_fails_one_holding_and_nothing_else() {
         for (far, mut port) in ends() {
-            // Whoever listens to another only refuses us.
+            // A socket connected elsewhere refuses our packets.
             let other =
                 UdpSocket::bind(SocketAddr::new(far.local_addr().unwrap().ip(), 0)).unwrap();
             far.connect(other.local_addr().unwrap()).unwrap();
@@ -217,7 +220,7 @@ mod tests {
                 times.sort_unstable();
                 times[EACH / 2]
             });
-            println!("to the driver: {plain:?} plain, {ready:?} ready");
+            println!("to the driver: {plain:?} plain, {ready:?} corked");
             assert!(ready < plain);
         }
     }

@@ -1,5 +1,5 @@
-//! What this machine does: the files of /proc and /sys that tell of processors, temperatures and
-//! radios, and iw's survey of channels. What is not there is left out.
+//! Host activity from /proc and /sys (CPUs, temperatures, radios) and from iw's channel survey.
+//! Missing sources are left out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use dwell_host::{
 
 use crate::clock;
 
-/// Readings between two surveys of channels: each starts a program.
+/// Number of readings per channel survey, each of which starts a program.
 const SURVEY: u64 = 10;
 
-/// Reads the host again and again.
+/// Reads the host repeatedly.
 #[derive(Debug)]
 pub struct Host {
     frequencies: Vec<(u32, PathBuf)>,
@@ -24,14 +24,14 @@ pub struct Host {
 }
 
 impl Host {
-    /// Looks for what there is to be read.
+    /// Finds the available sources.
     pub fn find() -> Self {
         let cpus = numbered("/sys/devices/system/cpu", "cpu", "cpufreq/scaling_cur_freq");
         let zones = numbered("/sys/class/thermal", "thermal_zone", "temp");
         Self { frequencies: cpus, temperatures: zones, readings: 0 }
     }
 
-    /// Reads all of it. Takes some tens of microseconds for each file, so never on a timing thread.
+    /// Reads all sources. Takes tens of microseconds per file, so never call it on a timing thread.
     pub fn read(&mut self) -> Readings {
         let mut readings = Readings::at(clock::realtime());
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -55,18 +55,18 @@ impl Host {
     }
 }
 
-/// Whose CPU time is the measurement's own.
+/// Whose CPU time belongs to the measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Own {
     /// This process and the children it has waited for.
     Process,
-    /// All processes of a run: these and their descendants. A process with another parent is not the
-    /// run's, whatever its program is: it may be of another run or a service.
+    /// All processes of a run: these and their descendants. A process with another parent does not
+    /// count, whatever its program: it may belong to another run or a service.
     Run(Vec<u32>),
 }
 
-/// Reads the use of the processors now. Takes a millisecond or more for [`Own::Run`], so never in a
-/// timing loop.
+/// Reads the CPU usage. Takes a millisecond or more for [`Own::Run`], so never call it in a timing
+/// loop.
 pub fn snapshot(own: &Own) -> Snapshot {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let own_ticks = match own {
@@ -82,8 +82,8 @@ pub fn own_run_queue_wait() -> Option<u64> {
     thread_wait(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }
 
-/// Whether `pid` is an ancestor of this process. Needs /proc/PID/stat only, which a process in
-/// another user namespace may read too.
+/// Whether `pid` is an ancestor of this process. Reads only /proc/PID/stat, which is readable from
+/// other user namespaces too.
 pub fn is_own_ancestor(pid: u32) -> bool {
     is_ancestor(&processes(), pid, std::process::id())
 }
@@ -96,7 +96,7 @@ fn processes() -> Vec<Process> {
         .collect()
 }
 
-/// The directories `prefixN` of `directory` that have the file `leaf`, by N.
+/// Returns the directories `prefixN` of `directory` that contain the file `leaf`, sorted by N.
 fn numbered(directory: &str, prefix: &str, leaf: &str) -> Vec<(u32, PathBuf)> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut found: Vec<(u32, PathBuf)> = entries
@@ -117,7 +117,8 @@ fn values<T: std::str::FromStr>(files: &[(u32, PathBuf)]) -> impl Iterator<Item 
     })
 }
 
-/// The waits of this process's threads, this one left out: it measures nothing.
+/// Returns the run queue waits of this process's threads except the calling one, which does not
+/// measure.
 fn thread_waits() -> Vec<(u32, u64)> {
     let own = fs::read_link("/proc/thread-self").ok();
     let own = own.as_deref().and_then(Path::file_name);
@@ -132,7 +133,7 @@ fn thread_waits() -> Vec<(u32, u64)> {
         .collect()
 }
 
-/// What iw says of the channels of a wireless interface; nothing where there is no iw.
+/// Returns iw's channel survey of a wireless interface; empty without iw.
 fn channels_of(interface: &str) -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     Command::new("iw")

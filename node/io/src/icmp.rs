@@ -1,4 +1,4 @@
-//! ICMP echo sockets: the ping socket, and the raw socket as the other rung.
+//! ICMP echo sockets: the ping socket, and the raw socket as an alternative.
 
 use std::ffi::c_int;
 use std::io;
@@ -21,12 +21,12 @@ const ECHO_REPLY_V6: u32 = 129;
 pub enum IcmpRung {
     /// SOCK_DGRAM: the kernel chooses the id and delivers our own replies only.
     Ping,
-    /// SOCK_RAW: needs CAP_NET_RAW, sees every echo reply.
+    /// SOCK_RAW: needs CAP_NET_RAW, receives every echo reply.
     Raw,
 }
 
-/// An ICMP socket connected to the host that it probes. Messages are whole ICMP messages, from
-/// the type on.
+/// An ICMP socket connected to the probed host. Messages are whole ICMP messages, from the type
+/// field on.
 #[derive(Debug)]
 pub struct IcmpPort {
     link: Link,
@@ -36,14 +36,14 @@ pub struct IcmpPort {
 }
 
 impl IcmpPort {
-    /// Opens a socket of this kind. A link-local address of IPv6 has no scope here: see
+    /// Opens a socket of this kind. For a link-local IPv6 address, which needs a scope, use
     /// [`IcmpPort::connect_scoped`].
     pub fn connect(peer: IpAddr, rung: IcmpRung, options: &PortOptions) -> io::Result<Self> {
         Self::connect_scoped(SocketAddr::new(peer, 0), rung, options)
     }
 
-    /// Opens a socket of this kind to the host of `to`, by the interface that its scope names. The
-    /// port means nothing.
+    /// Opens a socket of this kind to the host of `to`, through the interface of its scope. The
+    /// port is ignored.
     pub fn connect_scoped(
         mut to: SocketAddr,
         rung: IcmpRung,
@@ -73,12 +73,12 @@ impl IcmpPort {
         Ok(Self { link: Link::new(fd, peer, options)?, rung, v4: peer.is_ipv4(), local })
     }
 
-    /// The kind of socket.
+    /// Returns the kind of socket.
     pub fn rung(&self) -> IcmpRung {
         self.rung
     }
 
-    /// The echo id that replies will carry, if the kernel chose it.
+    /// Returns the echo id that replies will carry, if the kernel chose it.
     pub fn kernel_id(&self) -> Option<u16> {
         (self.rung == IcmpRung::Ping).then(|| self.local.port())
     }
@@ -89,7 +89,7 @@ impl Port for IcmpPort {
         self.link.send(message)
     }
 
-    /// A raw IPv4 socket delivers the IP header, which is cut off here.
+    /// Removes the IP header that a raw IPv4 socket delivers.
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
         let Some(arrival) = self.link.receive(buffer, wait)? else { return Ok(None) };
         if self.rung == IcmpRung::Ping || !self.v4 {
@@ -132,7 +132,7 @@ mod tests {
             return;
         }
         assert_eq!(open("[fe80::1]:9"), Err(io::ErrorKind::InvalidInput), "no scope");
-        // The loopback interface has index 1. Whether it leads there is another matter.
+        // The loopback interface has index 1. The host need not be reachable there.
         assert_ne!(open("[fe80::1%1]:9"), Err(io::ErrorKind::InvalidInput));
     }
 }

@@ -1,4 +1,4 @@
-//! Network interfaces: which one leads to a host, and what stands between a socket and its wire.
+//! Network interfaces: which one leads to a host, and what lies between a socket and the wire.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,45 +14,45 @@ use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use crate::ethtool;
 pub use crate::ethtool::Stamping;
 
-/// A network interface. What could not be found out is `None`.
+/// A network interface. Unknown properties are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its number, unique in its network namespace.
+    /// Index, unique in its network namespace.
     pub index: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// It is switched on.
+    /// It is up.
     pub up: bool,
-    /// The largest IP packet, in bytes.
+    /// MTU in bytes.
     pub mtu: Option<u32>,
-    /// Its root queueing discipline.
+    /// Root queueing discipline.
     pub qdisc: Option<String>,
-    /// Its driver.
+    /// Driver.
     pub driver: Option<String>,
-    /// Offloads that merge, split or checksum packets and are switched on, by ethtool's names.
+    /// Enabled offloads that merge, split or checksum packets, by ethtool's names.
     pub offloads: Option<Vec<String>>,
-    /// Where its driver says that it can stamp packets.
+    /// Timestamping abilities that its driver claims.
     pub stamping: Option<Stamping>,
 }
 
-/// What an interface dropped since it was made, as its driver and the kernel counted it (struct
-/// rtnl_link_stats64, linux/if_link.h).
+/// Packets that an interface has dropped since its creation, as counted by its driver and the
+/// kernel (struct rtnl_link_stats64, linux/if_link.h).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// The interface's number.
+    /// Interface index.
     pub index: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Received and not handed on.
+    /// Received but not delivered.
     pub rx: u64,
-    /// Not sent. What a queueing discipline drops is not among them.
+    /// Not sent, not counting drops by queueing disciplines.
     pub tx: u64,
-    /// Never received: the card had no room for them.
+    /// Not received for lack of room in the card.
     pub rx_missed: u64,
 }
 
-/// What all interfaces of this network namespace dropped so far. Asked by rtnetlink: /sys shows the
-/// interfaces of the namespace in which it was mounted.
+/// Returns the drop counters of all interfaces of this network namespace. Uses rtnetlink, because
+/// /sys shows the namespace in which it was mounted.
 pub fn dropped() -> io::Result<Vec<Dropped>> {
     let messages = ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
     Ok(messages.into_iter().filter_map(counters).collect())
@@ -78,19 +78,20 @@ fn counters(message: RouteNetlinkMessage) -> Option<Dropped> {
     })
 }
 
-/// The offload that leaves it to the card, or to whoever takes the packet behind it, to cut a message
-/// into datagrams (UDP_SEGMENT): until then they are one buffer.
+/// The offload that leaves segmentation of a message into datagrams (UDP_SEGMENT) to the card, or
+/// to the next receiver of the packet. Until then the datagrams are one buffer.
 pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
 
-/// Offloads that merge received UDP datagrams into one buffer before anybody has stamped them, or may.
-/// `rx-gro` alone is not among them: it merges datagrams only for sockets that ask for it (UDP_GRO).
+/// Offloads that merge, or may merge, received UDP datagrams into one buffer before they are
+/// timestamped. `rx-gro` alone does not: it merges datagrams only for sockets that request it
+/// (UDP_GRO).
 const MERGES_RECEIVED: [&str; 4] = ["rx-lro", "rx-gro-hw", "rx-gro-list", "rx-udp-gro-forwarding"];
 
-/// Queueing disciplines that limit a rate, or may.
+/// Queueing disciplines that limit, or may limit, a rate.
 const LIMITERS: [&str; 6] = ["tbf", "htb", "hfsc", "cake", "netem", "taprio"];
 
-/// Switches [`UDP_SEGMENTATION`] of the interface `name` on or off; returns what it was. Needs
-/// CAP_NET_ADMIN.
+/// Switches [`UDP_SEGMENTATION`] of the interface `name` on or off; returns its previous state.
+/// Needs CAP_NET_ADMIN.
 ///
 /// # Errors
 /// See [`switch_offload`].
@@ -98,11 +99,11 @@ pub fn switch_udp_segmentation(name: &str, on: bool) -> io::Result<bool> {
     switch_offload(name, UDP_SEGMENTATION, on)
 }
 
-/// Switches an offload, by the name that ethtool gives it, of the interface `name` on or off; returns what
-/// it was. Needs CAP_NET_ADMIN.
+/// Switches the offload `offload`, by ethtool's name, of the interface `name` on or off; returns
+/// its previous state. Needs CAP_NET_ADMIN.
 ///
 /// # Errors
-/// Not allowed, no such interface, or the driver leaves it as it is.
+/// Not permitted, no such interface, or the driver does not change it.
 pub fn switch_offload(name: &str, offload: &str, on: bool) -> io::Result<bool> {
     let is_on = || Ok::<_, io::Error>(ethtool::offloads(name)?.iter().any(|o| o == offload));
     let was = is_on()?;
@@ -115,7 +116,7 @@ pub fn switch_offload(name: &str, offload: &str, on: bool) -> io::Result<bool> {
     Ok(was)
 }
 
-/// All interfaces of this network namespace, by number.
+/// Returns all interfaces of this network namespace, sorted by index.
 pub fn all() -> io::Result<Vec<Interface>> {
     let messages = ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
     let links = messages.into_iter().filter_map(|message| match message {
@@ -127,7 +128,7 @@ pub fn all() -> io::Result<Vec<Interface>> {
     Ok(links)
 }
 
-/// The IPv4 addresses of this network namespace by which other machines may reach it.
+/// Returns the IPv4 addresses of this network namespace, without loopback addresses.
 pub fn ipv4_addresses() -> io::Result<Vec<Ipv4Addr>> {
     let mut request = AddressMessage::default();
     request.header.family = AddressFamily::Inet;
@@ -146,14 +147,14 @@ pub fn ipv4_addresses() -> io::Result<Vec<Ipv4Addr>> {
     Ok(addresses)
 }
 
-/// The interface by which packets to `peer` leave, as the routing table says now; for an address
-/// of this machine, the loopback interface.
+/// Returns the interface through which packets to `peer` leave, by the current routing table; for
+/// an address of this machine, the loopback interface.
 pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
     let Some(index) = index_towards(peer)? else { return Ok(None) };
     Ok(all()?.into_iter().find(|interface| interface.index == index))
 }
 
-/// The number of the interface by which packets to `peer` leave; asks no driver anything.
+/// Returns the index of the interface through which packets to `peer` leave. Queries no driver.
 pub fn index_towards(peer: SocketAddr) -> io::Result<Option<u32>> {
     Ok(route(peer)?.into_iter().flat_map(|route| route.attributes).find_map(|attribute| {
         match attribute {
@@ -163,8 +164,8 @@ pub fn index_towards(peer: SocketAddr) -> io::Result<Option<u32>> {
     }))
 }
 
-/// The largest IP packet that the route to `peer` takes, in bytes, where the routing table says one or
-/// the kernel has learnt it of the way (RFC 1191, RFC 8201); asks no driver anything.
+/// Returns the MTU of the route to `peer` in bytes, if the routing table sets one or the kernel has
+/// discovered it (RFC 1191, RFC 8201). Queries no driver.
 pub fn path_mtu(peer: SocketAddr) -> io::Result<Option<u32>> {
     let attributes = route(peer)?.into_iter().flat_map(|route| route.attributes);
     let metrics = attributes.flat_map(|attribute| match attribute {
@@ -177,7 +178,7 @@ pub fn path_mtu(peer: SocketAddr) -> io::Result<Option<u32>> {
     }))
 }
 
-/// The route that packets to `peer` take now.
+/// Returns the current route to `peer`.
 pub(crate) fn route(peer: SocketAddr) -> io::Result<Option<RouteMessage>> {
     let mut route = RouteMessage::default();
     let (family, address, bits) = match peer {
@@ -187,7 +188,7 @@ pub(crate) fn route(peer: SocketAddr) -> io::Result<Option<RouteMessage>> {
     if let SocketAddr::V6(v6) = peer
         && v6.scope_id() != 0
     {
-        // A link-local address says itself by which interface it is reached.
+        // The scope of a link-local address names its interface.
         route.attributes.push(RouteAttribute::Oif(v6.scope_id()));
     }
     route.header.address_family = (family as u8).into();
@@ -200,43 +201,42 @@ pub(crate) fn route(peer: SocketAddr) -> io::Result<Option<RouteMessage>> {
     }))
 }
 
-/// An interface whose segmentation offload is off until this is dropped.
+/// Keeps the segmentation offload of an interface off until dropped.
 #[derive(Debug)]
 pub struct Uncut(String);
 
 impl Drop for Uncut {
     fn drop(&mut self) {
-        // An interface that is gone has nothing to be switched on.
+        // The interface may be gone.
         let _ = switch_udp_segmentation(&self.0, true);
     }
 }
 
 impl Interface {
-    /// Whether the kernel sends on IPv4 packets that come in by it; `true` where that cannot be
-    /// found out.
+    /// Whether the kernel forwards IPv4 packets that arrive on it; `true` if unknown.
     pub fn is_forwarding(&self) -> bool {
         let setting = format!("/proc/sys/net/ipv4/conf/{}/forwarding", self.name);
         !std::fs::read(setting).is_ok_and(|state| state.starts_with(b"0"))
     }
 
-    /// Which of its offloads let UDP datagrams that are sent as one message leave with one stamp, so
-    /// that the gaps between them are nought; `None` if its driver tells of no offloads.
+    /// Returns its enabled offloads that let UDP datagrams sent as one message leave with one
+    /// timestamp, and so without gaps; `None` if its driver reports no offloads.
     pub fn merges_sent(&self) -> Option<Vec<&str>> {
         self.active(&[UDP_SEGMENTATION])
     }
 
-    /// Switches off what [`Self::merges_sent`] tells of, until the returned value is dropped; `None` where
-    /// there is nothing to switch off.
+    /// Switches off the offloads of [`Self::merges_sent`] until the returned value is dropped;
+    /// `None` if none was on.
     ///
     /// # Errors
-    /// It is not allowed (CAP_NET_ADMIN), or the driver leaves it on.
+    /// Not permitted (CAP_NET_ADMIN), or the driver leaves it on.
     pub fn cut_sent(&self) -> io::Result<Option<Uncut>> {
         let was_on = switch_udp_segmentation(&self.name, false)?;
         Ok(was_on.then(|| Uncut(self.name.clone())))
     }
 
-    /// Which of its offloads merge received UDP datagrams into one buffer with one stamp; `None` if its
-    /// driver tells of no offloads.
+    /// Returns its enabled offloads that merge received UDP datagrams into one buffer with one
+    /// timestamp; `None` if its driver reports no offloads.
     pub fn merges_received(&self) -> Option<Vec<&str>> {
         self.active(&MERGES_RECEIVED)
     }
@@ -246,17 +246,17 @@ impl Interface {
         Some(offloads.filter(|offload| which.contains(offload)).collect())
     }
 
-    /// Whether it ends in a program (drivers/net/tun.c, of tun and of tap): what leaves by it is stamped
-    /// as it is handed to that, before any limit that the link has. `false` where that cannot be found out.
+    /// Whether it is a tun or tap interface (drivers/net/tun.c). Packets are then timestamped when
+    /// they are handed to the program, before any rate limit of the link. `false` if unknown.
     pub fn ends_in_a_program(&self) -> bool {
         self.driver.as_deref() == Some("tun")
     }
 
-    /// A queueing discipline of it that limits the rate of what leaves, or may: its root, or one below that, as
-    /// where a card has several queues.
+    /// Returns a queueing discipline of it that limits, or may limit, the sending rate: its root,
+    /// or one below the root on cards with several queues.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not answer.
     pub fn limiter(&self) -> io::Result<Option<String>> {
         let messages =
             ask(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()), NLM_F_DUMP)?;
@@ -275,7 +275,7 @@ impl Interface {
         Ok(kinds.find(|kind| LIMITERS.contains(&kind.as_str())))
     }
 
-    /// Whether its driver says that the card stamps packets both ways.
+    /// Whether its driver claims that the card timestamps packets in both directions.
     pub fn has_stamping_card(&self) -> bool {
         self.stamping.is_some_and(|able| able.tx_hardware && able.rx_hardware)
     }
@@ -300,14 +300,14 @@ fn interface(link: LinkMessage) -> Interface {
             _ => {}
         }
     }
-    // The loopback interface has no driver to ask; some drivers do not answer.
+    // The loopback interface has no driver; some drivers do not answer.
     found.driver = ethtool::driver(&found.name).ok().filter(|name| !name.is_empty());
     found.offloads = ethtool::offloads(&found.name).ok();
     found.stamping = ethtool::stamping(&found.name).ok();
     found
 }
 
-/// Sends one request to rtnetlink and collects its answer.
+/// Sends one request to rtnetlink and collects the answers.
 pub(crate) fn ask(
     request: RouteNetlinkMessage,
     flags: u16,
@@ -327,7 +327,7 @@ pub(crate) fn ask(
         while !rest.is_empty() {
             let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-            // Messages are aligned to four bytes; a length of 0 would go on for ever.
+            // Messages are aligned to four bytes; a length of 0 would loop forever.
             let len = (message.header.length as usize).next_multiple_of(4).max(16);
             rest = rest.get(len..).unwrap_or(&[]);
             match message.payload {

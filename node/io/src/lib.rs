@@ -1,5 +1,5 @@
-//! The kernel's facilities, one module each, with a safe surface and no policy: whatever can be
-//! decided without a system call belongs to `core`. The only crate of dwell with `unsafe`.
+//! Safe wrappers of kernel facilities, one module each, without policy: decisions that need no
+//! system call belong to `core`. The only crate of dwell with `unsafe`.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::print_stderr)]

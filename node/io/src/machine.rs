@@ -1,11 +1,11 @@
-//! Facts about this machine that belong beside a measurement. What cannot be read is absent.
+//! Facts about this machine that accompany a measurement. Unreadable ones are `None`.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 
 use sha2::{Digest as _, Sha256};
 
-/// What the machine is.
+/// Facts about the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// Kernel release.
@@ -18,7 +18,7 @@ pub struct Machine {
     pub clocksource: Option<String>,
 }
 
-/// Reads them.
+/// Reads the facts.
 pub fn facts() -> Machine {
     Machine {
         kernel: line("/proc/sys/kernel/osrelease"),
@@ -28,19 +28,19 @@ pub fn facts() -> Machine {
     }
 }
 
-/// Identifies the running kernel, and so its clocks, until it is booted again.
+/// Returns an id of the running kernel, and so of its clocks, that lasts until the next boot.
 pub fn boot_id() -> Option<[u8; 16]> {
     let text = line("/proc/sys/kernel/random/boot_id")?;
     let digits: String = text.chars().filter(|c| *c != '-').collect();
     u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
 }
 
-/// The host name, which in a lab is the node's.
+/// Returns the host name; in a lab, that of the node.
 pub fn host_name() -> Option<String> {
     line("/proc/sys/kernel/hostname")
 }
 
-/// The SHA-256 of the program that runs, as sha256sum prints it of its file. Reads all of it.
+/// Returns the SHA-256 of the running program's file, as sha256sum prints it. Reads the whole file.
 ///
 /// # Errors
 /// The file cannot be read.

@@ -1,6 +1,6 @@
-//! recvmsg with control data: stamps, TTL, TOS, destination address, and the error queue.
+//! recvmsg(2) with control data: timestamps, TTL, TOS, destination address, and the error queue.
 //!
-//! The control data's parser is total: it trusts the kernel's lengths no further than the buffer.
+//! The parser of control data is total: it trusts the kernel's lengths no further than the buffer.
 
 use std::io;
 use std::mem;
@@ -15,7 +15,7 @@ use crate::calls;
 use crate::clock::realtime;
 use crate::port::Notice;
 
-/// Room for every control message that is asked for here, several times over.
+/// Length of a control buffer in bytes: several times all control messages requested here.
 const CONTROL: usize = 512;
 
 /// Values of `sock_extended_err.ee_origin` (linux/errqueue.h).
@@ -23,7 +23,7 @@ const ORIGIN_ICMP: u8 = 2;
 const ORIGIN_ICMP6: u8 = 3;
 const ORIGIN_TIMESTAMPING: u8 = 4;
 
-/// A control buffer, aligned as the kernel's cmsghdr wants it.
+/// A control buffer, aligned as the kernel's cmsghdr requires.
 #[repr(align(16))]
 pub(crate) struct Control([u8; CONTROL]);
 
@@ -33,7 +33,7 @@ impl Control {
     }
 }
 
-/// What came beside a message.
+/// Control data of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Beside {
     pub(crate) kernel: Option<Instant<Realtime>>,
@@ -41,9 +41,9 @@ pub(crate) struct Beside {
     pub(crate) ttl: Option<u8>,
     pub(crate) tos: Option<u8>,
     pub(crate) to: Option<IpAddr>,
-    /// It was sent to a broadcast or multicast address.
+    /// The destination is a broadcast or multicast address.
     pub(crate) to_many: bool,
-    /// errno, origin, type, code, info, data, offender.
+    /// Entry of the error queue.
     error: Option<Extended>,
 }
 
@@ -57,10 +57,10 @@ struct Extended {
     offender: Option<IpAddr>,
 }
 
-/// A message that came through recvmsg.
+/// A message received with recvmsg(2).
 pub(crate) struct Came {
     pub(crate) len: usize,
-    /// The clock right after the call.
+    /// Clock read right after the call.
     app: Instant<Realtime>,
     pub(crate) beside: Beside,
 }
@@ -71,8 +71,8 @@ impl Came {
     }
 }
 
-/// Takes one message with what came beside it, and its sender's address where `from` has room for
-/// one. A connected socket does without: asking costs time in the loop that waits for a reply.
+/// Receives one message with its control data, and its sender's address if `from` is given.
+/// Connected sockets omit it: it costs time in the loop that waits for a reply.
 pub(crate) fn receive(
     fd: &OwnedFd,
     buffer: &mut [u8],
@@ -104,7 +104,7 @@ pub(crate) fn receive(
     Ok(Came { len, app, beside: parse(&control.0[..used]) })
 }
 
-/// Takes up to `limit` entries of the error queue.
+/// Reads up to `limit` entries of the error queue.
 pub(crate) fn notices(
     fd: &OwnedFd,
     control: &mut Control,
@@ -112,7 +112,7 @@ pub(crate) fn notices(
     each: &mut dyn FnMut(Notice),
 ) {
     for _ in 0..limit {
-        // The offending packet's bytes are not wanted; OPT_TSONLY leaves them out anyway.
+        // The packet's bytes are not needed; OPT_TSONLY leaves them out anyway.
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
         let Ok(came) = receive(fd, &mut [], control, None, flags) else { return };
         let Some(error) = came.beside.error else { continue };
@@ -128,8 +128,9 @@ pub(crate) fn notices(
     }
 }
 
-/// A queue entry carries a software stamp, a hardware stamp, or both; `ee_info` says where the
-/// software one was taken (SCM_TSTAMP_SND 0, SCHED 1, ACK 2), `ee_data` is the OPT_ID key.
+/// A queue entry carries a software timestamp, a hardware timestamp, or both. `ee_info` tells where
+/// the software timestamp was taken (SCM_TSTAMP_SND 0, SCHED 1, ACK 2), `ee_data` is the OPT_ID
+/// key.
 fn stamps(beside: &Beside, error: &Extended, each: &mut dyn FnMut(Notice)) {
     let software = match error.info {
         0 => TxStamp::Kernel,
@@ -142,7 +143,7 @@ fn stamps(beside: &Beside, error: &Extended, each: &mut dyn FnMut(Notice)) {
     }
 }
 
-/// Reads control messages: a chain of (length, level, type, data), each aligned to a word.
+/// Parses control messages: a chain of (length, level, type, data), each aligned to a word.
 pub(crate) fn parse(mut rest: &[u8]) -> Beside {
     const WORD: usize = mem::size_of::<usize>();
     const HEADER: usize = mem::size_of::<libc::cmsghdr>();
@@ -177,9 +178,9 @@ fn take(beside: &mut Beside, level: i32, kind: i32, data: &[u8]) {
         (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
             beside.tos = int(data, 0).and_then(|tos| u8::try_from(tos).ok());
         }
-        // in_pktinfo: interface, local address, destination address. The local address is the
-        // destination unless that is no address of a host (net/ipv4/fib_frontend.c,
-        // fib_compute_spec_dst), which is how a subnet's broadcast address is told.
+        // in_pktinfo: interface, local address, destination address. The two addresses differ if
+        // the destination is not a host's address (net/ipv4/fib_frontend.c, fib_compute_spec_dst);
+        // this identifies a subnet's broadcast address.
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
             let (local, to) = (data.get(4..8).and_then(ipv4), data.get(8..12).and_then(ipv4));
             beside.to = to.map(IpAddr::V4);
@@ -199,7 +200,7 @@ fn take(beside: &mut Beside, level: i32, kind: i32, data: &[u8]) {
     }
 }
 
-/// The timespec number `index` of three; all zeros means that there is none.
+/// Parses the timespec with this index, of three; all zeros means none.
 fn timespec<C: Clock>(data: &[u8], index: usize) -> Option<Instant<C>> {
     // C's long is as wide as a pointer on every Linux.
     const WORD: usize = mem::size_of::<isize>();
@@ -212,7 +213,7 @@ fn timespec<C: Clock>(data: &[u8], index: usize) -> Option<Instant<C>> {
     (sane && (sec, nsec) != (0, 0)).then(|| Instant::from_parts(sec, nsec))
 }
 
-/// `sock_extended_err` and, behind it, the address of who reported the error.
+/// Parses `sock_extended_err` and the address after it, which is that of the error's sender.
 fn extended(data: &[u8]) -> Option<Extended> {
     let offender = match int(data, 16).map(|family| family & 0xffff) {
         Some(libc::AF_INET) => data.get(20..24).and_then(ipv4).map(IpAddr::V4),
@@ -257,7 +258,7 @@ mod tests {
         };
         assert_eq!(v4([10, 0, 0, 1], [10, 0, 0, 1]), ("10.0.0.1".into(), false));
         assert_eq!(v4([10, 0, 0, 1], [10, 0, 0, 255]), ("10.0.0.255".into(), true));
-        // Without a route the kernel does not say which address of ours it was.
+        // Without a route the kernel leaves the local address unspecified.
         assert_eq!(v4([0; 4], [10, 0, 0, 1]), ("10.0.0.1".into(), false));
         for (to, many) in [("ff02::1", true), ("fe80::1", false)] {
             let address: Ipv6Addr = to.parse().unwrap();

@@ -1,5 +1,5 @@
-//! Who takes a packet on its first link, by rtnetlink: the next hop of a route, and the link-layer
-//! addresses of an interface and of its neighbours.
+//! The receiver of a packet on its first link, by rtnetlink: the next hop of a route, and the
+//! link-layer addresses of an interface and its neighbours.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,10 +14,10 @@ use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteVia};
 
 use crate::interface;
 
-/// An address of Ethernet.
+/// An Ethernet address.
 pub(crate) type Station = [u8; 6];
 
-/// The address that packets to `peer` are handed to: its own, or a gateway's.
+/// Returns the address that packets to `peer` are handed to: that of `peer` or of a gateway.
 pub(crate) fn next_hop(peer: SocketAddr) -> io::Result<IpAddr> {
     let route = interface::route(peer)?;
     let gateway =
@@ -33,8 +33,8 @@ pub(crate) fn next_hop(peer: SocketAddr) -> io::Result<IpAddr> {
     Ok(gateway.unwrap_or(peer.ip()))
 }
 
-/// The link-layer address of interface number `index`; `None` if it is not of Ethernet. The loopback
-/// interface's is all zeros.
+/// Returns the link-layer address of the interface with this index; `None` if it is not Ethernet.
+/// That of the loopback interface is all zeros.
 pub(crate) fn own_station(index: u32) -> io::Result<Option<Station>> {
     let dump = RouteNetlinkMessage::GetLink(LinkMessage::default());
     let links = interface::ask(dump, NLM_F_DUMP)?.into_iter().filter_map(|message| match message {
@@ -51,8 +51,8 @@ pub(crate) fn own_station(index: u32) -> io::Result<Option<Station>> {
     }))
 }
 
-/// The link-layer address of the neighbour `address` at interface number `index`, if the kernel has
-/// found it out.
+/// Returns the link-layer address of the neighbour `address` on the interface with this index, if
+/// the kernel has resolved it.
 pub(crate) fn station(index: u32, address: IpAddr) -> io::Result<Option<Station>> {
     let dump = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
     let wanted = match address {

@@ -1,8 +1,8 @@
-//! Network namespaces, and the user and mount namespaces that go with them when one is not root:
-//! which one a file stands for, running a piece of code inside one, moving the whole process.
+//! Network namespaces, and the user and mount namespaces that accompany them without root:
+//! identifying them, running code in one, moving the whole process.
 //!
-//! A namespace is named by a file: `/run/netns/NAME`, `/proc/PID/ns/net`. Its inode number tells
-//! two namespaces apart.
+//! A namespace is named by a file: `/run/netns/NAME`, `/proc/PID/ns/net`. Its inode number
+//! identifies the namespace.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -13,12 +13,12 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Runs `work` on a fresh thread that entered the network namespace at `path`; processes started
-/// by `work` are born there as well. /sys is left alone (unlike `ip netns exec`): it still shows
-/// the namespace that mounted it.
+/// Runs `work` on a new thread in the network namespace at `path`; processes started by `work` are
+/// created there too. /sys is not remounted (unlike with `ip netns exec`): it still shows the
+/// namespace that mounted it.
 ///
 /// # Errors
-/// The file is missing, is no network namespace, or may not be entered.
+/// The file is missing, is not a network namespace, or may not be entered.
 pub fn within<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let namespace = File::open(path)?;
     on_a_thread(|| {
@@ -27,9 +27,9 @@ pub fn within<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> io::Resu
     })
 }
 
-/// Runs `work` on a fresh thread in a network namespace of its own, with nothing in it but a
-/// loopback that is down; processes started by `work` are born there as well. The namespace ends
-/// with the thread and those processes.
+/// Runs `work` on a new thread in a new network namespace, whose only interface is a loopback that
+/// is down; processes started by `work` are created there too. The namespace ends with the thread
+/// and those processes.
 ///
 /// # Errors
 /// EPERM without the privilege.
@@ -40,8 +40,8 @@ pub fn within_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<
     })
 }
 
-/// Moves the calling thread into the network namespace at `path`. For a process with one thread
-/// that is about to become another program.
+/// Moves the calling thread into the network namespace at `path`. For a single-threaded process
+/// that is about to exec.
 ///
 /// # Errors
 /// As for [`within`].
@@ -49,11 +49,11 @@ pub fn enter(path: &Path) -> io::Result<()> {
     set(&File::open(path)?, libc::CLONE_NEWNET)
 }
 
-/// Moves this process into the user, mount and network namespaces of process `pid`, leaving out
-/// those it is in already. Only for a process with one thread: the kernel refuses any other.
+/// Moves this process into the user, mount and network namespaces of process `pid`, except those
+/// that it is already in. Only for a single-threaded process: the kernel refuses others.
 ///
 /// # Errors
-/// The process is gone, belongs to somebody else, or this process has several threads.
+/// The process is gone or belongs to another user, or this process has several threads.
 pub fn enter_process(pid: u32) -> io::Result<()> {
     // All are opened before the first is entered: afterwards /proc may look different.
     let mut doors = Vec::new();
@@ -71,7 +71,7 @@ pub fn enter_process(pid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Where a process works: entering a mount namespace moves it to the root of that.
+/// Working directory of a process. Entering a mount namespace moves the process to its root.
 struct WorkingDirectory {
     directory: File,
     path: Option<PathBuf>,
@@ -83,9 +83,9 @@ impl WorkingDirectory {
         Ok(Self { directory, path: std::env::current_dir().ok() })
     }
 
-    /// Goes back by the path, so that the directory has a name here; where something else lies
-    /// there, as below a private /run, to the directory itself. One that may not be entered could
-    /// not have been worked in before either.
+    /// Returns by path, so that the directory has a name here. If the path leads elsewhere, as
+    /// below a private /run, returns to the directory itself. A directory that may not be entered
+    /// could not have been the working directory before.
     fn restore(&self) {
         let is_same = |path: &PathBuf| {
             let (Ok(there), Ok(ours)) = (fs::metadata(path), self.directory.metadata()) else {
@@ -101,15 +101,15 @@ impl WorkingDirectory {
     }
 }
 
-/// The inode number of the namespace that the file at `path` stands for.
+/// Returns the inode number of the namespace at `path`.
 ///
 /// # Errors
-/// The file is missing or may not be seen.
+/// The file is missing or not accessible.
 pub fn inode(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path)?.ino())
 }
 
-/// The inode number of this thread's network namespace.
+/// Returns the inode number of this thread's network namespace.
 ///
 /// # Errors
 /// /proc is not mounted.
@@ -117,19 +117,19 @@ pub fn own_inode() -> io::Result<u64> {
     inode(Path::new("/proc/thread-self/ns/net"))
 }
 
-/// Whether this process may make network namespaces as it is. Found out by making one and coming
-/// back at once; no thread is started, because what may follow is only for a process with one.
+/// Whether this process may create network namespaces. Tested by creating one and returning at
+/// once. No thread is started, because what follows may need a single-threaded process.
 pub fn may_create() -> bool {
     let Ok(home) = File::open("/proc/thread-self/ns/net") else { return false };
     if unshare(libc::CLONE_NEWNET).is_err() {
         return false;
     }
-    // Whoever may make a namespace may also enter the one it came from.
+    // A process that may create a namespace may also re-enter its previous one.
     set(&home, libc::CLONE_NEWNET).is_ok()
 }
 
-/// Moves the calling thread into a network namespace of its own, with nothing in it but a loopback
-/// that is down.
+/// Moves the calling thread into a new network namespace, whose only interface is a loopback that
+/// is down.
 ///
 /// # Errors
 /// EPERM without the privilege.
@@ -137,8 +137,8 @@ pub fn leave_for_a_new_one() -> io::Result<()> {
     unshare(libc::CLONE_NEWNET)
 }
 
-/// Makes this process root of new user, mount and network namespaces, without any privilege; to
-/// everybody outside it stays what it was. Only for a process with one thread.
+/// Makes this unprivileged process root of new user, mount and network namespaces; outside, it
+/// keeps its user. Only for a single-threaded process.
 ///
 /// # Errors
 /// The kernel or the distribution forbids user namespaces.
@@ -152,14 +152,14 @@ pub fn become_root_of_new_namespaces() -> io::Result<()> {
     mount(None, Path::new("/"), None, libc::MS_REC | libc::MS_PRIVATE)
 }
 
-/// Puts an empty, private /run before this process, but lets the directory `keep`, if it lies
-/// there, show through. For a process in a mount namespace of its own.
+/// Mounts an empty, private /run for this process, through which the directory `keep`, if it is
+/// below /run, stays visible. For a process in its own mount namespace.
 ///
 /// # Errors
-/// Mounting is not allowed, or `keep` does not exist.
+/// Mounting is not permitted, or `keep` does not exist.
 pub fn private_run(keep: &Path) -> io::Result<()> {
     let run = Path::new("/run");
-    // Opened before the old /run disappears behind the new one.
+    // Opened before the new /run hides it.
     let kept = keep.starts_with(run).then(|| File::open(keep)).transpose()?;
     mount(Some(Path::new("dwell")), run, Some("tmpfs"), libc::MS_NOSUID | libc::MS_NODEV)?;
     let Some(kept) = kept else { return Ok(()) };
@@ -168,18 +168,18 @@ pub fn private_run(keep: &Path) -> io::Result<()> {
     mount(Some(&source), keep, None, libc::MS_BIND | libc::MS_REC)
 }
 
-/// Lets `file` appear at `place`, for this process and its children only. Mounts that others make
-/// later still arrive, so that nothing they remove is held on to.
+/// Mounts `file` over `place`, for this process and its children only. Later mounts and unmounts of
+/// other processes still propagate here, so that nothing they remove is kept alive.
 ///
 /// # Errors
-/// Not allowed, or either file is missing.
+/// Not permitted, or either file is missing.
 pub fn overlay(file: &Path, place: &Path) -> io::Result<()> {
     unshare(libc::CLONE_NEWNS)?;
     mount(None, Path::new("/"), None, libc::MS_REC | libc::MS_SLAVE)?;
     mount(Some(file), place, None, libc::MS_BIND)
 }
 
-/// Runs `work` on a thread of its own, so that what it changes about that thread ends with it.
+/// Runs `work` on a new thread, so that its changes to the thread end with it.
 fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| match thread::Builder::new().spawn_scoped(scope, work)?.join() {
         Ok(outcome) => outcome,

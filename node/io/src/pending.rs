@@ -1,16 +1,16 @@
-//! ICMP errors about earlier packets: a socket keeps one pending, and the next call on it fails with
-//! that instead of doing its work. The error itself waits in the error queue, where it names its
-//! packet; such a call is made again, for what it was to send or what has come lies behind it.
+//! ICMP errors about earlier packets. A socket keeps one pending, and the next call fails with it
+//! instead of doing its work. The error itself stays in the error queue with its packet; the failed
+//! call is made again.
 
 use std::ffi::c_int;
 use std::io;
 
-/// Times that a call is made again. ICMP errors come one by one, mostly long after each other:
-/// what comes so often is about this packet, and the kernel's own.
+/// Maximum number of retries. ICMP errors come one by one, mostly far apart: an error that persists
+/// is about this packet, and local.
 const AGAIN: usize = 4;
 
-/// Whether an ICMP error may have become this errno: `icmp_err_convert` in net/ipv4/icmp.c and what
-/// `__udp4_lib_err` makes of other types; `tab_unreach` and `icmpv6_err_convert` in net/ipv6/icmp.c.
+/// Whether this errno may come from an ICMP error: see `icmp_err_convert` in net/ipv4/icmp.c and
+/// `__udp4_lib_err` for other types; `tab_unreach` and `icmpv6_err_convert` in net/ipv6/icmp.c.
 pub(crate) fn is_icmp(errno: c_int) -> bool {
     matches!(
         errno,
@@ -27,17 +27,17 @@ pub(crate) fn is_icmp(errno: c_int) -> bool {
     )
 }
 
-/// Whether a send call that failed so is to be made again, because it may have told of an earlier
-/// packet. `before` counts calls for the same packet that failed.
+/// Whether a failed send call is to be made again, because the error may be about an earlier
+/// packet. `before` is the number of failed calls for the same packet.
 pub(crate) fn is_to_be_sent_again(errno: c_int, before: usize) -> bool {
     match errno {
-        // Of a packet that is too long, every call leaves an entry in the error queue.
+        // Every call with a packet that is too long adds an entry to the error queue.
         libc::EMSGSIZE => before == 0,
         _ => before < AGAIN && is_icmp(errno),
     }
 }
 
-/// What a failed receive call came to: nothing, where no message came, a signal did, or it told of
+/// Maps a failed receive call to `None` if no message came, a signal arrived, or the error is about
 /// an earlier packet.
 pub(crate) fn nothing<T>(error: io::Error) -> io::Result<Option<T>> {
     match error.raw_os_error() {
@@ -47,8 +47,8 @@ pub(crate) fn nothing<T>(error: io::Error) -> io::Result<Option<T>> {
     }
 }
 
-/// Receives by `call`, which is told whether it is made again and must not wait then; `None` where no message
-/// is there.
+/// Receives with `call`, whose argument tells whether it is a retry and must not block. Returns
+/// `None` if no message is there.
 pub(crate) fn receive<T>(mut call: impl FnMut(bool) -> io::Result<T>) -> io::Result<Option<T>> {
     for again in 0..=AGAIN {
         match call(again > 0) {
@@ -80,7 +80,7 @@ mod tests {
         let closed = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap();
         let mut port = UdpPort::connect(closed, &PortOptions::default()).unwrap();
         let refused = |port: &mut UdpPort| {
-            calls::send(&port.link.fd, b"nobody is there", 0)?;
+            calls::send(&port.link.fd, b"refused", 0)?;
             port.sleep_until(monotonic() + Nanos::from_secs(10));
             socket::take_error(&port.link.fd)
         };
@@ -95,8 +95,9 @@ mod tests {
         }
     }
 
-    /// ICMP errors by type and code that the kernel tells sockets of (RFC 792, 1122 3.2.2.1, 1812
-    /// 5.2.7.1, 4443); without "too long", which would stay with this machine's loopback for minutes.
+    /// Types and codes of ICMP errors that the kernel reports to sockets (RFC 792, 1122 3.2.2.1,
+    /// 1812 5.2.7.1, 4443), except for "too long", which would affect this machine's loopback for
+    /// minutes.
     fn errors(like: IpAddr) -> Vec<(u8, u8)> {
         let unreachable = |kind: u8, codes: u8| (0..codes).map(move |code| (kind, code));
         match like {
@@ -108,7 +109,7 @@ mod tests {
         }
     }
 
-    /// The ICMP error of this type and code about a datagram from `from` to `to`.
+    /// Builds the ICMP error of this type and code about a datagram from `from` to `to`.
     fn error((kind, code): (u8, u8), from: SocketAddr, to: SocketAddr) -> Vec<u8> {
         const UDP: u8 = libc::IPPROTO_UDP as u8;
         let mut message = vec![kind, code, 0, 0, 0, 0, 0, 0];
@@ -130,7 +131,7 @@ mod tests {
         message.extend([0, 20, 0, 0]);
         message.extend([0; 12]);
         if from.is_ipv4() {
-            // Over IPv6 the kernel does it.
+            // Over IPv6 the kernel computes the checksum.
             let words = message.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
             let sum: u32 = words.sum();
             let sum = (sum & 0xffff) + (sum >> 16);
@@ -139,7 +140,7 @@ mod tests {
         message
     }
 
-    /// Calls `each` with every ICMP error that there is, and how to have the kernel told of it.
+    /// Calls `each` with every ICMP error and a function that sends it to the kernel.
     fn of_every_error(mut each: impl FnMut(&str, (u8, u8), &dyn Fn(SocketAddr, SocketAddr))) {
         for address in ["127.0.0.1", "::1"] {
             let ip: IpAddr = address.parse().unwrap();
@@ -157,7 +158,7 @@ mod tests {
         }
     }
 
-    /// ICMP errors in a socket's queue.
+    /// Counts the ICMP errors in a socket's queue.
     fn told(notices: impl FnOnce(&mut dyn FnMut(Notice))) -> usize {
         let mut told = 0;
         notices(&mut |notice| {
@@ -176,23 +177,23 @@ mod tests {
             let mut near = UdpPort::connect(to, &PortOptions::default()).unwrap();
             let mut relay = UdpEnd::connect(to, EndOptions::default()).unwrap();
             let (from, relay_from) = (near.local_addr(), relay.local_addr());
-            // Pending when the next call is one that receives ...
+            // Pending when the next call receives ...
             tell(from, to);
             assert_eq!(near.receive(&mut [0; 9], Wait::No).unwrap(), None, "{address} {which:?}");
             tell(relay_from, to);
             assert!(relay.receive(&mut [0; 9]).unwrap().is_none(), "{address} {which:?}");
-            // ... and when it is one that sends.
+            // ... and when it sends.
             tell(from, to);
             near.send(b"probe").unwrap_or_else(|error| panic!("{address} {which:?}: {error}"));
             tell(relay_from, to);
             relay.send(b"relayed", None).unwrap_or_else(|e| panic!("{address} {which:?}: {e}"));
             for sent in [&b"probe"[..], b"relayed"] {
                 let mut buffer = [0; 9];
-                let came = far.receive(&mut buffer).unwrap().expect("what was sent");
+                let came = far.receive(&mut buffer).unwrap().expect("the packet arrives");
                 assert_eq!(&buffer[..came.len], sent, "{address} {which:?}");
                 far.send(sent, came.from.as_ref()).unwrap();
             }
-            // What has come lies behind it.
+            // A queued datagram is received despite the error.
             tell(from, to);
             let reply = near.receive(&mut [0; 9], Wait::No).unwrap();
             assert_eq!(reply.map(|reply| reply.len), Some(5), "{address} {which:?}");

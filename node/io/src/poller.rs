@@ -10,11 +10,11 @@ use dwell_units::Nanos;
 use crate::port::Wait;
 use crate::socket::check;
 
-/// The token of the timer; no socket has it.
+/// Token of the timer; no socket has it.
 const TICK: u64 = u64::MAX - 1;
 
-/// Waits for sockets, level-triggered. One that is closed is forgotten, unless another table of
-/// descriptors has it too.
+/// Waits for sockets, level-triggered. A closed socket is removed automatically, unless another
+/// descriptor table holds it too.
 #[derive(Debug)]
 pub struct Poller {
     fd: OwnedFd,
@@ -23,16 +23,16 @@ pub struct Poller {
     timer: Option<File>,
 }
 
-/// A socket that something happened to.
+/// A socket with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// What [`Poller::add`] was given.
+    /// Token given to [`Poller::add`].
     pub token: u64,
-    /// There is something to receive, or an end.
+    /// Data can be received, or the stream has ended.
     pub readable: bool,
-    /// There is something in the error queue.
+    /// The error queue has an entry.
     pub error: bool,
-    /// There is room to send; see [`Poller::add_stream`].
+    /// Data can be sent; see [`Poller::add_stream`].
     pub writable: bool,
     /// The peer of a stream closed its side, or the connection failed.
     pub closed: bool,
@@ -43,11 +43,11 @@ pub struct Ready {
 /// Condition that a socket is polled for. Errors and the end of a stream are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// There is something to receive.
+    /// Data can be received.
     Readable,
-    /// There is room to send.
+    /// Data can be sent.
     Writable,
-    /// Nothing but errors and the end of a stream.
+    /// Only errors and the end of a stream.
     Ended,
 }
 
@@ -62,23 +62,23 @@ impl Interest {
 }
 
 impl Poller {
-    /// Tells of at most `most` sockets (at least one) at a time.
+    /// Creates a poller that reports at most `most` sockets (at least one) per wait.
     pub fn new(most: usize) -> io::Result<Self> {
         // SAFETY: takes flags only.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: `fd` was just made and belongs to nobody else.
+        // SAFETY: `fd` was just created, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let events = vec![libc::epoll_event { events: 0, u64: 0 }; most.max(1)];
         Ok(Self { fd, events, came: 0, timer: None })
     }
 
-    /// From now on every wait ends at least this often: one timer for all waits, where a wait that ends
-    /// by itself sets one each time and cancels it when something happens, on the way of what came.
+    /// Makes every wait end at least this often, with one timer for all waits. A time-out per wait
+    /// would set a timer each time, and cancelling it would delay the packet that ends the wait.
     pub fn tick(&mut self, every: Nanos) -> io::Result<()> {
         let kind = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
         // SAFETY: takes plain integers.
         let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, kind) })?;
-        // SAFETY: `fd` was just made and belongs to nobody else.
+        // SAFETY: `fd` was just created, and nothing else owns it.
         let timer = unsafe { OwnedFd::from_raw_fd(fd) };
         let every =
             libc::timespec { tv_sec: every.0 / 1_000_000_000, tv_nsec: every.0 % 1_000_000_000 };
@@ -90,13 +90,13 @@ impl Poller {
         Ok(())
     }
 
-    /// From now on tells when `socket` has something to receive or an error. `token` is any below
-    /// `u64::MAX - 1`, or `u64::MAX`.
+    /// Starts reporting data and errors of `socket` under `token`, which may be any value but
+    /// `u64::MAX - 1`.
     pub fn add(&mut self, socket: &impl AsFd, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, socket, token, Interest::Readable)
     }
 
-    /// Polls a socket that was added for `interest` from now on.
+    /// Changes what an added socket is polled for.
     pub fn change(&mut self, socket: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, socket, token, interest)
     }
@@ -114,7 +114,7 @@ impl Poller {
         check(unsafe { libc::epoll_ctl(poller, operation, socket, &mut event) }).map(drop)
     }
 
-    /// From now on reports each time that `stream` becomes writable or its peer closes it
+    /// Starts reporting each time that `stream` becomes writable or its peer closes it
     /// (edge-triggered). `token` as in [`Poller::add`].
     pub fn add_stream(&mut self, stream: &impl AsFd, token: u64) -> io::Result<()> {
         let events = libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
@@ -124,7 +124,8 @@ impl Poller {
         check(unsafe { libc::epoll_ctl(poller, libc::EPOLL_CTL_ADD, stream, &mut event) }).map(drop)
     }
 
-    /// Waits until something happened to a socket; returns to how many. A signal or a tick ends it early.
+    /// Waits for events and returns the number of sockets that have one. A signal or a tick ends it
+    /// early.
     pub fn wait(&mut self, wait: Wait) -> io::Result<usize> {
         let millis = match wait {
             Wait::No => 0,
@@ -143,7 +144,7 @@ impl Poller {
         };
         let tick = self.events[..self.came].iter().position(|event| event.u64 == TICK);
         if let (Some(tick), Some(timer)) = (tick, &mut self.timer) {
-            // Until it is read it goes on telling; how many ticks there were does not matter.
+            // The timer stays readable until read; the number of ticks does not matter.
             let _ = timer.read(&mut [0; 8]);
             self.came -= 1;
             self.events.swap(tick, self.came);
@@ -151,10 +152,10 @@ impl Poller {
         Ok(self.came)
     }
 
-    /// The `n`th of those that the last wait told of.
+    /// Returns the `n`th socket that the last wait reported.
     ///
     /// # Panics
-    /// It told of fewer.
+    /// If it reported fewer.
     pub fn ready(&self, n: usize) -> Ready {
         let event = self.events[..self.came][n];
         let has = |bits: libc::c_int| event.events & bits as u32 != 0;
@@ -187,7 +188,7 @@ mod tests {
             assert_eq!(poller.wait(Wait::Forever).unwrap(), 0);
         }
         socket.send_to(&[1], socket.local_addr().unwrap()).unwrap();
-        // Whatever ticks there are, the socket is told of.
+        // However many ticks there are, the socket is reported.
         let told = (0..1_000).find(|_| poller.wait(Wait::Forever).unwrap() > 0);
         assert!(told.is_some());
         assert_eq!(poller.ready(0).token, u64::MAX);

@@ -1,5 +1,5 @@
-//! What a prober needs of a socket, whatever the protocol: send one message, take one reply, read
-//! the error queue. Implemented by `udp`, `icmp` and `tcp`; the timing loop is generic over it.
+//! What a prober needs of a socket, for any protocol: send one message, receive one reply, read the
+//! error queue. Implemented by `udp`, `icmp` and `tcp`; the timing loop is generic over it.
 
 use std::io;
 use std::net::IpAddr;
@@ -7,20 +7,20 @@ use std::net::IpAddr;
 use dwell_engine::stamps::{RxStamps, TxStamp};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
-/// Which kernel stamps to ask for.
+/// Kernel timestamps to request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StampRequest {
-    /// None: only the program's own clock reads. Leaves the kernel's fast path alone.
+    /// None: only the program's own clock reads. Does not affect the kernel's fast path.
     #[default]
     User,
-    /// The kernel's software stamps.
+    /// The kernel's software timestamps.
     Kernel,
-    /// The kernel's and the network card's. Asking a card that has none costs 0.25 us per round
-    /// trip, so ask only one whose driver says that it has them.
+    /// Timestamps of the kernel and of the network card. Asking a card without timestamps costs
+    /// 0.25 us per round trip, so ask only if its driver claims to have them.
     Card,
 }
 
-/// How to open a socket that sends probes.
+/// Options for opening a socket that sends probes.
 #[derive(Clone, Debug, Default)]
 pub struct PortOptions {
     /// Local address to send from.
@@ -29,83 +29,83 @@ pub struct PortOptions {
     pub interface: Option<String>,
     /// TTL or hop limit.
     pub ttl: Option<u8>,
-    /// DSCP, 0 to 63; put in the upper six bits of TOS or traffic class.
+    /// DSCP, 0 to 63: the upper six bits of TOS or traffic class.
     pub dscp: Option<u8>,
-    /// Which stamps to ask for.
+    /// Timestamps to request.
     pub stamps: StampRequest,
-    /// Ask for TX_SCHED as well.
+    /// Request TX_SCHED timestamps as well.
     pub sched_stamps: bool,
-    /// Report the TTL or hop limit of arriving datagrams.
+    /// Report the TTL or hop limit of received datagrams.
     pub reply_ttl: bool,
 }
 
 impl PortOptions {
-    /// The largest DSCP: a field of 6 bits (RFC 2474, 3).
+    /// Maximum DSCP: a 6-bit field (RFC 2474, section 3).
     pub const MOST_DSCP: u8 = 63;
 }
 
-/// What a send call did.
+/// A sent message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// `tx_app`: the clock just before the call that succeeded.
+    /// `tx_app`: clock read just before the call that succeeded.
     pub app: Instant<Realtime>,
-    /// The kernel's OPT_ID key of this packet, if TX stamps were asked for: the `key` of the
-    /// [`Notice::TxStamp`] that will come.
+    /// The kernel's OPT_ID key of this packet, if transmit timestamps were requested: the `key` of
+    /// its [`Notice::TxStamp`].
     pub key: Option<u32>,
 }
 
-/// Why a message could not be sent. No strings inside: this is the hot path.
+/// Why a message could not be sent. Holds no strings, because this is the hot path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The socket's buffer is full (EAGAIN, ENOBUFS).
     #[error("the socket's buffer is full")]
     Full,
-    /// The message does not fit (EMSGSIZE).
-    #[error("it is too long for the path; use a smaller -s")]
+    /// The message is too long (EMSGSIZE).
+    #[error("the packet is too long for the path; use a smaller -s")]
     TooLong,
-    /// There is no way there (ENETUNREACH, EHOSTUNREACH, ENETDOWN).
-    #[error("there is no way to the target ({})", io::Error::from_raw_os_error(*.0))]
+    /// There is no route to the target (ENETUNREACH, EHOSTUNREACH, ENETDOWN).
+    #[error("there is no route to the target ({})", io::Error::from_raw_os_error(*.0))]
     Unreachable(i32),
-    /// A TCP peer is gone (EPIPE, ECONNRESET).
+    /// The TCP peer has closed the connection (EPIPE, ECONNRESET).
     #[error("the connection is closed")]
     Closed,
-    /// Anything else, by errno.
+    /// Any other error, by errno.
     #[error("{}", io::Error::from_raw_os_error(*.0))]
     Other(i32),
 }
 
-/// A message that arrived.
+/// A received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Bytes written to the caller's buffer.
     pub len: usize,
-    /// Stamps of the message.
+    /// Receive timestamps.
     pub rx: RxStamps,
-    /// Which of several sockets it came on, counted from 0; 0 where there is one.
+    /// Index of the socket that received it, from 0; 0 if there is only one.
     pub channel: u64,
-    /// TTL or hop limit it arrived with, if asked for (see [`PortOptions::reply_ttl`]).
+    /// TTL or hop limit of the packet, if requested ([`PortOptions::reply_ttl`]).
     pub ttl: Option<u8>,
 }
 
-/// News from a socket's error queue.
+/// An entry of a socket's error queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A stamp of a packet that this socket sent.
+    /// A timestamp of a packet that this socket sent.
     TxStamp {
-        /// The packet, as in [`Sent::key`].
+        /// Key of the packet, as in [`Sent::key`].
         key: u32,
-        /// Where it was taken, and when.
+        /// Point and time.
         stamp: TxStamp,
     },
     /// An ICMP or local error about a packet that this socket sent.
     Error {
-        /// The errno it stands for (ECONNREFUSED, EHOSTUNREACH, EMSGSIZE ...).
+        /// Corresponding errno (ECONNREFUSED, EHOSTUNREACH, EMSGSIZE ...).
         errno: i32,
-        /// Whether ICMP brought it (else the local kernel did).
+        /// Whether it came by ICMP; otherwise the local kernel reported it.
         icmp: bool,
-        /// ICMP type and code, if ICMP brought it.
+        /// ICMP type and code, if it came by ICMP.
         kind: (u8, u8),
-        /// Who said so, if known.
+        /// Sender of the error, if known.
         from: Option<IpAddr>,
     },
 }
@@ -113,35 +113,35 @@ pub enum Notice {
 /// How long a receive call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all.
+    /// Return at once.
     No,
-    /// At most this long, asleep in the kernel. The kernel's timers may return late, and a signal
-    /// may return early: the caller looks at the clock.
+    /// At most this long, asleep in the kernel. The kernel's timers may return late and a signal
+    /// early, so the caller reads the clock.
     AtMost(Nanos),
-    /// Until a message comes, a signal does, or the socket is shut. Spares the kernel a timer.
+    /// Until a message or a signal arrives, or the socket is shut down. Needs no kernel timer.
     Forever,
 }
 
 /// A socket that sends probes to one peer and receives its replies.
 pub trait Port {
-    /// Reads the clock and sends one message. A pending ICMP error that the call returns is noted
-    /// (see [`Port::notices`]) and the message is sent again.
+    /// Reads the clock and sends one message. If the call returns a pending ICMP error, the error
+    /// stays in the error queue (see [`Port::notices`]) and the message is sent again.
     fn send(&mut self, message: &[u8]) -> Result<Sent, SendError>;
 
-    /// Takes one message; `None` when none came. A pending ICMP error is noted and not an error.
-    /// A message longer than `buffer` is cut.
+    /// Receives one message; `None` if none arrived. A pending ICMP error is not returned; it stays
+    /// in the error queue. A message longer than `buffer` is truncated.
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>>;
 
-    /// Takes up to `limit` (at most 32 is wise) entries of the error queue, oldest first.
+    /// Reads up to `limit` entries (at most 32 is advisable) of the error queue, oldest first.
     fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice));
 
-    /// Sleeps until a message or an error is there or `until` has come, whichever is first.
+    /// Sleeps until a message or an error arrives, or until `until`.
     fn sleep_until(&mut self, until: Instant<Monotonic>);
 
-    /// The local address that packets leave from.
+    /// Returns the local address that packets leave from.
     fn local_addr(&self) -> std::net::SocketAddr;
 
-    /// Bytes of a stream that belonged to no message so far; `None` where messages are datagrams.
+    /// Returns the number of stream bytes that belonged to no message so far; `None` for datagrams.
     fn stray_bytes(&self) -> Option<u64> {
         None
     }

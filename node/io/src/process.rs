@@ -1,5 +1,5 @@
-//! Other processes and this one as a process: an identity that no later process shares, a handle
-//! that signals only whom it was opened for, signals taken when it suits, leaving the terminal.
+//! Processes: identities that no later process shares, handles that signal only the process they
+//! were opened for, signals taken synchronously, detaching from the terminal.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dwell_units::Nanos;
 
 /// Whether the other end of standard input is closed: the last writer of a pipe is gone, or the
-/// terminal hung up. Bytes that are still in a pipe do not count as an open end.
+/// terminal hung up. Unread bytes in a pipe do not count as an open end.
 pub fn is_stdin_hung_up() -> bool {
     let mut stdin = libc::pollfd { fd: libc::STDIN_FILENO, events: 0, revents: 0 };
     // SAFETY: one valid entry that outlives the call; a time-out of 0 does not wait.
@@ -23,28 +23,29 @@ pub fn is_stdin_hung_up() -> bool {
     ready == 1 && stdin.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
 }
 
-/// A process, for good: numbers of processes are used again, but not with the same start time.
+/// Identity of a process: pids are reused, but not with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The number.
+    /// Process id.
     pub pid: u32,
-    /// When it was started, in clock ticks since boot (proc(5), `stat`, field 22).
+    /// Start time in clock ticks since boot (proc(5), `stat`, field 22).
     pub start: u64,
 }
 
 impl Identity {
-    /// The process that has the number `pid` now.
+    /// Returns the identity of the process that has this pid now.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such process.
     pub fn of(pid: u32) -> io::Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let start = start_time(&stat)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "odd /proc/PID/stat"))?;
+        let start = start_time(&stat).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "cannot parse /proc/PID/stat")
+        })?;
         Ok(Self { pid, start })
     }
 
-    /// This process.
+    /// Returns the identity of this process.
     ///
     /// # Errors
     /// /proc is not mounted.
@@ -52,10 +53,10 @@ impl Identity {
         Self::of(std::process::id())
     }
 
-    /// A handle to this very process, or `None` if it has ended.
+    /// Opens a handle to exactly this process; `None` if it has ended.
     pub fn open(self) -> Option<Handle> {
         let handle = Handle::open(self.pid).ok()?;
-        // Looked up after opening: if the number still belongs to it now, it did when opening.
+        // Checked after opening: if the pid still belongs to the process now, it did then.
         (Self::of(self.pid).ok()? == self && handle.is_running()).then_some(handle)
     }
 }
@@ -75,21 +76,22 @@ impl FromStr for Identity {
     }
 }
 
-/// Field 22 of a `stat` line. The name in field 2 may hold anything, parentheses included.
+/// Parses field 22 of a `stat` line. The name in field 2 may contain anything, including
+/// parentheses.
 fn start_time(stat: &str) -> Option<u64> {
     let after_name = &stat[stat.rfind(')')? + 1..];
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// A handle to one process; never to another that got its number later (pidfd_open(2)).
+/// A handle to one process, never to a later one with the same pid (pidfd_open(2)).
 #[derive(Debug)]
 pub struct Handle(OwnedFd);
 
 impl Handle {
-    /// Opens the process that has the number `pid` now.
+    /// Opens the process that has this pid now.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such process.
     pub fn open(pid: u32) -> io::Result<Self> {
         // SAFETY: pidfd_open takes two integers and returns a descriptor or -1.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
@@ -100,13 +102,13 @@ impl Handle {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
     }
 
-    /// Sends a signal; one that has ended already is fine.
+    /// Sends a signal. A process that has already ended is not an error.
     ///
     /// # Errors
-    /// Not allowed.
+    /// Not permitted.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let no_info = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: the descriptor is open; a null siginfo asks for what kill(2) would send.
+        // SAFETY: the descriptor is open; a null siginfo means that of kill(2).
         let rc = unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,
@@ -125,7 +127,7 @@ impl Handle {
         }
     }
 
-    /// Waits until the process has ended, at most for `limit`; says whether it has.
+    /// Waits at most `limit` until the process has ended; returns whether it has.
     pub fn wait(&self, limit: Nanos) -> bool {
         let mut one = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let ms = i32::try_from(limit.0 / 1_000_000).unwrap_or(i32::MAX);
@@ -138,21 +140,21 @@ impl Handle {
     }
 }
 
-/// The signals that dwell's own background processes understand.
+/// Signals that dwell's own background processes handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Signal {
-    /// The terminal is gone.
+    /// The terminal hung up.
     Hangup = libc::SIGHUP,
     /// ^C.
     Interrupt = libc::SIGINT,
-    /// End, please.
+    /// End in an orderly way.
     Terminate = libc::SIGTERM,
-    /// End, now.
+    /// End at once.
     Kill = libc::SIGKILL,
-    /// Write down what you have.
+    /// Write the current results.
     Report = libc::SIGUSR1,
-    /// Stop running, as ^Z does; cannot be held back.
+    /// Stop running, as ^Z does; cannot be blocked.
     Stop = libc::SIGSTOP,
     /// Run again.
     Continue = libc::SIGCONT,
@@ -170,15 +172,15 @@ impl Signal {
     ];
 }
 
-/// Signals that no longer interrupt but wait to be asked for. They stay so until the process ends;
-/// threads started later and nothing else inherit it (std clears it for child processes).
+/// Blocked signals, which wait until they are taken. They stay blocked until the process ends. Only
+/// threads started later inherit this (std unblocks them for child processes).
 #[derive(Debug)]
 pub struct Held(libc::sigset_t);
 
-/// Holds `signals` back from this thread and from threads it starts.
+/// Blocks `signals` for this thread and for threads that it starts.
 ///
 /// # Errors
-/// Not on Linux as we know it.
+/// pthread_sigmask(3) failed.
 pub fn hold(signals: &[Signal]) -> io::Result<Held> {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset initialises the set it is given; sigaddset and pthread_sigmask get that
@@ -197,7 +199,7 @@ pub fn hold(signals: &[Signal]) -> io::Result<Held> {
 }
 
 impl Held {
-    /// Takes one of the held signals, waiting for it at most `limit`.
+    /// Takes one of the blocked signals, waiting at most `limit`.
     pub fn take(&self, limit: Nanos) -> Option<Signal> {
         let limit = limit.0.max(0);
         let timeout = libc::timespec {
@@ -210,12 +212,11 @@ impl Held {
     }
 }
 
-/// Lets the process that `command` starts get `signal` when its parent ends, however that comes about
-/// (PR_SET_PDEATHSIG). It stays so when the process becomes another program, unless that has
-/// privileges of its own (set-user-id).
+/// Makes the kernel send `signal` to the child process of `command` when its parent ends, for
+/// whatever reason (PR_SET_PDEATHSIG). This survives exec, except of a set-user-id program.
 ///
-/// The kernel takes the *thread* that starts it for the parent, so this is for a thread that lives as
-/// long as the process, such as the main one.
+/// The kernel takes the *thread* that starts the child for its parent, so use a thread that lives
+/// as long as the process, such as the main thread.
 pub fn end_with_parent(command: &mut Command, signal: Signal) -> &mut Command {
     let parent = std::process::id() as libc::pid_t;
     let ask = move || {
@@ -226,7 +227,7 @@ pub fn end_with_parent(command: &mut Command, signal: Signal) -> &mut Command {
         if set != 0 {
             return Err(io::Error::last_os_error());
         }
-        // A parent that ended before we asked sends no signal any more.
+        // A parent that ended before the request sends no signal any more.
         if now == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
     };
     // SAFETY: `ask` runs in the child between fork and exec: it makes two system calls and builds
@@ -234,21 +235,22 @@ pub fn end_with_parent(command: &mut Command, signal: Signal) -> &mut Command {
     unsafe { command.pre_exec(ask) }
 }
 
-/// Whether all threads keep to one table of descriptors.
+/// Whether all threads share one descriptor table.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// From now on all threads of this process keep to one table of descriptors: for a process that goes
-/// on after its measurements, whose sockets are to be closed, and their ports free, when they end.
+/// Makes all threads of this process share one descriptor table from now on. For a process that
+/// continues after its measurements: their sockets must be closed, and the ports free, when they
+/// end.
 pub fn share_descriptors() {
     SHARED.store(true, Ordering::Relaxed);
 }
 
-/// Gives the calling thread a table of file descriptors of its own. Threads that share one pay for
-/// a lock in every system call on a descriptor: some 50 ns of a round trip.
+/// Gives the calling thread a file descriptor table of its own. Threads that share one pay for a
+/// lock in every system call on a descriptor: some 50 ns per round trip.
 ///
-/// What was open before stays open in the other table too, until that ends; so this is for threads
-/// whose sockets live as long as the process, and does nothing after [`share_descriptors`]. Returns
-/// whether the thread has one.
+/// Descriptors opened before stay open in the other table until that ends, so this is for threads
+/// whose sockets live as long as the process. Does nothing after [`share_descriptors`]. Returns
+/// whether the thread has its own table.
 pub fn own_descriptors() -> bool {
     if SHARED.load(Ordering::Relaxed) {
         return false;
@@ -257,8 +259,8 @@ pub fn own_descriptors() -> bool {
     unsafe { libc::unshare(libc::CLONE_FILES) == 0 }
 }
 
-/// Lets this process have `wanted` descriptors at a time, as far as its hard limit goes; returns how
-/// many it may have now.
+/// Raises the limit of open descriptors to `wanted`, or to the hard limit if that is lower. Returns
+/// the resulting limit.
 pub fn allow_descriptors(wanted: u64) -> u64 {
     let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one rlimit64.
@@ -275,8 +277,9 @@ pub fn allow_descriptors(wanted: u64) -> u64 {
     if raised { limit.rlim_cur } else { before }
 }
 
-/// Leaves the caller's terminal and standard files behind: a session of its own, input and output
-/// nowhere, errors appended to `log`. What the caller passed as standard output is let go of.
+/// Detaches from the caller's terminal and standard files: a new session, standard input and output
+/// from and to /dev/null, standard error appended to `log`. The standard output that the caller
+/// passed is closed.
 ///
 /// # Errors
 /// The log cannot be opened.
@@ -284,7 +287,7 @@ pub fn detach(log: &Path) -> io::Result<()> {
     let nowhere = File::open("/dev/null")?;
     let sink = OpenOptions::new().write(true).open("/dev/null")?;
     let log = OpenOptions::new().create(true).append(true).open(log)?;
-    // SAFETY: setsid touches no memory; it fails harmlessly where we lead a session already.
+    // SAFETY: setsid touches no memory; it fails harmlessly in a session leader.
     unsafe { libc::setsid() };
     for (file, number) in [(&nowhere, 0), (&sink, 1), (&log, 2)] {
         // SAFETY: both are descriptors of this process, and std never closes 0, 1 and 2.
@@ -312,12 +315,15 @@ mod tests {
         assert!(handle.wait(Nanos::from_secs(10)));
         child.wait().unwrap();
         assert!(identity.open().is_none());
-        assert!(handle.signal(Signal::Terminate).is_ok(), "signalling the dead does no harm");
+        assert!(
+            handle.signal(Signal::Terminate).is_ok(),
+            "signalling an ended process is no error"
+        );
     }
 
     #[test]
     fn a_child_ends_with_the_parent_that_asked_for_it() {
-        // The test runner's threads come and go; the thread that starts the child is the parent.
+        // Threads of the test runner come and go; the parent is the thread that starts the child.
         let (child, handle) = std::thread::spawn(|| {
             let mut command = Command::new("sleep");
             let child = end_with_parent(command.arg("60"), Signal::Terminate).spawn().unwrap();
@@ -347,8 +353,8 @@ mod tests {
         let held = hold(&[Signal::Report]).unwrap();
         assert_eq!(held.take(Nanos::ZERO), None);
         let pid = std::process::id() as libc::pid_t;
-        // SAFETY: the calling thread exists, and it holds this signal back. The signal is meant
-        // for this thread alone, for others of the test process do not hold it.
+        // SAFETY: the calling thread exists and blocks this signal. The signal is sent to this
+        // thread alone, because other threads of the test process do not block it.
         let rc = unsafe { libc::syscall(libc::SYS_tgkill, pid, libc::gettid(), libc::SIGUSR1) };
         assert_eq!(rc, 0);
         assert_eq!(held.take(Nanos::from_secs(1)), Some(Signal::Report));

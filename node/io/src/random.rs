@@ -1,8 +1,8 @@
-//! The kernel's random numbers, for what must not be guessed.
+//! Random numbers from the kernel, for values that must be unpredictable.
 
 use std::io;
 
-/// Fills `bytes`; waits until the kernel has gathered enough, which it has soon after booting.
+/// Fills `bytes`. Blocks until the kernel's generator is ready, which it is soon after booting.
 pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -1,4 +1,4 @@
-//! Opening sockets and setting their options: what all kinds of sockets here share.
+//! Opening sockets and setting options, shared by all kinds of sockets here.
 
 use std::ffi::{c_int, c_short};
 use std::io;
@@ -12,22 +12,22 @@ use crate::address::{RawAddress, unspecified};
 use crate::clock::monotonic;
 use crate::port::{PortOptions, SendError, StampRequest};
 
-/// Flags of linux/net_tstamp.h that libc does not name.
+/// Flags of linux/net_tstamp.h that libc does not define.
 const SOF_TIMESTAMPING_OPT_ID: u32 = 1 << 7;
 const SOF_TIMESTAMPING_TX_SCHED: u32 = 1 << 8;
 const SOF_TIMESTAMPING_OPT_TSONLY: u32 = 1 << 11;
 
-/// Turns a C return value into a result.
+/// Converts a C return value to a result.
 pub(crate) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// A new socket, closed on exec.
+/// Opens a socket, close-on-exec.
 pub(crate) fn open(like: IpAddr, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
     let family = if like.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: socket() takes plain integers.
     let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
-    // SAFETY: `fd` was just made and belongs to nobody else.
+    // SAFETY: `fd` was just created, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn set<T: Copy>(
     check(result).map(drop)
 }
 
-/// The error that the next call would fail with; it is forgotten (SO_ERROR).
+/// Returns and clears the pending error, which the next call would fail with (SO_ERROR).
 pub(crate) fn take_error(fd: &impl AsRawFd) -> io::Result<c_int> {
     let (mut error, mut size) = (0, mem::size_of::<c_int>() as libc::socklen_t);
     // SAFETY: the kernel writes at most `size` bytes to `error`, and their number to `size`.
@@ -61,7 +61,7 @@ pub(crate) fn take_error(fd: &impl AsRawFd) -> io::Result<c_int> {
     check(result).map(|_| error)
 }
 
-/// Where probes to `peer` leave from: a link-local address by the interface that leads to the peer.
+/// Returns the source address of probes to `peer`; a link-local one gets the peer's scope.
 pub(crate) fn source(options: &PortOptions, peer: SocketAddr) -> SocketAddr {
     let mut source = SocketAddr::new(options.source.unwrap_or_else(|| unspecified(peer.ip())), 0);
     if let (SocketAddr::V6(source), SocketAddr::V6(peer)) = (&mut source, peer)
@@ -78,19 +78,19 @@ pub(crate) fn bind(fd: &OwnedFd, to: SocketAddr) -> io::Result<()> {
     check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len) }).map(drop)
 }
 
-/// Lets sockets of this user be bound to the same port, or no longer (SO_REUSEPORT).
+/// Allows or forbids other sockets of this user on the same port (SO_REUSEPORT).
 pub(crate) fn share_port(fd: &OwnedFd, shared: bool) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, c_int::from(shared))
 }
 
-/// Of sockets that share a port, the first to be bound, which is this, gets what no other is connected for:
-/// a program that chooses the first of them (SO_ATTACH_REUSEPORT_CBPF, socket(7)).
+/// Among sockets that share a port, gives this one, the first to be bound, all packets for which no
+/// other is connected: a program that selects the first socket (SO_ATTACH_REUSEPORT_CBPF,
+/// socket(7)).
 pub(crate) fn first_takes_all(fd: &OwnedFd) -> io::Result<()> {
     attach_zero(fd, libc::SO_ATTACH_REUSEPORT_CBPF)
 }
 
-/// Drops what comes before it is queued, none of its bytes being wanted, or no longer (SO_ATTACH_FILTER,
-/// socket(7)).
+/// Starts or ends dropping all packets before they are queued (SO_ATTACH_FILTER, socket(7)).
 pub(crate) fn drop_all(fd: &OwnedFd, dropped: bool) -> io::Result<()> {
     match dropped {
         true => attach_zero(fd, libc::SO_ATTACH_FILTER),
@@ -98,7 +98,7 @@ pub(crate) fn drop_all(fd: &OwnedFd, dropped: bool) -> io::Result<()> {
     }
 }
 
-/// Attaches a program that returns 0 whatever comes.
+/// Attaches a program that always returns 0.
 fn attach_zero(fd: &OwnedFd, option: c_int) -> io::Result<()> {
     let mut zero =
         libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
@@ -120,7 +120,7 @@ pub(crate) fn local_addr(fd: &OwnedFd) -> io::Result<SocketAddr> {
     raw.to_std().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
 }
 
-/// Applies what every probing socket may be asked for. `peer` tells the family.
+/// Applies the options that all probing sockets share. `peer` determines the family.
 pub(crate) fn apply(fd: &OwnedFd, peer: IpAddr, options: &PortOptions) -> io::Result<()> {
     if let Some(interface) = &options.interface {
         let result = {
@@ -149,7 +149,7 @@ pub(crate) fn apply(fd: &OwnedFd, peer: IpAddr, options: &PortOptions) -> io::Re
     }
     if let Some(dscp) = options.dscp {
         if dscp > PortOptions::MOST_DSCP {
-            // Shifted, it would lose its upper bits and be another.
+            // Shifted, it would lose its upper bits and become another code point.
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let tos = c_int::from(dscp) << 2;
@@ -161,7 +161,7 @@ pub(crate) fn apply(fd: &OwnedFd, peer: IpAddr, options: &PortOptions) -> io::Re
     Ok(())
 }
 
-/// Queues ICMP errors on the socket's error queue, where they name their packet, or no longer.
+/// Starts or ends queueing ICMP errors, with their packets, in the socket's error queue.
 pub(crate) fn receive_errors(fd: &OwnedFd, like: IpAddr, on: bool) -> io::Result<()> {
     let on = c_int::from(on);
     match like {
@@ -170,7 +170,7 @@ pub(crate) fn receive_errors(fd: &OwnedFd, like: IpAddr, on: bool) -> io::Result
     }
 }
 
-/// Delivers the TTL or hop limit of each datagram beside it.
+/// Delivers the TTL or hop limit of each datagram as control data.
 pub(crate) fn receive_ttl(fd: &OwnedFd, like: IpAddr) -> io::Result<()> {
     match like {
         IpAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1 as c_int),
@@ -178,8 +178,8 @@ pub(crate) fn receive_ttl(fd: &OwnedFd, like: IpAddr) -> io::Result<()> {
     }
 }
 
-/// Asks for stamps of packets received and, with `tx`, sent. Switching them on is asynchronous:
-/// the first packets may come without.
+/// Requests timestamps of received packets and, with `tx`, of sent ones. Takes effect
+/// asynchronously: the first packets may have none.
 pub(crate) fn request_stamps(
     fd: &OwnedFd,
     request: StampRequest,
@@ -208,20 +208,20 @@ pub(crate) fn request_stamps(
     set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
 }
 
-/// Has the kernel count the keys of packets sent from 0 on: it begins again when it is told to count that
-/// did not (net/core/sock.c, sock_set_timestamping).
+/// Restarts the kernel's key counter at 0: it restarts when keys are requested after they were not
+/// (net/core/sock.c, sock_set_timestamping).
 pub(crate) fn count_anew(fd: &OwnedFd, request: StampRequest, sched: bool) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0 as c_int)?;
     request_stamps(fd, request, true, sched)
 }
 
-/// Sets how long a blocking receive call waits, if that changed since the last time;
-/// [`Nanos::MAX`], which sockets start with, is for ever.
+/// Sets the time-out of blocking receive calls, if it differs from `current`. [`Nanos::MAX`], the
+/// initial state of sockets, means none.
 pub(crate) fn receive_timeout(fd: &OwnedFd, current: &mut Nanos, wait: Nanos) -> io::Result<()> {
     if *current == wait {
         return Ok(());
     }
-    // Zero means "for ever".
+    // Zero means no time-out.
     let micros = if wait == Nanos::MAX { 0 } else { (wait.0 / 1_000).max(1) };
     let time = libc::timeval { tv_sec: micros / 1_000_000, tv_usec: micros % 1_000_000 };
     set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, time)?;
@@ -229,12 +229,12 @@ pub(crate) fn receive_timeout(fd: &OwnedFd, current: &mut Nanos, wait: Nanos) ->
     Ok(())
 }
 
-/// Sleeps until the socket has a message or an error, or `until` has come.
+/// Sleeps until the socket has a message or an error, or until `until`.
 pub(crate) fn sleep_until(fd: &OwnedFd, until: Instant<Monotonic>) {
     sleep_for(fd, libc::POLLIN, until);
 }
 
-/// Sleeps until one of the `events` of poll(2) or an error, or until `until` has come.
+/// Sleeps until one of the `events` of poll(2) or an error, or until `until`.
 pub(crate) fn sleep_for(fd: &OwnedFd, events: c_short, until: Instant<Monotonic>) {
     let left = (until - monotonic()).0.max(0);
     let time = libc::timespec { tv_sec: left / 1_000_000_000, tv_nsec: left % 1_000_000_000 };
@@ -244,7 +244,7 @@ pub(crate) fn sleep_for(fd: &OwnedFd, events: c_short, until: Instant<Monotonic>
     unsafe { libc::ppoll(&mut poll, 1, &time, std::ptr::null()) };
 }
 
-/// What the errno of a send call says of the message, where it is about this one: see
+/// Maps the errno of a send call to an error about this message, if it is about this one: see
 /// [`crate::pending`].
 pub(crate) fn send_error(errno: c_int) -> SendError {
     match errno {

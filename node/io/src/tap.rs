@@ -1,4 +1,4 @@
-//! TAP interfaces: a network interface whose wire is a file descriptor of ours.
+//! TAP interfaces: network interfaces whose wire is a file descriptor.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -10,25 +10,25 @@ use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::clock;
 
-/// A TAP interface without offloads: every frame comes and goes as it would on a wire. The
-/// interface ends with this value, wherever it was moved to in the meantime.
+/// A TAP interface without offloads: frames pass unchanged, as on a wire. The interface ends with
+/// this value, even if it was moved to another namespace.
 #[derive(Debug)]
 pub struct Tap(File);
 
 impl Tap {
-    /// Makes an interface called `name` in the calling thread's network namespace.
+    /// Creates an interface called `name` in the calling thread's network namespace.
     ///
     /// The descriptor keeps *that* namespace alive, but not one that the interface is moved to
-    /// later: when that ends, so does the interface, and [`Tap::receive`] fails.
+    /// later: when that namespace ends, so does the interface, and [`Tap::receive`] fails.
     ///
     /// # Errors
-    /// Not root (a user namespace is not enough), no /dev/net/tun, or a name that is taken, empty
+    /// Not root (a user namespace is not enough), no /dev/net/tun, or a name that is in use, empty
     /// or longer than 15 bytes.
     pub fn create(name: &str) -> io::Result<Self> {
         let name = CString::new(name)?;
         let name = name.as_bytes_with_nul();
         let wrong = || io::Error::from(io::ErrorKind::InvalidInput);
-        // SAFETY: ifreq is plain data for which all zeroes are valid.
+        // SAFETY: ifreq is plain data for which all zeros is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         let room = request.ifr_name.get_mut(..name.len()).ok_or_else(wrong)?;
         for (to, from) in room.iter_mut().zip(name) {
@@ -47,8 +47,8 @@ impl Tap {
         }
     }
 
-    /// Takes the next frame that was sent through the interface; `None` when there is none. A
-    /// frame longer than `buffer` is cut.
+    /// Receives the next frame sent through the interface; `None` if there is none. A frame longer
+    /// than `buffer` is truncated.
     ///
     /// # Errors
     /// The interface is gone.
@@ -62,17 +62,17 @@ impl Tap {
         }
     }
 
-    /// Lets a frame arrive at the interface.
+    /// Injects a frame as received by the interface.
     ///
     /// # Errors
-    /// The interface is down or gone, or the frame is none.
+    /// The interface is down or gone, or the frame is invalid.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         (&self.0).write(frame).map(drop)
     }
 }
 
-/// Sleeps until one of `taps` has a frame or has gone, or until the moment `until`; without one,
-/// as long as it takes. The kernel may wake us late, and a signal early.
+/// Sleeps until one of `taps` has a frame or is gone, or until `until`, if given. The kernel may
+/// return late, and a signal early.
 pub fn wait(taps: [&Tap; 2], until: Option<Instant<Monotonic>>) {
     let mut entries =
         taps.map(|tap| libc::pollfd { fd: tap.0.as_raw_fd(), events: libc::POLLIN, revents: 0 });

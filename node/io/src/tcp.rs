@@ -1,6 +1,6 @@
-//! TCP connections: a prober's and a reflector's. A "message" here is a piece of the stream;
-//! framing is the caller's. The TX stamp of a message is that of its last byte's first departure,
-//! its RX stamps are those of its last segment.
+//! TCP connections of a prober and of a reflector. A "message" here is a piece of the stream;
+//! framing is the caller's. The transmit timestamp of a message is that of the first transmission
+//! of its last byte, its receive timestamps are those of its last segment.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -17,37 +17,38 @@ use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequ
 use crate::socket;
 use crate::udp::{is_broadcast, receive_flags};
 
-/// Messages whose stamp may still come; the oldest is forgotten.
+/// Maximum number of messages whose timestamps are awaited; the oldest is forgotten.
 const UNSTAMPED: usize = 1_024;
 
-/// Room that is kept for the rest of a message; a longer one makes room once.
+/// Initial capacity in bytes for the rest of a message that did not fit; a longer one grows it
+/// once.
 const LARGEST: usize = 65_536;
 
-/// ICMP errors read after a connection failed.
+/// Maximum number of ICMP errors read after a connection failed.
 const MAX_CONNECT_NOTICES: usize = 32;
 
-/// A connection to the peer that is probed. Sending never waits: a peer that does not read must not
-/// keep a schedule from being held, nor replies from being taken.
+/// A connection to the probed peer. Sending never blocks: a peer that does not read must neither
+/// delay the schedule nor keep replies from being received.
 pub struct TcpPort {
     fd: OwnedFd,
     local: SocketAddr,
     control: Box<Control>,
     timeout: Nanos,
     departures: Option<Departures>,
-    /// What is left of a message that left in part: it goes first, or the stream would be garbage
-    /// for ever.
+    /// Rest of a message that was sent in part. It goes first; otherwise the stream would stay
+    /// corrupt.
     rest: Vec<u8>,
 }
 
-/// The kernel names stamps of a stream by the offset of a message's last byte, counted from when
-/// stamps were asked for (SOF_TIMESTAMPING_OPT_ID in Documentation/networking/timestamping.rst).
-/// This is the list of who that is.
+/// Maps offsets of the stream to messages. The kernel identifies timestamps of a stream by the
+/// offset of a message's last byte, counted from when timestamps were requested
+/// (SOF_TIMESTAMPING_OPT_ID in Documentation/networking/timestamping.rst).
 struct Departures {
     /// Bytes sent so far.
     offset: u32,
     /// Messages sent so far.
     messages: u32,
-    /// Offset of the last byte, and number of the message; oldest first.
+    /// Offset of the last byte and number of each message, oldest first.
     unstamped: VecDeque<(u32, u32)>,
 }
 
@@ -56,7 +57,7 @@ impl Departures {
         Self { offset: 0, messages: 0, unstamped: VecDeque::with_capacity(UNSTAMPED) }
     }
 
-    /// A message of `len` bytes was sent; returns its number.
+    /// Records a sent message of `len` bytes; returns its number.
     fn note(&mut self, len: usize) -> u32 {
         self.offset = self.offset.wrapping_add(len as u32);
         let number = self.messages;
@@ -68,7 +69,8 @@ impl Departures {
         number
     }
 
-    /// The message whose last byte is at `offset`. It stays listed: its stamps are several.
+    /// Returns the message whose last byte is at `offset`. It stays listed, because it has several
+    /// timestamps.
     fn at(&self, offset: u32) -> Option<u32> {
         self.unstamped.iter().rev().find(|(last, _)| *last == offset).map(|(_, number)| *number)
     }
@@ -86,8 +88,8 @@ impl TcpPort {
         Self::connect_with_notices(peer, timeout, options, &mut |_| {})
     }
 
-    /// Connects like [`TcpPort::connect`]. If that fails, `each` is called with the ICMP errors that
-    /// the kernel kept, which name the reason more exactly than an errno (since Linux 5.16).
+    /// Connects like [`TcpPort::connect`]. If that fails, `each` is called with the ICMP errors in
+    /// the queue, which name the reason more exactly than an errno (since Linux 5.16).
     pub fn connect_with_notices(
         peer: SocketAddr,
         timeout: Nanos,
@@ -99,7 +101,7 @@ impl TcpPort {
         if options.source.is_some() {
             socket::bind(&fd, socket::source(options, peer))?;
         }
-        // For connect(), the send time-out is the connection's.
+        // connect(2) uses the send time-out.
         let micros = (timeout.0 / 1_000).max(1);
         let time = libc::timeval { tv_sec: micros / 1_000_000, tv_usec: micros % 1_000_000 };
         socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, time)?;
@@ -114,7 +116,7 @@ impl TcpPort {
         // An established connection survives ICMP errors (RFC 1122 section 4.2.3.9).
         socket::receive_errors(&fd, peer.ip(), false)?;
         socket::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1_i32)?;
-        // Nothing was sent yet, so the kernel's offsets count from the first message.
+        // Nothing was sent yet, so the kernel counts offsets from the first message.
         socket::request_stamps(&fd, options.stamps, true, options.sched_stamps)?;
         let stamped = options.stamps != StampRequest::User;
         Ok(Self {
@@ -127,7 +129,7 @@ impl TcpPort {
         })
     }
 
-    /// Sends as much of `message` as fits now; returns how much.
+    /// Sends as much of `message` as fits now; returns the number of bytes.
     fn send_some(&self, message: &[u8]) -> Result<usize, SendError> {
         let mut sent = 0;
         while sent < message.len() {
@@ -147,7 +149,7 @@ impl TcpPort {
         Ok(sent)
     }
 
-    /// Sends what is left of the last message; says whether nothing is.
+    /// Sends the rest of the last message; returns whether nothing is left.
     fn finish(&mut self) -> Result<bool, SendError> {
         if !self.rest.is_empty() {
             let sent = self.send_some(&self.rest)?;
@@ -156,7 +158,7 @@ impl TcpPort {
         Ok(self.rest.is_empty())
     }
 
-    /// Sleeps until something came, there is room for a rest, or `until`.
+    /// Sleeps until data arrives, the rest can be sent, or `until`.
     fn sleep(&self, until: Instant<Monotonic>) {
         let room = if self.rest.is_empty() { 0 } else { libc::POLLOUT };
         socket::sleep_for(&self.fd, libc::POLLIN | room, until);
@@ -164,7 +166,7 @@ impl TcpPort {
 }
 
 impl Port for TcpPort {
-    /// A message that fits in part has left: its rest goes first from now on.
+    /// A message that fits only in part counts as sent; later calls send its rest first.
     fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
         if !self.finish()? {
             return Err(SendError::Full);
@@ -180,7 +182,7 @@ impl Port for TcpPort {
     }
 
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
-        // A peer that is gone is found out by receiving.
+        // Receiving reports a peer that is gone.
         let _ = self.finish();
         let wait = match wait {
             Wait::AtMost(most) if !self.rest.is_empty() => {
@@ -220,22 +222,22 @@ impl Port for TcpPort {
     }
 }
 
-/// Makes the peer see a reset when this connection is closed, instead of the end of a complete stream
-/// (SO_LINGER with time 0, socket(7)). What was not yet sent is discarded.
+/// Makes closing reset the connection, so that the peer does not take the stream for complete
+/// (SO_LINGER with time 0, socket(7)). Unsent data is discarded.
 pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     socket::set(stream, libc::SOL_SOCKET, libc::SO_LINGER, linger)
 }
 
-/// Listens on `address`; an IPv6 socket takes IPv6 only. Accepting waits at most `wait`, or not at
-/// all.
+/// Listens on `address`; an IPv6 socket is IPv6-only. Accepting blocks for at most `wait`; with
+/// `None` it does not block.
 pub fn listen(address: SocketAddr, wait: Option<Nanos>) -> io::Result<TcpListener> {
     let group = match address.ip() {
         IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || is_broadcast(v4),
         IpAddr::V6(v6) => v6.is_multicast(),
     };
     if group {
-        // The kernel would listen there, and nobody could ever connect.
+        // The kernel would listen there, but no peer could ever connect.
         let what = format!("{} is a broadcast or multicast address", address.ip());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
@@ -243,7 +245,7 @@ pub fn listen(address: SocketAddr, wait: Option<Nanos>) -> io::Result<TcpListene
     if address.is_ipv6() {
         socket::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1_i32)?;
     }
-    // So that a reflector can be started again at once.
+    // Lets a reflector restart at once.
     socket::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1_i32)?;
     socket::bind(&fd, address)?;
     use std::os::fd::AsRawFd;
@@ -258,20 +260,21 @@ pub fn listen(address: SocketAddr, wait: Option<Nanos>) -> io::Result<TcpListene
     Ok(listener)
 }
 
-/// Has the kernel ask a peer that has said nothing for a minute whether it is still there: reading from a
-/// machine that is gone fails 30 s after that, or 90 s after something was sent that it did not acknowledge.
-/// More often would be traffic beside what is measured.
+/// Makes the kernel probe a peer that has been silent for a minute. Reading from a machine that is
+/// gone fails 30 s later, or 90 s after sending data that is not acknowledged. More frequent probes
+/// would add traffic to the measurement.
 pub fn notice_loss(stream: &TcpStream) -> io::Result<()> {
     socket::set(stream, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1_i32)?;
     socket::set(stream, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 60_i32)?;
     socket::set(stream, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 10_i32)?;
     socket::set(stream, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3_i32)?;
-    // Nobody is asked as long as something is not acknowledged (net/ipv4/tcp_timer.c, `tcp_keepalive_timer`).
+    // The kernel sends no probes while data is unacknowledged (net/ipv4/tcp_timer.c,
+    // `tcp_keepalive_timer`).
     socket::set(stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 90_000_i32)
 }
 
-/// Limits the kernel's send and receive buffers of each connection that `listener` accepts, to
-/// about twice `bytes`. Without it each may grow to several MiB (tcp_rmem and tcp_wmem, tcp(7)).
+/// Limits the kernel's send and receive buffers of each connection that `listener` accepts to about
+/// twice `bytes`. Otherwise each may grow to several MiB (tcp_rmem and tcp_wmem, tcp(7)).
 pub fn bound_buffers(listener: &TcpListener, bytes: i32) -> io::Result<()> {
     socket::set(listener, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
     socket::set(listener, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
@@ -281,9 +284,9 @@ pub fn bound_buffers(listener: &TcpListener, bytes: i32) -> io::Result<()> {
 #[derive(Debug)]
 pub struct TcpConn {
     stream: TcpStream,
-    /// Who connected.
+    /// Peer address.
     pub peer: SocketAddr,
-    /// What was given to [`TcpConn::send`] and has not left.
+    /// Data given to [`TcpConn::send`] that was not sent yet.
     rest: Vec<u8>,
 }
 
@@ -294,7 +297,8 @@ impl AsFd for TcpConn {
 }
 
 impl TcpConn {
-    /// Takes over an accepted connection. `wait` bounds every call; `None` never waits.
+    /// Wraps an accepted connection. `wait` is the time-out of every call; with `None` no call
+    /// blocks.
     pub fn new(stream: TcpStream, peer: SocketAddr, wait: Option<Nanos>) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(wait.is_none())?;
@@ -303,7 +307,7 @@ impl TcpConn {
         Ok(Self { stream, peer, rest: Vec::new() })
     }
 
-    /// Takes what is there; `None` when nothing came, an error at the end of the stream.
+    /// Receives available data; `None` if there is none, an error at the end of the stream.
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self.stream.read(buffer) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -312,9 +316,9 @@ impl TcpConn {
         }
     }
 
-    /// Sends `message`. What the peer leaves no room for is kept, and goes first from now on: it is
-    /// the caller who bounds it, by receiving no more until [`TcpConn::flush`] says so. What was
-    /// not sent because of an error is kept too, for [`TcpConn::unsent`] to tell.
+    /// Sends `message`. Data that the peer has no room for is kept, and later calls send it first.
+    /// The caller limits it by not receiving until [`TcpConn::flush`] returns `true`. Data that an
+    /// error kept from being sent is kept too and counted by [`TcpConn::unsent`].
     pub fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let sent = match self.flush() {
             Ok(true) => self.send_some(message),
@@ -326,7 +330,7 @@ impl TcpConn {
         sent.map(drop)
     }
 
-    /// Sends what was kept; says whether nothing is left.
+    /// Sends the kept data; returns whether none is left.
     pub fn flush(&mut self) -> io::Result<bool> {
         if !self.rest.is_empty() {
             let rest = std::mem::take(&mut self.rest);
@@ -334,14 +338,14 @@ impl TcpConn {
             self.rest = rest;
             self.rest.drain(..sent?);
             if self.rest.is_empty() {
-                // Most connections never need it again.
+                // Most connections do not need the buffer again.
                 self.rest = Vec::new();
             }
         }
         Ok(self.rest.is_empty())
     }
 
-    /// Bytes that were kept.
+    /// Returns the number of bytes kept.
     pub fn unsent(&self) -> usize {
         self.rest.len()
     }
@@ -376,8 +380,8 @@ mod tests {
     fn what_a_peer_has_no_room_for_is_kept_and_follows_in_order() {
         let (mut near, mut conn) = connected();
         let mut given = 0_u64;
-        // Nobody reads: until the socket buffers of both sides are full. A late acknowledgement makes room once
-        // more.
+        // The peer does not read: send until the socket buffers of both sides are full. A late
+        // acknowledgement makes room once more.
         loop {
             conn.send(&given.to_be_bytes().repeat(1_000)).unwrap();
             if !conn.flush().unwrap() {
@@ -397,7 +401,7 @@ mod tests {
             conn.flush().unwrap();
             std::thread::yield_now();
         }
-        assert!(reader.join().unwrap(), "every message came whole and in its place");
+        assert!(reader.join().unwrap(), "every message arrives whole and in order");
         assert_eq!(conn.unsent(), 0);
     }
 

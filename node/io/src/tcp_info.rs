@@ -36,7 +36,7 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
-    /// Reads the fields of a `struct tcp_info` of which the kernel wrote this part.
+    /// Parses the part of a `struct tcp_info` that the kernel wrote.
     fn parse(info: &[u8]) -> Self {
         let u32_at = |at: usize| {
             info.get(at..at + 4).map(|b| u32::from_ne_bytes(b.try_into().expect("4 bytes")))
@@ -65,7 +65,7 @@ pub fn tcp_info(stream: &TcpStream) -> io::Result<TcpInfo> {
     Ok(TcpInfo::parse(&info[..len]))
 }
 
-/// The congestion control of a connection, like `cubic`.
+/// Returns the congestion control of a connection, such as `cubic`.
 pub fn congestion_control(stream: &TcpStream) -> io::Result<String> {
     let mut name = [0_u8; NAME_LEN];
     let len = get(stream, libc::TCP_CONGESTION, &mut name)?;
@@ -73,9 +73,9 @@ pub fn congestion_control(stream: &TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
-/// Bounds what waits unsent in the socket, so that a connection ends soon after the last write
-/// (TCP_NOTSENT_LOWAT), and how long a vanished peer stays unnoticed (TCP_USER_TIMEOUT). The congestion
-/// window is not bounded.
+/// Limits the unsent data in the socket, so that a connection ends soon after the last write
+/// (TCP_NOTSENT_LOWAT), and the time until a vanished peer is noticed (TCP_USER_TIMEOUT). The
+/// congestion window is not limited.
 pub fn bound_bulk(stream: &TcpStream, unsent_bytes: u32, timeout: Nanos) -> io::Result<()> {
     let millis = u32::try_from(timeout.0 / 1_000_000).unwrap_or(u32::MAX);
     set(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, unsent_bytes)?;
@@ -88,7 +88,7 @@ pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     set(stream, libc::SOL_SOCKET, libc::SO_LINGER, linger)
 }
 
-/// Reads an option of TCP into `value`; returns the length that the kernel wrote.
+/// Reads a TCP option into `value`; returns the length that the kernel wrote.
 fn get(stream: &TcpStream, name: c_int, value: &mut [u8]) -> io::Result<usize> {
     let mut len = value.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `value`, which has that many, and their number to

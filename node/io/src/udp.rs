@@ -18,10 +18,11 @@ use crate::pending::{self, is_to_be_sent_again};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
 use crate::socket;
 
-/// Asked of the kernel for receiving; the default 208 KiB, not the CPU, decides loss (PEERS.md).
+/// Requested receive buffer size in bytes. With the default of 208 KiB, the buffer and not the CPU
+/// decides which packets are lost.
 const RECEIVE_BUFFER: c_int = 4 << 20;
 
-/// A UDP socket connected to the peer that it probes.
+/// A UDP socket connected to the probed peer.
 #[derive(Debug)]
 pub struct UdpPort {
     pub(crate) link: Link,
@@ -61,16 +62,16 @@ impl Port for UdpPort {
     }
 }
 
-/// A connected datagram socket with its stamps: what UDP and ICMP probing share.
+/// A connected datagram socket with timestamps, shared by UDP and ICMP probing.
 pub(crate) struct Link {
     pub(crate) fd: OwnedFd,
     control: Box<Control>,
-    /// Kernel stamps were asked for.
+    /// Kernel timestamps were requested.
     stamped: bool,
-    /// Receiving needs control data, for stamps or the TTL.
+    /// Receiving needs control data, for timestamps or the TTL.
     beside: bool,
-    /// The kernel's OPT_ID counter. It takes a key when it builds a packet and gives it back when
-    /// building fails (net/ipv4/ip_output.c, `__ip_append_data`), but not when the packet is
+    /// The kernel's OPT_ID counter. The kernel takes a key when it builds a packet and returns it
+    /// if building fails (net/ipv4/ip_output.c, `__ip_append_data`), but not if the packet is
     /// dropped afterwards (see [`takes_key`]).
     next_key: u32,
     timeout: Nanos,
@@ -86,7 +87,7 @@ impl Link {
     pub(crate) fn new(fd: OwnedFd, peer: IpAddr, options: &PortOptions) -> io::Result<Self> {
         socket::receive_errors(&fd, peer, true)?;
         socket::request_stamps(&fd, options.stamps, true, options.sched_stamps)?;
-        // Best effort: a smaller buffer only matters to bursts.
+        // Best effort: a smaller buffer only affects bursts.
         let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
         if options.reply_ttl {
             socket::receive_ttl(&fd, peer)?;
@@ -100,7 +101,7 @@ impl Link {
         let mut failed = 0;
         loop {
             let app = realtime();
-            // A schedule is kept even when the socket's buffer is full.
+            // Non-blocking: the schedule is kept even if the socket's buffer is full.
             let Err(error) = calls::send(&self.fd, message, libc::MSG_DONTWAIT) else {
                 return Ok(Sent { app, key: self.take_key() });
             };
@@ -111,20 +112,20 @@ impl Link {
         }
     }
 
-    /// The key of a packet that was just sent, if its stamps are to come.
+    /// Returns the key of the packet just sent, if its timestamps will arrive.
     pub(crate) fn take_key(&mut self) -> Option<u32> {
         let key = self.stamped.then_some(self.next_key);
         self.next_key = self.next_key.wrapping_add(1);
         key
     }
 
-    /// The kernel counts keys anew.
+    /// Records that the kernel restarted its key counter.
     pub(crate) fn begin_keys(&mut self) {
         self.next_key = 0;
     }
 
-    /// What a send that failed with `errno` means, after `before` others of the same packet; `None`:
-    /// it is to be made again.
+    /// Handles a send that failed with `errno`, after `before` earlier failures for the same
+    /// packet. Returns the error, or `None` if the packet is to be sent again.
     pub(crate) fn failed(&mut self, errno: c_int, before: usize) -> Option<SendError> {
         if takes_key(errno) {
             self.next_key = self.next_key.wrapping_add(1);
@@ -153,13 +154,13 @@ impl Link {
     }
 }
 
-/// Whether a send that failed so had built its packet, and so taken a key: a queueing discipline
-/// dropped it (told only because of IP_RECVERR), or a packet filter did.
+/// Whether a failed send had built its packet, and so taken a key: a queueing discipline dropped
+/// the packet (reported only because of IP_RECVERR), or a packet filter did.
 pub(crate) fn takes_key(errno: c_int) -> bool {
     matches!(errno, libc::ENOBUFS | libc::EPERM)
 }
 
-/// The flags of a receive call, after setting its time-out.
+/// Sets the time-out of a receive call and returns its flags.
 pub(crate) fn receive_flags(fd: &OwnedFd, current: &mut Nanos, wait: Wait) -> io::Result<c_int> {
     match wait {
         Wait::No => Ok(libc::MSG_DONTWAIT),
@@ -168,9 +169,9 @@ pub(crate) fn receive_flags(fd: &OwnedFd, current: &mut Nanos, wait: Wait) -> io
     }
 }
 
-/// Whether `address` is a broadcast address of a network that this machine is in. The kernel refuses
-/// to connect a socket to one that has not asked for broadcasting (net/ipv4/datagram.c); nothing is
-/// sent. What a route prohibits is refused with the same error, asked or not.
+/// Whether `address` is a broadcast address of a network that this machine is in. The kernel
+/// refuses to connect a socket without SO_BROADCAST to one (net/ipv4/datagram.c); nothing is sent.
+/// A prohibited route gives the same error, with or without the option.
 pub fn is_broadcast(address: Ipv4Addr) -> bool {
     let Ok(probe) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return false };
     let refused = probe.connect((address, 9)).map_err(|error| error.raw_os_error());
@@ -178,28 +179,28 @@ pub fn is_broadcast(address: Ipv4Addr) -> bool {
         && probe.set_broadcast(true).and_then(|()| probe.connect((address, 9))).is_ok()
 }
 
-/// How a reflector's socket is opened.
+/// Options for opening a reflector's socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerOptions {
-    /// Which stamps to ask for; only those of receiving are used.
+    /// Timestamps to request; only those of received packets are used.
     pub stamps: StampRequest,
-    /// Report when requests came, with which TTL and TOS.
+    /// Report the arrival times, TTL and TOS of requests.
     pub metadata: bool,
 }
 
-/// A UDP socket that answers whoever asks.
+/// A UDP socket that answers any client.
 pub struct UdpServer {
     fd: OwnedFd,
     local: SocketAddr,
     control: Option<Box<Control>>,
     timeout: Nanos,
-    /// Who sent the last request, as the kernel said it: the reply needs no conversion.
+    /// Sender of the last request in the kernel's form, so that the reply needs no conversion.
     asker: RawAddress,
-    /// Stamps or metadata are wanted.
+    /// Timestamps or metadata were requested.
     timed: bool,
 }
 
-/// Fields of the IP header of a reply; the socket's own where `None`.
+/// IP header fields of a reply; `None` means the socket's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// TOS or traffic class.
@@ -208,27 +209,27 @@ pub struct Marks {
     pub ttl: Option<u8>,
 }
 
-/// A request that arrived.
+/// A received request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// Bytes written to the caller's buffer.
     pub len: usize,
-    /// Who asked.
+    /// Sender.
     pub from: SocketAddr,
-    /// The address it was sent to, if the socket is bound to all addresses.
+    /// Destination address, if the socket is bound to all addresses.
     pub to: Option<IpAddr>,
-    /// That address is a broadcast or multicast one, a subnet's broadcast address included.
+    /// The destination is a broadcast or multicast address, including a subnet's broadcast address.
     pub to_many: bool,
-    /// Stamps of the request, if stamps or metadata were asked for.
+    /// Receive timestamps, if timestamps or metadata were requested.
     pub rx: Option<RxStamps>,
-    /// TTL or hop limit it arrived with.
+    /// TTL or hop limit of the request.
     pub ttl: Option<u8>,
-    /// TOS or traffic class it arrived with.
+    /// TOS or traffic class of the request.
     pub tos: Option<u8>,
 }
 
 impl UdpServer {
-    /// Opens a socket on `address`. An IPv6 socket takes IPv6 only.
+    /// Opens a socket on `address`. An IPv6 socket is IPv6-only.
     pub fn bind(address: SocketAddr, options: ServerOptions) -> io::Result<Self> {
         let fd = socket::open(address.ip(), libc::SOCK_DGRAM, 0)?;
         let on: c_int = 1;
@@ -268,28 +269,29 @@ impl UdpServer {
         })
     }
 
-    /// A handle that ends a receive call of another thread, for good.
+    /// Returns a handle that ends receive calls of another thread, for good.
     pub fn shutter(&self) -> io::Result<Shutter> {
         self.fd.try_clone().map(Shutter)
     }
 
-    /// What lets packets in or not, for another thread; there is to be one. It is open, and stays as it was when it
-    /// is dropped.
+    /// Returns a gate for another thread; there must be only one. It starts open, and keeps its
+    /// state when dropped.
     pub fn gate(&self) -> io::Result<Gate> {
         self.fd.try_clone().map(|fd| Gate { fd, shut_at: None, unread: 0 })
     }
 
-    /// The address it is bound to.
+    /// Returns the address that it is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Packets that came and found no room here, or a shut [`Gate`], as far as the kernel tells.
+    /// Returns the number of packets dropped for lack of room or by a shut [`Gate`], if the kernel
+    /// reports it.
     pub fn overflowed(&self) -> Option<u64> {
         datagram::overflowed(&self.fd)
     }
 
-    /// Takes one request; `None` when none came.
+    /// Receives one request; `None` if none arrived.
     pub fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Request>> {
         let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
         let Some(control) = &mut self.control else {
@@ -306,8 +308,8 @@ impl UdpServer {
         Ok(Some(Request { len: came.len, from, to, to_many, rx, ttl, tos }))
     }
 
-    /// Answers `request`, which must be the last that was received here, from the address that it
-    /// was sent to.
+    /// Answers `request`, which must be the last one received here, from the address that it was
+    /// sent to.
     pub fn reply(
         &mut self,
         message: &[u8],
@@ -320,8 +322,8 @@ impl UdpServer {
             let mut beside = Beside::new(request.from, request.to, marks);
             send_beside(&self.fd, message, &self.asker, &mut beside)
         };
-        // A socket that is not connected and did not ask is told of no ICMP error: what fails here is
-        // this reply.
+        // A socket that is not connected and has no IP_RECVERR gets no ICMP errors, so a failure is
+        // about this reply.
         sent.map(drop).map_err(|error| socket::send_error(calls::errno(&error)))
     }
 
@@ -336,7 +338,7 @@ impl UdpServer {
         Ok(Some(Request { len, from, to, to_many, rx: None, ttl: None, tos: None }))
     }
 
-    /// Who sent the last message; nobody when the socket was shut.
+    /// Returns the sender of the last message; `None` if the socket was shut down.
     fn from(&self) -> Option<SocketAddr> {
         if self.asker.len == 0 { None } else { self.asker.to_std() }
     }
@@ -347,27 +349,27 @@ impl UdpServer {
 pub struct Shutter(OwnedFd);
 
 impl Shutter {
-    /// From now on receive calls return at once, with nothing.
+    /// Makes receive calls return at once, with nothing, from now on.
     pub fn shut(&self) {
-        // SAFETY: takes plain integers. Linux shuts an unconnected socket too, though it then
-        // says ENOTCONN (net/ipv4/af_inet.c, inet_shutdown).
+        // SAFETY: takes plain integers. Linux shuts down an unconnected socket too, although it
+        // returns ENOTCONN (net/ipv4/af_inet.c, inet_shutdown).
         unsafe { libc::shutdown(self.0.as_raw_fd(), libc::SHUT_RD) };
     }
 }
 
-/// Where packets to a [`UdpServer`] get in. While it is shut they are dropped before they are queued: on a machine
-/// that sends them too, that costs the sender next to nothing, while packets that are kept take memory that is
-/// not in its caches, and whoever reads them takes some of its time.
+/// Admits packets to a [`UdpServer`] or drops them. A shut gate drops packets before they are
+/// queued, which costs a sender on the same machine next to nothing. Queued packets would take
+/// memory outside its caches, and reading them would take CPU time.
 #[derive(Debug)]
 pub struct Gate {
     fd: OwnedFd,
-    /// What the kernel had dropped when it was shut.
+    /// Drop counter of the kernel when the gate was shut.
     shut_at: Option<u64>,
     unread: u64,
 }
 
 impl Gate {
-    /// Shuts it, as far as the kernel counts what it drops then.
+    /// Shuts the gate, provided that the kernel counts the packets it drops.
     pub fn shut(&mut self) {
         if self.shut_at.is_none() {
             let dropped = datagram::overflowed(&self.fd);
@@ -375,7 +377,7 @@ impl Gate {
         }
     }
 
-    /// Opens it again.
+    /// Opens the gate.
     pub fn open(&mut self) -> io::Result<()> {
         if self.shut_at.is_some() {
             socket::drop_all(&self.fd, false)?;
@@ -385,10 +387,10 @@ impl Gate {
         Ok(())
     }
 
-    /// Packets that came while it was shut.
+    /// Returns the number of packets that arrived while it was shut.
     pub fn unread(&self) -> u64 {
         let now = self.shut_at.and_then(|_| datagram::overflowed(&self.fd));
-        // The kernel counts in 32 bits.
+        // The kernel's counter has 32 bits.
         let since = |(now, then): (u64, u64)| u64::from((now as u32).wrapping_sub(then as u32));
         self.unread + now.zip(self.shut_at).map_or(0, since)
     }
@@ -415,7 +417,7 @@ pub(crate) fn send_beside(
     unsafe { calls::send_message(fd, &header, 0) }
 }
 
-/// Control messages that go with one reply: the address it leaves from, its TOS and its TTL.
+/// Control messages of packets to send, such as source address, TOS and TTL.
 #[repr(align(16))]
 pub(crate) struct Beside {
     bytes: [u8; 96],
@@ -456,18 +458,19 @@ impl Beside {
         beside
     }
 
-    /// Has the kernel cut the message into datagrams of `len` bytes of payload; the last may be shorter.
+    /// Makes the kernel segment the message into datagrams with `len` bytes of payload; the last
+    /// may be shorter.
     pub(crate) fn cut_into(&mut self, len: u16) {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
     }
 
-    /// Has a queueing discipline that can let the message leave at `at`, in nanoseconds of the clock
-    /// that the socket was told of (SO_TXTIME).
+    /// Makes a capable queueing discipline send the message at `at`, in nanoseconds of the clock
+    /// that was set with SO_TXTIME.
     pub(crate) fn leave_at(&mut self, at: u64) {
         self.push(libc::SOL_SOCKET, libc::SCM_TXTIME, &at.to_ne_bytes());
     }
 
-    /// Lets a message have them. They must stay where they are until it is sent.
+    /// Attaches them to a message. They must not move until it is sent.
     pub(crate) fn attach(&mut self, header: &mut libc::msghdr) {
         if self.len > 0 {
             header.msg_control = self.bytes.as_mut_ptr().cast();
@@ -506,7 +509,7 @@ mod tests {
         (port, server)
     }
 
-    /// Waits for the stamps of packet `key`, at most a second.
+    /// Waits at most a second for the driver's timestamp of packet `key`.
     fn stamp_of(port: &mut UdpPort, key: u32) -> Option<Instant<dwell_units::Realtime>> {
         let until = monotonic() + Nanos::from_secs(1);
         let mut stamp = None;
@@ -532,7 +535,7 @@ mod tests {
                 came.map(|request| request.len)
             };
             let mut send = |len| port.send(&[7; 8][..len]).unwrap();
-            // A packet over loopback has mostly arrived when it has been sent.
+            // Over loopback a packet has mostly arrived when the send call returns.
             let unread = |gate: &Gate, expected| {
                 let until = monotonic() + Nanos::from_secs(1);
                 while gate.unread() < expected && monotonic() < until {}
@@ -586,7 +589,7 @@ mod tests {
             let mut server = UdpServer::bind(SocketAddr::new(any, 0), options).unwrap();
             let host = if any.is_ipv4() { "127.0.0.1" } else { "::1" }.parse().unwrap();
             let to = SocketAddr::new(host, server.local_addr().port());
-            // Another server sends the request: it can tell with which TTL the reply arrives.
+            // Another server sends the request, because it can read the TTL of the reply.
             let mut asker = UdpServer::bind(SocketAddr::new(host, 0), options).unwrap();
             asker.asker = RawAddress::from(to);
             let request = Request {
@@ -619,7 +622,7 @@ mod tests {
         for address in ["127.0.0.1", "::1"] {
             let (mut port, mut server) = pair(address, StampRequest::Kernel);
             let mut buffer = [0; 64];
-            // Switching stamps on is asynchronous: go on until one packet has both.
+            // Timestamping starts asynchronously: continue until one packet has both timestamps.
             let mut proven = false;
             let until = monotonic() + Nanos::from_secs(2);
             while monotonic() < until {
@@ -642,31 +645,31 @@ mod tests {
         let (mut port, server) = pair("127.0.0.1", StampRequest::Kernel);
         let address = server.local_addr();
         drop(server);
-        // Refused: the next send call reports it, and the packet is sent again.
+        // Refused: the next send call returns the error, and the packet is sent again.
         for _ in 0..3 {
-            port.send(b"to nobody").unwrap();
+            port.send(b"refused").unwrap();
         }
         assert_eq!(port.send(&[0; 65_508]), Err(SendError::TooLong));
         let mut refused = 0;
         port.notices(32, &mut |n| {
             refused += i32::from(matches!(n, Notice::Error { icmp: true, .. }))
         });
-        assert!(refused > 0, "the ICMP error is a notice");
+        assert!(refused > 0, "the ICMP error is in the queue");
         let mut server = UdpServer::bind(address, ServerOptions::default()).unwrap();
         let mut joined = false;
         let until = monotonic() + Nanos::from_secs(2);
         while monotonic() < until {
-            let sent = port.send(b"to somebody").unwrap();
+            let sent = port.send(b"received").unwrap();
             let after = realtime();
             let Some(at) = stamp_of(&mut port, sent.key.unwrap()) else { continue };
             assert!(
                 sent.app <= at && at <= after + Nanos::from_millis(1),
-                "another packet's stamp"
+                "the timestamp of another packet"
             );
             joined = true;
             break;
         }
-        assert!(joined, "no stamp after the failures");
+        assert!(joined, "no timestamp after the failures");
         assert!(server.receive(&mut [0; 64], WAIT).unwrap().is_some());
     }
 

@@ -1,8 +1,8 @@
-//! Keeps the kernel's way of a datagram in the caches. After a pause its code and data have left them:
-//! over a veth the driver stamped a packet 26 to 31 us late that came after a pause, and others 2 us.
-//! Spinning does not help, and a send without data (MSG_PROBE) takes off only 5 us. A datagram of the
-//! same length to ourselves takes off 20 us and more: its way is the same but for the device, and nothing
-//! of it leaves the machine.
+//! Keeps the kernel's path of a datagram in the CPU caches. After a pause its code and data have
+//! been evicted: over a veth the driver timestamped packets after a pause 26 to 31 us late, and
+//! others 2 us. Spinning does not help, and a send without data (MSG_PROBE) saves only 5 us. A
+//! datagram of the same length to ourselves saves 20 us and more: it takes the same path except for
+//! the device, and nothing of it leaves the machine.
 
 use std::ffi::c_int;
 use std::io;
@@ -17,26 +17,26 @@ use crate::clock::monotonic;
 use crate::port::StampRequest;
 use crate::socket;
 
-/// The longest datagram over IPv4.
+/// Maximum length of a datagram over IPv4.
 const LONGEST: usize = 65_507;
 
-/// What waits is thrown away so many at a time: strangers may send to its port too.
+/// Number of queued packets to discard at once; strangers may send to the port too.
 const FEW: usize = 8;
 
-/// Where datagrams go that warm the way.
+/// Sends datagrams to itself to warm the path.
 pub struct Warmth {
     sink: OwnedFd,
     address: RawAddress,
     stamped: bool,
-    /// What comes is queued, and has to be read.
+    /// Received packets are queued and must be read.
     keeps: bool,
 }
 
 impl Warmth {
-    /// A socket with the address of `local` and a port of its own.
+    /// Opens a socket with the address of `local` and a port of its own.
     ///
     /// # Errors
-    /// As of bind(2).
+    /// As for bind(2).
     pub fn at(mut local: SocketAddr) -> io::Result<Self> {
         local.set_port(0);
         let sink = UdpSocket::bind(local)?;
@@ -44,23 +44,25 @@ impl Warmth {
         Ok(Self { sink: sink.into(), address, stamped: false, keeps: true })
     }
 
-    /// The same for a way that is only sent by: what comes is dropped before it is queued, as reading it takes
-    /// longer than sending it did, and pushes out what was warmed. Datagrams are stamped at the driver when they
-    /// are sent, as those are whose way it is: what the kernel does for that is warm then too.
+    /// Adapts it to a path that is only used for sending. Packets are dropped before they are
+    /// queued, because reading them takes longer than sending them and evicts what was warmed. They
+    /// are timestamped at the driver like the packets of that path, so that the code for this is
+    /// warm too.
     pub fn one_way(self, request: StampRequest) -> Self {
         let asked = socket::request_stamps(&self.sink, request, true, false);
         let keeps = socket::drop_all(&self.sink, true).is_err();
         Self { stamped: request != StampRequest::User && asked.is_ok(), keeps, ..self }
     }
 
-    /// Sends what fits into a datagram to it by itself, and throws it away.
+    /// Sends as much of `memory` as fits into a datagram to itself and discards it.
     pub fn pass(&self, memory: &[u8]) {
-        // A datagram that failed or got lost has warmed what it passed.
+        // Even a datagram that failed or was lost has warmed the path it took.
         let _ = self.send(memory, 0);
         self.throw_away();
     }
 
-    /// The same by one that lies ready before it leaves ([`crate::held`]); how long handing it over took.
+    /// Like [`Self::pass`], but corks the datagram first ([`crate::held`]). Returns how long
+    /// corking took.
     pub(crate) fn pass_held(&self, memory: &[u8]) -> Option<Nanos> {
         let begun = monotonic();
         self.send(memory, libc::MSG_MORE).ok()?;
@@ -70,8 +72,8 @@ impl Warmth {
         Some(took)
     }
 
-    /// Sends what fits into a datagram to it by itself, and receives to the same memory: that, or what
-    /// a stranger sent to its port.
+    /// Sends as much of `memory` as fits into a datagram to itself, and receives into the same
+    /// memory: that datagram, or one that a stranger sent to the port.
     pub fn stir(&self, memory: &mut [u8]) {
         self.empty();
         let _ = self.send(memory, 0).and_then(|_| self.receive(memory, 0));
@@ -81,17 +83,18 @@ impl Warmth {
         calls::send_to(&self.sink, &memory[..memory.len().min(LONGEST)], flags, &self.address)
     }
 
-    /// What was sent one way, and its stamp.
+    /// Discards the datagram just sent and its timestamp.
     fn throw_away(&self) {
         if self.keeps {
             self.empty();
         } else if self.stamped {
-            // Each has one stamp, which is there when it is sent: to look for another takes time.
+            // Each datagram has one timestamp, queued when the call returns. Looking for another
+            // takes time.
             let _ = self.receive(&mut [], libc::MSG_ERRQUEUE);
         }
     }
 
-    /// Its buffers never fill.
+    /// Drains the queues, so that they never fill.
     fn empty(&self) {
         let queues = if self.stamped { &[0, libc::MSG_ERRQUEUE][..] } else { &[0] };
         for queue in queues {
@@ -124,7 +127,7 @@ mod tests {
             let mut memory = bytes.clone();
             warmth.stir(&mut memory);
             assert_eq!(memory, bytes);
-            assert!(is_empty(&warmth), "{len} B: something waits");
+            assert!(is_empty(&warmth), "{len} B: a packet is queued");
         }
     }
 
@@ -136,10 +139,10 @@ mod tests {
                     sink.pass(&[1; LONGEST]);
                     assert!(sink.pass_held(&[1; LONGEST]).is_some());
                 }
-                assert!(is_empty(&sink), "{request:?}, kept: {}: something waits", sink.keeps);
+                assert!(is_empty(&sink), "{request:?}, kept: {}: a packet is queued", sink.keeps);
                 sink.send(&[1; 100], 0).unwrap();
                 let waits = sink.keeps || request == StampRequest::Kernel;
-                assert_eq!(!is_empty(&sink), waits, "and if it did, it would be seen");
+                assert_eq!(!is_empty(&sink), waits, "a queued packet is noticed");
             }
         }
     }
@@ -170,11 +173,11 @@ mod tests {
     fn its_buffer_never_fills() {
         let warmth = warmth();
         for _ in 0..1_000 {
-            // As if it came only after somebody looked.
+            // As if the datagram arrived only after the queue was drained.
             warmth.empty();
             warmth.send(&[1; LONGEST], 0).unwrap();
         }
         assert!(warmth.receive(&mut [], 0).is_ok());
-        assert!(is_empty(&warmth), "the last one is the only one");
+        assert!(is_empty(&warmth), "only the last one is queued");
     }
 }

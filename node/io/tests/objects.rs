@@ -1,4 +1,4 @@
-//! The committed objects of `node/bpf` are what its sources compile to.
+//! The committed objects in `node/bpf` match their sources.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ fn committed_objects_are_what_their_sources_compile_to_byte_by_byte() {
         println!("SKIP {TEST}: clang-14 is not installed (make setup)");
         return;
     }
-    // Elsewhere: no path is to be left in the objects.
+    // In another directory, because objects must not contain paths.
     let rebuilt = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(&programs).unwrap().flatten() {
         if entry.path().extension().is_none_or(|extension| extension != "o") {

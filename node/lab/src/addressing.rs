@@ -1,13 +1,12 @@
-//! Addresses of nodes and links. IPv4 out of 198.18.0.0/15, which RFC 2544 sets aside for
-//! measuring networks, so nobody's network has them; IPv6 out of one unique local prefix (RFC
-//! 4193). They are the same in every lab, because no lab can reach another.
-//!
+//! Addresses of nodes and links. IPv4 addresses are from 198.18.0.0/15, which RFC 2544 reserves for
+//! benchmarks of networks; IPv6 addresses are from one unique local prefix (RFC 4193). They are the
+//! same in every lab, because no lab can reach another.
 //! | what | IPv4 | IPv6 |
 //! |---|---|---|
 //! | node n (from 1), its own | `198.19.(n/256).(n%256)/32` | `fd64:7765:6c6c:ffff::n/128` |
 //! | link k (from 0) | `198.18.0.0 + 4k`, /30 | `fd64:7765:6c6c:(k+1)::/64` |
 //! | its ends a and b | .1 and .2 of that | ::1 and ::2 of that |
-//! | the medium of a forced line | `198.18.0.0/24` | `fd64:7765:6c6c:1::/64` |
+//! | the bridge of a forced line | `198.18.0.0/24` | `fd64:7765:6c6c:1::/64` |
 //! | node n (from 1) on it | .n of that | ::n of that |
 
 use std::fmt;
@@ -15,7 +14,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-/// A node's or an interface's addresses.
+/// Addresses of a node or an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addresses {
     /// IPv4.
@@ -24,17 +23,17 @@ pub struct Addresses {
     pub v6: Ipv6Addr,
 }
 
-/// Length of a link's IPv4 prefix.
+/// Length of the IPv4 prefix of a link.
 pub(crate) const LINK_V4_LEN: u8 = 30;
-/// Length of a link's IPv6 prefix.
+/// Length of the IPv6 prefix of a link.
 pub(crate) const LINK_V6_LEN: u8 = 64;
 
-/// Length of a medium's IPv4 prefix.
+/// Length of the IPv4 prefix of a shared bridge.
 pub(crate) const MEDIUM_V4_LEN: u8 = 24;
-/// Length of a medium's IPv6 prefix.
+/// Length of the IPv6 prefix of a shared bridge.
 pub(crate) const MEDIUM_V6_LEN: u8 = 64;
 
-/// The end of a link that an address belongs to.
+/// End of a link that an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     A = 1,
@@ -44,14 +43,14 @@ pub(crate) enum End {
 /// "dwell" in ASCII fills the 40 random bits of the prefix.
 const ULA: [u16; 3] = [0xfd64, 0x7765, 0x6c6c];
 
-/// The own addresses of the node at `place` in the list, from 0.
+/// Returns the own addresses of the node with index `place`.
 pub(crate) fn node(place: usize) -> Addresses {
     let number = place as u32 + 1;
     let v4 = Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 19, 0, 0)) + number);
     Addresses { v4, v6: ula(0xffff, number as u16) }
 }
 
-/// The addresses of one end of the link at `place` in the list, from 0.
+/// Returns the addresses of one end of the link with index `place`.
 pub(crate) fn link_end(place: usize, end: End) -> Addresses {
     let subnet = link_subnet(place);
     Addresses {
@@ -60,14 +59,14 @@ pub(crate) fn link_end(place: usize, end: End) -> Addresses {
     }
 }
 
-/// The first address of the link's prefixes.
+/// Returns the first address of each of the link's prefixes.
 pub(crate) fn link_subnet(place: usize) -> Addresses {
     let v4 = Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 18, 0, 0)) + 4 * place as u32);
     Addresses { v4, v6: ula(place as u16 + 1, 0) }
 }
 
-/// The addresses on the medium of a forced line of the node at `place` in the list, from 0. There are
-/// no links then.
+/// Returns the addresses on the bridge of a forced line of the node with index `place`. A forced
+/// line has no links.
 pub(crate) fn on_medium(place: usize) -> Addresses {
     let number = place as u32 + 1;
     let v4 = Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 18, 0, 0)) + number);
@@ -78,18 +77,18 @@ pub(crate) fn on_medium(place: usize) -> Addresses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Hardware(pub(crate) [u8; 6]);
 
-/// That of one end of a link.
+/// Returns the hardware address of one end of a link.
 pub(crate) fn hardware(place: usize, end: End) -> Hardware {
     Hardware([0x02, 0x64, 0x77, (place >> 8) as u8, place as u8, end as u8])
 }
 
-/// That of a node on a medium; no end of a link has the 0xff.
+/// Returns the hardware address of a node on a shared bridge; no end of a link has the 0xff.
 pub(crate) fn medium_hardware(place: usize) -> Hardware {
     Hardware([0x02, 0x64, 0x77, 0xff, 0, place as u8 + 1])
 }
 
 impl Hardware {
-    /// The link-local address that the kernel makes of it (RFC 4291, appendix A).
+    /// Returns the link-local address that the kernel derives from it (RFC 4291, appendix A).
     pub(crate) fn link_local(self) -> Ipv6Addr {
         let Self([a, b, c, d, e, f]) = self;
         let pair = |high, low| u16::from_be_bytes([high, low]);

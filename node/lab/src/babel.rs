@@ -1,10 +1,10 @@
-//! Routes by babeld (RFC 8966), one in every node: one process of dwell starts them and keeps them
-//! (`dwell lab babel DIR`), and they end with it, however it ends.
+//! Routes by babeld (RFC 8966), which runs in every node. One process of dwell (`dwell lab babel
+//! DIR`) starts the daemons and supervises them. They end with it, however it ends.
 //!
 //! ```text
-//! babel.pid     the process that keeps them
-//! babel-K.pid   babeld of the node at place K, from 0
-//! babel/        private: K.state and K.pid are babeld's own, K.log is what it says
+//! babel.pid     the supervising process
+//! babel-K.pid   babeld of the node with index K
+//! babel/        private: K.state and K.pid are babeld's own files, K.log is its output
 //! ```
 
 use std::fs::{self, DirBuilder, File};
@@ -31,10 +31,10 @@ const PROGRAM: &str = "babeld";
 const FILE: &str = "babel.pid";
 const PRIVATE: &str = "babel";
 
-/// How often the keeper looks whether the lab is still remembered.
+/// How often the supervisor checks whether the lab's directory still exists.
 const EVERY: Nanos = Nanos::from_secs(10);
 
-/// How long a lab may take until every node knows every other.
+/// Time-out for every node to reach every other.
 const PATIENCE: Nanos = Nanos::from_secs(60);
 
 /// Refuses early what could not be started later.
@@ -48,7 +48,7 @@ pub(crate) fn check(routing: Routing) -> Result<(), LabError> {
 /// Starts babeld in every node.
 pub(crate) fn start(dir: &LabDir, lock: &Lock, lab: &mut Lab) -> Result<(), LabError> {
     let arguments = [Path::new("babel"), dir.path()];
-    background::start("keeper of babeld".to_owned(), &arguments, lock)?.ready()?;
+    background::start("babeld supervisor".to_owned(), &arguments, lock)?.ready()?;
     lab.daemons = lab
         .nodes
         .iter()
@@ -63,7 +63,7 @@ pub(crate) fn start(dir: &LabDir, lock: &Lock, lab: &mut Lab) -> Result<(), LabE
     dir.write(lab)
 }
 
-/// Waits until every node reaches every other by routes of babeld's.
+/// Waits until every node reaches every other by routes of babeld.
 pub(crate) fn converge(
     dir: &LabDir,
     lab: &mut Lab,
@@ -79,7 +79,7 @@ pub(crate) fn converge(
         look_after(dir, lab);
         if let Some(dead) = dead(&lab.daemons) {
             let message = match said(dir, lab) {
-                Some(last) => format!("{dead}; it says: {last}"),
+                Some(last) => format!("{dead}; its last output: {last}"),
                 None => dead,
             };
             return Err(LabError::Background { what: PROGRAM.to_owned(), message });
@@ -96,7 +96,7 @@ pub(crate) fn converge(
     }
 }
 
-/// Notes which daemons have ended.
+/// Records which daemons have ended.
 pub(crate) fn look_after(dir: &LabDir, lab: &mut Lab) {
     for daemon in &mut lab.daemons {
         let place = lab.nodes.iter().position(|node| node.name == daemon.node);
@@ -106,7 +106,7 @@ pub(crate) fn look_after(dir: &LabDir, lab: &mut Lab) {
     }
 }
 
-/// The daemons that have ended, in words.
+/// Describes the daemons that have ended.
 pub(crate) fn dead(daemons: &[Daemon]) -> Option<String> {
     let dead: Vec<&str> = daemons
         .iter()
@@ -116,40 +116,40 @@ pub(crate) fn dead(daemons: &[Daemon]) -> Option<String> {
     (!dead.is_empty()).then(|| format!("{PROGRAM} in {} has ended", dead.join(", ")))
 }
 
-/// Ends the keeper, and with it all daemons.
+/// Ends the supervisor, and with it all daemons.
 pub(crate) fn end(dir: &LabDir) {
     let keeper: Vec<Handle> =
         background::signed(dir, FILE).map(|(_, keeper)| keeper).into_iter().collect();
     background::end(&keeper);
 }
 
-/// The keeper itself: starts babeld in every node and stays until it is asked to end, or until the
-/// lab's directory is gone.
+/// Runs the supervisor: starts babeld in every node and stays until it is asked to end, or until
+/// the lab's directory is gone.
 ///
 /// # Errors
-/// A node cannot be entered, or babeld not be started.
+/// A node cannot be entered, or babeld cannot be started.
 pub fn keep_babel(dir: &LabDir) -> Result<(), LabError> {
     background::sign(dir, FILE)?;
     let held = process::hold(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
-        .map_err(LabError::io("holding signals"))?;
+        .map_err(LabError::io("blocking signals"))?;
     let lab = dir.read()?.ok_or_else(|| LabError::NotWhole(dir.name().to_owned()))?;
     let private = dir.file(PRIVATE);
     DirBuilder::new()
         .mode(0o700)
         .create(&private)
-        .map_err(LabError::io(format!("making {}", private.display())))?;
+        .map_err(LabError::io(format!("creating {}", private.display())))?;
     let program = program(&std::env::var("PATH").unwrap_or_default())?;
     let mut handles = Vec::new();
     for place in 0..lab.nodes.len() {
-        // By this thread, which is the main one: a daemon ends with the thread that started it.
+        // On this thread, the main one, because a daemon ends with the thread that started it.
         let child = spawn(dir, &lab, place, &program)?;
         let identity = Identity::of(child.id()).map_err(LabError::io("reading /proc/PID/stat"))?;
         dir.write_file(&pid_file(place), identity.to_string().as_bytes())?;
         handles.extend(identity.open());
         reap(child)?;
     }
-    // So as not to be one of the last node's processes.
-    netns::leave_for_a_new_one().map_err(LabError::io("making a namespace"))?;
+    // Leave the last node, so as not to count as one of its processes.
+    netns::leave_for_a_new_one().map_err(LabError::io("creating a namespace"))?;
     background::ready(dir, "babel.log")?;
     while held.take(EVERY) != Some(Signal::Terminate) && dir.path().exists() {}
     for handle in &handles {
@@ -166,14 +166,14 @@ fn spawn(dir: &LabDir, lab: &Lab, place: usize, program: &Path) -> Result<Child,
     netns::enter(&netns_path(&node.netns))
         .map_err(LabError::io(format!("entering {}", node.netns)))?;
     let file = |ending: &str| dir.file(PRIVATE).join(format!("{place}.{ending}"));
-    let log = File::create(file("log")).map_err(LabError::io("making a log of babeld"))?;
+    let log = File::create(file("log")).map_err(LabError::io("creating a log of babeld"))?;
     let mut command = Command::new(program);
-    // Hellos every second, wired or not, and nothing of what /etc says.
+    // Hellos every second on any link, and no settings from /etc.
     command.args(["-h", "1", "-H", "1", "-c", "/dev/null"]);
     command.arg("-S").arg(file("state")).arg("-I").arg(file("pid"));
     if let Some(medium) = &lab.medium {
-        // Neighbours here hear the same interface, but not each other: what came in by it must
-        // leave by it again (babeld(8), split-horizon).
+        // Neighbours here hear the same interface, but not each other, so updates must leave by the
+        // interface they came in by (babeld(8), split-horizon).
         command.args(["-C", &format!("interface {} split-horizon false", medium.interface)]);
         command.arg(&medium.interface);
     }
@@ -188,7 +188,7 @@ fn spawn(dir: &LabDir, lab: &Lab, place: usize, program: &Path) -> Result<Child,
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
-        // By this it is found when a rootless lab's holder was killed.
+        // By these variables the process is found if a rootless lab's holder was killed.
         .env("DWELL_LAB", &lab.name)
         .env("DWELL_NODE", &node.name)
         .env(DIR_VARIABLE, dir.path());
@@ -197,7 +197,7 @@ fn spawn(dir: &LabDir, lab: &Lab, place: usize, program: &Path) -> Result<Child,
         .map_err(LabError::io(format!("starting {PROGRAM} in {}", node.name)))
 }
 
-/// Takes note of the child's end on a thread of its own, so that a dead one is not taken for running.
+/// Waits for the child's end on a thread of its own, so that a dead one does not count as running.
 fn reap(mut child: Child) -> Result<(), LabError> {
     const STACK: usize = 64 * 1024;
     std::thread::Builder::new()
@@ -207,8 +207,8 @@ fn reap(mut child: Child) -> Result<(), LabError> {
         .map_err(LabError::io("starting a thread"))
 }
 
-/// babeld among the directories of `path` and where Debian keeps it, out of sight of an ordinary
-/// user's shell.
+/// Finds babeld in the directories of `path` and where Debian installs it, which an ordinary user's
+/// shell does not search.
 fn program(path: &str) -> Result<PathBuf, LabError> {
     let all = std::env::split_paths(path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
     in_one_of(all)
@@ -223,7 +223,7 @@ fn in_one_of(mut directories: impl Iterator<Item = PathBuf>) -> Result<PathBuf, 
     })
 }
 
-/// The last line of what a daemon that ended said.
+/// Returns the last line that a daemon that ended printed.
 fn said(dir: &LabDir, lab: &Lab) -> Option<String> {
     let dead = lab.daemons.iter().find(|daemon| daemon.state == DaemonState::Dead)?;
     let place = lab.nodes.iter().position(|node| node.name == dead.node)?;

@@ -1,5 +1,5 @@
-//! dwell's own background processes of a lab: started with the lab's lock, ready when they let go
-//! of their standard error, remembered by an identity that no other process shares.
+//! dwell's own background processes of a lab. They start with the lab's lock, are ready when they
+//! close standard error, and are identified so that no other process is mistaken for them.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::error::LabError;
 use crate::holder;
 use crate::state::{DIR_VARIABLE, LabDir, Lock};
 
-/// What the exit code 4 of every dwell command means.
+/// Exit code 4 of every dwell command: not supported.
 const UNSUPPORTED: i32 = 4;
 
 /// A background process that was started and may not be ready yet.
@@ -21,7 +21,7 @@ pub(crate) struct Starting {
     child: std::process::Child,
 }
 
-/// Starts this program again as `lab ARGUMENTS`.
+/// Starts this program as `lab ARGUMENTS`.
 pub(crate) fn start(what: String, arguments: &[&Path], lock: &Lock) -> Result<Starting, LabError> {
     let own = std::env::current_exe().map_err(LabError::io("finding this program"))?;
     let child = Command::new(own)
@@ -36,7 +36,7 @@ pub(crate) fn start(what: String, arguments: &[&Path], lock: &Lock) -> Result<St
 }
 
 impl Starting {
-    /// Waits until the process is ready; returns its number.
+    /// Waits until the process is ready; returns its pid.
     pub(crate) fn ready(mut self) -> Result<u32, LabError> {
         let mut said = String::new();
         if let Some(mut errors) = self.child.stderr.take() {
@@ -55,20 +55,20 @@ impl Starting {
     }
 }
 
-/// In the background process: writes down who we are, so that `down` can end us. To be called
-/// before anything else, while the lock is still shared.
+/// In the background process: writes its identity to `file`, so that `down` can end it. To be
+/// called first, while the lock is still shared.
 pub(crate) fn sign(dir: &LabDir, file: &str) -> Result<(), LabError> {
     let own = Identity::own().map_err(LabError::io("reading /proc/self/stat"))?;
     dir.write_file(file, own.to_string().as_bytes())
 }
 
-/// In the background process: says that all is ready, lets go of the lock and of the terminal.
+/// In the background process: signals readiness, and releases the lock and the terminal.
 pub(crate) fn ready(dir: &LabDir, log: &str) -> Result<(), LabError> {
     let _ = std::env::set_current_dir("/");
     process::detach(&dir.file(log)).map_err(LabError::io("leaving the terminal"))
 }
 
-/// The process that signed `file`, if it still runs.
+/// Returns the process that signed `file`, if it still runs.
 pub(crate) fn signed(dir: &LabDir, file: &str) -> Option<(Identity, Handle)> {
     let text = std::fs::read_to_string(dir.file(file)).ok()?;
     let mut words = text.splitn(3, ' ');
@@ -76,8 +76,9 @@ pub(crate) fn signed(dir: &LabDir, file: &str) -> Option<(Identity, Handle)> {
     Some((identity, identity.open()?))
 }
 
-/// The processes that dwell keeps for the lab that this process runs in (DWELL_LAB_DIR): its TAP
-/// links, what keeps babeld, and the holder of a rootless lab. Their own children are not listed.
+/// Returns the processes that dwell keeps for the lab that this process runs in (DWELL_LAB_DIR):
+/// its TAP links, the supervisor of babeld, and the holder of a rootless lab. Their own children
+/// are not listed.
 pub fn kept_processes() -> Vec<u32> {
     let path = std::env::var_os(DIR_VARIABLE).map(PathBuf::from);
     path.and_then(|path| LabDir::at(&path)).map_or_else(Vec::new, |dir| kept(&dir))
@@ -90,7 +91,7 @@ fn kept(dir: &LabDir) -> Vec<u32> {
     signatures.filter_map(|name| Some(signed(dir, &name)?.0.pid)).collect()
 }
 
-/// Ends processes: asks first, and insists after a while. Returns when all are gone.
+/// Ends processes: asks first, then kills them after a time-out. Returns when all are gone.
 pub(crate) fn end(processes: &[Handle]) {
     const PATIENCE: Nanos = Nanos::from_millis(2_000);
     for process in processes {

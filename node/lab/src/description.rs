@@ -1,5 +1,5 @@
-//! What a lab is, for programs: the object that `--json` prints and that a lab's state is kept in
-//! (`dwell.lab/1`). Units stand in the names.
+//! Machine-readable description of a lab: the object that `--json` prints and that holds a lab's
+//! state (`dwell.lab/1`). Units are in the names.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::addressing::Addresses;
 use crate::topology::{Mechanism, Routing};
 
-/// The name and version of the format.
+/// Name and version of the format.
 pub const SCHEMA: &str = "dwell.lab/1";
 
 /// A lab.
@@ -18,39 +18,39 @@ pub const SCHEMA: &str = "dwell.lab/1";
 pub struct Lab {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How far it has come.
+    /// Progress of its creation.
     pub state: LabState,
-    /// Whether it lives in a user namespace instead of belonging to root.
+    /// Whether it lives in a user namespace and not with root.
     pub rootless: bool,
-    /// The release of iproute2 that made it.
+    /// Release of iproute2 that created it.
     pub iproute2: Option<String>,
-    /// Its nodes, in the order in which they were given.
+    /// Nodes, in the order given.
     pub nodes: Vec<Node>,
-    /// Its links, likewise.
+    /// Links, in the order given.
     pub links: Vec<Link>,
-    /// What all nodes are joined to instead of links, in a forced line.
+    /// Bridge that joins all nodes in a forced line, which has no links.
     #[serde(default)]
     pub medium: Option<Medium>,
-    /// Where its routes come from.
+    /// Source of its routes.
     #[serde(default)]
     pub routing: Routing,
-    /// The programs that keep its routes, one to a node; none where routes are static.
+    /// Daemons that maintain its routes, one per node; empty with static routes.
     #[serde(default)]
     pub daemons: Vec<Daemon>,
 }
 
-/// How far a lab has come.
+/// State of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LabState {
-    /// It is being made, or its making was cut short.
+    /// It is being created, or its creation was interrupted.
     Making,
-    /// All of it is there.
+    /// It is complete.
     Up,
-    /// All of it was there, and something has ended since: a link of its own process, a daemon that
-    /// keeps routes, or the process that keeps a rootless lab.
+    /// It was complete, but a process has ended since: that of a link, a routing daemon, or the
+    /// holder of a rootless lab.
     Broken,
 }
 
@@ -58,72 +58,73 @@ pub enum LabState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkState {
-    /// As far as can be told; the interfaces may still be switched off.
+    /// Yes, as far as is known; the interfaces may still be down.
     #[default]
     Up,
-    /// Its process has ended (TAP links), so nothing gets through any more.
+    /// No: its process has ended (TAP links).
     Dead,
 }
 
 /// A node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Node {
-    /// Its name, which is also its host name inside the lab.
+    /// Name, and host name inside the lab.
     pub name: String,
-    /// Its network namespace, as `ip netns list` shows it.
+    /// Network namespace, as `ip netns list` shows it.
     pub netns: String,
-    /// Its own addresses, on loopback.
+    /// Own addresses, on loopback.
     pub addresses: Addresses,
-    /// How much of a processor it may use, where it is held to a share.
+    /// CPU quota, if it has one.
     #[serde(default)]
     pub quota: Option<Quota>,
 }
 
-/// What holds a node to a share of a processor. An average: what is over it waits for the next
-/// period of 100 ms, in stalls.
+/// CPU quota of a node. It is an average: usage beyond it waits for the next period of 100 ms, in
+/// stalls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quota {
-    /// The share of one processor that was asked for.
+    /// Requested share of one CPU.
     pub share_ratio: f64,
-    /// The control group's directories, one in each hierarchy it takes.
+    /// Directories of the control group, one per hierarchy.
     pub groups: Vec<PathBuf>,
-    /// Processor time that was used since the lab is up, where asked for.
+    /// CPU time used since the lab is up, if requested.
     pub usage_ns: Option<i64>,
-    /// Time for which processes could have run and were held, where asked for.
+    /// Time in which processes were runnable but throttled, if requested.
     pub throttled_ns: Option<i64>,
 }
 
-/// What everybody on it would hear, filtered down to a line: a bridge in a namespace of its own.
+/// The shared bridge of a forced line, in a namespace of its own. Filters reduce what its nodes
+/// hear to a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Medium {
-    /// The namespace with the bridge.
+    /// Namespace of the bridge.
     pub netns: String,
-    /// The bridge there, and the interface in every node.
+    /// Name of the bridge and of the interface in every node.
     pub interface: String,
-    /// What drops the frames of those who are not to be heard, on the way out of the port to each node.
+    /// What drops unwanted frames, on the way out of the port to each node.
     pub filter: Filter,
-    /// How what a node sends is shaped.
+    /// How the frames that a node sends are shaped.
     pub mechanism: Mechanism,
-    /// What that does to frames.
+    /// Parameters of the shaping.
     pub parameters: Parameters,
-    /// Who is on it, in the order of the nodes.
+    /// Ports, in the order of the nodes.
     pub ports: Vec<Port>,
 }
 
-/// A node on a medium. Its port on the bridge is called like the node.
+/// A node on a shared bridge. Its port is called like the node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Port {
-    /// The node.
+    /// Node.
     pub node: String,
     /// Its addresses there.
     pub address: Addresses,
     /// Its hardware address.
     pub hardware: String,
-    /// The nodes that it hears.
+    /// Nodes that it hears.
     pub hears: Vec<String>,
 }
 
-/// How frames are kept from those who are not to hear them.
+/// How frames are kept from nodes that must not hear them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Filter {
@@ -133,14 +134,14 @@ pub enum Filter {
     Flower,
 }
 
-/// A program that keeps the routes of a node.
+/// A program that maintains the routes of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daemon {
-    /// The node.
+    /// Node.
     pub node: String,
-    /// Its name.
+    /// Name of the program.
     pub program: String,
-    /// Its number.
+    /// Process id.
     pub pid: u32,
     /// Whether it runs.
     pub state: DaemonState,
@@ -152,20 +153,20 @@ pub struct Daemon {
 pub enum DaemonState {
     /// It runs.
     Up,
-    /// It has ended, and what it knew of routes goes with it.
+    /// It has ended, and its routes are lost.
     Dead,
 }
 
 /// A link.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Link {
-    /// The node at one end.
+    /// Node at one end.
     pub a: String,
-    /// The node at the other.
+    /// Node at the other end.
     pub b: String,
-    /// The interface in `a`, named after whom it leads to.
+    /// Interface in `a`, named after the node it leads to.
     pub a_interface: String,
-    /// The interface in `b`.
+    /// Interface in `b`.
     pub b_interface: String,
     /// Its addresses in `a`.
     pub a_address: Addresses,
@@ -176,70 +177,69 @@ pub struct Link {
     /// Whether it carries packets.
     #[serde(default)]
     pub state: LinkState,
-    /// What it does to packets.
+    /// Parameters.
     pub parameters: Parameters,
-    /// The file that tells of every packet dropped, doubled or reordered (TAP links only).
+    /// Log of every packet dropped, duplicated or reordered (TAP links only).
     pub event_log: Option<String>,
-    /// What it did so far, where asked for.
+    /// Counters, if requested.
     pub counters: Option<Counters>,
 }
 
-/// What a link does to packets.
+/// Parameters of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// Bits per second; `null` is as fast as the machine goes.
+    /// Rate in bits per second; `null` means unlimited.
     pub rate_bps: Option<u64>,
-    /// Time of travel.
+    /// Propagation delay.
     pub delay_ns: i64,
-    /// Variation of the delay, either way.
+    /// Maximum variation of the delay in either direction.
     pub jitter_ns: i64,
     /// Share of packets lost.
     pub loss_ratio: f64,
-    /// Share of packets doubled.
+    /// Share of packets duplicated.
     pub duplicate_ratio: f64,
     /// Share of packets that skip the delay.
     pub reorder_ratio: f64,
-    /// Where the link's luck comes from; `null` where nothing is left to chance, or to a netem that
-    /// was given no seed.
+    /// Seed of the random numbers; `null` if nothing is random, or for a netem without a seed.
     pub seed: Option<u64>,
 }
 
-/// What a link did, by direction.
+/// Counters of a link, by direction.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Counters {
     /// From `a` to `b`.
     pub a_to_b: DirectionCounters,
     /// From `b` to `a`.
     pub b_to_a: DirectionCounters,
-    /// Events that are missing from the event log, for want of room (TAP links only).
+    /// Events missing from the log for lack of room (TAP links only).
     pub events_lost: Option<u64>,
 }
 
-/// What a link did in one direction; `null` where its mechanism does not tell. Frames of address
-/// resolution and multicast count as well.
+/// Counters of one direction of a link; `null` where its mechanism does not count. Includes frames
+/// of address resolution and multicast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionCounters {
-    /// Frames that came in.
+    /// Frames that entered.
     pub arrived: Option<u64>,
-    /// Frames that went out, copies included.
+    /// Frames that left, including copies.
     pub delivered: u64,
-    /// Their bytes.
+    /// Bytes that left.
     pub delivered_bytes: u64,
-    /// Frames dropped, for whatever reason.
+    /// Frames dropped for any reason.
     pub dropped: u64,
-    /// Of the dropped, those that the link lost on purpose.
+    /// Dropped frames that the link lost on purpose.
     pub lost: Option<u64>,
-    /// Of the dropped, those that found no room.
+    /// Dropped frames that found no room.
     pub overflow: Option<u64>,
-    /// Of the delivered, those that the far end did not take: its interface was down.
+    /// Delivered frames that the far end did not take because its interface was down.
     pub refused: Option<u64>,
-    /// Frames that got a copy.
+    /// Frames that were duplicated.
     pub duplicated: Option<u64>,
     /// Frames that skipped the delay.
     pub reordered: Option<u64>,
-    /// Frames that the sender's kernel dropped before the link saw them.
+    /// Frames that the sender's kernel dropped before the link received them.
     pub interface_dropped: Option<u64>,
-    /// The most that a frame left later than it should have, because the machine was late.
+    /// Maximum lateness of a departure, caused by the machine.
     pub lateness_max_ns: Option<i64>,
 }
 
@@ -256,7 +256,7 @@ impl Parameters {
         }
     }
 
-    /// As the engine takes them.
+    /// Returns the parameters as the engine takes them.
     pub fn link_parameters(&self) -> LinkParameters {
         // Ratios were parts per million before they were written.
         let ratio =
@@ -273,13 +273,13 @@ impl Parameters {
 }
 
 impl Lab {
-    /// The node of that name.
+    /// Returns the node of this name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    /// Pairs of nodes with a way between them, over links or over who hears whom, by their places;
-    /// each in both orders.
+    /// Returns the index pairs of nodes that a path joins, over links or over a shared bridge; each
+    /// pair in both orders.
     pub(crate) fn reachable_pairs(&self) -> Vec<(usize, usize)> {
         let place = |name: &str| self.nodes.iter().position(|node| node.name == name);
         let links = self.links.iter().map(|link| (link.a.as_str(), link.b.as_str()));
@@ -287,7 +287,7 @@ impl Lab {
             self.medium.iter().flat_map(|medium| &medium.ports).flat_map(|port| {
                 port.hears.iter().map(|other| (port.node.as_str(), other.as_str()))
             });
-        // Whoever is joined gets the number of the one with the smaller.
+        // Joined nodes get the lower of their numbers.
         let mut island: Vec<usize> = (0..self.nodes.len()).collect();
         for (a, b) in links.chain(heard) {
             let (Some(a), Some(b)) = (place(a), place(b)) else { continue };

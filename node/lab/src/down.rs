@@ -1,5 +1,5 @@
-//! `lab down`: ends everything that runs in a lab and removes everything it consists of, whatever
-//! became of the process that made it.
+//! `lab down`: ends everything that runs in a lab and removes all its parts, whatever became of the
+//! process that created it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,29 +17,29 @@ use crate::namespace::{self, Namespace, netns_path};
 use crate::quota;
 use crate::state::{self, LabDir, Lock};
 
-/// A process that was still running in a lab and had to end.
+/// A process that was still running in a lab and was ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its name, as the kernel has it.
+    /// Its name in the kernel.
     pub command: String,
-    /// The node it ran in; `None` where that can no longer be told.
+    /// Node it ran in; `None` if unknown.
     pub node: Option<String>,
 }
 
-/// Removes the lab of that name, or what is left of it, and tells which processes had to end.
-/// `abandoned` is asked once, before anything is removed: if it holds, nothing is.
+/// Removes the lab of this name, or its remains, and returns the processes that were ended.
+/// `abandoned` is called once, before anything is removed; if it returns true, nothing is removed.
 ///
-/// Must be called while the process has one thread: a rootless lab is entered, and this process
-/// stays inside.
+/// Must be called while the process is single-threaded, because it enters a rootless lab and stays
+/// inside.
 ///
 /// # Errors
-/// There is no such lab, or something could not be removed; then it may be tried again.
+/// There is no such lab, or something could not be removed, in which case a later call may succeed.
 pub fn down(name: &str, abandoned: &dyn Fn() -> bool) -> Result<Vec<Ended>, LabError> {
     match state::find(name)? {
         Some(dir) => match dir.lock()? {
-            // Asked under the lock: a later lab of this name is not the one that was to go.
+            // Checked under the lock: a later lab of this name must not be removed.
             Some(_) if abandoned() => Err(LabError::Abandoned),
             Some(lock) => remove_all(&dir, &lock),
             None => Ok(Vec::new()),
@@ -53,7 +53,7 @@ pub fn down(name: &str, abandoned: &dyn Fn() -> bool) -> Result<Vec<Ended>, LabE
     }
 }
 
-/// The names of all labs that can be seen, also of those whose state is lost.
+/// Returns the names of all visible labs, including those whose state is lost.
 pub fn names() -> Result<Vec<String>, LabError> {
     let mut names: Vec<String> = state::all()?.iter().map(|dir| dir.name().to_owned()).collect();
     names.extend(namespace::labs_by_mark(&names)?);
@@ -62,7 +62,7 @@ pub fn names() -> Result<Vec<String>, LabError> {
     Ok(names)
 }
 
-/// The lab that is meant when `name` is left out: the only one.
+/// Returns `name`, or the name of the only lab if it is `None`.
 pub fn named_or_only(name: Option<&str>) -> Result<String, LabError> {
     match (name, names()?) {
         (Some(name), _) => Ok(name.to_owned()),
@@ -71,7 +71,7 @@ pub fn named_or_only(name: Option<&str>) -> Result<String, LabError> {
     }
 }
 
-/// Removes all of a lab, its directory last: as long as that is there, it can be tried again.
+/// Removes all of a lab, its directory last: while the directory exists, removal can be retried.
 pub(crate) fn remove_all(dir: &LabDir, lock: &Lock) -> Result<Vec<Ended>, LabError> {
     let holder = Holder::enter(dir)?;
     let mut ended = match holder {
@@ -93,8 +93,8 @@ pub(crate) fn remove_all(dir: &LabDir, lock: &Lock) -> Result<Vec<Ended>, LabErr
     Ok(ended)
 }
 
-/// The namespaces of a lab that are there, as its state lists them: before that is written, none
-/// is made. Where it cannot be read, those that bear the lab's mark.
+/// Returns the existing namespaces of a lab as its state lists them: they are created after it is
+/// written. If the state is unreadable, returns those that bear the lab's mark.
 fn namespaces(dir: &LabDir) -> Result<Vec<Namespace>, LabError> {
     match dir.read() {
         Ok(None) => Ok(Vec::new()),
@@ -103,7 +103,7 @@ fn namespaces(dir: &LabDir) -> Result<Vec<Namespace>, LabError> {
     }
 }
 
-/// Ends what runs in namespaces of a lab, and removes those.
+/// Ends the processes in namespaces of a lab, and removes the namespaces.
 fn remove_namespaces(
     namespaces: &[Namespace],
     lock: Option<&Lock>,
@@ -112,19 +112,19 @@ fn remove_namespaces(
     let lines = namespaces.iter().map(|namespace| format!("netns del {}\n", namespace.netns));
     Tool::Ip.batch(&lines.collect::<String>(), lock)?;
     if lock.is_none() {
-        // The state is lost, and with it which nodes had a quota.
+        // The state is lost, and with it the list of nodes with a quota.
         let groups = namespaces.iter().filter_map(|node| CpuGroup::named(&node.netns).ok());
         groups.for_each(|group| drop(group.remove()));
     }
     Ok(ended)
 }
 
-/// The processes of a node's control group that are in none of its namespaces.
+/// Returns the processes of a node's control group that are in none of its namespaces.
 fn grouped(group: &CpuGroup) -> Vec<(Ended, Handle)> {
     processes(|pid| group.processes().contains(&pid).then_some(None))
 }
 
-/// The processes of the lab's TAP links.
+/// Returns the processes of the lab's TAP links.
 fn links(dir: &LabDir) -> Vec<Handle> {
     let Ok(entries) = fs::read_dir(dir.path()) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -138,7 +138,8 @@ fn end_all(found: Vec<(Ended, Handle)>) -> Vec<Ended> {
     ended
 }
 
-/// All other processes that run in one of the `namespaces`, each held fast before it was looked at.
+/// Returns all other processes that run in one of the `namespaces`, each with a handle opened
+/// before the check.
 fn running_in(namespaces: &[Namespace]) -> Vec<(Ended, Handle)> {
     let by_inode: HashMap<u64, &str> = namespaces
         .iter()
@@ -150,8 +151,8 @@ fn running_in(namespaces: &[Namespace]) -> Vec<(Ended, Handle)> {
     })
 }
 
-/// What a dead holder left: processes of its user namespace that `exec` started. Both are asked,
-/// because the number of a namespace may have been given to another one since.
+/// Returns the remains of a lab whose holder died: processes in its user namespace that `exec`
+/// started. Both are checked, because the inode number of a namespace may have been reused.
 fn left_behind(lab: &str, user: u64) -> Vec<(Ended, Handle)> {
     let mark = format!("DWELL_LAB={lab}");
     processes(|pid| {
@@ -162,13 +163,14 @@ fn left_behind(lab: &str, user: u64) -> Vec<(Ended, Handle)> {
     })
 }
 
-/// Every other process of which `node` says that it is to end, and in which node it ran.
+/// Returns the other processes that are to be ended. `node` decides that, and returns the node each
+/// ran in.
 fn processes(node: impl Fn(u32) -> Option<Option<String>>) -> Vec<(Ended, Handle)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let found = pids.filter(|pid| *pid != std::process::id()).filter_map(|pid: u32| {
         node(pid)?;
-        // Looked at again once it is held, because the number may have changed hands between.
+        // Checked again with the handle open, because the pid may have been reused.
         let handle = Handle::open(pid).ok()?;
         let node = node(pid)?;
         let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();

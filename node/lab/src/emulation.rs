@@ -1,5 +1,5 @@
-//! How links are emulated: which mechanism can do what is asked, found out by trying, and the
-//! queueing disciplines it takes.
+//! Emulation of links: the mechanisms that can do what is requested, found by trying, and the
+//! queueing disciplines that they need.
 
 use std::fmt::Write as _;
 
@@ -14,15 +14,16 @@ use crate::iproute::Tool;
 use crate::make::end_at;
 use crate::topology::{LinkWishes, Mechanism};
 
-/// Chooses mechanisms, and remembers what was tried.
+/// Chooses mechanisms, and caches the trials.
 #[derive(Default)]
 pub(crate) struct Choice {
     tried: Vec<(String, bool)>,
 }
 
 impl Choice {
-    /// The mechanism for a link: the one asked for; else none where nothing is asked of the link,
-    /// netem where the kernel has it, tbf for a bare rate, and dwell's own TAP link for the rest.
+    /// Returns the mechanism for a link: the requested one; otherwise a plain veth pair if nothing
+    /// is requested, netem if the kernel has it, tbf for a rate alone, and dwell's own TAP link for
+    /// the rest.
     pub(crate) fn mechanism(&mut self, wishes: &LinkWishes) -> Result<Mechanism, LabError> {
         let parameters = wishes.parameters();
         match wishes.mechanism {
@@ -48,14 +49,14 @@ impl Choice {
         self.accepts(&format!("qdisc add dev lo root {discipline}\n"))
     }
 
-    /// Whether tc and the kernel accept these lines, tried in a namespace that ends at once.
+    /// Whether tc and the kernel accept these lines, tried in a temporary namespace.
     pub(crate) fn accepts(&mut self, lines: &str) -> Result<bool, LabError> {
         if let Some((_, works)) = self.tried.iter().find(|(tried, _)| tried == lines) {
             return Ok(*works);
         }
         let tried = std::thread::scope(|scope| {
             let trial = scope.spawn(|| {
-                netns::leave_for_a_new_one().map_err(LabError::io("making a namespace"))?;
+                netns::leave_for_a_new_one().map_err(LabError::io("creating a namespace"))?;
                 Tool::Tc.batch(lines, None)
             });
             trial.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -70,7 +71,7 @@ impl Choice {
     }
 }
 
-/// The lines that put the links of a node under their disciplines. Each end shapes what it sends.
+/// Returns the tc lines that shape the links of a node. Each end shapes what it sends.
 pub(crate) fn qdiscs(lab: &Lab, place: usize) -> String {
     let node = &lab.nodes[place].name;
     let mut lines = String::new();
@@ -87,7 +88,7 @@ pub(crate) fn qdiscs(lab: &Lab, place: usize) -> String {
     lines
 }
 
-/// The queueing discipline that does what the parameters say, if the mechanism takes one.
+/// Returns the queueing discipline for these parameters, if the mechanism uses one.
 pub(crate) fn discipline(mechanism: Mechanism, wanted: &Parameters) -> Option<String> {
     let parameters = wanted.link_parameters();
     match mechanism {
@@ -97,8 +98,8 @@ pub(crate) fn discipline(mechanism: Mechanism, wanted: &Parameters) -> Option<St
     }
 }
 
-/// A token bucket as deep as one frame, so that no burst passes faster than the rate allows, and a
-/// queue like that of a TAP link.
+/// Returns a token bucket as deep as one frame, so that no burst exceeds the rate, with a queue
+/// like that of a TAP link.
 fn tbf(parameters: &LinkParameters) -> String {
     const MTU: usize = 1_600;
     let rate = parameters.rate.map_or(0, |rate| rate.0);
@@ -135,7 +136,7 @@ fn netem(parameters: &LinkParameters, seed: Option<u64>) -> String {
     text
 }
 
-/// netem in iproute2 6.1 takes no unit below the microsecond, but fractions of it.
+/// netem of iproute2 6.1 takes no unit below microseconds, but accepts fractions.
 fn microseconds(time: Nanos) -> String {
     let (whole, rest) = (time.0 / 1_000, time.0 % 1_000);
     format!("{whole}.{rest:03}us")
@@ -165,7 +166,7 @@ mod tests {
                         reorder 0.0001% rate 10000000bit seed 7";
         assert_eq!(netem(&parameters, Some(7)), expected);
         let plain = LinkParameters { delay: Nanos::from_millis(5), ..LinkParameters::default() };
-        assert!(!netem(&plain, Some(7)).contains("seed"), "nothing here is left to chance");
+        assert!(!netem(&plain, Some(7)).contains("seed"), "nothing here is random");
     }
 
     #[test]

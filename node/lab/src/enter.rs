@@ -1,4 +1,4 @@
-//! Becoming a process of a node, and finding out whether one is.
+//! Becoming a process of a node, and finding out which lab this process is in.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -14,16 +14,15 @@ use crate::namespace::{all_namespaces, lab_of, netns_path, not_entered};
 use crate::quota;
 use crate::state;
 
-/// Turns this process into `program`, run in `node` of `lab`: its exit code, its signals and its
-/// terminal are the program's. A node with a quota holds it to that. Names of nodes can be used as hosts there,
-/// and DWELL_LAB and DWELL_NODE tell it where it is. `note` takes what did not work but does not
-/// matter. `abandoned` is asked once, in the node: if it holds, the program is not started.
+/// Turns this process into `program`, run in `node` of `lab`: exit code, signals and terminal are
+/// those of the program. The node's quota applies. Names of nodes are valid host names there, and
+/// DWELL_LAB and DWELL_NODE name the place. `note` is called with failures that do not matter.
+/// `abandoned` is called once, in the node; if it returns true, the program is not started.
 ///
-/// Must be called while the process has one thread.
+/// Must be called while the process is single-threaded.
 ///
 /// # Errors
-/// There is no such lab or node, it is not whole, it may not be entered, or there is no such
-/// program.
+/// There is no such lab, node or program, the lab is incomplete, or it may not be entered.
 pub fn exec(
     lab: &str,
     node: &str,
@@ -48,13 +47,13 @@ pub fn exec(
         quota::enter(&node.name, held)?;
     }
     netns::enter(&netns_path(&node.netns)).map_err(not_entered(lab, &node.netns))?;
-    // Asked inside: from here on, `lab down` ends this process too.
+    // Checked inside: from here on `lab down` ends this process too.
     if abandoned() {
         return Err(LabError::Abandoned);
     }
     if let Err(error) = netns::overlay(&dir.file("hosts"), Path::new("/etc/hosts")) {
         note(format!(
-            "names of nodes do not resolve here, addresses do: cannot mount over /etc/hosts: {error}"
+            "names of nodes do not resolve here, use addresses: cannot mount over /etc/hosts: {error}"
         ));
     }
     let error = Command::new(program)
@@ -66,18 +65,18 @@ pub fn exec(
     Err(LabError::io(format!("starting {}", program.display()))(error))
 }
 
-/// The lab that this process runs in, if it runs in one.
+/// Returns the lab that this process runs in, if any.
 pub fn here() -> Option<String> {
     let own = netns::own_inode().ok()?;
     let ours = |name: &String| netns::inode(&netns_path(name)).is_ok_and(|inode| inode == own);
     let netns = all_namespaces().ok()?.into_iter().find(ours)?;
     let (lab, _) = lab_of(&netns)?;
-    // Somebody else may call theirs like that, too.
+    // Namespaces of others may have such a name too.
     let description = state::find(lab).ok()??.read().ok()??;
     description.nodes.iter().any(|node| node.netns == netns).then_some(description.name)
 }
 
-/// The names of nodes, cut where they would fill a screen.
+/// Returns the names of nodes, shortened if there are many.
 fn some_nodes(nodes: &[crate::description::Node]) -> String {
     const SHOWN: usize = 12;
     let names: Vec<&str> = nodes.iter().take(SHOWN).map(|node| node.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Why something about a lab could not be done.
+//! Errors of labs.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,125 +7,125 @@ use dwell_engine::link::LinkError;
 use dwell_units::{BitRate, UnitError};
 use thiserror::Error;
 
-/// What went wrong, in words that say what would be right.
+/// Error of an operation on a lab; the text says what would be right.
 #[derive(Debug, Error)]
 pub enum LabError {
-    /// The topology is none.
+    /// The topology is invalid.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The name cannot be a lab's.
+    /// The name cannot be that of a lab.
     #[error(
-        "'{0}' cannot be the name of a lab: it takes 1 to 20 letters, digits and inner hyphens, \
+        "'{0}' is not a valid lab name; use 1 to 20 letters, digits and inner hyphens, \
          like demo or rtt-2"
     )]
     Name(String),
-    /// A lab of that name is there already.
-    #[error("a lab '{0}' is there already; take another name, or end it: dwell lab down {0}")]
+    /// A lab of this name exists.
+    #[error("lab '{0}' already exists; choose another name, or end it: dwell lab down {0}")]
     Exists(String),
-    /// A namespace of somebody else's has a name like those of the lab.
+    /// A foreign namespace has a name like those of the lab.
     #[error(
-        "there is a network namespace '{netns}', which no lab of dwell's made and which stays; \
-         take another name than '{lab}', or remove it yourself: ip netns del {netns}"
+        "network namespace '{netns}' exists and does not belong to a lab; \
+         choose another name than '{lab}', or remove it: ip netns del {netns}"
     )]
     NamespaceTaken {
-        /// The lab that was asked for.
+        /// Requested name of the lab.
         lab: String,
-        /// The namespace.
+        /// Namespace.
         netns: String,
     },
-    /// No lab of that name.
+    /// There is no lab of this name.
     #[error("there is no lab '{name}'; {}", known(.there_are))]
     NoSuchLab {
-        /// What was asked for.
+        /// Requested name.
         name: String,
-        /// The labs there are.
+        /// Existing labs.
         there_are: Vec<String>,
     },
-    /// No lab was named, and there is not exactly one.
+    /// No lab was named, and the number of labs is not one.
     #[error("which lab? {}", known(.there_are))]
     WhichLab {
-        /// The labs there are.
+        /// Existing labs.
         there_are: Vec<String>,
     },
     /// The lab has no such node.
     #[error("lab '{lab}' has no node '{node}'; its nodes are {nodes}")]
     NoSuchNode {
-        /// The lab.
+        /// Lab.
         lab: String,
-        /// What was asked for.
+        /// Requested name.
         node: String,
-        /// The nodes it has.
+        /// Existing nodes.
         nodes: String,
     },
-    /// Somebody else is making or removing the lab.
-    #[error("lab '{0}' is being made or removed by another dwell; try again when it has ended")]
+    /// Another process is creating or removing the lab.
+    #[error("lab '{0}' is being created or removed by another dwell process; try again later")]
     Busy(String),
-    /// The lab is only half there.
-    #[error("lab '{0}' is not whole (its making was cut short); end it: dwell lab down {0}")]
+    /// The lab is incomplete.
+    #[error("lab '{0}' is incomplete (its creation was interrupted); end it: dwell lab down {0}")]
     NotWhole(String),
-    /// This machine cannot, or we may not.
+    /// Not supported by this machine, or not permitted.
     #[error("{0}")]
     Unsupported(String),
-    /// A lab could not be made, nor what was made of it be removed.
-    #[error("{error}; and what was made is not all gone ({rollback}): dwell lab down {name}")]
+    /// A lab could not be created, and its remains could not be removed.
+    #[error("{error}; removing the incomplete lab failed ({rollback}); run: dwell lab down {name}")]
     NotRolledBack {
-        /// The lab.
+        /// Lab.
         name: String,
-        /// Why it could not be made.
+        /// Why it could not be created.
         error: Box<LabError>,
         /// Why it could not be removed.
         rollback: Box<LabError>,
     },
-    /// ^C or SIGTERM came while the lab was being made; what was made is gone again.
-    #[error("interrupted; what was made of the lab is gone again")]
+    /// ^C or SIGTERM arrived while the lab was being created; the incomplete lab was removed.
+    #[error("interrupted; the incomplete lab was removed")]
     Interrupted,
-    /// The process that asked for it has ended.
-    #[error("standard input has ended; nothing was done")]
+    /// The process that requested it has ended.
+    #[error("standard input was closed; nothing was done")]
     Abandoned,
-    /// `ip` or `tc` refused.
+    /// `ip` or `tc` failed.
     #[error("{tool} failed{}: {message}", at(.line))]
     Tool {
-        /// Which of the two.
+        /// `ip` or `tc`.
         tool: &'static str,
-        /// The line it refused, where it says.
+        /// Line that it refused, if it names one.
         line: Option<String>,
-        /// What it said.
+        /// Its message.
         message: String,
     },
-    /// babeld gave no route in time.
-    #[error("babeld gave no route from {from} to {to} within {after}: {reason}")]
+    /// babeld provided no route in time.
+    #[error("babeld provided no route from {from} to {to} within {after}: {reason}")]
     NoRoute {
-        /// The node without the route.
+        /// Node without the route.
         from: String,
-        /// The node it does not reach.
+        /// Node that it does not reach.
         to: String,
-        /// How long was waited.
+        /// Time waited.
         after: dwell_units::Nanos,
-        /// What there is instead.
+        /// State of the route.
         reason: String,
     },
     /// A background process of the lab did not start.
     #[error("the {what} did not start: {message}")]
     Background {
-        /// Which.
+        /// Name of the process.
         what: String,
-        /// What it said.
+        /// Its message.
         message: String,
     },
-    /// A system call or a file.
+    /// A system call or an access to a file failed.
     #[error("{what}: {error}")]
     Io {
-        /// What was being done.
+        /// Operation.
         what: String,
-        /// Why it failed.
+        /// Error of the kernel.
         error: io::Error,
     },
-    /// A file of a lab's state is not what dwell writes.
+    /// A file of a lab's state is not in dwell's format.
     #[error("{} is damaged ({error}); end the lab: dwell lab down NAME", .path.display())]
     State {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error of the parser.
         error: serde_json::Error,
     },
 }
@@ -133,63 +133,63 @@ pub enum LabError {
 /// Why a text or a file is not a topology.
 #[derive(Debug, Error)]
 pub enum TopologyError {
-    /// Not a word we know, and no file of that name.
+    /// Neither a known kind of topology nor an existing file.
     #[error(
-        "'{0}' is no topology; write line:3, star:5, forced:3 or the name of a TOML \
-         file that is there"
+        "'{0}' is not a topology; write line:3, star:5, forced:3 or the name of a TOML \
+         file that exists"
     )]
     Unknown(String),
-    /// Not a number of nodes.
-    #[error("'{text}' has no number of nodes; write it like {kind}:3")]
+    /// The number of nodes is missing or invalid.
+    #[error("'{text}' has no valid number of nodes; write it like {kind}:3")]
     NoCount {
-        /// What was given.
+        /// Text as given.
         text: String,
-        /// `line` or `star`.
+        /// Kind of topology, such as `line`.
         kind: &'static str,
     },
-    /// Too few or too many.
+    /// Too few or too many nodes.
     #[error("{count} nodes are not possible; a lab has 1 to {most} nodes")]
     Count {
-        /// What was asked for.
+        /// Requested number.
         count: u64,
-        /// The most there can be.
+        /// Maximum.
         most: usize,
     },
     /// Too many links.
     #[error("{count} links are not possible; a lab has at most {most}")]
     Links {
-        /// What was asked for.
+        /// Requested number.
         count: usize,
-        /// The most there can be.
+        /// Maximum.
         most: usize,
     },
     /// The file cannot be read.
     #[error("cannot read {}: {error}", .path.display())]
     Read {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// Why.
+        /// Error of the kernel.
         error: io::Error,
     },
-    /// The file says something wrong.
+    /// The file is invalid.
     #[error("{file}, line {line}: {message}")]
     File {
-        /// The file's name.
+        /// Name of the file.
         file: String,
-        /// The line, from 1.
+        /// Line, from 1.
         line: usize,
-        /// What is wrong and what would be right.
+        /// What is wrong, and what would be right.
         message: String,
     },
-    /// A quota is for no node of the lab.
+    /// A quota names a node that does not exist.
     #[error("--quota {node}: there is no such node; nodes are {nodes}")]
     QuotaNode {
-        /// What was asked for.
+        /// Requested node.
         node: String,
-        /// The nodes there are.
+        /// Existing nodes.
         nodes: String,
     },
-    /// A link's parameters do not go together.
+    /// The parameters of a link are inconsistent.
     #[error("link {link}: {error}")]
     Link {
         /// Its two nodes.
@@ -197,29 +197,29 @@ pub enum TopologyError {
         /// What is wrong.
         error: LinkError,
     },
-    /// A mechanism that cannot do what is asked of it.
+    /// The mechanism cannot do what is requested.
     #[error("link {link}: {message}")]
     Mechanism {
         /// Its two nodes.
         link: String,
-        /// What is wrong and what would be right.
+        /// What is wrong, and what would be right.
         message: &'static str,
     },
 }
 
-/// Why a text in a topology file is not a value of its key.
+/// Why a text in a topology file is not a valid value.
 #[derive(Debug, Error)]
 pub(crate) enum ValueError {
     #[error(transparent)]
     Unit(#[from] UnitError),
-    #[error("'{0}' is no mechanism; there are netem, tbf and tap")]
+    #[error("'{0}' is not a mechanism; mechanisms are netem, tbf and tap")]
     Mechanism(String),
-    #[error("{slow} is too slow; the least rate of a link is {least}")]
+    #[error("{slow} is too slow; the minimum rate of a link is {least}")]
     Rate { slow: BitRate, least: BitRate },
 }
 
 impl LabError {
-    /// Whether the command line is to blame.
+    /// Whether the command line is wrong.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -231,19 +231,19 @@ impl LabError {
         )
     }
 
-    /// Whether a lab of the wanted name, or what is left of one, is in the way of a new one.
+    /// Whether a lab of the requested name, or its remains, prevents a new one.
     pub fn is_in_the_way(&self) -> bool {
         matches!(self, Self::Exists(_) | Self::Busy(_) | Self::NotWhole(_))
     }
 
-    /// The lab belongs to root, and we are not root.
+    /// The lab belongs to root, and this process is not root.
     pub(crate) fn not_ours(lab: &str) -> Self {
         Self::Unsupported(format!(
-            "lab '{lab}' belongs to root; run this as root, or make a lab of your own"
+            "lab '{lab}' belongs to root; run this as root, or create your own lab"
         ))
     }
 
-    /// For `map_err`: an I/O error with what was being done.
+    /// For `map_err`: adds the operation to an I/O error.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |error| Self::Io { what, error }
@@ -252,8 +252,8 @@ impl LabError {
 
 fn known(labs: &[String]) -> String {
     match labs {
-        [] => "there is none; make one: dwell lab up line:2".to_owned(),
-        labs => format!("there are: {}", labs.join(", ")),
+        [] => "no lab exists; create one: dwell lab up line:2".to_owned(),
+        labs => format!("existing labs: {}", labs.join(", ")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `ip` and `tc` of iproute2, fed with many lines at once (decision 0003).
+//! `ip` and `tc` of iproute2, run with many lines at once (decision 0003).
 
 use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
@@ -23,7 +23,7 @@ impl Tool {
 
     fn command(self) -> Command {
         let mut command = Command::new(self.name());
-        // Where Debian keeps them, and where an ordinary user's shell does not look.
+        // Debian installs them where an ordinary user's shell does not search.
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");
         command
@@ -39,8 +39,8 @@ impl Tool {
         }
     }
 
-    /// Carries out `lines`, in the namespaces of the calling thread; stops at the first that fails.
-    /// The child shares the lab's `lock`, if there is one.
+    /// Runs `lines` in the namespaces of the calling thread; stops at the first that fails. The
+    /// child shares the lab's `lock`, if given.
     pub(crate) fn batch(self, lines: &str, lock: Option<&Lock>) -> Result<(), LabError> {
         if lines.is_empty() {
             return Ok(());
@@ -53,13 +53,13 @@ impl Tool {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| self.missing(error))?;
-        // A line that fails ends the reader: what it says of that is better than "broken pipe".
+        // The reader ends at a line that fails, and its message is better than "broken pipe".
         let _ = child.stdin.take().map(|mut input| input.write_all(lines.as_bytes()));
         let output = child.wait_with_output().map_err(|error| self.missing(error))?;
         if output.status.success() { Ok(()) } else { Err(self.refusal(lines, &output)) }
     }
 
-    /// Runs it once with `arguments` and returns what it prints.
+    /// Runs it once with `arguments` and returns its output.
     pub(crate) fn ask(self, arguments: &[&str]) -> Result<Vec<u8>, LabError> {
         let output = self
             .command()
@@ -87,7 +87,7 @@ impl Tool {
     }
 }
 
-/// The release of iproute2, such as `iproute2-6.1.0`, for results.
+/// Returns the release of iproute2, such as `iproute2-6.1.0`, for results.
 pub(crate) fn version() -> Option<String> {
     let text = Tool::Ip.ask(&["-V"]).ok()?;
     let text = String::from_utf8(text).ok()?;

@@ -1,5 +1,5 @@
-//! Labs: network namespaces that stand for machines, links between them, and taking all of it away
-//! again. The product's command and the tests' fixture alike. Knows nothing of probes.
+//! Labs: network namespaces that act as machines, links between them, and their removal. Used by
+//! the `dwell lab` commands and as a fixture of tests. Independent of probes.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]

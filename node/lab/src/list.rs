@@ -1,4 +1,4 @@
-//! Which labs there are, and what their links did so far.
+//! Existing labs, and the counters of their links.
 
 use std::fs;
 use std::path::Path;
@@ -19,8 +19,7 @@ use crate::quota;
 use crate::state::{self, LabDir};
 use crate::topology::Mechanism;
 
-/// All labs that can be seen, without counters; those of which nothing was written, or nothing
-/// that can be read, only by name.
+/// Returns all visible labs, without counters; those without a readable description only by name.
 ///
 /// # Errors
 /// The directories of labs cannot be read.
@@ -34,7 +33,7 @@ pub fn list() -> Result<Vec<Result<Lab, String>>, LabError> {
     names()?.into_iter().map(describe).collect()
 }
 
-/// Notes what has ended since the lab was made: its state says only that it was.
+/// Records what has ended since the lab was created, which its state file does not tell.
 pub(crate) fn look_after(dir: &LabDir, lab: &mut Lab) {
     if lab.state != LabState::Up {
         return;
@@ -54,13 +53,13 @@ pub(crate) fn look_after(dir: &LabDir, lab: &mut Lab) {
     }
 }
 
-/// The lab of that name, with what its links did so far.
+/// Returns the lab of this name, with the counters of its links.
 ///
-/// Must be called while the process has one thread: a rootless lab is entered, and this process
-/// stays inside.
+/// Must be called while the process is single-threaded, because it enters a rootless lab and stays
+/// inside.
 ///
 /// # Errors
-/// There is no such lab, it is not whole, or it belongs to root.
+/// There is no such lab, it is incomplete, or it belongs to root.
 pub fn counters(name: &str) -> Result<Lab, LabError> {
     let no_such = |there_are| LabError::NoSuchLab { name: name.to_owned(), there_are };
     let Some(dir) = state::find(name)? else { return Err(no_such(names()?)) };
@@ -103,7 +102,7 @@ pub fn counters(name: &str) -> Result<Lab, LabError> {
     Ok(lab)
 }
 
-/// What a node's kernel counted on the way out.
+/// Transmit counters of a node's kernel.
 struct Sent {
     /// /proc/net/dev.
     interfaces: String,
@@ -145,7 +144,7 @@ impl Sent {
             delivered: number("packets"),
             delivered_bytes: number("bytes"),
             dropped,
-            // netem counts what it lost and what found no room in one.
+            // netem counts losses and frames without room together.
             overflow: (link.mechanism == Mechanism::Tbf).then_some(dropped),
             ..DirectionCounters::default()
         }
@@ -155,8 +154,8 @@ impl Sent {
         self.column(interface, 11)
     }
 
-    /// A column of the interface's row, from 0: bytes, packets, errs, drop and four more received,
-    /// then the same sent.
+    /// Returns a column of the interface's row, from 0: bytes, packets, errs, drop and four more
+    /// for reception, then the same for transmission.
     fn column(&self, interface: &str, column: usize) -> Option<u64> {
         let mut rows = self.interfaces.lines().filter_map(|line| line.split_once(':'));
         let (_, numbers) = rows.find(|(name, _)| name.trim() == interface)?;

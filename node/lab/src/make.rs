@@ -1,5 +1,5 @@
-//! Making what a lab consists of, from a description that is written down already. Nothing here
-//! cleans up: whoever calls removes all of it when a step fails.
+//! Creates the parts of a lab, from a description that has already been written. Nothing here
+//! cleans up: the caller removes everything when a step fails.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::routes::{Neighbours, Route, routes};
 use crate::state::{LabDir, Lock};
 use crate::topology::{Mechanism, Routing, Topology};
 
-/// How far the making has come, for whoever waits for it.
+/// Progress of the creation.
 pub(crate) struct Steps<'a> {
     done: AtomicUsize,
     of: usize,
@@ -32,14 +32,14 @@ pub(crate) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// `tell` hears of steps done and of all steps, from any thread; `interrupted` is asked between
-    /// them.
+    /// `tell` is called, on any thread, with the number of steps done and of all steps.
+    /// `interrupted` is called between steps.
     pub(crate) fn new(
         topology: &Topology,
         tell: &'a (dyn Fn(usize, usize) + Sync),
         interrupted: &'a (dyn Fn() -> bool + Sync),
     ) -> Self {
-        // A node is made, set up and configured; a link is made.
+        // A node is created, set up and configured; a link is created.
         let of = 3 * topology.nodes.len() + topology.links.len();
         Self { done: AtomicUsize::new(0), of, tell, interrupted }
     }
@@ -53,7 +53,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Makes namespaces, links, addresses and routes.
+/// Creates namespaces, links, addresses and routes.
 pub(crate) fn make(
     dir: &LabDir,
     lock: &Lock,
@@ -92,11 +92,11 @@ pub(crate) fn make(
     dir.write(lab)
 }
 
-/// Lines that are carried out between two looks at the clock and at signals.
+/// Number of lines to run between checks for signals.
 const BATCH: usize = 16;
 
-/// Makes the namespaces, which the lab's state names already. Where one cannot be made because
-/// somebody else was faster, the state forgets it again, so that nobody takes theirs away.
+/// Creates the namespaces, which the lab's state lists already. If one exists by now, the state
+/// forgets it again, so that another program's namespace is not removed.
 fn make_namespaces(
     dir: &LabDir,
     lock: &Lock,
@@ -126,7 +126,7 @@ fn make_namespaces(
     made
 }
 
-/// Does `work` inside every node's namespace, on as many threads as there are processors.
+/// Runs `work` inside every node's namespace, on as many threads as there are CPUs.
 fn in_every_node(
     lab: &Lab,
     steps: &Steps<'_>,
@@ -151,41 +151,40 @@ fn in_every_node(
     })
 }
 
-/// What is switched in the kernel of every node.
+/// Kernel settings of every node.
 struct Settings;
 
 impl Settings {
-    /// Path below /proc/sys/net, value. `default` is what interfaces made later start with.
+    /// Path below /proc/sys/net, and value. `default` applies to interfaces created later.
     const ALL: [(&str, &str); 14] = [
         ("ipv4/ip_forward", "1"),
         ("ipv6/conf/all/forwarding", "1"),
         ("ipv6/conf/default/forwarding", "1"),
-        // Ways there and back may differ in a ring.
+        // In a ring, the paths there and back may differ.
         ("ipv4/conf/all/rp_filter", "0"),
         ("ipv4/conf/default/rp_filter", "0"),
-        // In a forced line packets leave by the interface they came in by, and nobody shall be told
-        // of a shorter way that is none.
+        // In a forced line packets leave by the interface they came in by; a redirect would
+        // announce a shorter path that does not exist.
         ("ipv4/conf/all/send_redirects", "0"),
         ("ipv4/conf/default/send_redirects", "0"),
-        // Addresses are ours to give, unique by construction, and usable at once.
+        // Addresses are assigned by dwell: unique by construction, and usable at once.
         ("ipv6/conf/all/accept_dad", "0"),
         ("ipv6/conf/default/accept_dad", "0"),
         ("ipv6/conf/default/dad_transmits", "0"),
         ("ipv6/conf/default/accept_ra", "0"),
-        // What the kernel says by itself on a new link, it shall say at once and not while
-        // somebody measures.
+        // What the kernel sends on a new link should be sent at once, not during a measurement.
         ("ipv6/conf/default/mldv1_unsolicited_report_interval", "1"),
         ("ipv6/conf/default/mldv2_unsolicited_report_interval", "1"),
         ("ipv6/conf/default/router_solicitations", "0"),
     ];
 
-    /// The hops that packets of an ordinary machine survive.
+    /// Usual initial TTL of packets.
     const USUAL_TTL: usize = 64;
 
     fn apply(nodes: usize) -> Result<(), LabError> {
         if !Path::new("/proc/sys/net/ipv6").exists() {
             return Err(LabError::Unsupported(
-                "this kernel has IPv6 switched off, and labs have both families; boot it without \
+                "labs need IPv6, which is switched off in this kernel; boot it without \
                  ipv6.disable=1"
                     .to_owned(),
             ));
@@ -196,12 +195,12 @@ impl Settings {
         };
         Self::ALL.into_iter().try_for_each(set)?;
         if nodes > Self::USUAL_TTL {
-            // The ends of a long line are further apart than packets usually get.
+            // The ends of a long line are further apart than the usual TTL.
             set(("ipv4/ip_default_ttl", "255"))?;
             set(("ipv6/conf/all/hop_limit", "255"))?;
             set(("ipv6/conf/default/hop_limit", "255"))?;
         }
-        // In a user namespace only groups that exist there are taken.
+        // In a user namespace only groups that exist there are accepted.
         let path = "ipv4/ping_group_range";
         set((path, "0 2147483647")).or_else(|_| set((path, "0 0")))
     }
@@ -216,7 +215,7 @@ fn hosts(lab: &Lab) -> String {
     text
 }
 
-/// The lines that make all links which are veth pairs, each end in its place from the start.
+/// Returns the lines that create all veth pairs, with each end in its namespace from the start.
 fn veth_pairs(lab: &Lab) -> Vec<String> {
     let mut lines = Vec::new();
     for (place, link) in lab.links.iter().enumerate() {
@@ -236,7 +235,7 @@ fn veth_pairs(lab: &Lab) -> Vec<String> {
     lines
 }
 
-/// Starts the process of every TAP link and waits until the interfaces are in their places.
+/// Starts the process of every TAP link and waits until its interfaces are in place.
 fn tap_links(dir: &LabDir, lock: &Lock, lab: &Lab, steps: &Steps<'_>) -> Result<(), LabError> {
     let taps = lab.links.iter().enumerate().filter(|(_, l)| l.mechanism == Mechanism::Tap);
     let starting = taps
@@ -253,7 +252,7 @@ fn tap_links(dir: &LabDir, lock: &Lock, lab: &Lab, steps: &Steps<'_>) -> Result<
     })
 }
 
-/// The end of `link` that belongs to the node of that name.
+/// Returns the end of `link` at the node of this name.
 pub(crate) fn end_at(link: &Link, node: &str) -> Option<End> {
     if link.a == node {
         Some(End::A)
@@ -264,7 +263,7 @@ pub(crate) fn end_at(link: &Link, node: &str) -> Option<End> {
     }
 }
 
-/// The lines that give a node its addresses, neighbours and routes.
+/// Returns the lines that give a node its addresses, neighbours and routes.
 fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place: usize) -> String {
     let node = &lab.nodes[place];
     let own = node.addresses;

@@ -1,9 +1,9 @@
-//! A forced line: every node is on one bridge and would hear everybody, and filters on the bridge
-//! let it hear only its neighbours in the line (S0.2). The bridge stands for the air, so the filters
-//! are there and not in the nodes, whose hooks stay free.
+//! A forced line: all nodes share a bridge, on which every node would hear every other, and filters
+//! on the bridge reduce that to the neighbours in the line (Miya 2020). The bridge acts as the
+//! radio channel, so the filters are on it and not in the nodes, whose hooks stay free.
 //!
-//! A frame is dropped on its way out of the port to whoever is not to hear it, by the source's
-//! hardware address: address resolution, hellos and everything else alike.
+//! A frame is dropped on its way out of the port to a node that must not hear it, by the source's
+//! hardware address. This includes address resolution and hellos.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -21,10 +21,10 @@ use crate::routes::Neighbours;
 use crate::state::Lock;
 use crate::topology::{LinkWishes, Mechanism, Routing, Topology};
 
-/// The bridge, its namespace and every node's interface on it.
+/// Name of the bridge, of its namespace, and of every node's interface on it.
 pub(crate) const NAME: &str = "air";
 
-/// What will be made.
+/// Plans the bridge.
 pub(crate) fn plan(
     lab: &str,
     topology: &Topology,
@@ -34,8 +34,8 @@ pub(crate) fn plan(
     let mechanism = match choice.mechanism(&wishes)? {
         Mechanism::Tap => {
             return Err(LabError::Unsupported(
-                "a forced line is a bridge, and what is asked of it takes netem, which this kernel \
-                 does not have, or a TAP link, which is no bridge; ask for a rate only, or take a line"
+                "a forced line is a bridge, and these parameters need netem, which this kernel does \
+                 not have, or a TAP link, which cannot be a bridge; request only a rate, or use a line"
                     .to_owned(),
             ));
         }
@@ -58,7 +58,7 @@ pub(crate) fn plan(
     })
 }
 
-/// The first filter that tc and the kernel accept.
+/// Returns the first filter that tc and the kernel accept.
 fn filter(choice: &mut Choice) -> Result<Filter, LabError> {
     for filter in [Filter::Bpf, Filter::Flower] {
         let lines = format!("qdisc add dev lo clsact\n{}", filter_lines(filter, "lo", &[0, 1]));
@@ -73,7 +73,7 @@ fn filter(choice: &mut Choice) -> Result<Filter, LabError> {
     ))
 }
 
-/// Makes the bridge, in a namespace whose name the lab's state holds already, and joins every node to
+/// Creates the bridge, in a namespace that the lab's state lists already, and joins every node to
 /// it.
 pub(crate) fn make(lab: &Lab, medium: &Medium, lock: &Lock) -> Result<(), LabError> {
     let Medium { netns, interface, .. } = medium;
@@ -81,7 +81,7 @@ pub(crate) fn make(lab: &Lab, medium: &Medium, lock: &Lock) -> Result<(), LabErr
         netns::within(&netns_path(netns), work).map_err(not_entered(&lab.name, netns))?
     };
     within(&|| {
-        // The air says nothing by itself.
+        // The bridge itself must not send anything.
         for scope in ["all", "default"] {
             let path = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
             fs::write(&path, "1").map_err(LabError::io(format!("setting {path}")))?;
@@ -114,8 +114,8 @@ pub(crate) fn make(lab: &Lab, medium: &Medium, lock: &Lock) -> Result<(), LabErr
     })
 }
 
-/// The lines that give a node its address on the medium, its neighbours there and, where they are
-/// static, its routes.
+/// Returns the lines that give a node its address on the bridge, its neighbours there and its
+/// static routes, if any.
 pub(crate) fn configuration(
     topology: &Topology,
     lab: &Lab,
@@ -153,7 +153,7 @@ pub(crate) fn configuration(
         route(theirs.v4.into(), next.v4.into(), own.v4.into());
         route(theirs.v6.into(), next.v6.into(), own.v6.into());
         if way.hops > 1 {
-            // Who is on the same subnet is not heard for that.
+            // A node on the same subnet is not necessarily heard.
             route(far.v4.into(), next.v4.into(), mine.v4.into());
             route(far.v6.into(), next.v6.into(), mine.v6.into());
         }
@@ -161,8 +161,8 @@ pub(crate) fn configuration(
     lines
 }
 
-/// The lines that make neighbours known for good, so that no packet waits for, or is lost with, a
-/// question of address.
+/// Returns the lines for permanent neighbour entries, so that no packet waits for address
+/// resolution or is lost with it.
 pub(crate) fn permanent(addresses: &[IpAddr], hardware: Hardware, interface: &str) -> String {
     let line = |address: &IpAddr| {
         format!("neigh replace {address} lladdr {hardware} dev {interface} nud permanent\n")
@@ -170,14 +170,14 @@ pub(crate) fn permanent(addresses: &[IpAddr], hardware: Hardware, interface: &st
     addresses.iter().map(line).collect()
 }
 
-/// The line that shapes what a node sends.
+/// Returns the line that shapes what a node sends.
 pub(crate) fn qdisc(medium: &Medium) -> String {
     emulation::discipline(medium.mechanism, &medium.parameters)
         .map(|discipline| format!("qdisc add dev {} root {discipline}\n", medium.interface))
         .unwrap_or_default()
 }
 
-/// The lines that let only frames of the nodes at those places out of `port`.
+/// Returns the lines that let only frames of the nodes with indices `hears` out of `port`.
 fn filter_lines(filter: Filter, port: &str, hears: &[usize]) -> String {
     match filter {
         Filter::Bpf => {
@@ -202,8 +202,8 @@ fn filter_lines(filter: Filter, port: &str, hears: &[usize]) -> String {
     }
 }
 
-/// A classic BPF program, as tc takes it (tc-bpf(8)), that passes frames from the nodes at those
-/// places and drops all others: 2 is TC_ACT_SHOT, 0 TC_ACT_OK (linux/pkt_cls.h).
+/// Returns a classic BPF program, as tc takes it (tc-bpf(8)), that passes frames of the nodes with
+/// these indices and drops all others: 2 is TC_ACT_SHOT, 0 TC_ACT_OK (linux/pkt_cls.h).
 fn program(hears: &[usize]) -> String {
     const SOURCE: usize = 6;
     let addresses: Vec<[u8; 6]> =
@@ -226,7 +226,7 @@ fn program(hears: &[usize]) -> String {
 mod tests {
     use super::*;
 
-    /// Runs a classic program over a frame's first bytes.
+    /// Runs a classic BPF program over the first bytes of a frame.
     fn verdict(program: &str, frame: &[u8]) -> u32 {
         let steps: Vec<Vec<u32>> = program
             .split(',')

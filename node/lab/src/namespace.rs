@@ -1,8 +1,8 @@
-//! Network namespaces by name: which belong to which lab, and which are somebody else's.
+//! Network namespaces by name: which belong to which lab, and which are foreign.
 //!
-//! A name alone proves nothing, for anybody may call a namespace `dwell-demo-box`. A lab's state
-//! lists what it consists of; where the state is lost, a mark tells, which every node bears: the
-//! alias of its loopback.
+//! A name alone proves nothing, because any program may create a namespace `dwell-demo-box`. A
+//! lab's state lists its namespaces. If the state is lost, a mark in every node identifies them:
+//! the alias of the loopback interface.
 
 use std::fs;
 use std::io;
@@ -16,43 +16,44 @@ use crate::error::LabError;
 use crate::iproute::Tool;
 use crate::medium;
 
-/// Where `ip netns` keeps namespaces.
+/// Directory in which `ip netns` keeps namespaces.
 pub(crate) const NETNS_DIR: &str = "/run/netns";
 
-/// What every namespace of dwell begins with.
+/// Prefix of the names of dwell's namespaces.
 const PREFIX: &str = "dwell-";
 
-/// The namespace of a node. Nodes have no hyphens, so the name can be taken apart again.
+/// Returns the namespace name of a node. Names of nodes have no hyphens, so the name can be split
+/// again.
 pub(crate) fn netns_name(lab: &str, node: &str) -> String {
     format!("{PREFIX}{lab}-{node}")
 }
 
-/// The lab and the node of a namespace, if it is called like one of dwell's.
+/// Returns the lab and the node of a namespace, if its name has the form of dwell's.
 pub(crate) fn lab_of(netns: &str) -> Option<(&str, &str)> {
     netns.strip_prefix(PREFIX)?.rsplit_once('-')
 }
 
-/// The file that stands for a namespace.
+/// Returns the file of a namespace.
 pub(crate) fn netns_path(netns: &str) -> PathBuf {
     Path::new(NETNS_DIR).join(netns)
 }
 
-/// The alias of a loopback in a node of the lab.
+/// Returns the loopback alias in nodes of the lab.
 pub(crate) fn mark(lab: &str) -> String {
     format!("node-of-dwell-lab-{lab}")
 }
 
-/// A namespace of a lab that is there.
+/// An existing namespace of a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Namespace {
     pub(crate) netns: String,
     pub(crate) node: String,
 }
 
-/// The namespaces that `lab` lists, as far as they are there.
+/// Returns the existing namespaces that `lab` lists.
 pub(crate) fn listed_by(lab: &Lab) -> Vec<Namespace> {
     let nodes = lab.nodes.iter().filter(|node| {
-        // The file of state is plain text; what it says of others' namespaces does not count.
+        // The state is a text file that may have been edited; foreign namespaces in it are ignored.
         node.netns == netns_name(&lab.name, &node.name) && netns_path(&node.netns).exists()
     });
     let nodes = nodes.map(|node| Namespace { netns: node.netns.clone(), node: node.name.clone() });
@@ -64,13 +65,13 @@ pub(crate) fn listed_by(lab: &Lab) -> Vec<Namespace> {
     nodes.chain(medium).collect()
 }
 
-/// The namespaces that bear the mark of the lab of that name.
+/// Returns the namespaces with the mark of the lab of this name.
 pub(crate) fn marked(lab: &str) -> Result<Vec<Namespace>, LabError> {
     let named = called_like(lab)?;
     Ok(named.into_iter().filter(|namespace| is_marked(&namespace.netns, lab)).collect())
 }
 
-/// The labs whose mark a namespace bears that is called like theirs; `known` ones are left out.
+/// Returns the labs that are not `known` and whose mark a namespace of theirs bears.
 pub(crate) fn labs_by_mark(known: &[String]) -> Result<Vec<String>, LabError> {
     let mut labs = Vec::new();
     for netns in all_namespaces()? {
@@ -83,7 +84,7 @@ pub(crate) fn labs_by_mark(known: &[String]) -> Result<Vec<String>, LabError> {
     Ok(labs)
 }
 
-/// Refuses a lab whose namespaces could be taken for somebody else's.
+/// Refuses a lab whose namespaces could be confused with existing ones.
 pub(crate) fn check_free(lab: &str) -> Result<(), LabError> {
     match called_like(lab)?.into_iter().next() {
         None => Ok(()),
@@ -101,7 +102,7 @@ pub(crate) fn not_entered(lab: &str, netns: &str) -> impl FnOnce(io::Error) -> L
     }
 }
 
-/// All named namespaces.
+/// Returns all named namespaces.
 pub(crate) fn all_namespaces() -> Result<Vec<String>, LabError> {
     match fs::read_dir(NETNS_DIR) {
         Ok(entries) => {
@@ -121,7 +122,7 @@ fn called_like(lab: &str) -> Result<Vec<Namespace>, LabError> {
     Ok(all_namespaces()?.iter().filter_map(ours).collect())
 }
 
-/// Whether the namespace bears the lab's mark; one that may not be entered does not.
+/// Whether the namespace bears the lab's mark; `false` if it cannot be entered.
 fn is_marked(netns: &str, lab: &str) -> bool {
     let show = || Tool::Ip.ask(&["-j", "link", "show", "dev", "lo"]);
     let Ok(Ok(text)) = netns::within(&netns_path(netns), show) else { return false };

@@ -1,5 +1,5 @@
-//! Holding a node to a share of a processor: a control group for everything that `lab exec` runs in
-//! it, called like its namespace.
+//! CPU quotas of nodes: a control group, named like the node's namespace, for everything that `lab
+//! exec` runs in a node.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use dwell_units::Ratio;
 use crate::description::{Lab, Quota};
 use crate::error::LabError;
 
-/// What will be made for a node.
+/// Plans the quota of a node.
 pub(crate) fn plan(node: &str, netns: &str, share: Ratio) -> Result<Quota, LabError> {
     let group = CpuGroup::named(netns).map_err(refused(node))?;
     Ok(Quota {
@@ -20,11 +20,11 @@ pub(crate) fn plan(node: &str, netns: &str, share: Ratio) -> Result<Quota, LabEr
     })
 }
 
-/// Makes the groups of a lab.
+/// Creates the groups of a lab.
 pub(crate) fn make(lab: &Lab) -> Result<(), LabError> {
     for node in &lab.nodes {
         let Some(quota) = &node.quota else { continue };
-        // It was parts per million before it was written.
+        // The ratio was parts per million before it was written.
         let ppm = (quota.share_ratio * 1e6).round() as u32;
         let share = Ratio::from_ppm(ppm).unwrap_or(Ratio::ONE);
         group(quota).create(share).map_err(refused(&node.name))?;
@@ -37,7 +37,7 @@ pub(crate) fn enter(node: &str, quota: &Quota) -> Result<(), LabError> {
     group(quota).enter().map_err(LabError::io(format!("entering the control group of {node}")))
 }
 
-/// Notes what the nodes used so far.
+/// Records the usage of the nodes so far.
 pub(crate) fn read(lab: &mut Lab) {
     for quota in lab.nodes.iter_mut().filter_map(|node| node.quota.as_mut()) {
         let usage = group(quota).usage();
@@ -46,8 +46,8 @@ pub(crate) fn read(lab: &mut Lab) {
     }
 }
 
-/// The groups of a lab as its state lists them, as far as they are called like its namespaces: the
-/// file of state is plain text, and what it says of others' groups does not count.
+/// Returns the groups that a lab's state lists and that are named like its namespaces. The state is
+/// a text file that may have been edited; foreign groups in it are ignored.
 pub(crate) fn listed_by(lab: &Lab) -> Vec<CpuGroup> {
     let quotas = lab.nodes.iter().filter_map(|node| Some((node, node.quota.as_ref()?)));
     let named = quotas.filter(|(node, quota)| {

@@ -1,5 +1,5 @@
-//! Shortest ways from every node to every other node and link, and as few routes as say the same:
-//! neighbouring prefixes that go the same way become one.
+//! Shortest paths from every node to every other node and link, as few routes as possible:
+//! neighbouring prefixes with the same next hop are merged.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,15 +10,15 @@ use crate::topology::Topology;
 /// A static route of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// `198.19.0.2/31` or the like.
+    /// Prefix such as `198.19.0.2/31`.
     pub(crate) prefix: String,
-    /// The link it leaves by.
+    /// Index of the link it leaves by.
     pub(crate) link: usize,
     /// Whether the prefix is IPv6.
     pub(crate) v6: bool,
 }
 
-/// Who is joined to whom: for each node its (link, neighbour) pairs in the order of the links.
+/// Adjacency of nodes: for each its (link, neighbour) pairs in the order of the links.
 pub(crate) struct Neighbours(Vec<Vec<(usize, usize)>>);
 
 impl Neighbours {
@@ -31,13 +31,13 @@ impl Neighbours {
         Self(all)
     }
 
-    /// Those of the node at `place`.
+    /// Returns the neighbours of the node with index `place`.
     pub(crate) fn of_node(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
         self.0[place].iter().map(|(_, neighbour)| *neighbour)
     }
 
-    /// The link by which `from` reaches each node first, breadth first; `None` for itself and for
-    /// nodes out of reach. Of equally short ways the one by the earlier link.
+    /// Returns the first link from `from` to each node, by breadth-first search; `None` for the
+    /// node itself and unreachable ones. Of equally short paths, the one by the earlier link wins.
     pub(crate) fn first_links(&self, from: usize) -> Vec<Option<Way>> {
         let mut ways: Vec<Option<Way>> = vec![None; self.0.len()];
         let mut waiting = VecDeque::from([from]);
@@ -58,14 +58,14 @@ impl Neighbours {
     }
 }
 
-/// How a node is reached.
+/// How a node is reached: first link, and number of hops.
 #[derive(Clone, Copy)]
 pub(crate) struct Way {
     pub(crate) link: usize,
     pub(crate) hops: usize,
 }
 
-/// All routes that `node` needs besides those its own interfaces bring.
+/// Returns all routes that `node` needs in addition to those of its own interfaces.
 pub(crate) fn routes(topology: &Topology, neighbours: &Neighbours, node: usize) -> Vec<Route> {
     let ways = neighbours.first_links(node);
     let mut v4 = Vec::new();
@@ -91,7 +91,7 @@ pub(crate) fn routes(topology: &Topology, neighbours: &Neighbours, node: usize) 
     v4.chain(v6).collect()
 }
 
-/// A prefix and where it goes. The bits of either family start at the top.
+/// A prefix and its link. Bits are left-aligned in either family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Prefix {
     bits: u128,
@@ -108,7 +108,7 @@ impl Prefix {
         Self { bits: u128::from(address), len, link }
     }
 
-    /// The prefix that is exactly this one and `other`, if there is one.
+    /// Returns the prefix that covers exactly this one and `other`, if it exists.
     fn join(self, other: Self) -> Option<Self> {
         let half = 1_u128 << (128 - self.len);
         let siblings = self.len == other.len
@@ -128,7 +128,7 @@ impl Prefix {
     }
 }
 
-/// The fewest prefixes that cover the same addresses in the same way, and no other address.
+/// Returns the fewest prefixes that cover the same addresses by the same links, and no others.
 fn joined(mut prefixes: Vec<Prefix>) -> Vec<Prefix> {
     prefixes.sort_unstable();
     let mut out: Vec<Prefix> = Vec::new();
@@ -158,7 +158,8 @@ mod tests {
         }
     }
 
-    /// Where `node` sends a packet for the node at `to`: longest prefix first, as the kernel does.
+    /// Returns the next hop of `node` to the node with index `to`, by the longest prefix, as in the
+    /// kernel.
     fn next_hop(topology: &Topology, node: usize, to: usize) -> Option<usize> {
         let bits = u128::from(addressing::node(to).v6);
         let neighbours = Neighbours::of(topology);

@@ -1,14 +1,14 @@
-//! Where labs are remembered: a directory per lab, written before anything is made, so that what a
-//! killed `up` left behind can be found and removed.
+//! Directories of labs. Each is written before anything else is created, so that the remains of a
+//! killed `up` can be found and removed.
 //!
 //! ```text
-//! /run/dwell/labs/NAME/            root's labs
-//! $XDG_RUNTIME_DIR/dwell/labs/     everybody else's; or ~/.local/state/dwell, or /tmp/dwell-UID
-//!   lock          held by whoever makes or removes the lab, and by every child of theirs
-//!   lab.json      the lab (dwell.lab/1), first of all as an intent
+//! /run/dwell/labs/NAME/            labs of root
+//! $XDG_RUNTIME_DIR/dwell/labs/     labs of other users; or ~/.local/state/dwell, or /tmp/dwell-UID
+//!   lock          held by the process that creates or removes the lab, and by its children
+//!   lab.json      the lab (dwell.lab/1), at first as planned
 //!   hosts         /etc/hosts of its nodes
-//!   holder        the process that keeps a rootless lab's namespaces, and its user namespace
-//!   babel.pid     the process that keeps babeld in every node; babel-K.pid babeld of node K
+//!   holder        the process that holds a rootless lab's namespaces, and its user namespace
+//!   babel.pid     the supervisor of babeld; babel-K.pid babeld of node K
 //!   link-K.pid    the process of TAP link K; link-K.json its counters, link-K.events its log
 //! ```
 
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use crate::description::Lab;
 use crate::error::LabError;
 
-/// What tells a process inside a lab where the lab is kept.
+/// Environment variable with the lab's directory, for processes inside a lab.
 pub(crate) const DIR_VARIABLE: &str = "DWELL_LAB_DIR";
 
 /// The directory of one lab.
@@ -32,27 +32,27 @@ pub struct LabDir {
     path: PathBuf,
 }
 
-/// The right to make or remove a lab, a lock of flock(2). Children inherit it on purpose, as their
-/// standard output, on which they print nothing: it is free only when the last of them has ended.
-/// What an `ip` that outlives its killed parent still makes is therefore removed as well.
+/// The right to create or remove a lab: a flock(2) lock. Children inherit it on purpose as their
+/// standard output, to which they print nothing, so it is released only when the last of them has
+/// ended. Thus anything that an `ip` creates after its parent was killed is removed too.
 #[derive(Debug)]
 pub(crate) struct Lock(File);
 
 impl Lock {
-    /// For a child.
+    /// Returns a copy for a child.
     pub(crate) fn share(&self) -> Result<Stdio, LabError> {
         self.0.try_clone().map(Stdio::from).map_err(LabError::io("sharing the lab's lock"))
     }
 }
 
 impl LabDir {
-    /// The directory of a lab to be made: there is none of that name, neither root's nor one's own.
+    /// Creates the directory of a new lab, unless root or this user has a lab of this name.
     pub(crate) fn create(name: &str, rootless: bool) -> Result<(Self, Lock), LabError> {
         if find(name)?.is_some() {
             return Err(LabError::Exists(name.to_owned()));
         }
         let base = if rootless { own_base()? } else { root_base() };
-        let what = || format!("making {}", base.display());
+        let what = || format!("creating {}", base.display());
         let mode = if rootless { 0o700 } else { 0o755 };
         let made = fs::DirBuilder::new().recursive(true).mode(mode).create(&base);
         made.map_err(LabError::io(what()))?;
@@ -71,18 +71,18 @@ impl LabDir {
         Ok((dir, lock))
     }
 
-    /// The directory at `path`, for the lab's own background processes.
+    /// Returns the directory at `path`, for the lab's own background processes.
     pub fn at(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_owned();
         Some(Self { name, path: path.to_owned() })
     }
 
-    /// The lab's name.
+    /// Returns the lab's name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// A file or directory in it.
+    /// Returns the path of a file or directory in it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -91,8 +91,8 @@ impl LabDir {
         &self.path
     }
 
-    /// Takes the lock, waiting a while for a lab that is just being made or removed; `None` when it
-    /// was removed meanwhile.
+    /// Takes the lock, waiting for a lab that is being created or removed; `None` if it was removed
+    /// in the process.
     pub(crate) fn lock(&self) -> Result<Option<Lock>, LabError> {
         const PATIENCE: Duration = Duration::from_secs(30);
         const PAUSE: Duration = Duration::from_millis(10);
@@ -121,10 +121,10 @@ impl LabDir {
         Ok((current.ok() == Some(ours)).then_some(Lock(file)))
     }
 
-    /// What was written of the lab; `None` when its making was cut short before that.
+    /// Reads the lab's description; `None` if its creation was interrupted before it was written.
     ///
     /// # Errors
-    /// The file cannot be read, or is not what dwell writes.
+    /// The file cannot be read, or is not in dwell's format.
     pub(crate) fn read(&self) -> Result<Option<Lab>, LabError> {
         let path = self.file("lab.json");
         match fs::read(&path) {
@@ -137,13 +137,13 @@ impl LabDir {
         }
     }
 
-    /// Writes the lab down.
+    /// Writes the lab's description.
     pub(crate) fn write(&self, lab: &Lab) -> Result<(), LabError> {
         let text = serde_json::to_vec_pretty(lab).expect("a lab is plain data");
         self.write_file("lab.json", &text)
     }
 
-    /// Writes a file so that a reader sees all of it or the one before.
+    /// Writes a file atomically: readers see the previous content or all of the new one.
     ///
     /// # Errors
     /// The disk is full, or the lab is gone.
@@ -156,16 +156,16 @@ impl LabDir {
         write().map_err(LabError::io(format!("writing {}", path.display())))
     }
 
-    /// Forgets the lab. Its directory leaves its name first, in one step: a removal that is cut
-    /// short leaves nothing in the way of a new lab, and no other process can bring a file back.
+    /// Removes the lab's directory, which is renamed first: an interrupted removal does not block a
+    /// new lab, and no other process can restore a file.
     pub(crate) fn remove(&self) -> Result<(), LabError> {
-        // Another process may be removing an earlier lab of this name at the same time.
+        // Another process may be removing an earlier lab of this name.
         let is_fine = |error: &io::Error| {
             matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty)
         };
         // No lab has a dot in its name.
         let gone = self.path.with_file_name(format!(".{}.gone", self.name));
-        // An earlier removal may have been cut short.
+        // An earlier removal may have been interrupted.
         let _ = fs::remove_dir_all(&gone);
         let outcome = match fs::rename(&self.path, &gone) {
             Ok(()) => fs::remove_dir_all(&gone),
@@ -181,12 +181,12 @@ impl LabDir {
     }
 }
 
-/// The directory of the lab of that name, root's before one's own.
+/// Returns the directory of the lab of this name; root's labs come first.
 pub(crate) fn find(name: &str) -> Result<Option<LabDir>, LabError> {
     Ok(all()?.into_iter().find(|dir| dir.name == name))
 }
 
-/// The directories of all labs that can be seen, by name.
+/// Returns the directories of all visible labs, sorted by name.
 pub(crate) fn all() -> Result<Vec<LabDir>, LabError> {
     let mut bases = vec![root_base()];
     bases.extend(own_base().ok().filter(|own| *own != root_base()));
@@ -208,10 +208,12 @@ fn root_base() -> PathBuf {
     PathBuf::from("/run/dwell/labs")
 }
 
-/// Where somebody without privilege keeps labs: the first of these that is there and theirs.
+/// Returns the directory of an unprivileged user's labs: the first candidate that exists and
+/// belongs to the user.
 fn own_base() -> Result<PathBuf, LabError> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    // Inside a rootless lab we are root by name, and only this tells whose labs these are.
+    // Inside a rootless lab this process is root by name; only this variable tells the owner of the
+    // labs.
     if let Some(base) = variable(DIR_VARIABLE).and_then(|dir| dir.parent().map(Path::to_owned)) {
         return Ok(base);
     }
@@ -223,19 +225,19 @@ fn own_base() -> Result<PathBuf, LabError> {
     if let Some(home) = variable("HOME").filter(|path| owner(path) == Some(me)) {
         return Ok(home.join(".local/state/dwell/labs"));
     }
-    // Everybody may write to where this lies, so somebody else may have been first.
+    // Any user may write to the parent directory, so another may have created this one.
     let path = std::env::temp_dir().join(format!("dwell-{me}"));
     let ours = fs::symlink_metadata(&path).map(|file| file.is_dir() && file.uid() == me);
     if ours.unwrap_or(true) {
         return Ok(path.join("labs"));
     }
     Err(LabError::Unsupported(format!(
-        "{} is not a directory of yours; set XDG_RUNTIME_DIR to one that is",
+        "{} is not a directory that you own; set XDG_RUNTIME_DIR to one",
         path.display()
     )))
 }
 
-/// Lab names end up in names of namespaces; a node never has a hyphen, a lab may.
+/// Lab names become part of namespace names. A lab name may contain hyphens; a node name may not.
 pub(crate) fn is_lab_name(name: &str) -> bool {
     (1..=20).contains(&name.len())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
@@ -243,8 +245,8 @@ pub(crate) fn is_lab_name(name: &str) -> bool {
         && !name.ends_with('-')
 }
 
-/// Whether this is a directory that [`LabDir::create`] made: whatever else somebody put beside the
-/// labs is never touched. One without a lock was cut short before it got one, and is empty.
+/// Whether this is a directory that [`LabDir::create`] created; anything else beside the labs is
+/// left alone. A directory without a lock is empty: its creation was interrupted earlier.
 fn is_lab(path: &Path) -> bool {
     let is_name = path.file_name().and_then(|name| name.to_str()).is_some_and(is_lab_name);
     let is_dir = fs::symlink_metadata(path).is_ok_and(|file| file.is_dir());
@@ -289,10 +291,10 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let dir = LabDir::at(&base.path().join("lab")).unwrap();
         fs::create_dir(dir.path()).unwrap();
-        let first = dir.lock().unwrap().expect("nobody else has it");
+        let first = dir.lock().unwrap().expect("the lock is free");
         let waiting = dir.clone();
         let second = std::thread::spawn(move || waiting.lock());
-        // Whether the other thread is waiting already or comes later, it must not get a lock.
+        // Whether the other thread waits already or comes later, it must not get a lock.
         dir.remove().unwrap();
         drop(first);
         assert!(matches!(second.join().unwrap(), Ok(None)));

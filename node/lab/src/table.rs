@@ -1,4 +1,5 @@
-//! The routes that a lab's kernels have: for every node the way to every other, and who put it there.
+//! Routes in the kernels of a lab: for every node the path to every other, and the origin of each
+//! route.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,51 +17,51 @@ use crate::namespace::{netns_path, not_entered};
 use crate::state;
 use crate::topology::Routing;
 
-/// The name and version of [`RouteTable`].
+/// Name and version of [`RouteTable`].
 const SCHEMA: &str = "dwell.lab-routes/1";
 
-/// The ways between all nodes of a lab.
+/// Routes between all nodes of a lab.
 #[derive(Clone, Debug, Serialize)]
 pub struct RouteTable {
     schema: &'static str,
-    /// The lab.
+    /// Lab.
     pub lab: String,
-    /// Where its routes should come from.
+    /// Expected source of its routes.
     pub routing: Routing,
-    /// Whether every node reaches every other that it is joined to, by routes from there.
+    /// Whether every node reaches every other that it is joined to, by routes from that source.
     pub complete: bool,
-    /// What is missing first, in words; `null` when nothing is.
+    /// First thing that is missing; `null` if nothing is.
     pub reason: Option<String>,
-    /// The daemons that keep them.
+    /// Daemons that maintain the routes.
     pub daemons: Vec<Daemon>,
-    /// All ways.
+    /// All routes.
     pub routes: Vec<Way>,
 }
 
-/// How one node reaches the own address of another.
+/// Route from one node to an own address of another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Way {
-    /// Where packets start.
+    /// Node that packets leave.
     pub from: String,
-    /// Where they go.
+    /// Node that packets go to.
     pub to: String,
-    /// The address there.
+    /// Address of that node.
     pub address: IpAddr,
-    /// Who put the route there; `null` when there is none.
+    /// Origin of the route; `null` without a route.
     pub protocol: Option<String>,
-    /// The next hop, which for IPv4 may be an IPv6 one.
+    /// Next hop; for IPv4 it may be an IPv6 address.
     pub gateway: Option<IpAddr>,
-    /// The interface that packets leave by.
+    /// Interface that packets leave by.
     pub interface: Option<String>,
 }
 
-/// The routes of the lab of that name, as they are now.
+/// Returns the current routes of the lab of this name.
 ///
-/// Must be called while the process has one thread: a rootless lab is entered, and this process
-/// stays inside.
+/// Must be called while the process is single-threaded, because it enters a rootless lab and stays
+/// inside.
 ///
 /// # Errors
-/// There is no such lab, it is not whole, or it belongs to root.
+/// There is no such lab, it is incomplete, or it belongs to root.
 pub fn routes(name: &str) -> Result<RouteTable, LabError> {
     let no_such = |there_are| LabError::NoSuchLab { name: name.to_owned(), there_are };
     let Some(dir) = state::find(name)? else { return Err(no_such(crate::down::names()?)) };
@@ -90,7 +91,7 @@ pub fn routes(name: &str) -> Result<RouteTable, LabError> {
         }
     }
     if let Some(dead) = babel::dead(&lab.daemons) {
-        // What babeld in other nodes learned of it may live on for seconds.
+        // babeld in other nodes may keep the routes it learnt from the dead one for seconds.
         table.reason = Some(match table.reason {
             Some(missing) => format!("{dead}; {missing}"),
             None => dead,
@@ -100,8 +101,8 @@ pub fn routes(name: &str) -> Result<RouteTable, LabError> {
     Ok(table)
 }
 
-/// The first way between joined nodes that is not there, or not from where the lab's routes should
-/// come from: the two nodes by their places, and what is the matter.
+/// Returns the first pair of joined nodes whose route is missing or not from the expected source:
+/// the indices of the nodes, and a description.
 pub(crate) fn first_fault(lab: &Lab) -> Result<Option<(usize, usize, String)>, LabError> {
     let mut known: Option<(usize, Routes)> = None;
     for (from, to) in lab.reachable_pairs() {
@@ -119,7 +120,7 @@ pub(crate) fn first_fault(lab: &Lab) -> Result<Option<(usize, usize, String)>, L
 }
 
 impl Way {
-    /// What is the matter with it where routes come from `routing`.
+    /// Describes what is wrong with the route, if routes should come from `routing`.
     fn fault(&self, routing: Routing) -> Option<String> {
         let Self { from, to, address, protocol, .. } = self;
         match protocol.as_deref() {
@@ -132,7 +133,7 @@ impl Way {
     }
 }
 
-/// The main routing table of one node, both families.
+/// Main routing table of one node, both families.
 struct Routes(Vec<Route>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +144,7 @@ struct Route {
     protocol: String,
     gateway: Option<IpAddr>,
     interface: Option<String>,
-    /// It says that there is no way.
+    /// It rejects packets.
     refuses: bool,
 }
 
@@ -157,7 +158,7 @@ impl Routes {
         Ok(Self(texts.iter().flat_map(|text| parse(text)).collect()))
     }
 
-    /// The ways from one node to the own addresses of another.
+    /// Returns the routes from one node to the own addresses of another.
     fn ways(&self, lab: &Lab, from: usize, to: usize) -> [Way; 2] {
         let addresses = lab.nodes[to].addresses;
         [addresses.v4.into(), addresses.v6.into()].map(|address| {
@@ -173,7 +174,7 @@ impl Routes {
         })
     }
 
-    /// The route that the kernel would take: the longest prefix, then the least metric.
+    /// Returns the route that the kernel would use: the longest prefix, then the lowest metric.
     fn towards(&self, address: IpAddr) -> Option<&Route> {
         let matching = self.0.iter().filter(|route| covers(route.prefix, route.len, address));
         let best = matching.max_by_key(|route| (route.len, u64::MAX - route.metric))?;
@@ -181,7 +182,7 @@ impl Routes {
     }
 }
 
-/// Reads what `ip -j -N route show` prints; what is no route is left out.
+/// Parses the output of `ip -j -N route show`; anything but routes is left out.
 fn parse(text: &[u8]) -> Vec<Route> {
     let all: Vec<Value> = serde_json::from_slice(text).unwrap_or_default();
     all.iter().filter_map(route).collect()
@@ -192,7 +193,7 @@ fn route(value: &Value) -> Option<Route> {
     let dst = value["dst"].as_str()?;
     let (prefix, len) = match dst.split_once('/') {
         Some((prefix, len)) => (prefix.parse().ok()?, len.parse().ok()?),
-        // Only IPv6's routes show a preference.
+        // Only IPv6 routes have a preference.
         None if dst == "default" && value["pref"].is_null() => (Ipv4Addr::UNSPECIFIED.into(), 0),
         None if dst == "default" => (Ipv6Addr::UNSPECIFIED.into(), 0),
         None => (dst.parse().ok()?, if is_v4(&value["dst"]) { 32 } else { 128 }),
@@ -206,15 +207,15 @@ fn route(value: &Value) -> Option<Route> {
         protocol: text("protocol").map_or_else(|| "unknown".to_owned(), |number| name(&number)),
         gateway: gateway.and_then(|gateway| gateway.parse().ok()),
         interface: text("dev"),
-        // By name or, as -N has it, by number (rtnetlink(7): RTN_BLACKHOLE and the next two).
+        // By name or, with -N, by number (rtnetlink(7): RTN_BLACKHOLE and the next two).
         refuses: text("type").is_some_and(|kind| {
             ["blackhole", "unreachable", "prohibit", "6", "7", "8"].contains(&kind.as_str())
         }),
     })
 }
 
-/// The name of a routing protocol by its number (linux/rtnetlink.h, RTPROT_*), whatever this
-/// machine's /etc/iproute2 says.
+/// Returns the name of a routing protocol by its number (linux/rtnetlink.h, RTPROT_*), independent
+/// of this machine's /etc/iproute2.
 fn name(number: &str) -> String {
     match number {
         "2" => "kernel",

@@ -1,4 +1,4 @@
-//! Which nodes a lab has and which links join them, before any of it is made: `line:3`, `star:5`,
+//! Nodes of a lab and the links that join them, before any of it is created: `line:3`, `star:5`,
 //! `forced:3`, or a TOML file.
 //!
 //! ```toml
@@ -16,7 +16,7 @@
 //! b = "base"
 //!
 //! [quota]
-//! relay = "20%"         # of one processor, for everything that `lab exec relay` runs
+//! relay = "20%"         # of one CPU, for everything that `lab exec relay` runs
 //! ```
 
 mod file;
@@ -31,40 +31,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{TopologyError, ValueError};
 
-/// The most nodes of a lab.
+/// Maximum number of nodes in a lab.
 pub(crate) const MOST_NODES: usize = 250;
-/// The most links of a lab: as many subnets as the addresses allow.
+/// Maximum number of links in a lab: as many subnets as the addresses allow.
 pub(crate) const MOST_LINKS: usize = 16_384;
 
-/// The slowest that a link can be: tc counts rates in whole bytes per second.
+/// Minimum rate of a link: tc counts rates in whole bytes per second.
 const LEAST_RATE: BitRate = BitRate(8);
 
-/// Nodes and links, in the order in which they were given.
+/// Nodes and links, in the order given.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
     pub(crate) nodes: Vec<String>,
     pub(crate) links: Vec<Edge>,
-    /// There are no links but one bridge, on which those hear each other whom `links` joins.
+    /// The nodes share one bridge instead of links, and hear those that `links` joins them to.
     pub(crate) forced: bool,
-    /// Where routes come from.
+    /// Source of routes.
     pub(crate) routing: Routing,
-    /// Shares of a processor, by places in the list of nodes.
+    /// CPU shares, by index of the node.
     pub(crate) quotas: Vec<(usize, Ratio)>,
 }
 
-/// Where the routes of a lab come from.
+/// Source of a lab's routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Routing {
-    /// From dwell, once: the shortest ways.
+    /// Set by dwell once: the shortest paths.
     #[default]
     Static,
-    /// From babeld, in every node (RFC 8966).
+    /// babeld in every node (RFC 8966).
     Babel,
 }
 
 impl Routing {
-    /// The name in results and on the command line.
+    /// Name in results and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Static => "static",
@@ -82,16 +82,16 @@ impl fmt::Display for Routing {
 impl FromStr for Routing {
     type Err = String;
 
-    /// Reads the name of a routing.
+    /// Parses the name of a routing.
     fn from_str(text: &str) -> Result<Self, String> {
         let all = [Self::Static, Self::Babel];
         all.into_iter()
             .find(|routing| routing.name() == text)
-            .ok_or_else(|| format!("'{text}' is no routing; write static or babel"))
+            .ok_or_else(|| format!("'{text}' is not a routing; write static or babel"))
     }
 }
 
-/// How much of one processor a node may use, as the command line has it: `n2=20%`.
+/// CPU quota of a node, as on the command line: `n2=20%`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaWish {
     node: String,
@@ -103,13 +103,13 @@ impl FromStr for QuotaWish {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let Some((node, share)) = text.split_once('=').filter(|(node, _)| !node.is_empty()) else {
-            return Err(format!("'{text}' is no quota; write a node and a share, like n2=20%"));
+            return Err(format!("'{text}' is not a quota; write a node and a share, like n2=20%"));
         };
         Ok(Self { node: node.to_owned(), share: quota_share(share)? })
     }
 }
 
-/// A link between two nodes, by their places in the list of nodes.
+/// A link between two nodes, by their indices.
 #[derive(Clone, Debug)]
 pub(crate) struct Edge {
     pub(crate) a: usize,
@@ -117,28 +117,28 @@ pub(crate) struct Edge {
     pub(crate) wishes: LinkWishes,
 }
 
-/// What is asked of a link; whatever is left open is nothing special.
+/// Requested properties of a link; `None` is the default.
 #[derive(Clone, Debug, Default)]
 pub struct LinkWishes {
-    /// Bits per second.
+    /// Rate in bits per second.
     pub rate: Option<BitRate>,
-    /// Time of travel.
+    /// Propagation delay.
     pub delay: Option<Nanos>,
-    /// Variation of the delay, either way.
+    /// Maximum variation of the delay in either direction.
     pub jitter: Option<Nanos>,
     /// Share of frames lost.
     pub loss: Option<Ratio>,
-    /// Share of frames doubled.
+    /// Share of frames duplicated.
     pub duplicate: Option<Ratio>,
     /// Share of frames that skip the delay.
     pub reorder: Option<Ratio>,
-    /// Where the link's luck comes from.
+    /// Seed of the random numbers.
     pub seed: Option<u64>,
-    /// How the link is to be emulated; left open, the best that can do it.
+    /// How the link is emulated; `None` chooses the best mechanism that can do it.
     pub mechanism: Option<Mechanism>,
 }
 
-/// How a link comes about.
+/// How a link is emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mechanism {
@@ -153,7 +153,7 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// The name in results and on the command line.
+    /// Name in results and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Veth => "veth",
@@ -173,7 +173,7 @@ impl fmt::Display for Mechanism {
 impl FromStr for Mechanism {
     type Err = String;
 
-    /// Reads the name of a mechanism that one can ask for.
+    /// Parses the name of a mechanism that can be requested.
     fn from_str(text: &str) -> Result<Self, String> {
         [Self::Netem, Self::Tbf, Self::Tap]
             .into_iter()
@@ -183,11 +183,11 @@ impl FromStr for Mechanism {
 }
 
 impl Topology {
-    /// Reads `line:N`, `star:N`, `forced:N`, or the TOML file of that name; `over` goes before what
-    /// the file says of its links.
+    /// Reads `line:N`, `star:N`, `forced:N`, or the TOML file of that name; `over` overrides the
+    /// file's link properties.
     ///
     /// # Errors
-    /// It is none of these, or asks for what cannot be.
+    /// The text is none of these, or requests something impossible.
     pub fn read(text: &str, over: &LinkWishes) -> Result<Self, TopologyError> {
         let mut topology = match text.split_once(':') {
             Some(("line", count)) => Self::line(nodes(text, "line", count)?),
@@ -205,13 +205,13 @@ impl Topology {
         Ok(topology)
     }
 
-    /// The same with routes from there.
+    /// Sets the source of routes.
     #[must_use]
     pub fn with_routing(self, routing: Routing) -> Self {
         Self { routing, ..self }
     }
 
-    /// The same with these quotas, which go before those of the file.
+    /// Sets quotas, which override those of the file.
     ///
     /// # Errors
     /// There is no such node.
@@ -235,7 +235,7 @@ impl Topology {
         Self::numbered(count, |_| 0)
     }
 
-    /// Nodes n1, n2 ...; each but the first is joined to one before it.
+    /// Creates nodes n1, n2 ...; each but the first is joined to an earlier one.
     fn numbered(count: usize, towards: impl Fn(usize) -> usize) -> Self {
         let edge = |n| Edge { a: towards(n), b: n, wishes: LinkWishes::default() };
         Self {
@@ -272,7 +272,7 @@ impl Topology {
 }
 
 impl LinkWishes {
-    /// These wishes, except where `over` has its own.
+    /// Returns these properties, overridden by those that `over` sets.
     fn overridden_by(self, over: &Self) -> Self {
         Self {
             rate: over.rate.or(self.rate),
@@ -286,7 +286,7 @@ impl LinkWishes {
         }
     }
 
-    /// What the link does to frames.
+    /// Returns what the link does to frames.
     pub(crate) fn parameters(&self) -> LinkParameters {
         LinkParameters {
             rate: self.rate,
@@ -299,10 +299,10 @@ impl LinkWishes {
     }
 }
 
-/// Reads the rate of a link, such as `100Mbit/s`.
+/// Parses the rate of a link, such as `100Mbit/s`.
 ///
 /// # Errors
-/// It is no rate, or one that no link can have; the text says what would be right.
+/// The text is not a rate, or the rate is too low; the message says what would be right.
 pub fn rate(text: &str) -> Result<BitRate, String> {
     match text.parse::<BitRate>().map_err(|error| error.to_string())? {
         slow if slow < LEAST_RATE => Err(ValueError::Rate { slow, least: LEAST_RATE }.to_string()),
@@ -310,18 +310,18 @@ pub fn rate(text: &str) -> Result<BitRate, String> {
     }
 }
 
-/// A share of a processor that a node can be held to; the text of a mistake says what would be right.
+/// Parses a CPU share that a node can be limited to; the error says what would be right.
 fn quota_share(text: &str) -> Result<Ratio, String> {
-    // The kernel refuses quotas below a millisecond, and periods above a second help nobody.
+    // The kernel refuses quotas below 1 ms, and periods above 1 s are useless.
     const LEAST_PPM: u32 = 10_000;
     let share: Ratio = text.parse().map_err(|error: dwell_units::UnitError| error.to_string())?;
     if share.ppm() < LEAST_PPM {
-        return Err(format!("a quota of {share} is too small; the least is 1%, like n2=20%"));
+        return Err(format!("a quota of {share} is too small; the minimum is 1%, like n2=20%"));
     }
     Ok(share)
 }
 
-/// The number of nodes in `line:3`.
+/// Parses the number of nodes in `line:3`.
 fn nodes(text: &str, kind: &'static str, count: &str) -> Result<usize, TopologyError> {
     let count: u64 =
         count.parse().map_err(|_| TopologyError::NoCount { text: text.to_owned(), kind })?;
@@ -331,10 +331,10 @@ fn nodes(text: &str, kind: &'static str, count: &str) -> Result<usize, TopologyE
     }
 }
 
-/// Names that mean something else already: interfaces, kernel settings, this machine.
+/// Names with another meaning: interfaces, kernel settings, this machine.
 const RESERVED: [&str; 4] = ["all", "default", "lo", "localhost"];
 
-/// Nodes lend their names to interfaces and hosts, so they obey the rules of those.
+/// Nodes give their names to interfaces and hosts, so the rules for those apply.
 fn is_node_name(name: &str) -> bool {
     let is_reserved = RESERVED.iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
     name.len() <= 15
@@ -367,7 +367,7 @@ mod tests {
         let stranger = lab.with_quotas(&[quota("n9=20%").unwrap()]).unwrap_err().to_string();
         assert!(stranger.contains("n1, n2, n3"), "{stranger}");
         for (text, right) in
-            [("n2", "n2=20%"), ("=5%", "n2=20%"), ("n2=0.5%", "least is 1%"), ("n2=1", "50%")]
+            [("n2", "n2=20%"), ("=5%", "n2=20%"), ("n2=0.5%", "minimum is 1%"), ("n2=1", "50%")]
         {
             let error = quota(text).unwrap_err();
             assert!(error.contains(right), "{text}: {error}");
@@ -409,7 +409,7 @@ mod tests {
             ("line:-1", "write it like line:3"),
             ("ring:5", "line:3, star:5, forced:3 or the name of a TOML file"),
             ("forced:0", "1 to 250 nodes"),
-            ("no-such-file.toml", "TOML file that is there"),
+            ("no-such-file.toml", "TOML file that exists"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(right), "{text}: {error}");
@@ -448,8 +448,8 @@ mod tests {
             ("version = 1\nnodes = [\n\"a\",\n\"b-c\"]".to_owned(), 4, "digits or underscores"),
             ("version = 1\nnodes = [\"lo\"]".to_owned(), 2, "not all, default, lo, localhost"),
             ("version = 1\nnodes = [\"LocalHost\"]".to_owned(), 2, "cannot be a node"),
-            (format!("{two}[[links]]\na=\"a\"\nb=\"b\"\nrate = \"7bit/s\""), 6, "least rate"),
-            ("version = 1\nnodes = [\"a\", \"a\"]".to_owned(), 2, "there already"),
+            (format!("{two}[[links]]\na=\"a\"\nb=\"b\"\nrate = \"7bit/s\""), 6, "minimum rate"),
+            ("version = 1\nnodes = [\"a\", \"a\"]".to_owned(), 2, "listed twice"),
             (format!("{two}[[links]]\na = \"a\"\nb = \"c\""), 5, "nodes are a, b"),
             (format!("{two}[[links]]\na = \"a\"\nb = \"a\""), 5, "two different nodes"),
             (format!("{two}[[links]]\na=\"a\"\nb=\"b\"\nrate = \"10\""), 6, "100Mbit/s"),

@@ -1,4 +1,4 @@
-//! `lab up`: from a topology to a lab that is there, or to nothing at all.
+//! `lab up`: from a topology to a complete lab, or to nothing at all.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,16 +22,16 @@ use crate::quota;
 use crate::state::{LabDir, Lock, is_lab_name};
 use crate::topology::{Edge, Mechanism, Topology};
 
-/// Makes a lab called `name`, or with a short random name. Without the privilege for network
-/// namespaces it is made in a user namespace, which this process is in afterwards.
+/// Creates a lab called `name`, or with a short random name. Without the privilege for network
+/// namespaces it is created in a user namespace, in which this process then stays.
 ///
-/// `progress` hears, from any thread, how many of how many steps are done. `abandoned` is asked
-/// between steps and must be cheap; once it holds, the lab is removed again.
+/// `progress` is called, on any thread, with the number of steps done and of all steps. `abandoned`
+/// is called between steps and must be cheap; once it returns true, the lab is removed again.
 ///
-/// Must be called while the process has one thread.
+/// Must be called while the process is single-threaded.
 ///
 /// # Errors
-/// Any; what was made is gone again then.
+/// Any; the incomplete lab is then removed.
 pub fn up(
     topology: &Topology,
     name: Option<&str>,
@@ -39,7 +39,7 @@ pub fn up(
     abandoned: &(dyn Fn() -> bool + Sync),
 ) -> Result<Lab, LabError> {
     let held = process::hold(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
-        .map_err(LabError::io("holding signals"))?;
+        .map_err(LabError::io("blocking signals"))?;
     let name = match name {
         Some(name) if is_lab_name(name) => name.to_owned(),
         Some(name) => return Err(LabError::Name(name.to_owned())),
@@ -69,12 +69,12 @@ fn make_all(
     rootless: bool,
     steps: &Steps<'_>,
 ) -> Result<Lab, LabError> {
-    // First, under the lock: what is begun from here on, others see and wait for.
+    // First, under the lock: from here on other processes see the lab and wait for it.
     steps.go_on()?;
     if rootless {
         holder::start(dir, lock)?;
     }
-    // From here on all of these names are the lab's, and what bears them may be removed.
+    // From here on all these names belong to the lab, and namespaces with them may be removed.
     namespace::check_free(dir.name())?;
     let mut lab = plan(dir, topology, rootless)?;
     dir.write(&lab)?;
@@ -82,7 +82,7 @@ fn make_all(
     Ok(lab)
 }
 
-/// What will be made.
+/// Plans the lab.
 fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabError> {
     let name = dir.name();
     let node = |(place, node): (usize, &String)| -> Result<Node, LabError> {
@@ -126,7 +126,8 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
     })
 }
 
-/// The seed of one link: where one was asked for, different for every link but always the same.
+/// Returns the seed of one link: derived from the requested seed, different for each link, the same
+/// in every lab.
 fn seed(edge: &Edge, place: usize, mechanism: Mechanism) -> Result<Option<u64>, LabError> {
     if !edge.wishes.parameters().is_random() {
         return Ok(None);
@@ -138,7 +139,7 @@ fn seed(edge: &Edge, place: usize, mechanism: Mechanism) -> Result<Option<u64>, 
     }
 }
 
-/// Four characters that cannot be taken for one another.
+/// Returns a name of four characters that are not easily confused.
 fn random_name() -> Result<String, LabError> {
     const LETTERS: &[u8] = b"abcdefghjkmnpqrstuvwxyz";
     const ALL: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
@@ -157,7 +158,7 @@ fn random() -> Result<u64, LabError> {
     File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut bytes))
         .map_err(LabError::io("reading /dev/urandom"))?;
-    // Within 53 bits, so that every reader of JSON gets the same number.
+    // Limited to 53 bits, so that every JSON reader gets the same number.
     Ok(u64::from_ne_bytes(bytes) >> 11)
 }
 

@@ -32,7 +32,7 @@ fn lab_up_replaces_a_lab_of_the_same_name() {
     let lab = TestLab::up("replace", &["line:3"]);
     let refused = lab.try_up(&["line:2"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(said(&refused).contains("is there already"), "{refused:?}");
+    assert!(said(&refused).contains("already exists"), "{refused:?}");
     let replaced = lab.try_up(&["line:2", "--replace"]);
     assert!(replaced.status.success(), "{replaced:?}");
     assert_eq!(lab.namespaces(), 2);

@@ -63,7 +63,8 @@ fn a_quota_that_the_kernel_does_not_offer_is_refused_with_the_reason_and_nothing
 #[test]
 fn a_wrong_quota_names_the_flag_and_what_would_be_right() {
     let lab = TestLab::reserve("badquota");
-    for (quota, right) in [("n2=0.1%", "the least is 1%"), ("n9=20%", "n1, n2"), ("20%", "n2=20%")]
+    for (quota, right) in
+        [("n2=0.1%", "the minimum is 1%"), ("n9=20%", "n1, n2"), ("20%", "n2=20%")]
     {
         let output = lab.try_up(&["line:2", "--quota", quota]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");

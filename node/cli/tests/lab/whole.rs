@@ -71,7 +71,7 @@ fn a_wrong_command_line_is_a_usage_error_that_says_what_would_be_right() {
         (&["lab", "up", "ring:3"], "line:3, star:5"),
         (&["lab", "up", "line:2", "--rate", "10"], "100Mbit/s"),
         (&["lab", "up", "line:2", "--rate", "1bit/s"], "'--rate <RATE>': 1bit/s is too slow"),
-        (&["lab", "up", "line:2", "--rate", "7bit/s"], "the least rate of a link is 8bit/s"),
+        (&["lab", "up", "line:2", "--rate", "7bit/s"], "the minimum rate of a link is 8bit/s"),
         (&["lab", "up", "line:2", "--delay", "5"], "10ms"),
         (&["lab", "up", "line:2", "--delay", "-5ms"], "delay"),
         (&["lab", "up", "line:2", "--rate", "-1Mbit/s"], "'--rate <RATE>'"),
@@ -143,7 +143,7 @@ fn two_labs_live_side_by_side_and_one_must_be_named() {
     assert!(said(&output).contains(&one.name) && said(&output).contains(&other.name));
     let taken = one.try_up(&["line:2"]);
     assert!(!taken.status.success());
-    assert!(said(&taken).contains("is there already"), "{}", said(&taken));
+    assert!(said(&taken).contains("already exists"), "{}", said(&taken));
     // The same addresses in both, and neither hears the other.
     let in_other = other.socket("n2", "198.19.0.2:7000");
     let in_one = one.socket("n2", "198.19.0.2:7000");

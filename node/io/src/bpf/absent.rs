@@ -1,13 +1,13 @@
-//! Tracer and relay of a build without the cargo feature `bpf`: never to be had.
+//! Tracer and relay of a build without the cargo feature `bpf`: always unavailable.
 
 use super::{BpfError, Event, TraceSpec, XdpCounters, XdpFlow, XdpMode, XdpRelaySpec};
 
-/// See the type of the same name in other builds; there is no value of it here.
+/// Uninhabited stand-in for the type of builds with eBPF.
 #[derive(Debug)]
 pub struct Tracer(std::convert::Infallible);
 
 impl Tracer {
-    /// Says that there is no eBPF in this build.
+    /// Fails, because this build has no eBPF.
     ///
     /// # Errors
     /// Always [`BpfError::NotBuilt`].
@@ -15,39 +15,33 @@ impl Tracer {
         Err(BpfError::NotBuilt)
     }
 
-    /// Never called.
-    ///
-    /// # Errors
-    /// None.
+    /// Unreachable.
     pub fn read(&mut self, _: &mut dyn FnMut(&Event)) -> Result<u64, BpfError> {
         match self.0 {}
     }
 
-    /// Never called.
-    ///
-    /// # Errors
-    /// None.
+    /// Unreachable.
     pub fn dropped(&self) -> Result<u64, BpfError> {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Unreachable.
     pub fn notes(&self) -> &[String] {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Unreachable.
     pub fn clock_moved(&self) -> bool {
         match self.0 {}
     }
 }
 
-/// See the type of the same name in other builds; there is no value of it here.
+/// Uninhabited stand-in for the type of builds with eBPF.
 #[derive(Debug)]
 pub struct XdpRelay(std::convert::Infallible);
 
 impl XdpRelay {
-    /// Says that there is no eBPF in this build.
+    /// Fails, because this build has no eBPF.
     ///
     /// # Errors
     /// Always [`BpfError::NotBuilt`].
@@ -55,33 +49,27 @@ impl XdpRelay {
         Err(BpfError::NotBuilt)
     }
 
-    /// Never called.
-    ///
-    /// # Errors
-    /// None.
+    /// Unreachable.
     pub fn counters(&self) -> Result<XdpCounters, BpfError> {
         match self.0 {}
     }
 
-    /// Never called.
-    ///
-    /// # Errors
-    /// None.
+    /// Unreachable.
     pub fn flows(&self) -> Result<Vec<XdpFlow>, BpfError> {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Unreachable.
     pub fn look_for_the_way(&self) {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Unreachable.
     pub fn modes(&self) -> &[XdpMode] {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Unreachable.
     pub fn notes(&self) -> &[String] {
         match self.0 {}
     }

@@ -1,18 +1,19 @@
-//! Events: what a program says of a packet at a hook (struct event in node/bpf/dwell.bpf.h).
+//! Events that eBPF programs write when a packet passes a hook (struct event in
+//! node/bpf/dwell.bpf.h).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use dwell_engine::passage::Point;
 use dwell_units::{Instant, Nanos, Realtime};
 
-/// The most that an event has of a packet's payload.
+/// Maximum number of packet bytes in an event.
 pub const HEAD: usize = 24;
 
-/// By number of hook.
+/// Measurement points by hook number.
 const POINTS: [Point; 5] =
     [Point::RxDriver, Point::RxTcx, Point::PreRouting, Point::PostRouting, Point::TxTcx];
 
-/// What is traced.
+/// Protocol to trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// UDP.
@@ -24,7 +25,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its number in IPv4.
+    /// Protocol number in IPv4.
     pub(super) const fn number(self) -> u8 {
         match self {
             Self::Udp => 17,
@@ -33,7 +34,7 @@ impl Protocol {
         }
     }
 
-    /// The name in results.
+    /// Name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -46,33 +47,32 @@ impl Protocol {
 /// A packet at a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Where.
+    /// Measurement point.
     pub point: Point,
-    /// When.
+    /// Time at that point.
     pub at: Instant<Realtime>,
-    /// The number of the interface by which it came; by which it leaves, at the hooks on the way
-    /// out.
+    /// Index of the interface: the incoming one, or the outgoing one at hooks on the way out.
     pub interface: u32,
-    /// Its protocol.
+    /// Protocol.
     pub protocol: Protocol,
-    /// Its source. The port of an echo is its identifier, at both ends.
+    /// Source. The identifier of an echo serves as port on both ends.
     pub from: SocketAddr,
-    /// Its destination.
+    /// Destination.
     pub to: SocketAddr,
-    /// Bytes of payload; of an echo, after its sequence number.
+    /// Length of the payload in bytes; of an echo, of the data after the sequence number.
     pub size: u16,
     head: [u8; HEAD],
     head_length: u8,
 }
 
 impl Event {
-    /// The beginning of the payload of UDP. Of TCP it is the header from the sequence number on, of
-    /// an echo from its sequence number on: what tells packets of one flow apart.
+    /// Returns the bytes that identify a packet within its flow: the beginning of the UDP payload,
+    /// the TCP header from the sequence number on, or the echo message from its sequence number on.
     pub fn head(&self) -> &[u8] {
         &self.head[..usize::from(self.head_length).min(HEAD)]
     }
 
-    /// What a program would say of a packet of UDP: for tests of whoever reads events.
+    /// Builds the event of a UDP packet, for tests of event consumers.
     pub fn udp(
         point: Point,
         at: Instant<Realtime>,
@@ -87,8 +87,8 @@ impl Event {
         Self { point, at, interface, protocol, from, to, size, head, head_length: length as u8 }
     }
 
-    /// Reads an event of a program of ours. `tai_offset` is CLOCK_TAI minus CLOCK_REALTIME. `None`
-    /// for bytes that none of them writes.
+    /// Parses an event. `tai_offset` is CLOCK_TAI minus CLOCK_REALTIME. Returns `None` for bytes
+    /// that no program of ours writes.
     pub(super) fn parse(bytes: &[u8], tai_offset: Nanos) -> Option<Self> {
         let (fixed, addresses) = bytes.split_first_chunk::<48>()?;
         let u16_at = |at: usize| u16::from_ne_bytes([fixed[at], fixed[at + 1]]);
@@ -114,7 +114,7 @@ impl Event {
         head.copy_from_slice(&fixed[24..]);
         let header = match protocol {
             Protocol::Udp | Protocol::Echo => 8,
-            // The data offset, in words; head begins four bytes into the header.
+            // The data offset in 32-bit words; `head` begins four bytes into the header.
             Protocol::Tcp => u16::from(head[8] >> 4) * 4,
         };
         Some(Self {

@@ -1,12 +1,12 @@
-//! bpf(2) itself, and links: a program sits at a place for as long as its link's descriptor is open,
-//! beside the programs of others where the place can hold several.
+//! bpf(2) and links. A link keeps a program attached while its descriptor is open. Where a place
+//! takes several programs, those of others stay attached.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::probe::XdpMode;
 
-/// Commands, attach types and flags of linux/bpf.h and linux/if_link.h.
+/// Commands, attach types and flags (linux/bpf.h, linux/if_link.h).
 const BPF_LINK_CREATE: libc::c_long = 28;
 pub(super) const BPF_XDP: u32 = 37;
 pub(super) const BPF_NETFILTER: u32 = 45;
@@ -16,18 +16,20 @@ const BPF_F_BEFORE: u32 = 1 << 3;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
-/// Where a program sits.
+/// Where a program is attached.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
-    /// XDP holds one program for each interface.
+    /// One XDP program per interface.
     Xdp { interface: u32, mode: XdpMode },
-    /// Before all other programs of tcx: one that decides about a packet hides it from those after.
+    /// In front of all other tcx programs. A program that returns a verdict hides the packet from
+    /// later ones.
     Tcx { interface: u32, egress: bool },
-    /// Of netfilter in the current network namespace; no two eBPF programs can have one priority.
+    /// A netfilter hook of the current network namespace. Two eBPF programs cannot share a
+    /// priority.
     Netfilter { family: u32, hook: u32, priority: i32 },
 }
 
-/// Attaches a program until what is returned is dropped.
+/// Attaches a program until the returned descriptor is dropped.
 pub(super) fn create(program: BorrowedFd<'_>, place: Place) -> io::Result<OwnedFd> {
     let mut attr = Attr::new();
     attr.put(0, program.as_raw_fd() as u32);
@@ -58,7 +60,7 @@ pub(super) fn create(program: BorrowedFd<'_>, place: Place) -> io::Result<OwnedF
     attr.call(BPF_LINK_CREATE)
 }
 
-/// union bpf_attr, by offset; what is not set is zero.
+/// union bpf_attr, written by offset; other bytes are zero.
 #[repr(align(8))]
 pub(super) struct Attr([u8; 128]);
 
@@ -71,21 +73,21 @@ impl Attr {
         self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
     }
 
-    /// Pointers are 64 bits wide on every machine.
+    /// Writes a pointer, which the kernel reads as 64 bits on every architecture.
     pub(super) fn put_pointer(&mut self, at: usize, pointer: *const u8) {
         self.0[at..at + 8].copy_from_slice(&(pointer as usize as u64).to_ne_bytes());
     }
 
     pub(super) fn call(&mut self, command: libc::c_long) -> io::Result<OwnedFd> {
-        // SAFETY: the kernel reads the attribute of the stated size and what its pointers point
-        // to, which the callers keep alive; both commands return a descriptor or -1.
+        // SAFETY: the kernel reads the attribute, of the stated size, and the memory that its
+        // pointers refer to, which the callers keep alive. Both commands return a descriptor or -1.
         let fd = unsafe {
             libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len() as libc::c_long)
         };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just made this descriptor (close-on-exec) for us alone.
+        // SAFETY: the kernel just created this descriptor (close-on-exec); nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
     }
 }

@@ -1,13 +1,13 @@
-//! eBPF: finding out whether it is to be had ([`Pass`]), stamping packets as they pass ([`Tracer`])
-//! and relaying them in the driver ([`XdpRelay`]) with the programs of `node/bpf`.
+//! eBPF: probes for support ([`Pass`]), timestamps packets ([`Tracer`]) and relays them in the
+//! driver ([`XdpRelay`]) with the programs of `node/bpf`.
 //!
-//! Programs are loaded by libbpf, which this module alone knows of. Without the cargo feature
-//! `bpf` (for devices for which there is no libelf) everything here is still there, and a tracer or a
-//! relay says that it cannot be had.
+//! Only this module uses libbpf, which loads the programs. Without the cargo feature `bpf` (for
+//! devices without libelf) the same types exist, but starting a tracer or a relay fails with
+//! [`BpfError::NotBuilt`].
 
 #[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "no program writes events"))]
 mod event;
-#[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "nothing of ours to attach"))]
+#[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "no program to attach"))]
 mod link;
 #[cfg(feature = "bpf")]
 mod object;

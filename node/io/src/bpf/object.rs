@@ -1,4 +1,4 @@
-//! Loading of compiled programs, with the kernel's reason where it refuses them.
+//! Loads compiled programs and reports why the kernel refuses one.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -7,19 +7,18 @@ use libbpf_rs::{Object, ObjectBuilder, OpenObject, PrintLevel, set_print};
 
 use super::BpfError;
 
-/// Lines of the verifier that an error repeats: its verdict is at the end.
+/// Number of last verifier lines in an error; the verdict is at the end.
 const LAST_LINES: usize = 12;
 
-/// Bytes kept of what libbpf says: a verifier's log may have megabytes.
+/// Maximum number of bytes kept of libbpf's output; a verifier log may be megabytes long.
 const KEPT: usize = 16 * 1_024;
 
 thread_local! {
-    /// What libbpf said on this thread since the last look.
+    /// Output of libbpf on this thread since it was last taken.
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Opens an object of programs, lets `prepare` choose among them and set their constants, and
-/// loads it.
+/// Opens an object file, lets `prepare` select programs and set constants, and loads it.
 pub(super) fn load(
     bytes: &[u8],
     prepare: impl FnOnce(&mut OpenObject) -> libbpf_rs::Result<()>,
@@ -37,7 +36,7 @@ pub(super) fn load(
 }
 
 fn refusal(error: &libbpf_rs::Error, said: &str) -> BpfError {
-    // Without privilege the kernel does not come as far as the verifier.
+    // Without privilege the kernel fails before it runs the verifier.
     let is_verdict = said.contains("processed ");
     if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !is_verdict {
         return BpfError::NotPermitted(std::io::Error::from_raw_os_error(libc::EPERM));
@@ -52,7 +51,7 @@ fn refusal(error: &libbpf_rs::Error, said: &str) -> BpfError {
     BpfError::Refused { reason }
 }
 
-/// Keeps the end of what is said.
+/// Appends to the output, of which only the end is kept.
 fn listen(_: PrintLevel, line: String) {
     SAID.with_borrow_mut(|said| {
         said.push_str(&line);

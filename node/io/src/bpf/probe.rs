@@ -1,38 +1,38 @@
-//! Whether eBPF is to be had: the smallest program there is, loaded and attached.
+//! Probes for eBPF support by loading and attaching a minimal program.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::link::{self, Attr, BPF_NETFILTER, BPF_XDP, Place};
 
-/// Commands and program types of linux/bpf.h.
+/// Commands and program types (linux/bpf.h).
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_PROG_TYPE_NETFILTER: u32 = 32;
 
-/// Where a program can sit.
+/// Kind of place that a program can be attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// In or before the driver.
+    /// XDP, in the driver or just after it.
     Xdp,
-    /// At the hooks of netfilter, such as PRE_ROUTING.
+    /// A netfilter hook, such as PRE_ROUTING.
     Netfilter,
 }
 
-/// How XDP is attached.
+/// How an XDP program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpMode {
-    /// By the driver, before there is a socket buffer.
+    /// By the driver, before a socket buffer exists.
     Native,
     /// By the kernel, on any interface.
     Generic,
 }
 
-/// A loaded program that lets every packet pass.
+/// A loaded program that passes every packet.
 #[derive(Debug)]
 pub struct Pass(OwnedFd);
 
-/// A program that sits on an interface until this is dropped.
+/// A program attached to an interface until this is dropped.
 #[derive(Debug)]
 #[must_use = "dropping detaches"]
 pub struct Attached(#[expect(dead_code, reason = "held for its drop")] OwnedFd);
@@ -60,10 +60,10 @@ const fn returning(verdict: i32) -> [Instruction; 2] {
 }
 
 impl Pass {
-    /// Loads it.
+    /// Loads the program.
     ///
     /// # Errors
-    /// EPERM without CAP_BPF and CAP_NET_ADMIN; EINVAL where the kernel has no such hook.
+    /// EPERM without CAP_BPF and CAP_NET_ADMIN; EINVAL if the kernel lacks the hook.
     pub fn load(hook: Hook) -> io::Result<Self> {
         let (kind, attach, verdict) = match hook {
             Hook::Xdp => (BPF_PROG_TYPE_XDP, BPF_XDP, 2), // XDP_PASS
@@ -77,14 +77,14 @@ impl Pass {
         attr.put_pointer(8, program.as_ptr().cast());
         attr.put_pointer(16, licence.as_ptr().cast());
         attr.put(68, attach);
-        // The instructions and the licence live until the call returns.
+        // The instructions and the licence outlive the call.
         attr.call(BPF_PROG_LOAD).map(Self)
     }
 
-    /// Attaches a program for [`Hook::Xdp`] to interface number `index`.
+    /// Attaches a program for [`Hook::Xdp`] to the interface with this index.
     ///
     /// # Errors
-    /// The driver has no native XDP, another program is attached, no privilege.
+    /// The driver has no native XDP, another program is attached, or the privilege is missing.
     pub fn attach_xdp(&self, index: u32, mode: XdpMode) -> io::Result<Attached> {
         link::create(self.0.as_fd(), Place::Xdp { interface: index, mode }).map(Attached)
     }

@@ -1,4 +1,4 @@
-//! A relay of UDP over IPv4 in the driver, by the program of node/bpf/relay.bpf.c.
+//! UDP relay over IPv4 in the driver, with the program of node/bpf/relay.bpf.c.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,22 +18,22 @@ use crate::interface;
 
 const PROGRAM: &[u8] = include_bytes!("../../../bpf/relay.bpf.o");
 
-/// Packets that leave for `to` have ports from here on: above those that the kernel gives to
-/// sockets (net.ipv4.ip_local_port_range ends at 60999).
+/// First source port of packets to `to`: above the kernel's ephemeral ports
+/// (net.ipv4.ip_local_port_range ends at 60999).
 const FIRST_PORT: u16 = 61_000;
 
-/// LISTENS of node/bpf/dwell.bpf.h.
+/// LISTENS in node/bpf/dwell.bpf.h.
 const LISTENS: usize = 8;
 
-/// Clients whose next hops are looked for at a time.
+/// Maximum number of clients whose next hops are resolved at once.
 const SOUGHT: usize = 64;
 
-/// How long the far end may take to refuse it.
+/// Time that the far end may take to refuse the probe packet.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Relays until it is dropped.
+/// A relay, which runs until it is dropped.
 pub struct XdpRelay {
-    // Detached first.
+    // The first field, so that programs are detached before the rest is dropped.
     links: Vec<OwnedFd>,
     modes: Vec<XdpMode>,
     object: Object,
@@ -44,18 +44,19 @@ pub struct XdpRelay {
 }
 
 impl XdpRelay {
-    /// Loads the program and attaches it. The program asks the kernel's forwarding for the way, so
-    /// that must be on at every interface. Takes 200 ms where the far end does not refuse what it
-    /// has no socket for.
+    /// Loads and attaches the program. It uses the kernel's forwarding table, so forwarding must be
+    /// enabled on every interface. Takes 200 ms if the far end does not refuse a packet to a closed
+    /// port.
     ///
     /// # Errors
-    /// No privilege, a kernel that refuses the program, another XDP program at an interface, no
-    /// way to `to`, interfaces that are not there or do not forward, a number of flows out of
-    /// range.
+    /// The privilege is missing, the kernel refuses the program, another XDP program is attached to
+    /// an interface, there is no route to `to`, an interface is missing or does not forward, or the
+    /// number of flows is out of range.
     pub fn start(spec: &XdpRelaySpec) -> Result<Self, BpfError> {
-        let no_way = |error| BpfError::Attach { place: format!("the way to {}", spec.to), error };
+        let no_way = |error| BpfError::Attach { place: format!("the route to {}", spec.to), error };
         if !RELAY_FLOWS.contains(&spec.flows) {
-            let reason = format!("{} flows; from 1 to {}", spec.flows, RELAY_FLOWS.end());
+            let reason =
+                format!("{} flows requested; the range is 1 to {}", spec.flows, RELAY_FLOWS.end());
             return Err(BpfError::Refused { reason });
         }
         let (way, own) = towards(spec.to).map_err(no_way)?;
@@ -96,10 +97,10 @@ impl XdpRelay {
         };
         if !left_out.is_empty() {
             let all: Vec<_> = left_out.iter().map(Ipv4Addr::to_string).collect();
-            relay.notes.push(format!("nothing is relayed that is sent to {}", all.join(" ")));
+            relay.notes.push(format!("packets to {} are not relayed", all.join(" ")));
         }
         for &interface in &spec.interfaces {
-            // What a driver sends on natively to a veth gets lost, unless its peer has XDP too.
+            // Frames redirected natively to a veth are lost unless its peer has XDP too.
             let modes: &[XdpMode] = match driver(interface) {
                 Some("veth") => &[XdpMode::Generic],
                 _ => &[XdpMode::Native, XdpMode::Generic],
@@ -107,14 +108,14 @@ impl XdpRelay {
             let called = named(interface).map_or_else(String::new, |found| found.name.clone());
             relay.attach(interface, modes).map_err(|error| {
                 let taken = matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
-                let why = if taken { ", where another XDP program is" } else { "" };
-                BpfError::Attach { place: format!("XDP of interface {called}{why}"), error }
+                let why = if taken { " (another XDP program is attached)" } else { "" };
+                BpfError::Attach { place: format!("XDP on interface {called}{why}"), error }
             })?;
         }
         Ok(relay)
     }
 
-    /// What it has done so far.
+    /// Returns the counters since the start.
     ///
     /// # Errors
     /// The counters cannot be read.
@@ -130,7 +131,7 @@ impl XdpRelay {
         Ok(XdpCounters { forward, backward, flows, evicted, no_way })
     }
 
-    /// The flows that it knows now: at most as many as were allowed.
+    /// Returns the current flows.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -157,10 +158,10 @@ impl XdpRelay {
         Ok(flows)
     }
 
-    /// Lets the kernel look for the next hops towards `to` and the clients again: for when packets
-    /// find no way, because it has forgotten one.
+    /// Makes the kernel resolve the next hops to `to` and to the clients again, for when packets
+    /// find no route because the kernel has forgotten one.
     pub fn look_for_the_way(&self) {
-        // An error is the answer to the packet before.
+        // An error here is about the previous packet.
         let _ = self.way.send(&[]);
         let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return };
         let flows = self.flows().unwrap_or_default();
@@ -170,12 +171,12 @@ impl XdpRelay {
         }
     }
 
-    /// How it is attached, by interface.
+    /// XDP mode of each interface.
     pub fn modes(&self) -> &[XdpMode] {
         &self.modes
     }
 
-    /// What is not as it was asked for.
+    /// Differences from what was requested.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -196,7 +197,7 @@ impl XdpRelay {
 
     fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>, BpfError> {
         let map = self.object.maps().find(|map| map.name() == name);
-        map.ok_or_else(|| BpfError::Read { reason: format!("there is no map '{name}'") })
+        map.ok_or_else(|| BpfError::Read { reason: format!("map '{name}' is missing") })
     }
 }
 
@@ -204,14 +205,14 @@ fn unreadable(error: libbpf_rs::Error) -> BpfError {
     BpfError::Read { reason: error.to_string() }
 }
 
-/// A socket towards there. The kernel finds the next hop for it, which a program in the driver can
-/// only ask for when it is known.
+/// Opens a socket to `to` and makes the kernel resolve the next hop: an XDP program can only look
+/// up a known one.
 fn towards(to: SocketAddrV4) -> io::Result<(UdpSocket, Ipv4Addr)> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect((*to.ip(), DISCARD))?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.send(&[])?;
-    // Refused or not answered, both are well: the packet has found its way by then.
+    // Refusal and silence are both fine: by now the next hop is resolved.
     let _ = socket.recv(&mut [0; 1]);
     let own = match socket.local_addr()? {
         SocketAddr::V4(own) => *own.ip(),
@@ -220,7 +221,7 @@ fn towards(to: SocketAddrV4) -> io::Result<(UdpSocket, Ipv4Addr)> {
     Ok((socket, own))
 }
 
-/// struct relay.
+/// Encodes struct relay.
 fn constants(
     spec: &XdpRelaySpec,
     own: Ipv4Addr,
@@ -244,7 +245,7 @@ fn constants(
     bytes
 }
 
-/// Addresses to listen at, and those of this machine for which there is no room.
+/// Returns the addresses to listen on, and the local addresses beyond the limit.
 fn listens(asked: Ipv4Addr) -> io::Result<(Vec<Ipv4Addr>, Vec<Ipv4Addr>)> {
     if !asked.is_unspecified() {
         return Ok((vec![asked], Vec::new()));

@@ -1,4 +1,4 @@
-//! What to trace and what to relay, what came of it, and why it cannot be.
+//! Parameters, results and errors of tracing and relaying.
 
 use std::io;
 use std::net::{IpAddr, SocketAddrV4};
@@ -8,144 +8,143 @@ use dwell_units::Nanos;
 
 use super::event::Protocol;
 
-/// How many flows a relay in the driver may have: each has a port from 61000 on.
+/// Allowed number of flows of an XDP relay; each uses a port from 61000 on.
 pub const RELAY_FLOWS: RangeInclusive<u16> = 1..=4_536;
 
-/// Which packets to stamp, and where. Netfilter's hooks are those of the current network namespace.
+/// Which packets to timestamp, and where. Netfilter hooks are those of the current network
+/// namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceSpec {
-    /// Of this protocol.
+    /// Protocol.
     pub protocol: Protocol,
-    /// With this source or destination; none is any.
+    /// Source or destination address; `None` matches any.
     pub host: Option<IpAddr>,
-    /// With this port as source or destination; none is any. Echoes have no ports.
+    /// Source or destination port; `None` matches any. Ignored for echoes.
     pub port: Option<u16>,
-    /// Where.
+    /// Hooks to use.
     pub hooks: Hooks,
-    /// Numbers of the interfaces for XDP and tcx.
+    /// Indices of the interfaces for XDP and tcx.
     pub interfaces: Vec<u32>,
 }
 
-/// Where packets can be stamped.
+/// Hooks at which packets are timestamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hooks {
     /// PRE_ROUTING and POST_ROUTING of IPv4 and IPv6.
     pub netfilter: bool,
     /// tcx ingress and egress of every interface.
     pub tcx: bool,
-    /// XDP of every interface: in the driver, or right after it where the driver cannot.
+    /// XDP on every interface: in the driver, or just after it if the driver has no XDP.
     pub xdp: bool,
 }
 
-/// What a relay in the driver sends on: UDP over IPv4, without IP options, unfragmented.
+/// What an XDP relay forwards: UDP over IPv4, without IP options, unfragmented.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpRelaySpec {
-    /// Where clients send to; the unspecified address stands for those that this machine has at
-    /// the start, up to 8.
+    /// Address that clients send to. The unspecified address means up to 8 addresses that this
+    /// machine has at the start.
     pub listen: SocketAddrV4,
-    /// Where it goes, from another port for each client.
+    /// Destination, reached from a separate port for each client.
     pub to: SocketAddrV4,
-    /// Numbers of the interfaces by which packets come, both ways.
+    /// Indices of the interfaces on which packets arrive, in both directions.
     pub interfaces: Vec<u32>,
-    /// Most flows at a time, within [`RELAY_FLOWS`].
+    /// Maximum number of concurrent flows, within [`RELAY_FLOWS`].
     pub flows: u16,
-    /// A flow that was idle for so long may make room for another.
+    /// Idle time after which a flow may be replaced.
     pub idle: Nanos,
-    /// How UDP checksums stay right.
+    /// How UDP checksums are kept valid.
     pub checksums: Checksums,
 }
 
-/// How UDP checksums stay right while addresses change.
+/// How UDP checksums are kept valid when addresses change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksums {
-    /// Cleared if any of the interfaces is virtual, else updated.
+    /// Cleared if any interface is virtual, otherwise updated.
     #[default]
     ByDriver,
-    /// Updated (RFC 1624), which needs packets that carry a whole one, as on every wire.
+    /// Updated (RFC 1624). Requires a complete checksum, which every packet from a wire has.
     Updated,
-    /// Cleared: the packet has none any more (RFC 768). Packets that were made on this machine, or
-    /// beside it on the same one, carry half of one, for a card to finish (CHECKSUM_PARTIAL), and a
-    /// program in the driver cannot tell.
+    /// Cleared: the packet has no checksum any more (RFC 768). Packets from this machine, or from
+    /// another guest of the same host, carry a partial sum that a card should complete
+    /// (CHECKSUM_PARTIAL), and an XDP program cannot recognise them.
     Cleared,
 }
 
-/// What a relay in the driver has done.
+/// Counters of an XDP relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpCounters {
-    /// Packets sent on from clients.
+    /// Packets forwarded from clients.
     pub forward: u64,
-    /// Packets sent on to clients.
+    /// Packets forwarded to clients.
     pub backward: u64,
-    /// Flows begun.
+    /// Flows created.
     pub flows: u64,
-    /// Flows that had to make room before they were idle for long enough.
+    /// Flows replaced before their idle time had passed.
     pub evicted: u64,
-    /// Packets that went to the kernel's stack as they came, because no way to send them on was
-    /// known, because they were too long for it, or because their hop count was at its end.
+    /// Packets left to the kernel's stack: no known route, too long for it, or hop limit reached.
     pub no_way: u64,
 }
 
-/// A flow of a relay in the driver.
+/// A flow of an XDP relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpFlow {
-    /// The client.
+    /// Client.
     pub client: SocketAddrV4,
-    /// Where it sends to.
+    /// Address that it sends to.
     pub listen: SocketAddrV4,
-    /// What its packets leave from.
+    /// Source address of its forwarded packets.
     pub out: SocketAddrV4,
-    /// Its packets that were sent on, or could not be.
+    /// Packets from the client, forwarded or not.
     pub packets: u64,
 }
 
-/// Why packets cannot be stamped.
+/// Why eBPF programs cannot trace or relay.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
     /// The process may not load programs.
     #[error("loading eBPF programs needs root (CAP_BPF and CAP_NET_ADMIN)")]
     NotPermitted(#[source] io::Error),
-    /// dwell was built without it.
+    /// This build has no eBPF.
     #[error("this dwell was built without eBPF (cargo feature `bpf`)")]
     NotBuilt,
-    /// The kernel does not take a program. Holds the verifier's last lines, if it got that far.
+    /// The kernel refused a program. Holds the last lines of the verifier, if it ran.
     #[error("the kernel refused the eBPF programs: {reason}")]
     Refused {
-        /// What the kernel, or libbpf for it, said last.
+        /// Last output of the kernel or libbpf.
         reason: String,
     },
-    /// A program is loaded but cannot be where it should be.
+    /// A program was loaded but cannot be attached.
     #[error("cannot attach to {place}")]
     Attach {
-        /// Which hook, of which interface.
+        /// Hook and interface.
         place: String,
-        /// The kernel's answer.
+        /// Error of the kernel.
         #[source]
         error: io::Error,
     },
-    /// The kernel came before these hooks.
+    /// The kernel is older than these hooks.
     #[error("{hooks} needs Linux {since}")]
     TooOld {
-        /// Which hooks.
+        /// Hooks.
         hooks: &'static str,
-        /// The first kernel that has them.
+        /// First kernel version with these hooks.
         since: &'static str,
     },
-    /// A relay in the driver asks the kernel's forwarding for the way.
+    /// An interface does not forward. The XDP relay uses the kernel's forwarding table.
     #[error(
-        "interface {0} does not forward, which the XDP relay needs: sysctl net.ipv4.conf.{0}.forwarding=1"
+        "interface {0} does not forward packets, which the XDP relay needs; run: sysctl net.ipv4.conf.{0}.forwarding=1"
     )]
     NoForwarding(String),
-    /// The ring of events, or a counter, cannot be read.
-    #[error("cannot read what eBPF programs found: {reason}")]
+    /// The event ring or a counter cannot be read.
+    #[error("cannot read the results of the eBPF programs: {reason}")]
     Read {
-        /// What libbpf said.
+        /// Error of libbpf.
         reason: String,
     },
 }
 
 impl BpfError {
-    /// Whether it is this machine or its user that cannot have eBPF, rather than something that
-    /// went wrong.
+    /// Whether eBPF is unavailable on this machine or to this user, as opposed to a failure.
     pub fn is_unsupported(&self) -> bool {
         matches!(
             self,

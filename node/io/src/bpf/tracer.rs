@@ -1,4 +1,4 @@
-//! Stamping packets as they pass, by the programs of node/bpf/stamps.bpf.c.
+//! Timestamps packets at hooks, with the programs of node/bpf/stamps.bpf.c.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,25 +17,25 @@ use crate::{clock, interface};
 
 const PROGRAMS: &[u8] = include_bytes!("../../../bpf/stamps.bpf.o");
 
-/// Bytes of the ring for each point: the events of 130,000 packets, which is 650 ms of 200,000 a
-/// second, in case whoever reads does not come to it.
+/// Ring bytes per measurement point: 130,000 events, which is 650 ms at 200,000 packets/s, in case
+/// the reader is delayed.
 const RING_OF_A_POINT: u32 = 8 << 20;
 
-/// Events taken from the ring at a time.
+/// Maximum number of events taken from the ring at once.
 const BATCH: usize = 1_024;
 
-/// Of linux/netfilter.h.
+/// Constants of linux/netfilter.h.
 const FAMILIES: [(u32, &str); 2] = [(2, "4"), (10, "6")];
 const PRE_ROUTING: u32 = 0;
 const POST_ROUTING: u32 = 4;
 
-/// Others that may sit at an end of a hook of netfilter, where we would be.
+/// Number of netfilter priorities to try if other programs hold the outermost ones.
 const NEIGHBOURS: i32 = 64;
 
-/// Stamps packets until it is dropped. Programs write events to a ring without waking anybody:
-/// read it at least every 100 ms.
+/// Timestamps packets until it is dropped. Programs write events without waking the reader: read
+/// the ring at least every 100 ms.
 pub struct Tracer {
-    // Detached first.
+    // The first field, so that programs are detached before the rest is dropped.
     links: Vec<OwnedFd>,
     ring: RingBuffer<'static>,
     batch: Rc<RefCell<Vec<Event>>>,
@@ -45,11 +45,11 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Loads the programs and attaches them. Where XDP cannot be had, as where another program has
-    /// the only place of it at an interface, that interface goes without and a note says so.
+    /// Loads and attaches the programs. If XDP is unavailable on an interface, for instance because
+    /// another program occupies it, the interface goes without and a note says so.
     ///
     /// # Errors
-    /// No privilege, a kernel that refuses the programs, hooks that cannot be had.
+    /// The privilege is missing, the kernel refuses the programs, or hooks are unavailable.
     pub fn start(spec: &TraceSpec) -> Result<Self, BpfError> {
         let wanted = |name: &str| match name.split_once('_') {
             Some((_, "tcx")) => spec.hooks.tcx,
@@ -92,8 +92,8 @@ impl Tracer {
         Ok(tracer)
     }
 
-    /// Hands over the events since the last call, in the order in which they were written (which
-    /// is not quite that of their stamps), and says how many there were.
+    /// Calls `each` with the events since the last call and returns their number. The order is that
+    /// of writing, which differs slightly from that of the timestamps.
     ///
     /// # Errors
     /// The ring cannot be read.
@@ -115,14 +115,14 @@ impl Tracer {
         }
     }
 
-    /// Events that are lost, because the ring was full, since the start.
+    /// Returns the number of events lost since the start because the ring was full.
     ///
     /// # Errors
     /// The counter cannot be read.
     pub fn dropped(&self) -> Result<u64, BpfError> {
         let unreadable = |reason: &str| BpfError::Read { reason: reason.to_owned() };
         let map = self.object.maps().find(|map| map.name() == "dropped");
-        let map = map.ok_or_else(|| unreadable("no counter of drops"))?;
+        let map = map.ok_or_else(|| unreadable("the drop counter is missing"))?;
         let cpus = map
             .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| unreadable(&error.to_string()))?;
@@ -130,18 +130,18 @@ impl Tracer {
         Ok(cpus.iter().flatten().map(count).sum())
     }
 
-    /// What is not as it was asked for.
+    /// Differences from what was requested.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// Whether CLOCK_TAI and CLOCK_REALTIME have moved against each other since the start, which
-    /// makes stamps void.
+    /// invalidates the timestamps.
     pub fn clock_moved(&self) -> bool {
         clock::tai_offset() != self.tai_offset
     }
 
-    /// First in, last out, as far as others leave these places.
+    /// Attaches first on the way in and last on the way out, if other programs leave room.
     fn attach_netfilter(&mut self) -> Result<(), BpfError> {
         for (family, suffix) in FAMILIES {
             for (hook, name) in [(PRE_ROUTING, "pre_routing"), (POST_ROUTING, "post_routing")] {
@@ -158,8 +158,8 @@ impl Tracer {
                 while outcome.as_ref().is_some_and(|o| is_taken(o.as_ref().err())) {
                     outcome = attach().or(outcome);
                 }
-                let place = || format!("netfilter's {name} of IPv{suffix}");
-                let link = outcome.expect("there is a first try");
+                let place = || format!("netfilter hook {name} of IPv{suffix}");
+                let link = outcome.expect("at least one attempt was made");
                 let link = link.map_err(|error| BpfError::Attach { place: place(), error })?;
                 self.links.push(link);
             }
@@ -176,7 +176,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Not every interface can have it, so that its absence is no error.
+    /// Not every interface supports XDP, so its absence is not an error.
     fn attach_xdp(&mut self, interface: u32, called: &str) {
         let attach = |mode| self.link("rx_driver", Place::Xdp { interface, mode });
         let note = match attach(XdpMode::Native) {
@@ -187,9 +187,11 @@ impl Tracer {
             Err(_) => match attach(XdpMode::Generic) {
                 Ok(link) => {
                     self.links.push(link);
-                    format!("the driver of {called} has no XDP: rx_driver is stamped after it")
+                    format!("the driver of {called} has no XDP: rx_driver is taken just after it")
                 }
-                Err(error) => format!("no XDP at interface {called}, so no rx_driver: {error}"),
+                Err(error) => {
+                    format!("no rx_driver on interface {called}: cannot attach XDP: {error}")
+                }
             },
         };
         self.notes.push(note);
@@ -202,7 +204,7 @@ impl Tracer {
     }
 }
 
-/// A kernel that does not know links of tcx (before Linux 6.6) finds their kind invalid.
+/// Kernels before 6.6 have no tcx links and return EINVAL.
 fn no_tcx(error: io::Error, place: &dyn Fn() -> String) -> BpfError {
     match error.raw_os_error() {
         Some(libc::EINVAL) => BpfError::TooOld { hooks: "tcx", since: "6.6" },
@@ -210,18 +212,18 @@ fn no_tcx(error: io::Error, place: &dyn Fn() -> String) -> BpfError {
     }
 }
 
-/// Somebody is there already.
+/// Whether another program occupies the place.
 fn is_taken(error: Option<&io::Error>) -> bool {
     matches!(error.and_then(io::Error::raw_os_error), Some(libc::EBUSY | libc::EEXIST))
 }
 
-/// A power of two, with [`RING_OF_A_POINT`] or more for each point.
+/// Returns a power of two of at least [`RING_OF_A_POINT`] bytes per point.
 fn ring_bytes(hooks: Hooks) -> u32 {
     let points = 2 * u32::from(hooks.netfilter) + 2 * u32::from(hooks.tcx) + u32::from(hooks.xdp);
     (points.max(1) * RING_OF_A_POINT).next_power_of_two()
 }
 
-/// struct filter.
+/// Encodes struct filter.
 fn filter(spec: &TraceSpec) -> [u8; 20] {
     let mut bytes = [0; 20];
     bytes[0] = spec.protocol.number();
@@ -249,7 +251,8 @@ fn ring(
 ) -> Result<RingBuffer<'static>, BpfError> {
     let unreadable = |error: libbpf_rs::Error| BpfError::Read { reason: error.to_string() };
     let map = object.maps().find(|map| map.name() == "events");
-    let map = map.ok_or_else(|| BpfError::Read { reason: "no ring of events".to_owned() })?;
+    let map =
+        map.ok_or_else(|| BpfError::Read { reason: "the event ring is missing".to_owned() })?;
     let mut builder = RingBufferBuilder::new();
     let take = move |bytes: &[u8]| {
         batch.borrow_mut().extend(Event::parse(bytes, tai_offset));
@@ -276,7 +279,7 @@ mod tests {
         TraceSpec { protocol, host, port, hooks: ALL, interfaces: vec![LOOPBACK] }
     }
 
-    /// Runs `work` in a network namespace of its own, or says why not.
+    /// Runs `work` in a new network namespace, or prints why it cannot.
     fn apart(test: &str, work: impl FnOnce() + Send) {
         if netns::may_create() {
             netns::within_a_new_one(work).unwrap();
@@ -337,7 +340,7 @@ mod tests {
                 assert_eq!(points, [&at[..], &[Point::TxTcx]].concat());
                 assert_eq!(others.read(&mut |event| panic!("{event:?}")).unwrap(), 0);
                 assert_eq!((ours.dropped().unwrap(), ours.clock_moved()), (0, false));
-                // The second found XDP taken by the first.
+                // The second tracer finds XDP occupied by the first.
                 assert!(others.notes().iter().any(|note| note.contains("another XDP program")));
             },
         );

@@ -1,6 +1,6 @@
-//! The last moment before a departure: a look at the clock takes some tens of nanoseconds, so whoever only
-//! looks is late by anything up to that, and gaps differ by it. What is left is known from the look
-//! before, and is spent by counting.
+//! The last moment before a departure. A clock read takes tens of nanoseconds, so a loop that only
+//! reads the clock is late by up to that, and gaps vary by it. The time left after the last read is
+//! spent by counting.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -9,25 +9,29 @@ use dwell_units::Nanos;
 
 use crate::clock::monotonic;
 
-/// Counting so far takes some microseconds; the shortest of these is believed.
+/// Turns of a calibration run, which take some microseconds.
 const TURNS: u32 = 10_000;
+
+/// Calibration runs, of which the shortest counts.
 const TRIES: usize = 20;
 
-/// Looks at the clock that the time of one is taken from.
+/// Clock reads of a calibration, of which the median counts.
 const LOOKS: usize = 101;
 
-/// So many looks may be left for counting: few pass the instant that do not see it come.
+/// Remaining time, in clock reads, below which counting takes over: few reads then overshoot the
+/// instant unnoticed.
 const WITHIN: f64 = 1.5;
 
-/// Never more, however long looks take: counting is as precise as the processor's clock rate is constant.
+/// Maximum time spent by counting, however long clock reads take: counting is only as precise as
+/// the CPU frequency is constant.
 const MOST: Nanos = Nanos::from_micros(1);
 
 thread_local! {
-    // Of the processor that this thread is on, at the clock rate that it has by now.
+    // Of this thread's CPU at its current frequency.
     static FINE: Cell<Option<Fine>> = const { Cell::new(None) };
 }
 
-/// How long this processor takes.
+/// Calibration of this CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fine {
     turns_per_nano: f64,
@@ -35,7 +39,7 @@ pub(super) struct Fine {
 }
 
 impl Fine {
-    /// Counts 200,000 turns.
+    /// Calibrates by counting 200,000 turns.
     pub(super) fn measure() {
         let least = (0..TRIES).map(|_| count_timed()).min().unwrap_or(Nanos(1));
         let mut looks = [Nanos::ZERO; LOOKS];
@@ -53,8 +57,8 @@ impl Fine {
         Self { turns_per_nano: f64::from(TURNS) / counting.0.max(1) as f64, within }
     }
 
-    /// Spends `left` if that is so little that another look would be too coarse; whether it was. Never, before
-    /// this thread measured how long this takes.
+    /// Spends `left` by counting if another clock read would be too coarse. Returns whether it did;
+    /// always `false` before [`Self::measure`] has run on this thread.
     pub(super) fn spend(left: Nanos) -> bool {
         let Some(fine) = FINE.get().filter(|fine| left <= fine.within) else { return false };
         count((left.0 as f64 * fine.turns_per_nano) as u32);
@@ -94,7 +98,7 @@ mod tests {
     fn counting_takes_as_long_as_was_measured() {
         Fine::measure();
         let fine = FINE.get().unwrap();
-        // Half of them may be held up.
+        // Half of them may be interrupted.
         let mut times: Vec<_> = (0..101)
             .map(|_| {
                 let begun = monotonic();

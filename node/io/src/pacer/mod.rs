@@ -1,5 +1,5 @@
-//! Pacing on absolute schedules (DESIGN section 4): sleep until shortly before a departure, then
-//! spin. Shared by all timing loops; each decides itself what it does meanwhile.
+//! Pacing on absolute schedules: sleep until shortly before a departure, then spin. Shared by all
+//! timing loops; each decides what it does while it waits.
 
 mod fine;
 
@@ -9,14 +9,14 @@ use crate::clock::monotonic;
 use dwell_units::{Instant, Monotonic, Nanos};
 use fine::Fine;
 
-/// Sleep until this long before a departure, then spin: a sleeping thread is woken 50 to 100 us
-/// late, and a spinning one is not.
+/// Time before a departure at which sleeping ends and spinning begins: a sleeping thread wakes 50
+/// to 100 us late.
 pub const SPIN: Nanos = Nanos::from_micros(150);
 
-/// Nobody else's processor matters so shortly before a departure.
+/// Time before a departure from which on spinning omits the hint that yields CPU resources.
 const NEAR: Nanos = Nanos::from_micros(2);
 
-/// Never asleep for longer than this, so that a stop is obeyed.
+/// Maximum length of a sleep, so that a stop takes effect.
 pub const NAP: Nanos = Nanos::from_millis(100);
 
 /// How a timing loop waits for a departure.
@@ -26,24 +26,23 @@ pub enum Manner {
     Spin,
     /// Sleep, then spin: departures are punctual, and most of the CPU is free if they are rare.
     SleepSpin,
-    /// Sleep, then send what has become due meanwhile: only the mean rate is right, and the CPU is
-    /// free.
+    /// Sleep, then send everything that is due: only the mean rate is right, and the CPU is free.
     CatchUp,
 }
 
 /// What to do until a departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// It is due.
+    /// Depart: it is due.
     Due,
-    /// Look at the clock again at once.
+    /// Read the clock again at once.
     Spin,
-    /// Sleep until then, and look again.
+    /// Sleep until then, and read the clock again.
     Sleep(Instant<Monotonic>),
 }
 
 impl Manner {
-    /// What to do at `now` until a departure at `due`.
+    /// Decides what to do at `now` until a departure at `due`.
     pub fn rest(self, now: Instant<Monotonic>, due: Instant<Monotonic>) -> Rest {
         let awake = match self {
             Self::Spin => now,
@@ -59,7 +58,7 @@ impl Manner {
         }
     }
 
-    /// The name in results.
+    /// Name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spin => "open-loop, spin",
@@ -69,14 +68,15 @@ impl Manner {
     }
 }
 
-/// From now on [`wait`] is exact to some nanoseconds in this thread, where a look at the clock takes some tens of
-/// them. Counts 200,000 turns: to be called before a schedule begins, on the processor that will keep it.
+/// Calibrates [`wait`] for this thread, so that it is exact to some nanoseconds; a clock read alone
+/// takes tens of nanoseconds. Counts 200,000 turns: call it before a schedule begins, on the CPU
+/// that will keep it.
 pub fn measure() {
     Fine::measure();
 }
 
-/// Waits until `due`; returns the time then, or `None` once there is a `stop`, at which is looked between
-/// two looks at the clock. A sleep never outlasts one.
+/// Waits until `due`; returns the time then, or `None` if `stop` returns true, which is checked
+/// between clock reads. A sleep lasts at most [`NAP`].
 pub fn wait(
     manner: Manner,
     due: Instant<Monotonic>,
@@ -87,7 +87,7 @@ pub fn wait(
         match manner.rest(now, due) {
             Rest::Due => return Some(now),
             Rest::Spin if Fine::spend(due - now) => return Some(due),
-            // The hint takes some tens of nanoseconds, by which a departure would be late.
+            // The hint takes tens of nanoseconds and would delay the departure.
             Rest::Spin if due - now < NEAR => {}
             Rest::Spin => std::hint::spin_loop(),
             Rest::Sleep(until) => sleep_until(until),
@@ -121,10 +121,10 @@ mod tests {
         for manner in [Manner::Spin, Manner::SleepSpin, Manner::CatchUp] {
             let due = monotonic() + Nanos::from_millis(1);
             assert!(wait(manner, due, || false).is_some_and(|now| now >= due), "{manner:?}");
-            // Counting is as exact as the processor's clock rate is constant.
+            // Counting is only as exact as the CPU frequency is constant.
             assert!(monotonic() >= due - Nanos(500), "{manner:?}");
             let past = wait(manner, due, || true);
-            assert!(past.is_some(), "{manner:?}: what is due is not stopped");
+            assert!(past.is_some(), "{manner:?}: a due departure is not stopped");
             let far = monotonic() + Nanos::from_secs(3_600);
             assert_eq!(wait(manner, far, || true), None, "{manner:?}");
         }

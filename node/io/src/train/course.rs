@@ -1,9 +1,10 @@
-//! A train under way: which packets are due next, until all are or somebody stops it.
+//! Progress of a train: which packets are due next, until all have left or the train is stopped.
 //!
-//! Whoever is held up goes on at an instant of the schedule, counted in mean gaps, and does not catch up: packets that
-//! leave back to back for the instants that passed would make the rate look right, and be a burst that nobody
-//! asked for. It is the next instant, or the one after that where less than half of the gap would be left.
-//! A call that takes long is not such a hold-up: most of what the kernel does in it comes after the packet.
+//! A sender that is interrupted resumes at an instant of the schedule, shifted by whole mean gaps,
+//! and does not catch up. Sending the missed packets back to back would make the rate look right,
+//! but would be an unrequested burst. It resumes at the next instant, or at the one after that if
+//! less than half of the gap would be left. A slow call is not an interruption: most of the
+//! kernel's work in it comes after the packet.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,47 +16,47 @@ use crate::pacer::{self, Manner};
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// The instants of a train, and how far it has come.
+/// The instants of a train, and how many have passed.
 #[derive(Debug)]
 pub struct Course<'a> {
     due: &'a [Instant<Monotonic>],
     stop: &'a AtomicBool,
     next: usize,
-    /// How far the train is behind its schedule for good: the instants that passed without a packet, in mean gaps.
+    /// Permanent shift of the schedule: instants that passed without a packet, in mean gaps.
     behind: Nanos,
-    /// What gaps between instants are on average: a packet that is late by more has left a hole.
+    /// Mean gap between instants. A packet that is later than this has left a hole.
     mean_gap: Nanos,
 }
 
 impl<'a> Course<'a> {
-    /// A train whose packets are due at these instants, which never fall.
+    /// Creates a train whose packets are due at these instants, in ascending order.
     pub fn new(due: &'a [Instant<Monotonic>], stop: &'a AtomicBool) -> Self {
         Self { due, stop, next: 0, behind: Nanos::ZERO, mean_gap: mean_gap(due) }
     }
 
-    /// The same where the first so many lead the train, whose gaps are those of the others.
+    /// Marks the first `leads` packets as lead-in. The mean gap is that of the others.
     #[must_use]
     pub fn led_by(self, leads: usize) -> Self {
         Self { mean_gap: mean_gap(self.due.get(leads..).unwrap_or_default()), ..self }
     }
 
-    /// The same, that nobody stops.
+    /// Creates a train without a stop signal.
     pub fn unstopped(due: &'a [Instant<Monotonic>]) -> Self {
         Self::new(due, &NEVER)
     }
 
-    /// The same, of its first packets only.
+    /// Limits the train to its first `packets` packets.
     pub(super) fn limited(self, packets: usize) -> Self {
         Self { due: &self.due[..self.due.len().min(packets)], ..self }
     }
 
-    /// How many packets it has.
+    /// Returns the number of packets.
     pub(super) fn packets(&self) -> usize {
         self.due.len()
     }
 
-    /// Waits for the packets that are due next, at one instant; `None` when there are no more, or at a
-    /// stop.
+    /// Waits for the next instant and returns the packets due then; `None` at the end of the train
+    /// or after a stop.
     pub(super) fn next(&mut self, manner: Manner) -> Option<Range<usize>> {
         let (which, due) = self.due_together()?;
         let now = self.wait(manner, due)?;
@@ -63,7 +64,8 @@ impl<'a> Course<'a> {
         Some(which)
     }
 
-    /// The same so long before they are due, for whoever says when to send them; with that instant.
+    /// Like [`Self::next`], but returns `lead` before the packets are due, for a sender that passes
+    /// on their time of departure. Also returns that time.
     pub(super) fn next_ahead(&mut self, lead: Nanos) -> Option<(Range<usize>, Instant<Monotonic>)> {
         let (which, due) = self.due_together()?;
         let now = self.wait(Manner::CatchUp, due - lead)?;
@@ -71,7 +73,8 @@ impl<'a> Course<'a> {
         Some((which, due))
     }
 
-    /// The same after sleeping for the gap, as programs do that do not look at the clock.
+    /// Returns the next packet after sleeping for its gap, as programs do that do not read the
+    /// clock.
     pub(super) fn next_naive(&mut self) -> Option<usize> {
         let due = *self.due.get(self.next)?;
         let until = match self.next.checked_sub(1) {
@@ -83,19 +86,20 @@ impl<'a> Course<'a> {
         Some(self.next - 1)
     }
 
-    /// The packets that are due next, and when; `None` when there are no more.
+    /// Returns the packets that are due next, and when; `None` at the end of the train.
     pub(super) fn due_together(&self) -> Option<(Range<usize>, Instant<Monotonic>)> {
         let due = *self.due.get(self.next)?;
         let together = self.due[self.next..].iter().take_while(|other| **other == due).count();
         Some((self.next..self.next + together, due + self.behind))
     }
 
-    /// The instant before that, at which a packet was due or, after a hole, would have been; `None` before the first.
+    /// Returns the instant before the next one, shifted like the rest of the schedule; `None`
+    /// before the first.
     pub(super) fn before(&self) -> Option<Instant<Monotonic>> {
         Some(*self.due.get(self.next.checked_sub(1)?)? + self.behind)
     }
 
-    /// Packets that were due at `due` leave at `now`.
+    /// Records that packets due at `due` leave at `now`.
     fn left(&mut self, which: &Range<usize>, due: Instant<Monotonic>, now: Instant<Monotonic>) {
         self.next = which.end;
         let Some(next) = self.due.get(which.end) else { return };
@@ -108,7 +112,7 @@ impl<'a> Course<'a> {
         self.behind += Nanos(passed);
     }
 
-    /// Waits until `due`; returns the time then, unless there was a stop. A sleep never outlasts one.
+    /// Waits until `due` and returns the time then; `None` after a stop, which also ends a sleep.
     pub(super) fn wait(
         &self,
         manner: Manner,
@@ -118,7 +122,7 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Between instants, at each of which one packet is due or several.
+/// Returns the mean gap between distinct instants.
 fn mean_gap(due: &[Instant<Monotonic>]) -> Nanos {
     let gaps = due.windows(2).filter(|pair| pair[0] != pair[1]).count();
     let time = due.first().zip(due.last()).map_or(Nanos::ZERO, |(first, last)| *last - *first);
@@ -133,8 +137,8 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// The instants at which packets leave that take `cost` each, if somebody is elsewhere between
-    /// `stall` and its end.
+    /// Returns when packets leave if each takes `cost` and the sender is interrupted during
+    /// `stall`.
     fn leave(due: &[Instant<Monotonic>], cost: i64, stall: Range<i64>) -> Vec<i64> {
         leave_on(Course::unstopped(due), cost, stall)
     }
@@ -159,15 +163,15 @@ mod tests {
         assert_eq!(leave(&due, 1, 0..0), [0, 100, 200, 300, 400, 500]);
         // Less than a gap late: the schedule holds.
         assert_eq!(leave(&due, 1, 150..290), [0, 100, 290, 300, 400, 500]);
-        // Of more, those that have passed are left out,
+        // More than a gap late: the instants that have passed are left out,
         assert_eq!(leave(&due, 1, 150..730), [0, 100, 730, 800, 900, 1_000]);
-        // and one more where it is nearly there.
+        // and one more if the next is close.
         assert_eq!(leave(&due, 1, 150..799), [0, 100, 799, 900, 1_000, 1_100]);
     }
 
     #[test]
     fn after_a_stall_gaps_that_are_shorter_than_most_stay_as_they_are() {
-        // As of a trace: short gaps, then one that is long.
+        // As in a trace: short gaps, then a long one.
         let due: Vec<_> = (0..10).chain([400]).map(|n| at(n * 10)).collect();
         let left = leave(&due, 1, 5..900);
         assert!(left[1] == 900, "{left:?}");
@@ -184,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_leads_a_train_does_not_make_a_stall_of_it_look_short() {
-        // Led from far ahead, as trains of short gaps are.
+        // The lead-in begins far ahead, as in trains with short gaps.
         let due: Vec<_> = [-1_000, 0, 100, 200, 300, 400].map(at).to_vec();
         let left = leave_on(Course::unstopped(&due).led_by(1), 1, 150..330);
         assert_eq!(left[2..], [100, 330, 400, 500], "no burst");
@@ -194,14 +198,14 @@ mod tests {
     fn who_cannot_keep_up_sends_as_fast_as_it_can() {
         let due: Vec<_> = (0..40).map(|n| at(n * 100)).collect();
         let left = leave(&due, 130, 0..0);
-        // As many gaps as fit, and never two packets closer than a packet takes.
+        // As many gaps as fit, and no two packets closer than the time a packet takes.
         assert!(left.windows(2).all(|pair| pair[1] - pair[0] >= 130), "{left:?}");
         assert!(left[39] <= 39 * 130, "{left:?}");
     }
 
     #[test]
     fn gaps_that_are_shorter_than_a_packet_takes_do_not_stretch_the_schedule() {
-        // As of a trace: two short gaps, one long one.
+        // As in a trace: two short gaps, one long one.
         let due: Vec<_> = (0..30).flat_map(|n| [0, 1, 2].map(|short| at(n * 50 + short))).collect();
         let left = leave(&due, 4, 0..0);
         assert_eq!(left[87..], [29 * 50, 29 * 50 + 4, 29 * 50 + 8], "{left:?}");

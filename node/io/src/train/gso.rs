@@ -1,5 +1,5 @@
-//! Packets that are due together leave as one message, which the kernel cuts into datagrams
-//! (UDP_SEGMENT, udp(7)) just before the driver: nothing else leaves closer together.
+//! Packets due together leave as one message, which the kernel segments into datagrams
+//! (UDP_SEGMENT, udp(7)) just before the driver. No other engine sends packets closer together.
 
 use std::io;
 use std::mem;
@@ -18,14 +18,14 @@ use crate::pacer::Manner;
 use crate::port::{PortOptions, StampRequest};
 use crate::udp::Beside;
 
-/// Datagrams that are cut out of one message: as many as every kernel takes (linux/udp.h,
+/// Maximum number of datagrams in one message that every kernel accepts (linux/udp.h,
 /// UDP_MAX_SEGMENTS).
 const MOST_CUT: usize = 64;
 
-/// Bytes of such a message: the longest payload over IPv4.
+/// Maximum length of such a message in bytes: the longest payload over IPv4.
 const LONGEST: usize = 65_507;
 
-/// A sender that sleeps, then spins, and hands over what is due as one message.
+/// A sender that sleeps, then spins, and sends packets due together as one message.
 pub struct Gso {
     outlet: Outlet,
     payloads: Payloads,
@@ -34,12 +34,13 @@ pub struct Gso {
 }
 
 impl Gso {
-    /// A sender to `target`. The kernel stamps such a message once; if `options` ask for stamps, a tap
-    /// on the outgoing interface takes them, which sets the packets further apart.
+    /// Opens a sender to `target`. The kernel timestamps such a message once. If `options` request
+    /// timestamps, a tap on the outgoing interface takes them, which increases the gaps between
+    /// packets.
     ///
     /// # Errors
-    /// The outgoing interface takes messages uncut, or does not say; or stamps are asked for and
-    /// CAP_NET_RAW lacks.
+    /// The outgoing interface accepts messages without segmentation or does not report it, or
+    /// timestamps are requested without CAP_NET_RAW.
     pub fn new(
         target: SocketAddr,
         options: &PortOptions,
@@ -57,7 +58,7 @@ impl Gso {
             }
             None => {
                 return Err(Unavailable::because(format!(
-                    "{name} does not tell whether {UDP_SEGMENTATION} is off"
+                    "{name} does not report whether {UDP_SEGMENTATION} is off"
                 )));
             }
         }

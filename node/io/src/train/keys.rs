@@ -1,4 +1,4 @@
-//! Joins the kernel's stamps to the packets of a train: by the key that each of them took.
+//! Assigns the kernel's timestamps to the packets of a train, by the key that each packet took.
 
 use dwell_engine::stamps::TxStamp;
 use dwell_units::Nanos;
@@ -8,51 +8,51 @@ use crate::clock::monotonic;
 use crate::pacer::sleep_until;
 use crate::port::Notice;
 
-/// Entries taken from the error queue at a time.
+/// Maximum number of error queue entries read at once.
 const NOTICES: usize = 32;
 
-/// Taking a stamp takes so long, until one was taken, and never less than that.
+/// Assumed time to read one timestamp before any was read, and the minimum later.
 const EACH: Nanos = Nanos::from_micros(1);
 const FAST: Nanos = Nanos(300);
 
-/// One that took longer counts for so many times as long as the one before at most: the machine may have
-/// been elsewhere.
+/// Maximum factor by which one measurement may raise the assumed time: the thread may have been
+/// interrupted.
 const DEARER: i64 = 4;
 
-/// What is too dear for the time there is is thought to be cheaper by this part every time: it may have
-/// been so only once.
+/// When the assumed time is too long for the time left, it shrinks by this part: the measurement
+/// may have been an outlier.
 const FORGETS: i64 = 128;
 
-/// Stamps are taken before a departure as far as this part of the time until then has room for them.
+/// Part of the time before a departure that may be spent on reading timestamps.
 const SHARE: (i64, i64) = (2, 3);
 
-/// How often stamps that have yet to come are looked for.
+/// Poll interval for timestamps that are still missing.
 pub(super) const LOOK: Nanos = Nanos::from_micros(200);
 
-/// Which packet of a train took which of the kernel's keys.
+/// Maps the kernel's keys to the packets of a train.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// A key and its packet, in the order in which keys were taken, which is theirs but that they wrap.
+    /// Each key with its packet, in the order taken: keys ascend, except that they wrap.
     taken: Vec<(u32, usize)>,
     refused: u64,
-    /// How long a stamp takes to take; `None` before one was.
+    /// Time to read one timestamp; `None` before the first.
     each: Option<Nanos>,
 }
 
 impl Keys {
-    /// Forgets the last train and makes room for the next.
+    /// Forgets the last train and reserves room for the next.
     pub(super) fn begin(&mut self, packets: usize) {
         self.taken.clear();
         self.taken.reserve(packets);
     }
 
-    /// The `n`th packet took this key.
+    /// Records that the `n`th packet took this key.
     pub(super) fn note(&mut self, n: usize, key: Option<u32>) {
         self.taken.extend(key.map(|key| (key, n)));
     }
 
-    /// Takes what `notices` brings from an error queue, up to so many entries at a time, and waits up
-    /// to `patience` for what is missing, if `stamped`.
+    /// Reads the error queue through `notices`. If `stamped`, waits up to `patience` for missing
+    /// timestamps.
     pub(super) fn collect(
         &mut self,
         left: &mut [Departure],
@@ -72,7 +72,7 @@ impl Keys {
         }
     }
 
-    /// Takes as many as fit into `room`, the time until a departure.
+    /// Reads as many timestamps as fit into `room`, the time until a departure.
     pub(super) fn take_within(
         &mut self,
         room: Nanos,
@@ -87,12 +87,12 @@ impl Keys {
         }
     }
 
-    /// ICMP errors that were among the entries so far.
+    /// Returns the number of ICMP errors among the entries so far.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Takes what is there, up to so many entries and never more than a few; returns how many.
+    /// Reads up to `most` entries, but at most [`NOTICES`]; returns their number.
     pub(super) fn take(
         &mut self,
         most: usize,
@@ -108,7 +108,8 @@ impl Keys {
                     let Some(left) = self.place(key).and_then(|at| left.get_mut(at)) else {
                         return;
                     };
-                    // What is older belongs to a packet that took the key before it was given anew.
+                    // An older timestamp belongs to a packet that took the key before the counter
+                    // restarted.
                     match stamp {
                         TxStamp::Sched(at) if left.app <= Some(at) => left.sched = Some(at),
                         TxStamp::Kernel(at) if left.app <= Some(at) => left.kernel = Some(at),
@@ -124,13 +125,13 @@ impl Keys {
         taken
     }
 
-    /// Taking a stamp took so long.
+    /// Records how long reading one timestamp took.
     fn learn(&mut self, took: Nanos) {
         let most = self.each.map_or(took, |each| Nanos(each.0 * DEARER));
         self.each = Some(took.min(most).max(FAST));
     }
 
-    /// Which packet took `key`.
+    /// Returns the packet that took `key`.
     fn place(&self, key: u32) -> Option<usize> {
         let (first, _) = *self.taken.first()?;
         let rank = |key: u32| key.wrapping_sub(first);
@@ -179,7 +180,7 @@ mod tests {
     fn stamps_find_their_packets_where_keys_jump_and_strangers_are_left_out() {
         let mut keys = Keys::default();
         keys.begin(4);
-        // The second packet was not sent; before the last, one took a key in vain.
+        // The second packet was not sent; before the last one, a failed send took a key.
         for (n, key) in [(0, Some(u32::MAX)), (1, None), (2, Some(0)), (3, Some(2))] {
             keys.note(n, key);
         }

@@ -4,24 +4,24 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// A mapping; its first byte lies on a page.
+/// A mapping, aligned to a page.
 #[derive(Debug)]
 pub(super) struct Mapping {
     memory: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: the memory belongs to this value and to the kernel, whatever thread it is on; access to it
-// is up to the unsafe code of whoever has the value.
+// SAFETY: the memory belongs to this value and to the kernel, on any thread; the unsafe code of
+// this value's owner is responsible for access to it.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// What `fd` has to share at `offset`.
+    /// Maps the memory that `fd` shares at `offset`.
     pub(super) fn shared(fd: &OwnedFd, offset: i64, bytes: usize) -> io::Result<Self> {
         Self::map(libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset, bytes)
     }
 
-    /// Memory of our own.
+    /// Maps private memory.
     pub(super) fn own(bytes: usize) -> io::Result<Self> {
         Self::map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE, -1, 0, bytes)
     }
@@ -39,17 +39,17 @@ impl Mapping {
         Ok(Self { memory, bytes })
     }
 
-    /// The place of byte `at`.
+    /// Returns the place of byte `at`.
     ///
     /// # Panics
-    /// Fewer than `len` bytes are mapped from there on.
+    /// If fewer than `len` bytes are mapped from there on.
     pub(super) fn place(&self, at: usize, len: usize) -> NonNull<u8> {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.bytes), "within the mapping");
         // SAFETY: the sum is at most the length of the mapping.
         unsafe { self.memory.add(at) }
     }
 
-    /// Bytes mapped.
+    /// Returns the length in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,6 +1,7 @@
-//! Trains of packets that leave at given instants (S2.3), by several engines behind one face. Packets
-//! are built before their train begins; a train is sent by one call, which allocates nothing and
-//! returns when its last packet has been handed over. Stamps are collected afterwards.
+//! Packet trains with given departure times (Mok 2015), sent by several engines with a common
+//! interface. Packets are built before their train begins. One call sends a train, allocates
+//! nothing and returns when its last packet has been handed over. Timestamps are collected
+//! afterwards.
 
 mod cost;
 mod course;
@@ -41,30 +42,30 @@ use dwell_units::{Instant, Nanos, Realtime};
 use crate::interface::{self, Interface};
 use crate::port::PortOptions;
 
-/// What is known of one packet's departure.
+/// Times of one packet's departure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
-    /// `tx_app`: the clock just before the call that handed it over or, where that had happened, let it go; `None`: it
-    /// was not sent.
+    /// `tx_app`: clock read just before the call that handed the packet over or, if it was corked,
+    /// released it; `None` if it was not sent.
     pub app: Option<Instant<Realtime>>,
-    /// `tx_app_done`: the clock right after it.
+    /// `tx_app_done`: clock read right after that call.
     pub done: Option<Instant<Realtime>>,
-    /// It was handed over before it was due, and lay ready.
+    /// The packet was corked before it was due.
     pub ahead: bool,
-    /// `tx_sched`, if it came.
+    /// `tx_sched`, if it arrived.
     pub sched: Option<Instant<Realtime>>,
-    /// `tx_kernel`, if it came.
+    /// `tx_kernel`, if it arrived.
     pub kernel: Option<Instant<Realtime>>,
 }
 
-/// Where stamps of departures come from.
+/// Source of departure timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamping {
-    /// The kernel stamps every packet for the socket that sent it.
+    /// The kernel timestamps every packet for the socket that sent it.
     Socket,
-    /// A tap on the outgoing interface sees every packet.
+    /// A tap on the outgoing interface timestamps every packet.
     Tap,
-    /// Nobody at this end does: the far end has to, or the program's own clock reads are all there is.
+    /// None at this end: only the far end's timestamps and the program's own clock reads.
     FarEnd,
 }
 
@@ -73,31 +74,32 @@ pub trait TrainSender: Send {
     /// Builds the packets of the next train, which carry these numbers.
     fn prepare(&mut self, numbers: Numbers);
 
-    /// Lets every prepared packet leave when it is due and not earlier (but for some nanoseconds, as far as
-    /// counting the last of the wait is off), and says in `left` (as many as are due) how that went. Packets
-    /// due at the same instant leave together where the engine can. A packet that cannot be sent has no
-    /// `app`; the rest is sent all the same. After a stop, nothing is sent any more.
+    /// Sends every prepared packet when it is due and not earlier, except for the few nanoseconds
+    /// by which counting the last of the wait is off. Records the departures in `left`, which has
+    /// one entry per packet. Packets due at the same instant leave together where the engine can. A
+    /// packet that cannot be sent has no `app`; the others are sent nevertheless. After a stop, no
+    /// more packets are sent.
     fn send(&mut self, course: Course<'_>, left: &mut [Departure]);
 
-    /// Adds the stamps that the kernel has delivered to the departures of the last train, waiting for
-    /// them up to `patience`.
+    /// Adds the kernel's timestamps to the departures of the last train, waiting for them up to
+    /// `patience`.
     fn collect(&mut self, left: &mut [Departure], patience: Nanos);
 
-    /// Where stamps come from.
+    /// Returns the source of timestamps.
     fn stamping(&self) -> Stamping;
 
-    /// ICMP errors that were heard so far: nobody may listen there.
+    /// Returns the number of ICMP errors received so far, for instance because the port is closed.
     fn refused(&self) -> u64;
 
-    /// The last reason for which a packet could not be sent.
+    /// Returns the last reason why a packet could not be sent.
     fn failure(&self) -> Option<io::Error>;
 }
 
-/// Why an engine cannot be used here: what lacks, and what would help.
+/// Why an engine is unavailable: what is missing, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Unavailable {
-    /// A lower-case fragment for people.
+    /// Lower-case fragment for messages.
     pub why: String,
 }
 
@@ -106,15 +108,15 @@ impl Unavailable {
         Self { why: why.into() }
     }
 
-    /// What was being done when the kernel said no.
+    /// Describes a failed operation, with the kernel's error.
     fn failed(what: &str, error: &io::Error) -> Self {
         Self { why: format!("{what}: {error}") }
     }
 }
 
-/// The interface by which packets to `target` leave.
+/// Returns the interface through which packets to `target` leave.
 fn outgoing(target: SocketAddr, options: &PortOptions) -> Result<Interface, Unavailable> {
-    let failed = |error| Unavailable::failed("the interface that leads to the target", &error);
+    let failed = |error| Unavailable::failed("finding the interface to the target", &error);
     let found = match &options.interface {
         None => interface::towards(target).map_err(failed)?,
         Some(name) => {

@@ -1,5 +1,5 @@
-//! The UDP socket that an engine has in any case: packets leave by it or, where they leave as frames,
-//! it holds their port and hears the ICMP errors about them.
+//! The UDP socket that every engine has. Packets leave by it or, if they leave as frames, it binds
+//! their port and receives the ICMP errors about them.
 
 use std::hint::black_box;
 use std::io;
@@ -20,47 +20,48 @@ use crate::port::{Port, PortOptions, SendError, StampRequest};
 use crate::socket;
 use crate::udp::UdpPort;
 
-/// Asked of the kernel: more than any train holds, so that only a queueing discipline drops.
+/// Requested buffer size in bytes: more than any train needs, so that only a queueing discipline
+/// drops packets.
 const BUFFER: c_int = 32 << 20;
 
-/// Reading a packet takes no longer than this.
+/// Maximum time to read a packet's memory.
 const READING: Nanos = Nanos::from_micros(1);
 
-/// A packet is handed over so long before it is due,
+/// Time before a departure at which its packet is corked.
 const AHEAD: Nanos = Nanos::from_micros(12);
 
-/// and none in gaps as short as this, in which some would have the time for it and others not: as they leave by another
-/// call, gaps between the two would differ.
+/// Maximum gap in which packets are not corked. Only some of them would have the time, and gaps
+/// between corked and other packets would differ, because they leave by different calls.
 const SHORT: Nanos = Nanos::from_micros(8);
 
-/// A cache holds lines of at least so many bytes, and the nearest one at least so many of them.
+/// Minimum length of a cache line in bytes, and minimum number of lines in the nearest cache.
 const LINE: usize = 64;
 const LINES: usize = 256;
 
-/// A connected socket, and what is known of the packets that took its keys.
+/// A connected socket and the keys that packets took.
 pub(super) struct Outlet {
     pub(super) port: UdpPort,
     pub(super) keys: Keys,
     pub(super) stamped: bool,
-    /// Which stamps were asked for.
+    /// Requested timestamps, and whether TX_SCHED is among them.
     request: (StampRequest, bool),
-    /// It is no longer known which packet takes which key.
+    /// It is unknown which packet takes which key.
     astray: bool,
     failure: Option<SendError>,
     warmth: Warmth,
-    /// A packet that was handed over ahead lies in the socket.
+    /// A corked packet is in the socket.
     holds: bool,
 }
 
 impl Outlet {
-    /// A socket that sends to `target`.
+    /// Opens a socket that sends to `target`.
     pub(super) fn open(target: SocketAddr, options: &PortOptions) -> Result<Self, Unavailable> {
         let port = UdpPort::connect(target, options)
-            .map_err(|error| Unavailable::failed("a UDP socket to the target", &error))?;
+            .map_err(|error| Unavailable::failed("opening a UDP socket to the target", &error))?;
         for (force, ask) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
-            // Best effort: a smaller buffer only matters to long trains.
+            // Best effort: a smaller buffer only affects long trains.
             if socket::set(&port.link.fd, libc::SOL_SOCKET, force, BUFFER).is_err() {
                 let _ = socket::set(&port.link.fd, libc::SOL_SOCKET, ask, BUFFER);
             }
@@ -80,7 +81,7 @@ impl Outlet {
         })
     }
 
-    /// The same that has packets handed over ahead ([`Self::hold`]), where that works here.
+    /// Enables corking of packets ([`Self::hold`]), if it is supported here.
     pub(super) fn ahead(self) -> Self {
         match held::works(self.port.local_addr(), self.request.0) {
             true => Self { warmth: self.warmth.held(), ..self },
@@ -88,17 +89,18 @@ impl Outlet {
         }
     }
 
-    /// One that carries no packets itself: it asks for no stamps.
+    /// Opens a socket that sends no packets of a train itself: it requests no timestamps.
     pub(super) fn silent(target: SocketAddr, options: &PortOptions) -> Result<Self, Unavailable> {
         Self::open(target, &PortOptions { stamps: StampRequest::User, ..options.clone() })
     }
 
-    /// The address that packets leave from.
+    /// Returns the address that packets leave from.
     pub(super) fn local(&self) -> SocketAddr {
         self.port.local_addr()
     }
 
-    /// Makes room for the keys of so many packets; counts them anew where they went astray.
+    /// Reserves room for the keys of `packets` packets. Restarts the kernel's key counter if keys
+    /// were lost.
     pub(super) fn begin(&mut self, packets: usize) {
         self.keys.begin(packets);
         if self.astray {
@@ -110,13 +112,15 @@ impl Outlet {
         }
     }
 
-    /// A packet failed, and may have taken a key or not: no more stamps of this train are joined.
+    /// Records that a failed packet may have taken a key: no more timestamps of this train are
+    /// assigned.
     pub(super) fn lose_keys(&mut self) {
         self.astray = true;
     }
 
-    /// To be called before each departure, with the memory that it will be read from: uses the time that is
-    /// left for whatever makes it punctual. `knock` does what the engine can do of its own to warm its path.
+    /// Uses the time left before a departure to make it punctual. To be called before each
+    /// departure, with the memory of its packet. `knock` is the engine's own way of warming its
+    /// path.
     pub(super) fn get_ready(
         &mut self,
         manner: Manner,
@@ -135,12 +139,14 @@ impl Outlet {
         }
         let Self { port, keys, warmth, .. } = self;
         if self.stamped {
-            // Of a long train the kernel keeps not all stamps, and a packet whose stamp is taken leaves its
-            // memory to the next: where none were taken, one packet in ten was late by two microseconds.
+            // The kernel does not keep all timestamps of a long train. Reading one also frees its
+            // packet's memory for the next packet: when none were read, one packet in ten was 2 us
+            // late.
             keys.take_within(room, left, &mut |limit, each| port.notices(limit, each));
         }
         warmth.before(due, manner, course, memory, || {
-            // An ICMP error about an earlier packet would fail the next send call. It stays in the queue.
+            // An ICMP error about an earlier packet would fail the next send call. It stays in the
+            // error queue.
             let _ = socket::take_error(&port.link.fd);
             knock();
         });
@@ -149,8 +155,8 @@ impl Outlet {
         }
     }
 
-    /// To be called then where one packet is due: hands it over as far as there is time, so that it only has to be
-    /// let go.
+    /// Corks the packet that is due next, if there is time, so that it only has to be released. To
+    /// be called after [`Self::get_ready`] if only one packet is due.
     pub(super) fn hold(&mut self, manner: Manner, course: &Course<'_>, payload: &[u8]) {
         let Some((_, due)) = course.due_together() else { return };
         let is_short = course.before().is_some_and(|before| due - before <= SHORT);
@@ -158,19 +164,19 @@ impl Outlet {
             return;
         }
         let Self { port, warmth, .. } = self;
-        // An ICMP error that is pending fails the first call.
+        // A pending ICMP error fails the first call.
         self.holds = (0..2)
             .any(|_| warmth.has_time_to_hand_over(due - monotonic()) && port.link.hold(payload));
     }
 
-    /// Nothing that is held leaves any more.
+    /// Discards the corked packet, if any.
     pub(super) fn discard(&mut self) {
         if mem::take(&mut self.holds) {
             self.port.link.discard();
         }
     }
 
-    /// Sends the `n`th packet by a call of its own, or lets it go if it is held.
+    /// Sends the `n`th packet by a call of its own, or releases it if it is corked.
     pub(super) fn send(&mut self, n: usize, payload: &[u8], left: &mut [Departure]) {
         let ahead = mem::take(&mut self.holds);
         let sent = if ahead { self.port.link.release() } else { self.port.send(payload) };
@@ -185,7 +191,7 @@ impl Outlet {
         }
     }
 
-    /// These packets were handed over between `app` and `done`.
+    /// Records that these packets were handed over between `app` and `done`.
     pub(super) fn note(
         &mut self,
         which: Range<usize>,
@@ -201,8 +207,8 @@ impl Outlet {
         }
     }
 
-    /// What a send call that failed means for the first packet that it was to send, after `before`
-    /// others for the same; `true`: it is to be made again.
+    /// Handles a failed send call, after `before` earlier failures for the same first packet.
+    /// Returns whether the call is to be made again.
     pub(super) fn is_to_be_sent_again(&mut self, errno: c_int, before: usize) -> bool {
         match self.port.link.failed(errno, before) {
             None => true,

@@ -1,5 +1,5 @@
-//! Frames built ahead in a ring that is shared with the kernel (packet(7), PACKET_TX_RING): a departure
-//! is a mark on a frame and a call without data.
+//! Frames built ahead in a ring shared with the kernel (packet(7), PACKET_TX_RING): a departure
+//! takes a mark on a frame and a call without data.
 
 use std::io;
 use std::mem;
@@ -27,29 +27,31 @@ use crate::port::{PortOptions, SendError, StampRequest};
 use crate::socket;
 use crate::udp::takes_key;
 
-/// Asked of the kernel: more than any train holds, so that only a queueing discipline drops.
+/// Requested buffer size in bytes: more than any train needs, so that only a queueing discipline
+/// drops packets.
 const BUFFER: c_int = 32 << 20;
 
-/// Bytes in front of a frame (net/packet/af_packet.c, `tpacket_parse_header`: the header's length
-/// without the address behind it).
+/// Bytes in front of a frame (net/packet/af_packet.c, `tpacket_parse_header`): the length of the
+/// header without the address after it.
 const HEAD: usize = mem::size_of::<libc::tpacket2_hdr>();
 
-/// The ring's memory comes in blocks of this size, a multiple of any page.
+/// Size of a block of the ring's memory in bytes, a multiple of any page size.
 const BLOCK: usize = 1 << 16;
 
-/// Frames of the last train have long left when the next is built, or wait in a queueing discipline.
+/// Time-out for a free slot. By then the frames of the last train have left or wait in a queueing
+/// discipline.
 const PATIENCE: Nanos = Nanos::from_secs(1);
 
-/// The ring holds so many trains. The kernel does not copy frames: over a veth the far end's program
-/// reads a packet out of this ring, where that of a later train takes its place in time.
+/// Number of trains that the ring holds. The kernel does not copy frames: over a veth the far end's
+/// program reads a packet from this ring, where a later train eventually overwrites it.
 const TRAINS: usize = 4;
 
-/// Times that a frame which found no room is handed over again.
+/// Maximum number of retries for a frame that found no room.
 const RETRIES: usize = 4;
 
-/// A sender that sleeps, then spins, and hands over frames that lie ready.
+/// A sender that sleeps, then spins, and hands over prepared frames.
 pub struct PacketRing {
-    /// Holds the port, and hears ICMP errors.
+    /// Holds the port and receives ICMP errors.
     outlet: Outlet,
     payloads: Payloads,
     way: Way,
@@ -63,18 +65,18 @@ pub struct PacketRing {
     /// The slot of the train's first frame.
     first: usize,
     packets: usize,
-    /// Frames of this train that were given up: those behind them move up.
+    /// Frames of this train that were given up; later ones move up.
     given_up: usize,
     failure: Option<SendError>,
 }
 
 impl PacketRing {
-    /// A sender of trains of up to `longest` packets to `target`. With `bypass` they leave without
-    /// passing the queueing discipline, and taps on this machine do not see them; stamps come as
-    /// `options` ask, if the driver takes them.
+    /// Opens a sender of trains of up to `longest` packets to `target`. With `bypass` they skip the
+    /// queueing discipline, and taps on this machine do not see them. Timestamps are those that
+    /// `options` request, if the driver takes them.
     ///
     /// # Errors
-    /// Without CAP_NET_RAW; an interface that is not Ethernet, packets that exceed its MTU, or a next
+    /// No CAP_NET_RAW; an interface that is not Ethernet; packets that exceed its MTU; or a next
     /// hop that does not answer.
     pub fn new(
         target: SocketAddr,
@@ -83,8 +85,9 @@ impl PacketRing {
         longest: usize,
         bypass: bool,
     ) -> Result<Self, Unavailable> {
-        let failed =
-            |error| Unavailable::failed("a packet socket (needs root or CAP_NET_RAW)", &error);
+        let failed = |error| {
+            Unavailable::failed("opening a packet socket (needs root or CAP_NET_RAW)", &error)
+        };
         let fd = open(libc::SOCK_RAW).map_err(failed)?;
         let outlet = Outlet::silent(target, options)?;
         let way = Way::find(outlet.local(), target, options, payloads.len())?;
@@ -94,14 +97,14 @@ impl PacketRing {
             )?;
         }
         if socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER).is_err() {
-            // Best effort: a smaller buffer only matters to long trains.
+            // Best effort: a smaller buffer only affects long trains.
             let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER);
         }
-        // The queue of stamps is charged to what is received.
+        // The queue of timestamps counts as received data.
         let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER);
         let frame = way.frame.overhead() + payloads.len();
         let ring = Ring::new(&fd, frame, longest.saturating_mul(TRAINS))
-            .map_err(|error| Unavailable::failed("a ring for frames to send", &error))?;
+            .map_err(|error| Unavailable::failed("creating a transmit ring", &error))?;
         bind(&fd, way.interface.index, 0).map_err(failed)?;
         socket::request_stamps(&fd, options.stamps, true, options.sched_stamps).map_err(failed)?;
         Ok(Self {
@@ -163,7 +166,8 @@ impl PacketRing {
         }
     }
 
-    /// The kernel goes on at the frame that it could not send: the next one takes its place.
+    /// Gives up a frame. The kernel continues at the frame that it could not send, so the next one
+    /// takes its place.
     fn give_up(&mut self, rest: &mut Range<usize>, errno: c_int) {
         self.failure = Some(socket::send_error(errno));
         let slots =
@@ -204,7 +208,7 @@ impl TrainSender for PacketRing {
 
     fn send(&mut self, course: Course<'_>, left: &mut [Departure]) {
         let mut course = course.limited(self.packets);
-        // What is not sent leaves no gap in the ring.
+        // Packets that are not sent leave no gap in the ring.
         self.packets = course.packets();
         while let Some((which, _)) = course.due_together() {
             let Self { outlet, ring, fd, control, keys, stamped, .. } = self;
@@ -243,8 +247,8 @@ impl TrainSender for PacketRing {
     }
 }
 
-/// Memory shared with the kernel: slots of one length, each a head and a frame. Numbers of slots count
-/// on and wrap.
+/// Memory shared with the kernel: slots of one length, each with a header and a frame. Slot numbers
+/// keep counting and wrap.
 struct Ring {
     memory: Mapping,
     slot: usize,
@@ -253,7 +257,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// At least `packets` slots for frames of `frame` bytes.
+    /// Creates at least `packets` slots for frames of `frame` bytes.
     fn new(fd: &OwnedFd, frame: usize, packets: usize) -> io::Result<Self> {
         let slot = (HEAD + frame).next_power_of_two();
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
@@ -278,17 +282,17 @@ impl Ring {
         self.memory.place(slot % self.slots * self.slot, self.slot)
     }
 
-    /// The first word of a slot, which says whose it is.
+    /// Returns the first word of a slot, which tells its owner.
     fn status(&self, slot: usize) -> &AtomicU32 {
         // SAFETY: slots are aligned to 16 bytes and begin with `tp_status`, which kernel and program
         // both access as one word; the mapping lives as long as this value.
         unsafe { AtomicU32::from_ptr(self.at(slot).as_ptr().cast()) }
     }
 
-    /// Waits until a slot is ours; `false`: it does not become so.
+    /// Waits until the program owns a slot; `false` after a time-out.
     fn is_free(&self, slot: usize) -> bool {
         let until = monotonic() + PATIENCE;
-        // The upper bits tell of stamps.
+        // The upper bits are about timestamps.
         const WHOSE: u32 = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING;
         while self.status(slot).load(Ordering::Acquire) & WHOSE != 0 {
             if monotonic() >= until {
@@ -299,18 +303,18 @@ impl Ring {
         true
     }
 
-    /// The frame in a slot that is ours.
+    /// Returns the frame in a slot that the program owns.
     fn frame(&self, slot: usize) -> &[u8] {
         let at = self.at(slot).as_ptr();
-        // SAFETY: as in `fill`; nobody writes to it while it is borrowed with `self`.
+        // SAFETY: as in `fill`; nothing writes to it while it is borrowed with `self`.
         unsafe { std::slice::from_raw_parts(at.add(HEAD), self.frame) }
     }
 
-    /// Writes a frame to a slot that is ours.
+    /// Writes a frame to a slot that the program owns.
     fn fill(&mut self, slot: usize, write: impl FnOnce(&mut [u8])) {
         let at = self.at(slot).as_ptr();
-        // SAFETY: the slot is ours (its status says so, or this train has not handed it over), has room
-        // for a head and a frame behind it, and is borrowed exclusively with `self`.
+        // SAFETY: the program owns the slot (its status says so, or this train has not handed it
+        // over). It has room for a header and a frame, and is borrowed exclusively with `self`.
         let frame = unsafe {
             let head = at.cast::<libc::tpacket2_hdr>();
             (&raw mut (*head).tp_len).write(self.frame as u32);
@@ -319,10 +323,10 @@ impl Ring {
         write(frame);
     }
 
-    /// Writes the frame of slot `from` to slot `to`, with its status; `from` becomes free.
+    /// Moves the frame of slot `from` to slot `to`, with its status; `from` becomes free.
     fn move_up(&mut self, from: usize, to: usize) {
         let (source, target) = (self.at(from), self.at(to));
-        // SAFETY: both slots are ours and have room for a frame; they are different ones, because
+        // SAFETY: the program owns both slots, which have room for a frame. They differ, because
         // frames move by less than a ring.
         unsafe {
             let len =

@@ -1,14 +1,13 @@
-//! What a train carries, built before its first packet leaves.
+//! Payloads of a train, built before its first packet leaves.
 
 use std::ops::Range;
 
 use dwell_wire::traffic::Mark;
 
-/// Packets that lead trains, and are not of them, have numbers from here on.
+/// First number of lead-in packets, which do not belong to a train.
 pub const LEAD: u64 = u64::MAX - u32::MAX as u64;
 
-/// The numbers that the packets of a train carry: those that lead it first, then its own, one after the
-/// other.
+/// Numbers of the packets of a train: first those of the lead-in, then consecutive ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     leads: usize,
@@ -17,48 +16,49 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Of so many packets, from `first` on.
+    /// Returns `packets` consecutive numbers from `first` on.
     pub const fn new(first: u64, packets: usize) -> Self {
         Self { leads: 0, first, packets }
     }
 
-    /// The same behind so many packets that lead them: [`LEAD`] and the train's own first numbers, modulo
-    /// 2^32, so that nobody who joins them by number takes one for another.
+    /// Adds `leads` lead-in packets. Their numbers are [`LEAD`] plus the first numbers of the
+    /// train, modulo 2^32, so that they are not confused with those of any train.
     #[must_use]
     pub const fn led_by(self, leads: usize) -> Self {
         Self { leads, ..self }
     }
 
-    /// How many they are, with those that lead.
+    /// Returns the number of packets, including the lead-in.
     pub const fn len(&self) -> usize {
         self.leads + self.packets
     }
 
-    /// There is no packet.
+    /// Whether there are no packets.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All, in the order in which their packets leave.
+    /// Returns all numbers, in the order in which the packets leave.
     pub fn all(&self) -> impl Iterator<Item = u64> + use<> {
         let own = self.first..self.first.saturating_add(self.packets as u64);
         let first = self.first as u32;
         (0..self.leads as u32).map(move |n| LEAD | u64::from(first.wrapping_add(n))).chain(own)
     }
 
-    /// How many lead the train.
+    /// Returns the number of lead-in packets.
     pub(super) const fn leads(&self) -> usize {
         self.leads
     }
 
-    /// The place in the train of the packet with this number, behind those that lead, which have none.
+    /// Returns the place in the train of the packet with this number; `None` for lead-in packets
+    /// and unknown numbers.
     pub(super) fn place(&self, number: u64) -> Option<usize> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         (place < self.packets).then_some(place)
     }
 }
 
-/// The payloads of a train, built ahead: a [`Mark`] and then one random series.
+/// Payloads of a train, built ahead: each is a [`Mark`] followed by the same random bytes.
 pub struct Payloads {
     flow: u32,
     len: usize,
@@ -66,29 +66,30 @@ pub struct Payloads {
 }
 
 impl Payloads {
-    /// Payloads of `len` bytes (at least [`Mark::LEN`]) of flow `flow`; `fill` goes behind the mark.
+    /// Creates payloads of `len` bytes (at least [`Mark::LEN`]) for flow `flow`; `fill` is copied
+    /// behind the mark.
     pub fn new(flow: u32, len: usize, fill: Vec<u8>) -> Self {
         let mut bytes = fill;
         bytes.resize(len.max(Mark::LEN), 0);
         Self { flow, len: len.max(Mark::LEN), bytes }
     }
 
-    /// Of which flow they are.
+    /// Returns the flow.
     pub(super) const fn flow(&self) -> u32 {
         self.flow
     }
 
-    /// Their length.
+    /// Returns the length of a payload in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never: a payload holds its mark.
+    /// Always `false`: a payload contains its mark.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Builds those of packets with these numbers.
+    /// Builds the payloads of packets with these numbers.
     pub fn prepare(&mut self, numbers: Numbers) {
         let known = self.bytes.len() / self.len;
         if known < numbers.len() {
@@ -102,18 +103,18 @@ impl Payloads {
         }
     }
 
-    /// The `n`th of the train.
+    /// Returns the `n`th payload of the train.
     ///
     /// # Panics
-    /// Fewer were prepared.
+    /// If fewer were prepared.
     pub fn at(&self, n: usize) -> &[u8] {
         self.span(n..n + 1)
     }
 
-    /// Several of the train, one behind the other.
+    /// Returns several consecutive payloads of the train.
     ///
     /// # Panics
-    /// Fewer were prepared.
+    /// If fewer were prepared.
     pub fn span(&self, which: Range<usize>) -> &[u8] {
         &self.bytes[which.start * self.len..which.end * self.len]
     }

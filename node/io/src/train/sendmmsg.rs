@@ -1,4 +1,4 @@
-//! Packets that are due together leave by one sendmmsg(2).
+//! Packets due together leave by one sendmmsg(2).
 
 use std::ffi::c_long;
 use std::io;
@@ -16,7 +16,7 @@ use crate::clock::realtime;
 use crate::pacer::Manner;
 use crate::port::PortOptions;
 
-/// A sender that sleeps, then spins, and hands over what is due by one call.
+/// A sender that sleeps, then spins, and sends packets due together in one call.
 pub struct Sendmmsg {
     outlet: Outlet,
     payloads: Payloads,
@@ -28,10 +28,10 @@ pub struct Sendmmsg {
 unsafe impl Send for Sendmmsg {}
 
 impl Sendmmsg {
-    /// A sender to `target`; the kernel stamps its packets if `options` ask for it.
+    /// Opens a sender to `target`; the kernel timestamps its packets if `options` request it.
     ///
     /// # Errors
-    /// No socket of this kind can be had.
+    /// The socket cannot be opened.
     pub fn new(
         target: SocketAddr,
         options: &PortOptions,
@@ -62,7 +62,7 @@ impl Sendmmsg {
             let done = realtime();
             if let Ok(sent) = usize::try_from(sent) {
                 if sent < rest.len() {
-                    // The kernel does not tell why (net/socket.c, __sys_sendmmsg).
+                    // The kernel does not report why (net/socket.c, __sys_sendmmsg).
                     self.outlet.lose_keys();
                 }
                 self.outlet.note(rest.start..rest.start + sent, app, done, left);
@@ -71,7 +71,7 @@ impl Sendmmsg {
             } else if self.outlet.is_to_be_sent_again(calls::errno(&error), failed) {
                 failed += 1;
             } else {
-                // It was about the first: only then does the call fail.
+                // The call fails only if its first message does.
                 rest.start += 1;
                 failed = 0;
             }

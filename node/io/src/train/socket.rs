@@ -1,4 +1,4 @@
-//! One send call for each packet: what most programs do, with three ways of waiting.
+//! One send call per packet, as most programs do, with several ways of waiting.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavail
 use crate::pacer::Manner;
 use crate::port::PortOptions;
 
-/// A sender that waits in a manner of [`crate::pacer`]; `None` sleeps for the gap after each packet, as
-/// programs do that do not look at the clock.
+/// A sender that waits as [`crate::pacer`] offers; `None` sleeps for the gap after each packet, as
+/// programs do that do not read the clock.
 pub struct SocketSender {
     outlet: Outlet,
     payloads: Payloads,
@@ -19,10 +19,10 @@ pub struct SocketSender {
 }
 
 impl SocketSender {
-    /// A sender to `target`; the kernel stamps its packets if `options` ask for it.
+    /// Opens a sender to `target`; the kernel timestamps its packets if `options` request it.
     ///
     /// # Errors
-    /// No socket of this kind can be had.
+    /// The socket cannot be opened.
     pub fn new(
         target: SocketAddr,
         options: &PortOptions,
@@ -30,7 +30,7 @@ impl SocketSender {
         manner: Option<Manner>,
     ) -> Result<Self, Unavailable> {
         let outlet = Outlet::open(target, options)?;
-        // Who sleeps for each gap does what programs do.
+        // A sender that sleeps for each gap imitates ordinary programs, which do not cork.
         let outlet = if manner.is_some() { outlet.ahead() } else { outlet };
         Ok(Self { outlet, payloads, manner })
     }
@@ -107,7 +107,7 @@ mod tests {
         for n in 0..TRAINS {
             sender.prepare(Numbers::new((n * PACKETS) as u64, PACKETS));
             let mut left = vec![Departure::default(); PACKETS];
-            // A packet lies ready for most of such a gap, and so when most of the stops come.
+            // A packet is corked for most of such a gap, and so during most of the stops.
             let start = monotonic() + Nanos::from_millis(2);
             let due: Vec<_> =
                 (0..PACKETS as i64).map(|n| start + Nanos::from_micros(13 * n)).collect();
@@ -125,12 +125,12 @@ mod tests {
                 let len = far.recv(&mut came).unwrap();
                 let seq = Mark::parse(&came[..len]).unwrap().seq;
                 assert_eq!((len, seq), (LEN, (n * PACKETS + place) as u64));
-                assert!(left.kernel >= left.app, "a stamp of its own: {left:?}");
+                assert!(left.kernel >= left.app, "the timestamp is its own: {left:?}");
                 ahead += usize::from(left.ahead);
             }
         }
         far.set_nonblocking(true).unwrap();
-        assert!(far.recv(&mut [0; LEN]).is_err(), "what was thrown away came");
-        assert!(ahead > 0, "nothing lay ready");
+        assert!(far.recv(&mut [0; LEN]).is_err(), "a discarded packet arrived");
+        assert!(ahead > 0, "no packet was corked");
     }
 }

@@ -1,6 +1,6 @@
-//! Packets that carry the time at which they are to leave (SO_TXTIME): the queueing discipline keeps
-//! them until then. Where none does, the kernel takes the time and ignores it, so that a sender first
-//! sees a packet kept.
+//! Packets that carry their departure time (SO_TXTIME), until which the queueing discipline keeps
+//! them. Without such a discipline the kernel accepts the time and ignores it, so a sender first
+//! checks that a packet is kept.
 
 use std::io;
 use std::mem;
@@ -19,23 +19,23 @@ use crate::port::{Notice, Port, PortOptions, StampRequest};
 use crate::socket;
 use crate::udp::{Beside, UdpPort};
 
-/// Packets are handed over so long before they are due: more than a sleep is late, and than etf's
-/// `delta` is by custom.
+/// Time before a departure at which its packet is handed over: more than a sleep is late by, and
+/// more than etf's usual `delta`.
 const LEAD: Nanos = Nanos::from_millis(2);
 
-/// A packet that is to leave so much later proves that it is kept.
+/// Delay of the test packet. Leaving this much later proves that it was kept.
 const LATER: Nanos = Nanos::from_millis(5);
 
-/// It may be as much too early: etf hands packets to the driver `delta` before their time.
+/// Allowed earliness of the test packet: etf hands packets to the driver `delta` before their time.
 const TOLERANCE: Nanos = Nanos::from_millis(1);
 
-/// Stamps come within this of a departure.
+/// Time-out for timestamps after a departure.
 const PATIENCE: Nanos = Nanos::from_millis(20);
 
-/// Packets that are sent later at most, to see one that was handed over in time.
+/// Maximum number of test packets, sent until one is handed over in time.
 const TRIES: usize = 5;
 
-/// The clocks of queueing disciplines: fq's and, by custom, etf's.
+/// Clocks of queueing disciplines: fq's and, usually, etf's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timebase {
     Monotonic,
@@ -43,7 +43,7 @@ enum Timebase {
 }
 
 /// A sender that hands packets over ahead of their time, for the queueing discipline to keep.
-/// `tx_app` is when that was: only stamps tell when they left.
+/// `tx_app` is the time of handing over; only timestamps tell when they left.
 pub struct Txtime {
     outlet: Outlet,
     payloads: Payloads,
@@ -51,9 +51,9 @@ pub struct Txtime {
 }
 
 impl Txtime {
-    /// A sender to `target`; the kernel stamps its packets if `options` ask for it. Sends a few
-    /// datagrams to the target's discard port and sees when they leave; takes up to 70 ms, and longer on a machine
-    /// that holds it up.
+    /// Opens a sender to `target`; the kernel timestamps its packets if `options` request it. Sends
+    /// a few datagrams to the target's discard port and checks when they leave. Takes up to 70 ms,
+    /// longer on a busy machine.
     ///
     /// # Errors
     /// They left at once, or not at all.
@@ -82,13 +82,13 @@ impl Txtime {
         };
         let outlet = Outlet::open(target, options)?;
         ask(&outlet.port, timebase)
-            .map_err(|error| Unavailable::failed("a socket with SO_TXTIME", &error))?;
+            .map_err(|error| Unavailable::failed("enabling SO_TXTIME", &error))?;
         Ok(Self { outlet, payloads, timebase })
     }
 }
 
 impl Txtime {
-    /// Hands a packet over that is to leave `at` that time of its clock.
+    /// Hands over a packet that is to leave at `at`, by the clock of this timebase.
     fn hand_over(&mut self, n: usize, at: i64, left: &mut [Departure]) {
         let mut failed = 0;
         loop {
@@ -144,7 +144,7 @@ impl Timebase {
         }
     }
 
-    /// How far it is ahead of CLOCK_MONOTONIC now.
+    /// Returns how far the clock is ahead of CLOCK_MONOTONIC now, in nanoseconds.
     fn ahead(self) -> i64 {
         match self {
             Self::Monotonic => 0,
@@ -156,7 +156,7 @@ impl Timebase {
     }
 }
 
-/// Has a socket take times of departure by this clock. Other clocks than CLOCK_MONOTONIC need
+/// Makes a socket accept departure times by this clock. Clocks other than CLOCK_MONOTONIC need
 /// CAP_NET_ADMIN.
 fn ask(port: &UdpPort, timebase: Timebase) -> io::Result<()> {
     let value = libc::sock_txtime { clockid: timebase.id(), flags: 0 };
@@ -177,15 +177,15 @@ fn send_at(port: &UdpPort, message: &[u8], at: i64) -> io::Result<()> {
     unsafe { calls::send_message(&port.link.fd, &header, libc::MSG_DONTWAIT) }.map(drop)
 }
 
-/// Whether a packet that is to leave later does, by this clock.
+/// Whether a packet with a later departure time by this clock leaves later.
 fn is_kept(target: SocketAddr, options: &PortOptions, timebase: Timebase) -> io::Result<bool> {
     let mut discard = target;
     discard.set_port(DISCARD);
     let options =
         PortOptions { stamps: StampRequest::Kernel, sched_stamps: false, ..options.clone() };
     let mut port = UdpPort::connect(discard, &options)?;
-    // A packet that waits until its neighbour is found looks as if it were kept: one goes ahead.
-    // What becomes of it is no matter.
+    // A packet that waits for its neighbour to be resolved looks as if it were kept, so one is sent
+    // ahead. Whether it arrives does not matter.
     let _ = port.send(&[]);
     departure(&mut port, monotonic() + PATIENCE);
     ask(&port, timebase)?;
@@ -196,21 +196,23 @@ fn is_kept(target: SocketAddr, options: &PortOptions, timebase: Timebase) -> io:
         let due = monotonic() + LATER;
         send_at(&port, &[], due.as_nanos() + ahead)?;
         let handed_over = realtime() - asked;
-        // What never left was not kept either: it was dropped, for its clock or for its time.
+        // A packet that never left was not kept either: it was dropped because of its clock or its
+        // time.
         let left = departure(&mut port, due + PATIENCE);
         tries -= 1;
-        // Who was held up for as long before the packet was handed over cannot tell.
+        // If handing over took nearly as long, the result is inconclusive.
         if handed_over < LATER - TOLERANCE || tries == 0 {
             return Ok(left.is_some_and(|left| left - asked >= LATER - TOLERANCE));
         }
     }
 }
 
-/// The stamp of the next departure, if it comes by then.
+/// Returns the timestamp of the next departure, if it arrives before `until`.
 fn departure(port: &mut UdpPort, until: Instant<Monotonic>) -> Option<Instant<Realtime>> {
     let mut left = None;
     loop {
-        // Asked before looking: what came in time is seen, however late that is.
+        // Read before the queue, so that a timestamp that arrived in time is found, however late
+        // this runs.
         let over = monotonic() >= until;
         port.notices(8, &mut |notice| {
             if let Notice::TxStamp { stamp: TxStamp::Kernel(at), .. } = notice {

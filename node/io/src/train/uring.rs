@@ -1,4 +1,4 @@
-//! Sends by io_uring(7): requests built ahead, those due together handed over by one call.
+//! Sends by io_uring(7): requests are built ahead, and those due together submitted by one call.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,44 +15,47 @@ use crate::clock::realtime;
 use crate::pacer::Manner;
 use crate::port::PortOptions;
 
-/// Requests in a ring; more that are due together take several calls.
+/// Number of requests in a ring; larger groups take several calls.
 const ENTRIES: usize = 256;
 
-/// Times that the kernel may refuse to look at requests.
+/// Maximum number of calls to submit a group of requests.
 const REFUSALS: usize = 100;
 
-/// A sender that sleeps, then spins, and hands over requests that lie ready.
+/// A sender that sleeps, then spins, and submits prepared requests.
 pub struct Uring {
-    /// Ends before the payloads that its requests point to.
+    /// Dropped before the payloads that its requests point to.
     ring: IoUring,
     outlet: Outlet,
     payloads: Payloads,
     requests: Vec<squeue::Entry>,
-    /// Requests of a call that have to be made again.
+    /// Requests that have to be submitted again.
     again: Vec<squeue::Entry>,
-    /// The kernel has requests that it does not answer: nothing they point to may change.
+    /// The kernel does not answer some requests: the memory they point to must not change any more.
     stuck: bool,
 }
 
 impl Uring {
-    /// A sender to `target`; the kernel stamps its packets if `options` ask for it.
+    /// Opens a sender to `target`; the kernel timestamps its packets if `options` request it.
     ///
     /// # Errors
-    /// A kernel without io_uring, or where it is not allowed.
+    /// The kernel has no io_uring, or does not permit it.
     pub fn new(
         target: SocketAddr,
         options: &PortOptions,
         payloads: Payloads,
     ) -> Result<Self, Unavailable> {
         let failed = |error| {
-            Unavailable::failed("io_uring (see the sysctl kernel.io_uring_disabled)", &error)
+            Unavailable::failed(
+                "setting up io_uring (see the sysctl kernel.io_uring_disabled)",
+                &error,
+            )
         };
         let ring = IoUring::new(ENTRIES as u32).map_err(failed)?;
         let mut able = Probe::new();
         ring.submitter().register_probe(&mut able).map_err(failed)?;
         if !able.is_supported(opcode::Send::CODE) {
             return Err(Unavailable::because(
-                "io_uring of this kernel cannot send (5.6 and later can)",
+                "io_uring of this kernel cannot send; it needs Linux 5.6",
             ));
         }
         let outlet = Outlet::open(target, options)?;
@@ -73,18 +76,19 @@ impl Uring {
         }
     }
 
-    /// Makes the requests in `again`, which holds afterwards those that have to be made again.
+    /// Submits the requests in `again`, which afterwards holds those to be submitted again.
     fn submit(&mut self, failed: usize, left: &mut [Departure]) {
         let Self { ring, outlet, requests, again, .. } = self;
-        // SAFETY: the requests point to payloads that `prepare` built and that nothing changes or
-        // moves before all are answered: below, or by `stuck` never.
+        // SAFETY: the requests point to payloads that `prepare` built. Nothing changes or moves
+        // them before all requests are answered; if that fails, `stuck` keeps them unchanged for
+        // good.
         let pushed = unsafe { ring.submission().push_multiple(again) };
-        assert!(pushed.is_ok(), "the ring is empty and has room for so many");
+        assert!(pushed.is_ok(), "the ring is empty and large enough");
         let mut unanswered = again.len();
         again.clear();
         for _ in 0..REFUSALS {
             let app = realtime();
-            // They never wait, so that they are answered when the call returns.
+            // Requests never block, so all are answered when the call returns.
             let submitted = ring.submit_and_wait(unanswered);
             let done = realtime();
             for answer in ring.completion() {
@@ -100,7 +104,7 @@ impl Uring {
                 return;
             }
             if let Err(error) = submitted {
-                // That of the call, not of one packet.
+                // This error is that of the call, not of one packet.
                 let _ = outlet.is_to_be_sent_again(calls::errno(&error), usize::MAX);
             }
         }
@@ -132,7 +136,7 @@ impl TrainSender for Uring {
         while let Some((which, _)) = course.due_together() {
             let Self { ring, outlet, payloads, .. } = self;
             outlet.get_ready(Manner::SleepSpin, &course, payloads.span(which), left, || {
-                // SAFETY: a request to do nothing points to nothing.
+                // SAFETY: a no-op request points to nothing.
                 let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
                 if pushed.is_ok() {
                     let _ = ring.submit_and_wait(1);

@@ -1,4 +1,4 @@
-//! What stands for sends by io_uring on processors for which nobody has written its structures down.
+//! Stand-in for io_uring on processors that the io-uring crate does not support.
 
 use std::convert::Infallible;
 use std::io;
@@ -9,14 +9,18 @@ use dwell_units::Nanos;
 use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
 use crate::port::PortOptions;
 
-/// A sender that cannot be had here.
+/// A sender that does not exist here.
 pub struct Uring(Infallible);
 
 impl Uring {
+    /// Fails, because io_uring is unavailable.
+    ///
     /// # Errors
     /// Always.
     pub fn new(_: SocketAddr, _: &PortOptions, _: Payloads) -> Result<Self, Unavailable> {
-        Err(Unavailable::because("this program was built without io_uring: not for this processor"))
+        Err(Unavailable::because(
+            "this program was built without io_uring, which lacks support for this processor",
+        ))
     }
 }
 

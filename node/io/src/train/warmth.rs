@@ -1,6 +1,6 @@
-//! Makes packets that are sent after a pause about as punctual as others: see [`crate::warmth`]. What
-//! that leaves cold is the device's driver: the first two or three packets of a train were off by one to three
-//! microseconds, so that others lead it ([`super::Numbers`]).
+//! Makes packets after a pause about as punctual as others: see [`crate::warmth`]. The device's
+//! driver stays cold: the first two or three packets of a train were off by 1 to 3 us, so lead-in
+//! packets go first ([`super::Numbers`]).
 
 use std::net::SocketAddr;
 
@@ -13,72 +13,73 @@ use crate::pacer::Manner;
 use crate::port::StampRequest;
 use crate::warmth;
 
-/// From so long before a departure on, datagrams are sent to ourselves, by a socket that is not the
-/// train's, among whose stamps theirs would wait,
+/// Time before a departure from which on datagrams are sent to ourselves. They use a separate
+/// socket, so that their timestamps do not mix with the train's.
 const EARLY: Nanos = Nanos::from_micros(300);
 
-/// this often: what one of them fetched, whoever shares the caches with this processor soon pushes out. Where
-/// they were shared with strangers, gaps of 240 us were 200 to 350 ns off (the median) with a datagram 300 and
-/// one 100 us before, and 60 to 90 ns with all of these. More of them, or others closer to the departure,
-/// were no better.
+/// Interval of these datagrams. Others who share the caches soon evict what one of them fetched.
+/// Where caches were shared with strangers, the median error of gaps of 240 us was 200 to 350 ns
+/// with one datagram 300 us and one 100 us before, and 60 to 90 ns with all of these. More
+/// datagrams, or later ones, did not help.
 const EVERY: Nanos = Nanos::from_micros(20);
 
-/// The last one goes so long before the departure,
+/// Time before a departure at which the last datagram is sent.
 const LAST: Nanos = Nanos::from_micros(12);
 
-/// but none so shortly before, nor when one takes a good part of what is left ([`Cost`]),
+/// Minimum time left for a datagram, also if its cost ([`Cost`]) is lower.
 const QUIET: Nanos = Nanos::from_micros(6);
 
-/// nor so soon after the departure before, which has warmed the way better than they do: their way ends on
-/// this machine. Of gaps of 46 us, where one more was sent 12 us after a departure, the median error was 102
-/// instead of 78 ns in a busy hour.
+/// Minimum time after the previous departure, which has warmed the path better than a datagram to
+/// ourselves, whose path ends on this machine. In gaps of 46 us, one more datagram 12 us after a
+/// departure raised the median error from 78 to 102 ns in a busy hour.
 const FRESH: Nanos = Nanos::from_micros(15);
 
-/// In a gap that is too short for that, one goes in its middle, which is at least so long before the departure.
-/// Where the caches were shared with strangers, gaps of 16 us were off by 77 ns (the median) without and by 57 with
-/// it (C: 63).
+/// Minimum time before a departure for a datagram in the middle of a gap that is too short for the
+/// schedule above. Where caches were shared with strangers, the median error of gaps of 16 us was
+/// 77 ns without it and 57 ns with it (C: 63 ns).
 const MIDDLE: Nanos = Nanos::from_micros(8);
 
-/// A packet is handed over ahead where no less than this is left.
+/// Minimum time left for corking a packet.
 const HANDING: Nanos = Nanos(2_500);
 
-/// What a departure finds in the caches.
+/// Warms the caches before departures.
 pub(super) struct Warmth {
     sink: Option<warmth::Warmth>,
     cost: Cost,
-    /// Packets are handed over ahead,
+    /// Packets are corked.
     held: bool,
-    /// which costs this, as the datagrams before a train's first packet tell, to which it happens too.
+    /// Cost of corking, learnt from the datagrams before a train's first packet, which are corked
+    /// too.
     handing: Cost,
 }
 
 impl Warmth {
-    /// For trains by the socket whose address is `local`, with the stamps that it asks for. Where nothing can
-    /// be had that it can send to, nothing is warmed.
+    /// Warms the path of the socket whose address is `local`, with the timestamps that it requests.
+    /// Warms nothing if no socket can be opened.
     pub(super) fn new(local: SocketAddr, stamps: StampRequest) -> Self {
         let sink = warmth::Warmth::at(local).ok().map(|sink| sink.one_way(stamps));
         Self { sink, cost: Cost::new(QUIET), held: false, handing: Cost::new(HANDING) }
     }
 
-    /// The same for packets that are handed over ahead.
+    /// Enables corking of packets.
     pub(super) fn held(self) -> Self {
         Self { held: true, ..self }
     }
 
-    /// Another train begins.
+    /// Starts a new train.
     pub(super) fn begin(&mut self) {
         self.cost.begin();
         self.handing.begin();
     }
 
-    /// Whether so much is left that a packet can be handed over ahead. Never before it is known what that costs: a
-    /// train's own packets are not to pay for finding out.
+    /// Whether `left` is enough to cork a packet. Always `false` while the cost is unknown: a
+    /// train's own packets must not pay for finding it out.
     pub(super) fn has_time_to_hand_over(&self, left: Nanos) -> bool {
         self.handing.is_known() && self.handing.fits(left)
     }
 
-    /// Gets ready for the departure at `due`, which is waited for in this manner, as far as there is time.
-    /// `knock` does what the engine can do of its own to warm its path.
+    /// Prepares the departure at `due`, as far as there is time, waiting as `manner` says. `knock`
+    /// is the engine's own way of warming its path.
     pub(super) fn before(
         &mut self,
         due: Instant<Monotonic>,
@@ -88,8 +89,8 @@ impl Warmth {
         mut knock: impl FnMut(),
     ) {
         let Some(sink) = &self.sink else { return };
-        // By when the one before was due, not by what sending it took: that is longer in busy hours, when this
-        // matters most.
+        // Based on when the previous packet was due, not on how long sending it took: that is
+        // longer in busy hours, when this matters most.
         let gap = due - course.before().unwrap_or_else(monotonic);
         for ahead in steps(gap) {
             if due - monotonic() < ahead {
@@ -99,7 +100,7 @@ impl Warmth {
             if !self.cost.fits(due - begun) {
                 return;
             }
-            // Of those within a train, gaps were no better: it takes longer.
+            // Corking within a train did not improve gaps, because it takes longer.
             if self.held && course.before().is_none() {
                 sink.pass_held(memory).into_iter().for_each(|took| self.handing.learn(took));
             } else {
@@ -111,7 +112,8 @@ impl Warmth {
     }
 }
 
-/// How long before a departure they are sent that follows another, or nothing, by `gap`.
+/// Returns how long before a departure datagrams are sent, if `gap` has passed since the previous
+/// one.
 fn steps(gap: Nanos) -> impl Iterator<Item = Nanos> {
     let times = (EARLY - LAST).0 / EVERY.0;
     let steps = (0..=times).rev().map(|n| Nanos(LAST.0 + n * EVERY.0));

@@ -1,4 +1,4 @@
-//! The way of frames to a peer: by which interface, to which neighbour, and with which headers.
+//! Route of frames to a peer: interface, neighbour and headers.
 
 use std::net::SocketAddr;
 
@@ -14,24 +14,24 @@ use crate::pacer::sleep_until;
 use crate::port::{Port, PortOptions, StampRequest};
 use crate::udp::UdpPort;
 
-/// A neighbour answers within this, or is not there.
+/// Time-out for the neighbour's answer.
 const PATIENCE: Nanos = Nanos::from_secs(2);
 
-/// How often its answer is looked for.
+/// Poll interval for its answer.
 const LOOK: Nanos = Nanos::from_millis(1);
 
-/// The address of a loopback interface.
+/// Link-layer address of a loopback interface.
 const LOOPBACK: Station = [0; 6];
 
-/// Where frames go, and what stands around their payload.
+/// Outgoing interface of frames, and the headers in front of their payload.
 pub(super) struct Way {
     pub(super) interface: Interface,
     pub(super) frame: UdpFrame,
 }
 
 impl Way {
-    /// The way of payloads of `len` bytes from `local` to `target`. May send a datagram to the
-    /// target's discard port, so that the kernel asks who the next hop is.
+    /// Finds the route of payloads of `len` bytes from `local` to `target`. May send a datagram to
+    /// the target's discard port, so that the kernel resolves the next hop.
     pub(super) fn find(
         local: SocketAddr,
         target: SocketAddr,
@@ -40,17 +40,18 @@ impl Way {
     ) -> Result<Self, Unavailable> {
         let interface = outgoing(target, options)?;
         let name = &interface.name;
-        let failed = |error| Unavailable::failed("the link-layer addresses on the way", &error);
+        let failed =
+            |error| Unavailable::failed("finding the interface's link-layer address", &error);
         let own = neighbour::own_station(interface.index).map_err(failed)?;
         let own = own.ok_or_else(|| Unavailable::because(format!("{name} is not Ethernet")))?;
         if own == LOOPBACK && target.is_ipv4() {
-            // net/ipv4/route.c, ip_route_input_slow: what has an address of ours as its source and did
-            // not come from the stack itself is a martian.
-            let why = "the kernel drops IPv4 frames that were put on the loopback interface";
+            // A packet from a local address that did not come from the stack itself is a martian
+            // (net/ipv4/route.c, ip_route_input_slow).
+            let why = "the kernel drops IPv4 frames sent to the loopback interface";
             return Err(Unavailable::because(why));
         }
         let frame = UdpFrame {
-            // A loopback's own address is that of its only neighbour.
+            // The only neighbour on a loopback interface has the interface's own address.
             to_station: match own {
                 LOOPBACK => own,
                 _ => next_station(&interface, target, options)?,
@@ -76,7 +77,7 @@ fn next_station(
     target: SocketAddr,
     options: &PortOptions,
 ) -> Result<Station, Unavailable> {
-    let failed = |error| Unavailable::failed("the neighbour on the way", &error);
+    let failed = |error| Unavailable::failed("resolving the next hop", &error);
     let hop = neighbour::next_hop(target).map_err(failed)?;
     let until = monotonic() + PATIENCE;
     let mut asked = None;
@@ -86,7 +87,7 @@ fn next_station(
         }
         if monotonic() >= until {
             let name = &interface.name;
-            return Err(Unavailable::because(format!("nobody at {name} answers for {hop}")));
+            return Err(Unavailable::because(format!("no neighbour at {name} answers for {hop}")));
         }
         if asked.is_none() {
             let discard = SocketAddr::new(target.ip(), DISCARD);
@@ -100,7 +101,7 @@ fn next_station(
             };
             let options = PortOptions { stamps: StampRequest::User, ..options.clone() };
             let mut port = UdpPort::connect(discard, &options).map_err(failed)?;
-            // What becomes of it, the neighbour table tells.
+            // The neighbour table shows the result.
             let _ = port.send(&[]);
             asked = Some(port);
         }

@@ -1,5 +1,6 @@
-//! A tap on the outgoing interface (packet(7)): when each packet of a flow passed to the driver, for
-//! engines whose packets are not stamped one by one for their socket. It costs every packet a copy.
+//! A tap on the outgoing interface (packet(7)), which records when each packet of a flow passed to
+//! the driver, for engines whose packets are not timestamped one by one for their socket. It costs
+//! a copy of every packet.
 
 use std::io;
 use std::mem;
@@ -18,30 +19,31 @@ use crate::pacer::sleep_until;
 use crate::port::StampRequest;
 use crate::socket;
 
-/// Asked of the kernel: the heads of some 40,000 packets.
+/// Requested receive buffer in bytes: the headers of some 40,000 packets.
 const BUFFER: c_int = 32 << 20;
 
-/// Switching stamps on is asynchronous (net/core/dev.c, `net_enable_timestamp`).
+/// Time until timestamping is on, which happens asynchronously (net/core/dev.c,
+/// `net_enable_timestamp`).
 const SWITCHED_ON: Nanos = Nanos::from_millis(20);
 
-/// A header of UDP.
+/// Length of a UDP header.
 const UDP: usize = 8;
 
-/// A tap on one flow of UDP as it leaves an interface.
+/// A tap on one UDP flow as it leaves an interface.
 pub(super) struct Witness {
     fd: OwnedFd,
     control: Box<Control>,
     flow: u32,
-    /// The length of the IP header.
+    /// Length of the IP header.
     header: usize,
 }
 
 impl Witness {
-    /// Watches what leaves interface number `interface` from the port of `local` to that of `target`
-    /// with marks of `flow`. Takes some 20 ms.
+    /// Taps packets that leave the interface with index `interface` from the port of `local` to
+    /// that of `target`, with marks of `flow`. Takes some 20 ms.
     ///
     /// # Errors
-    /// Without CAP_NET_RAW.
+    /// No CAP_NET_RAW.
     pub(super) fn open(
         interface: u32,
         local: SocketAddr,
@@ -50,7 +52,7 @@ impl Witness {
     ) -> Result<Self, Unavailable> {
         let failed = |error| {
             Unavailable::failed(
-                "a tap on the outgoing interface (needs root or CAP_NET_RAW)",
+                "opening a tap on the outgoing interface (needs root or CAP_NET_RAW)",
                 &error,
             )
         };
@@ -58,23 +60,23 @@ impl Witness {
         let header = if target.is_ipv4() { 20 } else { 40 };
         filter(&fd, local, target, (header + UDP + Mark::LEN) as u32).map_err(failed)?;
         if socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER).is_err() {
-            // Best effort: what finds no room has no stamp, and is counted as such.
+            // Best effort: a packet that finds no room has no timestamp, and is counted as such.
             let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER);
         }
         socket::request_stamps(&fd, StampRequest::Kernel, false, false).map_err(failed)?;
-        // Only taps on all protocols see what leaves.
+        // Only taps on all protocols see outgoing packets.
         bind(&fd, interface, libc::ETH_P_ALL as u16).map_err(failed)?;
         sleep_until(monotonic() + SWITCHED_ON);
         Ok(Self { fd, control: Control::new(), flow, header })
     }
 
-    /// Forgets what has passed so far.
+    /// Discards the packets seen so far.
     pub(super) fn begin(&mut self) {
         while self.next().is_some() {}
     }
 
-    /// Adds when they passed to the departures of packets with these numbers, waiting for them up to
-    /// `patience`; of those that lead a train nobody wants to know.
+    /// Adds the times at which packets with these numbers passed to their departures, waiting for
+    /// them up to `patience`. Ignores lead-in packets.
     pub(super) fn collect(&mut self, numbers: Numbers, left: &mut [Departure], patience: Nanos) {
         let until = monotonic() + patience;
         let left = left.get_mut(numbers.leads()..).unwrap_or_default();
@@ -93,7 +95,8 @@ impl Witness {
         }
     }
 
-    /// The next packet: its number and stamp, if it is of the flow; `None` when there is none.
+    /// Returns the number and timestamp of the next packet, or `Some(None)` if it is not of the
+    /// flow; `None` if there is none.
     fn next(&mut self) -> Option<Option<(u64, Instant<Realtime>)>> {
         let mut buffer = [0; 40 + UDP + Mark::LEN];
         let came =
@@ -107,15 +110,15 @@ impl Witness {
     }
 }
 
-/// A packet socket that sees nothing yet.
+/// Opens a packet socket that receives nothing yet.
 pub(super) fn open(kind: c_int) -> io::Result<OwnedFd> {
     // SAFETY: socket() takes plain integers.
     let fd = socket::check(unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: `fd` was just made and belongs to nobody else.
+    // SAFETY: `fd` was just created, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Binds a packet socket to an interface and to what it is to receive there; 0 is nothing.
+/// Binds a packet socket to an interface and a protocol; 0 receives nothing.
 pub(super) fn bind(fd: &OwnedFd, interface: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: sockaddr_ll is plain data for which all zeros is valid.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -127,9 +130,9 @@ pub(super) fn bind(fd: &OwnedFd, interface: u32, protocol: u16) -> io::Result<()
     socket::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
 }
 
-/// Lets through the first `most` bytes of UDP packets that leave, of this flow.
+/// Admits the first `most` bytes of outgoing UDP packets of this flow.
 fn filter(fd: &OwnedFd, local: SocketAddr, target: SocketAddr, most: u32) -> io::Result<()> {
-    // What the kernel knows beside the bytes (linux/filter.h).
+    // Metadata of packets (linux/filter.h).
     const PKTTYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     let (protocol, ports) = if target.is_ipv4() { (9, 20) } else { (6, 40) };
     let load = |size: u32, at| ((libc::BPF_LD | libc::BPF_ABS | size) as u16, at);
@@ -143,7 +146,8 @@ fn filter(fd: &OwnedFd, local: SocketAddr, target: SocketAddr, most: u32) -> io:
     let mut program = Vec::new();
     for (n, ((code, at), expected)) in is.into_iter().enumerate() {
         program.push(instruction(code.into(), 0, at));
-        // Otherwise on to the last: over the pairs that follow and the return of a match.
+        // On a mismatch, jump to the last instruction: past the pairs that follow and the return
+        // for a match.
         let others = (2 * (is.len() - 1 - n) + 1) as u8;
         program.push(instruction(libc::BPF_JMP | libc::BPF_JEQ, others, expected));
     }

@@ -1,6 +1,6 @@
-//! Frames by AF_XDP (Documentation/networking/af_xdp.rst) in copy mode: built ahead in memory that the
-//! kernel copies from, queued by descriptors, handed over by a call without data. They pass neither the
-//! queueing discipline nor taps, and nobody at this end stamps them.
+//! Frames by AF_XDP (Documentation/networking/af_xdp.rst) in copy mode: built ahead in memory that
+//! the kernel copies from, queued by descriptors, handed over by a call without data. They pass
+//! neither the queueing discipline nor taps, and are not timestamped at this end.
 
 use std::io;
 use std::mem;
@@ -22,46 +22,49 @@ use crate::pacer::{Manner, sleep_until};
 use crate::port::{PortOptions, SendError};
 use crate::socket;
 
-/// Rings hold a power of two of entries, and kernels differ in how many; trains are shorter.
+/// Maximum number of packets in a train. The number of ring entries is a power of two, whose limit
+/// differs between kernels.
 const LONGEST: usize = 1 << 15;
 
-/// A frame fits one of these, the sizes that chunks of memory may have everywhere.
+/// Chunk sizes that every kernel accepts; a frame must fit into one chunk.
 const CHUNKS: [usize; 2] = [2_048, 4_096];
 
-/// Kicks may be refused for a moment, when the driver's queue is full.
+/// Time-out for calls that wake the kernel, which may fail briefly while the driver's queue is
+/// full.
 const PATIENCE: Nanos = Nanos::from_millis(1);
 
-/// A queue is free so long after its socket has ended.
+/// Time-out for a queue to become free after its socket was closed.
 const FREED: Nanos = Nanos::from_secs(1);
 
-/// A sender that sleeps, then spins, and has the kernel copy frames that lie ready.
+/// A sender that sleeps, then spins, and makes the kernel copy prepared frames.
 pub struct Xsk {
-    /// Holds the port, and hears ICMP errors.
+    /// Holds the port and receives ICMP errors.
     outlet: Outlet,
     payloads: Payloads,
     way: Way,
     fd: OwnedFd,
     frames: Mapping,
     chunk: usize,
-    /// What is to be sent: descriptors.
+    /// Descriptors of frames to send.
     tx: Ring,
-    /// What has been sent: places of frames.
+    /// Places of frames that were sent.
     completed: Ring,
-    /// No socket has memory without a ring for what it receives.
+    /// The kernel requires this ring even if nothing is received.
     _fill: Ring,
     packets: usize,
-    /// How many of them the kernel has taken.
+    /// Number of packets that the kernel has taken.
     taken: usize,
     failure: Option<SendError>,
 }
 
 impl Xsk {
-    /// A sender of trains of up to `longest` packets to `target`, by queue 0 of the outgoing interface.
+    /// Opens a sender of trains of up to `longest` packets to `target`, through queue 0 of the
+    /// outgoing interface.
     ///
     /// # Errors
-    /// A 32-bit program; without CAP_NET_RAW; a kernel without AF_XDP; a queue that another program
-    /// has; an interface that is not Ethernet, packets that exceed its MTU or a page, or a next hop
-    /// that does not answer.
+    /// A 32-bit program; no CAP_NET_RAW; a kernel without AF_XDP; a queue that another program
+    /// uses; an interface that is not Ethernet; packets that exceed its MTU or a page; or a next
+    /// hop that does not answer.
     pub fn new(
         target: SocketAddr,
         options: &PortOptions,
@@ -69,26 +72,31 @@ impl Xsk {
         longest: usize,
     ) -> Result<Self, Unavailable> {
         if cfg!(not(target_pointer_width = "64")) {
-            // The rings lie beyond what a 32-bit program can map.
+            // The rings are mapped at offsets that a 32-bit program cannot express.
             return Err(Unavailable::because("AF_XDP needs a 64-bit program"));
         }
         if longest > LONGEST {
-            let why = format!("trains of {longest} packets; {LONGEST} is the most for AF_XDP");
+            let why = format!(
+                "trains of {longest} packets are too long for AF_XDP; the maximum is {LONGEST}"
+            );
             return Err(Unavailable::because(why));
         }
         let failed = |what: &'static str| move |error| Unavailable::failed(what, &error);
-        let fd = open().map_err(failed("an AF_XDP socket (needs root or CAP_NET_RAW)"))?;
+        let fd = open().map_err(failed("opening an AF_XDP socket (needs root or CAP_NET_RAW)"))?;
         let outlet = Outlet::silent(target, options)?;
         let way = Way::find(outlet.local(), target, options, payloads.len())?;
         let frame = way.frame.overhead() + payloads.len();
         let chunk = CHUNKS.into_iter().find(|chunk| frame <= *chunk).ok_or_else(|| {
-            Unavailable::because(format!("frames of {frame} bytes; {} is the most", CHUNKS[1]))
+            Unavailable::because(format!(
+                "frames of {frame} bytes are too long; the maximum is {}",
+                CHUNKS[1]
+            ))
         })?;
         let entries = longest.max(1).next_power_of_two();
-        let memory = failed("memory of an AF_XDP socket");
+        let memory = failed("registering memory with an AF_XDP socket");
         let frames = Mapping::own(entries * chunk).map_err(memory)?;
         register(&fd, &frames, chunk).map_err(memory)?;
-        let rings = failed("the rings of an AF_XDP socket");
+        let rings = failed("creating the rings of an AF_XDP socket");
         for (name, entries) in [
             (libc::XDP_TX_RING, entries),
             (libc::XDP_UMEM_COMPLETION_RING, entries),
@@ -125,8 +133,8 @@ impl Xsk {
         })
     }
 
-    /// What the kernel does not take at once it takes by a later kick: nothing can be withdrawn from a
-    /// ring of which the kernel remembers the end.
+    /// Hands frames over. Frames that the kernel does not take at once are taken by a later call:
+    /// the kernel remembers the end of the ring, so nothing can be withdrawn.
     fn hand_over(&mut self, which: Range<usize>, left: &mut [Departure]) {
         self.tx.produce(which.len() as u32);
         let until = monotonic() + PATIENCE;
@@ -151,7 +159,7 @@ impl Xsk {
         }
     }
 
-    /// Whether nothing waits in the ring of what is to be sent, after some kicks.
+    /// Whether the ring of frames to send is empty, after some calls that wake the kernel.
     fn is_idle(&self) -> bool {
         let until = monotonic() + PATIENCE;
         while self.tx.pending() > 0 {
@@ -181,8 +189,8 @@ impl TrainSender for Xsk {
         for n in 0..packets {
             let at = n * self.chunk;
             let place = self.frames.place(at, len).as_ptr();
-            // SAFETY: the kernel has copied the last train out of this memory, which `place` says is
-            // mapped; it is borrowed exclusively with `self`.
+            // SAFETY: the kernel has copied the last train from this memory. `place` has checked
+            // that it is mapped, and it is borrowed exclusively with `self`.
             let frame = unsafe { std::slice::from_raw_parts_mut(place, len) };
             self.way.frame.emit(self.payloads.at(n), frame);
             let descriptor = libc::xdp_desc { addr: at as u64, len: len as u32, options: 0 };
@@ -199,7 +207,7 @@ impl TrainSender for Xsk {
             let knock = || drop(calls::send(fd, &[], libc::MSG_DONTWAIT));
             let memory = (which.len() - 1) * *chunk + len;
             let place = frames.place(which.start * *chunk, memory).as_ptr();
-            // SAFETY: `place` says that so much is mapped; the kernel only reads it.
+            // SAFETY: `place` has checked that the memory is mapped; the kernel only reads it.
             let memory = unsafe { std::slice::from_raw_parts(place, memory) };
             outlet.get_ready(Manner::SleepSpin, &course, memory, left, knock);
             let Some(which) = course.next(Manner::SleepSpin) else { return };
@@ -250,12 +258,12 @@ impl Ring {
     }
 
     fn counter(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: the kernel says that a counter of 32 bits, aligned, stands there, which it too only
-        // accesses as one word; the mapping lives as long as this value.
+        // SAFETY: by the kernel's offsets an aligned 32-bit counter is there, which the kernel also
+        // accesses only as one word. The mapping lives as long as this value.
         unsafe { AtomicU32::from_ptr(self.memory.place(at, 4).as_ptr().cast()) }
     }
 
-    /// Entries that their consumer has not taken.
+    /// Returns the number of entries that the consumer has not taken.
     fn pending(&self) -> u32 {
         let produced = self.counter(self.producer).load(Ordering::Relaxed);
         produced.wrapping_sub(self.counter(self.consumer).load(Ordering::Acquire))
@@ -267,17 +275,17 @@ impl Ring {
         let next = self.counter(self.producer).load(Ordering::Relaxed).wrapping_add(ahead);
         let at = self.entry + (next & (self.entries - 1)) as usize * self.size;
         let place = self.memory.place(at, self.size);
-        // SAFETY: the place is mapped, has the size of `T` and the kernel's alignment for it; its
-        // consumer does not look at it until it is produced.
+        // SAFETY: the place is mapped and has the size and the alignment of `T`; the consumer does
+        // not read it before it is produced.
         unsafe { place.as_ptr().cast::<T>().write(value) };
     }
 
-    /// Hands so many entries to the consumer.
+    /// Hands `entries` entries to the consumer.
     fn produce(&self, entries: u32) {
         self.counter(self.producer).fetch_add(entries, Ordering::Release);
     }
 
-    /// Gives all entries back to the producer.
+    /// Returns all entries to the producer.
     fn consume_all(&self) {
         let produced = self.counter(self.producer).load(Ordering::Acquire);
         self.counter(self.consumer).store(produced, Ordering::Release);
@@ -289,11 +297,11 @@ fn open() -> io::Result<OwnedFd> {
     let fd = socket::check(unsafe {
         libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)
     })?;
-    // SAFETY: `fd` was just made and belongs to nobody else.
+    // SAFETY: `fd` was just created, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Has the kernel take frames from there.
+/// Registers the memory that the kernel takes frames from.
 fn register(fd: &OwnedFd, frames: &Mapping, chunk: usize) -> io::Result<()> {
     let memory = libc::xdp_umem_reg {
         addr: frames.place(0, 0).as_ptr().addr() as u64,
@@ -306,7 +314,7 @@ fn register(fd: &OwnedFd, frames: &Mapping, chunk: usize) -> io::Result<()> {
     socket::set(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, memory)
 }
 
-/// Where counters and entries stand in the rings.
+/// Returns where counters and entries are in the rings.
 fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     // SAFETY: plain data for which all zeros is valid.
     let mut offsets: libc::xdp_mmap_offsets = unsafe { mem::zeroed() };
@@ -321,7 +329,7 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
             &mut len,
         )
     })?;
-    // Before Linux 5.4 it was shorter, and meant something else.
+    // Before Linux 5.4 the structure was shorter and had another meaning.
     if len as usize == mem::size_of_val(&offsets) { Ok(offsets) } else { Err(unsupported()) }
 }
 
@@ -329,7 +337,7 @@ fn unsupported() -> io::Error {
     io::Error::from_raw_os_error(libc::EOPNOTSUPP)
 }
 
-/// Waits for a moment if the queue is another socket's: the kernel takes its time to end one.
+/// Waits briefly if the queue belongs to another socket: the kernel takes time to close one.
 fn bind_when_free(fd: &OwnedFd, interface: u32) -> io::Result<()> {
     let until = monotonic() + FREED;
     loop {
@@ -342,7 +350,7 @@ fn bind_when_free(fd: &OwnedFd, interface: u32) -> io::Result<()> {
     }
 }
 
-/// Joins the socket to queue 0 of an interface; the kernel copies.
+/// Binds the socket to queue 0 of an interface, in copy mode.
 fn bind(fd: &OwnedFd, interface: u32) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,

@@ -1,4 +1,4 @@
-//! Batches of a relay through a queue that drops: what is stamped is stamped with its own stamps.
+//! Batches of a relay through a queue that drops packets: every timestamp belongs to its packet.
 
 use std::collections::HashMap;
 
@@ -12,18 +12,19 @@ use dwell_units::{Instant, Nanos, Realtime};
 
 use crate::fixture::{Ends, PORT};
 
-/// Packets of one call.
+/// Packets per call.
 const TOGETHER: usize = 16;
 
-/// Longer than stamps are awaited.
+/// Longer than the time for which timestamps are awaited.
 const CALM: Nanos = Nanos::from_millis(1_100);
 
-/// Between packets that find room.
+/// Interval between packets at which each finds room.
 const APART: Nanos = Nanos::from_millis(20);
 
 type Sent = HashMap<u32, Instant<Realtime>>;
 
-/// Sends so many at once; returns which were told with a key, and how many were not.
+/// Sends `packets` packets in one call. Adds the keys and times of those with a key to `sent`;
+/// returns the number of those without.
 fn send(batch: &mut Batch, end: &mut UdpEnd, packets: usize, sent: &mut Sent) -> usize {
     let parcels: Vec<_> = (0..packets).map(|n| Parcel { n, at: 0..200, to: None }).collect();
     let mut unkeyed = 0;
@@ -35,7 +36,7 @@ fn send(batch: &mut Batch, end: &mut UdpEnd, packets: usize, sent: &mut Sent) ->
     unkeyed
 }
 
-/// Adds the driver's stamps that have come, by key.
+/// Adds the driver's timestamps that have arrived, by key.
 fn stamps(end: &mut UdpEnd, came: &mut HashMap<u32, Instant<Realtime>>) {
     end.notices(1_000, &mut |notice| {
         if let Notice::TxStamp { key, stamp: TxStamp::Kernel(at) } = notice {
@@ -53,16 +54,20 @@ fn after_a_full_queue_no_packet_of_a_batch_gets_the_stamp_of_another() {
         let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
         let mut end = UdpEnd::connect(([198, 19, 7, 2], PORT).into(), options).unwrap();
         let mut batch = Batch::new(TOGETHER, 0);
-        // Until the kernel stamps; the queue is empty again.
+        // Until the kernel timestamps packets. The queue is empty again.
         sleep_until(monotonic() + Nanos::from_millis(100));
         let mut sent = Sent::new();
         for _ in 0..5 {
             send(&mut batch, &mut end, TOGETHER, &mut sent);
         }
-        assert!((1..5 * TOGETHER).contains(&sent.len()), "some found no room: {}", sent.len());
-        // There is room again, and stamps of what was sent by the count before may still come.
+        assert!(
+            (1..5 * TOGETHER).contains(&sent.len()),
+            "some packets are dropped: {}",
+            sent.len()
+        );
+        // There is room again, but timestamps with earlier keys may still arrive.
         sleep_until(monotonic() + Nanos::from_millis(100));
-        assert_eq!(send(&mut batch, &mut end, 1, &mut sent), 1, "what follows has no key");
+        assert_eq!(send(&mut batch, &mut end, 1, &mut sent), 1, "the next packet has no key");
         sleep_until(monotonic() + CALM);
         stamps(&mut end, &mut HashMap::new());
         for round in 0..5 {
@@ -71,8 +76,8 @@ fn after_a_full_queue_no_packet_of_a_batch_gets_the_stamp_of_another() {
             sleep_until(monotonic() + APART);
             let until = realtime();
             stamps(&mut end, &mut came);
-            let (key, before) = sent.into_iter().next().expect("it found room");
-            let at = came.get(&key).copied().expect("its stamp came, under its key");
+            let (key, before) = sent.into_iter().next().expect("the packet is not dropped");
+            let at = came.get(&key).copied().expect("its timestamp has its key");
             assert!(before <= at && at <= until, "round {round}: {before:?} {at:?}");
             assert_eq!(came.len(), 1, "round {round}: {came:?}");
         }

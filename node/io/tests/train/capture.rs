@@ -1,4 +1,4 @@
-//! tcpdump before whoever receives: by stamps of the kernel, which no program can make late.
+//! tcpdump at the receiver. The kernel's timestamps do not depend on when a program runs.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempPath;
 
-/// Nothing here takes that long.
+/// Time-out of all waits.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A capture that goes on until it is ended, with its test at the latest.
+/// A capture that runs until it is ended, at the latest with its test.
 pub(crate) struct Capture {
     tcpdump: Child,
     file: TempPath,
 }
 
-/// A datagram: when it came by CLOCK_REALTIME, in nanoseconds, and its payload.
+/// A captured datagram: arrival time by CLOCK_REALTIME in nanoseconds, and payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Captured {
     pub(crate) at: i64,
@@ -25,14 +25,14 @@ pub(crate) struct Captured {
 }
 
 impl Capture {
-    /// What comes into a namespace through one of its interfaces and passes a filter of pcap's, which lets
-    /// only datagrams through.
+    /// Captures packets that enter a namespace through one of its interfaces and match a pcap
+    /// filter, which must only admit UDP.
     pub(crate) fn start(netns: &Path, interface: &str, filter: &str) -> Self {
         let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         let mut tcpdump = Command::new("nsenter")
             .arg(format!("--net={}", netns.display()))
             .args(["tcpdump", "-i", interface, "-Q", "in", "-Z", "root", "-n", "-U"])
-            // Else its buffer has room for eight packets.
+            // Otherwise its buffer has room for only eight packets.
             .args(["--immediate-mode", "--time-stamp-precision=nano", "-s", "2048", "-B", "8192"])
             .arg("-w")
             .arg(&file)
@@ -45,12 +45,12 @@ impl Capture {
         let talk = BufReader::new(tcpdump.stderr.take().unwrap());
         let mut lines = talk.lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("listening on")), "tcpdump listens");
-        // It tells of its end; nobody may be told that nobody listens.
+        // tcpdump reports its end, for which the pipe must stay open.
         std::thread::spawn(move || lines.for_each(drop));
         Self { tcpdump, file }
     }
 
-    /// What was captured, once that is all.
+    /// Returns the captured packets once `is_all` accepts them.
     pub(crate) fn end(self, is_all: impl Fn(&[Captured]) -> bool) -> Vec<Captured> {
         let since = Instant::now();
         loop {
@@ -58,7 +58,7 @@ impl Capture {
             if is_all(&captured) {
                 return captured;
             }
-            assert!(since.elapsed() < PATIENCE, "too few were captured: {captured:?}");
+            assert!(since.elapsed() < PATIENCE, "too few packets were captured: {captured:?}");
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -71,8 +71,8 @@ impl Drop for Capture {
     }
 }
 
-/// Reads Ethernet frames in libpcap's format, nanoseconds, in this machine's order; the last may not yet be
-/// whole.
+/// Parses Ethernet frames in libpcap's format, with nanoseconds, in native byte order. The last
+/// frame may be incomplete.
 fn parse(capture: &[u8]) -> Vec<Captured> {
     let word = |at: usize| Some(u32::from_ne_bytes(capture.get(at..at + 4)?.try_into().unwrap()));
     let head = word(0).zip(word(20)).map(|(magic, link)| (magic, link & 0xffff));
@@ -90,7 +90,8 @@ fn parse(capture: &[u8]) -> Vec<Captured> {
     packets
 }
 
-/// That of a datagram over IPv4 without options or IPv6 without extension headers, whose lengths are right.
+/// Returns the payload of a datagram over IPv4 without options or IPv6 without extension headers.
+/// Asserts that its lengths are right.
 fn payload(frame: &[u8]) -> &[u8] {
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let header = match word(12) {

@@ -1,4 +1,4 @@
-//! What each engine promises.
+//! Guarantees of each engine.
 
 use std::net::SocketAddr;
 
@@ -143,7 +143,7 @@ fn frames_from_a_ring_are_whole_packets_with_and_without_the_queueing_discipline
                 Box::new(engine)
             });
             let Some(told) = told else { return };
-            // The driver stamps them either way.
+            // The driver timestamps them either way.
             told.assert_stamped();
         }
     }
@@ -224,7 +224,7 @@ fn a_queue_for_af_xdp_is_free_again_when_its_engine_has_ended_and_not_before() {
 #[test]
 fn packets_that_a_full_queue_drops_are_told_as_not_sent_and_all_others_arrive() {
     let Some(ends) = Ends::up() else { return };
-    // Room for some ten packets, and a rate at which none has left when the next ones come.
+    // Room for some ten packets, at a rate at which none has left when the next ones come.
     ends.qdisc(&["tbf", "rate", "1mbit", "burst", "1600", "limit", "3000"]).unwrap();
     let target = targets()[0];
     let engines: [(&str, Open); 4] = [
@@ -258,7 +258,8 @@ fn packets_that_a_full_queue_drops_are_told_as_not_sent_and_all_others_arrive() 
                 } else {
                     assert_eq!(sent, slots, "{name}");
                 }
-                // Of many sent by one call the kernel does not tell which took a key in vain.
+                // For several packets sent by one call, the kernel does not report which took a key
+                // in vain.
                 let may_lack = name == "sendmmsg" && first == 0;
                 for left in left.iter().filter(is_sent) {
                     let is_stamped = left.kernel >= left.app;
@@ -290,8 +291,8 @@ fn frames_to_a_neighbour_that_is_not_there_are_refused() {
     let Some(ends) = Ends::up() else { return };
     let nobody = SocketAddr::new("198.19.7.99".parse().unwrap(), PORT);
     let open = || PacketRing::new(nobody, &stamped(), payloads(LEN), 8, false);
-    let why = ends.near(open).err().expect("nobody is there").why;
-    assert_eq!(why, "nobody at near answers for 198.19.7.99");
+    let why = ends.near(open).err().expect("no neighbour answers").why;
+    assert_eq!(why, "no neighbour at near answers for 198.19.7.99");
 }
 
 #[test]

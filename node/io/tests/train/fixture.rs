@@ -1,5 +1,5 @@
-//! Two network namespaces joined by a veth pair, and a capture at the far end: the witness of what an
-//! engine says of itself.
+//! Two network namespaces joined by a veth pair, with a capture at the far end that checks what an
+//! engine reports.
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -17,29 +17,29 @@ use dwell_wire::traffic::Mark;
 use crate::capture::{self, Capture};
 use crate::punctual::{LATE, Lateness, assert_punctual, watch};
 
-/// Nothing here takes that long.
+/// Time-out of all waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The flow of every test.
+/// Flow id of every test.
 pub(crate) const FLOW: u32 = 7;
 
-/// The port that trains go to.
+/// Port that trains are sent to.
 pub(crate) const PORT: u16 = 7_007;
 
 /// Two ends of a link: `198.19.7.1`, `fd00:7::1` near and `.2`, `::2` far, interfaces `near` and `far`.
 pub(crate) struct Ends {
     pub(crate) near: PathBuf,
     pub(crate) far: PathBuf,
-    /// Who takes the packets: the kernel gives them only those whose checksums are right.
+    /// Receivers of the packets: the kernel delivers only packets with correct checksums.
     sinks: Vec<UdpSocket>,
-    /// One test at a time: each of them keeps a CPU busy.
+    /// One test at a time, because each keeps a CPU busy.
     _alone: MutexGuard<'static, ()>,
 }
 
 static ALONE_HERE: Mutex<()> = Mutex::new(());
 
 impl Ends {
-    /// `None`, and said why, where namespaces cannot be made.
+    /// Sets up both ends. Where namespaces cannot be created, prints why and returns `None`.
     pub(crate) fn up() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !netns::may_create() {
@@ -78,7 +78,7 @@ impl Ends {
         netns::within(&self.near, work).unwrap()
     }
 
-    /// Gives the near end this queueing discipline; if there is none, what tc says.
+    /// Gives the near end this queueing discipline; returns tc's output if it is unavailable.
     pub(crate) fn qdisc(&self, qdisc: &[&str]) -> Result<(), String> {
         let name = self.near.file_name().unwrap().to_str().unwrap();
         let add = ["-n", name, "qdisc", "replace", "dev", "near", "root"];
@@ -87,8 +87,8 @@ impl Ends {
         if output.status.success() { Ok(()) } else { Err(said) }
     }
 
-    /// The numbers of so many packets of trains, and of more that wait, as they came to the far end's
-    /// program.
+    /// Returns the numbers of the packets that the far end's sockets received, in order of arrival,
+    /// once there are at least `packets`.
     pub(crate) fn numbers(&self, packets: usize) -> Vec<u64> {
         let mut numbers = Vec::new();
         let mut buffer = [0; 2_000];
@@ -103,7 +103,7 @@ impl Ends {
         numbers
     }
 
-    /// How many packets the far end's programs have got since they were last asked.
+    /// Returns how many packets the far end's sockets have received since the last call.
     pub(crate) fn arrived(&self) -> usize {
         let arrived =
             |sink: &UdpSocket| (0..).take_while(|_| sink.recv(&mut [0; 2_000]).is_ok()).count();
@@ -120,7 +120,7 @@ impl Drop for Ends {
     }
 }
 
-/// A packet as it was captured: when, in nanoseconds, its mark, and the length of its payload.
+/// A captured packet: time in nanoseconds, mark, and length of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Captured {
     pub(crate) at: i64,
@@ -128,18 +128,18 @@ pub(crate) struct Captured {
     pub(crate) len: usize,
 }
 
-/// Captures all UDP that comes to the far end; `None`, and said why, without tcpdump.
+/// Captures all UDP that arrives at the far end. Without tcpdump, prints why and returns `None`.
 pub(crate) fn capture(ends: &Ends) -> Option<Capture> {
     if Command::new("tcpdump").arg("--version").output().is_err() {
         skip("needs the program tcpdump");
         return None;
     }
-    // All but what asks for neighbours: nothing else may leave.
+    // All but packets that resolve neighbours; nothing else may leave.
     Some(Capture::start(&ends.far, "far", "udp and not dst port 9"))
 }
 
-/// What was captured, once so many packets have come; behind its mark each one's payload is what
-/// [`payloads`] filled in.
+/// Returns the captured packets once there are `packets` of them. Asserts that the payload behind
+/// each mark is that of [`payloads`].
 pub(crate) fn captured(capture: Capture, packets: usize) -> Vec<Captured> {
     let came = capture.end(|came| came.len() >= packets);
     let marked = came.into_iter().map(|capture::Captured { at, payload }| {
@@ -156,18 +156,18 @@ pub(crate) fn payloads(len: usize) -> Payloads {
     Payloads::new(FLOW, len, vec![FILL; len])
 }
 
-/// What an engine said of its trains, and what the far end saw of them.
+/// What an engine reported about its trains, and what the far end captured.
 pub(crate) struct Told {
     trains: Vec<(Vec<Departure>, Vec<Captured>)>,
-    /// By what it said, and beside each train what the machine did where nothing was sent.
+    /// Lateness as reported, and for each train the lateness of the machine with nothing sent.
     late: Vec<Lateness>,
     watched: Vec<Lateness>,
 }
 
-/// Trains of [`send`] that count.
+/// Number of trains of [`send`] that are evaluated.
 pub(crate) const TRAINS: usize = 11;
 
-/// Packets of each: so many alone, then so many pairs.
+/// Packets of each train: first single ones, then pairs.
 const ALONE: usize = 40;
 const PAIRS: usize = 20;
 
@@ -175,19 +175,19 @@ const PAIRS: usize = 20;
 pub(crate) const SLOTS: usize = ALONE + PAIRS;
 const PACKETS: usize = ALONE + 2 * PAIRS;
 
-/// So many lead them, which nobody counts.
+/// Number of lead-in packets, which are not evaluated.
 const LEADS: usize = 2;
 
-/// Packets of the train before them, which nobody leads.
+/// Number of packets in the first train, which has no lead-in.
 const FIRST: usize = 5;
 
-/// The longest train of [`send`].
+/// Maximum number of packets in a train of [`send`].
 pub(crate) const LONGEST: usize = LEADS + PACKETS;
 
-/// From one to the next.
+/// Interval between instants.
 pub(crate) const GAP: Nanos = Nanos::from_micros(300);
 
-/// The same as [`send`] of an engine that has to be punctual.
+/// Like [`send`], for an engine that has to be punctual.
 pub(crate) fn run(
     ends: &Ends,
     len: usize,
@@ -198,9 +198,8 @@ pub(crate) fn run(
     Some(told)
 }
 
-/// Sends a short train and then several that are led by others, have [`ALONE`] packets by themselves
-/// and then [`PAIRS`] due together, and captures all. Whatever every engine must keep is asserted here,
-/// but that it is punctual.
+/// Sends a short train and then several with a lead-in, [`ALONE`] single packets and [`PAIRS`]
+/// pairs, and captures all. Asserts what every engine must guarantee, except punctuality.
 pub(crate) fn send(
     ends: &Ends,
     len: usize,
@@ -228,9 +227,9 @@ pub(crate) fn send(
         let before = train(0, 0, &(0..FIRST as i64).collect::<Vec<_>>());
         let (mut sent, mut watched, mut arrived) = (Vec::new(), Vec::new(), 0);
         for n in 0..TRAINS {
-            // A socket has not room for all.
+            // A socket has no room for all trains.
             arrived += ends.arrived();
-            // One after the other, each first in turn, so that both have the same machine.
+            // Alternating, so that both see the same state of the machine.
             let look = || watch(&schedule(&(0..SLOTS as i64).collect::<Vec<_>>()));
             if n % 2 == 0 {
                 watched.push(look());
@@ -262,7 +261,7 @@ pub(crate) fn send(
     Some(told)
 }
 
-/// When these slots are due, from soon on.
+/// Returns when these slots are due, starting soon.
 fn schedule(slots: &[i64]) -> Vec<Instant<Monotonic>> {
     let start = monotonic() + Nanos::from_millis(2);
     slots.iter().map(|slot| start + Nanos(GAP.0 * slot)).collect()
@@ -284,46 +283,44 @@ fn lateness(
 }
 
 impl Told {
-    /// Everything told of a packet that was sent, and what came of it.
+    /// Returns each packet's reported departure with the captured packet.
     fn packets(&self) -> impl Iterator<Item = (&Departure, &Captured)> {
         self.trains.iter().flat_map(|(left, came)| left.iter().zip(came))
     }
 
-    /// What was told of the packets that were sent.
+    /// Returns the reported departures of the packets sent.
     pub(crate) fn left(&self) -> impl Iterator<Item = &Departure> {
         self.packets().map(|(left, _)| left)
     }
 
-    /// On a busy machine many packets are late; what is told of them is right all the same.
+    /// On a busy machine many packets are late, but what is reported must be right.
     fn assert_gaps(&self) {
         let off = self.trains.iter().flat_map(|(left, came)| {
             let told = |n: usize| left[n].kernel.or(left[n].app).unwrap().as_nanos();
             (1..ALONE).map(move |n| (came[n].at - came[n - 1].at - (told(n) - told(n - 1))).abs())
         });
         let off = median(off);
-        assert!(
-            off < LATE,
-            "half of the gaps differ by {off} ns or more from what is told of them"
-        );
+        assert!(off < LATE, "half of the gaps differ by {off} ns or more from the reported ones");
     }
 
-    /// The middle gap between two packets that were due together.
+    /// Returns the median gap between packets due together.
     pub(crate) fn pair_gap(&self) -> i64 {
         let pairs = self.trains.iter().flat_map(|(_, came)| came[ALONE..].chunks(2));
         median(pairs.map(|pair| pair[1].at - pair[0].at))
     }
 
-    /// Packets that were due together left by one call.
+    /// Asserts that packets due together left by one call.
     pub(crate) fn assert_pairs_left_by_one_call(&self) {
         let pairs = self.trains.iter().flat_map(|(left, _)| left[ALONE..].chunks(2));
         pairs.for_each(|pair| assert_eq!(pair[0].app, pair[1].app));
     }
 
-    /// Every packet has a stamp by the kernel, between the call that sent it and when it came, and
-    /// near the latter.
+    /// Asserts that every packet has a kernel timestamp between the call that sent it and its
+    /// arrival, close to the latter.
     pub(crate) fn assert_stamped(&self) {
         for (n, (left, came)) in self.packets().enumerate() {
-            let kernel = left.kernel.unwrap_or_else(|| panic!("a stamp of {n}: {left:?}"));
+            let kernel =
+                left.kernel.unwrap_or_else(|| panic!("packet {n} has no timestamp: {left:?}"));
             assert!(left.app <= Some(kernel), "{n}: {left:?}");
             assert!(kernel.as_nanos() <= came.at, "{n}: {left:?} came at {}", came.at);
         }
@@ -333,7 +330,7 @@ impl Told {
     }
 }
 
-/// Nearest rank.
+/// Returns the median by nearest rank.
 fn median(values: impl IntoIterator<Item = i64>) -> i64 {
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort_unstable();

@@ -1,5 +1,5 @@
-//! Every engine that sends trains, between two network namespaces, with tcpdump at the far end as the
-//! independent witness of what left, in which order, and when.
+//! Every engine that sends trains, between two network namespaces. tcpdump at the far end checks
+//! independently which packets left, in which order and when.
 
 mod batch;
 mod capture;

@@ -1,18 +1,18 @@
-//! Whether an engine is punctual, on a machine whose host may take its processors for milliseconds.
+//! Whether an engine is punctual, on a machine whose host may take its CPUs for milliseconds.
 
 use dwell_io::clock::monotonic;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::fixture::{GAP, SLOTS, TRAINS};
 
-/// A packet that left later than this was not punctual.
+/// Lateness in nanoseconds from which on a packet is not punctual.
 pub(crate) const LATE: i64 = 30_000;
 
-/// How late the packets of a train were, in nanoseconds; of those due together, the first.
+/// Lateness of a train's packets in nanoseconds; of packets due together, that of the first.
 pub(crate) type Lateness = Vec<i64>;
 
-/// By how much what is due is late where nothing is sent and the clock alone is watched: what the
-/// machine does by itself. As in a train, what leaves a hole moves all that follows.
+/// Returns the lateness of the machine itself: watches the clock at these instants and sends
+/// nothing. As in a train, a hole shifts all later instants.
 pub(crate) fn watch(due: &[Instant<Monotonic>]) -> Lateness {
     let mut behind = Nanos::ZERO;
     let late = |due: &Instant<Monotonic>| {
@@ -29,8 +29,8 @@ pub(crate) fn watch(due: &[Instant<Monotonic>]) -> Lateness {
     due.iter().map(late).collect()
 }
 
-/// How late packets were by the schedule as the holes before them moved it; less than 0 where a train
-/// catches up with what it was late, which none should.
+/// Returns the lateness by the schedule as shifted by earlier holes. It is negative where a train
+/// catches up, which none should do.
 fn moved(late: &Lateness) -> Lateness {
     let mut behind = 0;
     let moved = |late: &i64| {
@@ -43,20 +43,20 @@ fn moved(late: &Lateness) -> Lateness {
     late.iter().map(moved).collect()
 }
 
-/// Trains of an engine, and beside each what the machine did where nothing was sent: the engine itself
-/// holds up no more than one of twenty packets, and makes no more packets late than half.
+/// Compares trains of an engine with the machine's own lateness beside each. The engine may
+/// interrupt at most one packet in twenty, and must keep at least half as many packets punctual.
 pub(crate) fn assert_punctual(sent: &[Lateness], watched: &[Lateness]) {
     let least = *sent.iter().flatten().min().unwrap();
     assert!(least < LATE, "no packet was punctual: {sent:?}");
-    // What holds one up moves those that follow, so that a stall of the machine counts once.
+    // An interruption shifts the packets that follow, so that a stall of the machine counts once.
     let held_up =
         |late: &Lateness| late.windows(2).filter(|pair| pair[1] - pair[0] >= LATE).count() as i64;
-    // Stalls are counts of chance: what the engine does itself, it does in nearly every train.
+    // Stalls are random, but what delays the engine itself occurs in nearly every train.
     let mut more: Vec<_> = sent.iter().zip(watched).map(|(s, w)| held_up(s) - held_up(w)).collect();
     more.sort_unstable();
     assert!(
         more[TRAINS / 4] <= (SLOTS / 20) as i64,
-        "trains were held up so much more often than the machine itself was: {more:?}; {sent:?}"
+        "trains were interrupted more often than the machine itself: {more:?}; {sent:?}"
     );
     let punctual = |trains: &[Lateness]| {
         trains.iter().flat_map(moved).filter(|late| (0..LATE).contains(late)).count()
@@ -80,7 +80,7 @@ fn trains_that_an_engine_makes_late_are_not_punctual_and_those_that_the_machine_
     let late = train(&|_| 40_000);
     let every_other = train(&|n| if n % 2 == 0 { 1_000 } else { 40_000 });
     let the_last_ones = train(&|n| if n < 20 { 1_000 } else { 100_000 });
-    // Sent back to back until it is as if there had been no stall.
+    // Sent back to back until the stall is made up for.
     let caught_up =
         train(&|n| if n < 10 { 1_000 } else { (18_000_000 - 300_000 * n as i64).max(0) });
     for sent in [late, every_other, the_last_ones, caught_up] {

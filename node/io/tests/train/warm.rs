@@ -12,20 +12,22 @@ use crate::fixture::{Ends, PORT, payloads};
 const LEN: usize = 1_472;
 const PACKETS: usize = 5;
 const GAP: i64 = 100_000;
-/// Rounds that tell something, and those in which so many have to be.
+/// Number of rounds to evaluate, and maximum number of rounds to obtain them.
 const ROUNDS: usize = 300;
 const MOST: usize = 3_000;
 
-/// Each of those that have no stamps takes two seconds.
+/// Maximum number of rounds without timestamps; each takes two seconds.
 const UNSTAMPED: usize = 60;
 
-/// Of the rounds. If warming up were nothing, one test in three thousand would find it in so many.
+/// Minimum share of the rounds. If warming up had no effect, one test in three thousand would reach
+/// it.
 const LEAST: f64 = 0.6;
 
-/// In a round in which a packet is later than this, somebody else had the processor: it tells nothing of caches.
+/// Lateness at which a round is discarded: another thread had the CPU, so it says nothing about
+/// caches.
 const HELD_UP: i64 = GAP;
 
-/// More than a processor's own caches hold.
+/// Size in bytes that exceeds a CPU's own caches.
 const CACHES: usize = 16 << 20;
 
 #[test]
@@ -42,17 +44,18 @@ fn the_first_packet_of_a_train_is_less_late_than_one_that_is_sent_after_a_pause_
         let mut unstamped = 0;
         let mut memory = vec![0_u8; CACHES];
         let soon = |memory: &mut [u8]| {
-            // What others do in a pause, the kernel's way of a packet does not survive.
+            // As after a pause in which other programs ran, this evicts the kernel's path of a
+            // packet.
             memory.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
             let start = monotonic() + Nanos::from_millis(10);
             (0..PACKETS as i64).map(|n| start + Nanos(n * GAP)).collect::<Vec<_>>()
         };
         for _ in 0..MOST {
-            // One after the other, so that both have the same machine.
+            // Alternating, so that both see the same state of the machine.
             let by_engine = by_engine(&mut engine, &soon(&mut memory));
             let both = (by_engine, plain.send(&soon(&mut memory)));
             unstamped += usize::from(both.0.is_none() || both.1.is_none());
-            assert!(unstamped < UNSTAMPED, "stamps do not come");
+            assert!(unstamped < UNSTAMPED, "timestamps do not arrive");
             if let (Some(by_engine), Some(as_it_is)) = both
                 && by_engine[0].max(as_it_is[0]) < HELD_UP
             {
@@ -70,21 +73,23 @@ fn the_first_packet_of_a_train_is_less_late_than_one_that_is_sent_after_a_pause_
     let first = |trains: &[Vec<i64>]| decile(trains.iter().map(|late| late[0]).collect());
     let others = decile(warm.iter().flat_map(|late| late[1..].to_vec()).collect());
     let (warm, cold) = (first(&warm), first(&cold));
-    println!("late by (ns, first deciles): the first {warm}, as it is {cold}, the others {others}");
+    println!(
+        "late by (ns, first deciles): first packet {warm}, without warming up {cold}, others {others}"
+    );
     let share = less as f64 / rounds as f64;
-    println!("the first is less late than as it is in {less} of {rounds} rounds");
-    assert_eq!(rounds, ROUNDS, "of {MOST}, no more were not held up");
+    println!("the first packet is less late than without warming up in {less} of {rounds} rounds");
+    assert_eq!(rounds, ROUNDS, "too many of {MOST} rounds were interrupted");
     assert!(share > LEAST, "the first packet is {warm} ns late, and {cold} ns without warming up");
 }
 
-/// What a tenth of them does not exceed: a host that takes the processors for most of the time makes most
-/// packets late, and not these.
+/// Returns the lateness that a tenth of the packets do not exceed. A host that takes the CPUs for
+/// most of the time makes most packets late, but not these.
 fn decile(mut late: Vec<i64>) -> i64 {
     late.sort_unstable();
     late[(late.len() - 1) / 10]
 }
 
-/// Sends as an engine would that does nothing before the first packet.
+/// Sends like an engine that does nothing before the first packet.
 struct Plain {
     port: UdpPort,
     payload: Vec<u8>,
@@ -122,7 +127,7 @@ fn by_engine(engine: &mut SocketSender, due: &[Instant<Monotonic>]) -> Option<Ve
     late(due, left.iter().map(|left| left.kernel))
 }
 
-/// How late each packet passed to the driver; `None` if a stamp lacks.
+/// Returns how late each packet passed to the driver; `None` if a timestamp is missing.
 fn late(
     due: &[Instant<Monotonic>],
     stamps: impl Iterator<Item = Option<Instant<dwell_units::Realtime>>>,

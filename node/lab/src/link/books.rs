@@ -1,5 +1,5 @@
-//! The books of a TAP link: `link-K.json` says how much of everything, `link-K.events` to whom.
-//! Written so that the counts on a page never exceed the events in the log.
+//! Files of a TAP link: `link-K.json` holds its counters, `link-K.events` logs the affected frames.
+//! The counters in the file never exceed the events in the log.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -18,10 +18,10 @@ use crate::description::{Counters, DirectionCounters};
 use crate::error::LabError;
 use crate::state::LabDir;
 
-/// The longest log: about 300 MB.
+/// Maximum number of lines in the log: about 300 MB.
 const MOST_LINES: u64 = 1_000_000;
 
-/// What the carrying thread lets others see.
+/// Counters that the carrying thread publishes.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     directions: [Totals; 2],
@@ -51,7 +51,7 @@ impl Shared {
         lateness: Nanos,
     ) {
         let totals = &self.directions[direction];
-        // Release: an event that was pushed before is seen by whoever sees its count.
+        // Release: a thread that sees a count also sees the events pushed before it.
         for (to, from) in [
             (&totals.arrived, counters.arrived),
             (&totals.delivered, counters.delivered),
@@ -71,7 +71,7 @@ impl Shared {
         self.events_lost.store(count, Ordering::Release);
     }
 
-    /// An interface is gone, and with it the link.
+    /// Records that an interface, and so the link, is gone.
     pub(super) fn say_gone(&self) {
         self.gone.store(true, Ordering::Release);
     }
@@ -100,21 +100,21 @@ impl Shared {
     }
 }
 
-/// A page of the books.
+/// Content of the counters file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Page {
-    /// When it was written, CLOCK_REALTIME.
+    /// Time of writing, CLOCK_REALTIME.
     pub(super) written_ns: i64,
-    /// What it says.
+    /// Counters.
     pub(super) counters: Counters,
 }
 
-/// The page at `path`, if there is one.
+/// Reads the counters file at `path`, if it exists.
 pub(super) fn read(path: &Path) -> Option<Page> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Both files, and what is still to be written to them.
+/// Both files, and the events still to be written.
 pub(super) struct Books {
     dir: LabDir,
     page: String,
@@ -151,13 +151,13 @@ impl Books {
         })
     }
 
-    /// Writes a page if anything happened since the last one, or if `asked`.
+    /// Writes the files if a counter has changed since the last time, or if `asked`.
     pub(super) fn write_if_changed(&mut self, asked: bool) -> Result<(), LabError> {
         let now = (self.shared.direction(0), self.shared.direction(1));
         if asked || self.written != Some(now) { self.write() } else { Ok(()) }
     }
 
-    /// Writes all events that wait, then the counts as they were before.
+    /// Writes all waiting events, then the counters as they were before.
     pub(super) fn write(&mut self) -> Result<(), LabError> {
         let (a_to_b, b_to_a) = (self.shared.direction(0), self.shared.direction(1));
         let written_ns = clock::realtime().as_nanos();

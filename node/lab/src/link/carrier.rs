@@ -1,6 +1,6 @@
 //! The thread that carries frames from one TAP interface to the other when the engine says so. It
-//! sleeps until shortly before a departure and spins for the rest; it allocates nothing, takes no
-//! lock and writes to no file.
+//! sleeps until shortly before a departure and then spins; it does not allocate, lock or write to
+//! files.
 
 use std::sync::Arc;
 
@@ -13,10 +13,12 @@ use rtrb::Producer;
 use super::books::Shared;
 use super::event::{Action, Event};
 
-/// What a sleep may be late by; spun away where a processor can be spared.
+/// Time before a departure at which sleeping ends: a sleep may be late by this much. Not used
+/// without a CPU to spare.
 const SPIN: Nanos = Nanos::from_micros(100);
 
-/// Frames taken from one side before the other and the departures have their turn.
+/// Maximum number of frames taken from one side before the other side and the departures have their
+/// turn.
 const BATCH: usize = 16;
 
 /// Both directions of a link.
@@ -44,11 +46,11 @@ impl Carrier {
         Self { taps, lines, events, shared, spins, refused, lateness, events_lost: 0 }
     }
 
-    /// Carries until an interface is gone.
+    /// Carries frames until an interface is gone.
     pub(super) fn run(mut self) {
         cpu::sharpen_timers();
         if self.spins {
-            // Refused in some containers; then departures are as punctual as the machine is idle.
+            // Refused in some containers; punctuality then depends on the machine's load.
             let _ = cpu::go_first();
         }
         let mut buffer = [0; Link::FRAME + 1];
@@ -71,7 +73,7 @@ impl Carrier {
         }
     }
 
-    /// Delivers what is due; whether anything was.
+    /// Delivers the frames that are due; returns whether there were any.
     fn depart(&mut self, direction: usize) -> bool {
         let (line, far) = (&mut self.lines[direction], &self.taps[1 - direction]);
         let mut any = false;
@@ -79,7 +81,7 @@ impl Carrier {
             let now = clock::monotonic();
             let refused = &mut self.refused[direction];
             let departed = line.depart(now, |frame| {
-                // The far interface is down: a frame sent into the void.
+                // The far interface is down, so the frame is lost.
                 *refused += u64::from(far.send(frame).is_err());
             });
             if !departed {
@@ -91,7 +93,7 @@ impl Carrier {
         any
     }
 
-    /// Takes what came in; whether anything did.
+    /// Takes the frames that arrived; returns whether there were any.
     fn arrive(&mut self, direction: usize, buffer: &mut [u8]) -> std::io::Result<bool> {
         for taken in 0..BATCH {
             let Some(len) = self.taps[direction].receive(buffer)? else { return Ok(taken > 0) };
@@ -118,8 +120,8 @@ impl Carrier {
         Ok(true)
     }
 
-    /// Makes the counters visible. After the events they count have been handed over: whoever sees
-    /// a count finds the event.
+    /// Publishes the counters, after the events they count: a reader that sees a count finds the
+    /// event.
     fn publish(&self) {
         for direction in 0..2 {
             self.shared.put(
@@ -132,7 +134,7 @@ impl Carrier {
         self.shared.put_events_lost(self.events_lost);
     }
 
-    /// Sleeps until a frame comes or the next departure is near.
+    /// Sleeps until a frame arrives or the next departure is near.
     fn rest(&self) {
         let next = self.lines.iter().filter_map(Link::next_departure).min();
         let spin = if self.spins { SPIN } else { Nanos::ZERO };

@@ -1,14 +1,15 @@
-//! A line of a TAP link's event log: a frame that did not simply pass. Small and `Copy`, because
-//! the carrying thread hands it over through a ring.
+//! An entry of a TAP link's event log: a frame that did not simply pass. Small and `Copy`, because
+//! the carrying thread passes it through a ring.
 //!
 //! ```json
 //! {"t_ns":1700000000000000000,"direction":"n1->n2","frame":17,"action":"drop","proto":17,
 //!  "src":"198.19.0.1","dst":"198.19.0.2","sport":40000,"dport":862,"len":86,"payload_head":"00.."}
 //! ```
 //!
-//! `t_ns` is CLOCK_REALTIME; `frame` counts the frames of the direction from 0; `len` is the whole
-//! frame; `payload_head` is at most 32 bytes of what follows the UDP or TCP header, and of other
-//! protocols (ICMP) of the whole message. What a frame does not have is `null`.
+//! `t_ns` is CLOCK_REALTIME; `frame` counts the frames of the direction from 0; `len` is the length
+//! of the whole frame; `payload_head` has up to 32 bytes from behind the UDP or TCP header, and
+//! from the start of the message of other protocols (ICMP). Values that a frame does not have are
+//! `null`.
 
 use std::net::IpAddr;
 
@@ -17,17 +18,17 @@ use serde::Serialize;
 
 use super::frame::summary;
 
-/// What was done to the frame.
+/// Action on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Action {
     /// Lost on purpose.
     Drop,
-    /// Given a copy.
+    /// Duplicated.
     Duplicate,
     /// Sent ahead.
     Reorder,
-    /// Dropped, because there was no room.
+    /// Dropped for lack of room.
     Overflow,
 }
 
@@ -74,7 +75,7 @@ impl Event {
         }
     }
 
-    /// The line, without its end.
+    /// Returns the line, without a line end.
     pub(super) fn line(&self, direction: &str) -> String {
         #[derive(Serialize)]
         struct Line<'a> {

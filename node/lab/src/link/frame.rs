@@ -1,26 +1,26 @@
-//! What an Ethernet frame carries, as far as an event log wants to know. Total: any bytes give an
-//! answer, and what cannot be told is absent.
+//! Content of an Ethernet frame, as far as the event log needs it. The parser is total: any bytes
+//! give a result, and unknown values are absent.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The addresses, ports and payload of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Summary<'a> {
-    /// IP protocol or last next header; `None` where it is not IP.
+    /// IP protocol or last next header; `None` if it is not IP.
     pub(super) protocol: Option<u8>,
     pub(super) source: Option<IpAddr>,
     pub(super) destination: Option<IpAddr>,
     /// Ports of UDP and TCP.
     pub(super) ports: Option<(u16, u16)>,
-    /// What follows the header of UDP or TCP; of other protocols all of the message, of other
-    /// frames all that follows the Ethernet header.
+    /// Bytes after the header of UDP or TCP; for other protocols the whole message, for other
+    /// frames everything after the Ethernet header.
     pub(super) payload: &'a [u8],
 }
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Looks into a frame.
+/// Parses a frame.
 pub(super) fn summary(frame: &[u8]) -> Summary<'_> {
     const IPV4: u16 = 0x0800;
     const IPV6: u16 = 0x86dd;
@@ -41,14 +41,14 @@ fn ipv4(packet: &[u8]) -> Option<Summary<'_>> {
         Some(IpAddr::V4(Ipv4Addr::from(octets)))
     };
     let (source, destination) = (address(12)?, address(16)?);
-    // Short frames are padded; the header knows where the packet ends.
+    // Short frames are padded; the header tells where the packet ends.
     let end = usize::from(number(packet, 2)?).min(packet.len());
     let message = packet.get(header.max(20)..end)?;
     let first = number(packet, 6)? & 0x1fff == 0;
     Some(transport(*packet.get(9)?, source, destination, message, first))
 }
 
-/// RFC 8200 sections 3 and 4; extension headers that may stand before a probe are stepped over.
+/// RFC 8200 sections 3 and 4; skips extension headers that may precede a probe.
 fn ipv6(packet: &[u8]) -> Option<Summary<'_>> {
     const STEPPED_OVER: [u8; 3] = [0, 43, 60];
     const MOST: usize = 8;

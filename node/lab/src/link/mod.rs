@@ -1,9 +1,10 @@
 //! The process of a TAP link (`dwell lab link DIR K`): two interfaces, one thread that carries
-//! frames between them on time ([`carrier`]), and this one, which keeps the books ([`books`]).
+//! frames between them on time ([`carrier`]), and the main thread, which writes the files
+//! ([`books`]).
 //!
-//! The interfaces are made in a namespace of the process's own and moved from there, so that the
-//! process does not keep the namespaces of the nodes alive: when one of those ends, its interface
-//! ends, and the process with it.
+//! The interfaces are created in the process's own namespace and moved from there, so that the
+//! process does not keep the namespaces of the nodes alive: when a node's namespace ends, its
+//! interface ends, and the process with it.
 
 mod books;
 mod carrier;
@@ -32,24 +33,24 @@ use crate::topology::Mechanism;
 use books::{Books, Shared};
 use carrier::Carrier;
 
-/// How often the books are brought up to date while something happens.
+/// Interval at which changed counters are written.
 const EVERY: Nanos = Nanos::from_millis(100);
 
-/// Events that may wait for the books to be written.
+/// Maximum number of events that wait to be written.
 const RING: usize = 65_536;
 
-/// Carries frames over link number `place` of the lab in `dir`, until SIGTERM or until the lab is
-/// gone. ^C does not concern it.
+/// Carries frames over the link with index `place` of the lab in `dir`, until SIGTERM or until the
+/// lab is gone. Ignores ^C.
 ///
 /// # Errors
-/// There is no such link, TAP interfaces are not allowed, or the interfaces cannot be moved.
+/// There is no such link, TAP interfaces are not permitted, or the interfaces cannot be moved.
 pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
     background::sign(dir, &pid_file(place))?;
     let missing = || LabError::NotWhole(dir.name().to_owned());
     let lab = dir.read()?.ok_or_else(missing)?;
     let link = lab.links.get(place).ok_or_else(missing)?;
     let signals = [Signal::Hangup, Signal::Interrupt, Signal::Terminate, Signal::Report];
-    let held = process::hold(&signals).map_err(LabError::io("holding signals"))?;
+    let held = process::hold(&signals).map_err(LabError::io("blocking signals"))?;
     let taps = interfaces(&lab, place)?;
 
     let (events, waiting) = rtrb::RingBuffer::new(RING);
@@ -57,7 +58,7 @@ pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
     let names = [format!("{}->{}", link.a, link.b), format!("{}->{}", link.b, link.a)];
     let mut books = Books::open(dir, place, names, waiting, Arc::clone(&shared))?;
     let parameters = link.parameters.link_parameters();
-    // The two directions draw from streams that have nothing to do with each other.
+    // Independent random streams for the two directions.
     let seed = link.parameters.seed.unwrap_or_default();
     let seeds = [seed, seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15];
     let lines = seeds.map(|seed| Link::new(parameters, seed));
@@ -73,7 +74,7 @@ pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
         let signal = held.take(EVERY);
         let last = signal == Some(Signal::Terminate) || shared.is_gone();
         if let Err(error) = books.write_if_changed(signal == Some(Signal::Report) || last) {
-            // A full disk must not break the link; what was not written is tried again.
+            // A full disk must not break the link; writing is retried later.
             let _ = writeln!(std::io::stderr(), "{error}");
         }
         if last {
@@ -82,20 +83,20 @@ pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
     }
 }
 
-/// Whether this link may spin and go before others: only while the links leave a processor free.
+/// Whether this link may spin at real-time priority: only while the links leave a CPU free.
 fn has_a_processor(lab: &Lab) -> bool {
     let links = lab.links.iter().filter(|link| link.mechanism == Mechanism::Tap).count();
     std::thread::available_parallelism().is_ok_and(|processors| links < processors.get())
 }
 
-/// The two interfaces, each in its node under its name.
+/// Creates the two interfaces and moves each to its node.
 fn interfaces(lab: &Lab, place: usize) -> Result<[Tap; 2], LabError> {
     let link = &lab.links[place];
-    netns::leave_for_a_new_one().map_err(LabError::io("making a namespace"))?;
+    netns::leave_for_a_new_one().map_err(LabError::io("creating a namespace"))?;
     let create = |name: &str| {
         Tap::create(name).map_err(|error| {
             LabError::Unsupported(format!(
-                "link {} - {} needs a TAP interface, and /dev/net/tun gives none ({error}); run \
+                "link {} - {} needs a TAP interface, which cannot be created ({error}); run \
                  it as root, or ask for a rate only",
                 link.a, link.b
             ))
@@ -123,7 +124,7 @@ fn pid_file(place: usize) -> String {
     format!("link-{place}.pid")
 }
 
-/// The counters that the process of link `place` keeps, brought up to date if it still runs.
+/// Returns the counters of link `place`, updated first if its process still runs.
 pub(crate) fn counters(dir: &LabDir, place: usize) -> Option<Counters> {
     const PATIENCE: Nanos = Nanos::from_millis(500);
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);

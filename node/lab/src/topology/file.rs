@@ -1,4 +1,4 @@
-//! The TOML file of a topology.
+//! TOML files of topologies.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -27,7 +27,7 @@ impl Topology {
         Self::parse(&text, &path.display().to_string())
     }
 
-    /// Reads the text of a topology file; `file` is its name, for messages.
+    /// Parses the text of a topology file; `file` is its name, for messages.
     pub(super) fn parse(text: &str, file: &str) -> Result<Self, TopologyError> {
         let wrong = |at: usize, message: String| TopologyError::File {
             file: file.to_owned(),
@@ -37,7 +37,7 @@ impl Topology {
         let read: TopologyFile = toml::from_str(text)
             .map_err(|e| wrong(e.span().map_or(0, |s| s.start), e.message().to_owned()))?;
         if *read.version.get_ref() != 1 {
-            let message = format!("version {} is not known here; write 1", read.version.get_ref());
+            let message = format!("version {} is not supported; write 1", read.version.get_ref());
             return Err(wrong(read.version.span().start, message));
         }
         if read.nodes.len() > MOST_NODES {
@@ -58,7 +58,7 @@ impl Topology {
                 ));
             }
             if nodes.contains(&name) {
-                return Err(wrong(at, format!("node '{name}' is there already")));
+                return Err(wrong(at, format!("node '{name}' is listed twice")));
             }
             nodes.push(name);
         }
@@ -104,7 +104,7 @@ struct TopologyFile {
     nodes: Vec<Spanned<String>>,
     #[serde(default)]
     links: Vec<LinkEntry>,
-    /// Shares of a processor, by node.
+    /// CPU shares, by node.
     #[serde(default)]
     quota: BTreeMap<Spanned<String>, Spanned<String>>,
 }
@@ -113,7 +113,7 @@ fn at_of(value: &Spanned<String>) -> usize {
     value.span().start
 }
 
-/// A link of the file. Spelled out, because an unknown key is only refused in a flat structure.
+/// A link of the file, as a flat structure: only there are unknown keys refused.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinkEntry {
@@ -152,7 +152,7 @@ impl LinkEntry {
     }
 }
 
-/// A value that is written as text, in the one grammar of quantities.
+/// Parses a value written as text, in the common grammar of quantities.
 fn quoted<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
