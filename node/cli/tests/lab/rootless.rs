@@ -170,7 +170,7 @@ fn a_rootless_lab_whose_holder_was_killed_is_removed_with_all_that_ran_in_it() {
     let listed = nobody.dwell(&["lab", "list"]).stdout;
     let listed = String::from_utf8(listed).unwrap();
     let line = listed.lines().find(|line| line.starts_with(&nobody.lab)).unwrap();
-    assert!(line.contains("broken: the process that kept it has ended"), "{line}");
+    assert!(line.contains("broken: its holder process has ended"), "{line}");
     nobody.down();
     assert_eq!(inside.wait().unwrap().signal(), Some(15));
 }
