@@ -242,8 +242,8 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         ended
     }
 
-    /// Ends the warm-up, which decides the timestamp that replies wait for. Returns whether there
-    /// is none.
+    /// Ends the warm-up, which decides the timestamp that replies wait for. Returns whether no
+    /// timestamp is available.
     fn begin_counting(&mut self) -> bool {
         self.take_notices();
         let counts = self.pinger.counts();

@@ -4,7 +4,7 @@
 //! host, `reach` the address. `session` opens the socket and runs `drive`, the timing loop, on its
 //! own thread. `recorder` turns samples into metrics, rows and a segment, and reports to an
 //! `observer`. `report` builds the summary and prints the long table; `brief` prints the short one.
-//! [`measure`] does all of this without a command line.
+//! `measure` does all of this without a command line.
 
 mod brief;
 mod drive;
