@@ -1,4 +1,4 @@
-//! The part of every result that says what machine it was measured on.
+//! The `environment` of a result: the machine, the interface and the placement of threads.
 
 use std::sync::OnceLock;
 
@@ -6,9 +6,9 @@ use dwell_io::interface::Interface;
 use dwell_io::{cpu, machine};
 use dwell_record::{Ends, Environment, Placement};
 
-/// Which build of dwell runs: its version and, as build metadata, the start of the SHA-256 of the program,
-/// like `0.1.0+4f2a9c01b2d3`. The version alone where the program's file cannot be read. The first call
-/// reads that file.
+/// Version of this build, with the first 12 hex digits of the SHA-256 of the program as build
+/// metadata, like `0.1.0+4f2a9c01b2d3`. Only the version if the program file is unreadable. The
+/// first call reads that file.
 pub fn build() -> &'static str {
     static BUILD: OnceLock<String> = OnceLock::new();
     BUILD.get_or_init(|| {
@@ -18,7 +18,8 @@ pub fn build() -> &'static str {
     })
 }
 
-/// This machine, the interface that packets leave or come by, and how the timing thread ran.
+/// Describes this machine, the interface of the packets, and the placement `near` of the timing
+/// thread.
 pub(crate) fn environment(interface: Option<&Interface>, near: Placement) -> Environment {
     let machine = machine::facts();
     let mut environment = Environment {

@@ -1,11 +1,11 @@
-//! Two examples at the end of every command's `--help`, from one table per program.
+//! Examples at the end of every command's `--help`: two per command, from one table per program.
 
 use clap::{Command, CommandFactory, FromArgMatches};
 
-/// The path of a command, without the program, and its examples, without the program.
+/// Path of a command and its examples, both without the program name.
 pub type Examples = (&'static str, [&'static str; 2]);
 
-/// The examples of the node commands.
+/// Examples of the node commands.
 pub const NODE: &[Examples] = &[
     ("ping", ["ping 192.0.2.7", "ping udp://192.0.2.7:7007 -c 1000 -i 1ms --fail-if 'p99 > 10ms'"]),
     ("reflect", ["reflect", "reflect stamp://0.0.0.0:8620 udp://0.0.0.0:7007"]),
@@ -48,21 +48,21 @@ pub const NODE: &[Examples] = &[
     ("serve", ["serve --stdio", "serve --stdio < requests > events"]),
 ];
 
-/// The examples of `dwell-node` itself.
+/// Examples of `dwell-node` itself.
 const NODE_PROGRAM: Examples = ("", ["ping 192.0.2.7", "help terms"]);
 
-/// Reads the command line of `P`, with examples in its help.
+/// Parses the command line of `P`. Its help includes the examples of `tables`.
 pub fn parse<P: CommandFactory + FromArgMatches>(tables: &[&[Examples]]) -> P {
     let matches = command::<P>(tables).get_matches();
     P::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// The command line of `dwell-node`, with examples in its help.
+/// The example tables of `dwell-node`.
 pub fn node_tables() -> [&'static [Examples]; 2] {
     [NODE, &[NODE_PROGRAM]]
 }
 
-/// The command line of `P` with the examples of `tables` in its help.
+/// The clap command of `P`. Its help includes the examples of `tables`.
 pub fn command<P: CommandFactory>(tables: &[&[Examples]]) -> Command {
     let command = P::command();
     let program = command.get_name().to_owned();
@@ -92,10 +92,11 @@ fn with_examples(
     command.after_help(text)
 }
 
-/// Checks that every visible command below `command` ends its help with two examples that it accepts.
+/// Checks that the help of `command` and of every visible subcommand ends with two examples, and
+/// that `command` accepts them.
 ///
 /// # Errors
-/// The first command that does not, and why.
+/// Names the first command that fails, with the reason.
 pub fn check(command: &Command) -> Result<(), String> {
     let program = command.get_name().to_owned();
     check_below(command, command, &program, &program)
@@ -114,10 +115,10 @@ fn check_below(
     let start = format!("{program} ");
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.len() < 2 || !lines.iter().all(|line| line.starts_with(&start)) {
-        return Err(format!("'{path} --help' ends with other text than two examples: {text}"));
+        return Err(format!("'{path} --help' does not end with two examples: {text}"));
     }
     for line in lines {
-        // The shell's redirections are no arguments, and `help` prints instead of being parsed.
+        // Shell redirections are not arguments. `help` prints instead of being parsed.
         let typed = line.split(['<', '>']).next().filter(|_| !line.contains('\'')).unwrap_or(line);
         let parsed = whole.clone().try_get_matches_from(words(typed));
         if let Err(error) = parsed
@@ -132,7 +133,7 @@ fn check_below(
     })
 }
 
-/// The words of a command line, which may have single quotes.
+/// Splits a command line into words; single quotes group.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (n, part) in line.split('\'').enumerate() {

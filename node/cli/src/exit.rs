@@ -1,30 +1,30 @@
-//! How a command ends.
+//! Exit codes, and failures with their exit code.
 
 use std::io;
 
-/// The exit code of every dwell command.
+/// Exit codes of all dwell commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Measured, or done.
+    /// Measured, or completed.
     Measured = 0,
     /// Failed while running: no reply at all, a full disk, a vanished interface.
     Failed = 1,
-    /// The command line is wrong, or asks for something that cannot be.
+    /// The command line is wrong or asks for something impossible.
     Usage = 2,
     /// Measured, but a stated threshold failed.
     Threshold = 3,
     /// Not supported here, or the privilege is missing.
     Unsupported = 4,
-    /// Measured, but a stated threshold cannot be decided: too few samples, or the limit lies inside
-    /// the interval. [`Exit::Threshold`] wins over this.
+    /// Measured, but a stated threshold cannot be decided: too few samples, or the limit is inside
+    /// the confidence interval. [`Exit::Threshold`] takes precedence.
     Undecided = 5,
-    /// Interrupted; what was measured is written.
+    /// Interrupted; results so far are written.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// Combines the verdicts on two thresholds: a failed one wins over an undecided one, and either
+    /// Combines the verdicts on two thresholds. Failed takes precedence over undecided, undecided
     /// over success.
     pub fn or_worse(self, other: Self) -> Self {
         let rank = |exit: Self| match exit {
@@ -36,37 +36,36 @@ impl Exit {
     }
 }
 
-/// The message of an interruption without a result.
+/// Message of an interruption before the first result.
 const NOTHING_MEASURED: &str = "interrupted before anything was measured";
 
-/// A command that could not do what was asked: the exit code and the reason. The text names the
-/// flag, the value and what would be right.
+/// A failed command. The message names the flag, the value and the correction.
 #[derive(Debug)]
 pub struct Failure {
-    /// How the process ends.
+    /// Exit code of the process.
     pub exit: Exit,
-    /// Why, with its causes.
+    /// The error and its causes.
     pub error: anyhow::Error,
 }
 
 impl Failure {
-    /// The command line is wrong.
+    /// A wrong command line.
     pub fn usage(text: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, error: anyhow::anyhow!(text.into()) }
     }
 
-    /// This machine cannot, or we may not.
+    /// Not supported on this machine, or a missing privilege.
     pub fn unsupported(text: impl Into<String>) -> Self {
         Self { exit: Exit::Unsupported, error: anyhow::anyhow!(text.into()) }
     }
 
-    /// A signal came before there was a result.
+    /// Interrupted before the first result.
     pub(crate) fn interrupted() -> Self {
         Self { exit: Exit::Interrupted, error: anyhow::anyhow!(NOTHING_MEASURED) }
     }
 
-    /// The same failure, as an interruption if `stop` says so: what ends with the signal is no
-    /// finding about the target. A wrong command line stays one.
+    /// Turns the failure into an interruption if `stop` is set: an error caused by the signal says
+    /// nothing about the target. Usage errors are kept.
     pub(crate) fn or_interrupted(self, stop: bool) -> Self {
         if !stop || matches!(self.exit, Exit::Usage | Exit::Interrupted) {
             return self;
@@ -83,7 +82,7 @@ impl Failure {
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
-    /// Anything unforeseen is a runtime failure.
+    /// Any other error is a runtime failure.
     fn from(error: E) -> Self {
         Self { exit: Exit::Failed, error: error.into() }
     }

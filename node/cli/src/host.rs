@@ -1,5 +1,5 @@
-//! Host activity: a thread that reads it five times a second while samples are kept, and two readings
-//! that show how much of the processors other programs used.
+//! Host activity: a thread that samples it five times a second while samples are recorded, and a
+//! pair of snapshots for the CPU use of other programs.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
@@ -10,9 +10,9 @@ use dwell_io::host::{self, Host, Own};
 use dwell_protocol::RUNNER_PID;
 use dwell_units::Nanos;
 
-/// Whose CPU time is a run's own, for a node of it: that of the runner and its descendants, and of
-/// the processes that dwell keeps for the lab, such as emulated links. Without a runner on this
-/// machine it is that of this node.
+/// The processes whose CPU time counts as the run's own: the runner and its descendants, and the
+/// lab's processes, such as emulated links. Without a runner on this machine: this process and the
+/// lab's.
 pub(crate) fn own_of_run() -> Own {
     let runner = std::env::var(RUNNER_PID).ok();
     let mut roots = vec![runner_of(runner.as_deref()).unwrap_or(std::process::id())];
@@ -20,12 +20,12 @@ pub(crate) fn own_of_run() -> Own {
     Own::Run(roots)
 }
 
-/// The runner that `text` names, if it is an ancestor of this process.
+/// Parses the PID of the runner; `None` if it is not an ancestor of this process.
 fn runner_of(text: Option<&str>) -> Option<u32> {
     text?.parse().ok().filter(|pid| host::is_own_ancestor(*pid))
 }
 
-/// Use of the processors from a start to an end, both outside the timing loop.
+/// CPU use between two snapshots. Both are taken outside the timing loop.
 #[derive(Debug)]
 pub(crate) struct CpuWatch {
     own: Own,
@@ -33,13 +33,13 @@ pub(crate) struct CpuWatch {
 }
 
 impl CpuWatch {
-    /// Takes the first reading.
+    /// Takes the first snapshot.
     pub(crate) fn start(own: Own) -> Self {
         let start = host::snapshot(&own);
         Self { own, start }
     }
 
-    /// Takes the second reading. `wait` is that of the timing thread.
+    /// Takes the second snapshot. `wait` is the run-queue wait of the timing thread.
     pub(crate) fn end(&self, wait: Option<RunQueueWait>) -> Option<CpuUse> {
         let used = CpuUse::between(&self.start, &host::snapshot(&self.own))?;
         let wait = wait.map(|wait| wait.ns as f64 / wait.elapsed.as_secs_f64());
@@ -48,7 +48,7 @@ impl CpuWatch {
     }
 }
 
-/// Time for which a thread was ready to run and waited.
+/// Time that a thread was runnable but not running.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunQueueWait {
     ns: u64,
@@ -56,7 +56,7 @@ pub(crate) struct RunQueueWait {
 }
 
 impl RunQueueWait {
-    /// Runs `timed` on this thread and returns how long it waited during that.
+    /// Runs `timed` on this thread and measures its run-queue wait.
     pub(crate) fn of<T>(timed: impl FnOnce() -> T) -> (T, Option<Self>) {
         let (start, before) = (monotonic(), host::own_run_queue_wait());
         let done = timed();
@@ -66,29 +66,29 @@ impl RunQueueWait {
     }
 }
 
-/// How often the host is read.
+/// Interval between samples.
 const EVERY: Nanos = Nanos::from_millis(200);
 
-/// Samples that may wait to be taken: more than come while a recorder is stopped for a minute.
+/// Capacity of the sample queue: more than a minute of samples while the recorder is stopped.
 const WAITING: usize = 512;
 
-/// See the module's documentation. The thread ends with it.
+/// Samples host activity on a thread, which ends when this is dropped.
 ///
-/// What keeps samples starts one, and hands on what has come before each flush of its segment:
+/// A recorder starts one and takes the samples before each flush of its segment:
 ///
 /// ```ignore
 /// let host = HostSampler::start();
 /// host.taken().for_each(|sample| writer.push_host(&sample));
 /// ```
 pub(crate) struct HostSampler {
-    /// Let go of to end the thread.
+    /// Dropped to end the thread.
     stop: Option<SyncSender<()>>,
     samples: Receiver<HostSample>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HostSampler {
-    /// Starts to read. Where no thread can be had, there is no series.
+    /// Starts the thread. If that fails, there are no samples.
     pub(crate) fn start() -> Self {
         let (stop, stopped) = mpsc::sync_channel(0);
         let (samples, taken) = mpsc::sync_channel(WAITING);
@@ -97,8 +97,8 @@ impl HostSampler {
             let mut series = Series::default();
             loop {
                 let sample = series.take(host.read());
-                // The first of a machine that tells only counters says nothing; one that finds no
-                // room is missed on the axis, where its time is missing.
+                // The first sample is empty on a machine that has only counters. A sample that
+                // finds the queue full is a gap in the time series.
                 if !sample.values.is_empty() {
                     let _ = samples.try_send(sample);
                 }
@@ -112,7 +112,7 @@ impl HostSampler {
         Self { stop: Some(stop), samples: taken, thread }
     }
 
-    /// What was read since it was last asked.
+    /// The samples since the last call.
     pub(crate) fn taken(&self) -> impl Iterator<Item = HostSample> + '_ {
         self.samples.try_iter()
     }
@@ -150,7 +150,7 @@ mod tests {
         let second = sampler.samples.recv_timeout(Duration::from_secs(30)).unwrap();
         assert!(second.at_ns > first.at_ns);
         assert!(second.values.contains_key("interrupts_per_s"), "{second:?}");
-        // Returns only when the thread has ended.
+        // Joins the thread.
         drop(sampler);
     }
 }

@@ -1,11 +1,11 @@
-//! Values of a result as text: a label, the amount and its unit. The JSON keeps the exact number.
+//! Result values as text: a label, the amount and its unit. JSON has the exact numbers.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dwell_record::Scalar;
 
-/// Prints one row per value. Rows that are zero or unknown are left out, except those named in `always`.
+/// Prints one row per value. Omits zero and unknown values, except those named in `always`.
 pub(crate) fn print_values(
     out: &mut impl Write,
     values: &BTreeMap<String, Option<Scalar>>,
@@ -25,7 +25,7 @@ pub(crate) fn print_values(
     Ok(())
 }
 
-/// The name of a value without its unit, in words.
+/// The name of a value in words, without its unit.
 fn label(name: &str) -> String {
     let bare = match name {
         "rate_pps" => "packet_rate",
@@ -37,7 +37,7 @@ fn label(name: &str) -> String {
     bare.replace('_', " ")
 }
 
-/// A value with the unit that its name states.
+/// A value with the unit given by the suffix of its name.
 pub(crate) fn amount(name: &str, value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -53,7 +53,7 @@ pub(crate) fn amount(name: &str, value: f64) -> String {
     } else if name.contains("_bytes") {
         scaled(value, 1e3, &["B", "kB", "MB", "GB", "TB"])
     } else {
-        // Counts are exact.
+        // Counts are printed exactly.
         format!("{value:.0}")
     }
 }
@@ -71,14 +71,14 @@ pub(crate) fn time(ns: f64) -> String {
     scaled(ns, 1e3, &["ns", "us", "ms", "s"])
 }
 
-/// Three significant digits in the largest of `units` in which the amount is 1 or more; each unit is `step`
-/// times the one before it.
+/// Three significant digits in the largest of `units` in which the amount is 1 or more. Each unit
+/// is `step` times its predecessor.
 fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     let mut value = value;
     let mut units = units.iter();
     let mut unit = units.next().copied().unwrap_or_default();
     for larger in units {
-        // 999.6 would be printed as 1000.
+        // 999.6 would round to 1000.
         if value.abs() < step - 0.5 {
             break;
         }
@@ -88,7 +88,7 @@ fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     format!("{} {unit}", digits(value))
 }
 
-/// Three significant digits; all digits of whole numbers below 1,000.
+/// Three significant digits; whole numbers below 1,000 exactly.
 fn digits(value: f64) -> String {
     let size = value.abs();
     if value.fract() == 0.0 && size < 1e3 || size >= 99.95 {

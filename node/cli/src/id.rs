@@ -1,24 +1,24 @@
-//! Which header carries the ids of packets, as flags and jobs name it.
+//! Packet id formats on the command line and in jobs.
 
 use dwell_plan::IdFormat;
 use dwell_wire::id::Format;
 
-/// Where packets carry their id.
+/// Location of the packet id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum IdChoice {
-    /// As the first packet of each flow tells
+    /// Detect it from the first packet of each flow
     Auto,
-    /// iperf2's header
+    /// The iperf2 header
     Iperf,
-    /// The first 12 bytes of iperf2's header: what is behind them may be enciphered
+    /// The first 12 bytes of the iperf2 header; the bytes after them may be encrypted
     IperfClassic,
-    /// STAMP's sequence number
+    /// The STAMP sequence number
     Stamp,
-    /// S4's round-trip message
+    /// The round-trip message of Roedlach/Vock
     Roundtrip,
     /// The mark of `dwell load traffic`
     Dwell,
-    /// Nowhere: their order numbers them, which a lost or overtaken packet breaks
+    /// No id: packets are numbered in order of arrival, so loss and reordering break the matching
     None,
 }
 
@@ -36,8 +36,7 @@ impl From<IdChoice> for IdFormat {
     }
 }
 
-/// The format that a job names; `None` where it leaves that to the packets, or says that they carry
-/// none.
+/// The format that a job names; `None` if it is detected or absent.
 pub(crate) const fn format(asked: IdFormat) -> Option<Format> {
     match asked {
         IdFormat::Iperf => Some(Format::Iperf),

@@ -1,4 +1,4 @@
-//! The commands that run on a node: their arguments, their talk, their exit codes.
+//! The commands of a node: arguments, messages and exit codes.
 
 #![forbid(unsafe_code)]
 // `eprintln!` panics when stderr is closed; all messages go through `say`.
@@ -38,7 +38,7 @@ pub use place::{PlaceArgs, SchedulingChoice};
 pub use stop::{on_hangup, on_signal};
 pub use target::{Scheme, Target, TargetError};
 
-/// Measure how long packets stay, and where: the commands that run on a node
+/// Measure where packets spend their time: the commands of a node
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "dwell-node",
@@ -46,36 +46,36 @@ pub use target::{Scheme, Target, TargetError};
     after_help = "`help terms` explains every metric and value."
 )]
 pub struct NodeProgram {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: NodeCommand,
 }
 
-/// A command of a node.
+/// The commands of a node.
 #[derive(Debug, clap::Subcommand)]
 pub enum NodeCommand {
-    /// Send probes and measure how long their replies take
+    /// Send probes and measure their round-trip delay
     Ping(Box<ping::Args>),
     /// Answer probes
     Reflect(reflect::Args),
-    /// Send on what comes, and say how long it stayed and where
+    /// Forward packets and measure their delay inside this node
     Relay(Box<relay::Args>),
-    /// Send pairs or trains of packets on time, and say how punctual they were
+    /// Send packet pairs or trains on schedule and measure the timing error
     Pace(Box<pace::Args>),
-    /// Put load on this node or on the network
+    /// Load this node's CPUs or the network
     Load(load::Args),
-    /// Stamp packets that pass through this node, whoever sends them
+    /// Timestamp packets that pass through this node, from any sender
     Trace(trace::Args),
-    /// Make and remove network namespaces that stand for machines
+    /// Create and remove labs: network namespaces that act as machines
     Lab(lab::Args),
-    /// Say what this node can measure, and how well
+    /// Report what this node can measure, and how precisely
     Doctor(doctor::Args),
-    /// Work for a controller, which speaks on standard input
+    /// Execute jobs for a controller over standard input and output
     Serve(serve::Args),
 }
 
 impl NodeCommand {
-    /// Runs the command to its end.
+    /// Runs the command to completion.
     pub fn run(self) -> Result<Exit, Failure> {
         match self {
             Self::Ping(args) => ping::run(&args),
@@ -91,15 +91,15 @@ impl NodeCommand {
     }
 }
 
-/// Writes a line to standard error. Write errors, such as EPIPE after the reader has gone, are
-/// ignored. Terminal control characters are escaped.
+/// Writes a line to standard error with terminal control characters escaped. Ignores write
+/// errors, such as EPIPE.
 pub fn say(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{}", terminal::escaped(text));
 }
 
-/// Prints a failure to standard error, cause by cause, and turns any outcome into the process's
-/// exit code. A reader that closed our standard output early had what it wanted: success.
+/// Prints a failure with its causes to standard error and returns the exit code of the process.
+/// A closed standard output (EPIPE) is success.
 pub fn conclude(outcome: Result<Exit, Failure>) -> std::process::ExitCode {
     let exit = outcome.unwrap_or_else(|failure| {
         if failure.is_broken_pipe() {

@@ -1,4 +1,4 @@
-//! `dwell-node`: the commands of a node, in one small binary for small devices.
+//! `dwell-node`: the node commands as a small binary for small devices.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]

@@ -1,30 +1,30 @@
-//! What the network interfaces of this machine dropped while something was measured.
+//! Packets that this machine's network interfaces dropped during a measurement.
 
 use std::net::SocketAddr;
 
 use dwell_io::interface::{self, Dropped, Interface};
 use dwell_record::NicDropped;
 
-/// Most senders for whose way back the routing table is asked; others come by the same interfaces.
+/// Maximum number of peers to look up in the routing table. Further peers use the same interfaces.
 const MOST_PEERS: usize = 64;
 
-/// What all interfaces had dropped when something began.
+/// Drop counters of all interfaces at the start of a measurement.
 #[derive(Debug)]
 pub(crate) struct NicWatch(Vec<Dropped>);
 
 impl NicWatch {
-    /// Begins. To be called outside timing threads.
+    /// Reads the counters. Not for timing threads.
     pub(crate) fn start() -> Self {
         Self(interface::dropped().unwrap_or_default())
     }
 
-    /// What the interface dropped since then; `None` when it is not known which that is.
+    /// Packets that the interface dropped since the start; `None` if it is unknown.
     pub(crate) fn of(&self, interface: Option<&Interface>) -> Option<Vec<NicDropped>> {
         self.since(&[interface?.index])
     }
 
-    /// What the interfaces dropped since then that lead to `peers`, which is also where those come
-    /// by whose way back is the way there.
+    /// Packets that the interfaces towards `peers` dropped since the start. Packets from `peers`
+    /// arrive by the same interfaces if routing is symmetric.
     pub(crate) fn towards(
         &self,
         peers: impl IntoIterator<Item = SocketAddr>,
@@ -44,8 +44,8 @@ impl NicWatch {
     }
 }
 
-/// The differences for the interfaces with these numbers. One that was not there both times, or whose
-/// counters went back, is not known.
+/// Counter differences of the interfaces with these indices. Omits an interface that is missing
+/// from either reading or whose counters went back.
 fn since(before: &[Dropped], now: &[Dropped], indices: &[u32]) -> Option<Vec<NicDropped>> {
     let grown = |now: &Dropped| {
         let before = before.iter().find(|it| it.index == now.index && it.name == now.name)?;

@@ -1,5 +1,5 @@
-//! Where the passages of timing threads go: into the figures of their parts and, if samples are
-//! wanted, a segment. What cannot be written any more ends the segment, not the measuring.
+//! Records the passages of timing threads as part figures and, if samples are kept, in a segment.
+//! A write error ends the segment but not the measurement.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use crate::Failure;
 use crate::host::HostSampler;
 use crate::ping::SampleFile;
 
-/// Machines that flows came from, as far as they are remembered.
+/// Maximum number of senders to remember.
 const MOST_SENDERS: usize = 16;
 
-/// See the module's documentation.
+/// Records passages. See the module documentation.
 pub(crate) struct PassageLog {
     parts: Parts,
     segment: Option<(SegmentWriter<Box<dyn Write>>, PathBuf)>,
@@ -27,8 +27,8 @@ pub(crate) struct PassageLog {
 }
 
 impl PassageLog {
-    /// Begins a log of what `kind` (a command) sees at `target`. A file that cannot be written is
-    /// told before anything is measured.
+    /// Starts a log for the command `kind` at `target`. An unwritable file is an error here, before
+    /// the measurement.
     pub(crate) fn begin(
         kind: &str,
         target: &str,
@@ -41,17 +41,17 @@ impl PassageLog {
             Ok((writer, name))
         };
         let segment = file.map(begin).transpose()?;
-        // What the machine does is kept beside the passages, if those are kept.
+        // Host activity is recorded with passages only.
         let host = segment.is_some().then(HostSampler::start);
         Ok(Self { parts: Parts::default(), segment, host, senders: Vec::new(), failure: None })
     }
 
-    /// Whether passages are kept, so that they are worth naming flows for.
+    /// Whether passages are written to a segment, so that flows must be described.
     pub(crate) fn keeps_samples(&self) -> bool {
         self.segment.is_some()
     }
 
-    /// A flow that passages from now on name.
+    /// Records a flow that later passages refer to.
     pub(crate) fn flow(&mut self, flow: &FlowEntry) {
         if self.senders.len() < MOST_SENDERS
             && self.senders.iter().all(|known| known.ip() != flow.from.ip())
@@ -62,7 +62,7 @@ impl PassageLog {
         self.note(written);
     }
 
-    /// A packet.
+    /// Records the passage of a packet.
     pub(crate) fn take(&mut self, passage: &Passage) {
         self.parts.record(&passage.stamps);
         if let Some((writer, _)) = &mut self.segment {
@@ -70,7 +70,7 @@ impl PassageLog {
         }
     }
 
-    /// Writes out what was taken; to be called ten times a second.
+    /// Writes the recorded passages; to be called ten times a second.
     pub(crate) fn flush(&mut self) {
         let Some((writer, _)) = &mut self.segment else { return };
         let mut host = self.host.iter().flat_map(HostSampler::taken);
@@ -80,18 +80,18 @@ impl PassageLog {
         self.note(written);
     }
 
-    /// One address of every machine that flows came from, of the first few of them.
+    /// One address of each machine that flows came from, up to [`MOST_SENDERS`].
     pub(crate) fn senders(&self) -> &[SocketAddr] {
         &self.senders
     }
 
-    /// The figures so far.
+    /// Figures so far.
     pub(crate) fn parts(&self) -> &Parts {
         &self.parts
     }
 
-    /// Ends the segment. `ring_dropped` passages never came here. Returns the figures, and why the
-    /// segment is not whole, if it is not.
+    /// Ends the segment. `ring_dropped` passages were lost before they got here. Returns the
+    /// figures and, if the segment is incomplete, the error.
     pub(crate) fn finish(mut self, ring_dropped: u64) -> (Parts, Option<anyhow::Error>) {
         if let Some((writer, name)) = self.segment.take() {
             let ended = writer.finish(ring_dropped).map(drop);

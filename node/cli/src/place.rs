@@ -1,5 +1,4 @@
-//! Where a timing thread runs and before whom: the options for it, and the part of a result that
-//! says what was got.
+//! Placement of timing threads: the options, and the actual placement for the result.
 
 use std::thread;
 
@@ -12,28 +11,28 @@ use crate::Failure;
 /// Options that place a timing thread.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct PlaceArgs {
-    /// Run on this CPU
+    /// CPU to run on
     #[arg(long, value_name = "N")]
     pub cpu: Option<usize>,
 
-    /// Scheduling class. auto: real-time (SCHED_FIFO) where allowed, for open-loop pings and
-    /// sampled traffic that mostly sleep; ordinary for everything else
+    /// Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled
+    /// traffic that sleep most of the time; other for the rest
     #[arg(long, value_enum, value_name = "CLASS", default_value_t = SchedulingChoice::Auto)]
     pub scheduling: SchedulingChoice,
 
-    /// Poll without sleeping: the smallest delay, and a whole core
+    /// Poll without sleeping: lowest delay, but occupies a CPU
     #[arg(long)]
     pub busy_poll: bool,
 }
 
-/// Before whom a timing thread runs.
+/// Scheduling class of a timing thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SchedulingChoice {
-    /// As suits the work
+    /// Chosen by the kind of work
     Auto,
-    /// Like every ordinary program
+    /// Time-sharing (SCHED_OTHER)
     Other,
-    /// Before all ordinary programs; exit 4 where not allowed
+    /// Real-time priority (SCHED_FIFO). Exits with code 4 if not permitted
     Fifo,
 }
 
@@ -60,7 +59,7 @@ impl From<PlaceArgs> for Place {
 }
 
 impl PlaceArgs {
-    /// Judges what can be judged before anything is sent.
+    /// Checks the options before anything is sent.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if let Some(cpu) = self.cpu {
             check_cpu(cpu)?;
@@ -70,20 +69,20 @@ impl PlaceArgs {
         }
         if self.busy_poll {
             return Err(Failure::usage(
-                "--scheduling fifo is not for --busy-poll: the kernel stops a real-time thread \
-                 that never sleeps for 50 ms of every second",
+                "--scheduling fifo cannot be used with --busy-poll: for 50 ms of every second, the \
+                 kernel stops a real-time thread that never sleeps",
             ));
         }
-        thread::spawn(cpu::go_first).join().expect("asking does not panic").map_err(|error| {
+        thread::spawn(cpu::go_first).join().expect("the thread does not panic").map_err(|error| {
             Failure::unsupported(format!(
-                "--scheduling fifo is not allowed here ({error}): it needs CAP_SYS_NICE (root, or \
+                "--scheduling fifo is not permitted ({error}): it needs CAP_SYS_NICE (root, or \
                  setcap cap_sys_nice+ep on the program) or a limit (ulimit -r), and in a control \
                  group cpu.rt_runtime_us above 0"
             ))
         })
     }
 
-    /// What to ask for. `sleeps`: the thread spends most of its time asleep.
+    /// The scheduling to request. `sleeps`: the thread sleeps most of the time.
     pub(crate) fn real_time(&self, sleeps: bool) -> RealTime {
         match self.scheduling {
             SchedulingChoice::Auto if sleeps && !self.busy_poll => RealTime::IfAllowed,
@@ -92,7 +91,7 @@ impl PlaceArgs {
         }
     }
 
-    /// What the result says of it.
+    /// The actual placement, for the result.
     pub(crate) fn record(&self, placement: Placement) -> dwell_record::Placement {
         dwell_record::Placement {
             cpu: placement.cpu.and_then(|cpu| u32::try_from(cpu).ok()),
@@ -109,7 +108,7 @@ impl PlaceArgs {
     }
 }
 
-/// Whether this process may run on `cpu`.
+/// Checks that this process may run on `cpu`.
 pub(crate) fn check_cpu(cpu: usize) -> Result<(), Failure> {
     let allowed = cpu::allowed();
     if allowed.contains(&cpu) {

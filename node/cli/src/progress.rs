@@ -1,5 +1,5 @@
-//! Progress of work whose steps are counted: a bar on a terminal, now and then a line elsewhere, and
-//! nothing at all for what is done within a second.
+//! Progress of work with a known number of steps: a bar on a terminal, otherwise an occasional
+//! line. Nothing for work that takes less than [`GRACE`].
 
 use std::io::{self, IsTerminal};
 use std::sync::Mutex;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What is done sooner shows no bar.
+/// Work shorter than this shows no bar.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// On anything but a terminal, talk at most this often.
+/// Minimum interval between progress lines if standard error is not a terminal.
 const PLAIN_LINE: Duration = Duration::from_secs(5);
 
-/// Shown on standard error until it is dropped. Starts no thread.
+/// Progress display on standard error, removed when dropped. Starts no thread.
 pub(crate) struct Progress {
     what: &'static str,
     bar: ProgressBar,
@@ -42,7 +42,7 @@ impl Progress {
         }
     }
 
-    /// `done` of `of` steps are done; `message` says what comes.
+    /// Shows that `done` of `of` steps are complete and that `message` is next.
     pub(crate) fn show(&self, done: usize, of: usize, message: &str) {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !self.is_terminal {

@@ -1,19 +1,19 @@
-//! Where keys come from: a file that only its owner can read, or the environment. Never the command
-//! line, which everybody on the machine can see.
+//! Reads keys from a file that only its owner can read, or from the environment. Never from the
+//! command line, which is visible to all users.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::Failure;
 
-/// What a key is written as.
+/// The text of a key.
 pub(crate) struct Secret {
     pub(crate) text: String,
-    /// Where it was found, for messages.
+    /// Source, for messages.
     pub(crate) source: String,
 }
 
-/// The key in this file, or else in the environment variable DWELL_KEY, if there is one.
+/// Reads the key from `file`, or else from the environment variable DWELL_KEY if it is set.
 pub(crate) fn find(file: Option<&Path>) -> Result<Option<Secret>, Failure> {
     let Some(path) = file else {
         let text = std::env::var("DWELL_KEY").ok();

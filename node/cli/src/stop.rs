@@ -1,4 +1,4 @@
-//! Stopping on SIGINT and SIGTERM, and on SIGHUP where that is wanted.
+//! Stop flags set by SIGINT and SIGTERM, and optionally SIGHUP.
 
 use std::fs;
 use std::io;
@@ -8,21 +8,21 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Sets `stop` on SIGINT or SIGTERM. A second SIGINT ends the process at once.
+/// Sets `stop` on SIGINT or SIGTERM. A second SIGINT ends the process immediately.
 pub fn on_signal(stop: &Arc<AtomicBool>) -> io::Result<()> {
-    // The order matters: at the first signal the flag is still clear when this one looks.
+    // Registered first: at the first signal this handler must still find the flag clear.
     flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(stop))?;
     on_signal_only(stop)
 }
 
-/// The same for whoever has to put something back first: no further SIGINT ends the process.
+/// Like [`on_signal`], but a second SIGINT does not end the process, so that clean-up completes.
 pub(crate) fn on_signal_only(stop: &Arc<AtomicBool>) -> io::Result<()> {
     flag::register(SIGINT, Arc::clone(stop))?;
     flag::register(SIGTERM, Arc::clone(stop))?;
     Ok(())
 }
 
-/// Sets `stop` on SIGHUP, the end of the terminal, too. Under nohup it stays ignored.
+/// Sets `stop` on SIGHUP as well, unless SIGHUP is ignored, as under nohup.
 pub fn on_hangup(stop: &Arc<AtomicBool>) -> io::Result<()> {
     let status = fs::read_to_string("/proc/self/status")?;
     if !ignores(&status, SIGHUP) {
@@ -31,14 +31,14 @@ pub fn on_hangup(stop: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a process with this status (proc_pid_status(5)) ignores a signal.
+/// Whether a process with this status (proc_pid_status(5)) ignores `signal`.
 fn ignores(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// From now on SIGINT does nothing.
+/// Makes SIGINT have no effect.
 pub(crate) fn ignore_interrupts() -> io::Result<()> {
     flag::register(SIGINT, Arc::default()).map(drop)
 }

@@ -1,5 +1,5 @@
-//! Targets: a URL whose scheme names the protocol. Only the text is judged here; names are resolved
-//! by whoever opens a socket.
+//! Targets: URLs whose scheme names the protocol. Parsing only; names are resolved when a socket
+//! is opened.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,16 +17,16 @@ pub enum Scheme {
     Udp,
     /// Plain echo over TCP.
     Tcp,
-    /// S4's 24-byte round-trip message over UDP.
+    /// The 24-byte round-trip message of Roedlach/Vock over UDP.
     Roundtrip,
-    /// S3's request and acknowledge over UDP.
+    /// The request/acknowledge exchange of Chung 2021 over UDP.
     TextUdp,
-    /// S3's request and acknowledge over TCP.
+    /// The request/acknowledge exchange of Chung 2021 over TCP.
     TextTcp,
 }
 
 impl Scheme {
-    /// Every scheme, in the order of the documentation.
+    /// All schemes, in the order of the documentation.
     pub const ALL: [Self; 7] = [
         Self::Stamp,
         Self::Icmp,
@@ -37,7 +37,7 @@ impl Scheme {
         Self::TextTcp,
     ];
 
-    /// As it stands before `://`.
+    /// The text before `://`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stamp => "stamp",
@@ -50,7 +50,7 @@ impl Scheme {
         }
     }
 
-    /// The port meant when none is given: only STAMP has one of its own (RFC 8762 section 4.1).
+    /// The default port. Only STAMP has one (RFC 8762 section 4.1).
     pub const fn default_port(self) -> Option<u16> {
         match self {
             Self::Stamp => Some(862),
@@ -64,7 +64,7 @@ impl Scheme {
     }
 }
 
-/// Where probes go, or where a reflector listens.
+/// The address that probes are sent to or that a reflector listens on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// The protocol.
@@ -75,26 +75,26 @@ pub struct Target {
     pub port: u16,
 }
 
-/// Why a text is not a target. Reads after "invalid target: ".
+/// A parse error. Reads after "invalid target: ".
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// The scheme is none of ours.
+    /// Unknown scheme.
     #[error("unknown scheme '{0}'; known are stamp, icmp, udp, tcp, roundtrip, text+udp, text+tcp")]
     Scheme(String),
-    /// No scheme where one is required.
+    /// Missing scheme where one is required.
     #[error("'{0}' names no protocol; write it like stamp://{0} or udp://{0}")]
     NoScheme(String),
-    /// No host.
+    /// Missing host.
     #[error(
         "'{0}' names no host; write it like stamp://192.0.2.1:862 or stamp://[2001:db8::1]:862"
     )]
     NoHost(String),
-    /// A colon too many, or a bracket that does not close.
+    /// Too many colons, or an unclosed bracket.
     #[error(
         "'{0}' is not HOST:PORT; put an IPv6 address in brackets, like stamp://[2001:db8::1]:862"
     )]
     Host(String),
-    /// The port is no port.
+    /// Not a port number.
     #[error("'{0}' is not a port; a port is a number from 1 to 65535")]
     Port(String),
     /// The protocol has no default port.
@@ -108,13 +108,13 @@ pub enum TargetError {
     /// ICMP has no ports.
     #[error("icmp:// has no ports; write it like icmp://{0}")]
     IcmpPort(String),
-    /// Something after the port.
-    #[error("'{0}' has a path, which no protocol here has; leave it out")]
+    /// A path after the port.
+    #[error("'{0}' has a path; a target has none, leave it out")]
     Path(String),
 }
 
 impl Target {
-    /// Reads a URL whose scheme must be given, as a reflector needs it.
+    /// Parses a URL with a mandatory scheme, as for a reflector.
     pub fn with_scheme(text: &str) -> Result<Self, TargetError> {
         if text.contains("://") {
             text.parse()
@@ -127,7 +127,7 @@ impl Target {
 impl FromStr for Target {
     type Err = TargetError;
 
-    /// Reads `scheme://host[:port]`; without a scheme it is STAMP.
+    /// Parses `scheme://host[:port]`. The default scheme is STAMP.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("stamp", text));
         let scheme = Scheme::ALL
@@ -173,7 +173,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`; a bare IPv6 address is a host.
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`. A bare IPv6 address is a host.
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), TargetError> {
     let bad = || TargetError::Host(authority.to_owned());
     if let Some(rest) = authority.strip_prefix('[') {

@@ -1,28 +1,28 @@
-//! Texts that came from outside, on a terminal: names of files and what other programs wrote into
-//! them must not move its cursor, colour it, or turn a line around.
+//! Escapes untrusted text before it is printed: file names and other programs' output must not move
+//! the cursor, set colours or reverse a line.
 //!
-//! What a terminal would obey is written as JSON writes it, `\u001b`: an object that is printed stays
-//! the same object.
+//! Control characters are escaped as in JSON (`\u001b`), so a printed JSON object keeps its
+//! meaning.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-/// A writer whose reader may be a terminal. For texts only: what is no UTF-8 is replaced.
+/// A writer that escapes control characters. Invalid UTF-8 is replaced.
 #[derive(Debug)]
 pub struct Terminal<W>(W);
 
-/// Standard output, locked.
+/// Locked standard output.
 pub fn stdout() -> Terminal<StdoutLock<'static>> {
     Terminal(io::stdout().lock())
 }
 
-/// The same for very many lines: a call of the kernel for many of them.
+/// Locked standard output with a buffer, for many lines.
 pub fn buffered_stdout() -> Terminal<BufWriter<StdoutLock<'static>>> {
     Terminal(BufWriter::new(io::stdout().lock()))
 }
 
-/// `text` with all that a terminal would obey escaped; ends of lines stay.
+/// Escapes all control characters in `text` except line feeds.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
@@ -30,7 +30,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if is_obeyed(c) {
-            // A string takes whatever is written.
+            // Writing to a string cannot fail.
             let _ = write!(out, "\\u{:04x}", u32::from(c));
         } else {
             out.push(c);
@@ -39,7 +39,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Control characters, and those that change the direction of the text after them (Unicode annex 9).
+/// Whether a terminal acts on `c`: control characters and bidirectional controls (Unicode Annex 9).
 fn is_obeyed(c: char) -> bool {
     (c.is_control() && c != '\n')
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(shown, "a\\u001b[31m\\u000d\\u0007\\u009b2J\\u202e\\u0009µ—é\nnext\\u007f\n");
     }
 
-    /// A text of any characters, also those of which proptest makes no strings.
+    /// Any text, including characters that proptest's string strategies omit.
     fn any_text() -> impl Strategy<Value = String> {
         let few = proptest::char::range('\u{2000}', '\u{2070}');
         let one = prop_oneof![any::<char>(), any::<u8>().prop_map(char::from), few];

@@ -7,8 +7,8 @@ use dwell_stats::glossary::{Term, TermKind, terms};
 
 use crate::{Exit, Failure};
 
-/// Prints the glossary if the command line is `PROGRAM help terms [TEXT...]`; returns `None` for any other,
-/// so that all else that `help` does stays with the parser.
+/// Prints the glossary if the command line is `PROGRAM help terms [TEXT...]`. Returns `None` for
+/// any other, which is left to the parser.
 pub fn help(arguments: impl IntoIterator<Item = OsString>) -> Option<Result<Exit, Failure>> {
     let mut arguments = arguments.into_iter().skip(1);
     if arguments.next()? != "help" || arguments.next()? != "terms" {
@@ -18,7 +18,7 @@ pub fn help(arguments: impl IntoIterator<Item = OsString>) -> Option<Result<Exit
     Some(print(&mut io::stdout().lock(), &texts))
 }
 
-/// Prints the terms whose name contains one of `texts`, or all.
+/// Prints the terms whose name contains one of `texts`, or all terms.
 fn print(out: &mut impl Write, texts: &[String]) -> Result<Exit, Failure> {
     let wanted = |term: &&Term| {
         texts.is_empty() || texts.iter().any(|text| term.name.contains(text.as_str()))

@@ -1,10 +1,10 @@
-//! `--fail-if`: reading thresholds, judging a measurement by them, and the exit code that follows.
+//! `--fail-if`: parses thresholds, judges a measurement by them and returns the exit code.
 
 use dwell_stats::{Evidence, Threshold, ThresholdError, Verdict};
 
 use crate::{Exit, Failure};
 
-/// Reads the values of `--fail-if`. `metrics` are the known names, without unit; the first is the
+/// Parses the values of `--fail-if`. `metrics` are the known names without unit; the first is the
 /// default.
 pub(crate) fn read(texts: &[String], metrics: &[&str]) -> Result<Vec<Threshold>, Failure> {
     let read = |text: &String| -> Result<Threshold, ThresholdError> {
@@ -17,8 +17,8 @@ pub(crate) fn read(texts: &[String], metrics: &[&str]) -> Result<Vec<Threshold>,
     all.map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))
 }
 
-/// Judges all thresholds and reports those that do not pass. `evidence` returns what is known of a
-/// metric, or of the default one.
+/// Judges all thresholds and reports those that do not pass. `evidence` returns the data for a
+/// metric, or for the default metric.
 pub(crate) fn judge<'a>(
     thresholds: &[Threshold],
     evidence: impl Fn(Option<&str>) -> Evidence<'a>,

@@ -1,5 +1,5 @@
-//! `dwell ping icmp://` beside the system's ping. A program of its own, because tests of one program
-//! run at the same time and these measure.
+//! Compares `dwell ping icmp://` with the system's ping. A separate test program, because tests of
+//! one program run concurrently and these measure.
 
 use std::process::Command;
 
@@ -7,18 +7,17 @@ use std::process::Command;
 mod support;
 use support::{dwell, json};
 
-/// By so much medians may be apart. With -U ping measures from program to program, as dwell's `rtt`
-/// does; without, it ends with the kernel's stamp, and its figure is then not below dwell's
-/// `rtt_kernel`, which begins later. It prints whole microseconds.
+/// Maximum difference of the medians. With -U, ping measures between calls of the program, as
+/// dwell's `rtt` does. Without -U it ends at the kernel timestamp, so its figure is at least
+/// dwell's `rtt_kernel`, which starts later. ping prints whole microseconds.
 const LIMIT_US: f64 = 25.0;
 
-/// By so much the program's may be the longer: it has more code to fetch after each pause than ping, and while
-/// others keep the host busy all of it from memory.
+/// Maximum excess of the program's median: after each pause dwell has more code to fetch than ping,
+/// on a busy host all of it from memory.
 const LONGER_US: f64 = 50.0;
 
-/// Turns of both. Of their sorted differences those from the second to the last but one enclose the
-/// median of all possible turns: it is beyond them in 1 of 1,000 such tests (the sign test's
-/// interval), on either side.
+/// Number of turns of each. The second smallest and second largest differences enclose the median
+/// of all possible turns (sign test): outside them on either side in 1 of 1,000 tests.
 const TURNS: usize = 15;
 
 #[test]
@@ -30,12 +29,12 @@ fn ping_and_dwell_agree_on_the_median() {
     }
     for (host, url) in [("127.0.0.1", "icmp://127.0.0.1"), ("::1", "icmp://[::1]")] {
         let turns: Vec<[f64; 2]> = (0..TURNS).map(|turn| differences_us(host, url, turn)).collect();
-        println!("{host}: program less ping -U, kernel less ping: {turns:?} us");
+        println!("{host}: program minus ping -U, kernel minus ping: {turns:?} us");
         assert!(agree(&turns), "{host}: {turns:?} us");
     }
 }
 
-/// Such differences as seen in turns beside compilers, in microseconds.
+/// Differences observed while compilers were running, in microseconds.
 const NOISE_US: [f64; TURNS] =
     [1.3, 11.3, 8.7, 9.1, 4.9, -2.8, 6.9, 0.2, 14.6, -0.6, 16.8, 5.8, 28.7, -0.3, 13.7];
 
@@ -45,26 +44,26 @@ fn a_median_that_is_45_us_too_short_or_70_us_too_long_is_noticed() {
         NOISE_US.iter().map(|noise| [noise + program, noise + kernel]).collect()
     };
     assert!(agree(&shifted(0.0, 0.0)));
-    assert!(!agree(&shifted(70.0, 0.0)), "the program's is too long");
-    assert!(!agree(&shifted(-45.0, 0.0)), "the program's is too short");
-    assert!(!agree(&shifted(0.0, 45.0)), "the kernel's is too long");
+    assert!(!agree(&shifted(70.0, 0.0)), "the program's median is too long");
+    assert!(!agree(&shifted(-45.0, 0.0)), "the program's median is too short");
+    assert!(!agree(&shifted(0.0, 45.0)), "the kernel's median is too long");
 }
 
-/// Whether noise alone may be why they differ.
+/// Whether noise alone may explain the differences.
 fn agree(turns: &[[f64; 2]]) -> bool {
     let of = |which: usize| interval(turns.iter().map(|turn| turn[which]).collect());
     let (program, kernel) = (of(0), of(1));
     program.0 <= LONGER_US && program.1 >= -LIMIT_US && kernel.0 <= LIMIT_US
 }
 
-/// Where the median of all possible turns lies, in microseconds.
+/// Interval of the median of all possible turns, in microseconds.
 fn interval(mut differences: Vec<f64>) -> (f64, f64) {
     differences.sort_by(f64::total_cmp);
     (differences[1], differences[differences.len() - 2])
 }
 
-/// dwell's median less that of ping -U, and the kernel's less that of ping, of one turn; every other
-/// turn dwell comes first.
+/// dwell's median minus that of ping -U, and dwell's kernel median minus that of ping, in one turn.
+/// The order of the programs alternates.
 fn differences_us(host: &str, url: &str, turn: usize) -> [f64; 2] {
     let theirs = || [median_of_ping_us(&["-U", host]), median_of_ping_us(&[host])];
     let (ours, theirs) = if turn.is_multiple_of(2) {

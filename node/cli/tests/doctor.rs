@@ -1,4 +1,4 @@
-//! `dwell doctor` and `dwell load` from outside.
+//! Runs `dwell doctor` and `dwell load` as programs.
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod support;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use support::{DWELL, Server, dwell};
 
-/// What is measured here is the machine, so these tests do not measure each other.
+/// Serialises these tests, because each measures the whole machine.
 fn alone() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     MACHINE.lock().unwrap_or_else(|failed| failed.into_inner())
@@ -23,7 +23,7 @@ fn skip(reason: &str) {
     println!("SKIP {}: {reason}", std::thread::current().name().unwrap_or("doctor"));
 }
 
-/// What the doctor found, which follows its schema, and that schema.
+/// The doctor's findings, validated, and their schema.
 fn findings(output: &Output) -> (Value, jsonschema::Validator) {
     assert!(output.status.success(), "{output:?}");
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -47,7 +47,7 @@ fn what_the_doctor_finds_follows_its_schema_and_comes_from_doing() {
     let (found, validator) = findings(&dwell(&["doctor", "--json"]));
     for timer in found["timers"].as_array().unwrap() {
         let real_time = timer["method"].as_str().unwrap().contains("FIFO");
-        // Where real-time scheduling is not allowed there is nothing to count.
+        // Without permission for real-time scheduling there is no count.
         assert!(timer["count"] == 200 || real_time && timer["count"] == 0, "{timer}");
     }
     let fifo = found["timers"].as_array().unwrap().iter().filter(|timer| timer["count"] == 0);
@@ -58,22 +58,26 @@ fn what_the_doctor_finds_follows_its_schema_and_comes_from_doing() {
             let mine = stamps.iter().filter(|seen| seen["interface"] == interface);
             mine.filter(|seen| seen["socket"].as_str().unwrap().starts_with("UDP")).count()
         };
-        assert_eq!((seen("lo"), seen("veth")), (2, 2), "either family on either: {stamps:?}");
+        assert_eq!(
+            (seen("lo"), seen("veth")),
+            (2, 2),
+            "both families on both interfaces: {stamps:?}"
+        );
     }
-    // What was tried in a namespace of its own leaves nothing behind in this one.
+    // The tests in a separate namespace leave nothing behind in this one.
     let names = found["interfaces"].as_array().unwrap();
     assert!(names.iter().any(|interface| interface["name"] == "lo"), "{names:?}");
     assert!(names.iter().all(|interface| interface["name"] != "dwell0"), "{names:?}");
     let mut broken = found.clone();
     broken["clocks"]["read_ns"] = Value::from("fast");
-    assert!(!validator.is_valid(&broken), "the schema can refuse");
+    assert!(!validator.is_valid(&broken), "the schema rejects wrong types");
 }
 
 #[test]
 fn without_root_the_doctor_tries_what_a_rootless_lab_would() {
     let _alone = alone();
     if !dwell_io::netns::may_create() {
-        skip("becoming somebody without root needs root");
+        skip("changing to an unprivileged user needs root");
         return;
     }
     let home = tempfile::tempdir().unwrap();
@@ -93,7 +97,7 @@ fn without_root_the_doctor_tries_what_a_rootless_lab_would() {
         abilities.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
     };
     let (roots, _) = findings(&dwell(&["doctor", "--json"]));
-    assert_eq!(rows(&found), rows(&roots), "no row is dropped");
+    assert_eq!(rows(&found), rows(&roots), "all rows are present");
     let may = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "unshare", "-Urn", "true"])
         .status();
@@ -112,12 +116,12 @@ fn without_root_the_doctor_tries_what_a_rootless_lab_would() {
 #[test]
 fn where_there_can_be_no_namespace_every_row_stays_and_says_so() {
     let _alone = alone();
-    // Whoever makes a user namespace may set its limits, and they hold for what is inside.
+    // The creator of a user namespace may set limits for everything inside.
     let script = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$0\" doctor --json";
     let output = Command::new("unshare").args(["-Ur", "sh", "-c", script, DWELL]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     if !said.contains("examining") {
-        skip(&format!("there are no user namespaces to forbid them in: {}", said.trim()));
+        skip(&format!("user namespaces are unavailable: {}", said.trim()));
         return;
     }
     let (found, _) = findings(&output);
@@ -132,7 +136,7 @@ fn where_there_can_be_no_namespace_every_row_stays_and_says_so() {
     assert_eq!(stamps.iter().filter(|seen| seen["interface"] == "veth").count(), 8);
     let advice = found["advice"].as_array().unwrap();
     let says = |word: &str| advice.iter().any(|text| text.as_str().unwrap().contains(word));
-    assert!(says("there can be no labs") && !says("no netem"), "what was not tried is not stated");
+    assert!(says("there can be no labs") && !says("no netem"), "only tested features are reported");
 }
 
 #[test]
@@ -164,27 +168,28 @@ fn a_burner_burns_the_level_asked_within_three_points() {
         let busy = (busy() - before).as_secs_f64() / since.elapsed().as_secs_f64();
         let result: Value = serde_json::from_slice(&output.stdout).unwrap();
         let burnt = result["values"]["burnt_ratio"].as_f64().unwrap() * 100.0;
-        // What others have of the processor, and the host of a virtual one, cannot be burnt: of what they
-        // leave, its share is.
+        // CPU time taken by others, or by the host of a virtual machine, cannot be burnt: the level
+        // applies to the rest.
         let taken = (100.0 * busy - burnt).max(0.0);
-        println!("{level} % asked, {burnt} % burnt, {taken} % taken");
+        println!("{level} % requested, {burnt} % burnt, {taken} % taken");
         let least = level * (1.0 - taken / 100.0) - 3.0;
         assert!(
             burnt > least && burnt < level + 3.0,
-            "{level} % asked, {burnt} % burnt, {taken} %"
+            "{level} % requested, {burnt} % burnt, {taken} %"
         );
         let warned = result["trust"]["warnings"].to_string().contains("3 points");
         assert_eq!((burnt - level).abs() > 3.0, warned, "{result}");
     }
 }
 
-/// How long the first processor has not been idle until now (proc_stat(5)). What a host took while nothing
-/// ran is both idle and stolen there, so that all of a line's times are more than has passed.
+/// Busy and stolen time of the first CPU so far (proc_stat(5)). Time that a host takes while
+/// nothing runs counts as both idle and stolen, so the times of a line add up to more than the
+/// elapsed time.
 fn busy() -> Duration {
     let stat = fs::read_to_string("/proc/stat").unwrap();
     let first = dwell_host::stat(&stat).cpus[0];
     assert_eq!(first.cpu, 0);
-    // USER_HZ is 100 on all that this runs on.
+    // USER_HZ is 100 on all supported machines.
     Duration::from_millis((first.busy + first.stolen) * 10)
 }
 
@@ -201,11 +206,11 @@ fn traffic_reaches_the_rate_asked_within_two_percent() {
     let output = dwell(&arguments);
     let sent: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rate = sent["values"]["rate_pps"].as_f64().unwrap();
-    assert!((rate / 2_000.0 - 1.0).abs() < 0.02, "2000 pps asked, {rate} sent");
+    assert!((rate / 2_000.0 - 1.0).abs() < 0.02, "2000 pps requested, {rate} sent");
     let counted: Value = serde_json::from_slice(&sink.stop().stdout).unwrap();
     let values = &counted["values"];
     assert_eq!((&values["flows"], &values["packets"]), (&4.into(), &3_000.into()), "{counted}");
-    // The first and the last may have been late; the sink's rate is that of what it saw.
+    // The first and last packets may be late; the sink's rate covers the packets it saw.
     let value = |name: &str| values[name].as_f64().unwrap();
     let seen = value("rate_pps") * value("duration_ns") / 1e9;
     assert!((seen / 3_000.0 - 1.0).abs() < 0.002, "{counted}");

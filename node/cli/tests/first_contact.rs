@@ -1,4 +1,4 @@
-//! What a new user types: short units, rows on standard output, the verdict of `pace`, the glossary.
+//! First use: short units, rows on standard output, the verdict of `pace`, the glossary.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn pace_without_a_target_ends_with_a_verdict() {
     let last = text.lines().last().unwrap();
     let verdict = last.strip_prefix("keeps 10 Mbit/s with 576 B packets: ");
     let verdict = verdict.unwrap_or_else(|| panic!("{last}"));
-    // Which one depends on how busy this machine is.
+    // The verdict depends on how busy this machine is.
     let known = ["yes (p95 gap error ", "no (", "cannot tell: "];
     assert!(known.iter().any(|start| verdict.starts_with(start)), "{last}");
     assert!(!verdict.starts_with("yes") || verdict.ends_with(" %, limit 10 %)"), "{last}");
@@ -32,7 +32,7 @@ fn pace_without_a_target_ends_with_a_verdict() {
     let reason = "cannot tell: 3 trains, at least 20 are required (--repeat)";
     assert_eq!(last, format!("keeps 10 Mbit/s with 576 B packets: {reason}"));
     assert!(text.contains("j_literal") && text.contains("j_successive"), "{text}");
-    // The JSON has no line beside it, and all figures.
+    // JSON has all figures, without the verdict line.
     let output = dwell(&[&["pace"], &few[..8], &["-q", "--json"]].concat());
     assert!(json(&output)["values"]["j_nominal_ns"].is_number());
 }
@@ -114,7 +114,7 @@ fn help_terms_prints_the_glossary_and_help_of_commands_stays() {
     );
     let one = printed(&["help", "terms", "pdv_ns"]);
     assert_eq!(one.lines().count(), 3, "{one}");
-    assert!(one.contains("RFC 5481") && one.contains("RFC 3393"), "ipdv_ns has it too: {one}");
+    assert!(one.contains("RFC 5481") && one.contains("RFC 3393"), "ipdv_ns contains pdv_ns: {one}");
     let output = dwell(&["help", "terms", "nonsense"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert!(printed(&["help", "ping"]).contains("Usage: dwell-node ping"));

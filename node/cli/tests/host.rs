@@ -1,4 +1,4 @@
-//! What the machine did while it measured goes with the samples, on the same time axis.
+//! Host activity in samples and results: on the time axis of the probes, and as a warning.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -68,11 +68,11 @@ fn samples_carry_what_the_machine_did_between_the_first_and_the_last_probe() {
     let end = end.unwrap();
     assert!(
         end.totals.is_some_and(|totals| totals.samples == end.samples),
-        "host samples do not count"
+        "host samples are not counted"
     );
     let (Some(first), Some(last)) = (probes.first(), probes.last()) else { panic!("{ping:?}") };
     let within = host.iter().filter(|at| (first..=last).contains(at)).count();
-    // Five a second, and fewer where the machine is busy.
+    // Five per second, fewer on a busy machine.
     let most = usize::try_from((last - first) / 200_000_000).unwrap() + 2;
     assert!((2..=most).contains(&within), "{within} of {host:?} between {first} and {last}");
     assert!(host.is_sorted());
@@ -82,5 +82,5 @@ fn samples_carry_what_the_machine_did_between_the_first_and_the_last_probe() {
     let has_radio =
         fs::read_to_string("/proc/net/wireless").is_ok_and(|text| text.lines().count() > 2);
     let told = names.iter().any(|name| name.ends_with("_signal_dbm"));
-    assert!(has_radio || !told, "what the kernel has not is absent: {names:?}");
+    assert!(has_radio || !told, "signal levels without a radio: {names:?}");
 }

@@ -1,4 +1,5 @@
-//! `dwell ping` and `dwell reflect` from outside, on loopback and in a lab, beside real peers.
+//! Runs `dwell ping` and `dwell reflect` as programs, on loopback and in a lab, with other
+//! implementations as peers.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -32,7 +33,11 @@ fn every_protocol_is_measured_in_both_families() {
             let result = json(&output);
             assert_eq!(result["packets"]["received"], 50, "{url}");
             assert!(result["metrics"]["rtt_ns"]["p50"].as_i64().unwrap() > 0);
-            assert_eq!(result["metrics"]["rtt_ns"]["p99_9"], Value::Null, "n = 50 supports none");
+            assert_eq!(
+                result["metrics"]["rtt_ns"]["p99_9"],
+                Value::Null,
+                "50 samples do not support p99.9"
+            );
             if url.starts_with("stamp") {
                 assert!(result["metrics"]["residence_ns"]["count"] == 50);
                 assert!(result["metrics"]["one_way_forward_ns"]["count"] == 50, "one clock");
@@ -40,7 +45,7 @@ fn every_protocol_is_measured_in_both_families() {
             }
         }
         let output = server.stop();
-        assert_eq!(output.status.code(), Some(0), "a server that is stopped did its job");
+        assert_eq!(output.status.code(), Some(0), "stopping a server is success");
         assert_eq!(json(&output)["values"]["malformed"], 0);
     }
 }
@@ -68,7 +73,7 @@ fn authenticated_mode_needs_the_same_key_at_both_ends() {
     assert_eq!(json(&measured)["metrics"]["one_way_forward_ns"]["count"], 5);
     for refused in [ping(&["-W", "0.2"]), ping(&["--key-file", wrong, "-W", "0.2"])] {
         assert_eq!(refused.status.code(), Some(1));
-        assert_eq!(json(&refused)["packets"]["lost"], 5, "the result is printed all the same");
+        assert_eq!(json(&refused)["packets"]["lost"], 5, "the result is printed nevertheless");
     }
     let readable = ping(&["--key-file", open]);
     assert_eq!(readable.status.code(), Some(2));
@@ -77,7 +82,7 @@ fn authenticated_mode_needs_the_same_key_at_both_ends() {
 
 #[test]
 fn a_late_reply_disturbs_no_later_cycle() {
-    // S4's master matches by order: after one late reply every later cycle fails.
+    // The master of Roedlach/Vock matches by order: after one late reply every later cycle fails.
     for host in ["127.0.0.1:0", "[::1]:0"] {
         late_reply(UdpSocket::bind(host).unwrap());
     }
@@ -98,7 +103,7 @@ fn late_reply(socket: UdpSocket) {
                 continue;
             }
             socket.send_to(&reply, from).unwrap();
-            // The reply of cycle 5 comes after that of cycle 8.
+            // The reply of cycle 5 is sent after that of cycle 8.
             if let Some((late, to)) = held.take_if(|_| reply[16] == 8) {
                 socket.send_to(&late, to).unwrap();
             }
@@ -126,7 +131,8 @@ fn a_reply_that_came_while_the_pinger_was_stopped_is_late_only_if_nobody_stamped
     }
 }
 
-/// The pinger stops for two time-outs before the reply to its tenth probe comes; the packets that it counts.
+/// Stops the pinger for two time-outs before the reply to its tenth probe is sent; returns its
+/// packet counts.
 fn stopped_pinger(more: &[&str]) -> Value {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -209,7 +215,7 @@ fn probes_under_way_on_a_connection_that_breaks_are_lost() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tcp://{}", listener.local_addr().unwrap());
     let peer = thread::spawn(move || {
-        // Three probes are echoed, two more are taken and never answered.
+        // Three probes are echoed; two more are read and not answered.
         let (mut stream, _) = listener.accept().unwrap();
         let mut probes = [0; 5 * 64];
         stream.read_exact(&mut probes[..3 * 64]).unwrap();
@@ -250,7 +256,7 @@ fn threshold_decides_the_exit_code() {
     assert_eq!(code, Some(5), "{said}");
     assert!(said.contains("p99 > 10s: cannot tell") && said.contains("299 or more"), "{said}");
     assert_eq!(exit(&["loss > 1%"]).0, Some(5), "40 probes do not bound a loss of 1 %");
-    assert_eq!(exit(&["p99 > 10s", "p50 > 1ns"]).0, Some(3), "a failed one wins");
+    assert_eq!(exit(&["p99 > 10s", "p50 > 1ns"]).0, Some(3), "a failed threshold wins");
     assert_eq!(exit(&["p50 > 1ns", "p99 > 10s"]).0, Some(3), "in either order");
 }
 
@@ -265,8 +271,8 @@ fn an_interrupt_prints_what_was_measured() {
         .unwrap();
     let mut child = Server { child };
     let stdout = child.child.stdout.take().unwrap();
-    // The first line proves that probes are under way. The pipe stays open: to a reader that is gone
-    // further lines would end the command otherwise than the signal.
+    // The first line proves that probes are being sent. The pipe stays open: writing to a closed
+    // pipe would end the command in another way than the signal.
     let mut lines = BufReader::new(stdout).lines();
     let first = lines.next().unwrap().unwrap();
     assert!(serde_json::from_str::<Value>(&first).unwrap()["rtt_ns"].is_i64(), "{first}");
@@ -287,7 +293,7 @@ fn interrupt_during_the_stamp_attempt_exits_130() {
         .spawn()
         .unwrap();
     let ping = Server { child };
-    // The first probe proves that the attempt is under way.
+    // The first probe proves that the attempt has started.
     silent.recv_from(&mut [0; 2_048]).unwrap();
     let (code, printed, said) = interrupted(ping);
     assert_eq!(code, Some(130), "{said}");
@@ -318,14 +324,14 @@ fn a_disk_that_is_full_at_the_start_is_said_before_anything_is_measured() {
 fn a_disk_that_fills_up_costs_the_rows_and_not_the_result() {
     let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
     let dir = tempfile::tempdir().unwrap();
-    // A file system of 4 KiB in a mount namespace that ends with the command.
+    // A 4 KiB file system in a mount namespace that ends with the command.
     let script = format!(
         "mount -t tmpfs -o size=4k tmpfs {0} && {DWELL} ping {1} -c 300 -i 2ms --json \
          --csv {0}/rows.csv && exit 9; code=$?; cat {0}/rows.csv >&2; exit $code",
         dir.path().display(),
         urls[0]
     );
-    // Root needs no user namespace for it, which some places do not allow.
+    // Root needs no user namespace, which may be forbidden.
     let root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let as_root: &[&str] = if root { &[] } else { &["--user", "--map-root-user"] };
     let output = Command::new("unshare")
@@ -343,13 +349,13 @@ fn a_disk_that_fills_up_costs_the_rows_and_not_the_result() {
     let result = json(&output);
     assert_eq!(result["packets"]["received"], 300);
     assert!(result["metrics"]["rtt_ns"]["p50"].is_u64());
-    // What was written before the disk was full can be read.
+    // The rows written before the disk was full are readable.
     assert!(said.contains("id,state,") && said.contains("\n0,received,"), "{said}");
 }
 
 #[test]
 fn replies_that_come_after_the_warm_up_still_tell_their_rung() {
-    // Every reply waits for eight more requests: 80 ms, and the warm-up takes 50.
+    // Every reply is delayed by eight requests: 80 ms, longer than the warm-up of 50 ms.
     const REQUESTS: usize = 5 + 30;
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -390,7 +396,7 @@ fn a_reader_of_json_lines_that_has_enough_ends_the_run_with_success() {
     let mut line = String::new();
     BufReader::new(ping.stdout.take().unwrap()).read_line(&mut line).unwrap();
     serde_json::from_str::<Value>(&line).unwrap();
-    // Without a count it would go on for ever.
+    // Without a count it would run forever.
     assert_eq!(ping.wait().unwrap().code(), Some(0));
 }
 
@@ -409,7 +415,7 @@ fn thresholds_are_judged_when_the_reader_of_rows_leaves() {
                 .unwrap();
             let mut ping = Server { child };
             let mut lines = BufReader::new(ping.child.stdout.take().unwrap()).lines();
-            // The first line of CSV is its header, the second shows that something was measured.
+            // The first CSV line is the header; the second shows that a reply arrived.
             assert!(lines.by_ref().take(2).all(|line| line.is_ok()));
             drop(lines);
             ping.child.wait().unwrap().code()
@@ -435,8 +441,7 @@ fn socat_is_measured_as_a_udp_and_a_tcp_echo() {
         ];
         for (scheme, port, listen, echo) in listeners {
             let mut command = Command::new("socat");
-            // -dd says when it listens.
-            // A request that ends is answered all the same, however long that takes.
+            // -t: a reply is still sent after its request has ended.
             command
                 .args(["-dd", "-t", "10", &listen, echo])
                 .stdin(Stdio::null())
@@ -454,7 +459,7 @@ fn socat_is_measured_as_a_udp_and_a_tcp_echo() {
     }
 }
 
-/// The peer that `make peers` builds, in the target directory.
+/// Path of the peer that `make peers` builds in the target directory.
 fn stamp_suite(test: &str) -> Option<PathBuf> {
     let target = Path::new(DWELL).parent().and_then(Path::parent).unwrap();
     let program = target.join("peers/bin/stamp-suite");
@@ -516,7 +521,7 @@ fn another_implementations_reflector_is_measured_in_both_modes() {
             let server = Server { child: command.spawn().unwrap() };
             let url = format!("stamp://{host}:{port}");
             let ping = |more: &[&str]| dwell(&[&["ping", &url], &ours[..], more].concat());
-            // It says nothing when it is ready, so the first answered probe does.
+            // The peer prints nothing when it is ready, so wait for an answered probe.
             let ready = (0..50).any(|_| ping(&["-c", "1", "-W", "0.1", "-q"]).status.success());
             assert!(ready, "the peer answers {ours:?} at {url}");
             let output = ping(&["-c", "50", "-i", "0.002", "--json"]);
@@ -528,7 +533,7 @@ fn another_implementations_reflector_is_measured_in_both_modes() {
             assert_eq!(
                 result["metrics"]["one_way_forward_ns"],
                 Value::Null,
-                "its clock is not proven ours"
+                "the peer's clock is not known to be ours"
             );
         }
     }
@@ -552,7 +557,7 @@ fn scapy_reads_our_packets() {
     let (len, _) = socket.recv_from(&mut packet).unwrap();
     pinger.join().unwrap();
     let hex: String = packet[..len].iter().map(|byte| format!("{byte:02x}")).collect();
-    // It takes the length from the UDP header.
+    // scapy takes the length from the UDP header.
     let script = "import sys
 from scapy.contrib.stamp import STAMPSessionSenderTestUnauthenticated as S
 from scapy.layers.inet import UDP
@@ -608,7 +613,7 @@ fn exact_loss(name: &str) {
         let before = events().len();
         let csv = env::temp_dir().join(format!("{name}{family}.csv"));
         let ping = ["ping", family, "roundtrip://n2:7100", "-c", "1000", "-i", "0.002"];
-        // Longer than a machine whose host is busy holds anything up.
+        // Longer than any stall of a busy host.
         let rows = ["-W", "3", "--warm-up", "0", "--json", "--csv", csv.to_str().unwrap()];
         let result = json(&dwell(&[&exec("n1")[..], &ping, &rows].concat()));
         let reported: BTreeSet<u32> = fs::read_to_string(&csv)
@@ -632,7 +637,7 @@ fn exact_loss(name: &str) {
         assert_eq!(result["packets"]["lost"], dropped.len());
         // A busy machine only adds to the link's delay.
         let least = result["metrics"]["rtt_ns"]["min"].as_f64().unwrap();
-        assert!((10e6..10.5e6).contains(&least), "10 ms of delay, at least {least} ns measured");
+        assert!((10e6..10.5e6).contains(&least), "10 ms of delay, minimum {least} ns measured");
     }
 }
 
@@ -681,7 +686,7 @@ fn full_queue(name: &str) {
         received += 1;
         let ns = |at: usize| cells[at].parse::<i64>().unwrap_or_else(|_| panic!("no stamp: {row}"));
         assert!(ns(tx_app) <= ns(tx_kernel), "stamped before it was sent: {row}");
-        assert!(ns(rtt_kernel) <= ns(rtt), "the stamp is another packet's: {row}");
+        assert!(ns(rtt_kernel) <= ns(rtt), "the timestamp belongs to another packet: {row}");
     }
     assert!(received > 20, "{result}");
 }

@@ -1,4 +1,4 @@
-//! `dwell reflect` from outside: what it does with streams, limits and marks.
+//! Runs `dwell reflect` as a program: streams, limits, replays, drop counters and marks.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +21,7 @@ use dwell_wire::stamp::{self, Mode, Reply, Request};
 mod support;
 use support::{DWELL, Server, dwell, free_port, json, said, signal};
 
-/// An address from which no connection leaves, so that none takes a port that was found free.
+/// An address without outgoing connections, so that none takes a port found free.
 const HOST: &str = "127.0.0.2";
 
 fn address(url: &str) -> SocketAddr {
@@ -39,7 +39,7 @@ fn a_connection_beyond_the_limit_is_slowed_and_loses_nothing() {
     let mut replies = vec![0; REQUESTS as usize * b"acknowledge".len()];
     stream.read_exact(&mut replies).unwrap();
     assert!(replies.chunks(11).all(|reply| reply == b"acknowledge"));
-    // A tenth of a second's worth may come at once, and one more is answered before it is judged.
+    // A burst of 0.1 s is allowed, and one more reply precedes the limit.
     let at_least = Duration::from_millis(10) * (REQUESTS - 10 - 1);
     assert!(start.elapsed() >= at_least, "{:?}", start.elapsed());
 }
@@ -52,8 +52,8 @@ fn a_stream_that_stalls_gives_every_message_back_and_none_to_another_probe() {
     let echo = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut buffer = vec![0; 60_000];
-        // Two megabytes flow; then nothing is read until more was to be sent than the socket
-        // buffers of both sides hold.
+        // After 2 MB, nothing is read until more was sent than the socket buffers of both sides
+        // hold.
         let mut echoed = 0;
         while let Ok(len @ 1..) = stream.read(&mut buffer) {
             if stream.write_all(&buffer[..len]).is_err() {
@@ -75,9 +75,9 @@ fn a_stream_that_stalls_gives_every_message_back_and_none_to_another_probe() {
     assert!(packets("send_failed") > 0, "the stall filled the buffers: {}", result["packets"]);
     assert_eq!(packets("received") + packets("late"), packets("sent"), "{}", result["packets"]);
     assert_eq!((packets("duplicate"), packets("reordered")), (0, 0));
-    assert!(packets("late") > 0, "what was under way when it stalled came after its time-out");
-    // Sending waits for nobody: the worst departure is a matter of this machine, not of the stall of
-    // three seconds.
+    assert!(packets("late") > 0, "replies in flight at the stall are late");
+    // Sending does not wait for the peer: the worst departure depends on this machine, not on the
+    // stall of 3 s.
     let worst = result["metrics"]["schedule_error_ns"]["max"].as_i64().unwrap();
     assert!(worst < 2_000_000_000, "{worst} ns late");
 }
@@ -99,10 +99,10 @@ fn a_peer_that_never_reads_does_not_keep_an_interrupt_waiting() {
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 
-/// An authentic request, sent this long after some moment.
+/// An authenticated request with a timestamp of `millis` ms after a fixed time.
 fn signed(key: &Key, seq: u32, ssid: u16, millis: u32) -> Vec<u8> {
     let mut packet = vec![0; Mode::Authenticated.base()];
-    // NTP's format: seconds, and their fraction in units of 2^-32 s.
+    // NTP format: seconds, and the fraction in units of 2^-32 s.
     let timestamp = (3_900_000_000 << 32) + (u64::from(millis) << 32) / 1_000;
     Request { seq, timestamp, error: 0x8001, ssid }.emit(&mut packet, Mode::Authenticated);
     stamp::sign(key, &mut packet);
@@ -146,7 +146,7 @@ fn replayed_stamp_requests_are_refused_from_any_port() {
         // In small groups, so that no receive buffer overflows.
         for replays in captured.chunks(100) {
             replays.iter().for_each(|packet| assert_eq!(socket.send(packet).unwrap(), 112));
-            // A session of its own is answered next, so no replay was.
+            // Another session is answered next, so no replay was.
             let seq = others.next().unwrap();
             assert_eq!(answered(&other_session, &signed(&key, seq, 8, seq)), seq);
         }
@@ -154,7 +154,7 @@ fn replayed_stamp_requests_are_refused_from_any_port() {
         assert!(socket.recv(&mut [0; 200]).is_err(), "a replay was answered");
         socket.set_nonblocking(false).unwrap();
     }
-    // The sender goes on, and so does one that starts again with the same SSID.
+    // The sender continues, also after a restart with the same SSID.
     assert_eq!(answered(&sender, &signed(&key, CAPTURED, 7, CAPTURED)), CAPTURED);
     assert_eq!(answered(&sender, &signed(&key, 0, 7, CAPTURED + 1)), 0);
     let values = json(&server.stop())["values"].clone();
@@ -178,7 +178,7 @@ fn replay_window_without_a_key_or_out_of_range_is_refused() {
     refused("4097", Some("30313233343536373839616263646566"), "1 to 4096");
 }
 
-/// What a reflector counted, at its end.
+/// Stops the reflector; returns one of its counters.
 fn counted(server: Server, name: &str) -> u64 {
     json(&server.stop())["values"][name].as_u64().unwrap()
 }
@@ -189,7 +189,7 @@ fn a_peer_that_reads_late_gets_all_its_replies_from_a_polling_and_a_waiting_refl
         let (server, urls) = Server::reflect(&["tcp"], HOST, how);
         let mut stream = TcpStream::connect(address(&urls[0])).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        // Written without reading, for longer than a second, until no buffer has room.
+        // Written without reading, for more than a second, until no buffer has room.
         let asking = {
             let mut stream = stream.try_clone().unwrap();
             stream.set_write_timeout(Some(Duration::from_millis(1_500))).unwrap();
@@ -235,7 +235,7 @@ fn what_cannot_be_accepted_is_counted_and_ends_nothing() {
         let script = format!("ulimit -n 16 && exec {DWELL} reflect {url} --json {how}");
         command.args(["-c", &script]);
         let server = Server::ready(command, "listening on", 1);
-        // More than the descriptors that are left; the kernel takes them all, the program cannot.
+        // More than the free descriptors; the kernel accepts them all, the program cannot.
         let crowd: Vec<_> = (0..30).map(|_| TcpStream::connect(address(&url)).unwrap()).collect();
         thread::sleep(Duration::from_millis(500));
         drop(crowd);
@@ -258,16 +258,16 @@ fn connections_beyond_the_most_are_counted_and_an_idle_one_makes_room() {
     let is_answered = |mut stream: &TcpStream| stream.read_exact(&mut [0; 4]).is_ok();
     let is_served = |stream: &TcpStream| asks(stream) && is_answered(stream);
     let crowd: Vec<_> = (0..256).map(|_| connect()).collect();
-    // All at once: none may have been idle for a second before the last one was served.
+    // All at once: none is idle for a second before the last one is served.
     assert!(crowd.iter().all(asks) && crowd.iter().all(is_answered));
-    assert!(!is_served(&connect()), "all seats are taken, and all were used a moment ago");
+    assert!(!is_served(&connect()), "all slots are taken by active connections");
     thread::sleep(Duration::from_millis(1_200));
-    assert!(is_served(&connect()), "somebody who is idle makes room");
+    assert!(is_served(&connect()), "an idle connection is closed for a new one");
     drop(crowd);
     assert_eq!(counted(server, "limited"), 1);
 }
 
-/// A connection from a source address of one's own.
+/// Connects from the given source address.
 fn connect_from(source: &str, to: SocketAddr) -> TcpPort {
     let options = PortOptions { source: Some(source.parse().unwrap()), ..PortOptions::default() };
     TcpPort::connect(to, Nanos::from_secs(5), &options).unwrap()
@@ -295,14 +295,14 @@ fn tcp_newcomer_is_served_beside_an_active_crowd() {
         let (server, urls) = Server::reflect(&["tcp"], HOST, how);
         let to = address(&urls[0]);
         let mut crowd: Vec<_> = (0..256).map(|_| connect_from("127.0.0.5", to)).collect();
-        assert!(crowd.iter_mut().all(is_served), "{how:?}: the crowd takes all places");
+        assert!(crowd.iter_mut().all(is_served), "{how:?}: the crowd takes all slots");
         let stop = Arc::new(AtomicBool::new(false));
         let active = thread::spawn({
             let stop = Arc::clone(&stop);
             move || {
                 while !stop.load(Ordering::Relaxed) {
                     let sent = crowd.iter_mut().filter_map(|port| port.send(b"x").ok()).count();
-                    assert!(sent >= 250, "{how:?}: one newcomer costs one place");
+                    assert!(sent >= 250, "{how:?}: one newcomer costs one slot");
                     thread::sleep(Duration::from_millis(300));
                 }
             }
@@ -310,7 +310,7 @@ fn tcp_newcomer_is_served_beside_an_active_crowd() {
         let mut good = connect_from("127.0.0.6", to);
         assert!(is_served(&mut good), "{how:?}: another address is served");
         assert!(!is_served(&mut connect_from("127.0.0.5", to)), "{how:?}: the crowd is not");
-        assert!(is_served(&mut good), "{how:?}: it keeps its place");
+        assert!(is_served(&mut good), "{how:?}: it keeps its slot");
         stop.store(true, Ordering::Relaxed);
         active.join().unwrap();
         assert_eq!(counted(server, "limited"), 1, "{how:?}");
@@ -328,7 +328,7 @@ fn tcp_connection_costs_the_reflector_at_most_4_kib() {
         let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
     };
-    // Their ports wait for a minute (TIME_WAIT) at an address that no other test listens on.
+    // Their ports stay in TIME_WAIT for a minute, at an address that no other test listens on.
     let serve = |url: &str| {
         let mut port = connect_from("127.0.0.7", address(url));
         assert!(is_answered(&mut port, b"request"));
@@ -372,7 +372,7 @@ fn drops_of_a_full_reflector_socket_are_reported_by_both() {
         assert!(Instant::now() < give_up, "the socket's buffer is full");
         (0..1_000).for_each(|_| drop(flooder.send_to(&[1], to)));
     }
-    assert!(said.any(|line| line.contains("no reply in time")), "probes find no room in it");
+    assert!(said.any(|line| line.contains("no reply in time")), "probes are dropped");
     signal(&server.child, Signal::Continue);
     let replies = said.by_ref().filter(|line| line.contains(" time=")).take(5);
     assert_eq!(replies.count(), 5, "the reflector answers again");
@@ -421,7 +421,7 @@ fn what_was_sent_to_many_is_refused_before_it_costs_anything() {
         socket.send_to(&request, ("127.255.255.255", port)).unwrap();
     }
     socket.send_to(&request, ("127.0.0.1", port)).unwrap();
-    // It answers in order: the first reply is to the last request, number 0 of its session.
+    // Replies are in order: the first reply is to the last request, number 0 of its session.
     let mut reply = [0xff; 100];
     let (len, _) = socket.recv_from(&mut reply).unwrap();
     assert_eq!((len, &reply[..4]), (44, &[0, 0, 0, 0][..]));
@@ -449,7 +449,7 @@ fn a_reply_is_marked_as_the_sender_asked_and_says_how_the_request_was_marked() {
         println!("SKIP {TEST}: python3 is not installed (make setup)");
         return;
     }
-    // RFC 8972 section 4.4: type 4, length 4; DSCP1 is asked for, DSCP2 is what arrived.
+    // RFC 8972 section 4.4: type 4, length 4; DSCP1 is requested, DSCP2 is what arrived.
     let script = "import socket, sys
 family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
 level, tos, receive = (41, 67, 66) if family == socket.AF_INET6 else (0, 1, 13)

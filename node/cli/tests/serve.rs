@@ -1,5 +1,4 @@
-//! Traffic as a measurement: a node that is driven over a pipe sends and receives it, and hands over
-//! what both ends saw of every packet.
+//! Traffic and relay jobs of a node driven over a pipe, with the samples of both ends.
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod support;
@@ -26,7 +25,7 @@ impl Node {
         Self::started_by(Command::new(DWELL).args(["serve", "--stdio"]))
     }
 
-    /// A node whose files take 8 KiB and no more.
+    /// A node whose files are limited to 8 KiB.
     fn without_room() -> Self {
         let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" serve --stdio";
         Self::started_by(Command::new("sh").args(["-c", script, DWELL]))
@@ -45,11 +44,11 @@ impl Node {
         write_message(&mut self.requests, request).unwrap();
     }
 
-    /// The next event that is no progress, and what came of segments before it.
+    /// Returns the next event other than progress, and the segment data before it.
     fn next(&mut self) -> (Event, Vec<u8>) {
         let mut data = Vec::new();
         loop {
-            match read_frame::<Event>(&mut self.events).unwrap().expect("the node is there") {
+            match read_frame::<Event>(&mut self.events).unwrap().expect("the node runs") {
                 Frame::Data(_, piece) => data.extend_from_slice(&piece),
                 Frame::Message(Event::Progress { .. }) => {}
                 Frame::Message(event) => return (event, data),
@@ -64,7 +63,7 @@ impl Node {
         }
     }
 
-    /// Flows and passages of a job's samples.
+    /// Pulls a job's samples; returns the number of flows and the passage ids.
     fn pull(&mut self, job: JobId) -> (usize, Vec<u64>) {
         self.ask(&Request::Pull { job });
         let (event, data) = self.next();
@@ -106,7 +105,7 @@ fn traffic_with_a_count_ends_by_itself_and_both_ends_hand_over_every_packet() {
     assert_eq!((sent.sent, sent.received), (100, 100));
     node.ask(&Request::Stop { job: sink });
     assert_eq!(node.finished(sink).packets.unwrap().received, 100);
-    // The 100th is the end of the flow.
+    // The 100th packet is the end of the flow.
     let all = (1, (1..100).collect::<Vec<u64>>());
     let mut left = node.pull(traffic);
     left.1.sort_unstable();

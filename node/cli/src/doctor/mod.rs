@@ -1,5 +1,5 @@
-//! `dwell doctor`: what this node can measure, and how well. Every statement comes from doing the
-//! thing once; what was not tried is not stated.
+//! `dwell doctor`: reports what this node can measure, and how precisely. Every statement comes
+//! from a test; untested features are not reported.
 
 mod advice;
 mod playground;
@@ -25,7 +25,7 @@ use playground::Tried;
 use probe::Lateness;
 use stamps::StampsSeen;
 
-/// What takes a moment each: the ways to wait, and three more.
+/// Number of progress steps: one per timer method, and three more.
 const STEPS: usize = probe::WAYS_TO_WAIT + 3;
 
 /// Arguments of `doctor`.
@@ -34,19 +34,19 @@ pub struct Args {
     /// Print the findings as one JSON object
     #[arg(long)]
     json: bool,
-    /// Try what needs a namespace, in a user namespace (started by `doctor`)
+    /// Run the tests that need a namespace in a user namespace (started by `doctor`)
     #[arg(long, hide = true)]
     playground: bool,
 }
 
-/// `dwell.doctor/1`: everything that was found.
+/// All findings, in the format `dwell.doctor/1`.
 #[derive(Debug, Serialize)]
 struct Findings {
     schema: &'static str,
     version: &'static str,
     machine: MachineFacts,
     clocks: Clocks,
-    /// Use of the processors during the examination.
+    /// CPU use during the tests.
     load: Option<CpuUse>,
     timers: [Lateness; probe::WAYS_TO_WAIT],
     stamps: Vec<StampsSeen>,
@@ -66,15 +66,15 @@ struct MachineFacts {
 #[derive(Debug, Serialize)]
 struct Clocks {
     source: Option<String>,
-    /// Median of a read of CLOCK_REALTIME.
+    /// Median duration of a read of CLOCK_REALTIME.
     read_ns: i64,
     /// Width of the tightest pairing of CLOCK_REALTIME and CLOCK_MONOTONIC.
     pairing_width_ns: i64,
-    /// How far CLOCK_REALTIME may be from UTC; null when nobody synchronises it.
+    /// Maximum error of CLOCK_REALTIME against UTC; null if not synchronised.
     utc_error_ns: Option<i64>,
 }
 
-/// An interface of this network namespace; null is what its driver does not say.
+/// An interface of this network namespace; null if the driver does not report the value.
 #[derive(Debug, Serialize)]
 struct InterfaceFacts {
     name: String,
@@ -82,9 +82,9 @@ struct InterfaceFacts {
     driver: Option<String>,
     mtu: Option<u32>,
     qdisc: Option<String>,
-    /// Offloads that are switched on and merge, split or checksum packets.
+    /// Enabled offloads that merge, split or checksum packets.
     offloads: Option<Vec<String>>,
-    /// The driver's word, not a stamp that was seen.
+    /// As claimed by the driver, not tested.
     tx_software_stamps: Option<bool>,
     tx_hardware_stamps: Option<bool>,
     rx_hardware_stamps: Option<bool>,
@@ -107,13 +107,13 @@ impl From<Interface> for InterfaceFacts {
     }
 }
 
-/// Something that can be had here, or not.
+/// A feature that may be available.
 #[derive(Debug, Serialize, Deserialize)]
 struct Ability {
     name: Cow<'static, str>,
-    /// Null where it could not be tried.
+    /// Null if it could not be tested.
     available: Option<bool>,
-    /// Why not, or in what way.
+    /// Why not, or how.
     reason: Option<String>,
 }
 
@@ -131,7 +131,7 @@ impl Ability {
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
     if args.playground {
-        let refused = |error| Failure::unsupported(format!("no user namespace either: {error}"));
+        let refused = |error| Failure::unsupported(format!("no user namespace: {error}"));
         print_json(&playground::tried_without_root().map_err(refused)?)?;
         return Ok(Exit::Measured);
     }
@@ -144,7 +144,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     Ok(Exit::Measured)
 }
 
-/// An I/O error stays one, so that a reader who had enough is recognised.
+/// Prints JSON. Keeps I/O errors as such, so that a closed standard output (EPIPE) is recognised.
 fn print_json(value: &impl Serialize) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, value)?;
@@ -154,16 +154,16 @@ fn print_json(value: &impl Serialize) -> io::Result<()> {
 fn examine() -> Findings {
     let Machine { kernel, cpu, governor, clocksource } = machine::facts();
     if !io::stderr().is_terminal() {
-        crate::say("examining timers, stamps and privileges; this takes about three seconds");
+        crate::say("examining timers, timestamps and privileges; this takes about 3 s");
     }
     let progress = Progress::new("examining");
     let begun = Cell::new(0);
     let begin = |what: &str| progress.show(begun.replace(begun.get() + 1), STEPS, what);
     let watch = CpuWatch::start(Own::Process);
     let (timers, wait) = RunQueueWait::of(|| probe::timers(&begin));
-    begin("stamps on loopback");
+    begin("timestamps on loopback");
     let mut stamps = stamps::LOOPBACK.stamps();
-    begin("what needs a namespace");
+    begin("namespace tests");
     let Tried { abilities: in_playground, stamps: over_veth } = playground::tried();
     stamps.extend(over_veth);
     begin("privileges");

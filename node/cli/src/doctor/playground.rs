@@ -1,9 +1,8 @@
-//! Trying what would disturb the machine's own interfaces, in a network namespace made for it: it
-//! has a loopback, one end of a pair of virtual interfaces, and is gone when the trying ends.
+//! Tests that would disturb the machine's own interfaces, in a temporary network namespace. It has
+//! a loopback and one end of a veth pair.
 //!
-//! Who may not make one as they are makes it as `dwell lab up` does, in a user namespace; a process
-//! that went there does not come back, so that is a child (`dwell doctor --playground`).
-
+//! Without the privilege to create one, a child process (`dwell doctor --playground`) creates it in
+//! a user namespace, as `dwell lab up` does: a process cannot leave a user namespace again.
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::Ability;
 use super::stamps::{self, Road, StampsSeen};
 
-/// Queueing disciplines, with parameters that make each of them start.
+/// Queueing disciplines, with parameters that they accept.
 const QDISCS: [(&str, &[&str]); 4] = [
     ("tbf: limits a link's rate", &["tbf", "rate", "10mbit", "burst", "1600", "limit", "10000"]),
     ("netem: delays and loses packets", &["netem", "delay", "1ms"]),
@@ -32,14 +31,14 @@ const TAP: &str = "TAP interfaces";
 const XDP_LOOPBACK: &str = "XDP on loopback, generic";
 const XDP_VETH: &str = "XDP on veth, native";
 
-/// What was tried there.
+/// Results of the tests.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Tried {
     pub(super) abilities: Vec<Ability>,
     pub(super) stamps: Vec<StampsSeen>,
 }
 
-/// Tries all of it.
+/// Runs all tests.
 pub(super) fn tried() -> Tried {
     if netns::may_create() {
         netns::within_a_new_one(|| inside(None)).unwrap_or_else(|error| nowhere(&error))
@@ -48,8 +47,8 @@ pub(super) fn tried() -> Tried {
     }
 }
 
-/// Tries all of it in a user namespace, in which this process is afterwards. Only for a process
-/// with one thread.
+/// Runs all tests in a user namespace, which this process then stays in. The process must have only
+/// one thread.
 pub(super) fn tried_without_root() -> io::Result<Tried> {
     netns::become_root_of_new_namespaces()?;
     Ok(inside(Some("in a user namespace, without root")))
@@ -66,11 +65,11 @@ fn in_a_child() -> io::Result<Tried> {
     })
 }
 
-/// There is no playground; nothing that needs it is known.
+/// The results without a namespace: all other tests are unknown.
 fn nowhere(error: &io::Error) -> Tried {
     let qdiscs = QDISCS.into_iter().map(|(name, _)| name);
     let others = [VETH, TAP, XDP_LOOPBACK, XDP_VETH].into_iter().chain(qdiscs);
-    let why = "there is no network namespace to try it in";
+    let why = "not tested: no network namespace is available";
     let untried = others.map(|name| Ability::untried(name, why));
     let namespaces = Ability::of(NAMESPACES, Err(io::Error::other(error.to_string())));
     Tried {
@@ -79,7 +78,7 @@ fn nowhere(error: &io::Error) -> Tried {
     }
 }
 
-/// In the playground; `how` we came to be there, where that is worth saying.
+/// Runs the tests inside the namespace. `how` describes how it was created, if notable.
 fn inside(how: Option<&str>) -> Tried {
     let namespaces =
         Ability { name: NAMESPACES.into(), available: Some(true), reason: how.map(str::to_owned) };
@@ -94,8 +93,8 @@ fn inside(how: Option<&str>) -> Tried {
         Ability::of(TAP, Tap::create("dwell2").map(drop)),
         Ability::of(XDP_LOOPBACK, xdp("lo", XdpMode::Generic)),
     ];
-    // Stamps before anything sits on the interface.
-    let no_veth = "there is no veth to try it on";
+    // Test timestamps before anything is attached to the interface.
+    let no_veth = "not tested: no veth is available";
     let stamps = far.as_ref().map_or_else(|_| stamps::untried("veth", no_veth), Far::stamps);
     let on_veth = |name, attempt: &dyn Fn() -> io::Result<()>| match &far {
         Ok(_) => Ability::of(name, attempt()),
@@ -109,7 +108,7 @@ fn inside(how: Option<&str>) -> Tried {
     Tried { abilities, stamps }
 }
 
-/// A second namespace at the other end of the pair, so that packets have to take it.
+/// A second namespace with the other end of the pair, so that packets must traverse it.
 struct Far(File);
 
 impl Far {
@@ -133,7 +132,7 @@ impl Far {
         iproute("ip", &["link", "set", "dev", "lo", "up"])?;
         iproute("ip", &["link", "set", "dev", interface, "up"])?;
         iproute("ip", &["addr", "add", &format!("{}/30", Self::V4[end]), "dev", interface])?;
-        // A kernel without IPv6 says so when its stamps are tried; one without ping sockets, too.
+        // Without IPv6 or ping sockets, the timestamp tests report the error.
         let v6 = format!("{}/64", Self::V6[end]);
         let _ = iproute("ip", &["addr", "add", &v6, "dev", interface, "nodad"]);
         let range = "/proc/sys/net/ipv4/ping_group_range";
@@ -155,9 +154,9 @@ fn xdp(name: &str, mode: XdpMode) -> io::Result<()> {
     program.attach_xdp(interface.index, mode).map(drop)
 }
 
-/// Runs a program of iproute2; its first line of complaint is the reason.
+/// Runs a program of iproute2. The first line of its error output is the reason.
 fn iproute(program: &str, arguments: &[&str]) -> io::Result<()> {
-    // Where Debian keeps them, and where an ordinary user's shell does not look.
+    // Debian installs them in sbin, which is not in the PATH of ordinary users.
     let path = std::env::var("PATH").unwrap_or_default();
     let output = Command::new(program)
         .args(arguments)

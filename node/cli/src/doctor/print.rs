@@ -1,10 +1,10 @@
-//! What the doctor found, for people.
+//! The doctor's findings as text.
 
 use std::io::{self, Write};
 
 use super::Findings;
 
-/// Prints all of it.
+/// Prints all findings.
 pub(super) fn findings(out: &mut impl Write, found: &Findings) -> io::Result<()> {
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
     let mark = |ok: bool| if ok { "ok      " } else { "missing " };
@@ -32,7 +32,7 @@ pub(super) fn findings(out: &mut impl Write, found: &Findings) -> io::Result<()>
     writeln!(out, "clocks")?;
     writeln!(
         out,
-        "  source {}, a read costs {} ns, both clocks are paired within {} ns",
+        "  source {}, a read takes {} ns, clocks paired within {} ns",
         text(&found.clocks.source),
         found.clocks.read_ns,
         found.clocks.pairing_width_ns
@@ -59,7 +59,7 @@ pub(super) fn findings(out: &mut impl Write, found: &Findings) -> io::Result<()>
             timer.count
         )?;
     }
-    writeln!(out, "kernel stamps: what sockets delivered here")?;
+    writeln!(out, "kernel timestamps: delivered in a test")?;
     for seen in &found.stamps {
         let (tx, rx) = (mark(seen.tx), mark(seen.rx));
         writeln!(
@@ -70,7 +70,7 @@ pub(super) fn findings(out: &mut impl Write, found: &Findings) -> io::Result<()>
             seen.reason.as_deref().unwrap_or("")
         )?;
     }
-    writeln!(out, "interfaces: stamps are their drivers' promises, not stamps that were seen")?;
+    writeln!(out, "interfaces: timestamps as claimed by the driver, not tested")?;
     for interface in &found.interfaces {
         let mtu = interface.mtu.map_or("unknown".to_owned(), |mtu| format!("{mtu} B"));
         writeln!(
@@ -82,14 +82,14 @@ pub(super) fn findings(out: &mut impl Write, found: &Findings) -> io::Result<()>
             text(&interface.qdisc),
         )?;
         let told = [
-            ("sending by the kernel", interface.tx_software_stamps),
-            ("sending by the card", interface.tx_hardware_stamps),
-            ("receiving by the card", interface.rx_hardware_stamps),
+            ("TX by the kernel", interface.tx_software_stamps),
+            ("TX by the card", interface.tx_hardware_stamps),
+            ("RX by the card", interface.rx_hardware_stamps),
         ];
         let able: Vec<_> =
             told.iter().filter(|(_, able)| *able == Some(true)).map(|(name, _)| *name).collect();
         let able = if able.is_empty() { "none".to_owned() } else { able.join(", ") };
-        writeln!(out, "                   stamps promised: {able}")?;
+        writeln!(out, "                   timestamps claimed: {able}")?;
         if let Some(offloads) = &interface.offloads {
             writeln!(out, "                   offloads on: {}", offloads.join(" "))?;
         }
@@ -105,7 +105,7 @@ pub(super) fn findings(out: &mut impl Write, found: &Findings) -> io::Result<()>
         writeln!(out, "  - {advice}")?;
     }
     if found.advice.is_empty() {
-        writeln!(out, "  nothing to mend")?;
+        writeln!(out, "  none")?;
     }
     Ok(())
 }

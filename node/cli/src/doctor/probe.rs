@@ -1,4 +1,4 @@
-//! Probes of this process and its clocks: each does the thing once and says what came of it.
+//! Tests of this process and its clocks. Each performs an operation once and reports the outcome.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,13 +14,13 @@ use dwell_stats::Distribution;
 use dwell_units::Nanos;
 use serde::Serialize;
 
-/// Rows of [`timers`].
+/// Number of methods in [`timers`].
 pub(super) const WAYS_TO_WAIT: usize = 5;
 
-/// Sleeps per method.
+/// Number of sleeps per method.
 const SLEEPS: i64 = 200;
 
-/// Lateness of one way to wait.
+/// Lateness of one method to wait.
 #[derive(Debug, Serialize)]
 pub(super) struct Lateness {
     pub(super) method: &'static str,
@@ -30,7 +30,7 @@ pub(super) struct Lateness {
     pub(super) max_ns: Option<i64>,
 }
 
-/// Median cost of reading CLOCK_REALTIME.
+/// Median duration of a read of CLOCK_REALTIME.
 pub(super) fn clock_read() -> Nanos {
     const READS: i64 = 100;
     let mut costs: Vec<_> = (0..1_000)
@@ -46,8 +46,8 @@ pub(super) fn clock_read() -> Nanos {
     Nanos(costs[costs.len() / 2])
 }
 
-/// Sleeps until a time 1 ms ahead, in five ways; one that is not allowed has count 0. `begin` hears
-/// the name of each way.
+/// Measures the lateness of 1 ms sleeps by five methods. A method that is not permitted has count
+/// 0. `begin` is called with the name of each method.
 pub(super) fn timers(begin: &dyn Fn(&str)) -> [Lateness; WAYS_TO_WAIT] {
     let lateness = |method, precise: Option<RealTime>, manner: Manner| {
         begin(method);
@@ -65,7 +65,7 @@ pub(super) fn timers(begin: &dyn Fn(&str)) -> [Lateness; WAYS_TO_WAIT] {
             }
             late.figures()
         });
-        let figures = sleeper.join().expect("a sleeper does not panic");
+        let figures = sleeper.join().expect("the thread does not panic");
         Lateness {
             method,
             count: figures.count,
@@ -83,19 +83,19 @@ pub(super) fn timers(begin: &dyn Fn(&str)) -> [Lateness; WAYS_TO_WAIT] {
     ]
 }
 
-/// SCHED_FIFO, on a thread that ends at once.
+/// Tests SCHED_FIFO on a short-lived thread.
 pub(super) fn real_time() -> io::Result<()> {
-    thread::spawn(cpu::go_first).join().expect("asking does not panic")
+    thread::spawn(cpu::go_first).join().expect("the thread does not panic")
 }
 
 pub(super) fn locked_memory() -> io::Result<()> {
     match thread::spawn(|| cpu::settle(None, RealTime::No))
         .join()
-        .expect("asking does not panic")?
+        .expect("the thread does not panic")?
         .locked
     {
         true => Ok(()),
-        false => Err(io::Error::other("the limit of locked memory is too low (ulimit -l)")),
+        false => Err(io::Error::other("the limit on locked memory is too low (ulimit -l)")),
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) fn raw_socket() -> io::Result<()> {
     IcmpPort::connect(loopback, IcmpRung::Raw, &PortOptions::default()).map(drop)
 }
 
-/// Any free port below 1024 will do.
+/// Tests whether any of three ports below 1024 can be bound.
 pub(super) fn low_port() -> io::Result<()> {
     let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let mut last = Ok(());

@@ -1,5 +1,5 @@
-//! Which kernel stamps sockets deliver: found out by sending packets until stamps of both
-//! directions came, or patience ends.
+//! Tests which kernel timestamps sockets deliver: sends packets until timestamps of both directions
+//! arrive or the time-out expires.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -18,10 +18,10 @@ use dwell_units::Nanos;
 use dwell_wire::icmp::{self, Family};
 use serde::{Deserialize, Serialize};
 
-/// How long to wait for a stamp: switching them on is asynchronous.
+/// Time-out for timestamps, which the kernel enables asynchronously.
 const PATIENCE: Nanos = Nanos::from_millis(200);
 
-/// Which kernel stamps a kind of socket delivers.
+/// Kernel timestamps that a kind of socket delivers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StampsSeen {
     /// `lo` or `veth`.
@@ -29,24 +29,23 @@ pub(super) struct StampsSeen {
     pub(super) socket: Cow<'static, str>,
     pub(super) tx: bool,
     pub(super) rx: bool,
-    /// Why the socket could not be tried.
+    /// Why the socket could not be tested.
     pub(super) reason: Option<String>,
 }
 
-/// The way that packets take.
+/// The path of the test packets.
 pub(super) struct Road<'a> {
     pub(super) interface: &'static str,
     pub(super) v4: Ipv4Addr,
     pub(super) v6: Ipv6Addr,
-    /// The network namespace where they arrive; without one, this one.
+    /// Network namespace of the receiver; `None` is the current one.
     pub(super) far: Option<&'a File>,
 }
 
-/// Loopback.
 pub(super) const LOOPBACK: Road<'static> =
     Road { interface: "lo", v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, far: None };
 
-/// Every kind of socket.
+/// All kinds of sockets.
 const SOCKETS: [&str; 8] = [
     "UDP IPv4",
     "UDP IPv6",
@@ -58,7 +57,7 @@ const SOCKETS: [&str; 8] = [
     "ICMP raw, IPv6",
 ];
 
-/// The rows of a way that is not there.
+/// Rows for a path that does not exist.
 pub(super) fn untried(interface: &'static str, why: &str) -> Vec<StampsSeen> {
     let row = |socket| StampsSeen::of(interface, socket, Err(io::Error::other(why.to_owned())));
     SOCKETS.into_iter().map(row).collect()
@@ -73,7 +72,7 @@ impl StampsSeen {
 }
 
 impl Road<'_> {
-    /// Tries every kind of socket.
+    /// Tests all kinds of sockets.
     pub(super) fn stamps(&self) -> Vec<StampsSeen> {
         let (v4, v6) = (IpAddr::from(self.v4), IpAddr::from(self.v6));
         let tried = [
@@ -90,7 +89,7 @@ impl Road<'_> {
         SOCKETS.into_iter().zip(tried).map(row).collect()
     }
 
-    /// Makes a socket where packets arrive.
+    /// Opens a socket in the receiver's namespace.
     fn there<T: Send>(&self, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         match self.far {
             None => make(),
@@ -144,7 +143,7 @@ const STAMPED: PortOptions = PortOptions {
     reply_ttl: false,
 };
 
-/// The far kernel answers by itself.
+/// Tests an ICMP socket; the far kernel answers.
 fn echo(address: IpAddr, rung: IcmpRung) -> io::Result<(bool, bool)> {
     let mut port = IcmpPort::connect(address, rung, &STAMPED)?;
     let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
@@ -159,7 +158,7 @@ fn echo(address: IpAddr, rung: IcmpRung) -> io::Result<(bool, bool)> {
     Ok((tx, rx))
 }
 
-/// Sends again and again; returns whether a TX stamp came. `received` looks for the RX stamp.
+/// Sends repeatedly. Returns whether a TX timestamp arrived. `received` checks for an RX timestamp.
 fn until_stamped<P: Port>(
     port: &mut P,
     message: &[u8],

@@ -1,4 +1,4 @@
-//! `dwell lab`: namespaces that stand for machines.
+//! `dwell lab`: network namespaces that act as machines.
 
 mod show;
 
@@ -25,15 +25,15 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum LabCommand {
-    /// Make a lab: nodes, links, addresses and routes
+    /// Create a lab: nodes, links, addresses and routes
     Up(UpArgs),
-    /// Run a command in a node, in place of this one
+    /// Run a command in a node
     Exec(ExecArgs),
-    /// Say which labs there are
+    /// List the labs
     List(ListArgs),
-    /// Say how every node reaches every other now, and who put the routes there
+    /// Print the routes between all nodes and where they come from
     Routes(RoutesArgs),
-    /// End what runs in a lab and remove all of it
+    /// End all processes in a lab and remove it
     Down(DownArgs),
     /// Keep the namespaces of a rootless lab (started by `up`)
     #[command(hide = true)]
@@ -41,19 +41,19 @@ enum LabCommand {
         /// Directory of the lab
         dir: PathBuf,
     },
-    /// Keep babeld in every node (started by `up`)
+    /// Run babeld in every node (started by `up`)
     #[command(hide = true)]
     Babel {
         /// Directory of the lab
         dir: PathBuf,
     },
-    /// Print one lab with what its links did (started by `list`)
+    /// Print one lab with its link counters (started by `list`)
     #[command(hide = true)]
     Counters {
-        /// The lab
+        /// Name of the lab
         name: String,
     },
-    /// Carry the frames of a TAP link (started by `up`)
+    /// Forward the frames of a TAP link (started by `up`)
     #[command(hide = true)]
     Link {
         /// Directory of the lab
@@ -72,53 +72,54 @@ A TOML file names nodes and links:
     { a = \"robot\", b = \"relay\", rate = \"10Mbit/s\", delay = \"5ms\", loss = \"1%\" },
     { a = \"relay\", b = \"base\" },
   ]
-A link may also have jitter, duplicate, reorder, seed and mechanism, and a [quota] table holds nodes
-to shares of a processor, like robot = \"20%\". Flags go before the file.
+A link may also have jitter, duplicate, reorder, seed and mechanism. A [quota] table limits nodes to
+shares of a processor, like robot = \"20%\". Put options before the file.
 
-With --routing babel the lab is ready when every node reaches every other by routes of babeld's,
-which takes about 5 s for three nodes; `lab routes` tells later whether they are still there.
+With --routing babel, the lab is ready when babeld has routes between all nodes, which takes about
+5 s for three nodes. `lab routes` shows later whether they still exist.
 
-A quota holds all that `lab exec` runs in the node, and is an average over 100 ms: a quota of 20%
-means stalls of 44 to 80 ms, not a slower processor. Real-time scheduling is refused inside where the
-kernel groups it too, and elsewhere escapes the quota.")]
+A quota applies to everything that `lab exec` runs in the node, and is an average over 100 ms: 20%
+causes stalls of 44 to 80 ms, not a slower processor. Real-time scheduling is refused in the node if
+the kernel has real-time group scheduling, and otherwise is not limited by the quota.")]
 struct UpArgs {
-    /// line:N (n1 - n2 - ... - nN), star:N (n1 is the hub), forced:N (one bridge, filtered so that
-    /// only neighbours in the line hear each other), or a TOML file
+    /// line:N (n1 - n2 - ... - nN), star:N (n1 is the hub), forced:N (a bridge with filters, so
+    /// that only neighbours in the line hear each other), or a TOML file
     topology: String,
-    /// Name of the lab: letters, digits and hyphens [default: a short random one]
+    /// Name of the lab: letters, digits and hyphens [default: random]
     #[arg(long, allow_hyphen_values = true)]
     name: Option<String>,
-    /// Rate of every link, such as 10Mbit/s
+    /// Rate of every link, like 10Mbit/s
     #[arg(long, value_parser = dwell_lab::rate, allow_hyphen_values = true)]
     rate: Option<BitRate>,
-    /// Delay of every link, one way, such as 5ms
+    /// One-way delay of every link, like 5ms
     #[arg(long, allow_hyphen_values = true)]
     delay: Option<Nanos>,
-    /// Variation of the delay, either way, such as 1ms
+    /// Delay variation (plus or minus), like 1ms
     #[arg(long, allow_hyphen_values = true)]
     jitter: Option<Nanos>,
-    /// Share of packets lost, such as 1%
+    /// Share of packets lost, like 1%
     #[arg(long, allow_hyphen_values = true)]
     loss: Option<Ratio>,
-    /// Share of packets doubled, such as 1%
+    /// Share of packets duplicated, like 1%
     #[arg(long, allow_hyphen_values = true)]
     duplicate: Option<Ratio>,
-    /// Share of packets that skip the delay, such as 1%
+    /// Share of packets that skip the delay, like 1%
     #[arg(long, allow_hyphen_values = true)]
     reorder: Option<Ratio>,
-    /// Seed of what chance decides; the same seed, the same luck [default: random]
+    /// Seed of random losses, duplicates, reordering and jitter; the same seed repeats them
+    /// [default: random]
     #[arg(long, value_parser = seed, allow_hyphen_values = true)]
     seed: Option<u64>,
-    /// How links are emulated: netem, tbf or tap [default: the first of these that can do it]
+    /// Link emulation: netem, tbf or tap [default: the first that supports the link]
     #[arg(long, allow_hyphen_values = true)]
     mechanism: Option<Mechanism>,
-    /// Where routes come from: static (from dwell, once) or babel (from babeld, in every node)
+    /// Source of routes: static (set once by dwell) or babel (from babeld in every node)
     #[arg(long, default_value_t, allow_hyphen_values = true)]
     routing: Routing,
-    /// Share of one processor for all that runs in a node, such as n2=20%; may be given again
+    /// Share of one processor for everything in a node, like n2=20%. Repeatable
     #[arg(long, value_name = "NODE=SHARE", allow_hyphen_values = true)]
     quota: Vec<QuotaWish>,
-    /// Take down a lab of the same name first, and end what runs in it
+    /// First remove a lab of the same name and end its processes
     #[arg(long, requires = "name")]
     replace: bool,
     #[command(flatten)]
@@ -128,16 +129,15 @@ struct UpArgs {
     json: bool,
 }
 
-/// For a controller, which keeps the other end of standard input open as long as it lives.
+/// For a controller, which keeps the other end of standard input open.
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct Attached {
-    /// Do nothing, or undo what was begun, once standard input is hung up
+    /// Do nothing, or roll back, once standard input is closed by the peer
     #[arg(long, hide = true)]
     attached: bool,
 }
 
 impl Attached {
-    /// Whether the controller is gone.
     fn is_abandoned(self) -> bool {
         self.attached && is_stdin_hung_up()
     }
@@ -159,7 +159,7 @@ struct ExecArgs {
 
 #[derive(Debug, clap::Args)]
 struct ListArgs {
-    /// Print all of every lab as one JSON object, counters included
+    /// Print all labs with their counters as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -168,7 +168,7 @@ struct ListArgs {
 struct RoutesArgs {
     /// The lab [default: the only one there is]
     name: Option<String>,
-    /// Print them as one JSON object
+    /// Print the routes as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -178,7 +178,7 @@ struct DownArgs {
     /// The lab [default: the only one there is]
     #[arg(conflicts_with = "all")]
     name: Option<String>,
-    /// Every lab there is
+    /// Remove all labs
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -251,11 +251,12 @@ fn up(args: UpArgs) -> Result<Exit, Failure> {
     Ok(Exit::Measured)
 }
 
-/// Times that `--replace` takes a lab down: another process may be making one under the same name.
+/// Maximum number of times that `--replace` removes a lab: another process may create one with the
+/// same name.
 const MAX_REPLACEMENTS: usize = 5;
 
-/// Takes down the lab of this name, or what is left of it. A process of its own does so, because
-/// removing a rootless lab means going inside for good. A lab that is gone by then is fine.
+/// Removes the lab of this name, or its remains. A child process does so, because removing a
+/// rootless lab means entering its namespaces for good. A lab that no longer exists is fine.
 fn take_away(name: &str, attached: Attached) -> Result<(), Failure> {
     let own = std::env::current_exe()?;
     let mut down = Command::new(own);
@@ -272,7 +273,7 @@ fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
     let lab = dwell_lab::named_or_only(args.lab.as_deref()).map_err(failure)?;
     let mut note = |text| crate::say(&format!("dwell: {text}"));
     let [program, arguments @ ..] = &args.command[..] else {
-        return Err(Failure::usage("no command was given; write it like lab exec n1 -- ping n2"));
+        return Err(Failure::usage("no command given; write it like lab exec n1 -- ping n2"));
     };
     let abandoned = || args.attached.is_abandoned();
     match dwell_lab::exec(&lab, &args.node, program, arguments, &mut note, &abandoned) {
@@ -292,7 +293,7 @@ fn list(args: &ListArgs) -> Result<Exit, Failure> {
     Ok(Exit::Measured)
 }
 
-/// Printed also where a route is missing: what there is, is the result, and only the exit code tells.
+/// Prints the routes. A missing route changes only the exit code.
 fn routes(args: &RoutesArgs) -> Result<Exit, Failure> {
     let name = dwell_lab::named_or_only(args.name.as_deref()).map_err(failure)?;
     let table: RouteTable = dwell_lab::routes(&name).map_err(failure)?;
@@ -310,9 +311,9 @@ fn routes(args: &RoutesArgs) -> Result<Exit, Failure> {
     }
 }
 
-/// The lab and what its links did, as far as that can be told: not of one that is not whole, and
-/// not of root's unless one is root. One process each, because looking into a rootless lab means
-/// going inside for good.
+/// The lab with its link counters, if readable: not for an incomplete lab, and for root's lab only
+/// as root. Runs a child process per lab, because reading a rootless lab means entering its
+/// namespaces for good.
 fn with_counters(lab: Lab) -> Result<Lab, Failure> {
     let own = std::env::current_exe()?;
     let output = Command::new(own)
@@ -330,11 +331,12 @@ fn down(name: Option<&str>, attached: Attached) -> Result<Exit, Failure> {
         let place = process.node.map(|node| format!(" in {node}")).unwrap_or_default();
         crate::say(&format!("ended {} ({}), which still ran{place}", process.command, process.pid));
     }
-    crate::say(&format!("lab {name} is gone"));
+    crate::say(&format!("removed lab {name}"));
     Ok(Exit::Measured)
 }
 
-/// One process per lab, because removing a rootless one means going inside for good.
+/// Removes all labs with a child process each, because removing a rootless lab means entering its
+/// namespaces for good.
 fn down_all() -> Result<Exit, Failure> {
     let own = std::env::current_exe()?;
     let mut exit = Exit::Measured;
@@ -351,7 +353,8 @@ fn seed(text: &str) -> Result<u64, String> {
 }
 
 fn lab_dir(path: &std::path::Path) -> Result<LabDir, Failure> {
-    LabDir::at(path).ok_or_else(|| Failure::usage("this is the directory of a lab: DIR/NAME"))
+    LabDir::at(path)
+        .ok_or_else(|| Failure::usage("not the directory of a lab; it has the form DIR/NAME"))
 }
 
 fn failure(error: LabError) -> Failure {

@@ -1,4 +1,4 @@
-//! Labs for people and for programs.
+//! Prints labs as text and as JSON.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ pub(super) fn json(value: &impl Serialize) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Prints what a lab consists of.
+/// Prints the nodes and links of a lab.
 pub(super) fn lab(lab: &Lab) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let rootless = if lab.rootless { " (rootless)" } else { "" };
@@ -36,12 +36,12 @@ pub(super) fn lab(lab: &Lab) -> io::Result<()> {
         let does = what(medium.mechanism.name(), &medium.parameters);
         writeln!(out, "  one bridge ({}): {does}", medium.netns)?;
         for port in &medium.ports {
-            let hears = if port.hears.is_empty() { "nobody" } else { &port.hears.join(", ") };
+            let hears = if port.hears.is_empty() { "no node" } else { &port.hears.join(", ") };
             writeln!(out, "  {} hears {hears}", port.node)?;
         }
     }
     if lab.routing == Routing::Babel {
-        writeln!(out, "  routes by babeld, in every node; see: dwell lab routes {}", lab.name)?;
+        writeln!(out, "  routes by babeld in every node; see: dwell lab routes {}", lab.name)?;
     }
     for node in &lab.nodes {
         let Some(quota) = &node.quota else { continue };
@@ -57,11 +57,11 @@ pub(super) fn labs(labs: &[Result<Lab, String>]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for lab in labs {
         match lab {
-            Err(name) => writeln!(out, "{name}: not whole; end it: dwell lab down {name}")?,
+            Err(name) => writeln!(out, "{name}: incomplete; remove it: dwell lab down {name}")?,
             Ok(lab) => {
                 let rootless = if lab.rootless { " (rootless)" } else { "" };
                 let state = match lab.state {
-                    LabState::Making => ", being made, or cut short".to_owned(),
+                    LabState::Making => ", incomplete: being created, or aborted".to_owned(),
                     LabState::Up => String::new(),
                     LabState::Broken => format!(", broken: {}", what_is_dead(lab)),
                 };
@@ -85,7 +85,7 @@ pub(super) fn labs(labs: &[Result<Lab, String>]) -> io::Result<()> {
     Ok(())
 }
 
-/// What has ended of a lab that was whole.
+/// Names the dead links and daemons of a broken lab.
 fn what_is_dead(lab: &Lab) -> String {
     let dead = lab.links.iter().filter(|link| link.state == LinkState::Dead);
     let dead: Vec<String> = dead.map(|link| format!("{} - {}", link.a, link.b)).collect();
@@ -93,13 +93,13 @@ fn what_is_dead(lab: &Lab) -> String {
     let daemons: Vec<&str> = daemons.map(|daemon| daemon.node.as_str()).collect();
     match &dead[..] {
         [] if !daemons.is_empty() => format!("babeld in {} has ended", daemons.join(", ")),
-        [] => "the process that kept it has ended".to_owned(),
-        [link] => format!("link {link} is dead, its process has ended"),
-        links => format!("links {} are dead, their processes have ended", links.join(", ")),
+        [] => "its holder process has ended".to_owned(),
+        [link] => format!("link {link} is dead: its process has ended"),
+        links => format!("links {} are dead: their processes have ended", links.join(", ")),
     }
 }
 
-/// Prints a line per way.
+/// Prints a line per route.
 pub(super) fn routes(table: &RouteTable) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "lab {}, {} routes", table.lab, table.routing)?;
@@ -125,7 +125,7 @@ pub(super) fn labs_json(labs: Vec<Lab>) -> io::Result<()> {
     json(&Labs { schema: "dwell.labs/1", labs })
 }
 
-/// The mechanism of a link and what it does, in the words of the command line.
+/// The mechanism of a link and its parameters, as on the command line.
 fn what(mechanism: &str, does: &Parameters) -> String {
     let parameters = does.link_parameters();
     let mut text = mechanism.to_owned();

@@ -1,4 +1,4 @@
-//! The result in five rows, for a person. `-v` prints the long table of `report` instead.
+//! The result in five rows. `-v` prints the long table of `report` instead.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use dwell_units::Nanos;
 
 use super::report;
 
-/// Prints the rows, what relays reported, and the notes.
+/// Prints the rows, the relay delays and the notes.
 pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) -> io::Result<()> {
     let mut out = crate::terminal::stdout();
     for row in rows(summary, measured) {
@@ -66,8 +66,8 @@ fn rows(summary: &Summary, measured: &RoundTrip) -> [String; 5] {
     ]
 }
 
-/// The figures that a person asks for first, in the unit that suits the largest; a dash for what the
-/// count does not support.
+/// The main figures, in the unit of the largest. A dash marks a figure that the sample count does
+/// not support.
 fn figures(figures: &Figures) -> String {
     let Some(max) = figures.max else { return "-".into() };
     let (size, unit) = unit(max);
@@ -78,7 +78,7 @@ fn figures(figures: &Figures) -> String {
     format!("min {min}  median {median}  p99 {p99}  max {max} {unit}")
 }
 
-/// The unit in which a time has a few digits before the point: its nanoseconds, and its name.
+/// The unit that leaves one to three digits before the point: its size in nanoseconds and its name.
 fn unit(time: Nanos) -> (f64, &'static str) {
     match time.0.unsigned_abs() {
         0..1_000_000 => (1e3, "us"),
@@ -87,13 +87,13 @@ fn unit(time: Nanos) -> (f64, &'static str) {
     }
 }
 
-/// A time with its unit, for one line.
+/// Formats a time with its unit.
 pub(super) fn time(time: Nanos) -> String {
     let (size, unit) = unit(time);
     format!("{:.3} {unit}", time.0 as f64 / size)
 }
 
-/// A share in percent, with a decimal where it has one.
+/// Formats a share as a percentage, with decimals only if needed.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent == percent.round() { format!("{percent:.0} %") } else { format!("{percent:.2} %") }

@@ -1,6 +1,6 @@
-//! The timing loop: joins the pinger to a socket and the clocks. Runs on a thread of its own;
-//! allocates nothing, takes no lock, writes to no file. What it learns leaves through two bounded
-//! rings, and a full ring is counted, never waited for.
+//! The timing loop: connects the pinger to a socket and the clocks. Runs on its own thread without
+//! allocation, locks or file output. Results leave through bounded rings; a full ring is counted
+//! and never blocks.
 
 use std::io;
 use std::sync::Arc;
@@ -20,61 +20,62 @@ use rtrb::Producer;
 
 use super::icmp_error::NetworkError;
 
-/// After a stop, replies that are under way still count for this long.
+/// After a stop, replies in flight still count for this time.
 const STOP_GRACE: Nanos = Nanos::from_millis(200);
 
-/// Receive calls between two looks at the clock while spinning.
+/// Receive calls between two clock reads while spinning.
 const SPINS: usize = 8;
 
-/// Messages that are taken at most before a probe is lost: a flood of others' must not hold up everything.
+/// Maximum number of messages received before a probe is declared lost, so that a flood of other
+/// messages cannot stall the loop.
 const BEFORE_LOSS: usize = 65_536;
 
-/// Without replies, the error queue is looked at this often.
+/// Interval between reads of the error queue without replies.
 const DRAIN: Nanos = Nanos::from_millis(1);
 
-/// Entries of the error queue taken at once.
+/// Maximum number of error-queue entries per read.
 const NOTICES: usize = 32;
 
-/// Kinds of network errors that are reported; others are only counted.
+/// Maximum number of distinct network errors to report; others are only counted.
 const MAX_ERROR_KINDS: usize = 8;
 
-/// What the timing thread shares with the main thread.
+/// State shared between the timing thread and the main thread.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// Set to end the run early.
     pub(super) stop: Arc<AtomicBool>,
-    /// Samples that found the ring full.
+    /// Samples dropped because the ring was full.
     pub(super) dropped: AtomicU64,
-    /// The id after the highest that was sent; warm-up ids are the upper half.
+    /// The next id to be sent; warm-up ids are the upper half.
     pub(super) next_id: AtomicU64,
 }
 
-/// Something the user should hear of while it happens.
+/// An event to report during the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// ICMP or the kernel reports that a probe did not arrive. Sent once for each kind of error.
+    /// ICMP or the kernel reports an undelivered probe. Sent once per kind of error.
     Unreachable(NetworkError),
     /// A probe could not be sent.
     SendFailed(SendError),
-    /// TTL or hop limit of the reply to a probe; only where it was asked for.
+    /// TTL or hop limit of a reply, if requested.
     Ttl {
-        /// The probe.
+        /// Id of the probe.
         id: u64,
-        /// As the reply arrived.
+        /// TTL on arrival.
         ttl: u8,
     },
-    /// Warm-up is over; the deepest rungs at which stamps came during it, if it could tell.
+    /// Warm-up is over. Carries the deepest timestamp sources seen in it, if known.
     Counting {
-        /// Of sending; unknown when nothing was sent.
+        /// For transmission; `None` if nothing was sent.
         tx: Option<Rung>,
-        /// Of receiving; unknown when no reply came.
+        /// For reception; `None` without a reply.
         rx: Option<Rung>,
-        /// Warm-up probes that left.
+        /// Number of warm-up probes sent.
         warm_up_sent: u64,
     },
 }
 
-/// What the relays on the way said of one probe and its reply.
+/// Relay delays of one probe and its reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     hops: [Hop; MOST_SLOTS],
@@ -93,68 +94,68 @@ impl Path {
     }
 }
 
-/// How the loop waits.
+/// Options of the loop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
     /// Never sleep.
     pub(super) busy_poll: bool,
-    /// Kernel TX stamps were asked for.
+    /// Kernel transmit timestamps were requested.
     pub(super) tx_stamps: bool,
-    /// End after warm-up if no kernel stamp came in it.
+    /// End after the warm-up if it had no kernel timestamp.
     pub(super) stamps_required: bool,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ended {
     pub(super) counts: Counts,
-    /// Probes without a fate when the run was stopped.
+    /// Probes still in flight when the run was stopped.
     pub(super) abandoned: u64,
-    /// Network errors reported about probes.
+    /// Number of network errors about probes.
     pub(super) icmp_errors: u64,
-    /// The first of them.
+    /// The first network error.
     pub(super) first_error: Option<NetworkError>,
-    /// Packets that the reflector's socket dropped during the measurement, if replies say it.
+    /// Packets that the reflector's socket dropped during the measurement, if replies report it.
     pub(super) far_drops: Option<u64>,
-    /// Kernel stamps were required and none came.
+    /// Required kernel timestamps are missing.
     pub(super) unstamped: bool,
-    /// The socket failed for good, by errno; 0 is the end of a stream.
+    /// Errno of a permanent socket failure; 0 is the end of a stream.
     pub(super) broken: Option<i32>,
-    /// Bytes of a stream that belonged to no message.
+    /// Stream bytes that belonged to no message.
     pub(super) stray_bytes: Option<u64>,
-    /// What the warm-up showed of the far end's sequence numbers.
+    /// Far-end sequence numbers during the warm-up.
     pub(super) warm_up: WarmUpSession,
 }
 
-/// A pinger joined to a socket.
+/// A pinger connected to a socket.
 pub(super) struct Driver<'a, P, Q> {
     pub(super) port: P,
     pub(super) pinger: Pinger<Q>,
     pub(super) manner: Manner,
     pub(super) samples: Producer<Sample>,
     pub(super) news: Producer<News>,
-    /// Where to tell what relays said, if they were asked.
+    /// Destination of relay delays, if requested.
     pub(super) paths: Option<Producer<Path>>,
     pub(super) shared: &'a Shared,
     pub(super) heard: Heard,
-    /// The family of the target, for the names of ICMP errors.
+    /// Address family of the target, for the names of ICMP errors.
     pub(super) family: Family,
 }
 
-/// What the error queue and the replies told so far.
+/// State learned from the error queue and from replies.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     tx: Option<TxPoint>,
     rx: Option<Rung>,
     icmp_errors: u64,
-    /// One error of each kind, as many as fit.
+    /// The first error of each kind.
     errors: [Option<NetworkError>; MAX_ERROR_KINDS],
     send_failures: u64,
     far_drops: FarDrops,
 }
 
 impl Heard {
-    /// Counts an error; returns whether it is the first of its kind.
+    /// Counts an error. Returns whether it is the first of its kind.
     fn note_error(&mut self, error: NetworkError) -> bool {
         self.icmp_errors += 1;
         for slot in &mut self.errors {
@@ -172,7 +173,7 @@ impl Heard {
 }
 
 impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
-    /// Runs until every probe has its fate, or a stop.
+    /// Runs until the state of every probe is final, or until stopped.
     pub(super) fn run(mut self, buffer: &mut [u8]) -> Ended {
         let mut ended = Ended::default();
         let mut drained = monotonic();
@@ -189,10 +190,10 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
             };
             self.pinger.expire(now, &mut deliver(&mut self.samples, self.shared));
             if came {
-                // It may have been much, and what is sent next has all of its time.
+                // Receiving may have taken long; a probe sent next must get its full time-out.
                 now = monotonic();
             }
-            // Just before the first counted probe is due, so that it leaves as punctually as all.
+            // Just before the first counted probe is due, so that it leaves on time.
             let soon = Some(now + SPIN);
             if warm && !self.pinger.is_warming_up() && self.pinger.departure() <= soon {
                 warm = false;
@@ -241,13 +242,13 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         ended
     }
 
-    /// Warm-up is over: what it showed decides which stamp a reply waits for. Returns whether it
-    /// showed that there is none.
+    /// Ends the warm-up, which decides the timestamp that replies wait for. Returns whether no
+    /// timestamp is available.
     fn begin_counting(&mut self) -> bool {
         self.take_notices();
         let counts = self.pinger.counts();
         let untried = counts.warm_up_sent == 0 && self.manner.tx_stamps;
-        // Untried, a stamp is hoped for: one that does not come is counted.
+        // Without warm-up probes, expect a timestamp; a missing one is counted.
         self.pinger.await_stamp(self.heard.tx.or(untried.then_some(TxPoint::Kernel)));
         let tx = match self.heard.tx {
             Some(TxPoint::Hw) => Some(Rung::Hw),
@@ -260,7 +261,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         (tx, rx) == (Some(Rung::User), Some(Rung::User))
     }
 
-    /// Sends the probe that is due, if one is.
+    /// Sends a probe if one is due.
     fn send_due(&mut self, now: Instant<Monotonic>) {
         if self.pinger.departure().is_none_or(|due| now < due) {
             return;
@@ -269,8 +270,8 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         let Some(token) = self.pinger.transmit(now, realtime(), &mut out) else { return };
         self.shared.next_id.store(self.pinger.next_id(), Ordering::Relaxed);
         match self.port.send(self.pinger.message()) {
-            // Little is done between the send call and the wait for the reply: with both ends on
-            // one core the far end runs only when we wait.
+            // Keep work between the send call and the wait short: if both ends share a core, the
+            // far end runs only while we wait.
             Ok(Sent { app, key }) => self.pinger.sent(token, app, key),
             Err(error) => {
                 self.pinger.send_failed(token, realtime(), monotonic(), &mut out);
@@ -282,8 +283,8 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         }
     }
 
-    /// Takes what has come before a probe is called lost: this program may have been held up, and the reply
-    /// may have been in time. Returns whether anything had.
+    /// Receives pending messages before a probe is declared lost: this thread may have been
+    /// delayed, and the reply may have been on time. Returns whether there were any.
     fn take_what_came(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<bool> {
         let mut came = false;
         for _ in 0..BEFORE_LOSS {
@@ -297,8 +298,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         Ok(came)
     }
 
-    /// Waits for a reply, at most until something else is to be done, and takes it. Returns
-    /// whether one came.
+    /// Waits for a reply until the next event is due. Returns whether one arrived.
     fn take_reply(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<bool> {
         let Some(wake) = self.pinger.wake() else { return Ok(false) };
         let departure = self.pinger.departure();
@@ -306,7 +306,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         let leaving = departure.map_or(woken, |due| pacer::Manner::SleepSpin.rest(now, due));
         let asleep_until = match (self.manner.busy_poll, woken, leaving) {
             (false, Rest::Sleep(wake), Rest::Sleep(leave)) => Some(wake.min(leave)),
-            // A departure is near, or sleep is not wanted.
+            // A departure is near, or busy polling.
             _ => None,
         };
         let Some(asleep_until) = asleep_until else {
@@ -322,7 +322,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
             return Ok(false);
         };
         let arrival = if departure.is_none() && wake - now > NAP {
-            // One call does all the waiting: the way with the fewest system calls.
+            // A single blocking call: the fewest system calls.
             self.port.receive(buffer, Wait::AtMost(NAP))?
         } else {
             match self.port.receive(buffer, Wait::No)? {
@@ -348,7 +348,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         self.heard.rx = self.heard.rx.max(deepest);
         let out = &mut deliver(&mut self.samples, self.shared);
         let message = &buffer[..arrival.len];
-        // A message that is no reply of this run is counted by the pinger.
+        // The pinger counts messages that are not replies of this run.
         let answered = self.pinger.receive(message, arrival.channel, arrival.rx, monotonic(), out);
         if let (Ok(id), Some(counter)) = (answered, self.pinger.protocol().socket_drops()) {
             if is_warm_up(id) {
@@ -389,7 +389,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
     }
 }
 
-/// Puts samples into the ring; one that finds it full is counted.
+/// Pushes samples into the ring; counts those dropped.
 fn deliver<'a>(
     samples: &'a mut Producer<Sample>,
     shared: &'a Shared,

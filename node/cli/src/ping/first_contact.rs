@@ -1,5 +1,5 @@
-//! A target without a scheme: STAMP if a reflector answers, else ICMP echo. The attempt is not
-//! counted, and the result names the URL that was measured.
+//! Chooses the protocol of a target without a scheme: STAMP if a reflector answers, otherwise ICMP
+//! echo. The attempt is not counted, and the result names the URL measured.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,35 +9,34 @@ use super::plan::Plan;
 use super::reach::{self, Addresses, Reached, Silence};
 use crate::{Failure, Target};
 
-/// What will be measured, and where.
+/// The job to run and its address.
 pub(super) struct Choice {
     pub(super) job: PingJob,
     pub(super) plan: Plan,
     pub(super) reached: Reached,
 }
 
-/// What a target without a scheme may be.
+/// Possible protocols of a target without a scheme.
 enum Candidates {
-    /// STAMP, because of this option.
+    /// STAMP, required by this option.
     Stamp(Plan, &'static str),
     /// ICMP, for this reason.
     Icmp(Plan, String),
-    /// STAMP if it answers, else ICMP.
+    /// STAMP if a reflector answers, otherwise ICMP.
     Either(Plan, Plan),
 }
 
-/// Whether the target names its protocol.
 fn has_scheme(target: &str) -> bool {
     target.contains("://")
 }
 
-/// Judges all that the command line alone decides.
+/// Checks everything that the command line alone decides.
 pub(super) fn check(job: &PingJob) -> Result<(), Failure> {
     if has_scheme(&job.target) { Plan::new(job).map(drop) } else { candidates(job).map(drop) }
 }
 
-/// Chooses the protocol, where the target leaves a choice, and the address. `say` is called with
-/// what was chosen and why.
+/// Chooses the address and, for a target without a scheme, the protocol. Calls `say` with the
+/// choice and its reason.
 pub(super) fn choose(
     job: PingJob,
     stop: &AtomicBool,
@@ -97,7 +96,7 @@ pub(super) fn choose(
     }
 }
 
-/// Which protocols the options leave.
+/// The protocols that the options allow.
 fn candidates(job: &PingJob) -> Result<Candidates, Failure> {
     let target: Target =
         job.target.parse().map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
@@ -132,7 +131,7 @@ fn candidates(job: &PingJob) -> Result<Candidates, Failure> {
     }
 }
 
-/// What became of each address that was tried.
+/// Lists the addresses tried, each with the reason.
 fn reasons(silent: &[Silence]) -> String {
     let one = |silence: &Silence| match &silence.reason {
         Some(reason) => format!("{}: {reason}", silence.peer),
@@ -162,7 +161,7 @@ mod tests {
         assert_eq!(kind(PingJob { key_file: Some("key".into()), ..host() }), "stamp");
         assert_eq!(kind(PingJob::to("192.0.2.1:8620")), "stamp");
         assert_eq!(kind(PingJob { icmp_socket: IcmpSocket::Raw, ..host() }), "icmp");
-        // Too short for STAMP.
+        // Below the minimum of STAMP.
         assert_eq!(kind(PingJob { size: Some(8), ..host() }), "icmp");
         assert_eq!(kind(PingJob { size: Some(70_000), ..host() }), "usage");
         assert_eq!(kind(PingJob::to("2001:db8::1")), "either");

@@ -1,4 +1,4 @@
-//! The floor: what this program and this machine add to every round trip by themselves.
+//! The floor: the delay that this program and this machine add to every round trip.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,13 +8,12 @@ use dwell_io::udp::{ServerOptions, UdpPort, UdpServer};
 use dwell_stats::Distribution;
 use dwell_units::Nanos;
 
-/// Datagrams sent.
+/// Number of datagrams sent.
 const TRIES: usize = 200;
 
-/// The median time from before the send call to after the receive call of a 64-byte datagram that
-/// the calling thread sends to itself over loopback: one send, one receive and nothing between
-/// them. No delay below it can be told from none. Takes about a millisecond; `None` where there is
-/// no loopback.
+/// Median time from before the send call to after the receive call of a 64-byte datagram over
+/// loopback, on the calling thread: one send and one receive. Delays below it cannot be
+/// distinguished from zero. Takes about a millisecond. `None` without a loopback interface.
 pub(super) fn measure() -> Option<Nanos> {
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut far = UdpServer::bind(loopback, ServerOptions::default()).ok()?;
@@ -23,7 +22,7 @@ pub(super) fn measure() -> Option<Nanos> {
     let mut buffer = [0; 64];
     for _ in 0..TRIES {
         let sent = near.send(&[0; 64]).ok()?;
-        // Over loopback a datagram is there when the send call returns.
+        // Over loopback, a datagram has arrived when the send call returns.
         let came = far.receive(&mut buffer, Wait::No).ok()??;
         delays.record(realtime() - sent.app);
         debug_assert_eq!(came.len, 64);

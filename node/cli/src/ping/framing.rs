@@ -1,5 +1,5 @@
-//! Ports that make messages out of what their sockets deliver: whole messages out of a TCP stream,
-//! and a fresh UDP port for every probe whose protocol has no id.
+//! Ports that split what their sockets deliver into messages: whole messages from a TCP stream, and
+//! a new UDP port for every probe if the protocol has no id.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,12 +13,12 @@ use dwell_io::udp::UdpPort;
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::text::{ACKNOWLEDGE, Splitter};
 
-/// How a stream is cut into messages.
+/// How a stream is split into messages.
 #[derive(Debug)]
 pub(super) enum Framing {
-    /// Every message has this many bytes, and starts as every probe does.
+    /// Every message has this length in bytes and starts with the session.
     Fixed(usize),
-    /// Every message is an acknowledge.
+    /// Every message is an acknowledgement.
     Acknowledges(Splitter),
 }
 
@@ -28,8 +28,8 @@ impl Framing {
     }
 }
 
-/// Number of bytes that all probes of a run start with: the session of the mark. In a stream that is
-/// out of step, the next message begins where they are found.
+/// Length in bytes of the session, with which all probes of a run start. A stream that has lost
+/// synchronisation resumes at the next session.
 const SESSION: usize = 8;
 
 /// A TCP connection that delivers whole messages. Bytes that belong to no message are counted and
@@ -38,25 +38,25 @@ const SESSION: usize = 8;
 pub(super) struct StreamPort {
     stream: TcpPort,
     framing: Framing,
-    /// Bytes received and not yet delivered.
+    /// Received bytes not yet delivered.
     held: VecDeque<u8>,
-    /// The stamps of the last piece.
+    /// Timestamps of the last read.
     last: Option<Arrival>,
-    /// How the probes that were sent start.
+    /// Session at the start of all probes sent.
     session: Option<[u8; SESSION]>,
-    /// Bytes dropped by fixed framing.
+    /// Bytes dropped by [`Framing::Fixed`].
     strays: u64,
 }
 
 impl StreamPort {
-    /// Cuts `stream` into messages, which are received into buffers of `buffer` bytes.
+    /// Splits `stream` into messages, received into buffers of `buffer` bytes.
     pub(super) fn new(stream: TcpPort, framing: Framing, buffer: usize) -> Self {
-        // The next piece is read only when no whole message is left, so this is never exceeded.
+        // The stream is read only if no whole message is left, so this is never exceeded.
         let held = VecDeque::with_capacity(2 * buffer);
         Self { stream, framing, held, last: None, session: None, strays: 0 }
     }
 
-    /// The next whole message of what is held.
+    /// Copies the next whole message from `held` to `buffer`.
     fn next_message(&mut self, buffer: &mut [u8]) -> Option<usize> {
         match &mut self.framing {
             Framing::Fixed(len) => {
@@ -87,8 +87,8 @@ impl StreamPort {
     }
 }
 
-/// Number of bytes before the first place where a message may begin: all of them until a probe was
-/// sent.
+/// Number of bytes before the first possible start of a message; all bytes if no probe was sent
+/// yet.
 fn strays(held: &VecDeque<u8>, session: Option<&[u8; SESSION]>) -> usize {
     let Some(session) = session else { return held.len() };
     let begins_at = |at: &usize| held.range(*at..).zip(session).all(|(came, own)| came == own);
@@ -103,8 +103,8 @@ impl Port for StreamPort {
         self.stream.send(message)
     }
 
-    /// Reads the stream once at most: a peer that sends without end must not keep the caller here,
-    /// whose schedule, time-outs and stop flag wait.
+    /// Reads the stream at most once: a peer that sends endlessly must not delay the caller's
+    /// schedule, time-outs and stop flag.
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
         if let Some(arrival) = self.take_message(buffer) {
             return Ok(Some(arrival));
@@ -135,14 +135,14 @@ impl Port for StreamPort {
     }
 }
 
-/// Ports that stay open for late replies.
+/// Maximum number of ports kept open for late replies.
 const OPEN_PORTS: usize = 16;
 
-/// How long a wait on the newest port may keep a reply on an older, hence late, one unread.
+/// Maximum wait on the newest port, which delays late replies on older ones.
 const GLANCE: Nanos = Nanos::from_millis(20);
 
-/// Sends every message from a port of its own, so that a reply tells by its port which message it
-/// answers. The channel of an arrival is the number of that send.
+/// Sends every message from its own port, so that the port of a reply identifies the message. The
+/// channel of an arrival is the number of that send.
 #[derive(Debug)]
 pub(super) struct FreshPorts {
     peer: SocketAddr,
@@ -154,7 +154,7 @@ pub(super) struct FreshPorts {
 
 impl FreshPorts {
     pub(super) fn connect(peer: SocketAddr, options: PortOptions) -> io::Result<Self> {
-        // Opened once now, so that what cannot work is told before the first probe.
+        // Opened once now, so that errors show before the first probe.
         let local = UdpPort::connect(peer, &options)?.local_addr();
         Ok(Self { peer, options, local, ports: VecDeque::with_capacity(OPEN_PORTS), sends: 0 })
     }
@@ -167,7 +167,7 @@ impl Port for FreshPorts {
         let mut port = UdpPort::connect(self.peer, &self.options)
             .map_err(|error| SendError::Other(error.raw_os_error().unwrap_or(0)))?;
         let sent = port.send(message)?;
-        // The first packet of its socket has key 0; the number of the send tells them apart.
+        // The first packet of a socket has key 0; the send number distinguishes them.
         let key = sent.key.map(|_| number as u32);
         if self.ports.len() == OPEN_PORTS {
             self.ports.pop_front();
@@ -238,8 +238,8 @@ mod tests {
         };
         port.send(&message(0)).unwrap();
         far.read_exact(&mut [0; LEN]).unwrap();
-        // Before a message: one byte, what looks like a beginning, more than a message is long. In
-        // the middle of one: a byte too many, and one too few.
+        // Before a message: one byte, a false start, more bytes than a message has. Inside a
+        // message: an extra byte, and a missing one.
         far.write_all(b"x").unwrap();
         far.write_all(&message(1)).unwrap();
         far.write_all(b"sessi").unwrap();
@@ -260,7 +260,7 @@ mod tests {
             assert!(buffer.starts_with(b"session!"));
             whole.push(buffer[LEN - 2]);
         }
-        // What is cut out of 6 takes the start of 7 with it.
+        // The byte missing in 6 consumes the start of 7.
         assert_eq!(whole, [1, 2, 3, 4, 5, 6, 8]);
         assert_eq!(port.stray_bytes(), Some((1 + 5 + 100 + 1 + (LEN - 1)) as u64));
     }

@@ -1,4 +1,4 @@
-//! ICMP errors about probes: their names, and what to do about them.
+//! ICMP errors about probes: names and advice.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use crate::{Scheme, Target};
 /// An error that the network or the local kernel reported about a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NetworkError {
-    /// The errno it stands for.
+    /// Its errno.
     pub(super) errno: i32,
     /// The family of the probe, with ICMP type and code; `None` if the local kernel refused it.
     pub(super) icmp: Option<(Family, u8, u8)>,
@@ -21,7 +21,7 @@ pub(super) struct NetworkError {
 }
 
 impl NetworkError {
-    /// The error that an entry of the error queue reports about a probe of this family.
+    /// The error in an error-queue entry about a probe of this family.
     pub(super) fn of(notice: &Notice, family: Family) -> Option<Self> {
         match *notice {
             Notice::Error { errno, icmp, kind: (kind, code), from } => {
@@ -32,7 +32,7 @@ impl NetworkError {
         }
     }
 
-    /// Whether both are the same error, from any reporter.
+    /// Whether both are the same error; the reporting nodes may differ.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.errno, self.icmp) == (other.errno, other.icmp)
     }
@@ -41,19 +41,19 @@ impl NetworkError {
         self.icmp.map_or(Meaning::Other, |(family, kind, code)| icmp::error(family, kind, code).1)
     }
 
-    /// What to do about it when no reply came.
+    /// What to do about it if there was no reply.
     pub(super) fn advice(&self, target: &Target) -> Option<String> {
-        let node = self.from.map_or("a node on the way".to_owned(), |from| from.to_string());
+        let node = self.from.map_or("a node on the path".to_owned(), |from| from.to_string());
         Some(match self.meaning() {
             Meaning::TimeExceeded => {
                 format!("the TTL ran out at {node}: use a larger -t, or leave it out")
             }
-            Meaning::Prohibited => format!("a firewall or filter at {node} refuses the probes"),
+            Meaning::Prohibited => format!("a firewall or filter at {node} rejects the probes"),
             Meaning::Unreachable => {
                 format!("{node} cannot reach the target: check routes and links")
             }
             Meaning::TooBig => {
-                format!("the link after {node} takes shorter packets: use a smaller -s")
+                format!("the link after {node} has a smaller MTU: use a smaller -s")
             }
             Meaning::Port if target.scheme != Scheme::Icmp => {
                 format!("nothing listens there; start `dwell reflect {target}` on it")
@@ -86,11 +86,10 @@ impl fmt::Display for NetworkError {
     }
 }
 
-/// The usual initial TTL. A smaller one may be too small for a way and back.
+/// The usual initial TTL. A smaller one may not suffice for both directions.
 const USUAL_TTL: u8 = 64;
 
-/// What to do about a target that gave no reply to probes with this TTL, and of which the network
-/// reported nothing.
+/// What to do about a target that did not reply to probes with this TTL, without any network error.
 pub(super) fn silent_advice(target: &Target, ttl: Option<u8>) -> String {
     let question = match target.scheme {
         Scheme::Icmp => "is the host up, and does a firewall drop ICMP echo?",

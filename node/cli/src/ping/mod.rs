@@ -1,10 +1,10 @@
-//! `dwell ping`: sends probes and measures how long their replies take.
+//! `dwell ping`: sends probes and measures their round-trip delay.
 //!
-//! `plan` turns the command line into what will be done and judges all that can be judged from
-//! it; `first_contact` chooses the protocol of a bare host and `reach` the address that answers;
-//! `session` opens the socket and runs `drive`, the timing loop, on a thread of its own; `recorder`
-//! turns its samples into metrics, rows and a segment, and informs an `observer`; `report` makes the
-//! summary, which it or `brief` prints. `measure` is all of it without a command line.
+//! `plan` checks the job and fills in defaults. `first_contact` chooses the protocol of a bare
+//! host, `reach` the address. `session` opens the socket and runs `drive`, the timing loop, on its
+//! own thread. `recorder` turns samples into metrics, rows and a segment, and reports to an
+//! `observer`. `report` builds the summary and prints the long table; `brief` prints the short one.
+//! `measure` does all of this without a command line.
 
 mod brief;
 mod drive;
@@ -35,84 +35,84 @@ use dwell_units::Nanos;
 use crate::host::CpuWatch;
 use crate::{Exit, Failure, PlaceArgs};
 
-/// From this interval on, replies have a line each on a terminal.
+/// Minimum probe interval for a line per reply on a terminal.
 const SLOW_INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// Arguments of `ping`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Bare numbers mean what they mean to ping: -i, -w and -W in seconds, -s in bytes. Everything else \
-takes a unit: 10ms, 250us, 1400B, 1%.\n\
+Bare numbers are as in ping: seconds for -i, -w and -W, bytes for -s. All other values need a \
+unit: 10ms, 250us, 1400B, 1%.\n\
 Exit codes: 0 measured, 1 no reply or a runtime failure, 2 usage, 3 a --fail-if condition holds, \
 4 not supported or no privilege here, 5 a --fail-if condition cannot be decided (3 wins), 130 \
-interrupted (what was measured is printed).\n\
---fail-if knows min, mean, median, p50, p90, p95, p99, p99.9, max and stddev of rtt or of another \
-metric (rtt_kernel.p99), jitter, loss (lost or late), lost and late. Late and lost probes are beyond \
-every limit. Each verdict has 95 % confidence: p99 needs 299 probes without one beyond the limit.")]
+interrupted (results so far are printed).\n\
+--fail-if accepts min, mean, median, p50, p90, p95, p99, p99.9, max and stddev of rtt or of \
+another metric (rtt_kernel.p99), jitter, loss (lost or late), lost and late. Late and lost probes \
+exceed every limit. Each verdict has 95 % confidence: p99 needs 299 probes, all within the limit.")]
 pub struct Args {
-    /// Whom to probe: stamp://HOST:PORT (862 if left out), icmp://HOST, udp://HOST:PORT,
-    /// tcp://HOST:PORT, roundtrip://HOST:PORT, text+udp://HOST:PORT or text+tcp://HOST:PORT; HOST
-    /// alone is STAMP if a reflector answers within 1 s (2 s if it has many addresses), else ICMP
+    /// Target: stamp://HOST:PORT (default port 862), icmp://HOST, udp://HOST:PORT, tcp://HOST:PORT,
+    /// roundtrip://HOST:PORT, text+udp://HOST:PORT or text+tcp://HOST:PORT. A bare HOST is probed
+    /// with STAMP if a reflector answers within 1 s (2 s for many addresses), otherwise with ICMP
     pub target: String,
 
-    /// Stop after this many probes
+    /// Number of probes to send
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 
-    /// Time between probes [default: 1s; text+udp and text+tcp see --pause]
+    /// Time between probes [default: 1s; for text+udp and text+tcp see --pause]
     #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
     pub interval: Option<Nanos>,
 
-    /// Bytes of payload [default: 56 for icmp, 64 for udp and tcp, 76 for stamp (164 with a key);
-    /// the others are fixed]
+    /// Payload size in bytes [default: 56 for icmp, 64 for udp and tcp, 76 for stamp (164 with a
+    /// key); fixed for the others]
     #[arg(short = 's', long, value_name = "BYTES", value_parser = bytes)]
     pub size: Option<u64>,
 
-    /// Send no probe later than this after the first
+    /// Send no probe later than this time after the first
     #[arg(short = 'w', long, value_name = "TIME", value_parser = seconds)]
     pub deadline: Option<Nanos>,
 
-    /// A reply after this is late
+    /// Replies that arrive after this time are late
     #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
     pub timeout: Nanos,
 
-    /// Send the next probe after the reply of the last, or its time-out
+    /// Send each probe after the reply to the previous one, or its time-out
     #[arg(long)]
     pub closed_loop: bool,
 
-    /// In closed loop, wait this long after each reply [default: 0s; text+udp and text+tcp: 1s]
+    /// Closed loop: pause after each reply [default: 0s; text+udp and text+tcp: 1s]
     #[arg(long, value_name = "TIME")]
     pub pause: Option<Nanos>,
 
-    /// Probes to send first, not counted; the last three at the pace of those that count [default:
-    /// 8; text+udp and text+tcp: 1]
+    /// Number of warm-up probes, which are not counted. The last three are sent at the measurement
+    /// rate [default: 8; text+udp and text+tcp: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub warm_up: Option<u32>,
 
-    /// Which stamps to use: the program's own, or the kernel's beside them where delivered
+    /// Timestamps to use
     #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
     pub stamps: StampChoice,
 
-    /// Ask for the kernel's stamp before the queueing discipline as well (tx_sched)
+    /// Also request the kernel timestamp taken before the queueing discipline (tx_sched)
     #[arg(long)]
     pub sched_stamps: bool,
 
-    /// Where and how the timing loop runs.
+    /// Placement of the timing loop.
     #[command(flatten)]
     pub place: PlaceArgs,
 
-    /// ICMP: which kind of socket
+    /// ICMP: kind of socket
     #[arg(long, value_enum, default_value_t = IcmpChoice::Auto)]
     pub icmp_socket: IcmpChoice,
 
-    /// STAMP authenticated mode: file with the key in hexadecimal digits; others must not be able
-    /// to read it. The environment variable DWELL_KEY does the same
+    /// STAMP authenticated mode: file with the key in hexadecimal, readable only by its owner.
+    /// Alternatively set the environment variable DWELL_KEY
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
 
-    /// Tell how long each relay on the way kept the probes and their replies: STAMP probes carry
-    /// this many empty slots, and a relay started with --telemetry fills one each way. Needs no
-    /// synchronised clocks
+    /// Measure the delay inside each relay on the path, in both directions. STAMP probes carry this
+    /// number of empty slots, and a relay started with --telemetry fills one per direction. Clocks
+    /// need not be synchronised
     #[arg(
         long,
         value_name = "SLOTS",
@@ -122,7 +122,7 @@ pub struct Args {
     )]
     pub path: Option<u8>,
 
-    /// What fills the payload
+    /// Payload contents
     #[arg(long, value_enum, default_value_t = Pattern::Random)]
     pub pattern: Pattern,
 
@@ -138,24 +138,24 @@ pub struct Args {
     #[arg(short = 'I', long = "from", value_name = "ADDRESS|INTERFACE")]
     pub from: Option<String>,
 
-    /// Time to live, or hop limit. A udp:// reply carries the arriving TTL - 1, so with udp:// this
-    /// must be at least twice the number of routers + 2
+    /// TTL or hop limit of probes. A udp:// reply carries the arriving TTL - 1, so udp:// needs at
+    /// least twice the number of routers + 2
     #[arg(short = 't', long, value_name = "TTL", value_parser = clap::value_parser!(u8).range(1..))]
     pub ttl: Option<u8>,
 
-    /// Differentiated services code point, 0 to 63
+    /// DSCP of probes, 0 to 63
     #[arg(long, value_name = "DSCP", value_parser = clap::value_parser!(u8).range(0..=63))]
     pub dscp: Option<u8>,
 
-    /// Write a row per probe to this file; `-` is standard output, without the summary
+    /// Write one row per probe to this CSV file; `-` is standard output, without the summary
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 
-    /// Write every stamp of every probe to this file, for `dwell import`
+    /// Write all timestamps of all probes to this file, for `dwell import`
     #[arg(long, value_name = "FILE")]
     pub samples: Option<PathBuf>,
 
-    /// Print a JSON line per reply as it comes
+    /// Print one JSON line per reply as it arrives
     #[arg(long, conflicts_with = "json")]
     pub jsonl: bool,
 
@@ -163,35 +163,35 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Exit with 3 if this holds, with 5 if it cannot be decided, like 'p99 > 10ms' or 'loss > 1%';
-    /// may be given again
+    /// Exit with code 3 if the condition holds, or 5 if it cannot be decided, like 'p99 > 10ms' or
+    /// 'loss > 1%'. Repeatable
     #[arg(long, value_name = "CONDITION", action = ArgAction::Append)]
     pub fail_if: Vec<String>,
 
-    /// No progress and no line per reply, only the result
+    /// Print only the result: no progress, no line per reply
     #[arg(short = 'q', long)]
     pub quiet: bool,
 
-    /// Print every reply, at any rate, and the long table of all metrics
+    /// Print every reply at any rate, and the full table of metrics
     #[arg(short = 'v', long)]
     pub verbose: bool,
 }
 
-/// Which stamps to use.
+/// Timestamps to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum StampChoice {
-    /// The kernel's where it delivers them, else the program's
+    /// Kernel timestamps if available, in addition to the program's
     Auto,
-    /// The program's own clock reads only
+    /// Only clock reads of the program
     User,
-    /// The kernel's; exit 4 if it delivers none
+    /// Kernel timestamps. Exits with code 4 if unavailable
     Kernel,
 }
 
-/// Which kind of ICMP socket.
+/// Kind of ICMP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum IcmpChoice {
-    /// A ping socket where allowed, else a raw one
+    /// A ping socket if permitted, otherwise a raw socket
     Auto,
     /// A ping socket (net.ipv4.ping_group_range)
     Ping,
@@ -199,10 +199,10 @@ pub enum IcmpChoice {
     Raw,
 }
 
-/// What fills a payload.
+/// Payload contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Pattern {
-    /// One random series, the same in every probe
+    /// Random bytes, the same in every probe
     Random,
     /// Zeros
     Zero,
@@ -225,7 +225,7 @@ impl From<StampChoice> for Stamps {
 }
 
 impl Args {
-    /// Which replies have a line: on a terminal, at a rate that a person can follow.
+    /// Which replies are printed: on a terminal, all of them at rates that a person can follow.
     fn replies(&self) -> Replies {
         let text = ["text+udp://", "text+tcp://"].iter().any(|s| self.target.starts_with(s));
         let spacing = if self.closed_loop || text {
@@ -244,7 +244,7 @@ impl Args {
         }
     }
 
-    /// The probes that these arguments ask for.
+    /// The job that the arguments describe.
     fn job(&self) -> PingJob {
         PingJob {
             target: self.target.clone(),
@@ -279,27 +279,27 @@ impl Args {
     }
 }
 
-/// What came of a measurement.
+/// The outcome of a measurement.
 pub(crate) struct Measured {
-    /// The result.
     pub(crate) summary: Summary,
-    /// All that is known of the round trips.
+    /// Round-trip statistics.
     pub(crate) round_trip: RoundTrip,
-    /// What relays on the way said.
+    /// Delays reported by relays on the path.
     pub(crate) path: PathDelays,
-    /// Probes sent, and replies that came for them, in time or not.
+    /// Number of probes sent.
     pub(crate) sent: u64,
+    /// Number of replies, including late ones.
     pub(crate) answered: u64,
-    /// What to do about a target that gave no reply.
+    /// What to do about a target that did not reply.
     pub(crate) advice: String,
-    /// An output could not be written, or the socket failed; what was measured until then stands.
+    /// A failed output or socket. Results until then are valid.
     pub(crate) failure: Option<Failure>,
-    /// The reader of the rows on standard output is gone.
+    /// The reader of standard output has closed it.
     pub(crate) reader_gone: bool,
 }
 
-/// Carries out a job until it is done or stopped, to the first address of its target. A bare host is
-/// probed with STAMP. CPU time of `own` is not counted as that of other programs.
+/// Runs a job to completion or until stopped, against the first address of its target. A bare host
+/// is probed with STAMP. CPU time of `own` does not count as other programs'.
 pub(crate) fn measure(
     job: &PingJob,
     outputs: Outputs,
@@ -311,7 +311,7 @@ pub(crate) fn measure(
     measure_at(job, &plan, reached, outputs, own, stop)
 }
 
-/// Carries out a job to an address that was chosen.
+/// Runs a job against the chosen address.
 fn measure_at(
     job: &PingJob,
     plan: &plan::Plan,
@@ -327,7 +327,7 @@ fn measure_at(
     let unstamped = recorder.rungs.is_unstamped() && job.stamps == Stamps::Kernel;
     if outcome.ended.unstamped || unstamped {
         return Err(Failure::unsupported(
-            "--stamps kernel: this socket delivers no kernel stamps here; --stamps auto measures \
+            "--stamps kernel: this socket delivers no kernel timestamps; --stamps auto measures \
              with the program's own",
         ));
     }
@@ -364,11 +364,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if rows_on_stdout && (args.json || args.jsonl) {
         let other = if args.json { "--json" } else { "--jsonl" };
         return Err(Failure::usage(format!(
-            "--csv - and {other} both write to standard output; give --csv a file"
+            "--csv - and {other} both write to standard output; use a file for --csv"
         )));
     }
     let job = args.job();
-    // Judged before any file is made.
+    // Checked before any file is created.
     first_contact::check(&job)?;
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
@@ -395,7 +395,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let measured =
         measured.map_err(|failure| failure.or_interrupted(stop.load(Ordering::Relaxed)))?;
     if measured.reader_gone && measured.failure.is_none() {
-        // The reader's leaving has set the stop flag: it is no interruption.
+        // The closed output set the stop flag; this is not an interruption.
         return Ok(match thresholds.is_empty() {
             true => Exit::Measured,
             false => report::verdict(&thresholds, &measured, args.timeout, false),
@@ -406,7 +406,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         use std::io::Write;
         std::io::stdout().lock().write_all(measured.summary.to_json().as_bytes())?;
     } else if args.jsonl || rows_on_stdout {
-        // Standard output holds the rows.
+        // The rows are on standard output.
     } else if args.verbose {
         report::print(&measured.summary, &measured.round_trip, &measured.path)?;
     } else {
@@ -417,32 +417,32 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     if !interrupted && measured.answered == 0 {
         crate::say(&format!(
-            "dwell: {} gave no reply within {}, probes sent: {}; {}",
+            "dwell: no reply from {} within {}, probes sent: {}; {}",
             measured.summary.target, args.timeout, measured.sent, measured.advice
         ));
     }
     Ok(report::verdict(&thresholds, &measured, args.timeout, interrupted))
 }
 
-/// What to do about a target that gave no reply.
+/// What to do about a target that did not reply.
 fn advice(plan: &plan::Plan, ttl: Option<u8>, ended: &drive::Ended) -> String {
     if ended.counts.rejected.unauthentic > 0 {
-        return "replies came with a wrong HMAC: do both ends have the same key?".into();
+        return "replies had a wrong HMAC: do both ends use the same key?".into();
     }
     let reported = ended.first_error.and_then(|error| error.advice(&plan.target));
     reported.unwrap_or_else(|| icmp_error::silent_advice(&plan.target, ttl))
 }
 
-/// A time as ping takes it: bare seconds, or with a unit.
+/// Parses a time as ping does: bare seconds, or with a unit.
 fn seconds(text: &str) -> Result<Nanos, String> {
     let time = match text.parse::<f64>() {
         Ok(seconds) if seconds.is_finite() => Nanos::from_secs_f64(seconds),
         _ => text.parse::<Nanos>().map_err(|error| error.to_string())?,
     };
-    if time.0 < 0 { Err(format!("'{text}' is negative; a time is 0 or more")) } else { Ok(time) }
+    if time.0 < 0 { Err(format!("'{text}' is negative; use 0 or more")) } else { Ok(time) }
 }
 
-/// A size as ping takes it: bare bytes, or with a unit.
+/// Parses a size as ping does: bare bytes, or with a unit.
 fn bytes(text: &str) -> Result<u64, String> {
     text.parse::<u64>()
         .or_else(|_| text.parse::<dwell_units::Bytes>().map(|size| size.0))

@@ -1,4 +1,4 @@
-//! Who is told how far a measurement is, while it runs.
+//! Reports the progress of a measurement.
 
 use std::io::{self, IsTerminal};
 use std::time::Instant as StdInstant;
@@ -10,27 +10,27 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::Args;
 use super::replies::Replies;
 
-/// On anything but a terminal, talk at most this often.
+/// Minimum interval between progress lines if standard error is not a terminal.
 const PLAIN_LINE: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Is told ten times a second, by the recording thread.
+/// Receives progress from the recording thread, ten times a second.
 pub(crate) trait Observer {
-    /// The measurement so far.
+    /// Shows the measurement so far.
     fn show(&mut self, measured: &RoundTrip);
-    /// Something to hear of at once.
+    /// Shows a message immediately.
     fn say(&mut self, text: &str);
-    /// There will be no more.
+    /// Ends the display.
     fn end(&mut self);
 }
 
-/// A bar on a terminal, a plain line now and then elsewhere, nothing when not wanted.
+/// A progress bar on a terminal, occasional lines elsewhere, nothing if quiet.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     plain: Option<StdInstant>,
 }
 
 impl Progress {
-    /// `replies` have lines, which make a bar superfluous.
+    /// If `replies` are printed, there is no progress bar.
     pub(super) fn new(args: &Args, replies: Replies) -> Self {
         let quiet = args.quiet || args.jsonl || replies != Replies::Silent;
         if quiet || !io::stderr().is_terminal() {
@@ -82,7 +82,7 @@ impl Observer for Progress {
     }
 }
 
-/// The figures of a progress line.
+/// Figures for a progress line.
 fn figures(measured: &RoundTrip) -> String {
     let figures = measured.figures(Metric::Rtt);
     let time = |value: Option<Nanos>| {

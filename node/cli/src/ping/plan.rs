@@ -1,5 +1,5 @@
-//! From the command line to what will be done. Everything that can be judged without opening a
-//! socket is judged here, so that a wrong command line is exit 2 before anything is sent.
+//! Checks a job and fills in its defaults. Everything that needs no socket is checked here, so that
+//! a usage error ends the command before anything is sent.
 
 use std::net::IpAddr;
 
@@ -11,24 +11,22 @@ use dwell_units::Nanos;
 
 use crate::{Failure, PlaceArgs, Scheme, Target};
 
-/// The largest UDP payload over IPv4 (65,535 - 20 - 8), the limit for every protocol here.
+/// Maximum UDP payload over IPv4 (65,535 - 20 - 8), used for all protocols.
 const MAX_SIZE: u64 = 65_507;
 
-/// Where probes leave from.
+/// Origin of probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// Local address.
     pub(super) source: Option<IpAddr>,
-    /// Interface.
     pub(super) interface: Option<String>,
 }
 
-/// What will be done, with every default filled in.
+/// A checked job with all defaults filled in.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) target: Target,
     pub(super) config: Config,
-    /// Bytes of payload as the protocol counts them.
+    /// Payload size in bytes, as the protocol counts it.
     pub(super) size: usize,
     pub(super) pattern: Pattern,
     pub(super) origin: Origin,
@@ -51,7 +49,7 @@ impl Plan {
             && (job.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some());
         PlaceArgs::from(job.place).check()?;
         if job.ttl == Some(0) {
-            return Err(Failure::usage("invalid value 0 for --ttl: 1 to 255"));
+            return Err(Failure::usage("invalid value 0 for --ttl: use 1 to 255"));
         }
         if let Some(dscp) = job.dscp.filter(|dscp| *dscp > PortOptions::MOST_DSCP) {
             let most = PortOptions::MOST_DSCP;
@@ -72,8 +70,8 @@ impl Plan {
         })
     }
 
-    /// Whether the timing loop sleeps for most of the time, and so harms nobody when it runs
-    /// before all others: it spins for 150 us before each departure.
+    /// Whether the timing loop sleeps most of the time, so that real-time priority starves no other
+    /// program: it spins for 150 us before each departure.
     pub(super) fn mostly_sleeps(&self) -> bool {
         const SPARSE: Nanos = Nanos::from_millis(1);
         matches!(self.config.departures, Departures::Open { interval } if interval >= SPARSE)
@@ -85,10 +83,10 @@ impl Plan {
     }
 }
 
-/// The protocol's payload sizes: least, default, and whether it may be chosen.
+/// Checks the payload size against the protocol's minimum and default, and whether it is fixed.
 fn size(scheme: Scheme, asked: Option<u64>, authenticated: bool) -> Result<usize, Failure> {
     let (least, default, fixed) = match scheme {
-        // Room for the clock and socket drops TLVs, and for the HMAC TLV with a key.
+        // Room for the clock and socket-drops TLVs, and for the HMAC TLV with a key.
         Scheme::Stamp if authenticated => (112, 164, false),
         Scheme::Stamp => (44, 76, false),
         Scheme::Icmp => (0, 56, false),
@@ -100,7 +98,7 @@ fn size(scheme: Scheme, asked: Option<u64>, authenticated: bool) -> Result<usize
     let size = asked.unwrap_or(default);
     let wrong = |right: String| Failure::usage(format!("invalid value {size} for -s: {right}"));
     if fixed && size != default {
-        return Err(wrong(format!("a {name}:// message has {default} bytes; leave -s out")));
+        return Err(wrong(format!("a {name}:// message always has {default} bytes; leave -s out")));
     }
     if size < least {
         let key = if authenticated { " with a key" } else { "" };
@@ -119,7 +117,7 @@ fn size(scheme: Scheme, asked: Option<u64>, authenticated: bool) -> Result<usize
     Ok(size as usize)
 }
 
-/// The size of a packet with room for what relays say: it never grows on its way.
+/// Checks the size of a packet with slots for relays; relays do not extend it.
 fn path_size(
     scheme: Scheme,
     asked: Option<u64>,
@@ -128,13 +126,13 @@ fn path_size(
 ) -> Result<usize, Failure> {
     if scheme != Scheme::Stamp {
         return Err(Failure::usage(format!(
-            "--path is for stamp:// only; {}:// has no room for what relays say",
+            "--path is for stamp:// only; {}:// has no room for relay delays",
             scheme.name()
         )));
     }
     if authenticated {
         return Err(Failure::usage(
-            "--path and a key do not go together: no relay on the way could sign what it says",
+            "--path cannot be used with a key: a relay on the path cannot sign its delays",
         ));
     }
     let least = Session::size_of_path(usize::from(slots)) as u64;
@@ -156,13 +154,13 @@ fn config(job: &PingJob, scheme: Scheme) -> Result<Config, Failure> {
         return Err(Failure::usage("--pause is for --closed-loop; in open loop use -i"));
     }
     if job.pause.is_some_and(|pause| pause < Nanos::ZERO) {
-        return Err(Failure::usage("invalid value for --pause: a time is 0 or more"));
+        return Err(Failure::usage("invalid value for --pause: use a time of 0 or more"));
     }
     if job.timeout == Nanos::ZERO {
-        return Err(Failure::usage("invalid value 0 for -W: a reply needs time, like -W 1s"));
+        return Err(Failure::usage("invalid value 0 for -W: use a time above 0, like -W 1s"));
     }
     let departures = if closed {
-        // S3 pauses after each reply; -i asks for spacing instead.
+        // Chung 2021 pauses after each reply; -i sets a spacing instead.
         let default_pause =
             if text && job.interval.is_none() { Nanos::from_secs(1) } else { Nanos::ZERO };
         Departures::Closed {
@@ -189,7 +187,7 @@ fn config(job: &PingJob, scheme: Scheme) -> Result<Config, Failure> {
     };
     if !config.fits_window() {
         return Err(Failure::usage(format!(
-            "-W {} with -i leaves more than {} probes without a fate; choose a shorter -W",
+            "-W {} with this -i keeps more than {} probes in flight; use a shorter -W",
             job.timeout,
             Config::MAX_WINDOW
         )));
@@ -197,7 +195,7 @@ fn config(job: &PingJob, scheme: Scheme) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// `-I` is an address if it reads as one, else an interface.
+/// Parses `-I`: an address, or else an interface name.
 fn origin(from: Option<&str>) -> Origin {
     let Some(text) = from else { return Origin::default() };
     match text.parse() {

@@ -1,7 +1,7 @@
-//! Which address of a target answers. A name with several addresses is tried in the manner of RFC
-//! 8305: the first address at once, each further one 250 ms later or when all before it have failed,
-//! the families in turn. The first address that answers is measured. Packets of an attempt are in no
-//! result.
+//! Chooses the address of a target. A name with several addresses is tried as in RFC 8305: the
+//! first address immediately, each further one 250 ms later or after all earlier ones failed, with
+//! alternating families. The first address that answers is measured. These attempts are not part of
+//! any result.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,40 +21,39 @@ use super::plan::Plan;
 use super::session::{self, ConnectError, DatagramEnds};
 use crate::{Failure, Scheme};
 
-/// How long an attempt waits for an answer of two addresses. Each further address adds
-/// [`ATTEMPT_DELAY`].
+/// Time-out of an attempt for up to two addresses. Each further address adds [`ATTEMPT_DELAY`].
 const ATTEMPT_TIMEOUT: Nanos = Nanos::from_secs(1);
 
-/// Addresses of a name that are tried at most.
+/// Maximum number of addresses tried.
 const MAX_ADDRESSES: usize = 6;
 
-/// Time from one address to the next (RFC 8305 section 5), and from a probe to its repetition.
+/// Delay between attempts (RFC 8305 section 5), and between the probes of one attempt.
 const ATTEMPT_DELAY: Nanos = Nanos::from_millis(250);
 
-/// Probes to one address at most.
+/// Maximum number of probes to one address.
 const MAX_PROBES: u64 = 4;
 
-/// How long a wait on one socket may keep an answer on another unread.
+/// Maximum wait on one socket, which delays answers on the others.
 const POLL_INTERVAL: Nanos = Nanos::from_millis(5);
 
-/// Messages taken from a socket in one turn.
+/// Maximum number of messages received from a socket per turn.
 const RECEIVE_BATCH: usize = 32;
 
-/// Entries of an error queue taken in one turn.
+/// Maximum number of error-queue entries read per turn.
 const NOTICE_BATCH: usize = 32;
 
-/// Where probes go.
+/// The address that probes are sent to.
 #[derive(Debug)]
 pub(super) struct Reached {
     pub(super) peer: SocketAddr,
-    /// The first address of the other family, if none of that family was tried.
+    /// First address of the other family, if none of that family was tried.
     pub(super) untried: Option<SocketAddr>,
-    /// The connection, if one was made already.
+    /// The connection, if already established.
     pub(super) stream: Option<TcpPort>,
 }
 
-/// The addresses of a target in the order in which they are tried: distinct, at most
-/// [`MAX_ADDRESSES`], the families in turn.
+/// Addresses of a target in the order of the attempts: distinct, at most [`MAX_ADDRESSES`], with
+/// alternating families.
 #[derive(Clone, Debug)]
 pub(super) struct Addresses {
     first: SocketAddr,
@@ -62,7 +61,7 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// Resolves the target's name, restricted to the families that the options leave.
+    /// Resolves the target's name to addresses of the families that the options allow.
     pub(super) fn resolve(job: &PingJob, plan: &Plan) -> Result<Self, Failure> {
         let target = &plan.target;
         let family = |address: &SocketAddr| match plan.origin.source {
@@ -85,8 +84,8 @@ impl Addresses {
         Ok(addresses)
     }
 
-    /// Orders the addresses of a name as RFC 8305 section 4 does: the family of the first leads, and
-    /// the families alternate while both have addresses.
+    /// Orders the addresses as in RFC 8305 section 4: the family of the first leads, and the
+    /// families alternate while both have addresses.
     fn in_turn(resolved: impl Iterator<Item = SocketAddr>) -> Option<Self> {
         let mut resolved = resolved.peekable();
         let leads_v4 = resolved.peek()?.is_ipv4();
@@ -110,27 +109,26 @@ impl Addresses {
         Some(Self { first, others })
     }
 
-    /// The first address, untried.
+    /// The first address, without an attempt.
     pub(super) fn untried(&self) -> Reached {
         let of_other_family =
             self.others.iter().find(|other| other.is_ipv4() != self.first.is_ipv4());
         Reached { peer: self.first, untried: of_other_family.copied(), stream: None }
     }
 
-    /// All, in the order of the attempts.
+    /// All addresses, in the order of the attempts.
     fn all(&self) -> impl Iterator<Item = SocketAddr> {
         [self.first].into_iter().chain(self.others.iter().copied())
     }
 
-    /// How long their attempts take at most.
+    /// Maximum duration of all attempts.
     fn attempt_time(&self) -> Nanos {
         let further = self.others.len().saturating_sub(1) as i64;
         ATTEMPT_TIMEOUT + Nanos(ATTEMPT_DELAY.0 * further)
     }
 }
 
-/// The address to measure of a target whose protocol is given. An address that is the only one is
-/// not tried.
+/// Chooses the address to measure if the protocol is given. A single address is not tried first.
 pub(super) fn reach(job: &PingJob, plan: &Plan, stop: &AtomicBool) -> Result<Reached, Failure> {
     let addresses = Addresses::resolve(job, plan)?;
     if addresses.others.is_empty() {
@@ -154,16 +152,16 @@ pub(super) fn reach(job: &PingJob, plan: &Plan, stop: &AtomicBool) -> Result<Rea
     Ok(Reached { peer, untried: None, stream: None })
 }
 
-/// Why an address did not answer.
+/// An address that did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Silence {
     pub(super) peer: SocketAddr,
-    /// What the network or the local kernel reported.
+    /// Error reported by the network or the local kernel.
     pub(super) reason: Option<String>,
 }
 
-/// Sends probes of a datagram protocol to the addresses until one answers. Returns that address, or
-/// why those that were tried did not.
+/// Probes the addresses with a datagram protocol until one answers. Returns that address, or all
+/// addresses tried with the reasons.
 pub(super) fn first_answer(
     job: &PingJob,
     plan: &Plan,
@@ -200,7 +198,7 @@ pub(super) fn first_answer(
     Err(attempts.into_iter().map(silence).collect())
 }
 
-/// Probes to one address.
+/// An attempt at one address.
 struct Attempt {
     peer: SocketAddr,
     /// The socket, until the attempt has failed.
@@ -208,7 +206,7 @@ struct Attempt {
     failure: Option<String>,
 }
 
-/// An attempt that waits for its answer.
+/// The socket of an attempt that waits for an answer.
 struct Open {
     port: Box<dyn Port>,
     protocol: Box<dyn Protocol>,
@@ -231,7 +229,7 @@ impl Attempt {
         }
     }
 
-    /// Sends a probe if one is due and takes what arrived. Returns whether that is an answer.
+    /// Sends a probe if one is due, and receives. Returns whether an answer arrived.
     fn turn(&mut self, now: Instant<Monotonic>) -> bool {
         let Some(open) = &mut self.open else { return false };
         if open.next <= now && open.sent < MAX_PROBES {
@@ -281,8 +279,8 @@ impl Open {
     }
 }
 
-/// Connects to the addresses in turn; the first connection made is the one. A connection that is
-/// made later is closed.
+/// Connects to the addresses in turn and returns the first connection established. Later ones are
+/// closed.
 fn connect_first(
     peers: impl Iterator<Item = SocketAddr>,
     timeout: Nanos,
@@ -300,7 +298,7 @@ fn connect_first(
                 Some(peer) => {
                     let (outcomes, options) = (outcomes.clone(), options.clone());
                     thread::spawn(move || {
-                        // The receiver is gone once another connection is made.
+                        // The receiver is gone once another connection is established.
                         let _ = outcomes.send((peer, session::connect(peer, timeout, &options)));
                     });
                     pending += 1;

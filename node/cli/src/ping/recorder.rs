@@ -1,5 +1,5 @@
-//! Turns the timing loop's samples into metrics, rows and a progress line, ten times a second, so
-//! that a kill loses at most the last moment.
+//! Turns the samples of the timing loop into metrics, rows and progress, ten times a second, so
+//! that a crash loses at most the last 100 ms.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -26,8 +26,8 @@ use super::session::TICK;
 use crate::host::HostSampler;
 use crate::{Failure, Scheme, Target};
 
-/// Which stamps the measurement has, as the warm-up showed, or else the first reply; `None` until
-/// then.
+/// Timestamp sources of the measurement: known after the warm-up, or else from the first reply.
+/// `None` until then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rungs {
     tx: Option<Rung>,
@@ -36,28 +36,28 @@ pub(super) struct Rungs {
 }
 
 impl Rungs {
-    /// The deepest stamps of packets sent.
+    /// Deepest source of transmit timestamps.
     pub(super) fn tx(self) -> Rung {
         self.tx.unwrap_or(Rung::User)
     }
 
-    /// The deepest stamps of packets received.
+    /// Deepest source of receive timestamps.
     pub(super) fn rx(self) -> Rung {
         self.rx.unwrap_or(Rung::User)
     }
 
-    /// The deepest rung that has stamps of both directions on the clock that the far end's stamps
-    /// can be set against, which a card's is not.
+    /// Deepest source available in both directions on a clock comparable with the far end's. A
+    /// network card's clock is not.
     pub(super) fn near(self) -> Rung {
         self.tx().min(self.rx()).min(Rung::KernelSw)
     }
 
-    /// It is known that there are no stamps but the program's own.
+    /// Whether only the program's own timestamps are available.
     pub(super) fn is_unstamped(self) -> bool {
         (self.tx, self.rx) == (Some(Rung::User), Some(Rung::User))
     }
 
-    /// Learns from a reply what is not known yet. Returns whether it was news.
+    /// Learns unknown sources from a reply. Returns whether it learned one.
     fn learn(&mut self, sample: &Sample) -> bool {
         let (Some(rx), State::Received) = (sample.rx, sample.state) else { return false };
         let known = (self.tx, self.rx);
@@ -72,34 +72,35 @@ impl Rungs {
     }
 }
 
-/// See the module's documentation.
+/// Records samples. See the module documentation.
 pub(super) struct Recorder {
     pub(super) rungs: Rungs,
     pub(super) measured: RoundTrip,
-    /// What relays on the way said, and where it comes from.
+    /// Delays reported by relays on the path.
     pub(super) path: PathDelays,
+    /// Source of `path`.
     pub(super) paths: Option<Consumer<WayPath>>,
     pub(super) start: Pairing,
     pub(super) last: Pairing,
-    /// Samples of probes below this id were under way when a clock was stepped.
+    /// Probes below this id were in flight when a clock was stepped.
     void_below: u64,
     csv: Option<Rows>,
     lines: Option<Rows>,
     samples: Option<Samples>,
     host: Option<HostSampler>,
     replies: Option<ReplyLines>,
-    /// The TTL of replies is wanted for their lines.
+    /// Reply lines include the TTL.
     pub(super) shows_ttl: bool,
     observer: Box<dyn Observer>,
-    /// The first failure to write; measuring goes on without that output.
+    /// First write error. The measurement continues without that output.
     pub(super) failure: Option<anyhow::Error>,
-    /// Whoever read our JSON lines has had enough.
+    /// stdout was closed (EPIPE): stop without an error.
     pub(super) reader_gone: bool,
     pub(super) warnings: Vec<String>,
 }
 
 impl Recorder {
-    /// Opens the outputs, so that what cannot be written is told before anything is sent.
+    /// Opens the outputs, so that errors show before anything is sent.
     pub(super) fn new(outputs: Outputs, target: &Target) -> Result<Self, Failure> {
         let start = clock::pair();
         let s4 = target.scheme == Scheme::Roundtrip;
@@ -127,14 +128,14 @@ impl Recorder {
         })
     }
 
-    /// Probes go to `peer` and carry `size` bytes.
+    /// Sets the peer and the payload size in bytes.
     pub(super) fn begin(&mut self, peer: IpAddr, size: usize) {
         if let Some(replies) = &mut self.replies {
             replies.begin(peer, size);
         }
     }
 
-    /// Records until the timing loop has finished.
+    /// Records until the timing loop ends.
     pub(super) fn follow(
         &mut self,
         mut samples: Consumer<Sample>,
@@ -142,7 +143,7 @@ impl Recorder {
         shared: &Shared,
         finished: &dyn Fn() -> bool,
     ) {
-        // Resolving names and opening sockets may have taken long.
+        // Resolving names and opening sockets may have taken a long time.
         self.start = clock::pair();
         self.last = self.start;
         self.host = self.samples.is_some().then(HostSampler::start);
@@ -158,7 +159,7 @@ impl Recorder {
         self.observer.end();
     }
 
-    /// The pinger's counts are complete even where samples found the ring full.
+    /// Sets the final packet counts. The pinger's are complete even if the ring overflowed.
     pub(super) fn settle(&mut self, counts: Counts, warm_up: WarmUpSession) {
         self.measured.note_warm_up(warm_up);
         self.measured.set_packets(dwell_stats::Packets {
@@ -172,17 +173,17 @@ impl Recorder {
     }
 
     fn turn(&mut self, samples: &mut Consumer<Sample>, news: &mut Consumer<News>, shared: &Shared) {
-        // The clocks are looked at after what is taken in now has happened, and before it is
-        // believed: a step since the last turn spoils all of it.
+        // Check the clocks after receiving the samples and before using them: a step since the last
+        // turn invalidates all of them.
         let waiting = samples.slots();
         self.hear(news);
         let now = clock::pair();
         if let Some(step) = self.last.step_until(&now) {
-            // What was under way when the clock moved, and what waits in the ring, is void. The
-            // ids of warm-up, the upper half, come before all that count.
+            // Probes in flight and samples in the ring are void. Warm-up ids, the upper half,
+            // precede all counted ones.
             let next = shared.next_id.load(Ordering::Relaxed);
             self.void_below = if next > u64::MAX / 2 { 0 } else { next };
-            self.warn(format!("a clock was stepped by {step}; the samples it spoiled are void"));
+            self.warn(format!("a clock was stepped by {step}; the samples affected are void"));
         }
         self.last = now;
         for _ in 0..waiting {
@@ -217,7 +218,7 @@ impl Recorder {
         }
     }
 
-    /// Tells the user now and the result later.
+    /// Reports a warning now and in the result.
     fn warn(&mut self, text: String) {
         self.observer.say(&text);
         self.warnings.push(text);
@@ -250,7 +251,7 @@ impl Recorder {
                 self.reader_gone = true;
                 continue;
             }
-            self.observer.say(&format!("{error:#}; measuring goes on"));
+            self.observer.say(&format!("{error:#}; the measurement continues without it"));
             self.failure.get_or_insert(error);
         }
         let Some(samples) = &mut self.samples else { return };
@@ -260,12 +261,12 @@ impl Recorder {
         if let Err(error) = written.and_then(|()| samples.writer.flush()) {
             let error = samples.failure(error);
             self.samples = None;
-            self.observer.say(&format!("{error:#}; measuring goes on"));
+            self.observer.say(&format!("{error:#}; the measurement continues without it"));
             self.failure.get_or_insert(error);
         }
     }
 
-    /// Ends the segment of samples, which is whole only with its end.
+    /// Ends the segment of samples. Without its end, a segment is incomplete.
     pub(super) fn end_samples(&mut self, ring_dropped: u64) {
         let Some(samples) = self.samples.take() else { return };
         let name = samples.name.clone();
@@ -276,21 +277,21 @@ impl Recorder {
     }
 }
 
-/// What is written beside the summary, and who is told meanwhile.
+/// Outputs in addition to the summary.
 pub(crate) struct Outputs {
-    /// A row per probe.
+    /// CSV file with a row per probe.
     pub(crate) csv: Option<PathBuf>,
-    /// A JSON line per probe on standard output.
+    /// JSON lines on standard output, one per probe.
     pub(crate) lines: bool,
-    /// A segment with every stamp.
+    /// Segment with all timestamps.
     pub(crate) samples: Option<SampleFile>,
-    /// A line for every reply.
+    /// Lines for replies.
     pub(crate) replies: Replies,
-    /// Who is told.
+    /// Receiver of progress.
     pub(crate) observer: Box<dyn Observer>,
 }
 
-/// Where a segment goes.
+/// Destination of a segment.
 pub(crate) struct SampleFile {
     pub(crate) to: Box<dyn Write>,
     /// For messages.
@@ -298,11 +299,11 @@ pub(crate) struct SampleFile {
 }
 
 impl SampleFile {
-    /// Creates the file. Samples are binary, so `-` is refused rather than taken for a file name.
+    /// Creates the file. Samples are binary, so `-` is refused, not taken as a file name.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         if path == Path::new("-") {
             return Err(Failure::usage(
-                "invalid value '-' for --samples: samples are binary; give the name of a file",
+                "invalid value '-' for --samples: samples are binary; give a file name",
             ));
         }
         let file =
@@ -315,7 +316,7 @@ fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 
-/// The segment that is being written.
+/// A segment being written.
 struct Samples {
     writer: SegmentWriter<Box<dyn Write>>,
     name: PathBuf,
@@ -339,7 +340,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// An output of rows: whole lines are collected and written at every turn.
+/// An output of rows. Whole lines are buffered and written at every turn.
 struct Rows {
     format: RowFormat,
     text: Vec<u8>,
@@ -348,7 +349,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Opens the file and writes the header; `-` is standard output.
+    /// Creates the file and writes the header; `-` is standard output.
     fn create(path: &Path, format: RowFormat) -> Result<Self, Failure> {
         let to: Box<dyn Write> = if path == Path::new("-") {
             Box::new(io::stdout())

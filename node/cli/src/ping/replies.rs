@@ -1,4 +1,4 @@
-//! One line for each reply, for a person who watches.
+//! A line of text for each reply.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,21 +7,21 @@ use dwell_engine::stamps::{Sample, State};
 
 use super::brief::time;
 
-/// Probes whose TTL is kept until their line is written.
+/// Maximum number of TTLs kept until their line is written.
 const MAX_TTLS: usize = 64;
 
-/// Which replies have a line.
+/// Which replies are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replies {
     /// None.
     Silent,
     /// All, at any rate.
     Lines,
-    /// All, at a rate at which the TTL can be shown too.
+    /// All, with their TTL: at low rates only.
     WithTtl,
 }
 
-/// Writes the lines.
+/// Formats the lines.
 pub(super) struct ReplyLines {
     peer: IpAddr,
     size: usize,
@@ -33,12 +33,12 @@ impl ReplyLines {
         Self { peer: Ipv4Addr::UNSPECIFIED.into(), size: 0, ttls: VecDeque::new() }
     }
 
-    /// Probes go to `peer` and carry `size` bytes.
+    /// Sets the peer and the payload size in bytes.
     pub(super) fn begin(&mut self, peer: IpAddr, size: usize) {
         (self.peer, self.size) = (peer, size);
     }
 
-    /// The reply to the probe `id` arrived with this TTL.
+    /// Notes the TTL of the reply to probe `id`.
     pub(super) fn note_ttl(&mut self, id: u64, ttl: u8) {
         if self.ttls.len() == MAX_TTLS {
             self.ttls.pop_front();

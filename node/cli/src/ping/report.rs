@@ -1,5 +1,4 @@
-//! The end of a measurement: the summary object, the table and histogram for people, and how the
-//! command ends.
+//! The end of a measurement: the summary object, the table and histogram, and the exit code.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,7 +17,7 @@ use super::session::Outcome;
 use crate::environment::environment;
 use crate::{Exit, PlaceArgs, Scheme, threshold};
 
-/// Rows of the table, in the order in which people read them.
+/// Rows of the table, in reading order.
 const TABLE: [Metric; 14] = [
     Metric::Rtt,
     Metric::RttKernel,
@@ -36,7 +35,7 @@ const TABLE: [Metric; 14] = [
     Metric::ScheduleError,
 ];
 
-/// Everything the result says.
+/// Builds the summary.
 pub(super) fn summary(
     job: &PingJob,
     plan: &Plan,
@@ -90,7 +89,7 @@ pub(super) fn summary(
     }
 }
 
-/// The figures of every relay on the way, by names that say where it stood and which it was.
+/// Adds the figures of every relay on the path; names contain its position and node id.
 fn path_figures(path: &PathDelays, metrics: &mut BTreeMap<String, dwell_record::Figures>) {
     for place in path.figures() {
         let Place { back, number, node } = place.place;
@@ -107,7 +106,7 @@ fn path_figures(path: &PathDelays, metrics: &mut BTreeMap<String, dwell_record::
     }
 }
 
-/// The rungs at which stamps came; of what never left or came there is none.
+/// The timestamp sources; `None` for a direction without packets.
 fn stamps(rungs: Rungs, outcome: &Outcome) -> Stamps {
     let counts = &outcome.ended.counts;
     let (left, came) = (counts.sent > 0, counts.received + counts.late > 0);
@@ -172,50 +171,51 @@ fn warnings(job: &PingJob, recorder: &Recorder, outcome: &Outcome, dropped: u64)
     };
     note(
         counts.late,
-        "late replies, which enter no figure, so that delays look shorter than they are",
+        "late replies, excluded from all figures, so delays look shorter than they are",
     );
     if counts.lost > 0 {
         note(
             ended.far_drops.unwrap_or(0),
-            "packets, of this or other senders, that the reflector's socket dropped; lost probes \
+            "packets of any sender that the reflector's socket dropped; lost probes \
              may be among them",
         );
     }
-    note(ended.abandoned, "probes under way when the run was stopped, not counted");
+    note(ended.abandoned, "probes in flight when the run was stopped, not counted");
     note(ended.icmp_errors, "ICMP errors");
-    note(dropped, "samples that found the ring full; metrics lack them, packet counts do not");
+    note(dropped, "samples dropped by a full ring; metrics lack them, packet counts do not");
     note(counts.tx_stamp_missing, "replies without the kernel stamp of their probe");
     note(counts.remote_void, "replies whose T2 and T3 cannot be true; those timestamps are void");
     note(counts.window_overrun, "probes declared lost before their time-out");
-    note(counts.rejected.malformed, "malformed messages dropped");
-    note(ended.stray_bytes.unwrap_or(0), "bytes of the stream dropped that belong to no reply");
-    note(counts.rejected.unknown, "messages dropped that answer no probe of this run");
-    note(counts.rejected.unauthentic, "replies with a wrong HMAC dropped");
+    note(counts.rejected.malformed, "dropped malformed messages");
+    note(ended.stray_bytes.unwrap_or(0), "dropped stream bytes that belong to no reply");
+    note(counts.rejected.unknown, "dropped messages that answer no probe of this run");
+    note(counts.rejected.unauthentic, "dropped replies with a wrong HMAC");
     if job.path.is_some() && recorder.path.replies() > 0 {
         if recorder.path.figures().is_empty() {
             warnings.push(
-                "no relay on the way said anything: start them with dwell relay --telemetry".into(),
+                "no relay on the path reported a delay: start relays with dwell relay --telemetry"
+                    .into(),
             );
         } else if recorder.path.empty() > 0 {
             let (empty, all) = (recorder.path.empty(), recorder.path.replies());
-            warnings.push(format!("replies without a word of any relay: {empty} of {all}"));
+            warnings.push(format!("replies without any relay delay: {empty} of {all}"));
         }
         if recorder.path.cut() > 0 {
             let (cut, all) = (recorder.path.cut(), recorder.path.replies());
             warnings.push(format!(
-                "replies without a slot left for all relays of the way back: {cut} of {all}; \
+                "replies without enough slots for the relays of the return path: {cut} of {all}; \
                  --path needs two slots for each relay"
             ));
         }
     }
     if let Some(other) = outcome.untried.filter(|_| counts.received + counts.late == 0) {
         let (ip, flag) = (other.ip(), if other.is_ipv4() { "-4" } else { "-6" });
-        warnings.push(format!("{} did not answer; the name is {ip} too: try {flag}", outcome.peer));
+        warnings
+            .push(format!("{} did not answer; the name also has {ip}: try {flag}", outcome.peer));
     }
     warnings
 }
 
-/// Prints the table and the histogram.
 pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let stamps = describe_stamps(&summary.stamps);
@@ -277,11 +277,11 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
     Ok(())
 }
 
-/// A line for every relay on the way.
+/// Prints a line for every relay on the path.
 pub(super) fn print_path(out: &mut impl Write, path: &PathDelays) -> io::Result<()> {
     let places = path.figures();
     if !places.is_empty() {
-        writeln!(out, "\nkept by relays on the way, until tx_app")?;
+        writeln!(out, "\ndelay inside relays on the path, until tx_app")?;
     }
     for place in places {
         let Place { back, number, node } = place.place;
@@ -305,7 +305,7 @@ pub(super) fn describe_stamps(stamps: &Stamps) -> String {
     }
 }
 
-/// The unit in which this time has at most five digits before the point: its nanoseconds, and its name.
+/// The unit that leaves at most five digits before the point: its size in nanoseconds and its name.
 pub(crate) fn unit(largest_ns: f64) -> (f64, &'static str) {
     const WIDEST: f64 = 99_999.0;
     let units = [(1e3, "us"), (1e6, "ms"), (1e9, "s")];
@@ -313,8 +313,8 @@ pub(crate) fn unit(largest_ns: f64) -> (f64, &'static str) {
     fitting.unwrap_or((1e9, "s"))
 }
 
-/// One row, in the unit in which its largest value has at most five digits before the point; what
-/// n cannot support is a dash.
+/// Formats one row in the unit that leaves at most five digits before the point. A dash marks a
+/// figure that the sample count does not support.
 pub(crate) fn cells(figures: &Figures) -> String {
     let (size, unit) = unit(figures.max.map_or(0.0, |max| max.0 as f64));
     let whole = |value: Option<Nanos>| value.map(|ns| ns.0 as f64 / size);
@@ -335,7 +335,7 @@ pub(crate) fn cells(figures: &Figures) -> String {
     .collect()
 }
 
-/// How the command ends: whether anything was measured, and what the thresholds say.
+/// The exit code: from the thresholds, or failed or interrupted.
 pub(super) fn verdict(
     thresholds: &[Threshold],
     measured: &Measured,

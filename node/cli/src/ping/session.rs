@@ -1,5 +1,5 @@
-//! Opens what a plan needs and runs it: the timing loop on a thread of its own, the recorder on
-//! this one.
+//! Opens the socket of a plan and runs it: the timing loop on its own thread, the recorder on this
+//! one.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -39,8 +39,8 @@ use crate::nic::NicWatch;
 use crate::secret::{self, Secret};
 use crate::{Failure, PlaceArgs, Scheme};
 
-/// Samples that the ring holds: what comes in two turns of the recorder, and to spare for replies
-/// that come together. A closed loop may reach 300,000 per second.
+/// Capacity of the sample ring: two turns of the recorder, with a reserve for bursts of replies. A
+/// closed loop may reach 300,000 samples per second.
 fn ring(departures: Departures) -> usize {
     const MOST: i64 = 1 << 16;
     match departures {
@@ -52,34 +52,34 @@ fn ring(departures: Departures) -> usize {
     }
 }
 
-/// Bytes of the receive buffer for probes of `capacity` bytes. A reply may be longer than a probe; one
-/// byte more shows that it is.
+/// Size of the receive buffer for probes of `capacity` bytes. A reply may be longer than a probe;
+/// one extra byte detects a truncated one.
 fn buffer_len(capacity: usize) -> usize {
     capacity.max(2_048) + 1
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) ended: Ended,
     pub(super) placement: Placement,
-    /// What the program itself adds to a round trip.
+    /// Delay that the program itself adds to a round trip.
     pub(super) floor: Option<Nanos>,
     pub(super) peer: SocketAddr,
-    /// The first address of the other family that the target's name has, if it was not tried.
+    /// First address of the target in the other family, if it was not tried.
     pub(super) untried: Option<SocketAddr>,
     pub(super) local: SocketAddr,
-    /// The interface that probes leave by.
+    /// Outgoing interface.
     pub(super) interface: Option<Interface>,
-    /// How long the timing thread waited for a CPU.
+    /// Run-queue wait of the timing thread.
     pub(super) wait: Option<RunQueueWait>,
-    /// What that dropped meanwhile.
+    /// Packets dropped by the interface during the run.
     pub(super) nics: Option<Vec<NicDropped>>,
-    /// What answers to the protocol's name in the result, such as the kind of ICMP socket.
+    /// Kind of socket, for the result.
     pub(super) socket: &'static str,
 }
 
-/// Opens the socket, measures.
+/// Opens the socket and measures.
 pub(super) fn run(
     job: &PingJob,
     plan: &Plan,
@@ -143,13 +143,13 @@ pub(super) fn run(
     }
 }
 
-/// A socket and a protocol for a few probes outside the measurement.
+/// A socket and a protocol for probes outside the measurement.
 pub(super) struct DatagramEnds {
     pub(super) port: Box<dyn Port>,
     pub(super) protocol: Box<dyn Protocol>,
 }
 
-/// The ends of a datagram protocol for a few probes outside the measurement.
+/// Opens the ends of a datagram protocol for probes outside the measurement.
 pub(super) fn datagram_ends(
     job: &PingJob,
     plan: &Plan,
@@ -182,15 +182,15 @@ pub(super) fn datagram_ends(
     Ok(DatagramEnds { port: Box::new(port), protocol })
 }
 
-/// A connection that could not be made.
+/// A failed connection.
 #[derive(Debug)]
 pub(super) struct ConnectError {
     error: io::Error,
-    /// What the network reported about it.
+    /// Network error about it.
     reported: Option<NetworkError>,
 }
 
-/// Connects to `peer`; gives up after `timeout`.
+/// Connects to `peer` within `timeout`.
 pub(super) fn connect(
     peer: SocketAddr,
     timeout: Nanos,
@@ -205,7 +205,7 @@ pub(super) fn connect(
 }
 
 impl ConnectError {
-    /// No address answered in time.
+    /// The error if no address answered in time.
     pub(super) fn timed_out() -> Self {
         Self { error: io::ErrorKind::TimedOut.into(), reported: None }
     }
@@ -219,7 +219,7 @@ impl ConnectError {
     }
 }
 
-/// How the socket to the target is opened.
+/// Options of the socket to the target.
 pub(super) fn port_options(
     job: &PingJob,
     plan: &Plan,
@@ -240,7 +240,7 @@ pub(super) fn port_options(
     }
 }
 
-/// What tells the probes of a run from those of others.
+/// Distinguishes the probes of this run from others.
 struct Identity {
     session: u64,
     payload: Box<[u8]>,
@@ -248,7 +248,7 @@ struct Identity {
 
 impl Identity {
     fn new(plan: &Plan) -> Self {
-        // Distinct per run is enough; nothing here is secret.
+        // Needs to differ between runs only; it is not a secret.
         let seed = RandomState::new().build_hasher().finish();
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let session = random.next_u64();
@@ -275,7 +275,7 @@ fn family(peer: SocketAddr) -> Family {
     if peer.is_ipv4() { Family::V4 } else { Family::V6 }
 }
 
-/// All that is needed to start, whatever the protocol.
+/// Everything needed to start, for all protocols.
 struct Start<'a> {
     job: &'a PingJob,
     plan: &'a Plan,
@@ -317,9 +317,9 @@ impl Start<'_> {
         let (ended, wait, placement, floor) = std::thread::scope(|scope| {
             let timing = scope.spawn(move || -> io::Result<_> {
                 let mut pinger = Pinger::new(protocol, plan.config, monotonic());
-                // After everything is allocated, so that it is what is locked in memory.
+                // After all allocations, so that they are locked in memory.
                 let placement = cpu::settle(job.place.cpu, real_time)?;
-                // Without it the measurement is only slower.
+                // On failure the measurement is only slower.
                 let _ = process::own_descriptors();
                 let floor = floor::measure();
                 pinger.start_at(monotonic());
@@ -348,7 +348,7 @@ impl Start<'_> {
     }
 }
 
-/// The interface is the one that `-I` names, else the one that the routing table chooses.
+/// The interface that `-I` names, or else the one that the routing table chooses.
 fn interface(plan: &Plan, peer: SocketAddr) -> Option<Interface> {
     match &plan.origin.interface {
         Some(name) => interface::all().ok()?.into_iter().find(|found| found.name == *name),
@@ -375,7 +375,7 @@ fn icmp(
     opened.map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied if is_of_many(peer.ip()) => of_many(plan),
         io::ErrorKind::PermissionDenied => Failure::unsupported(
-            "no ICMP socket is allowed here: widen net.ipv4.ping_group_range \
+            "no ICMP socket is permitted: widen net.ipv4.ping_group_range \
              (sysctl -w net.ipv4.ping_group_range='0 2147483647'), or give CAP_NET_RAW (setcap \
              cap_net_raw+ep on the program, or root)",
         ),
@@ -383,7 +383,7 @@ fn icmp(
     })
 }
 
-/// Broadcast as far as an address alone shows it, or multicast.
+/// Whether the address is multicast or, as far as the address itself shows, broadcast.
 fn is_of_many(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_broadcast() || v4.is_multicast() || is_broadcast(v4),
@@ -393,13 +393,13 @@ fn is_of_many(address: IpAddr) -> bool {
 
 fn of_many(plan: &Plan) -> Failure {
     Failure::usage(format!(
-        "{} is a broadcast or multicast address, or may not be sent to; give the address of one \
-         machine",
+        "{} is a broadcast or multicast address, or sending to it is not permitted; use the \
+         address of one machine",
         plan.target
     ))
 }
 
-/// A socket that cannot be opened, in words that name the flag.
+/// Describes a failure to open the socket; names the flag to change.
 fn open_failure(error: io::Error, plan: &Plan, options: &PortOptions) -> Failure {
     let target = &plan.target;
     match (error.kind(), &options.interface, options.source) {
@@ -407,9 +407,9 @@ fn open_failure(error: io::Error, plan: &Plan, options: &PortOptions) -> Failure
             Failure::usage(format!("invalid value for -I: {source} is no address of this machine"))
         }
         (_, Some(name), _) if error.raw_os_error() == Some(19) => {
-            Failure::usage(format!("invalid value for -I: there is no interface '{name}' here"))
+            Failure::usage(format!("invalid value for -I: no interface '{name}' on this machine"))
         }
-        // To an address of many the kernel says EACCES, too.
+        // The kernel also returns EACCES for broadcast addresses.
         (io::ErrorKind::PermissionDenied, None, _) => of_many(plan),
         (io::ErrorKind::InvalidInput, None, _) if target.host.starts_with("ff") => of_many(plan),
         (io::ErrorKind::InvalidInput, None, _) if target.host.starts_with("fe80:") => {
@@ -418,7 +418,7 @@ fn open_failure(error: io::Error, plan: &Plan, options: &PortOptions) -> Failure
             ))
         }
         (io::ErrorKind::PermissionDenied, Some(name), _) => Failure::unsupported(format!(
-            "may not bind to interface '{name}': that needs CAP_NET_RAW; -I takes an address too"
+            "cannot bind to interface '{name}': CAP_NET_RAW is missing; -I also accepts an address"
         )),
         (io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable, ..) => {
             Failure::from(anyhow::anyhow!("no route to {target}: {error}"))
@@ -435,11 +435,11 @@ fn open_failure(error: io::Error, plan: &Plan, options: &PortOptions) -> Failure
     }
 }
 
-/// The key of STAMP's authenticated mode, from the file or the environment, if there is one.
+/// The STAMP authentication key from the file or the environment, if set.
 pub(crate) fn key(file: Option<&Path>) -> Result<Option<Key>, Failure> {
     let Some(Secret { text, source }) = secret::find(file)? else { return Ok(None) };
     Key::from_hex(&text).map(Some).map_err(|error| Failure::usage(format!("{source}: {error}")))
 }
 
-/// Asked of the plan: how long one may wait without hearing anything.
+/// Interval between turns of the recorder.
 pub(super) const TICK: Nanos = Nanos::from_millis(100);

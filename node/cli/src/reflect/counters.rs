@@ -1,4 +1,4 @@
-//! What a reflecting socket counts. Written by its thread, read at the end by another.
+//! Counters of a reflecting socket. Its thread writes them; another reads them at the end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ pub(super) struct Counters {
     pub(super) not_accepted: AtomicU64,
     /// Packets that the kernel dropped because the socket's receive buffer was full.
     socket_drops: AtomicU64,
-    /// The kernel counts them for this socket.
+    /// Whether `socket_drops` is known.
     counts_drops: AtomicBool,
 }
 
@@ -44,7 +44,7 @@ impl Counters {
         self.counts_drops.store(true, Ordering::Relaxed);
     }
 
-    /// All of them, by name; `None` for what is not known of this socket.
+    /// All counters by name; `None` if unknown for this socket.
     pub(super) fn read(&self) -> Vec<(&'static str, Option<u64>)> {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let known = self.counts_drops.load(Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Counters {
     }
 }
 
-/// Adds one.
+/// Increments a counter.
 pub(super) fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,6 +1,6 @@
 //! `dwell reflect`: answers probes.
 //!
-//! `udp` and `tcp` join the engine's reflectors to sockets; this file reads the command line,
+//! `udp` and `tcp` connect the engine's reflectors to sockets. This file parses the command line,
 //! opens the sockets, starts the threads and prints the counters at the end.
 
 mod counters;
@@ -32,16 +32,16 @@ use crate::environment::environment;
 use crate::{Exit, Failure, PlaceArgs, Scheme, Target};
 use counters::Counters;
 
-/// A stop is obeyed within this time.
+/// Interval between checks of the stop flag.
 const NAP: Nanos = Nanos::from_millis(100);
 
-/// Answered per second and source, unless `--limit` says otherwise.
+/// Default of `--limit`, per source.
 const DEFAULT_LIMITS: RateLimits = RateLimits {
     local: PacketRate::from_millipps(100_000_000),
     global: PacketRate::from_millipps(10_000_000),
 };
 
-/// Maximum of `--replay-window`: 4,096 sessions then take 4 MiB of bitmaps.
+/// Maximum of `--replay-window`. 4,096 sessions then take 4 MiB of bitmaps.
 const MAX_REPLAY_WINDOW: u32 = 4_096;
 
 /// Arguments of `reflect`.
@@ -50,40 +50,40 @@ const MAX_REPLAY_WINDOW: u32 = 4_096;
 Exit codes: 0 stopped by SIGINT or SIGTERM, 1 a socket cannot be opened or failed, 2 usage, \
 4 not supported or no privilege here.")]
 pub struct Args {
-    /// What to answer and where: stamp://, udp://, tcp://, roundtrip://, text+udp:// or
-    /// text+tcp://ADDRESS:PORT [default: STAMP on port 862 of all addresses, IPv6 and IPv4]
+    /// Protocols and addresses: stamp://, udp://, tcp://, roundtrip://, text+udp:// or
+    /// text+tcp://ADDRESS:PORT [default: STAMP on port 862 of all IPv6 and IPv4 addresses]
     pub urls: Vec<String>,
 
-    /// STAMP: answer authenticated packets only, with the key in this file (hexadecimal digits;
-    /// others must not be able to read it). The environment variable DWELL_KEY does the same
+    /// STAMP: answer only packets authenticated with the key in this file (hexadecimal, readable
+    /// only by its owner). Alternatively set the environment variable DWELL_KEY
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
 
-    /// STAMP with a key: answer each request once, and only while it is less than N numbers behind
-    /// the newest of its session (address and SSID). 1 to 4096; if not given, replays are answered
+    /// STAMP with a key: answer each request once, and only if it is less than N numbers behind the
+    /// newest of its session (address and SSID). 1 to 4096 [default: replays are answered]
     #[arg(long, value_name = "N")]
     pub replay_window: Option<u32>,
 
-    /// STAMP: copy the sender's sequence number instead of counting per session
+    /// STAMP: return the sender's sequence number instead of counting per session
     #[arg(long)]
     pub stateless: bool,
 
-    /// Which stamp is T2
+    /// Timestamp to use as T2
     #[arg(long, value_enum, default_value_t = T2Choice::Auto)]
     pub stamps: T2Choice,
 
-    /// Replies per second and source address and port, like 1000pps, or off; a TCP connection is
+    /// Maximum reply rate per source address and port, like 1000pps, or off. A TCP connection is
     /// slowed down to it
     /// [default: off on loopback and in dwell's labs, else 100kpps for sources with private and
     /// link-local addresses and 10kpps for others]
     #[arg(long, value_name = "RATE|off")]
     pub limit: Option<String>,
 
-    /// Answer even source ports 7, 19, 862 and those reflected on here
+    /// Also answer source ports 7, 19, 862 and the ports of this reflector
     #[arg(long)]
     pub allow_any_port: bool,
 
-    /// Where and how the reflecting threads run.
+    /// Placement of the reflecting threads.
     #[command(flatten)]
     pub place: PlaceArgs,
 
@@ -91,22 +91,22 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Print nothing but errors and the summary
+    /// Print only errors and the summary
     #[arg(short = 'q', long)]
     pub quiet: bool,
 }
 
-/// Which stamp is T2.
+/// Timestamp to use as T2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum T2Choice {
-    /// The deepest that the socket delivers
+    /// The deepest timestamp that the socket delivers
     Auto,
-    /// The program's own clock read
+    /// Clock read of the program
     User,
 }
 
 impl Args {
-    /// What these arguments ask for.
+    /// The job that the arguments describe.
     fn job(&self) -> Result<ReflectJob, Failure> {
         let limit = match self.limit.as_deref() {
             None => None,
@@ -143,28 +143,27 @@ struct Listen {
     limit: Option<RateLimits>,
 }
 
-/// Something that answers; polled, or run by a thread of its own.
+/// A socket that answers. Polled, or run on its own thread.
 trait Service: Send {
     /// Answers at most one message. Returns whether there was one.
     fn turn(&mut self, wait: Wait) -> io::Result<bool>;
 
-    /// What ends a turn that waits for ever, if there is such a one.
+    /// Ends a turn with an unbounded wait; `None` if waits are bounded.
     fn shutter(&self) -> io::Result<Option<Shutter>>;
 
-    /// Brings the counters up to date at the end.
+    /// Updates the counters at the end.
     fn end(&mut self) {}
 }
 
-/// What was answered.
+/// The outcome of a reflector.
 pub(crate) struct Answered {
-    /// The result.
     pub(crate) summary: Summary,
-    /// What ended it before it was stopped.
+    /// Failure that ended it.
     pub(crate) failure: Option<Failure>,
     opened: Vec<(Listen, Arc<Counters>)>,
 }
 
-/// Answers until stopped. `ready` is called when every socket is open, with a line for each.
+/// Answers until stopped. Calls `ready` with a line per socket when all are open.
 pub(crate) fn perform(
     job: &ReflectJob,
     stop: &Arc<AtomicBool>,
@@ -178,8 +177,8 @@ pub(crate) fn perform(
         && job.key_file.is_some()
     {
         return Err(Failure::usage(format!(
-            "--key-file is for stamp:// only: {} would answer anybody; give it a reflector of its \
-             own",
+            "--key-file is for stamp:// only: {} would answer unauthenticated requests; run a \
+             separate reflector for it",
             open.url
         )));
     }
@@ -199,7 +198,7 @@ pub(crate) fn perform(
     }
     let own_ports: Arc<[u16]> = match job.allow_any_port {
         true => [].into(),
-        // A connection's port is no datagram's, whatever its number.
+        // Ports of TCP connections do not matter to datagrams.
         false => listens
             .iter()
             .filter(|listen| !matches!(listen.scheme, Scheme::Tcp | Scheme::TextTcp))
@@ -212,9 +211,9 @@ pub(crate) fn perform(
         let counters = Arc::new(Counters::default());
         match open(job, &listen, key.as_ref(), &own_ports, &counters) {
             Ok(service) => services.push(service),
-            // Half of the default is answered on a machine without the other family.
+            // A machine without one address family answers on the other.
             Err(error) if job.urls.is_empty() && no_family(&error) => {
-                crate::say(&format!("dwell: {} is left out: {error}", listen.url));
+                crate::say(&format!("dwell: skipping {}: {error}", listen.url));
                 continue;
             }
             Err(error) => return Err(open_failure(error, &listen)),
@@ -222,7 +221,7 @@ pub(crate) fn perform(
         opened.push((listen, counters));
     }
     if opened.is_empty() {
-        return Err(Failure::unsupported("neither IPv4 nor IPv6 is to be had here"));
+        return Err(Failure::unsupported("neither IPv4 nor IPv6 is available"));
     }
     let lines: Vec<_> = opened.iter().map(|(listen, _)| listen.to_string()).collect();
     ready(&lines);
@@ -259,14 +258,14 @@ impl std::fmt::Display for Listen {
     }
 }
 
-/// One thread polls all, or every socket has a thread that sleeps in the kernel. Returns how the
-/// threads were placed, which is the same for all.
+/// Runs the services: polled by one thread, or with a blocking thread per socket. Returns the
+/// placement, which is the same for all threads.
 fn serve(
     mut services: Vec<Box<dyn Service>>,
     place: PlaceArgs,
     stop: &AtomicBool,
 ) -> Result<Placement, Failure> {
-    // A reflector works as much as it is asked to: whoever asks must not starve this machine.
+    // Not real-time: the load depends on the senders, who must not starve this machine.
     let real_time = place.real_time(false);
     let stopped = || stop.load(Ordering::Relaxed);
     if place.busy_poll {
@@ -310,17 +309,17 @@ fn serve(
         while !stopped() && threads.iter().all(|thread| !thread.is_finished()) {
             thread::sleep(NAP.to_std());
         }
-        // One that failed stops all.
+        // One failed thread stops all.
         stop.store(true, Ordering::Relaxed);
         shutters.iter().for_each(Shutter::shut);
         let placements =
-            threads.into_iter().map(|thread| thread.join().expect("no service panics"));
+            threads.into_iter().map(|thread| thread.join().expect("the service does not panic"));
         placements.collect::<io::Result<Vec<_>>>()
     })?;
     Ok(placement.first().copied().unwrap_or_default())
 }
 
-/// The sockets that are asked for.
+/// The sockets to open.
 fn listens(job: &ReflectJob) -> Result<Vec<Listen>, Failure> {
     let default = ["stamp://[::]:862".to_owned(), "stamp://0.0.0.0:862".to_owned()];
     let urls = if job.urls.is_empty() { &default[..] } else { &job.urls };
@@ -329,7 +328,7 @@ fn listens(job: &ReflectJob) -> Result<Vec<Listen>, Failure> {
         Some(Limit::Off) => Some(None),
         Some(Limit::Rate(rate)) if rate.gap().is_none() => {
             return Err(Failure::usage(
-                "invalid value 0pps for --limit: a limit is above 0; --limit off sets none",
+                "invalid value 0pps for --limit: use a rate above 0, or off",
             ));
         }
         Some(Limit::Rate(rate)) => Some(Some(RateLimits::same(rate))),
@@ -341,8 +340,8 @@ fn listens(job: &ReflectJob) -> Result<Vec<Listen>, Failure> {
             .map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
         if target.scheme == Scheme::Icmp {
             return Err(Failure::usage(
-                "icmp:// needs no reflector: the kernel answers echo requests by itself \
-                 (net.ipv4.icmp_echo_ignore_all says whether it does)",
+                "icmp:// needs no reflector: the kernel answers echo requests \
+                 (unless net.ipv4.icmp_echo_ignore_all is set)",
             ));
         }
         let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(|error| {
@@ -388,7 +387,7 @@ fn open(
     Ok(Box::new(udp::UdpService::bind(listen.address, answer, stamps, rules, counters)?))
 }
 
-/// Whether any card here stamps packets: requests may come by all of them.
+/// Whether any network card can timestamp packets; requests may arrive on all of them.
 fn has_stamping_card() -> bool {
     interface::all().is_ok_and(|all| all.iter().any(Interface::has_stamping_card))
 }
@@ -407,10 +406,10 @@ fn open_failure(error: io::Error, listen: &Listen) -> Failure {
         io::ErrorKind::InvalidInput if is_link_local(address) => Failure::usage(format!(
             "{url}: {error}; a link-local address needs its interface, like [fe80::1%eth0]"
         )),
-        // Such as an address of many.
+        // Such as a broadcast or multicast address.
         io::ErrorKind::InvalidInput => Failure::usage(format!("{url}: {error}")),
         io::ErrorKind::PermissionDenied => Failure::unsupported(format!(
-            "may not listen on port {}: either choose another, like {}://{}:{}, or allow it \
+            "cannot listen on port {}: choose another, like {}://{}:{}, or permit it \
              (setcap cap_net_bind_service+ep on the program, or sysctl -w \
              net.ipv4.ip_unprivileged_port_start={})",
             address.port(),
@@ -420,7 +419,7 @@ fn open_failure(error: io::Error, listen: &Listen) -> Failure {
             address.port(),
         )),
         io::ErrorKind::AddrInUse => Failure::from(anyhow::anyhow!(
-            "{url} is in use: another reflector runs there, or choose another port"
+            "{url} is in use: stop the program there, or choose another port"
         )),
         io::ErrorKind::AddrNotAvailable => {
             Failure::usage(format!("{url}: {} is no address of this machine", address.ip()))

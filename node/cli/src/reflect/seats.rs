@@ -1,17 +1,17 @@
-//! Which TCP connection is closed when all places are taken and a newcomer asks for one.
+//! Chooses the TCP connection to close when a new one arrives and all slots are taken.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
-/// An idle connection may be closed after this time without a message.
+/// Connections without a message for longer than this count as idle.
 const IDLE_TIMEOUT: Nanos = Nanos::from_secs(1);
 
-/// Length of the IPv6 prefix that counts as one holder: the usual assignment to one site.
+/// Length of the IPv6 prefix that counts as one source: the usual assignment to one site.
 const V6_PREFIX_BITS: u32 = 56;
 
-/// The place of one connection.
+/// The slot of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     holder: IpAddr,
@@ -20,18 +20,18 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// A place for a connection from `peer`.
+    /// A slot for a connection from `peer`.
     pub(super) fn new(peer: IpAddr, now: Instant<Monotonic>) -> Self {
         Self { holder: holder(peer), active: now }
     }
 
-    /// Notes a message.
+    /// Notes the arrival of a message.
     pub(super) fn touch(&mut self, now: Instant<Monotonic>) {
         self.active = now;
     }
 }
 
-/// The source that connections are counted by: an IPv4 address or an IPv6 prefix.
+/// The source that a connection counts for: an IPv4 address or an IPv6 prefix.
 fn holder(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,
@@ -42,10 +42,10 @@ fn holder(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// Chooses the connection to close for a newcomer, by its index: the longest idle one of the holder
-/// with the most connections. If the newcomer's holder would still have fewer than that holder, an
-/// active connection may be chosen. Otherwise only an idle one is, and the newcomer counts as one
-/// more of its holder.
+/// Returns the index of the connection to close for a newcomer: the longest idle one of the source
+/// with the most connections. If the newcomer's source would still have fewer than that, an active
+/// connection may be closed. Otherwise only an idle one is, and the newcomer counts as one more of
+/// its source.
 pub(super) fn seat_to_close(
     seats: &[(usize, Seat)],
     newcomer: IpAddr,
@@ -80,7 +80,8 @@ mod tests {
         Instant::from_nanos(100 * IDLE_TIMEOUT.0)
     }
 
-    /// Connections by the last byte of the peer, and their idle time in tenths of the limit.
+    /// Connections as the last byte of the peer's address, and the idle time in tenths of the
+    /// time-out.
     fn chosen(seats: &[(u8, i64)], newcomer: IpAddr) -> Option<usize> {
         let seat = |(peer, idle): &(u8, i64)| {
             let active = now() - Nanos(idle * IDLE_TIMEOUT.0 / 10);

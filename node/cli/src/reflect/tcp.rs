@@ -1,7 +1,7 @@
 //! A TCP socket that answers one protocol on every connection, with one thread for all of them. A
-//! connection above the rate limit is read more slowly, because bytes of a stream cannot be
-//! dropped. A connection that does not read its replies is not read either. Nothing here connects,
-//! so two reflectors never meet.
+//! connection above the rate limit is read more slowly, because stream bytes cannot be dropped. A
+//! connection that does not read its replies is not read either. The reflector never connects, so
+//! two reflectors cannot form a loop.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -24,40 +24,40 @@ use crate::Scheme;
 /// Maximum number of connections at the same time.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Bytes read at once. A connection that does not read its replies keeps at most the replies to
-/// this many in memory.
+/// Maximum number of bytes per read. Also bounds the replies buffered for a connection that does
+/// not read them.
 const READ_LEN: usize = 16_384;
 
-/// Reads of one connection before the others have their turn.
+/// Maximum number of reads of one connection per turn.
 const READ_BATCH: usize = 4;
 
-/// Size of the kernel's buffers of one connection, each way; room for the largest probe.
+/// Size of a connection's kernel buffers, each way; room for the largest probe.
 const SOCKET_BUFFER: i32 = 128 << 10;
 
-/// A connection above the rate limit is looked at this often.
+/// Polling interval for connections above the rate limit.
 const LIMITED_INTERVAL: Nanos = Nanos::from_millis(1);
 
-/// Pause after a connection could not be accepted. What is short (descriptors, memory) needs time.
+/// Pause after a failed accept: the missing resource (descriptors, memory) needs time.
 const ACCEPT_PAUSE: Nanos = NAP;
 
-/// The listener's token; a connection's is its index.
+/// Poller token of the listener; a connection's token is its index.
 const LISTENER: u64 = u64::MAX;
 
-/// See the module's documentation.
+/// See the module documentation.
 pub(super) struct TcpService {
     listener: TcpListener,
     scheme: Scheme,
     /// Replies per second and connection.
     limit: Option<RateLimits>,
     counters: Arc<Counters>,
-    /// Waits for the sockets; `None`: all of them are polled in turn.
+    /// Waits for the sockets; `None` if all are polled in turn.
     poller: Option<Poller>,
     connections: Vec<Option<Connection>>,
-    /// All places from here on are free.
+    /// All slots from this index on are free.
     end: usize,
     /// Connections above the rate limit, by index.
     limited: Vec<usize>,
-    /// What was read last, of whichever connection.
+    /// Data of the last read, of any connection.
     buffer: Box<[u8]>,
     /// Nothing is accepted before this time.
     accept_from: Option<Instant<Monotonic>>,
@@ -97,14 +97,14 @@ impl TcpService {
         })
     }
 
-    /// Accepts a connection if there is one. A failure does not end the others.
+    /// Accepts a connection if there is one. A failure does not affect the others.
     fn accept(&mut self) -> bool {
         use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
         match self.listener.accept() {
             Ok((stream, peer)) => {
                 let now = monotonic();
                 match self.free_place(peer, now) {
-                    // The connection may be gone already.
+                    // The connection may already be closed.
                     Some(index) => drop(self.serve(index, stream, peer, now)),
                     None => self.counters.refuse(Refusal::Limited),
                 }
@@ -120,7 +120,8 @@ impl TcpService {
         }
     }
 
-    /// Accepts again when the pause after a failure is over. Returns whether it may accept.
+    /// Resumes accepting after the pause that follows a failure. Returns whether accepting is
+    /// allowed.
     fn may_accept(&mut self) -> bool {
         if self.accept_from.is_some_and(|from| monotonic() < from) {
             return false;
@@ -133,12 +134,12 @@ impl TcpService {
 
     fn watch_listener(&mut self, interest: Interest) {
         if let Some(poller) = &mut self.poller {
-            // Otherwise the waits return at once until accepting works again.
+            // On failure, waits return immediately until accepting works again.
             let _ = poller.change(&self.listener, LISTENER, interest);
         }
     }
 
-    /// The place for one more connection. If all are taken, another connection may be closed.
+    /// Returns a slot for one more connection. If all are taken, another connection may be closed.
     fn free_place(&mut self, newcomer: SocketAddr, now: Instant<Monotonic>) -> Option<usize> {
         if let Some(free) = self.connections.iter().position(Option::is_none) {
             return Some(free);
@@ -170,10 +171,10 @@ impl TcpService {
         Ok(())
     }
 
-    /// Gives a connection its turn. One that ends is no failure of the service.
+    /// Serves one connection. The end of a connection is not a failure of the service.
     fn turn_of(&mut self, index: usize, ended: bool) {
         let Some(Some(open)) = self.connections.get_mut(index) else { return };
-        // The peer gets no more replies, and what it sent is not waited for.
+        // The peer no longer receives replies, and its remaining data is ignored.
         let is_over = ended && open.interest != Interest::Readable;
         let stays = !is_over
             && open.turn(&mut self.buffer).is_ok()
@@ -190,7 +191,7 @@ impl TcpService {
         }
     }
 
-    /// Waits and serves what is ready. Returns whether something was.
+    /// Waits, and serves the ready sockets. Returns whether there were any.
     fn serve_ready(&mut self) -> io::Result<bool> {
         let Some(poller) = &mut self.poller else { return Ok(false) };
         let wait =
@@ -216,7 +217,7 @@ impl TcpService {
 }
 
 impl Service for TcpService {
-    /// Waits are bounded in time.
+    /// All waits are bounded.
     fn shutter(&self) -> io::Result<Option<Shutter>> {
         Ok(None)
     }
@@ -236,14 +237,14 @@ impl Service for TcpService {
 /// One connection.
 struct Connection {
     conn: TcpConn,
-    /// Finds requests; plain echo has none to find.
+    /// Finds requests; unused for plain echo.
     splitter: Option<Splitter>,
     counters: Arc<Counters>,
     budget: Option<Budget>,
-    /// The last reply was above the limit; nothing is read until there is budget for it.
+    /// The last reply exceeded the limit; nothing is read until the budget covers it.
     owes: bool,
     seat: Seat,
-    /// What the socket is polled for.
+    /// Events that the socket is polled for.
     interest: Interest,
 }
 
@@ -260,7 +261,7 @@ impl Connection {
         Self { conn, splitter, counters, budget, owes: false, seat, interest }
     }
 
-    /// Polls the socket for what the connection waits for now.
+    /// Updates the polled events to what the connection waits for.
     fn follow(&mut self, poller: &mut Poller, index: usize) -> io::Result<()> {
         let interest = match (self.conn.unsent(), self.owes) {
             (0, false) => Interest::Readable,
@@ -279,15 +280,15 @@ impl Connection {
         self.owes = self.budget.as_mut().is_some_and(|budget| !budget.allows(monotonic()));
     }
 
-    /// Answers what came; an error ends the connection.
+    /// Answers pending requests; an error ends the connection.
     fn turn(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        // With a limit, requests are read one by one, so that it holds for each of them.
+        // With a limit, requests are read one at a time, so that it applies to each.
         let buffer = match (&self.splitter, &self.budget) {
             (Some(_), Some(_)) => &mut buffer[..REQUEST.len()],
             _ => buffer,
         };
         for _ in 0..READ_BATCH {
-            // Nothing is read while replies wait, so that they never exceed those to one read.
+            // Read nothing while replies are pending, so that these never exceed one read.
             if !self.conn.flush()? {
                 return Ok(());
             }
@@ -336,7 +337,7 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Counts a peer that went, or had to, before it read all replies.
+    /// Counts a connection that ended before its peer read all replies.
     fn drop(&mut self) {
         if self.conn.unsent() > 0 {
             add(&self.counters.send_failed);

@@ -18,33 +18,33 @@ use super::Service;
 use super::counters::{Counters, add};
 use crate::Scheme;
 
-/// The largest datagram.
+/// Maximum length of a datagram.
 const LARGEST: usize = 65_535;
 
-/// How often a clock is asked whether it is synchronised: that changes while a reflector runs.
+/// Interval between checks of clock synchronisation, which may change while a reflector runs.
 const CLOCK_CHECK: Nanos = Nanos::from_secs(16);
 
-/// Time between two reads of the socket's drop counter, which replies of STAMP carry.
+/// Interval between reads of the socket's drop counter, which STAMP replies carry.
 const DROPS_INTERVAL: Nanos = Nanos::from_millis(10);
 
-/// Requests of other protocols between two reads of it: the counter has 32 bits and wraps.
+/// Requests of other protocols between reads of the drop counter, which has 32 bits and wraps.
 const DROPS_BATCH: u32 = 4_096;
 
-/// Whom to answer.
+/// Rules for which requests to answer.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) limit: Option<RateLimits>,
-    /// Ports reflected on here; `None` answers any port.
+    /// Ports of this reflector; `None` answers any source port.
     pub(super) own_ports: Option<Arc<[u16]>>,
 }
 
-/// How to answer.
+/// The protocol to answer with.
 #[derive(Debug)]
 pub(super) enum Answer {
     Stamp(Box<StampReflector>),
     /// Its replies could be requests of another reflector.
     Echo(Box<LoopGuard>),
-    /// A reply is never a request, so no packet can circulate. The same holds for text, whose requests
+    /// A reply is never a request, so no packet can loop. The same holds for text, whose requests
     /// are all identical.
     Roundtrip,
     Text,
@@ -71,7 +71,7 @@ impl Answer {
     }
 }
 
-/// See the module's documentation.
+/// See the module documentation.
 pub(super) struct UdpService {
     server: UdpServer,
     answer: Answer,
@@ -83,11 +83,11 @@ pub(super) struct UdpService {
     drops: Drops,
 }
 
-/// The kernel's drop counter of the socket, as it was read last.
+/// The socket's drop counter in the kernel, as last read.
 #[derive(Debug)]
 struct Drops {
     last: u32,
-    /// When it is to be read next: a time for STAMP, a number of requests for others.
+    /// Next read: a time for STAMP, a number of requests for other protocols.
     next_read: Instant<Monotonic>,
     requests: u32,
 }
@@ -101,7 +101,7 @@ impl UdpService {
         counters: &Arc<Counters>,
     ) -> io::Result<Self> {
         refuse_group(address.ip())?;
-        // STAMP reports arrival times. STAMP and echo need the TTL.
+        // STAMP reports arrival times; STAMP and echo need the TTL.
         let metadata = matches!(answer, Answer::Stamp(_) | Answer::Echo(_));
         let is_stamp = matches!(answer, Answer::Stamp(_));
         let stamps = if is_stamp { stamps } else { StampRequest::User };
@@ -119,8 +119,8 @@ impl UdpService {
         Ok(service)
     }
 
-    /// Reads the socket's drop counter when it is due. Called after a reply: between T2 and T3 it
-    /// would be part of the residence.
+    /// Reads the socket's drop counter if due. Called after a reply: between T2 and T3 it would add
+    /// to the residence time.
     fn follow_drops(&mut self) {
         if matches!(self.answer, Answer::Stamp(_)) {
             let now = monotonic();
@@ -147,10 +147,10 @@ impl UdpService {
         }
     }
 
-    /// Decides and writes the reply; returns its length and marks.
+    /// Writes the reply, unless refused; returns its length and marks.
     fn reply(&mut self, request: &Request) -> Result<(usize, Marks), Refusal> {
         let Request { len, from, to, to_many, rx, ttl, tos } = *request;
-        // Before anything is spent on it: many may answer what was sent to many.
+        // First, since it costs nothing: many hosts may answer a broadcast or multicast.
         if to_many || to.is_some_and(reflector::is_group) || reflector::is_group(from.ip()) {
             return Err(Refusal::Loop);
         }
@@ -168,7 +168,7 @@ impl UdpService {
         let mut marks = Marks::default();
         let len = match &mut self.answer {
             Answer::Stamp(stamp) => {
-                // A card's stamp is of another clock than T3.
+                // The card's timestamp is from another clock than T3.
                 let rx = rx.map_or_else(realtime, |rx| rx.kernel.unwrap_or(rx.app));
                 let now = monotonic();
                 if now - self.clock_checked > CLOCK_CHECK {
@@ -195,7 +195,7 @@ impl UdpService {
     }
 }
 
-/// Where only what was sent to many would arrive, nothing may be answered.
+/// Refuses broadcast and multicast addresses: their packets are never answered.
 fn refuse_group(address: IpAddr) -> io::Result<()> {
     let group = match address {
         IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || is_broadcast(v4),
@@ -207,8 +207,8 @@ fn refuse_group(address: IpAddr) -> io::Result<()> {
     Err(io::Error::new(
         io::ErrorKind::InvalidInput,
         format!(
-            "{address} is a broadcast or multicast address, and what is sent to many is not \
-             answered; give an address of this machine, or 0.0.0.0 or [::] for all of them"
+            "{address} is a broadcast or multicast address, whose packets are not \
+             answered; use an address of this machine, or 0.0.0.0 or [::] for all of them"
         ),
     ))
 }

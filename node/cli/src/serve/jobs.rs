@@ -1,4 +1,4 @@
-//! Jobs under way, each on a thread of its own.
+//! Running jobs, each on its own thread.
 
 use std::collections::BTreeMap;
 use std::io::{self, Stdout};
@@ -16,13 +16,13 @@ use crate::host::{CpuWatch, own_of_run};
 use crate::ping::{Observer, Outputs, Replies, SampleFile};
 use crate::{Exit, Failure};
 
-/// Everything that was asked for has ended within this time after the pipe's end.
+/// Maximum time for all jobs to end after standard input is closed.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// A measurement tells how far it is at most this often.
+/// Minimum interval between progress events of a job.
 const NEWS: Duration = Duration::from_millis(500);
 
-/// Standard output, shared by the jobs' threads, and how much was said. No timing thread has it.
+/// Standard output, shared by the job threads, with a byte count. Not used by timing threads.
 #[derive(Clone)]
 pub(super) struct Voice(Arc<Mutex<Said>>);
 
@@ -48,12 +48,13 @@ impl Voice {
         Self(Arc::new(Mutex::new(Said { to, bytes: 0 })))
     }
 
-    /// Bytes that were said so far.
+    /// Number of bytes written so far.
     fn bytes(&self) -> u64 {
         self.lock().bytes
     }
 
-    /// Tells the controller. One that is gone is noticed at the end of standard input.
+    /// Sends an event to the controller. Ignores write errors: a closed connection shows at the end
+    /// of standard input.
     pub(super) fn say(&self, event: &Event) {
         let _ = write_message(&mut *self.lock(), event);
     }
@@ -68,7 +69,7 @@ struct Running {
     thread: JoinHandle<()>,
 }
 
-/// See the module's documentation.
+/// See the module documentation.
 pub(super) struct Jobs {
     voice: Voice,
     running: BTreeMap<JobId, Running>,
@@ -80,13 +81,13 @@ impl Jobs {
         Self { voice, running: BTreeMap::new(), spools: BTreeMap::new() }
     }
 
-    /// Does what is asked; nothing here waits for a job.
+    /// Handles a request without waiting for a job.
     pub(super) fn take(&mut self, request: Request) {
         self.running.retain(|_, running| !running.thread.is_finished());
         match request {
             Request::Start { job, what, samples } => self.start(job, what, samples),
             Request::Stop { job } => {
-                // One that has ended has told so.
+                // A job that has ended has already sent its event.
                 if let Some(running) = self.running.get(&job) {
                     running.stop.store(true, Ordering::Relaxed);
                 }
@@ -99,11 +100,11 @@ impl Jobs {
     fn start(&mut self, job: JobId, what: Job, samples: bool) {
         let fail = |reason: String| self.voice.say(&failed(job, reason));
         if self.running.contains_key(&job) || self.spools.contains_key(&job) {
-            return fail(format!("there is a job {} already", job.0));
+            return fail(format!("job {} already exists", job.0));
         }
         let spool = match samples.then(Spool::new).transpose() {
             Ok(spool) => spool,
-            Err(error) => return fail(format!("no room for samples: {error}")),
+            Err(error) => return fail(format!("cannot create a file for samples: {error}")),
         };
         let stop = Arc::new(AtomicBool::new(false));
         let (voice, flag) = (self.voice.clone(), Arc::clone(&stop));
@@ -144,7 +145,7 @@ impl Jobs {
         self.voice.say(&event);
     }
 
-    /// Ends all jobs. One that does not end in time is left behind, and ends with the process.
+    /// Stops all jobs. A job that does not end in time ends with the process.
     pub(super) fn end(self) {
         for running in self.running.values() {
             running.stop.store(true, Ordering::Relaxed);
@@ -158,12 +159,12 @@ impl Jobs {
     }
 }
 
-/// A job that went wrong here.
+/// The event for a job that this node could not run.
 fn failed(job: JobId, reason: String) -> Event {
     Event::Failed { job, reason, unsupported: false }
 }
 
-/// Carries out a job until it is done or stopped.
+/// Runs a job until it is done or stopped.
 fn perform(
     job: JobId,
     what: &Job,
@@ -185,12 +186,12 @@ fn perform(
             let before = voice.bytes();
             let measured = crate::ping::measure(ping, outputs, own_of_run(), stop)?;
             let mut summary = measured.summary;
-            // What left the node meanwhile may have been in the way of the probes.
+            // Events sent during the run may have disturbed the probes.
             let said = Scalar::Count(voice.bytes() - before);
             summary.values.insert("event_bytes".to_owned(), Some(said));
             match measured.failure {
                 Some(failure) if measured.answered == 0 => return Err(failure),
-                // What was measured until then stands.
+                // Results until the failure are valid.
                 Some(failure) => summary.trust.warnings.push(format!("{:#}", failure.error)),
                 None => {}
             }
@@ -203,7 +204,7 @@ fn perform(
         Job::Cpu(cpu) => crate::load::burn(cpu, stop, &mut |_| ready()),
         Job::Traffic(traffic) => {
             let samples = spool.map(Spool::file);
-            // With samples it is the flow that is measured, else a load.
+            // With samples the traffic is a measured flow, otherwise a load.
             let watch = samples.is_some().then(|| CpuWatch::start(own_of_run()));
             let mut sent = crate::load::send(traffic, samples, stop, &mut |_| ready())?;
             sent.summary.trust.note_host(watch.and_then(|watch| watch.end(None)));
@@ -242,7 +243,7 @@ fn perform(
         Job::Relay(relay) => {
             let relayed =
                 crate::relay::perform(relay, spool.map(Spool::file), stop, &mut |_| ready())?;
-            // One that ended by itself has failed; else only its samples have.
+            // A relay that ended without being stopped has failed; otherwise only its samples have.
             match relayed.failure {
                 Some(failure) if !stop.load(Ordering::Relaxed) => Err(failure),
                 failure => Ok(what_stands(relayed.summary, failure)),
@@ -251,13 +252,13 @@ fn perform(
     }
 }
 
-/// What was measured stands even where its samples could not be kept.
+/// Adds the failure to the warnings: the result is valid although its samples are not.
 fn what_stands(mut summary: Summary, failure: Option<Failure>) -> Summary {
     summary.trust.warnings.extend(failure.map(|failure| format!("{:#}", failure.error)));
     summary
 }
 
-/// Tells the controller how far a measurement is.
+/// Sends the progress of a measurement to the controller.
 struct News {
     job: JobId,
     voice: Voice,
@@ -281,14 +282,14 @@ impl Observer for News {
         self.voice.say(&Event::Progress { job: self.job, progress });
     }
 
-    /// The summary has it among its warnings.
+    /// Does nothing: the message is also a warning in the summary.
     fn say(&mut self, _: &str) {}
 
     fn end(&mut self) {}
 }
 
 impl Spool {
-    /// Where a job writes its samples.
+    /// The destination of a job's samples.
     fn file(&self) -> SampleFile {
         SampleFile { to: Box::new(self.clone()), name: "the spool of samples".into() }
     }

@@ -1,9 +1,9 @@
 //! `dwell serve --stdio`: a node that a controller drives over a pipe.
 //!
-//! Requests come on standard input and events leave on standard output, in the frames of
-//! `core/protocol`. Every job has a thread of its own; samples wait in a spool until they are
-//! pulled. The end of standard input ends everything, so that nothing stays behind when a
-//! controller or its connection dies.
+//! Requests arrive on standard input and events leave on standard output, in the frames of
+//! `core/protocol`. Every job has its own thread; samples stay in a spool until they are pulled.
+//! The end of standard input ends all jobs, so that nothing is left behind when the controller or
+//! its connection dies.
 
 mod jobs;
 mod spool;
@@ -25,9 +25,9 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(_: &Args) -> Result<Exit, Failure> {
-    // ^C on the controller's terminal reaches us too; it is the controller that decides.
+    // ^C on the controller's terminal also reaches this process, but the controller decides.
     crate::stop::ignore_interrupts()?;
-    // A job's ports are free when it says that it has finished.
+    // So that a job's ports are free when it reports that it has finished.
     dwell_io::process::share_descriptors();
     let voice = Voice::new(io::stdout());
     voice.say(&Event::Hello {
@@ -42,7 +42,7 @@ pub fn run(_: &Args) -> Result<Exit, Failure> {
         match read_frame::<Request>(&mut input) {
             Ok(Some(Frame::Message(request))) => jobs.take(request),
             Ok(Some(Frame::Data(..))) => {
-                break Err(Failure::from(anyhow::anyhow!("a controller sends no segments")));
+                break Err(Failure::from(anyhow::anyhow!("a controller sends no data frames")));
             }
             Ok(None) => break Ok(Exit::Measured),
             Err(error) => break Err(Failure::from(error)),

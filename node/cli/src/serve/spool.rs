@@ -1,14 +1,13 @@
-//! Where samples wait for the controller: a file without a name, so that nothing stays behind
-//! however the process ends.
+//! Holds samples for the controller in an unnamed file, which disappears with the process.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most that a spool takes; what comes after is counted as a failure to write.
+/// Maximum size of a spool in bytes; further writes fail.
 const MOST: u64 = 4 << 30;
 
-/// A spool; clones are the same spool.
+/// A spool. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Spool(Arc<Mutex<Inner>>);
 
@@ -24,7 +23,7 @@ impl Spool {
         Ok(Self(Arc::new(Mutex::new(Inner { file, len: 0 }))))
     }
 
-    /// Bytes in it.
+    /// Size in bytes.
     pub(super) fn len(&self) -> u64 {
         self.lock().len
     }
@@ -39,7 +38,7 @@ impl Spool {
         Ok(written)
     }
 
-    /// Hands over all of it in pieces.
+    /// Passes the contents to `each` in chunks of at most `piece` bytes.
     pub(super) fn read(
         &self,
         piece: usize,

@@ -1,4 +1,4 @@
-//! Servers that send bytes without end, none of which is a reply.
+//! Servers that send an endless stream of bytes without a reply.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -11,16 +11,17 @@ use dwell_io::process::Signal;
 
 use crate::support::{DWELL, json, said, signal};
 
-/// Longer than any of these runs takes on a busy machine.
+/// Longer than any of these runs, even on a busy machine.
 const MAX_DURATION: Duration = Duration::from_secs(20);
 
-/// A server that sends garbage on every connection until it breaks. The channel reports each MiB.
+/// A server that sends garbage on every connection until it breaks. The channel receives a message
+/// per MiB.
 fn garbage_server() -> (String, Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (sent, seen) = mpsc::channel();
     thread::spawn(move || {
-        // No prefix of "acknowledge", and no session of a probe.
+        // Contains no prefix of "acknowledge" and no session of a probe.
         let garbage = b"0123456789abcdefghijklmnopqrstuv".repeat(1 << 11);
         while let Ok((mut stream, _)) = listener.accept() {
             for pieces in 1_u64.. {
@@ -42,7 +43,7 @@ fn start(url: &str, options: &[&str]) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The output of a command that ends within [`MAX_DURATION`]; a longer one is killed.
+/// Waits for a command; kills it and panics after [`MAX_DURATION`].
 fn end_in_time(mut child: Child, url: &str) -> Output {
     let since = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -78,7 +79,7 @@ fn endless_garbage_keeps_no_interrupt_from_ending_the_run() {
         let (address, sent) = garbage_server();
         let url = format!("{scheme}://{address}");
         let child = start(&url, &[]);
-        // The client reads: it has taken more than the socket buffers hold.
+        // The client reads: more was sent than the socket buffers hold.
         for _ in 0..16 {
             sent.recv_timeout(MAX_DURATION).unwrap();
         }

@@ -1,10 +1,10 @@
-//! What a person sees: a line for each reply on a terminal, and five rows.
+//! Terminal output: a line per reply, and the five rows of the result.
 
 use std::process::{Command, Output, Stdio};
 
 use crate::support::{DWELL, Server, dwell, said};
 
-/// Runs dwell on a terminal of its own (script(1)); everything it prints is in the output.
+/// Runs dwell on its own terminal (script(1)); returns everything it printed.
 fn on_a_terminal(test: &str, arguments: &[&str]) -> Option<String> {
     let command = format!("{DWELL} {}", arguments.join(" "));
     let mut script = Command::new("script");
@@ -59,7 +59,7 @@ fn result_is_five_rows_and_verbose_the_long_table() {
     assert!(rows[1].contains("20 sent, 20 received in time, 0 late, 0 lost"), "{text}");
     assert!(rows[2].contains("in time 100 %, late 0 %, lost 0 %"), "{text}");
     assert!(rows[3].contains("median") && rows[4].contains("IPDV"), "{text}");
-    assert_eq!(said(&output), "", "no terminal, no lines");
+    assert_eq!(said(&output), "", "lines without a terminal");
     let output = dwell(&[&base[..], &["-v"]].concat());
     let table = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(table.contains("rtt_intended") && table.contains("schedule_error"), "{table}");

@@ -1,4 +1,4 @@
-//! STAMP reflectors whose timestamps or sessions are not what they should be.
+//! STAMP reflectors with wrong timestamps, and the sessions that a reflector sees.
 
 use std::net::UdpSocket;
 use std::thread;
@@ -11,8 +11,8 @@ use crate::support::{Server, dwell, json, said};
 /// Bytes of a reply without TLVs.
 const LEN: usize = 44;
 
-/// A reflector that writes `stamp(n)` into T2 and T3 of its n-th reply, NTP seconds in the upper
-/// half. Returns its URL, and after `requests` of them their sequence numbers and sessions.
+/// A reflector that writes `stamp(n)` into T2 and T3 of its n-th reply, with NTP seconds in the
+/// upper half. Returns its URL and, after `requests` requests, their sequence numbers and sessions.
 fn reflector(
     requests: usize,
     stamp: impl Fn(usize) -> u64 + Send + 'static,
@@ -44,7 +44,7 @@ fn reflector(
     (url, answering)
 }
 
-/// The present as an NTP timestamp.
+/// The current time as an NTP timestamp.
 fn ntp_now() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let fraction = (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000;
@@ -62,7 +62,7 @@ fn ping(url: &str, more: &[&str]) -> Value {
 #[test]
 fn absurd_far_timestamps_are_void_and_counted() {
     const YEARS_66: u64 = 66 * 31_557_600;
-    // Which replies lie, and how many of 20 are void.
+    // The timestamps of the replies, and how many of 20 are void.
     type Lie = fn(usize) -> u64;
     let lies: [(Lie, u64); 4] = [
         (|n| ntp_now().wrapping_add(u64::from(n == 7) * (YEARS_66 << 32)), 1),
@@ -80,7 +80,7 @@ fn absurd_far_timestamps_are_void_and_counted() {
         assert!(warnings.contains("T2 and T3 cannot be true"), "lie {number} {warnings}");
         assert_eq!(result["metrics"]["residence_ns"]["count"], 20 - void, "lie {number}");
         for metric in ["ipdv_forward_ns", "ipdv_backward_ns"] {
-            // No more than the round trips, and those are shorter than the time-out.
+            // At most the round trip, which is shorter than the time-out.
             let max = result["metrics"][metric]["max"].as_i64().unwrap_or(0);
             assert!(max < 5_000_000_000, "lie {number}: {metric} {max}");
         }

@@ -1,4 +1,4 @@
-//! `dwell ping` beside peers that misbehave, and with targets that leave a choice.
+//! `dwell ping`: misbehaving peers, and terminal output.
 
 mod garbage;
 mod lines;

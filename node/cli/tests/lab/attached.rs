@@ -1,12 +1,12 @@
-//! Labs of a controller that may be killed at any moment: what it began ends with it, and what it
-//! left does not keep the next one from making its lab.
+//! Labs of a controller that may be killed at any time: an unfinished lab is undone, and a finished
+//! one can be replaced by the next controller.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::fixture::{DWELL, TestLab, as_root, dwell, said, until};
 
-/// Starts `lab up` as a controller does, which holds the other end of its standard input.
+/// Starts `lab up` as a controller does, holding the other end of its standard input.
 fn start_up(lab: &TestLab, topology: &str) -> Child {
     Command::new(DWELL)
         .args(["lab", "up", topology, "--name", &lab.name, "--attached"])
@@ -17,7 +17,7 @@ fn start_up(lab: &TestLab, topology: &str) -> Child {
         .unwrap()
 }
 
-/// Runs a command whose controller is gone already.
+/// Runs a command whose controller has already ended.
 fn orphan(arguments: &[&str]) -> Output {
     let (input, controller) = std::io::pipe().unwrap();
     drop(controller);
@@ -38,7 +38,7 @@ fn lab_up_replaces_a_lab_of_the_same_name() {
     assert_eq!(lab.namespaces(), 2);
     assert!(lab.down().status.success());
     let first = lab.try_up(&["line:2", "--replace"]);
-    assert!(first.status.success(), "without a lab it makes one: {first:?}");
+    assert!(first.status.success(), "without a lab it creates one: {first:?}");
     assert!(lab.down().status.success());
     lab.assert_nothing_is_left();
 }
@@ -50,7 +50,7 @@ fn lab_up_replaces_a_lab_in_the_making() {
     }
     let lab = TestLab::reserve("making");
     let mut other = start_up(&lab, "line:60");
-    until("the other makes its lab", || lab.directory().exists());
+    until("the other command creates its lab", || lab.directory().exists());
     let replaced = lab.try_up(&["line:2", "--replace"]);
     assert!(replaced.status.success(), "{replaced:?}");
     other.wait().unwrap();
@@ -68,7 +68,7 @@ fn attached_lab_up_is_undone_when_its_stdin_closes() {
         let lab = TestLab::reserve(&format!("eof{namespaces}"));
         let mut up = start_up(&lab, "line:80");
         let begun = || lab.directory().exists() && lab.namespaces() >= namespaces;
-        until("the lab is begun", begun);
+        until("the lab is being created", begun);
         drop(up.stdin.take());
         let output = up.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{output:?}");
@@ -97,7 +97,7 @@ fn attached_commands_do_nothing_after_stdin_closed() {
     assert_eq!(exec.status.code(), Some(130), "{exec:?}");
     assert!(!Path::new(&file).exists());
 
-    // Without the flag, what is piped in may end before.
+    // Without the flag, standard input may already be closed.
     let exec = orphan(&["lab", "exec", "--lab", name, "n1", "--", "touch", &file]);
     assert!(exec.status.success() && Path::new(&file).exists(), "{exec:?}");
     assert!(dwell(&["lab", "down", name]).status.success());

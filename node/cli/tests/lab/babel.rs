@@ -1,5 +1,5 @@
-//! Routes that babeld keeps: all there when the lab is, seen to go when a daemon dies, and no daemon
-//! left behind.
+//! Routes by babeld: complete when the lab is up, lost when a daemon dies, and no daemon left
+//! behind.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ fn can_run() -> bool {
     as_root() && has("babeld")
 }
 
-/// The way from one node to another in what `lab routes --json` printed, in IPv4.
+/// The IPv4 route from one node to another in the output of `lab routes --json`.
 fn way<'a>(table: &'a Value, from: &str, to: &str) -> &'a Value {
     let is_v4 = |way: &Value| way["address"].as_str().unwrap().contains('.');
     let mut ways = table["routes"].as_array().unwrap().iter();
@@ -50,13 +50,13 @@ fn babeld_carries_the_routes_and_its_death_is_told_at_once_and_seen_in_them_late
     assert_eq!(code, Some(1));
     let reason = table["reason"].as_str().unwrap();
     assert!(reason.starts_with("babeld in n2 has ended"), "{reason}");
-    until("n1 forgets n3", || way(&lab.routes().0, "n1", "n3")["protocol"].is_null());
+    until("n1 loses its route to n3", || way(&lab.routes().0, "n1", "n3")["protocol"].is_null());
     let (table, _) = lab.routes();
     assert!(table["reason"].as_str().unwrap().contains("n1 has no route"), "{table}");
 
     let down = lab.down();
     assert!(down.status.success(), "{down:?}");
-    assert!(!said(&down).contains("still ran"), "daemons of the lab's own are no news: {down:?}");
+    assert!(!said(&down).contains("still ran"), "the lab's own daemons are not reported: {down:?}");
     lab.assert_nothing_is_left();
 }
 
@@ -69,7 +69,7 @@ fn daemons_end_with_the_process_that_keeps_them_however_it_ends() {
     let text = fs::read_to_string(lab.directory().join("babel.pid")).unwrap();
     let keeper: u32 = text.split(' ').next().unwrap().parse().unwrap();
     Handle::open(keeper).unwrap().signal(Signal::Kill).unwrap();
-    until("all are gone", || lab.processes().is_empty());
+    until("all processes have ended", || lab.processes().is_empty());
     assert_eq!(lab.routes().1, Some(1));
     assert!(lab.down().status.success());
     lab.assert_nothing_is_left();

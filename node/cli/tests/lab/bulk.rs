@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::fixture::{DWELL, Running, TestLab, as_root, said, until};
 
-/// A lab whose link is limited to 10 Mbit/s, with a TCP sink in n2.
+/// A lab with a 10 Mbit/s link and a TCP sink in n2.
 fn ready(name: &str) -> Option<(TestLab, Running)> {
     if !as_root() {
         return None;
@@ -30,7 +30,7 @@ fn result(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(output)))
 }
 
-/// Bytes that interface 'n2' of n1 has sent, by /proc/net/dev: the ninth field after the name.
+/// Bytes sent by interface 'n2' of n1 (/proc/net/dev: the ninth field after the name).
 fn sent_bytes(lab: &TestLab) -> u64 {
     let output = lab.exec("n1", &["cat", "/proc/net/dev"]);
     let table = String::from_utf8_lossy(&output.stdout);
@@ -45,7 +45,7 @@ fn bulk_load_fills_the_link_and_its_queue() {
     let idle = median_ms(&lab);
     let before = sent_bytes(&lab);
     let (busy, sent) = thread::scope(|scope| {
-        // TCP small queues bound what one connection has in the queue of its own host.
+        // TCP small queues limit the data of one connection in the queue of its host.
         let more = ["--flows", "4", "--duration", "6s", "--json"];
         let load = [&[DWELL, "load", "traffic", "tcp://198.19.0.2:5001"], &more[..]].concat();
         let lab = &lab;
@@ -62,7 +62,7 @@ fn bulk_load_fills_the_link_and_its_queue() {
     assert!((8e6..=10e6).contains(&goodput), "{sent:#}");
     assert!(sent["metrics"]["tcp_rtt_ns"]["p50"].as_f64().unwrap() > 10e6, "{sent:#}");
     assert!(sent["values"]["delivery_rate_bps"].as_f64().unwrap() < 20e6, "{sent:#}");
-    // What was under way at the end arrives, or not.
+    // Data in flight at the end may or may not arrive.
     let (acked, arrived) =
         (&sent["values"]["payload_bytes"], &received["values"]["tcp_payload_bytes"]);
     let (acked, arrived) = (acked.as_f64().unwrap(), arrived.as_f64().unwrap());
@@ -78,7 +78,7 @@ fn bulk_load_ends_when_its_peer_vanishes() {
     let Some((lab, _sink)) = ready("vanish") else { return };
     let before = sent_bytes(&lab);
     let output = thread::scope(|scope| {
-        // No end of its own.
+        // Without a duration.
         let load = [DWELL, "load", "traffic", "tcp://198.19.0.2:5001", "--json"];
         let lab = &lab;
         let load = scope.spawn(move || lab.exec("n1", &load));

@@ -7,7 +7,7 @@ use crate::fixture::{DWELL, TestLab, as_root, kill};
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
-/// A relay in node n2 towards n3; returns what it said until it was ready.
+/// Starts a relay in node n2 towards n3; returns its standard error until it was ready.
 fn relay(lab: &TestLab, cipher: &str) -> (Child, String) {
     let mut child = Command::new(DWELL)
         .args(["lab", "exec", "--lab", &lab.name, "n2", "--", DWELL, "relay", "--json"])

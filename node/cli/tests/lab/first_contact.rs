@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::fixture::{DWELL, Running, TestLab, as_root, said};
 
-/// The addresses of n2, which its name stands for.
+/// The addresses of n2, to which its name resolves.
 const ADDRESSES: [&str; 2] = ["198.19.0.2", "fd64:7765:6c6c:ffff::2"];
 
 fn bracketed(address: &str) -> String {
@@ -22,7 +22,7 @@ fn ping(lab: &TestLab, target: &str, more: &[&str]) -> Output {
     lab.exec("n1", &[&base[..], more].concat())
 }
 
-/// The result of a ping that lost nothing.
+/// The result of a ping without loss.
 fn measured(output: &Output, what: &str) -> Value {
     assert_eq!(output.status.code(), Some(0), "{what}: {}", said(output));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -65,7 +65,7 @@ fn bare_host_without_reflector_is_measured_with_icmp() {
         assert!(said.contains("measuring with ICMP echo"), "{said}");
         assert!(said.contains("port unreachable"), "{said}");
     }
-    // A port that takes packets and never answers: one time-out.
+    // A port that accepts packets and never answers: one time-out.
     let _silent = ADDRESSES.map(|address| lab.socket("n2", &format!("{}:862", bracketed(address))));
     let output = ping(&lab, "n2", &[]);
     assert_eq!(measured(&output, "silent")["target"], "icmp://n2");
@@ -106,7 +106,7 @@ fn name_is_measured_by_the_family_that_answers() {
             reflector.end();
         }
     }
-    // Of a bare host, too.
+    // Also for a bare host.
     for address in ADDRESSES {
         let end = format!("{}:862", bracketed(address));
         let reflector = reflect(&lab, &[&format!("stamp://{end}")]);

@@ -1,4 +1,4 @@
-//! What tests of labs share: a lab that ends with its test, running dwell, waiting.
+//! Shared by tests of labs: a lab that ends with its test, running dwell, waiting.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,16 +12,16 @@ use serde_json::Value;
 
 pub(crate) const DWELL: &str = env!("CARGO_BIN_EXE_dwell-node");
 
-/// Longer than anything here takes; a hang is a failure, not a wait.
+/// Time-out for all waits; longer than any of them takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A lab that is gone when the test ends, however it ends.
+/// A lab that is removed when the test ends, even after a panic.
 pub(crate) struct TestLab {
     pub(crate) name: String,
 }
 
 impl TestLab {
-    /// A name that no other test and no other run has.
+    /// Reserves a name that is unique among tests and runs.
     pub(crate) fn reserve(test: &str) -> Self {
         Self { name: format!("t{}-{test}", std::process::id()) }
     }
@@ -45,7 +45,7 @@ impl TestLab {
         Path::new("/run/netns").join(format!("dwell-{}-{node}", self.name))
     }
 
-    /// A socket in a node.
+    /// Opens a UDP socket in a node.
     pub(crate) fn socket(&self, node: &str, address: &str) -> UdpSocket {
         let socket =
             netns::within(&self.netns(node), || UdpSocket::bind(address)).unwrap().unwrap();
@@ -63,7 +63,7 @@ impl TestLab {
         labs.iter().find(|lab| lab["name"] == self.name.as_str()).expect("the lab").clone()
     }
 
-    /// What `lab routes --json` prints, and its exit code.
+    /// Runs `lab routes --json`; returns its output and exit code.
     pub(crate) fn routes(&self) -> (Value, Option<i32>) {
         let output = dwell(&["lab", "routes", &self.name, "--json"]);
         let table = serde_json::from_slice(&output.stdout).unwrap();
@@ -71,7 +71,7 @@ impl TestLab {
         (table, output.status.code())
     }
 
-    /// The events of link 0, as many as its counters say.
+    /// The events that link 0 has logged.
     pub(crate) fn events(&self) -> Vec<Value> {
         let lab = self.describe();
         let text = fs::read_to_string(lab["links"][0]["event_log"].as_str().unwrap()).unwrap();
@@ -92,7 +92,7 @@ impl TestLab {
         Path::new("/run/dwell/labs").join(&self.name)
     }
 
-    /// Processes of the lab's links: they have its directory on their command line.
+    /// Processes of the lab, found by its directory on their command line.
     pub(crate) fn processes(&self) -> Vec<String> {
         let entries = fs::read_dir("/proc").unwrap().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -121,7 +121,7 @@ impl Drop for TestLab {
     }
 }
 
-/// A command of dwell that runs in a node until it is told to end.
+/// A dwell command that runs in a node until it is ended.
 pub(crate) struct Running(Child);
 
 impl Running {
@@ -171,7 +171,7 @@ pub(crate) fn assert_follows(schema: &str, printed: &Value) {
     assert!(errors.is_empty(), "{errors:?}\n{printed}");
 }
 
-/// Whether these tests can run; says why if not.
+/// Whether these tests can run; if not, prints why.
 pub(crate) fn as_root() -> bool {
     let may = netns::may_create() && Path::new("/dev/net/tun").exists();
     if !may {
@@ -180,7 +180,7 @@ pub(crate) fn as_root() -> bool {
     may
 }
 
-/// Whether a program is installed; says that it is not.
+/// Whether a program is installed; if not, prints that.
 pub(crate) fn has(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let is_there = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
@@ -199,7 +199,7 @@ pub(crate) fn skip(reason: &str) {
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let since = Instant::now();
     while !condition() {
-        assert!(since.elapsed() < PATIENCE, "waited too long: {what}");
+        assert!(since.elapsed() < PATIENCE, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

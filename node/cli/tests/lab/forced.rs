@@ -7,7 +7,7 @@ use dwell_io::netns;
 
 use crate::fixture::{TestLab, as_root, has, said, skip};
 
-/// A forced line of three, or `None` where the kernel cannot filter.
+/// A forced line of three nodes, or `None` if the kernel cannot filter.
 fn up(test: &str, arguments: &[&str]) -> Option<TestLab> {
     if !as_root() {
         return None;
@@ -22,7 +22,7 @@ fn up(test: &str, arguments: &[&str]) -> Option<TestLab> {
     Some(lab)
 }
 
-/// The hops left of the reply to a ping, `None` without one.
+/// TTL of the reply to a ping; `None` without a reply.
 fn ttl(lab: &TestLab, from: &str, to: &str) -> Option<u8> {
     let ping = lab.exec(from, &["ping", "-4", "-c", "1", "-W", "3", to]);
     let text = String::from_utf8_lossy(&ping.stdout).into_owned();
@@ -44,20 +44,20 @@ fn the_ends_of_a_forced_line_reach_each_other_by_the_middle_and_do_not_hear_each
     assert_eq!(ttl(&lab, "n1", "n3"), Some(63), "one hop between");
     assert_eq!(lab.routes().1, Some(0));
 
-    // Without the middle, nobody else passes it on.
+    // Without the middle node, no other node forwards.
     netns::within(&lab.netns("n2"), || fs::write("/proc/sys/net/ipv4/ip_forward", "0"))
         .unwrap()
         .unwrap();
     assert_eq!(ttl(&lab, "n1", "n3"), None);
 
-    // Straight to the far end's address on the bridge: who has it? Nobody hears the question.
+    // Directly to the far end's address on the bridge: the ARP request is not heard.
     for (node, far) in [("n1", "198.18.0.3"), ("n3", "198.18.0.1")] {
         assert!(lab.exec(node, &["ip", "route", "del", far]).status.success());
     }
     assert_eq!(ttl(&lab, "n1", "198.18.0.3"), None);
     assert!(!knows(&lab, "n3", "198.18.0.1"), "n3 has not heard n1");
 
-    // It was the filter.
+    // Without the filters the ends hear each other.
     for port in ["n1", "n3"] {
         let gone = netns::within(&lab.netns("air"), || {
             Command::new("tc").args(["filter", "del", "dev", port, "egress"]).status()

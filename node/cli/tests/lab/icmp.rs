@@ -1,5 +1,4 @@
-//! What a network refuses: ICMP errors and missing routes are counted and named; they end nothing, and
-//! are nobody's lost packet.
+//! ICMP errors and missing routes are counted and named. They end nothing and lose no other packet.
 
 use std::net::UdpSocket;
 
@@ -7,7 +6,7 @@ use serde_json::Value;
 
 use crate::fixture::{DWELL, Running, TestLab, as_root, said};
 
-/// The far end, and how the node in the middle refuses it: "prohibited", or "no route" (of the network).
+/// Far end, and the kind of rule by which the middle node refuses it.
 const REFUSALS: [(&str, &str); 4] = [
     ("fd64:7765:6c6c:ffff::3", "prohibit"),
     ("fd64:7765:6c6c:ffff::3", "unreachable"),
@@ -15,7 +14,7 @@ const REFUSALS: [(&str, &str); 4] = [
     ("198.19.0.3", "unreachable"),
 ];
 
-/// A node that refuses packets to a host, until this is gone.
+/// Makes a node refuse packets to a host until dropped.
 struct Refusal<'a> {
     lab: &'a TestLab,
     node: &'a str,
@@ -44,7 +43,7 @@ impl Drop for Refusal<'_> {
     }
 }
 
-/// A line whose middle tells of everything it refuses, however often.
+/// A line whose middle node reports all refusals, without a rate limit.
 fn line(test: &str) -> TestLab {
     let lab = TestLab::up(test, &["line:3"]);
     for limit in ["ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit"] {
@@ -60,7 +59,7 @@ fn url(scheme: &str, host: &str) -> String {
     format!("{scheme}://{host}:7001")
 }
 
-/// A relay in n1 whose clients are in n1.
+/// Starts a relay in n1 for clients in n1.
 fn relay(lab: &TestLab, to: &str, how: &[&str]) -> Running {
     let ends = ["relay", "--json", "--listen", "udp://127.0.0.1:7001", "--to", to];
     Running::start(lab, "n1", "relaying", &[&ends[..], how].concat())
@@ -114,7 +113,8 @@ fn a_relay_sends_every_packet_whatever_icmp_says_of_those_before() {
             assert_eq!(counts("received_forward"), PACKETS + 1, "{what}");
             assert_eq!(counts("relayed_forward"), PACKETS + 1, "{what}");
             assert_eq!(counts("send_failed") + counts("too_long"), 0, "{what}");
-            // Over IPv4 it tells five times and then once a second (net/ipv4/route.c, ip_error).
+            // Over IPv4 the kernel reports five times, then once a second (net/ipv4/route.c,
+            // ip_error).
             let always = host.contains(':');
             assert!(counts("icmp_errors") >= u64::from(always), "{what}");
         }
@@ -145,8 +145,8 @@ fn a_ping_and_traffic_send_every_packet_whatever_icmp_says_of_those_before() {
     }
 }
 
-/// What a ping that gets no reply prints. It sends two probes: over IPv4 the kernel reports refusals
-/// five times and then once a second (net/ipv4/route.c, ip_error).
+/// Runs a ping that gets no reply; returns its standard error. It sends two probes: over IPv4 the
+/// kernel reports refusals five times, then once a second (net/ipv4/route.c, ip_error).
 fn refused_ping(lab: &TestLab, target: &str, more: &[&str]) -> String {
     let ping = [DWELL, "ping", target, "-c", "2", "-i", "20ms", "-W", "0.3", "--json"];
     let output = lab.exec("n1", &[&ping[..], &["--warm-up", "0"], more].concat());
@@ -169,8 +169,8 @@ fn icmp_errors_have_their_own_names_and_fitting_advice() {
         return;
     }
     let lab = line("icmp-names");
-    // Otherwise the kernel sends one error a second after the first six. A limit of 0 would take the
-    // tokens of route errors, such as prohibited, which have a limit of their own.
+    // By default the kernel sends one error a second after the first six. A limit of 0 would use up
+    // the tokens of route errors such as prohibited, which have their own limit.
     for node in ["n2", "n3"] {
         let all = "echo 0 > /proc/sys/net/ipv4/icmp_ratemask; \
                    echo 0 > /proc/sys/net/ipv6/icmp/ratelimit";
@@ -245,9 +245,9 @@ fn a_client_for_whom_there_is_no_way_takes_nobodys_place_and_the_real_reason_is_
     }
 }
 
-/// Waits until nothing lies unread in the sockets of n1: column `rx_queue` of /proc/net/udp.
+/// Waits until the relay has read all packets: column `rx_queue` of /proc/net/udp.
 fn until_taken(lab: &TestLab) {
-    crate::fixture::until("the relay takes what came", || {
+    crate::fixture::until("the relay reads its packets", || {
         let output = lab.exec("n1", &["cat", "/proc/net/udp"]);
         let text = String::from_utf8(output.stdout).unwrap();
         let listener = text.lines().find(|line| line.contains(":1B59 00000000:0000"));
@@ -285,7 +285,7 @@ fn an_enciphered_packet_that_exceeds_the_mtu_is_counted_here_or_told_from_furthe
             assert_eq!((counts("too_long"), counts("relayed_forward")), (1, 1), "{summary}");
         }
     }
-    // The last link takes less, of which the node before it tells.
+    // The last link has a smaller MTU, which the node before it reports.
     let narrow = lab.exec("n2", &["ip", "link", "set", "dev", "n3", "mtu", "1400"]);
     assert!(narrow.status.success(), "{}", said(&narrow));
     let relay = relay(&lab, &url("udp", "198.19.0.3"), &encrypt);

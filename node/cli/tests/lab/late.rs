@@ -1,4 +1,4 @@
-//! Thresholds of ping over a path on which replies come after the time-out.
+//! Thresholds of ping over a path whose replies exceed the time-out.
 
 use std::process::Output;
 
@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use crate::fixture::{DWELL, TestLab, as_root, said};
 
-/// 5 ms each way, with 1 ms of jitter.
+/// A path with 5 ms of delay each way and 1 ms of jitter.
 fn slow_path(test: &str) -> TestLab {
     let link = ["line:2", "--delay", "5ms", "--jitter", "1ms", "--mechanism", "tap"];
     TestLab::up(test, &link)
 }
 
-/// Pings the far kernel; returns what was said, and the summary.
+/// Pings the far kernel; returns the output and the summary.
 fn ping(lab: &TestLab, arguments: &[&str]) -> (Output, Value) {
     let base = [DWELL, "ping", "icmp://198.19.0.2", "-c", "600", "-i", "3ms", "--json", "-q"];
     let output = lab.exec("n1", &[&base[..], arguments].concat());
@@ -27,12 +27,12 @@ fn late_replies_fail_a_percentile_and_the_loss_limit() {
         return;
     }
     let lab = slow_path("late");
-    // The link takes 10 ms there and back, give or take its jitter. About half of the replies are
-    // late by this limit (more on a busy machine), and each received one lies within it.
+    // The round trip is 10 ms plus or minus the jitter. About half of the replies are late by this
+    // limit (more on a busy machine), and all received ones are within it.
     let (failed, half) = ping(&lab, &["-W", "10ms", "--fail-if", "p99 > 10ms"]);
     let ratio = |name: &str| half["values"][name].as_f64().unwrap();
     assert!(ratio("late_ratio") > 0.1, "{half:#}");
-    // A stall of the machine can lose a few: a reply is not recognised after two time-outs.
+    // A stall of the machine can lose some replies: they are unknown after two time-outs.
     assert!(ratio("loss_ratio") < ratio("late_ratio"), "{half:#}");
     assert_eq!(failed.status.code(), Some(3), "{}", said(&failed));
     assert!(said(&failed).contains("(time-out)"), "{}", said(&failed));

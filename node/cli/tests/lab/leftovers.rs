@@ -1,4 +1,4 @@
-//! Nothing is left of a lab, whatever became of its making, and nothing of anybody else's is taken.
+//! Labs are removed completely after any failure, and foreign namespaces are left alone.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +10,7 @@ use dwell_io::process::{Handle, Signal};
 
 use crate::fixture::{DWELL, TestLab, as_root, dwell, kill, said, until};
 
-/// A namespace of somebody else's, with a process in it; gone when the test ends.
+/// A foreign namespace with a process in it, removed when the test ends.
 struct Stranger {
     netns: String,
     process: Child,
@@ -22,7 +22,9 @@ impl Stranger {
         let sleep = ["netns", "exec", &netns, "sleep", "600"];
         let process = Command::new("ip").args(sleep).spawn().unwrap();
         let comm = format!("/proc/{}/comm", process.id());
-        until("it sleeps", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
+        until("the process sleeps", || {
+            fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n")
+        });
         Self { netns, process }
     }
 
@@ -44,7 +46,7 @@ fn a_namespace_of_somebody_elses_that_is_called_like_a_labs_is_left_alone() {
     if !as_root() {
         return;
     }
-    // One in the way of a node, and one beside the nodes.
+    // One with the name of a node, and one with another name.
     for node in ["n2", "box"] {
         let lab = TestLab::reserve(&format!("strange{node}"));
         let mut stranger = Stranger::new(format!("dwell-{}-{node}", lab.name));
@@ -53,13 +55,13 @@ fn a_namespace_of_somebody_elses_that_is_called_like_a_labs_is_left_alone() {
         let refused = lab.try_up(&["line:3"]);
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
         assert!(said(&refused).contains(&stranger.netns), "{}", said(&refused));
-        assert_eq!(lab.namespaces(), 1, "nothing was made");
+        assert_eq!(lab.namespaces(), 1, "no namespace was created");
         assert!(!lab.directory().exists());
         stranger.assert_unharmed();
         assert_eq!(lab.down().status.code(), Some(2), "there is no such lab");
         stranger.assert_unharmed();
     }
-    // One that comes while the lab is there.
+    // One that appears while the lab exists.
     let lab = TestLab::up("stranger", &["line:2"]);
     let mut stranger = Stranger::new(format!("dwell-{}-late", lab.name));
     assert!(lab.down().status.success());
@@ -112,7 +114,7 @@ fn a_lab_killed_while_its_links_start_leaves_nothing_after_down() {
     let arguments =
         ["lab", "up", "line:6", "--name", &lab.name, "--delay", "1ms", "--mechanism", "tap"];
     let mut up = Command::new(DWELL).args(arguments).stdout(Stdio::null()).spawn().unwrap();
-    until("a link signs", || lab.directory().join("link-0.pid").exists());
+    until("a link writes its pid", || lab.directory().join("link-0.pid").exists());
     kill(&mut up);
     assert!(lab.down().status.success());
     lab.assert_nothing_is_left();
@@ -165,7 +167,7 @@ fn down_ends_what_still_runs_in_the_lab_and_says_so() {
         return;
     }
     let lab = TestLab::up("busy", &["line:2"]);
-    // One that goes when asked, and one that does not.
+    // One that ends on SIGTERM, and one that ignores it.
     let start = |script: &str| {
         let ready = tempfile::NamedTempFile::new().unwrap();
         let script = format!("{script} echo ready > {}; exec sleep 600", ready.path().display());
@@ -173,9 +175,13 @@ fn down_ends_what_still_runs_in_the_lab_and_says_so() {
             .args(["lab", "exec", "--lab", &lab.name, "n2", "--", "sh", "-c", &script])
             .spawn()
             .unwrap();
-        until("it runs", || fs::read_to_string(ready.path()).is_ok_and(|text| !text.is_empty()));
+        until("the process runs", || {
+            fs::read_to_string(ready.path()).is_ok_and(|text| !text.is_empty())
+        });
         let comm = format!("/proc/{}/comm", child.id());
-        until("it sleeps", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
+        until("the process sleeps", || {
+            fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n")
+        });
         child
     };
     let (mut meek, mut stubborn) = (start(""), start("trap '' TERM;"));
@@ -197,7 +203,7 @@ fn a_lab_whose_state_is_lost_is_still_found_and_removed() {
     fs::remove_dir_all(lab.directory()).unwrap();
     let down = lab.down();
     assert!(down.status.success(), "{down:?}");
-    until("the link ends itself", || lab.processes().is_empty());
+    until("the link ends", || lab.processes().is_empty());
     lab.assert_nothing_is_left();
 }
 

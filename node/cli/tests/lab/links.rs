@@ -1,4 +1,4 @@
-//! What links do to packets, and what they say of it.
+//! Emulated links: their effect on packets, their counters and logs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::fixture::{TestLab, as_root, dwell, until};
 
-/// Sends `count` numbered datagrams from n1 to n2 and returns the numbers that arrived, in their
-/// order. When all is over is known from the link itself.
+/// Sends `count` numbered datagrams from n1 to n2 and returns the numbers that arrived, in order.
+/// The link's counters show when all were delivered.
 fn send_numbered(lab: &TestLab, count: u32) -> Vec<u32> {
     let receiver = lab.socket("n2", "198.19.0.2:7000");
     let sender = lab.socket("n1", "198.19.0.1:7001");
@@ -23,7 +23,8 @@ fn send_numbered(lab: &TestLab, count: u32) -> Vec<u32> {
             let mut arrived = Vec::new();
             let mut number = [0; 4];
             loop {
-                // Asked before receiving: what was there when all was over is still taken.
+                // Read before receiving, so that everything delivered before the end is still
+                // received.
                 let last = over.load(Ordering::SeqCst);
                 match receiver.recv(&mut number) {
                     Ok(_) => arrived.push(u32::from_be_bytes(number)),
@@ -35,8 +36,8 @@ fn send_numbered(lab: &TestLab, count: u32) -> Vec<u32> {
         for number in 0..count {
             sender.send_to(&number.to_be_bytes(), "198.19.0.2:7000").unwrap();
             if number % 200 == 199 || number + 1 == count {
-                // Not faster than the link delivers and the receiver empties its buffer, however busy the
-                // machine is: both have room for so many.
+                // Not faster than the link delivers and the receiver reads, on any machine: both
+                // have room for 200.
                 until("the link has delivered all", || {
                     let c = &lab.describe()["links"][0]["counters"]["a_to_b"];
                     let counted = |name: &str| c[name].as_u64().unwrap();
@@ -80,7 +81,7 @@ fn what_the_link_lost_is_exactly_what_did_not_arrive_and_its_seed_repeats_it() {
     };
     let (first, second) = (run("loss1"), run("loss2"));
     assert!((50..200).contains(&first.len()), "{} of {COUNT} at 5 %", first.len());
-    assert_eq!(first, second, "the same seed, the same luck");
+    assert_eq!(first, second, "the same seed loses the same packets");
 }
 
 #[test]
@@ -98,7 +99,7 @@ fn doubled_and_reordered_datagrams_arrive_as_the_log_says() {
     };
     assert_eq!(arrived.len(), 1_000 + count("duplicate"));
     assert!(count("duplicate") > 0 && count("reorder") > 0);
-    assert!(!arrived.is_sorted(), "something overtook something");
+    assert!(!arrived.is_sorted(), "some packets were reordered");
 }
 
 #[test]
@@ -123,10 +124,9 @@ fn a_link_of_our_own_adds_its_delay_and_each_packets_own_transmission_time() {
         sent.elapsed().as_secs_f64()
     };
     for size in [58, 1_208] {
-        // 42 bytes of Ethernet, IPv4 and UDP headers; there and back.
+        // 42 bytes of Ethernet, IPv4 and UDP headers; both directions.
         let expected = 2.0 * (0.005 + (size + 42) as f64 * 8.0 / 1e6);
-        // A busy machine only adds to what the link itself takes: as many as it takes until one meets
-        // nothing else.
+        // A busy machine only adds to the link's delay: repeat until one round trip is undisturbed.
         let start = Instant::now();
         let mut least = f64::INFINITY;
         for count in 1.. {
@@ -139,14 +139,14 @@ fn a_link_of_our_own_adds_its_delay_and_each_packets_own_transmission_time() {
     }
 }
 
-/// What waits for such a link is its own (DESIGN section 1): its interface takes every frame at once,
-/// and its stamp of departure comes before any wait.
+/// The link itself holds the queue (DESIGN section 1): its interface takes every frame at once, and
+/// its departure timestamp precedes any wait.
 #[test]
 fn nothing_waits_in_the_queueing_discipline_before_a_link_of_our_own() {
     if !as_root() {
         return;
     }
-    // As many as the link's own queue holds, nearly; four seconds of what it carries.
+    // Almost as many as the link's own queue holds; four seconds at its rate.
     const COUNT: u64 = 95;
     let options = ["line:2", "--rate", "200kbit/s", "--mechanism", "tap"];
     let lab = TestLab::up("ahead", &options);
@@ -158,7 +158,7 @@ fn nothing_waits_in_the_queueing_discipline_before_a_link_of_our_own() {
     let counters = lab.describe()["links"][0]["counters"]["a_to_b"].clone();
     let number = |name: &str| counters[name].as_u64().unwrap();
     let under_way = number("arrived") - number("delivered") - number("dropped");
-    assert!(under_way > COUNT / 2, "the link was to be far behind: {counters}");
+    assert!(under_way > COUNT / 2, "the link has a backlog: {counters}");
     let qdiscs: Value = serde_json::from_slice(&shown.stdout).unwrap();
     let discipline = &qdiscs[0];
     assert!(discipline["packets"].as_u64().unwrap() >= COUNT, "{qdiscs}");

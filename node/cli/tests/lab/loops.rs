@@ -1,5 +1,5 @@
-//! Reflection loops, and floods from spoofed sources. A raw socket sends what a reflector or an echo
-//! server "asks" another one.
+//! Reflection loops, and floods from spoofed sources. A raw socket sends the packets with which a
+//! reflector or echo server "asks" another one.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,8 +12,8 @@ use crate::fixture::{DWELL, Running, TestLab, as_root, has, kill, said, skip, un
 
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Sends lines of "address source-port port payload(hex)" from its arguments as UDP datagrams. The
-/// source port may be in use.
+/// Sends its arguments, "address source-port port payload(hex)", as UDP datagrams. The source port
+/// may be in use.
 const INJECT: &str = "
 import socket, struct, sys
 for line in sys.argv[1:]:
@@ -36,8 +36,7 @@ while True:
     s.sendto(message, peer)
 ";
 
-/// Sends 9,000 packets/s for a time, from random addresses and ports of 198.19.0.0/24. The checksum of
-/// UDP is left out.
+/// Sends 9,000 packets/s from random addresses and ports of 198.19.0.0/24, without UDP checksums.
 const FLOOD: &str = "
 import random, socket, struct, sys, time
 random.seed(7)
@@ -56,7 +55,7 @@ while (now := time.monotonic() - start) < seconds:
 print(sent)
 ";
 
-/// A program in a node, killed with its test.
+/// A program in a node, killed when its test ends.
 struct Program(Child);
 
 impl Program {
@@ -83,7 +82,7 @@ fn can_run() -> bool {
     may
 }
 
-/// Starts `dwell reflect` with all UDP protocols on this port and the following ones.
+/// Starts `dwell reflect` with all UDP protocols on consecutive ports.
 fn reflector(lab: &TestLab, node: &str, first_port: u16, more: &[&str]) -> Running {
     let schemes = ["udp", "stamp", "roundtrip", "text+udp"];
     let ports = (first_port..).zip(schemes);
@@ -96,7 +95,7 @@ fn reflector(lab: &TestLab, node: &str, first_port: u16, more: &[&str]) -> Runni
     Running::start(lab, node, "text+udp://[::]", &[&["reflect", "--json"], more, &urls].concat())
 }
 
-/// One packet for each kind of request.
+/// One payload per kind of request.
 fn payloads() -> Vec<String> {
     let text = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let message = |word: &[u8]| text(&[&[7; 20], word].concat());
@@ -119,7 +118,7 @@ fn inject(lab: &TestLab, node: &str, lines: &[String]) {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// Datagrams that a node has received, of both families.
+/// Number of datagrams that a node has received, in both families.
 fn datagrams(lab: &TestLab, node: &str) -> u64 {
     let output = lab.exec(node, &["cat", "/proc/net/snmp", "/proc/net/snmp6"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -130,7 +129,7 @@ fn datagrams(lab: &TestLab, node: &str) -> u64 {
     [v4, v6].iter().flatten().map(|count| count.parse::<u64>().unwrap()).sum()
 }
 
-/// Waits until a node receives nothing more; false if it still does after 10 s.
+/// Waits until a node receives no more datagrams; false if it still does after 10 s.
 fn falls_silent(lab: &TestLab, node: &str) -> bool {
     let since = Instant::now();
     let mut before = datagrams(lab, node);
@@ -203,7 +202,7 @@ fn echo_server_with_fresh_ttl_is_silenced_and_others_not() {
         let lines: Vec<String> = (7_001..7_005).flat_map(asks).collect();
         inject(&lab, "n1", &lines);
         let ends = falls_silent(&lab, "n1");
-        // Another source is answered all the same.
+        // Another source is still answered.
         let ping = ["ping", "udp://198.19.0.1:7001", "-c", "50", "-i", "2ms", "-W", "5s", "--json"];
         let output = lab.exec("n2", &[&[DWELL], &ping[..]].concat());
         let result = near.end();
@@ -211,7 +210,7 @@ fn echo_server_with_fresh_ttl_is_silenced_and_others_not() {
         let ping: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(ping["packets"]["received"], 50, "{echo}: {ping}");
         assert!(value(&result, "silenced") > 0, "{echo}: {result}");
-        // socat loses packets that arrive while it forks, so the STAMP replies may be among them.
+        // socat loses packets that arrive while it forks, possibly the STAMP replies.
         let is_lossless = echo == ECHO_PORT;
         assert!(!is_lossless || value(&result, "looping") > 0, "STAMP replies: {result}");
     }
@@ -224,7 +223,7 @@ fn probers_lose_nothing_to_spoofed_sources() {
     }
     const LIMIT: &str = "1pps";
     let lab = TestLab::up("spoofed", &["line:2"]);
-    // Replies to spoofed sources leave as others do, and end in n1.
+    // Replies to spoofed sources are routed like others and end in n1.
     for (node, route) in [
         ("n2", "ip route add 198.19.0.0/24 via 198.18.0.1"),
         ("n1", "ip route add blackhole 198.19.0.0/24"),
@@ -232,7 +231,7 @@ fn probers_lose_nothing_to_spoofed_sources() {
         let output = lab.exec(node, &["sh", "-c", route]);
         assert!(output.status.success(), "{route}: {}", said(&output));
     }
-    // Real-time: what else runs here must not fill its socket buffer.
+    // Real-time, so that other programs do not fill its socket buffer.
     let reflect = ["reflect", "stamp://198.19.0.2:7001", "--limit", LIMIT, "--json"];
     let reflect = [&reflect[..], &["--scheduling", "fifo"]].concat();
     let far = Running::start(&lab, "n2", "listening on", &reflect);
@@ -246,7 +245,7 @@ fn probers_lose_nothing_to_spoofed_sources() {
         until("the first probe", || datagrams(&lab, "n2") > 0);
         let flood =
             scope.spawn(|| lab.exec("n1", &[PYTHON, "-c", FLOOD, "198.19.0.2", "7001", "10"]));
-        // More than the table holds.
+        // More sources than the table holds.
         until("the flood", || datagrams(&lab, "n2") > 10_000);
         let late = scope.spawn(|| ping("6"));
         let sent = String::from_utf8(flood.join().unwrap().stdout).unwrap();

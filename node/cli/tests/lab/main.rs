@@ -1,5 +1,5 @@
-//! `dwell lab` from outside: real namespaces, real processes, and nothing left of them afterwards.
-//! Needs root (or, for the rootless tests, user namespaces); says SKIP and why where it has neither.
+//! Runs `dwell lab` as a program: real namespaces and processes, and complete removal. Needs root
+//! (or, for the rootless tests, user namespaces); otherwise prints SKIP and the reason.
 
 mod attached;
 mod babel;

@@ -1,4 +1,4 @@
-//! Packets that leave a relay as one: what a real link makes of them.
+//! Merged packets of a relay on a real link.
 
 use crate::fixture::{Running, TestLab, as_root};
 
@@ -13,7 +13,7 @@ fn merged_packets_that_are_longer_than_the_link_arrive_in_fragments_as_any_other
     let how = ["relay", "--json", "--engine", "batch", "--merge"];
     let relay = Running::start(&lab, "n1", "relaying", &[&how[..], &ends].concat());
     let client = lab.socket("n1", "127.0.0.1:0");
-    // As many as the receiver's socket holds; in between, those that are not too long.
+    // As many as the receiver's socket holds, in alternating runs of long and short packets.
     let packet = |n: usize| vec![n as u8; if (n / 10).is_multiple_of(2) { 2_000 } else { 700 }];
     (0..40).for_each(|n| {
         client.send_to(&packet(n), "127.0.0.1:7001").unwrap();

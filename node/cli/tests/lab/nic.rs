@@ -1,4 +1,4 @@
-//! What network interfaces drop while something is measured is told with the result.
+//! Packets dropped by network interfaces during a measurement are in the result.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn probes_that_the_interface_drops_are_told_of_and_a_link_that_drops_none_tells_
     }
     let lab = TestLab::up("nic", &["line:2"]);
     let reflector = Running::start(&lab, "n2", "listening", &["reflect", "udp://0.0.0.0:7001"]);
-    // A veth drops what is longer than its peer takes, and counts it as not sent.
+    // A veth drops packets longer than the MTU of its peer, and counts them as not sent.
     let shorter = lab.exec("n2", &["ip", "link", "set", "dev", "n1", "mtu", "600"]);
     assert!(shorter.status.success(), "{}", said(&shorter));
     let ping = |size: &str| -> Value {

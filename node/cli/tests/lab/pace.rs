@@ -1,5 +1,4 @@
-//! Pacing over links: what a capture at the far end saw of what engines sent, and links that are not
-//! Ethernet's usual ones.
+//! Pacing over links: engines compared with a capture at the far end, and unusual links.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -17,7 +16,7 @@ fn sent(lab: &TestLab, host: &str, more: &[&str]) -> Output {
     lab.exec("n1", &[&[DWELL, "pace", &url][..], more].concat())
 }
 
-/// What is said of two trains.
+/// The summary of two trains.
 fn told(lab: &TestLab, host: &str, more: &[&str]) -> Value {
     let two = ["--rate", "50Mbit/s", "--repeat", "2", "--json"];
     let output = sent(lab, host, &[&two[..], more].concat());
@@ -29,10 +28,10 @@ fn pace(lab: &TestLab, more: &[&str]) -> Value {
     told(lab, "198.19.0.2", more)
 }
 
-/// Numbers of packets from here on are of those that lead or warm up.
+/// Sequence numbers from here on belong to lead-in and warm-up packets.
 const UNCOUNTED: u64 = 1 << 63;
 
-/// The counted packets of a capture: number, when it came, and length of its payload.
+/// The counted packets of a capture: sequence number, arrival time, payload length.
 fn counted(captured: &[Captured]) -> Vec<(u64, i64, usize)> {
     let of = |packet: &Captured| {
         let mark = Mark::parse(&packet.payload).expect("a mark");
@@ -41,20 +40,19 @@ fn counted(captured: &[Captured]) -> Vec<(u64, i64, usize)> {
     captured.iter().filter_map(of).collect()
 }
 
-/// What a segment says of packets: number, when the sink saw it.
+/// The packets of a segment: sequence number, arrival time at the sink.
 fn recorded(file: &str) -> Vec<(u64, i64)> {
     let mut packets = Vec::new();
     segment::read(&mut fs::File::open(file).unwrap(), &mut |record| {
         if let Record::Sample(sample, ..) = record {
-            packets.push((sample.id, sample.remote.expect("it arrived").rx.as_nanos()));
+            packets.push((sample.id, sample.remote.expect("the packet arrived").rx.as_nanos()));
         }
     })
     .unwrap();
     packets
 }
 
-/// The capture's stamps are those of the very packets that the sink stamped, so they are the same to the
-/// nanosecond, and so are the gaps.
+/// Capture and sink timestamp the same packets, so times and gaps agree to the nanosecond.
 #[test]
 fn what_is_recorded_of_engines_is_what_a_capture_at_the_far_end_saw() {
     if !as_root() || !has("tcpdump") {
@@ -65,7 +63,7 @@ fn what_is_recorded_of_engines_is_what_a_capture_at_the_far_end_saw() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pace.segment");
     let file = file.to_str().unwrap();
-    // All but txtime, for which labs have no queueing discipline.
+    // All except txtime, which needs a queueing discipline that labs do not have.
     let engines: [&[&str]; 9] = [
         &["sleep"],
         &["spin"],
@@ -113,7 +111,7 @@ fn without_a_size_packets_are_as_large_as_the_way_takes() {
     let lab = TestLab::up("pacemtu", &["line:2"]);
     let how = ["--engine", "sleep-spin"];
     assert_eq!(pace(&lab, &how)["parameters"]["size_bytes"], json!(1_500));
-    // A route of its own has learnt that no more passes further on.
+    // A route with a smaller path MTU.
     let way = ["198.19.0.2", "via", "198.18.0.2", "src", "198.19.0.1", "mtu", "1300"];
     let route = [&["ip", "route", "replace"][..], &way].concat();
     assert!(lab.exec("n1", &route).status.success());
@@ -134,7 +132,7 @@ fn over_a_tap_a_result_says_that_the_links_limit_is_not_seen() {
         let found = pace(&lab, &["--engine", "sleep-spin", "--size", "576B"]);
         let said = found["trust"]["warnings"].to_string();
         assert_eq!(said.contains("tun or tap"), is_told, "{topology:?}: {said}");
-        // No verdict is made of that.
+        // Such a result gets no verdict.
         assert_eq!(found["parameters"]["limit_unseen"], json!(is_told), "{topology:?}");
     }
 }
@@ -147,13 +145,13 @@ fn however_it_is_stopped_an_interface_has_its_offloads_as_before() {
     let lab = TestLab::up("pacestop", &["line:2"]);
     let cuts = || {
         let all = netns::within(&lab.netns("n1"), interface::all).unwrap().unwrap();
-        let way = all.into_iter().find(|found| found.name == "n2").expect("the way to n2");
+        let way = all.into_iter().find(|found| found.name == "n2").expect("the interface to n2");
         way.merges_sent().is_some_and(|offloads| !offloads.is_empty())
     };
-    assert!(cuts(), "a veth leaves it to whoever takes the packet");
+    assert!(cuts(), "a veth leaves segmentation to the receiver");
     for signals in [&["-HUP"][..], &["-INT", "-INT"], &["-TERM"]] {
         let sending = || {
-            // Who runs the tests may have no terminal to lose, and ignore its end.
+            // The tests may run with SIGHUP ignored.
             let mut pace = Command::new("env");
             pace.args(["--default-signal=HUP", DWELL]);
             pace.args(["pace", "udp://198.19.0.2:9", "--rate", "10Mbit/s", "--repeat", "2000"]);
@@ -164,7 +162,7 @@ fn however_it_is_stopped_an_interface_has_its_offloads_as_before() {
         until("the offload is off", || !cuts());
         for signal in signals {
             let pid = sending.id().to_string();
-            // The second may find nobody.
+            // The process may have ended before the second signal.
             Command::new("kill")
                 .args([signal, pid.as_str()])
                 .stderr(Stdio::null())
@@ -179,7 +177,7 @@ fn however_it_is_stopped_an_interface_has_its_offloads_as_before() {
     }
 }
 
-/// A link of two queues of which both ends are in the first node.
+/// Creates a link with two queues and both ends in the first node.
 fn of_two_queues(lab: &TestLab, name: &str) {
     let ip = |arguments: &str| {
         let words: Vec<&str> = arguments.split(' ').collect();

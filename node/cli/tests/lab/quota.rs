@@ -1,4 +1,4 @@
-//! Nodes held to a share of a processor.
+//! Nodes limited to a share of a processor.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn a_quota_holds_what_runs_in_the_node_and_tells_what_it_burnt() {
     }
     assert!(output.status.success(), "{output:?}");
     let quota = |node: usize| lab.describe()["nodes"][node]["quota"].clone();
-    assert_eq!(quota(0), Value::Null, "n1 is free");
+    assert_eq!(quota(0), Value::Null, "n1 has no quota");
     assert_eq!(quota(1)["share_ratio"], 0.2);
     let since = Instant::now();
     let before = quota(1)["usage_ns"].as_i64().unwrap();
@@ -30,11 +30,11 @@ fn a_quota_holds_what_runs_in_the_node_and_tells_what_it_burnt() {
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
     let used = quota(1)["usage_ns"].as_i64().unwrap() - before;
     let took = since.elapsed().as_nanos() as i64;
-    // On a machine that is busy with other things it may be less, but never more than of all the time
-    // between the two looks, and of one period of it besides.
-    assert!(used >= SECONDS * 100_000_000, "asked for 20 %, burnt {used} ns");
-    assert!(used <= took / 5 * 11 / 10 + 20_000_000, "asked for 20 %, burnt {used} of {took} ns");
-    assert!(quota(1)["throttled_ns"].as_i64().unwrap() > 0, "it was held");
+    // May be less on a busy machine, but at most the share of the time between the two readings,
+    // plus that of one period.
+    assert!(used >= SECONDS * 100_000_000, "requested 20 %, burnt {used} ns");
+    assert!(used <= took / 5 * 11 / 10 + 20_000_000, "requested 20 %, burnt {used} of {took} ns");
+    assert!(quota(1)["throttled_ns"].as_i64().unwrap() > 0, "the node was throttled");
 
     let groups: Vec<String> = serde_json::from_value(quota(1)["groups"].clone()).unwrap();
     assert!(groups.iter().all(|group| Path::new(group).is_dir()), "{groups:?}");
@@ -49,7 +49,7 @@ fn a_quota_that_the_kernel_does_not_offer_is_refused_with_the_reason_and_nothing
         return;
     }
     let lab = TestLab::reserve("noquota");
-    // As on a kernel without controllers: none is mounted.
+    // As on a kernel without cgroup controllers: none is mounted.
     let script = format!(
         "umount -l -R /sys/fs/cgroup && exec {DWELL} lab up line:2 --quota n1=50% --name {}",
         lab.name

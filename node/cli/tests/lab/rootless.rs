@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::fixture::{DWELL, TestLab, as_root, assert_follows_the_schema, has, said, skip, until};
 
-/// Somebody without any privilege, with a directory and a copy of the program of their own.
+/// A user without privileges, with a directory and a copy of the program.
 struct Nobody {
     home: tempfile::TempDir,
     lab: String,
@@ -47,7 +47,7 @@ impl Nobody {
         self.dwell(&[&["lab", "exec", "--lab", &self.lab, "n1", "--"], command].concat())
     }
 
-    /// Makes a lab; `None`, and why, where user namespaces are forbidden.
+    /// Creates a lab. Prints the reason and returns `None` if user namespaces are forbidden.
     fn up(&self, arguments: &[&str]) -> Option<Value> {
         let up = ["lab", "up", "--name", &self.lab, "--json"];
         let output = self.dwell(&[&up, arguments].concat());
@@ -96,7 +96,7 @@ fn without_root_a_lab_lives_in_a_user_namespace() {
     assert!(String::from_utf8_lossy(&route.stdout).contains("src 198.19.0.1"), "{route:?}");
     let inner = [&nobody.program()[..], "lab", "exec", "--lab", &nobody.lab, "n2", "--", "true"];
     let inner = nobody.exec(&inner);
-    assert!(inner.status.success(), "from inside, too: {inner:?}");
+    assert!(inner.status.success(), "also from inside: {inner:?}");
     let all: Value =
         serde_json::from_slice(&nobody.dwell(&["lab", "list", "--json"]).stdout).unwrap();
     let ours = all["labs"].as_array().unwrap().iter().find(|lab| lab["name"] == *nobody.lab);
@@ -118,7 +118,7 @@ fn without_root_a_command_in_a_node_works_in_the_directory_it_was_started_in() {
     }
     let script = "pwd; echo here > relative.txt";
     let exec = ["lab", "exec", "--lab", &nobody.lab, "n1", "--", "sh", "-c", script];
-    // A directory that is there inside as well, and one that the lab's own /run hides.
+    // A directory that also exists inside, and one that the lab's own /run hides.
     let hidden = tempfile::tempdir_in("/run").unwrap();
     let chown = Command::new("chown").arg("65534:65534").arg(hidden.path()).status();
     assert!(chown.unwrap().success());
@@ -163,14 +163,14 @@ fn a_rootless_lab_whose_holder_was_killed_is_removed_with_all_that_ran_in_it() {
     let sleep = ["lab", "exec", "--lab", &nobody.lab, "n1", "--", "sleep", "600"];
     let mut inside = nobody.command(&sleep).spawn().unwrap();
     let comm = format!("/proc/{}/comm", inside.id());
-    until("it sleeps", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
+    until("the process sleeps", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
     let holder = nobody.holder();
     holder.signal(Signal::Kill).unwrap();
     assert!(holder.wait(dwell_units::Nanos::from_secs(10)));
     let listed = nobody.dwell(&["lab", "list"]).stdout;
     let listed = String::from_utf8(listed).unwrap();
     let line = listed.lines().find(|line| line.starts_with(&nobody.lab)).unwrap();
-    assert!(line.contains("broken: the process that kept it has ended"), "{line}");
+    assert!(line.contains("broken: its holder process has ended"), "{line}");
     nobody.down();
     assert_eq!(inside.wait().unwrap().signal(), Some(15));
 }

@@ -1,5 +1,5 @@
-//! `dwell ping --path` along a line whose middle nodes relay: the delay of every hop, each way,
-//! without any common clock.
+//! `dwell ping --path` along a line with two relays: the delay of every relay in each direction,
+//! without a common clock.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::fixture::{DWELL, Running, TestLab, as_root, said};
 
-/// The passages of one way, by id. One client: the flow there is 0, the flow back 1.
+/// The passages of one direction by id. With one client, flow 0 is forward and flow 1 backward.
 fn passages(samples: &Path, flow: u32) -> BTreeMap<u64, Passage> {
     let mut found = BTreeMap::new();
     read(&mut fs::File::open(samples).unwrap(), &mut |record| match record {
@@ -94,13 +94,13 @@ fn ping_tells_the_delay_of_every_relay_each_way_as_the_relays_themselves_do() {
             })
             .collect();
         delays.sort_unstable();
-        // Some of those that passed warmed up, or their replies came too late: the median of the others lies
-        // between these two.
+        // The relay also saw warm-up probes and probes with late replies, so the median of the
+        // others is between these two.
         let rank = replies.div_ceil(2) - 1;
         let (low, high) = (delays[rank], delays[rank + delays.len() - replies]);
         println!("{place}: {told} ns by ping, {low} to {high} ns by the relay itself");
-        // A slot is filled a little before the relay's own stamp, on a busy machine up to 20 us; one filled before
-        // the hold would be 100 us away.
+        // A slot is filled shortly before the relay's own timestamp, up to 20 us on a busy machine;
+        // if filled before the hold it would be 100 us off.
         let near = 40_000 + low / 100;
         assert!(told >= hold && told + near > low && told < high + near, "{place}: {told} {low}");
     }

@@ -1,4 +1,4 @@
-//! `dwell trace` at the middle node of a line, while packets pass.
+//! `dwell trace` at the middle node of a line.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,16 +20,16 @@ use crate::fixture::{DWELL, TestLab, as_root, assert_follows, said};
 
 const ALL: [&str; 5] = ["rx_driver", "rx_tcx", "pre_routing", "post_routing", "tx_tcx"];
 
-/// A trace in a node of a lab, its programs in place.
+/// A running trace in a node of a lab.
 struct Trace {
     child: Child,
     talk: BufReader<std::process::ChildStderr>,
     samples: tempfile::NamedTempFile,
-    /// What it said before it began.
+    /// Standard error so far.
     notes: String,
 }
 
-/// What a trace found.
+/// The results of a trace.
 struct Found {
     summary: Value,
     flows: Vec<FlowEntry>,
@@ -57,7 +57,7 @@ impl Trace {
         Self { child, talk, samples, notes }
     }
 
-    /// Stops it.
+    /// Stops the trace and reads its results.
     fn end(mut self) -> Found {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -88,7 +88,7 @@ impl Found {
         self.summary["trust"]["warnings"].to_string()
     }
 
-    /// Every packet has these points, stamped in packet order.
+    /// Asserts that every packet has exactly these points, in chronological order.
     fn assert_in_order(&self, points: &[&str]) {
         for passage in &self.passages {
             let names: Vec<_> = passage.stamps.iter().map(|(point, _)| point.name()).collect();
@@ -100,7 +100,7 @@ impl Found {
     }
 }
 
-/// dwell's mark of traffic and its padding.
+/// The mark of dwell's traffic, padded to `size` bytes.
 fn payload(seq: u64, size: usize) -> Vec<u8> {
     let mut bytes = b"dwlt\0\0\0\0".to_vec();
     bytes.extend(seq.to_be_bytes());
@@ -108,7 +108,7 @@ fn payload(seq: u64, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sends packets and waits for each, so that all have passed.
+/// Sends packets and waits for each to arrive.
 fn pass(near: &UdpSocket, far: &UdpSocket, to: &str, ids: std::ops::Range<u64>, size: usize) {
     for id in ids {
         near.send_to(&payload(id, size), to).unwrap();
@@ -127,7 +127,7 @@ fn routed_packets_are_stamped_at_every_hook_in_packet_order_in_both_families() {
         let far = lab.socket("n3", &format!("{any}:7001"));
         let near = lab.socket("n1", &format!("{any}:0"));
         pass(&near, &far, to, 0..200, 100);
-        // Too short for a whole head, and of another flow.
+        // Too short for a complete header; and a packet of another flow.
         pass(&near, &far, to, 200..210, 16);
         lab.socket("n1", &format!("{any}:0"))
             .send_to(b"other", to.replace("7001", "7002"))
@@ -166,7 +166,7 @@ fn a_burst_as_fast_as_the_machine_can_is_stamped_without_a_loss() {
     for id in 0..PACKETS {
         near.send_to(&payload(id, 100), "198.19.0.3:7001").unwrap();
     }
-    // The socket's buffer took what it could; all of it has passed the middle when it is empty.
+    // When the socket's buffer is empty, all packets have passed the middle node.
     while far.recv(&mut [0; 128]).is_ok() {}
     let found = trace.end();
     assert_eq!(found.value("events_dropped"), 0);
@@ -207,7 +207,7 @@ fn a_relayed_packet_is_one_of_two_flows_and_an_echo_is_told_by_its_sequence_numb
     assert!(ping.status.success(), "{}", said(&ping));
     let found = echoes.end();
     found.assert_in_order(&ALL);
-    // The warm-up's as well; a request and a reply each.
+    // Includes the warm-up: a request and a reply each.
     assert_eq!((found.passages.len(), found.flows.len()), (2 * 28, 2));
     assert!(found.flows.iter().all(|flow| flow.protocol == "icmp"), "{:?}", found.flows);
 }
@@ -238,7 +238,7 @@ fn hooks_behind_a_relay_that_enciphers_all_but_12_bytes_know_packets_by_what_is_
         let datagram = dwell_wire::iperf2::Datagram::new(id, dwell_io::clock::realtime());
         datagram.emit(&mut packet);
         near.send_to(&packet, "198.19.0.2:7001").unwrap();
-        assert_eq!(far.recv(&mut [0; 1_024]).unwrap(), 512, "enciphered");
+        assert_eq!(far.recv(&mut [0; 1_024]).unwrap(), 512, "encrypted");
     }
     let found = trace.end();
     let pid = relay.id().to_string();
@@ -310,7 +310,7 @@ fn programs_of_others_stay_and_go_on_and_xdp_that_is_taken_is_done_without() {
     let still_taken =
         netns::within(&lab.netns("n2"), || others.0.attach_xdp(towards_n1, XdpMode::Native))
             .unwrap();
-    assert!(still_taken.is_err(), "the other's XDP program is still there");
+    assert!(still_taken.is_err(), "the foreign XDP program is still attached");
     pass(&near, &far, "198.19.0.3:7001", 100..150, 64);
     let first = first.end();
     second.assert_in_order(&ALL[1..]);
@@ -351,7 +351,7 @@ fn what_cannot_be_traced_is_told_before_anything_is_made() {
     assert!(said(&output).contains("needs root (CAP_BPF and CAP_NET_ADMIN)"), "{}", said(&output));
 }
 
-/// The program where everybody may run it.
+/// A copy of the program that all users may run.
 fn program_of_nobody() -> (PathBuf, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("dwell-node");
@@ -377,7 +377,7 @@ fn a_node_traces_for_its_controller_which_pulls_the_samples() {
     let mut answers = BufReader::new(answers);
     let mut segment = Vec::new();
     let mut next = || loop {
-        match read_frame::<Event>(&mut answers).unwrap().expect("the node is there") {
+        match read_frame::<Event>(&mut answers).unwrap().expect("the node runs") {
             Frame::Message(Event::Progress { .. }) => {}
             Frame::Message(event) => return (event, std::mem::take(&mut segment)),
             Frame::Data(_, bytes) => segment.extend(bytes),

@@ -1,5 +1,5 @@
-//! Traffic over links that lose packets: what the link dropped, what the real iperf counts and what
-//! dwell counts are the same, and so are their jitter and what a capture of the same packets tells.
+//! Traffic over lossy links: the link, iperf and dwell count the same losses, and their jitter
+//! agrees with a capture.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::capture::{Capture, Captured};
 use crate::fixture::{DWELL, TestLab, as_root, has, kill, said, skip, until};
 
-/// Datagrams of iperf that the link dropped, by their numbers; without FINs, which come again.
+/// Sequence numbers of iperf datagrams that the link dropped, without FINs, which are repeated.
 fn dropped(lab: &TestLab) -> BTreeSet<u32> {
     let word = |event: &Value, at: usize| {
         let head = event["payload_head"].as_str().unwrap();
@@ -23,7 +23,7 @@ fn dropped(lab: &TestLab) -> BTreeSet<u32> {
     ours.map(|event| word(event, 0)).filter(|id| *id >> 31 == 0).collect()
 }
 
-/// A command in a node, ended with its test.
+/// A command in a node, killed when its test ends.
 struct InNode(Child);
 
 impl InNode {
@@ -42,7 +42,7 @@ impl InNode {
     /// Waits until it listens on UDP port 5001.
     fn listening(self) -> Self {
         let table = format!("/proc/{}/net/udp", self.0.id());
-        until("it listens", || {
+        until("the command listens", || {
             fs::read_to_string(&table).is_ok_and(|text| text.contains(":1389 "))
         });
         self
@@ -62,8 +62,8 @@ impl Drop for InNode {
     }
 }
 
-/// The one-way delays of captured packets of iperf, in order of arrival and nanoseconds, by the stamps
-/// that they carry; of FINs, which come again and again, that of the first at the end, if they are asked for.
+/// One-way delays in nanoseconds of captured iperf packets in order of arrival, by the timestamps
+/// that they carry. FINs are repeated; the first one is appended if `fin` is set.
 fn one_way(captured: &[Captured], fin: bool) -> Vec<i64> {
     let field = |packet: &Captured, at: usize| {
         i64::from(i32::from_be_bytes(packet.payload[at..at + 4].try_into().unwrap()))
@@ -75,20 +75,20 @@ fn one_way(captured: &[Captured], fin: bool) -> Vec<i64> {
     others.chain(first_fin).map(|packet| packet.at - sent(packet)).collect()
 }
 
-/// Nearest rank.
+/// Median by nearest rank.
 fn middle(delays: &[i64]) -> i64 {
     let mut sorted = delays.to_vec();
     sorted.sort_unstable();
     sorted[(sorted.len() - 1) / 2]
 }
 
-/// RFC 3550 section 6.4.1.
+/// Jitter as in RFC 3550 section 6.4.1.
 fn jitter_of(delays: &[i64]) -> f64 {
     let distances = delays.windows(2).map(|pair| (pair[1] - pair[0]).abs() as f64);
     distances.fold(0.0, |jitter, distance| jitter + (distance - jitter) / 16.0)
 }
 
-/// The first figures that an iperf server prints in `text`: jitter in ms, lost, total.
+/// The first figures of an iperf server report in `text`: jitter in ms, lost, total.
 fn printed(text: &str) -> (f64, u64, u64) {
     let line = BufReader::new(text.as_bytes())
         .lines()
@@ -130,7 +130,7 @@ fn the_real_server_and_our_sink_count_the_same_losses_of_our_traffic_through_a_r
         let server: &[&str] = if real { &["iperf", "-s", "-u", "-e"] } else { &sink };
         let server = InNode::start(&lab, "n2", server).listening();
         let capture = Capture::start(&lab.netns("n2"), "n1", "udp and dst port 5001");
-        // On the sender's own node, before the link.
+        // On the sender's node, before the link.
         let relay = [DWELL, "relay", "--listen", "udp://127.0.0.1:5001", "--to"];
         let relay = [&relay[..], &["udp://198.19.0.2:5001"]].concat();
         let relay = relayed.then(|| InNode::start(&lab, "n1", &relay).listening());
@@ -142,7 +142,7 @@ fn the_real_server_and_our_sink_count_the_same_losses_of_our_traffic_through_a_r
         let dropped = dropped(&lab);
         assert!((12..60).contains(&dropped.len()), "5 % of 600: {}", dropped.len());
         let text = server.stop(if real { Signal::Terminate } else { Signal::Interrupt });
-        // The last one is the first FIN, and counts.
+        // The last packet is the first FIN, which counts.
         let came = 600 - dropped.len();
         let captured = capture.end(|packets| one_way(packets, true).len() >= came);
         let delays = one_way(&captured, true);
@@ -156,7 +156,7 @@ fn the_real_server_and_our_sink_count_the_same_losses_of_our_traffic_through_a_r
             assert_eq!(result["packets"]["sent"], 600, "{result}");
             let way = &result["metrics"]["one_way_forward_ns"];
             let median = way["p50"].as_f64().unwrap();
-            // What ends a flow has no delay of its own in it.
+            // The FIN does not enter the one-way delays.
             let captured = middle(&one_way(&captured, false));
             assert!((median - captured as f64).abs() < 1_001.0, "{captured} ns, and {way}");
             let jitter = result["values"]["jitter_rfc3550_ns"].as_f64().unwrap();
@@ -165,18 +165,21 @@ fn the_real_server_and_our_sink_count_the_same_losses_of_our_traffic_through_a_r
         assert_eq!(server_lost, dropped.len() as u64, "{text}");
         assert_eq!(sent["packets"]["lost"], server_lost, "{sent}");
         assert_eq!(sent["values"]["server_packets"], 600);
-        // Whole microseconds are reported, and printed.
+        // Reported and printed in whole microseconds.
         let told = sent["values"]["server_jitter_ns"].as_f64().unwrap();
         assert!((told - jitter).abs() <= 1_001.0, "{told} and {jitter} ns");
         println!("{name}: jitter {jitter} ns, {} of the capture", jitter_of(&delays));
-        // iperf's stamps are whole microseconds, and so is what it prints.
+        // iperf's timestamps and output have microsecond resolution.
         assert!((jitter - jitter_of(&delays)).abs() < 1_001.0, "{text}");
-        // The link's 4 ms, up to 2 ms either way; what this machine adds only lengthens a delay.
+        // The link adds 4 ms plus or minus 2 ms; this machine only lengthens delays.
         assert!(delays.iter().all(|delay| *delay >= 2_000_000), "{delays:?}");
         assert!(delays.iter().min().is_some_and(|least| *least < 3_000_000), "{delays:?}");
         lost.push(dropped);
     }
-    assert!(lost.iter().all(|other| *other == lost[0]), "the same seed, the same luck: {lost:?}");
+    assert!(
+        lost.iter().all(|other| *other == lost[0]),
+        "the same seed loses the same packets: {lost:?}"
+    );
 }
 
 #[test]
@@ -200,9 +203,5 @@ fn the_real_client_hears_from_our_sink_what_the_link_lost() {
     );
     let ours = result["values"]["jitter_rfc3550_ns"].as_f64().unwrap() / 1e6;
     assert!((jitter - ours).abs() < 0.001_1, "{jitter} and {ours} ms");
-    assert_eq!(
-        result["metrics"]["one_way_forward_ns"],
-        Value::Null,
-        "nobody said that clocks are one"
-    );
+    assert_eq!(result["metrics"]["one_way_forward_ns"], Value::Null, "no common clock was stated");
 }

@@ -1,4 +1,4 @@
-//! Labs that are up: nodes, names, reaching each other, running commands; and what is refused.
+//! Complete labs: nodes, names, connectivity, running commands; and rejected command lines.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -51,7 +51,7 @@ fn exec_is_the_command_itself_with_its_exit_code_its_signals_and_its_environment
         lab.exec("n1", &["sh", "-c", "echo $DWELL_LAB $DWELL_NODE; grep SigBlk /proc/self/status"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with(&format!("{} n1\n", lab.name)), "{text}");
-    assert!(text.contains("0000000000000000"), "no signal is held back: {text}");
+    assert!(text.contains("0000000000000000"), "no signal is blocked: {text}");
     let inside = lab.exec("n1", &["grep", "-c", " /sys ", "/proc/self/mountinfo"]).stdout;
     let outside = Command::new("grep").args(["-c", " /sys ", "/proc/self/mountinfo"]).output();
     assert_eq!(inside, outside.unwrap().stdout, "/sys is not mounted over");
@@ -98,7 +98,7 @@ fn nodes_may_be_called_like_words_of_the_programs_that_make_them() {
                          address addr netns promisc alias vrf txq state mode";
     let names: Vec<&str> = WORDS.split_whitespace().collect();
     let mut text = format!("version = 1\nnodes = {names:?}\n");
-    // A ring, so that every name is an interface in two nodes; both ways of making interfaces.
+    // A ring, so that every name is an interface in two nodes; with both kinds of interfaces.
     for (place, name) in names.iter().enumerate() {
         let next = names[(place + 1) % names.len()];
         let more = if place == 0 { ", delay = \"1ms\", mechanism = \"tap\"" } else { "" };
@@ -144,7 +144,7 @@ fn two_labs_live_side_by_side_and_one_must_be_named() {
     let taken = one.try_up(&["line:2"]);
     assert!(!taken.status.success());
     assert!(said(&taken).contains("already exists"), "{}", said(&taken));
-    // The same addresses in both, and neither hears the other.
+    // Both use the same addresses without hearing each other.
     let in_other = other.socket("n2", "198.19.0.2:7000");
     let in_one = one.socket("n2", "198.19.0.2:7000");
     one.socket("n1", "0.0.0.0:0").send_to(b"one", "198.19.0.2:7000").unwrap();
@@ -198,5 +198,5 @@ fn a_file_says_which_nodes_there_are_and_a_process_knows_which_lab_it_is_in() {
         netns::within(&lab.netns("relay"), dwell_lab::here).unwrap(),
         Some(lab.name.clone())
     );
-    assert_eq!(dwell_lab::here(), None, "not in a lab out here");
+    assert_eq!(dwell_lab::here(), None, "this process is not in a lab");
 }

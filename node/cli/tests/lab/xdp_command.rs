@@ -1,4 +1,4 @@
-//! `dwell relay --engine xdp` at the middle node of a line: by the command, and as a job of a node.
+//! `dwell relay --engine xdp` at the middle node of a line: as a command, and as a job of a node.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::fixture::{DWELL, TestLab, as_root, assert_follows};
 
-/// A relay in node n2 that is ready.
+/// A running relay in node n2.
 struct Relay {
     child: Child,
     talk: BufReader<ChildStderr>,
@@ -42,7 +42,7 @@ impl Relay {
         Self { child, talk, samples }
     }
 
-    /// Stops it; returns its summary and the flows of its samples.
+    /// Stops the relay; returns its summary and the flows of its samples.
     fn end(mut self) -> (Value, Vec<FlowEntry>) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -60,14 +60,14 @@ fn flows(segment: &[u8]) -> Vec<FlowEntry> {
     let mut flows = Vec::new();
     read(&mut &segment[..], &mut |record| match record {
         Record::Flow(flow) => flows.push(flow.clone()),
-        Record::Passage(passage) => panic!("nothing stamps there: {passage:?}"),
+        Record::Passage(passage) => panic!("a passage without timestamps: {passage:?}"),
         Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
     })
     .unwrap();
     flows
 }
 
-/// A packet there and one back, between n1 and n3 by the relay at this address.
+/// Exchanges packets between n1 and n3 through the relay at this address.
 fn exchange(lab: &TestLab, at: &str, count: usize) -> (SocketAddr, SocketAddr) {
     let (near, far) = (lab.socket("n1", "0.0.0.0:0"), lab.socket("n3", "0.0.0.0:7001"));
     let mut seen = None;
@@ -77,7 +77,11 @@ fn exchange(lab: &TestLab, at: &str, count: usize) -> (SocketAddr, SocketAddr) {
         assert_eq!(len, 10 + n);
         far.send_to(b"back", from).unwrap();
         let (len, back) = near.recv_from(&mut [0; 16]).unwrap();
-        assert_eq!((len, back), (4, at.parse().unwrap()), "from where the client sent to");
+        assert_eq!(
+            (len, back),
+            (4, at.parse().unwrap()),
+            "the reply is from the address that the client sent to"
+        );
         seen = Some(from);
     }
     (near.local_addr().unwrap(), seen.expect("a packet"))
@@ -93,7 +97,7 @@ fn a_relay_in_the_driver_listens_at_every_address_and_tells_its_flows_but_no_del
         &lab,
         &["--listen", "udp://0.0.0.0:7001", "--to", "udp://198.19.0.3:7001", "--flows", "16"],
     );
-    // The node's own address, and that of its side of the link.
+    // The node's own address, and those of its links.
     let links = netns::within(&lab.netns("n2"), dwell_io::interface::ipv4_addresses);
     let addresses = links.unwrap().unwrap();
     assert!(addresses.len() > 1, "{addresses:?}");
@@ -111,7 +115,7 @@ fn a_relay_in_the_driver_listens_at_every_address_and_tells_its_flows_but_no_del
     assert_eq!(summary["engine"], "xdp, generic", "veth");
     assert_eq!(summary["metrics"], serde_json::json!({}));
     assert!(summary["trust"]["warnings"].to_string().contains("below every stamp"));
-    // Two of each client, with the addresses before and behind.
+    // Two flows per client, with the addresses before and after the relay.
     assert_eq!(flows.len() as u64, 2 * count);
     for (address, (near, from)) in addresses.iter().zip(outs) {
         let there = flows.iter().find(|flow| flow.from.port() == near.port()).expect("its flow");
@@ -135,11 +139,11 @@ fn a_node_relays_in_the_driver_as_a_job_and_hands_over_the_table_of_flows() {
         .unwrap();
     let (mut requests, mut answers) =
         (node.stdin.take().unwrap(), BufReader::new(node.stdout.take().unwrap()));
-    // The next event, and the bytes before it.
+    // Returns the next event and the data before it.
     let mut next = || {
         let mut bytes = Vec::new();
         loop {
-            match read_frame::<Event>(&mut answers).unwrap().expect("the node is there") {
+            match read_frame::<Event>(&mut answers).unwrap().expect("the node runs") {
                 Frame::Data(_, more) => bytes.extend(more),
                 Frame::Message(Event::Hello { .. } | Event::Progress { .. }) => {}
                 Frame::Message(event) => return (event, bytes),
@@ -189,7 +193,7 @@ fn what_keeps_a_relay_from_the_driver_is_told_before_it_starts() {
         assert_eq!(code, Some(exit), "{said}");
         assert!(said.contains(words), "{said}");
     }
-    // The way out does not forward.
+    // Forwarding is disabled on the outgoing interface.
     netns::within(&lab.netns("n2"), || {
         for link in dwell_io::interface::all().unwrap() {
             let setting = format!("/proc/sys/net/ipv4/conf/{}/forwarding", link.name);

@@ -1,4 +1,4 @@
-//! The relay in the driver, at the middle node of a line.
+//! The XDP relay at the middle node of a line.
 
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 
@@ -31,7 +31,7 @@ fn exchange(near: &UdpSocket, far: &UdpSocket, text: &[u8]) -> SocketAddr {
     let mut buffer = [0; 2_048];
     near.send_to(text, "198.19.0.2:7001").unwrap();
     let (len, from) = far.recv_from(&mut buffer).unwrap();
-    assert_eq!(&buffer[..len], text, "nothing but addresses changes");
+    assert_eq!(&buffer[..len], text, "only addresses change");
     far.send_to(b"and back", from).unwrap();
     let (len, back) = near.recv_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..len], back), (&b"and back"[..], "198.19.0.2:7001".parse().unwrap()));
@@ -59,14 +59,14 @@ fn the_relay_in_the_driver_gives_every_client_a_port_and_the_far_end_answers_thr
     let counters = relay.counters().unwrap();
     assert_eq!((counters.forward, counters.backward, counters.flows), (40, 40, 4));
     assert_eq!((counters.evicted, counters.no_way), (0, 0));
-    // What is not for the relay passes to the node: its own sockets, and other ports.
+    // Packets for other ports pass to the node's own sockets.
     let other = lab.socket("n2", "0.0.0.0:7002");
     clients[0].send_to(b"other", "198.19.0.2:7002").unwrap();
     assert_eq!(other.recv(&mut [0; 16]).unwrap(), 5);
     drop(relay);
     let own = lab.socket("n2", "0.0.0.0:7001");
     clients[0].send_to(b"own", "198.19.0.2:7001").unwrap();
-    assert_eq!(own.recv(&mut [0; 16]).unwrap(), 3, "nothing relays any more");
+    assert_eq!(own.recv(&mut [0; 16]).unwrap(), 3, "the relay has ended");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_flood_of_clients_pushes_out_those_idle_for_longest_and_is_counted() {
     known.sort_unstable();
     last.sort_unstable();
     assert_eq!(known, last);
-    // One that was pushed out is a new flow when it comes again.
+    // An evicted client is a new flow when it sends again.
     exchange(&clients[0], &far, b"again");
     assert_eq!(relay.counters().unwrap().flows, 13);
     let too_many = XdpRelay::start(&spec(0, Checksums::ByDriver, Vec::new()));
@@ -101,7 +101,8 @@ fn on_a_wire_checksums_are_updated_and_the_far_kernel_finds_them_right() {
     if !as_root() {
         return;
     }
-    // What leaves by a TAP interface has a whole checksum, and what comes by one is checked.
+    // Packets that leave by a TAP interface have complete checksums, and arriving ones are
+    // verified.
     let lab = TestLab::up("xdp-sums", &["line:3", "--mechanism", "tap", "--delay", "100us"]);
     let relay = relay(&lab, 8, Checksums::Updated);
     let (near, far) = (lab.socket("n1", "0.0.0.0:0"), lab.socket("n3", "0.0.0.0:7001"));

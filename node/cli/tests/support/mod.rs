@@ -1,4 +1,4 @@
-//! What tests of the node commands share: running them, judging their JSON, servers that end with
+//! Shared by tests of the node commands: running them, checking their JSON, servers that end with
 //! their test.
 
 use std::fs;
@@ -32,13 +32,13 @@ pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A server of ours or another's, ended when the test ends.
+/// A server of dwell or another program, ended with its test.
 pub(crate) struct Server {
     pub(crate) child: Child,
 }
 
 impl Server {
-    /// `dwell reflect` on free ports of these URLs (`{}` stands for the port); returns the URLs.
+    /// Starts `dwell reflect` on a free port for each scheme; returns the URLs.
     pub(crate) fn reflect(schemes: &[&str], host: &str, more: &[&str]) -> (Self, Vec<String>) {
         let urls: Vec<_> =
             schemes.iter().map(|scheme| format!("{scheme}://{host}:{}", free_port(host))).collect();
@@ -47,7 +47,7 @@ impl Server {
         (Self::ready(command, "listening on", urls.len()), urls)
     }
 
-    /// Starts a server that says `word` on standard error `times` times when it is ready.
+    /// Starts a server and waits until it has printed `word` to standard error `times` times.
     pub(crate) fn ready(mut command: Command, word: &str, times: usize) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -62,7 +62,7 @@ impl Server {
         Self { child }
     }
 
-    /// Stops it as ^C does; returns what it printed.
+    /// Stops it with SIGINT; returns its output.
     pub(crate) fn stop(mut self) -> Output {
         signal(&self.child, Signal::Interrupt);
         let mut stdout = Vec::new();
@@ -83,7 +83,7 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
     Handle::open(child.id()).unwrap().signal(signal).unwrap();
 }
 
-/// A port that was free a moment ago, for UDP and for TCP.
+/// A port that is currently free for UDP and for TCP.
 pub(crate) fn free_port(host: &str) -> u16 {
     loop {
         let udp = UdpSocket::bind(format!("{host}:0")).unwrap();

@@ -1,11 +1,11 @@
-//! Holding a process up for a while.
+//! Stops and continues a process.
 
 use std::fs;
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Stops the process; when this returns, none of its threads runs.
+/// Stops the process and waits until all of its threads have stopped.
 pub(crate) fn pause(child: &Child) {
     kill(child, "-STOP");
     let is_stopped = |task: fs::DirEntry| {
@@ -15,12 +15,12 @@ pub(crate) fn pause(child: &Child) {
     let tasks = || fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().map(Result::unwrap);
     let start = Instant::now();
     while !tasks().all(is_stopped) {
-        assert!(start.elapsed() < Duration::from_secs(60), "it does not stop");
+        assert!(start.elapsed() < Duration::from_secs(60), "the process does not stop");
         sleep(Duration::from_millis(1));
     }
 }
 
-/// Lets it go on.
+/// Continues the process.
 pub(crate) fn go_on(child: &Child) {
     kill(child, "-CONT");
 }
