@@ -205,7 +205,7 @@ impl Labs {
         let place =
             ["--id", "iperf", "--json", "--busy-poll", "--cpu", SECOND, "--samples", samples];
         // A hold of at least 1 ns, also for the base: looking for a packet before taking it takes
-        // time, and a relay without a hold keeps its path warm meanwhile.
+        // time, and a relay without a hold keeps its caches warm.
         let nanos = |micros: i64| (1_000 * micros).max(1);
         let hold = match hold.place {
             Place::Program => format!("program:{}ns", nanos(hold.micros)),
