@@ -19,7 +19,7 @@ pub(super) struct Measured {
     pub(super) trial_overhead_ms: Option<f64>,
 }
 
-/// Verdict on a goal.
+/// A judged goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) goal: &'static str,

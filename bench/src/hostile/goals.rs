@@ -78,7 +78,7 @@ pub(super) struct Measured {
     pub(super) prober: Option<Prober>,
 }
 
-/// Verdict on a goal.
+/// A judged goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) goal: &'static str,

@@ -67,7 +67,7 @@ pub(super) enum Part {
     Verdicts,
 }
 
-/// Verdict on a goal.
+/// A judged goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) goal: &'static str,

@@ -48,7 +48,7 @@ pub(super) enum Part {
     Events,
 }
 
-/// Verdict on a goal.
+/// A judged goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) goal: &'static str,

@@ -69,7 +69,7 @@ pub(super) const MEMORY_LIMIT_KIB: u64 = 40_000_000 / 1024;
 /// See [`MEMORY_LIMIT_KIB`].
 pub(super) const MEMORY_CYCLES: u64 = 500_000;
 
-/// Verdict on a goal. Figures are nanoseconds, or KiB for memory.
+/// A judged goal. Figures are nanoseconds, or KiB for memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) goal: &'static str,

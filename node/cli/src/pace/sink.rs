@@ -118,7 +118,7 @@ struct Counts {
     /// Packets of unannounced flows, or beyond the limit of a flow.
     unasked: u64,
     stamped: bool,
-    /// Steps of the clock.
+    /// Noticed steps of the clock.
     steps: u64,
     /// Packets dropped while no flow was announced.
     unread: u64,

@@ -47,8 +47,8 @@ const LOOKS: usize = 64;
 /// all of them.
 const FEW: usize = 4;
 
-/// Interval of cache-warming sends while no packet arrives. A send takes a few microseconds, so it
-/// rarely delays a packet, and then by less than that.
+/// Interval of cache-warming sends while no packet arrives. A send takes microseconds, so it rarely
+/// delays a packet, and then by less than that.
 const WARM: Nanos = Nanos::from_micros(100);
 
 /// Cache warming stops this long before a held packet is sent.
@@ -79,7 +79,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Packets of this flow dropped for a full receive buffer, where the kernel reports them.
+    /// Packets of this flow dropped by its receive buffers, where the kernel reports them.
     fn overflowed(&self) -> u64 {
         let own = self.own.as_ref().and_then(UdpEnd::overflowed);
         self.out.overflowed().unwrap_or(0) + own.unwrap_or(0)
@@ -124,7 +124,7 @@ pub(super) struct Relay<'a> {
     hold: Option<Hold>,
     telemetry: Option<Telemetry>,
     busy: bool,
-    /// Cache warming: its socket, the time of the last send, and the usual packet length.
+    /// Cache warming: its socket, the time of the last send, and the length of the last packet.
     warmth: Option<Warmth>,
     warmed: Instant<Monotonic>,
     usual: usize,
